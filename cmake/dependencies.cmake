@@ -11,6 +11,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(prometheus-cpp REQUIRED COMPONENTS core)
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # the header alone, which is in the compiler's own path
 find_package(GTest REQUIRED)
 find_package(rapidcheck QUIET)
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)

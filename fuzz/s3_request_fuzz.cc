@@ -46,7 +46,7 @@ void query(std::string_view text) {
 }
 
 void checksum(std::string_view text, uint8_t seed) {
-  const auto algorithm = static_cast<Algorithm>(1 + seed % 5);
+  const Algorithm algorithm = all_algorithms[seed % std::size(all_algorithms)];
   const auto parsed = parse_checksum(algorithm, text);
   if (parsed && parsed->value.size() != digest_size(algorithm)) __builtin_trap();
 }

@@ -9,7 +9,7 @@ const keptLines = 2000 // rows in the page; older ones push newer ones out
 
 const spans = [['900', 'the last 15 minutes'], ['3600', 'the last hour'], ['86400', 'the last day'], ['604800', 'the last week'], ['', 'all there is']]
 const outcomes = [['', 'any'], ['ok', 'it was done'], ['failed', 'any error'], ['denied', 'denied (401 to 403)'], ['error', 'the server’s error (5xx)'], ['404', 'not found (404)']]
-const doors = [['', 'any'], ['http', 'HTTP'], ['token', 'RDMA token'], ['native', 'native']]
+const doors = [['', 'any'], ['http', 'HTTP'], ['token', 'S3 by token'], ['native', 'native']]
 
 // What the form says, as the call has it.
 function request(form) {
@@ -121,7 +121,7 @@ function Details({ line, onClose }) {
   const names = {
     time: ['Time'], door: ['Door'], peer: ['From'], principal: ['Who'], access_key: ['Access key'], action: ['What'], path: ['Path'], bucket: ['Bucket'], key: ['Key'], version: ['Version'],
     status: ['Status', String], error: ['Error'], bytes_in: ['Bytes in', (n) => `${size(n)} (${count(n)})`], bytes_out: ['Bytes out', (n) => `${size(n)} (${count(n)})`],
-    rdma_bytes: ['Of them by RDMA', (n) => `${size(n)} (${count(n)})`], duration_us: ['Took', (n) => seconds(n / 1e6)], id: ['Request id']
+    transport: ['Carried by', (name) => name.replaceAll('_', ' ')], rdma_bytes: ['Of them by an RDMA device', (n) => `${size(n)} (${count(n)})`], duration_us: ['Took', (n) => seconds(n / 1e6)], id: ['Request id']
   }
   const rows = Object.entries(names).filter(([name]) => line[name] !== undefined)
   return html`<${Dialog} side title="One request" onClose=${onClose}><dl class="facts">${rows.map(([name, [label, read]]) => html`<div><dt>${label}</dt><dd>${shown(read ? read(line[name]) : String(line[name]))}</dd></div>`)}</dl><//>`

@@ -1,13 +1,13 @@
 // What the server is doing now, from its metrics.
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { quantile, rate, read } from './metrics.js'
+import { carried, quantile, rate, read, transports } from './metrics.js'
 import { count, seconds, shown, size } from './text.js'
 import { Button, Loading, Problem } from './ui.js'
 
 const everyMs = 3000
 const keptMs = 5 * 60 * 1000
-const doors = [['native', 'Native (RDMA)'], ['token', 'RDMA tokens'], ['http', 'HTTP']]
+const doors = [['native', 'Native'], ['token', 'S3 by token'], ['http', 'HTTP']]
 
 function useReadings(session) {
   const [state, set] = useState({ list: [] })
@@ -60,11 +60,12 @@ function Doors({ list }) {
   const old = list.length > 1 ? before(list) : null
   const totals = doors.map(([door, name]) => ({ door, name, bytes: both()(now, door) }))
   const sum = totals.reduce((all, one) => all + one.bytes, 0)
-  const share = sum ? ((totals[0].bytes + totals[1].bytes) / sum) * 100 : 0
+  const by = carried(now)
+  const share = by.share
   return html`
     <section class="card hero" aria-label="Bytes by door">
       <div><h2>${sum ? html`<b>${share >= 99.95 || share === 0 ? Math.round(share) : share.toFixed(1)} %</b> of all bytes went by RDMA` : 'No object has moved yet'}</h2>
-        <p class="hint">since the server started: ${size(sum)} of objects’ bytes</p></div>
+        <p class="hint">since the server started: ${size(sum)} of objects’ bytes${by.ways.map((one, i) => `${i ? ', ' : ': '}${size(one.bytes)} by ${one.name}`).join('')}</p></div>
       <div class="share" role="img" aria-label=${totals.map((one) => `${one.name}: ${size(one.bytes)}`).join(', ')}>
         <svg viewBox="0 0 1000 10" preserveAspectRatio="none">${bars(totals, sum).map((bar) => html`<rect class=${bar.door} x=${bar.x} width=${bar.width} height="10" />`)}</svg></div>
       <table><thead><tr><th scope="col">Door</th><th scope="col">In, now</th><th scope="col">Out, now</th><th scope="col">In all</th><th scope="col">Requests</th><th scope="col"><span class="hide">The last five minutes</span></th></tr></thead>
@@ -84,8 +85,8 @@ function Providers({ list }) {
   const same = (one) => old?.moved.find((other) => other.door === one.door && other.provider === one.provider)
   const perSecond = (one, name) => (same(one) ? ((one[name] - same(one)[name]) * 1000) / (now.at - old.at) : NaN)
   const title = Object.fromEntries(doors)
-  return html`<section class="card" aria-label="Bytes by provider"><h2>By provider</h2><table><thead><tr><th scope="col">Door</th><th scope="col">Provider</th><th scope="col" class="much">Requests</th><th scope="col" class="much">In</th><th scope="col" class="much">Out</th><th scope="col" class="much">Requests, now</th><th scope="col" class="much">Bytes, now</th></tr></thead>
-    <tbody>${rows.map((one) => html`<tr><th scope="row"><span class="dot ${one.door}"></span>${title[one.door] || one.door}</th><td>${shown(one.provider)}</td><td class="much">${count(one.requests)}</td><td class="much">${size(one.bytes_in)}</td><td class="much">${size(one.bytes_out)}</td>
+  return html`<section class="card" aria-label="Bytes by provider"><h2>By provider</h2><table><thead><tr><th scope="col">Door</th><th scope="col">Provider</th><th scope="col">Carried by</th><th scope="col" class="much">Requests</th><th scope="col" class="much">In</th><th scope="col" class="much">Out</th><th scope="col" class="much">Requests, now</th><th scope="col" class="much">Bytes, now</th></tr></thead>
+    <tbody>${rows.map((one) => html`<tr><th scope="row"><span class="dot ${one.door}"></span>${title[one.door] || one.door}</th><td>${shown(one.provider)}</td><td>${Object.fromEntries(transports)[one.transport] || shown(one.transport || '')}</td><td class="much">${count(one.requests)}</td><td class="much">${size(one.bytes_in)}</td><td class="much">${size(one.bytes_out)}</td>
       <td class="much">${same(one) ? `${count(perSecond(one, 'requests'))}/s` : '–'}</td><td class="much">${same(one) ? `${size(perSecond(one, 'bytes_in') + perSecond(one, 'bytes_out'))}/s` : '–'}</td></tr>`)}</tbody></table></section>`
 }
 
@@ -167,7 +168,7 @@ function Fallbacks({ now }) {
     ...now.by('verbena_native_dropped_total', 'reason').map(([reason, n]) => [`Messages dropped: ${reason.replaceAll('_', ' ')}`, '', n])
   ].filter(([, , n], i) => i < 3 || n > 0)
   const quiet = rows.every(([, , n]) => n === 0)
-  return html`<section class="card" aria-label="What did not go by RDMA"><h2>What did not go by RDMA, and why</h2>
+  return html`<section class="card" aria-label="What fell back"><h2>What was declined, fell back or was refused, and why</h2>
     ${quiet ? html`<p class="note">Nothing: no token was declined, nothing fell back or failed.</p>`
       : html`<table><thead><tr><th scope="col">What</th><th scope="col">Why</th><th scope="col" class="much">How often</th></tr></thead><tbody>${rows.map(([what, why, n]) => html`<tr><th scope="row">${what}</th><td>${why}</td><td class="much">${count(n)}</td></tr>`)}</tbody></table>`}
   </section>`

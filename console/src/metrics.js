@@ -79,3 +79,13 @@ export function quantile(before, now, name, where, q) {
   }
   return low
 }
+
+// What carries the bytes of objects: only a device's transfers are RDMA.
+export const transports = [['rdma', 'RDMA device'], ['shared_memory', 'shared memory'], ['tcp', 'TCP'], ['http', 'HTTP']]
+
+// The share of objects' bytes that RDMA devices moved, in percent, and what carried the others.
+export function carried(reading) {
+  const all = transports.map(([transport, name]) => ({ transport, name, bytes: reading.sum('verbena_transport_bytes_total', { transport }) }))
+  const sum = all.reduce((total, one) => total + one.bytes, 0)
+  return { sum, share: sum ? (all[0].bytes / sum) * 100 : 0, ways: all.filter((one) => one.bytes > 0) }
+}

@@ -74,7 +74,9 @@ OVERVIEW = ("Verbena: overview", "verbena-overview", [
 ])
 
 DOORS = ("Verbena: doors and RDMA", "verbena-doors", [
-    graph("Tokens whose bytes did not go by RDMA", "reqps",
+    graph("Bytes of objects by what carried them", "Bps",
+          (by("transport, direction", rate("verbena_transport_bytes_total")), "{{transport}} {{direction}}"), stacked=True),
+    graph("Tokens that were declined or fell back", "reqps",
           (by("direction", rate("verbena_token_declines_total")), "declined {{direction}}"),
           (f"sum({rate('verbena_token_fallbacks_total')})", "GET fell back"),
           (f"sum({rate('verbena_token_failures_total')})", "PUT failed")),

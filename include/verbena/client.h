@@ -156,7 +156,7 @@ struct PutOptions {
   // The object's ETag is the MD5 of its bytes whichever way they go (of parts: as S3 makes it of their MD5s). Over HTTP
   // it is that anyway; by RDMA the server computes an MD5 only when asked to.
   bool md5_etag = false;
-  // "CRC32:yZRlqg==", CRC32C, CRC64NVME, SHA1 or SHA256: what the bytes must have, else checksum_mismatch and nothing
+  // "CRC32:yZRlqg==", or another algorithm of S3's: what the bytes must have, else checksum_mismatch and nothing
   // is stored.
   std::string checksum = {};
   // The bytes go to the end of the object, which must have this size, or append_at_end: whatever it has. 0 makes an
@@ -247,7 +247,8 @@ struct BatchResult {
 struct BatchOptions {
   // get: called with how many of the leading items have arrived, each time that there are more, while the others are on
   // their way; never twice at once. Must not call the client. Items that failed count when the server has said so. What
-  // it was told of is not written any more.
+  // it was told of is not written any more. Results come later: where a session that breaks takes one along, the item
+  // is connection_failed, unless it names its bytes by a version or an ETag and can be asked for again.
   std::function<void(size_t)> in_order = {};
 };
 

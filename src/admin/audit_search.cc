@@ -21,6 +21,7 @@
 #include "base/date.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "http/access_log_history.h"
 #include "observe/request_watch.h"
 
 namespace verbena::admin {
@@ -40,9 +41,9 @@ constexpr size_t first_line_max = 1024;  // of a file's first line, by which it 
 constexpr std::string_view line_begin = "{\"time\":\"";
 constexpr size_t time_chars = 24;
 
-constexpr const char* texts[] = {"door",   "peer", "principal", "access_key", "action", "path",
-                                 "bucket", "key",  "version",   "error",      "id"};
-constexpr const char* numbers[] = {"status", "bytes_in", "bytes_out", "rdma_bytes", "duration_us"};
+constexpr const char* texts[] = {"door",   "transport", "peer",    "principal", "access_key", "action", "path",
+                                 "bucket", "key",       "version", "source",    "error",      "id"};
+constexpr const char* numbers[] = {"status", "bytes_in", "bytes_out", "rdma_bytes", "duration_us", "items", "of_items"};
 
 std::string_view text_of(const Json& line, const char* name) {
   const auto found = line.find(name);
@@ -133,8 +134,10 @@ class Search {
         principal_(lower(filter.principal)),
         action_(lower(filter.action)),
         range_(auth::parse_ip_range(filter.peer)) {
-    add_needle(needles_, "bucket", filter.bucket, true);
-    add_needle(needles_, "key", filter.prefix, false);
+    // Where the bucket's name and the key's begin stands: in the request's own, or in what it copied or renamed.
+    for (const std::string* part : {&filter.bucket, &filter.prefix}) {
+      if (!part->empty() && is_plain(*part)) needles_.push_back(*part);
+    }
     add_needle(needles_, "door", filter.door, true);
     add_needle(needles_, "id", filter.request_id, true);
     add_needle(needles_, "error", filter.error, true);
@@ -214,10 +217,21 @@ class Search {
     const auto is = [&](const char* name, const std::string& wanted) {
       return wanted.empty() || text_of(line, name) == wanted;
     };
-    if (!is("bucket", filter_.bucket) || !is("door", filter_.door) || !is("id", filter_.request_id)) return false;
-    if (!is("error", filter_.error) || !text_of(line, "key").starts_with(filter_.prefix)) return false;
+    if (!names_fit(line) || !is("door", filter_.door) || !is("id", filter_.request_id)) return false;
+    if (!is("error", filter_.error)) return false;
     if (!holds(text_of(line, "action"), action_)) return false;
     return status_fits(line) && peer_fits(line) && caller_fits(line) && text_fits(line);
+  }
+
+  // The request's own key, or the one that it copied or renamed.
+  bool names_fit(const Json& line) const {
+    const auto fit = [&](std::string_view bucket, std::string_view key) {
+      return (filter_.bucket.empty() || bucket == filter_.bucket) && key.starts_with(filter_.prefix);
+    };
+    if (fit(text_of(line, "bucket"), text_of(line, "key"))) return true;
+    const std::string_view source = text_of(line, "source");
+    const size_t slash = source.find('/');
+    return slash != std::string_view::npos && fit(source.substr(0, slash), source.substr(slash + 1));
   }
 
   bool status_fits(const Json& line) const {
@@ -299,8 +313,8 @@ Result<AuditPage> search_audit(const std::string& path, unsigned files_max, cons
   Search search(filter, bounds, stopping);
   // Files may move on by a name while they are read: none is looked at twice.
   std::set<FileId> seen;
-  for (unsigned n = 0; n <= files_max; ++n) {
-    const std::string name = n == 0 ? path : path + "." + std::to_string(n);
+  for (unsigned n = 0; n <= files_max + 1; ++n) {
+    const std::string name = n == 0 ? path : n <= files_max ? path + "." + std::to_string(n) : http::kept_path(path);
     struct stat status{};
     const Fd fd = open_log(name, status, search.page.problems);
     if (!fd) continue;

@@ -44,8 +44,9 @@ struct AuditPage {
   std::string reaches;                // time of the oldest line that was looked at; empty: none was
 };
 
-// `path` and path.1 to path.`files_max`. `from`: a page's `next`, or empty for the newest lines; invalid_argument when
-// it is none, or its file is gone. An end in the middle (`stopping`) is a page like any other. Blocks.
+// `path`, path.1 to path.`files_max`, and what is kept of those before them (http/access_log_history.h). `from`: a
+// page's `next`, or empty for the newest lines; invalid_argument when it is none, or its file is gone. An end in the
+// middle (`stopping`) is a page like any other. Blocks.
 Result<AuditPage> search_audit(const std::string& path, unsigned files_max, const AuditFilter& filter,
                                const std::string& from, const AuditBounds& bounds, const std::atomic<bool>& stopping);
 

@@ -106,6 +106,18 @@ TEST_F(AuditSearch, EachFilterFindsItsOwn) {
   EXPECT_EQ(found({.peer = "10.1.2.4"}).lines.size(), 0u);
 }
 
+TEST_F(AuditSearch, AKeyIsFoundWhereItWasCopiedOrRenamed) {
+  http::AccessLine rename{.time_us = noon_us, .bucket = "photos", .key = "new", .source = "photos/old", .status = 200};
+  http::AccessLine copy{
+      .time_us = noon_us, .bucket = "loot", .key = "mine", .source = "photos/secret?versionId=1", .status = 200};
+  write(line(1, "a") + http::format_access_line(rename) + http::format_access_line(copy));
+  EXPECT_EQ(keys(found({.bucket = "photos", .prefix = "old"})), (Keys{"new"}));
+  EXPECT_EQ(keys(found({.bucket = "photos"})), (Keys{"mine", "new", "a"}));
+  EXPECT_EQ(keys(found({.prefix = "secret"})), (Keys{"mine"}));
+  EXPECT_EQ(keys(found({.bucket = "loot", .prefix = "secret"})), (Keys{}));
+  EXPECT_EQ(found({.prefix = "old"}).lines[0].value("source", ""), "photos/old");
+}
+
 TEST_F(AuditSearch, ATimeHasABeginningAndAnEnd) {
   write(line(-1000, "early") + line(10, "in") + line(20, "end"));
   EXPECT_EQ(keys(found({.since_us = noon_us, .until_us = noon_us + 20 * second_us})), (Keys{"in"}));

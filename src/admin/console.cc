@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "admin/packed.h"
 #include "admin/sandboxed.h"
 #include "auth/auth.h"
-#include "base/text.h"
+#include "auth/host.h"
+#include "base/bytes.h"
 
 namespace verbena::admin {
 namespace {
 
 constexpr std::string_view root = "/-/console/";
 constexpr std::string_view sign_in_name = "sign-in.json";
+constexpr size_t file_bytes_max = 16 * MiB;  // of the page, unpacked
 
 // Nothing from elsewhere, nothing inline, in nobody's frame, and no text that becomes HTML: where a browser knows
 // trusted types, the page could not make any if it wanted. `blob:` is for pictures that the page has fetched itself.
@@ -54,17 +57,45 @@ void guard_page(const std::string& policy, s3::Response& response) {
   response.headers.emplace_back("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()");
 }
 
+// A header that may come as several fields.
+std::string joined_header(const http::Exchange& exchange, std::string_view wanted) {
+  std::string joined;
+  for (const auto& [name, value] : exchange.headers()) {
+    if (name == wanted) joined.append(joined.empty() ? "" : ",").append(value);
+  }
+  return joined;
+}
+
+// Of the file as it goes out: packed and unpacked it is not the same bytes, so it has two entity tags.
+std::string etag_of(const ConsoleFile& file, bool packed) {
+  std::string etag(file.etag);
+  if (!packed) etag.insert(etag.size() - 1, "-i");
+  return etag;
+}
+
 void answer_file(const ConsoleFile& file, const http::Exchange& exchange, s3::Response& response) {
-  response.headers.emplace_back("etag", file.etag);
+  const bool packed = wants_gzip(joined_header(exchange, "accept-encoding"));
+  const std::string etag = etag_of(file, packed);
+  response.headers.emplace_back("etag", etag);
+  response.headers.emplace_back("vary", "accept-encoding");
   response.headers.emplace_back("cache-control", "no-cache");  // asked for again, and then mostly 304
-  if (request_header(exchange, "if-none-match").find(file.etag) != std::string_view::npos) {
+  if (request_header(exchange, "if-none-match").find(etag) != std::string_view::npos) {
     response.status = 304;
     response.no_body = true;
     return;
   }
   response.headers.emplace_back("content-type", type_of(file.name));
-  response.headers.emplace_back("content-encoding", "gzip");
-  response.body = file.gzip;
+  if (packed) {
+    response.headers.emplace_back("content-encoding", "gzip");
+    response.body = file.gzip;
+    return;
+  }
+  auto whole = gunzip(file.gzip, file_bytes_max);
+  if (whole) {
+    response.body = std::move(*whole);
+  } else {
+    response.status = 500;  // the program's own file: not seen but where its memory is damaged
+  }
 }
 
 void answer_unknown(s3::Response& response) {
@@ -99,8 +130,7 @@ http::Handler Console::handler(std::string entrance, http::Handler otherwise) co
 
 bool Console::is_for_page(const http::Exchange& exchange) const {
   if (exchange.method() != "GET" && exchange.method() != "HEAD") return false;
-  const std::string_view host = request_header(exchange, "host");
-  return auth::virtual_bucket(lower(host.substr(0, host.rfind(':'))), domain_).empty();
+  return auth::virtual_bucket(auth::host_name(request_header(exchange, "host")), domain_).empty();
 }
 
 Task<void> Console::answer(const std::string& entrance, const http::Handler& otherwise,

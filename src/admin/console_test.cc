@@ -44,10 +44,12 @@ class ConsoleTest : public testing::Test {
 
 TEST_F(ConsoleTest, FilesAreServedPackedAndUnderThePolicy) {
   for (const char* name : {"", "console.js", "console.css", "mark.svg"}) {
-    const auto response = ask("GET", std::string("/-/console/") + name);
+    const auto response =
+        ask("GET", std::string("/-/console/") + name, {{"host", "server"}, {"accept-encoding", "br, gzip"}});
     EXPECT_EQ(response.status, 200) << name;
     EXPECT_TRUE(response.body.starts_with("\x1f\x8b")) << name;
     EXPECT_EQ(answer_header(response, "content-encoding"), "gzip");
+    EXPECT_EQ(answer_header(response, "vary"), "accept-encoding");
     EXPECT_TRUE(answer_header(response, "content-security-policy").starts_with("default-src 'none'; "));
   }
   EXPECT_TRUE(others_.empty());
@@ -76,6 +78,25 @@ TEST_F(ConsoleTest, ThePageMayAskTheProviderByWhichPeopleSignInAndNobodyElse) {
             std::string_view::npos);
 }
 
+// "curl http://HOST:9001/-/console/" showed gzip's bytes.
+TEST_F(ConsoleTest, AFileGoesAsItIsToClientsThatDoNotAskForGzip) {
+  for (const s3::Headers& headers : {s3::Headers{}, s3::Headers{{"host", "server"}, {"accept-encoding", "gzip;q=0"}}}) {
+    const auto response = ask("GET", "/-/console/mark.svg", headers);
+    EXPECT_EQ(response.status, 200);
+    EXPECT_NE(response.body.find("<svg"), std::string::npos);
+    EXPECT_EQ(answer_header(response, "content-encoding"), "");
+    EXPECT_EQ(answer_header(response, "vary"), "accept-encoding");
+    EXPECT_TRUE(answer_header(response, "content-security-policy").starts_with("default-src 'none'; "));
+  }
+  const std::pair<std::string, std::string> host{"host", "server"}, gzip{"accept-encoding", "gzip"};
+  const std::string plain(answer_header(ask("GET", "/-/console/mark.svg"), "etag"));
+  const std::string packed(answer_header(ask("GET", "/-/console/mark.svg", {host, gzip}), "etag"));
+  EXPECT_NE(plain, packed) << "other bytes";
+  EXPECT_EQ(ask("GET", "/-/console/mark.svg", {host, {"if-none-match", plain}}).status, 304);
+  EXPECT_EQ(ask("GET", "/-/console/mark.svg", {host, gzip, {"if-none-match", plain}}).status, 200);
+  EXPECT_EQ(ask("GET", "/-/console/mark.svg", {host, gzip, {"if-none-match", packed}}).status, 304);
+}
+
 TEST_F(ConsoleTest, WhatTheBrowserHasIsNotSentAgain) {
   const std::string etag(answer_header(ask("GET", "/-/console/console.js"), "etag"));
   const auto same = ask("GET", "/-/console/console.js", {{"host", "server"}, {"if-none-match", "\"x\", W/" + etag}});
@@ -96,8 +117,14 @@ TEST_F(ConsoleTest, BrowsersAreSentToThePageAndClientsOfS3AreNot) {
 }
 
 TEST_F(ConsoleTest, InAVirtualHostThePathIsAKey) {
-  ask("GET", "/-/console/console.js", {{"host", "photos.s3.example.org:9000"}});
-  EXPECT_EQ(others_, std::vector<std::string>{"/-/console/console.js"});
+  for (const char* host : {"photos.s3.example.org:9000", "Photos.S3.example.org.", "photos.s3.example.org.:9000"}) {
+    others_.clear();
+    ask("GET", "/-/console/console.js", {{"host", host}});
+    EXPECT_EQ(others_, std::vector<std::string>{"/-/console/console.js"}) << host;
+  }
+  others_.clear();
+  EXPECT_EQ(ask("GET", "/-/console/console.js", {{"host", "[::1]"}}).status, 200);
+  EXPECT_TRUE(others_.empty());
 }
 
 TEST_F(ConsoleTest, WhatIsBesideThePageRunsNothing) {

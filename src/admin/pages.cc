@@ -1,9 +1,8 @@
 #include "admin/pages.h"
 
-#include <boost/asio/ip/address.hpp>
-
 #include "base/exposition.h"
 #include "http/health.h"
+#include "http/local_request.h"
 #include "http/request_id.h"
 #include "http/signed_exchange.h"
 #include "s3/router.h"
@@ -62,12 +61,13 @@ Task<bool> Pages::serve(Metrics metrics, http::Exchange& exchange) {
 }
 
 Result<void> Pages::show_metrics(Metrics metrics, const http::Exchange& exchange, s3::Response& response) const {
-  boost::system::error_code ec;
-  const auto peer = boost::asio::ip::make_address(std::string(exchange.peer_address()), ec);
-  const bool local = !ec && peer.is_loopback() && metrics != Metrics::signed_always;
+  const bool local = metrics == Metrics::signed_elsewhere && http::is_local(exchange);
   if (metrics != Metrics::open && !local) {
     VB_ASSIGN(const auto verified, http::verify_signed(verifier_, exchange, guesses_));
-    if (!verified.identity.principal->superuser) return fail(Errc::access_denied, "admin: metrics");
+    const auth::Identity& who = verified.identity;
+    if (!auth::is_unlimited_root(who.principal.get(), who.key.get())) {
+      return fail(Errc::access_denied, "admin: metrics");
+    }
   }
   const metrics::Format format = metrics::format_of(header_of(exchange, "accept"));
   response.headers.emplace_back("content-type", std::string(metrics::content_type(format)));

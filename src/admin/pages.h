@@ -19,8 +19,9 @@ class Pages {
 
   // `signed_always` is for listeners that a proxy on this host may stand before.
   enum class Metrics { signed_elsewhere, signed_always, open };
-  // GET /-/health (open) and GET /-/metrics (open on loopback, elsewhere signed by the superuser, or open). What is
-  // none of these goes to `otherwise`, or is method_not_allowed where that is empty.
+  // GET /-/health (open) and GET /-/metrics (open to this machine, http/local_request.h; elsewhere signed by the
+  // superuser, with no session that is limited to less; or open). All else goes to `otherwise`, or is
+  // method_not_allowed where that is empty.
   http::Handler handler(http::Handler otherwise = {}, Metrics metrics = Metrics::signed_elsewhere);
 
  private:

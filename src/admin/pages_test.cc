@@ -20,7 +20,7 @@ class PagesTest : public testing::Test {
                    const std::string& peer = "127.0.0.1") {
     http::FakeExchange exchange(method, path, "");
     exchange.peer = peer;
-    exchange.request_headers = {{"host", "server"}};
+    exchange.request_headers = {{"host", host_}};
     if (!accept_.empty()) exchange.request_headers.emplace_back("accept", accept_);
     if (signer_) {
       auth::sign(*signer_, "us-east-1", "s3", system_clock(), method, path, "", to_hex(as_bytes(sha256(as_bytes("")))),
@@ -38,7 +38,7 @@ class PagesTest : public testing::Test {
   std::atomic<bool> stopping_{false};
   Pages pages_{verifier_, stopping_};
   std::optional<auth::Credentials> signer_;
-  std::string accept_;
+  std::string accept_, host_ = "localhost:9001";
 };
 
 TEST_F(PagesTest, HealthIsOpenAndSaysWhenTheServerStops) {
@@ -60,6 +60,56 @@ TEST_F(PagesTest, MetricsAreOpenOnLoopbackAndForTheSuperuserAlone) {
   EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 403);
   signer_ = root_;
   EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 200);
+}
+
+// A page of evil.example whose name leads to 127.0.0.1 had the metrics of all tenants.
+TEST_F(PagesTest, APageWhoseNameLeadsToLoopbackGetsNoMetrics) {
+  const auto handler = pages_.handler();
+  host_ = "evil.example:9001";
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics").status, 403);
+  EXPECT_EQ(ask(handler, "GET", "/-/health").status, 200);
+  signer_ = root_;
+  EXPECT_EQ(ask(handler, "GET", "/-/metrics").status, 200);
+}
+
+class OneKey : public auth::CredentialStore {
+ public:
+  explicit OneKey(auth::AccessKey key) : key_(std::make_shared<const auth::AccessKey>(std::move(key))) {}
+  Result<auth::AccessKeyPtr> find(std::string_view, std::string_view, int64_t) const override { return key_; }
+
+ private:
+  auth::AccessKeyPtr key_;
+};
+
+// A worker with a session of one directory bucket that the root opened had the metrics of all tenants.
+TEST_F(PagesTest, ASessionOfTheRootThatIsLimitedGetsNoMetrics) {
+  const auto ask_with = [&](auth::AccessKey key, const char* service) {
+    const OneKey credentials(key);
+    const auth::Verifier verifier(credentials, system_clock(), {.express = true, .domain = {}});
+    Pages pages(verifier, stopping_);
+    http::FakeExchange exchange("GET", "/-/metrics", "");
+    exchange.peer = "192.0.2.7";
+    exchange.request_headers = {{"host", "server"}};
+    auth::sign(key.credentials, "us-east-1", service, system_clock(), "GET", "/-/metrics", "",
+               to_hex(as_bytes(sha256(as_bytes("")))), exchange.request_headers);
+    boost::asio::io_context loop;
+    const auto handler = pages.handler();  // there until the loop has ended
+    boost::asio::co_spawn(loop, http::serve_whole(handler, exchange), boost::asio::detached);
+    loop.run();
+    return exchange.response.status;
+  };
+  auth::AccessKey key{.credentials = root_, .principal = auth::superuser()};
+  key.credentials.session_token = "token";
+  EXPECT_EQ(ask_with(key, "s3"), 200);  // a session with all rights of the root
+  key.limits = auth::BucketSession{.bucket = "b--local1-az1--x-s3", .read_only = true};
+  EXPECT_EQ(ask_with(key, "s3express"), 403);
+  key.limits.reset();
+  auth::Principal limited = *auth::superuser();
+  limited.session.push_back(*auth::parse_policy(
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}})",
+      auth::PolicyKind::identity));
+  key.principal = std::make_shared<const auth::Principal>(std::move(limited));
+  EXPECT_EQ(ask_with(key, "s3"), 403);
 }
 
 TEST_F(PagesTest, OpenMetricsAreOpenOnTheListenerThatSaysSo) {

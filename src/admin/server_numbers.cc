@@ -8,6 +8,7 @@
 #include "base/date.h"
 #include "base/hex.h"
 #include "base/readings.h"
+#include "rdma/transport.h"
 #include "s3/names.h"
 
 namespace verbena::admin {
@@ -84,8 +85,8 @@ Json refusals_json() {
   Json list = Json::array();
   add_by(list, "verbena_token_declines_total", "requests with a token that was declined", "direction");
   add_by(list, "verbena_rdma_tokens_refused_total", "tokens that opened no window", "reason");
-  add_by(list, "verbena_token_fallbacks_total", "GETs whose RDMA transfer failed and went on by HTTP", "");
-  add_by(list, "verbena_token_failures_total", "PUTs whose RDMA transfer failed", "");
+  add_by(list, "verbena_token_fallbacks_total", "GETs whose transfer by token failed and went on by HTTP", "");
+  add_by(list, "verbena_token_failures_total", "PUTs whose transfer by token failed", "");
   add_by(list, "verbena_native_dropped_total", "native messages dropped", "reason");
   add_by(list, "verbena_native_sessions_over_limit_total", "native sessions refused for a limit", "limit");
   add_by(list, "verbena_http_connections_refused_total", "connections refused for a limit", "door");
@@ -120,8 +121,10 @@ Json doors_json(const ServerFacts& facts, const native::NativeDoor* door) {
   Json list = Json::array();
   for (const ServerFacts::Door& one : facts.doors) {
     if (one.address.empty() || (one.name != "http" && one.name != "token")) continue;
+    const std::string provider = one.providers.empty() ? "" : one.providers.front();
     list.push_back({{"door", one.name},
-                    {"provider", one.providers.empty() ? "" : one.providers.front()},
+                    {"provider", provider},
+                    {"transport", to_string(one.name == "http" ? rdma::Transport::http : rdma::transport_of(provider))},
                     {"requests", requests[one.name]},
                     {"bytes_in", bytes[{one.name, "in"}]},
                     {"bytes_out", bytes[{one.name, "out"}]}});
@@ -130,6 +133,7 @@ Json doors_json(const ServerFacts& facts, const native::NativeDoor* door) {
   for (const auto& moved : door->moved()) {
     list.push_back({{"door", "native"},
                     {"provider", moved.provider},
+                    {"transport", to_string(rdma::transport_of(moved.provider))},
                     {"requests", moved.requests},
                     {"bytes_in", moved.bytes_in},
                     {"bytes_out", moved.bytes_out}});
@@ -140,6 +144,7 @@ Json doors_json(const ServerFacts& facts, const native::NativeDoor* door) {
 Json line_json(const http::AccessLine& line) {
   Json out = {{"time", format_iso8601(line.time_us)},
               {"door", std::string(line.door)},
+              {"transport", std::string(line.transport)},
               {"status", line.status},
               {"bytes_in", line.bytes_in},
               {"bytes_out", line.bytes_out},
@@ -160,6 +165,7 @@ Json line_json(const http::AccessLine& line) {
   text("bucket", line.bucket);
   text("key", line.key);
   text("version", line.version);
+  text("source", line.source);
   text("error", line.error_code);
   text("id", line.request_id);
   return out;

@@ -87,6 +87,9 @@ inline constexpr std::string_view root_account_id = "000000000000";
 inline constexpr std::string_view root_canonical_id = "root";
 const AccountPtr& root_account();
 const PrincipalPtr& superuser();
+// Whether that is the server's root with nothing that limits it: no session of a directory bucket (which `key` says)
+// and no session policy. Every place that lets the root do what others may not asks this.
+bool is_unlimited_root(const Principal* principal, const AccessKey* key);
 
 // One key alone, the superuser's.
 class RootCredentials : public CredentialStore {
@@ -180,6 +183,8 @@ class Verifier {
   // Of such a call before its body is there: whether it claims a key that there is, at a time that can be. So nobody
   // else's body is waited for. Errors as verify_call().
   Result<void> check_caller(const RequestView& request) const;
+  // For the answer to missing_signed_header: the names of the headers that should have been signed, joined by ", ".
+  static std::string headers_not_signed(const RequestView& request);
   // Who signed a form's policy; the policy's own expiration is the caller's to check. invalid_argument (fields that do
   // not make a signature), invalid_access_key_id, invalid_token, signature_does_not_match.
   Result<Identity> verify_form(const FormClaim& form) const;

@@ -83,6 +83,21 @@ std::string canonical_query(std::span<const QueryArgument> arguments, std::strin
   return out;
 }
 
+Result<void> check_one_reading(std::span<const QueryArgument> arguments) {
+  if (arguments.size() < 2) return {};
+  std::vector<std::string> names;
+  names.reserve(arguments.size());
+  for (const auto& argument : arguments) {
+    if (argument.name == "tagKeys") continue;
+    // What stands for a header does so whatever its case.
+    const bool header = equal_ignoring_case(std::string_view(argument.name).substr(0, 6), "x-amz-");
+    names.push_back(header ? lower(argument.name) : argument.name);
+  }
+  std::ranges::sort(names);
+  if (std::ranges::adjacent_find(names) == names.end()) return {};
+  return fail(Errc::access_denied, "A parameter of a signed query is there twice.");
+}
+
 bool is_canonical_path(std::string_view raw_path) {
   return !raw_path.empty() && std::ranges::all_of(raw_path, [](char c) { return c == '/' || unreserved(c); });
 }

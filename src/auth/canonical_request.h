@@ -34,6 +34,11 @@ std::optional<std::vector<QueryArgument>> parse_query(std::string_view query);
 // Encoded once, sorted by name, then value; arguments called `leave_out` are skipped.
 std::string canonical_query(std::span<const QueryArgument> arguments, std::string_view leave_out = {});
 
+// The canonical query has arguments of one name in the order of their values, whatever order they came in, and what
+// acts upon a request takes the first: with two of them one signature would be that of two requests. Of `tagKeys`
+// (UntagResource) all count, in any order. access_denied.
+Result<void> check_one_reading(std::span<const QueryArgument> arguments);
+
 // S3 does not normalise a path and encodes it once. nullopt for a broken percent sequence.
 std::optional<std::string> canonical_path(std::string_view raw_path);
 // Whether that is the path itself: nothing in it is encoded or would be.

@@ -17,21 +17,12 @@
 #include "auth/identity.h"
 #include "auth/keyring.h"
 #include "auth/session_token.h"
+#include "auth/shared_text.h"
 
 namespace verbena::auth {
 
 struct Identities;
 using IdentitiesPtr = std::shared_ptr<const Identities>;
-
-// Where accounts lie that several servers share, instead of in a file. Thread-safe; both calls block.
-class SharedText {
- public:
-  virtual ~SharedText() = default;
-  virtual Result<std::optional<std::string>> read() = 0;  // nullopt: there is none yet
-  // What was read becomes `text`, and every server has heard of it (IdentityStore::take()), this one too. False: it is
-  // another text by now.
-  virtual Result<bool> replace(const std::optional<std::string>& before, const std::string& text) = 0;
-};
 
 // Thread-safe. What blocks says so.
 class IdentityStore final : public CredentialStore, public AccountDirectory {
@@ -42,8 +33,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(
       const std::filesystem::path& file, const KeyRing& keys, Credentials root,
       uint64_t file_bytes_max = identity_file_bytes_max);
-  // Likewise of accounts that other servers change, too; `shared` outlives the store. Of two changes at the same moment
-  // one gets slow_down.
+  // Likewise of accounts that other servers change, too; `shared` outlives the store, and its replace() lets every
+  // server hear of the change (take()), this one too. Of two changes at the same moment one gets slow_down.
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(SharedText& shared, const KeyRing& keys,
                                                                          Credentials root);
   ~IdentityStore() override;

@@ -28,6 +28,8 @@ constexpr std::string_view known_head =
     "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by "
     "it.\n";
 
+constexpr int shares_tried_max = 16;  // while other servers note theirs
+
 using Id = std::array<std::byte, id_size>;
 
 std::unexpected<std::string> cannot(const char* what, const std::filesystem::path& path) {
@@ -139,10 +141,16 @@ std::expected<void, std::string> KeyRing::save(const std::filesystem::path& path
   return done;
 }
 
-// Takes the keys if none is missing that was used before, and notes the new ones.
-std::expected<void, std::string> KeyRing::adopt(Keys keys) {
+std::set<std::string> KeyRing::ids_of(const Keys& keys) {
   std::set<std::string> ids;
   for (const auto& key : keys) ids.insert(to_hex(key->id));
+  return ids;
+}
+
+// Takes the keys if none is missing that was used before, and notes the new ones: in the store that servers share
+// first, so that no server starts without a key under which this one seals.
+std::expected<void, std::string> KeyRing::adopt(Keys keys) {
+  const std::set<std::string> ids = ids_of(keys);
   auto known = read_file(known_path_, false);
   if (!known) return std::unexpected(known.error());
   std::set<std::string> noted;
@@ -158,6 +166,9 @@ std::expected<void, std::string> KeyRing::adopt(Keys keys) {
     return std::unexpected(path_.string() + " does not hold master key " + missing + ", which " + known_path_.string() +
                            " says was used: what is sealed under it could not be read. Bring the key file back");
   }
+  if (sharing_) {
+    if (auto done = note_shared(keys); !done) return done;
+  }
   if (noted != ids) {
     std::string text(known_head);
     for (const auto& id : ids) text += id + "\n";
@@ -168,23 +179,99 @@ std::expected<void, std::string> KeyRing::adopt(Keys keys) {
   return {};
 }
 
+std::expected<void, std::string> KeyRing::make(Keys& keys) {
+  std::error_code ignored;
+  if (std::filesystem::exists(known_path_, ignored)) {
+    return std::unexpected("the key file " + path_.string() + " is missing, but " + known_path_.string() +
+                           " says that keys were used: what is sealed under them could not be read. Bring the key "
+                           "file back");
+  }
+  keys.push_back(std::make_shared<const Key>(1, Secret::random(aead_key_size)));
+  made_ = true;
+  return save(path_, keys);
+}
+
 std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::filesystem::path& keys,
                                                                    const std::filesystem::path& known) {
   std::unique_ptr<KeyRing> ring(new KeyRing(keys, known));
   auto loaded = load(keys);
   if (!loaded) return std::unexpected(loaded.error());
   if (loaded->empty()) {
-    std::error_code ignored;
-    if (std::filesystem::exists(known, ignored)) {
-      return std::unexpected("the key file " + keys.string() + " is missing, but " + known.string() +
-                             " says that keys were used: what is sealed under them could not be read. Bring the key "
-                             "file back");
-    }
-    loaded->push_back(std::make_shared<const Key>(1, Secret::random(aead_key_size)));
-    if (auto saved = save(keys, *loaded); !saved) return std::unexpected(saved.error());
+    if (auto made = ring->make(*loaded); !made) return std::unexpected(made.error());
   }
   if (auto done = ring->adopt(std::move(*loaded)); !done) return std::unexpected(done.error());
   return ring;
+}
+
+std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::filesystem::path& keys,
+                                                                   const std::filesystem::path& known,
+                                                                   SharedText& shared) {
+  std::unique_ptr<KeyRing> ring(new KeyRing(keys, known));
+  ring->shared_ = &shared;
+  auto loaded = load(keys);
+  if (!loaded) return std::unexpected(loaded.error());
+  if (auto right = ring->check_shared(*loaded); !right) return std::unexpected(right.error());
+  if (loaded->empty()) {
+    if (auto made = ring->make(*loaded); !made) return std::unexpected(made.error());
+  }
+  if (auto done = ring->adopt(std::move(*loaded)); !done) return std::unexpected(done.error());
+  return ring;
+}
+
+// Whether all are here that any server has used.
+std::expected<void, std::string> KeyRing::check_shared(const Keys& keys) const {
+  const auto noted = shared_->read();
+  if (!noted) return std::unexpected("the ids of the servers' master keys: " + describe(noted.error()));
+  const std::set<std::string> ids = ids_of(keys);
+  std::string missing;
+  each_line(noted->value_or(""), [&](std::string_view line) {
+    if (!ids.contains(std::string(line))) missing = line;
+    return missing.empty();
+  });
+  if (missing.empty()) return {};
+  std::string what = path_.string() + (keys.empty() ? " is not there" : " does not hold master key " + missing) +
+                     ", and the servers of this cluster seal under master key " + missing +
+                     ": copy the key file of one of them (its DIR/master.keys, or encryption.key_file) to " +
+                     path_.string();
+  if (!keys.empty()) {
+    what += ", and remove " + known_path_.string() +
+            ". If anything was sealed under the keys that are there now, add them to the copy instead, and give that "
+            "file to all servers";
+  }
+  return std::unexpected(std::move(what));
+}
+
+// What others note meanwhile has to be here, too.
+std::expected<void, std::string> KeyRing::note_shared(const Keys& keys) {
+  for (int i = 0; i < shares_tried_max; ++i) {
+    if (auto right = check_shared(keys); !right) return right;
+    const auto before = shared_->read();
+    if (!before) return std::unexpected("the ids of the servers' master keys: " + describe(before.error()));
+    std::string text;
+    for (const auto& id : ids_of(keys)) text += id + "\n";
+    if (*before == text) return {};
+    const auto noted = shared_->replace(*before, text);
+    if (!noted) return std::unexpected("the ids of the servers' master keys: " + describe(noted.error()));
+    if (*noted) return {};
+  }
+  return std::unexpected("the ids of the servers' master keys change all the time");
+}
+
+std::expected<void, std::string> KeyRing::share() {
+  Keys keys;
+  {
+    std::shared_lock lock(mutex_);
+    keys = keys_;
+  }
+  auto noted = note_shared(keys);
+  if (noted) {
+    sharing_ = true;
+  } else if (made_) {  // nothing was sealed under it
+    std::error_code ignored;
+    std::filesystem::remove(known_path_, ignored);
+    std::filesystem::remove(path_, ignored);
+  }
+  return noted;
 }
 
 std::expected<void, std::string> KeyRing::reload() {

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <functional>
 #include <set>
 #include <sstream>
+#include <utility>
 
 namespace verbena::auth {
 namespace {
@@ -51,6 +53,105 @@ TEST_F(KeyRingTest, MakesAFileOfItsOwnAtTheFirstStartAndReadsItAtTheNext) {
   EXPECT_EQ(opened(*open(), sealed, "user alice"), "a secret");
   EXPECT_EQ(sealed.size(), 8 + sealed_overhead);
   EXPECT_EQ(sealed.find("secret"), std::string::npos);
+}
+
+// Of all servers of a test.
+class SharedIds final : public SharedText {
+ public:
+  Result<std::optional<std::string>> read() override { return text; }
+  Result<bool> replace(const std::optional<std::string>& before, const std::string& next) override {
+    meanwhile();
+    if (text != before) return false;
+    text = next;
+    return true;
+  }
+  std::optional<std::string> text;
+  std::function<void()> meanwhile = [] {};
+};
+
+class SharedKeyRingTest : public KeyRingTest {
+ protected:
+  std::expected<std::unique_ptr<KeyRing>, std::string> join(const std::string& server) {
+    std::filesystem::create_directory(folder_ / server);
+    auto ring = KeyRing::open(key_file(server), id_file(server), ids_);
+    if (!ring) return ring;
+    if (auto shared = (*ring)->share(); !shared) return std::unexpected(shared.error());
+    return ring;
+  }
+  std::filesystem::path key_file(const std::string& server) const { return folder_ / server / "master.keys"; }
+  std::filesystem::path id_file(const std::string& server) const { return folder_ / server / "master.ids"; }
+  void copy_keys(const std::string& from, const std::string& to) {
+    std::filesystem::create_directory(folder_ / to);
+    std::filesystem::copy_file(key_file(from), key_file(to), std::filesystem::copy_options::overwrite_existing);
+  }
+  SharedIds ids_;
+};
+
+TEST_F(SharedKeyRingTest, AServerWithoutTheKeyFileOfTheFirstDoesNotStartAndSaysWhatToCopy) {
+  const auto first = join("a");
+  ASSERT_TRUE(first) << first.error();
+  ASSERT_TRUE(ids_.text);
+  EXPECT_EQ(*ids_.text, (*first)->newest_id() + "\n") << "a keyed hash, and nothing of the key";
+  const auto second = join("b");
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().find("copy the key file"), std::string::npos) << second.error();
+  EXPECT_NE(second.error().find(key_file("b").string()), std::string::npos) << second.error();
+  EXPECT_FALSE(std::filesystem::exists(key_file("b"))) << "a key that is of no use is not made";
+  EXPECT_FALSE(std::filesystem::exists(id_file("b")));
+  copy_keys("a", "b");
+  const auto again = join("b");
+  ASSERT_TRUE(again) << again.error();
+  EXPECT_EQ(opened(**again, (*first)->seal(as_bytes("x"), "c"), "c"), "x");
+}
+
+TEST_F(SharedKeyRingTest, AServerWithAnotherKeyDoesNotStartAndLosesNothing) {
+  {
+    const auto own = KeyRing::open((std::filesystem::create_directory(folder_ / "b"), key_file("b")), id_file("b"));
+    ASSERT_TRUE(own);
+  }
+  const std::string before = text_of(key_file("b"));
+  ASSERT_TRUE(join("a"));
+  const auto refused = join("b");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().find("copy the key file"), std::string::npos) << refused.error();
+  EXPECT_EQ(refused.error().find(before.substr(before.rfind(' ') + 1, 40)), std::string::npos) << "a key in a message";
+  EXPECT_EQ(text_of(key_file("b")), before);
+}
+
+TEST_F(SharedKeyRingTest, OfTwoThatComeAtOnceOneHasTheKeyAndTheOthersFilesAreGone) {
+  bool came = false;
+  ids_.meanwhile = [&] {
+    if (std::exchange(came, true)) return;
+    ASSERT_TRUE(join("a"));
+  };
+  const auto late = join("b");
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().find("copy the key file"), std::string::npos) << late.error();
+  EXPECT_FALSE(std::filesystem::exists(key_file("b")));
+  EXPECT_FALSE(std::filesystem::exists(id_file("b")));
+  copy_keys("a", "b");
+  EXPECT_TRUE(join("b"));
+}
+
+TEST_F(SharedKeyRingTest, ARotationIsKnownToAllServersBeforeItIsUsed) {
+  const auto first = join("a");
+  ASSERT_TRUE(first);
+  copy_keys("a", "b");
+  const auto second = join("b");
+  ASSERT_TRUE(second);
+  ASSERT_TRUE(KeyRing::rotate(key_file("a")));
+  ASSERT_TRUE((*first)->reload());
+  const std::string sealed = (*first)->seal(as_bytes("new"), "c");
+  const std::string own = (*second)->seal(as_bytes("own"), "c");
+  const auto told = (*second)->reload();
+  ASSERT_FALSE(told);
+  EXPECT_NE(told.error().find("copy the key file"), std::string::npos) << told.error();
+  EXPECT_EQ(opened(**second, own, "c"), "own") << "a server that runs goes on with what it has";
+  EXPECT_FALSE(join("b")) << "and does not start without the new key";
+  copy_keys("a", "b");
+  ASSERT_TRUE((*second)->reload());
+  EXPECT_EQ(opened(**second, sealed, "c"), "new");
+  EXPECT_TRUE(join("b"));
 }
 
 TEST_F(KeyRingTest, AnotherContextDoesNotOpen) {

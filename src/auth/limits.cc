@@ -79,13 +79,20 @@ uint64_t Meter::take(uint64_t n, uint64_t rate, int64_t now_ns) {
   }
 }
 
-void Meter::charge(uint64_t n, uint64_t rate, int64_t now_ns) {
+int64_t Meter::charge(uint64_t n, uint64_t rate, int64_t now_ns) {
   constexpr int64_t furthest = int64_t{1} << 62;
   int64_t until = until_ns_.load(std::memory_order_relaxed);
   int64_t next = 0;
   do {
     next = std::min(std::max(until, now_ns), furthest) + cost_ns(n, rate);
   } while (!until_ns_.compare_exchange_weak(until, next, std::memory_order_relaxed));
+  return next;
+}
+
+// What was charged later stands behind this charge and moves forward with it.
+void Meter::give_back(uint64_t n, uint64_t rate, int64_t paid_ns, int64_t now_ns) {
+  if (paid_ns <= now_ns) return;
+  until_ns_.fetch_sub(std::min(cost_ns(n, rate), paid_ns - now_ns), std::memory_order_relaxed);
 }
 
 Limits::Limits(Quota quota) : quota_(quota) {
@@ -121,8 +128,12 @@ uint64_t Limits::admit(uint64_t n, int64_t now_ns) const {
   return quota_.requests_per_s ? requests_.take(n, *quota_.requests_per_s, now_ns) : 0;
 }
 
-void Limits::charge(uint64_t bytes, int64_t now_ns) const {
-  if (quota_.bytes_per_s) bytes_.charge(bytes, *quota_.bytes_per_s, now_ns);
+int64_t Limits::charge(uint64_t bytes, int64_t now_ns) const {
+  return quota_.bytes_per_s ? bytes_.charge(bytes, *quota_.bytes_per_s, now_ns) : 0;
+}
+
+void Limits::give_back(uint64_t bytes, int64_t paid_ns, int64_t now_ns) const {
+  if (quota_.bytes_per_s) bytes_.give_back(bytes, *quota_.bytes_per_s, paid_ns, now_ns);
 }
 
 LimitsPtr make_limits(const Quota& quota, const LimitsPtr& before) {

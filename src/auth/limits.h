@@ -37,8 +37,11 @@ class Meter {
  public:
   // Takes `n` if there is room for one. 0: taken; else how long until there is, in nanoseconds.
   uint64_t take(uint64_t n, uint64_t rate, int64_t now_ns);
-  uint64_t wait_ns(int64_t now_ns) const;                  // 0: there is room
-  void charge(uint64_t n, uint64_t rate, int64_t now_ns);  // whether there is room or not
+  uint64_t wait_ns(int64_t now_ns) const;  // 0: there is room
+  // Takes `n` whether there is room or not. Returns the time at which all that was taken so far is paid for.
+  int64_t charge(uint64_t n, uint64_t rate, int64_t now_ns);
+  // Gives `n` of a charge back that would have been paid for at `paid_ns`: as much of it as time has not paid for yet.
+  void give_back(uint64_t n, uint64_t rate, int64_t paid_ns, int64_t now_ns);
 
  private:
   static constexpr int64_t burst_ns = 1'000'000'000;
@@ -59,7 +62,9 @@ class Limits {
 
   // 0: `n` requests may come; else how long they have to wait, in nanoseconds.
   uint64_t admit(uint64_t n, int64_t now_ns) const;
-  void charge(uint64_t bytes, int64_t now_ns) const;
+  // Returns when the charge is paid for, which give_back() wants to know.
+  int64_t charge(uint64_t bytes, int64_t now_ns) const;
+  void give_back(uint64_t bytes, int64_t paid_ns, int64_t now_ns) const;
 
  private:
   const Quota quota_;

@@ -49,6 +49,17 @@ TEST(Meter, SaysHowLongToWait) {
   EXPECT_EQ(meter.take(1, 1, static_cast<int64_t>(wait)), 0u);
 }
 
+TEST(Meter, WhatIsGivenBackIsWhatTimeHasNotPaidFor) {
+  Meter meter;
+  const int64_t first = meter.charge(10, 1, 0);
+  meter.charge(5, 1, 0);
+  EXPECT_EQ(first, 10 * second_ns);
+  meter.give_back(10, 1, first, 4 * second_ns);  // four of them are paid
+  EXPECT_EQ(meter.wait_ns(4 * second_ns), static_cast<uint64_t>(4 * second_ns + 1)) << "the five of the other stay";
+  meter.give_back(10, 1, first, 11 * second_ns);
+  EXPECT_EQ(meter.wait_ns(4 * second_ns), static_cast<uint64_t>(4 * second_ns + 1)) << "nothing is saved up";
+}
+
 TEST(Meter, WhatNobodyCanPayDoesNotOverflow) {
   Meter meter;
   for (int i = 0; i < 100; ++i) meter.charge(UINT64_MAX, 1, 0);

@@ -93,6 +93,11 @@ bool is_public(const Policy& policy);
 // Whether each of the policy's resources can be `bucket` or lie in it, as a bucket policy must have it.
 bool concerns_only(const Policy& policy, std::string_view bucket);
 
+// Whether each action of a bucket policy is one on some resource of its statement: a bucket's action on a bucket, an
+// object's on objects (AWS: "Action does not apply to any resource(s) in statement"). NotAction and NotResource name
+// none. Asked when a policy is set: those that were kept before are evaluated as they stand.
+bool actions_apply(const Policy& policy);
+
 // The text that was parsed.
 const std::string& policy_text(const Policy& policy);
 

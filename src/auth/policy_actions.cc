@@ -4,129 +4,141 @@
 #include <span>
 
 #include "auth/policy_pattern.h"
+#include "auth/policy_statement.h"
 
 namespace verbena::auth {
 namespace {
 
+// What an action is on, as a policy's Resource names it. other: an account, an access point, a job.
+enum class On : uint8_t { bucket, object, other };
+
+struct ActionName {
+  std::string_view name;
+  On on;
+};
+
 // Source: AWS Service Authorization Reference, "Actions, resources, and condition keys for Amazon S3".
-constexpr std::string_view s3_actions[] = {
-    "AbortMultipartUpload",
-    "BypassGovernanceRetention",
-    "CreateAccessPoint",
-    "CreateBucket",
-    "CreateJob",
-    "DeleteAccessPoint",
-    "DeleteBucket",
-    "DeleteBucketOwnershipControls",
-    "DeleteBucketPolicy",
-    "DeleteBucketWebsite",
-    "DeleteObject",
-    "DeleteObjectTagging",
-    "DeleteObjectVersion",
-    "DeleteObjectVersionTagging",
-    "DescribeJob",
-    "GetAccelerateConfiguration",
-    "GetAccessPoint",
-    "GetAccountPublicAccessBlock",
-    "GetAnalyticsConfiguration",
-    "GetBucketAcl",
-    "GetBucketCORS",
-    "GetBucketLocation",
-    "GetBucketLogging",
-    "GetBucketNotification",
-    "GetBucketObjectLockConfiguration",
-    "GetBucketOwnershipControls",
-    "GetBucketPolicy",
-    "GetBucketPolicyStatus",
-    "GetBucketPublicAccessBlock",
-    "GetBucketRequestPayment",
-    "GetBucketTagging",
-    "GetBucketVersioning",
-    "GetBucketWebsite",
-    "GetEncryptionConfiguration",
-    "GetIntelligentTieringConfiguration",
-    "GetInventoryConfiguration",
-    "GetLifecycleConfiguration",
-    "GetMetricsConfiguration",
-    "GetObject",
-    "GetObjectAcl",
-    "GetObjectAttributes",
-    "GetObjectLegalHold",
-    "GetObjectRetention",
-    "GetObjectTagging",
-    "GetObjectTorrent",
-    "GetObjectVersion",
-    "GetObjectVersionAcl",
-    "GetObjectVersionAttributes",
-    "GetObjectVersionForReplication",
-    "GetObjectVersionTagging",
-    "GetObjectVersionTorrent",
-    "GetReplicationConfiguration",
-    "InitiateReplication",
-    "ListAccessPoints",
-    "ListAllMyBuckets",
-    "ListBucket",
-    "ListBucketMultipartUploads",
-    "ListBucketVersions",
-    "ListJobs",
-    "ListMultipartUploadParts",
-    "ListTagsForResource",
-    "ObjectOwnerOverrideToBucketOwner",
-    "PutAccelerateConfiguration",
-    "PutAccountPublicAccessBlock",
-    "PutAnalyticsConfiguration",
-    "PutBucketAcl",
-    "PutBucketCORS",
-    "PutBucketLogging",
-    "PutBucketNotification",
-    "PutBucketObjectLockConfiguration",
-    "PutBucketOwnershipControls",
-    "PutBucketPolicy",
-    "PutBucketPublicAccessBlock",
-    "PutBucketRequestPayment",
-    "PutBucketTagging",
-    "PutBucketVersioning",
-    "PutBucketWebsite",
-    "PutEncryptionConfiguration",
-    "PutIntelligentTieringConfiguration",
-    "PutInventoryConfiguration",
-    "PutLifecycleConfiguration",
-    "PutMetricsConfiguration",
-    "PutObject",
-    "PutObjectAcl",
-    "PutObjectLegalHold",
-    "PutObjectRetention",
-    "PutObjectTagging",
-    "PutObjectVersionAcl",
-    "PutObjectVersionTagging",
-    "PutReplicationConfiguration",
-    "ReplicateDelete",
-    "ReplicateObject",
-    "ReplicateTags",
-    "RestoreObject",
-    "TagResource",
-    "UntagResource",
-    "UpdateJobPriority",
-    "UpdateJobStatus",
-    "CreateSession",
-    "GetStorageLensConfiguration",
-    "ListStorageLensConfigurations",
-    "PutStorageLensConfiguration",
+constexpr ActionName s3_actions[] = {
+    {"AbortMultipartUpload", On::object},
+    {"BypassGovernanceRetention", On::object},
+    {"CreateAccessPoint", On::other},
+    {"CreateBucket", On::bucket},
+    {"CreateJob", On::other},
+    {"DeleteAccessPoint", On::other},
+    {"DeleteBucket", On::bucket},
+    {"DeleteBucketOwnershipControls", On::bucket},
+    {"DeleteBucketPolicy", On::bucket},
+    {"DeleteBucketWebsite", On::bucket},
+    {"DeleteObject", On::object},
+    {"DeleteObjectTagging", On::object},
+    {"DeleteObjectVersion", On::object},
+    {"DeleteObjectVersionTagging", On::object},
+    {"DescribeJob", On::other},
+    {"GetAccelerateConfiguration", On::bucket},
+    {"GetAccessPoint", On::other},
+    {"GetAccountPublicAccessBlock", On::other},
+    {"GetAnalyticsConfiguration", On::bucket},
+    {"GetBucketAcl", On::bucket},
+    {"GetBucketCORS", On::bucket},
+    {"GetBucketLocation", On::bucket},
+    {"GetBucketLogging", On::bucket},
+    {"GetBucketNotification", On::bucket},
+    {"GetBucketObjectLockConfiguration", On::bucket},
+    {"GetBucketOwnershipControls", On::bucket},
+    {"GetBucketPolicy", On::bucket},
+    {"GetBucketPolicyStatus", On::bucket},
+    {"GetBucketPublicAccessBlock", On::bucket},
+    {"GetBucketRequestPayment", On::bucket},
+    {"GetBucketTagging", On::bucket},
+    {"GetBucketVersioning", On::bucket},
+    {"GetBucketWebsite", On::bucket},
+    {"GetEncryptionConfiguration", On::bucket},
+    {"GetIntelligentTieringConfiguration", On::bucket},
+    {"GetInventoryConfiguration", On::bucket},
+    {"GetLifecycleConfiguration", On::bucket},
+    {"GetMetricsConfiguration", On::bucket},
+    {"GetObject", On::object},
+    {"GetObjectAcl", On::object},
+    {"GetObjectAttributes", On::object},
+    {"GetObjectLegalHold", On::object},
+    {"GetObjectRetention", On::object},
+    {"GetObjectTagging", On::object},
+    {"GetObjectTorrent", On::object},
+    {"GetObjectVersion", On::object},
+    {"GetObjectVersionAcl", On::object},
+    {"GetObjectVersionAttributes", On::object},
+    {"GetObjectVersionForReplication", On::object},
+    {"GetObjectVersionTagging", On::object},
+    {"GetObjectVersionTorrent", On::object},
+    {"GetReplicationConfiguration", On::bucket},
+    {"InitiateReplication", On::object},
+    {"ListAccessPoints", On::other},
+    {"ListAllMyBuckets", On::other},
+    {"ListBucket", On::bucket},
+    {"ListBucketMultipartUploads", On::bucket},
+    {"ListBucketVersions", On::bucket},
+    {"ListJobs", On::other},
+    {"ListMultipartUploadParts", On::object},
+    {"ListTagsForResource", On::bucket},
+    {"ObjectOwnerOverrideToBucketOwner", On::object},
+    {"PutAccelerateConfiguration", On::bucket},
+    {"PutAccountPublicAccessBlock", On::other},
+    {"PutAnalyticsConfiguration", On::bucket},
+    {"PutBucketAcl", On::bucket},
+    {"PutBucketCORS", On::bucket},
+    {"PutBucketLogging", On::bucket},
+    {"PutBucketNotification", On::bucket},
+    {"PutBucketObjectLockConfiguration", On::bucket},
+    {"PutBucketOwnershipControls", On::bucket},
+    {"PutBucketPolicy", On::bucket},
+    {"PutBucketPublicAccessBlock", On::bucket},
+    {"PutBucketRequestPayment", On::bucket},
+    {"PutBucketTagging", On::bucket},
+    {"PutBucketVersioning", On::bucket},
+    {"PutBucketWebsite", On::bucket},
+    {"PutEncryptionConfiguration", On::bucket},
+    {"PutIntelligentTieringConfiguration", On::bucket},
+    {"PutInventoryConfiguration", On::bucket},
+    {"PutLifecycleConfiguration", On::bucket},
+    {"PutMetricsConfiguration", On::bucket},
+    {"PutObject", On::object},
+    {"PutObjectAcl", On::object},
+    {"PutObjectLegalHold", On::object},
+    {"PutObjectRetention", On::object},
+    {"PutObjectTagging", On::object},
+    {"PutObjectVersionAcl", On::object},
+    {"PutObjectVersionTagging", On::object},
+    {"PutReplicationConfiguration", On::bucket},
+    {"ReplicateDelete", On::object},
+    {"ReplicateObject", On::object},
+    {"ReplicateTags", On::object},
+    {"RestoreObject", On::object},
+    {"TagResource", On::bucket},
+    {"UntagResource", On::bucket},
+    {"UpdateJobPriority", On::other},
+    {"UpdateJobStatus", On::other},
+    {"CreateSession", On::bucket},
+    {"GetStorageLensConfiguration", On::other},
+    {"ListStorageLensConfigurations", On::other},
+    {"PutStorageLensConfiguration", On::other},
 };
 
 // Source: the same, "... for Amazon S3 Express".
-constexpr std::string_view express_actions[] = {
-    "CreateBucket",
-    "CreateSession",
-    "DeleteBucket",
-    "DeleteBucketPolicy",
-    "GetBucketPolicy",
-    "GetEncryptionConfiguration",
-    "GetLifecycleConfiguration",
-    "ListAllMyDirectoryBuckets",
-    "PutBucketPolicy",
-    "PutEncryptionConfiguration",
-    "PutLifecycleConfiguration",
+constexpr ActionName express_actions[] = {
+    {"CreateBucket", On::bucket},
+    {"CreateSession", On::bucket},
+    {"DeleteBucket", On::bucket},
+    {"DeleteBucketPolicy", On::bucket},
+    {"GetBucketPolicy", On::bucket},
+    {"GetEncryptionConfiguration", On::bucket},
+    {"GetLifecycleConfiguration", On::bucket},
+    {"ListAllMyDirectoryBuckets", On::other},
+    {"ListTagsForResource", On::bucket},
+    {"PutBucketPolicy", On::bucket},
+    {"PutEncryptionConfiguration", On::bucket},
+    {"PutLifecycleConfiguration", On::bucket},
+    {"TagResource", On::bucket},
+    {"UntagResource", On::bucket},
 };
 
 // In lower case. What Verbena has no value for counts as absent, as it does in AWS where the fact does not apply.
@@ -215,12 +227,50 @@ bool names(std::string_view known, std::string_view key) {
   return known.ends_with('/') ? key.size() > known.size() && key.starts_with(known) : key == known;
 }
 
-bool names_one_of(std::string_view name_pattern, std::span<const std::string_view> actions) {
+bool names_one_of(std::string_view name_pattern, std::span<const ActionName> actions) {
   const auto pattern = Pattern::parse(name_pattern, {.wildcards = true, .variables = false});
-  return std::ranges::any_of(actions, [&](std::string_view action) {
+  return std::ranges::any_of(actions, [&](const ActionName& action) {
     const Question none;
     Inquiry inquiry(none);
-    return pattern->matches(action, inquiry, Letters::any_case);
+    return pattern->matches(action.name, inquiry, Letters::any_case);
+  });
+}
+
+// What the resources of a statement can be, in one bucket.
+struct Resources {
+  bool bucket = false, object = false;  // of S3
+  bool directory = false;               // a bucket of S3 Express; its objects have no names in policies
+};
+
+Resources resources_of(const Statement& statement) {
+  Resources found;
+  for (const std::string_view arn : statement.resource_texts) {
+    // "arn:PARTITION:SERVICE:REGION:ACCOUNT:NAME": concerns_only() has seen to the rest. A key may have colons.
+    constexpr std::string_view express = "arn:aws:s3express:", general = "arn:aws:s3:";
+    if (arn.starts_with(express)) {
+      found.directory = true;
+      continue;
+    }
+    const size_t account = arn.find(':', general.size());
+    const size_t path = account == std::string_view::npos ? account : arn.find(':', account + 1);
+    if (path == std::string_view::npos) continue;
+    const std::string_view name = arn.substr(path + 1);
+    const bool below = name.find('/') != std::string_view::npos;
+    // A wildcard in a bucket's name goes on over the slash behind it.
+    found.object |= below || name.find_first_of("*?") != std::string_view::npos;
+    found.bucket |= !below;
+  }
+  return found;
+}
+
+bool applies(const Pattern& action, std::string_view service, std::span<const ActionName> names, bool bucket,
+             bool object) {
+  return std::ranges::any_of(names, [&](const ActionName& one) {
+    const bool on_it = (one.on == On::bucket && bucket) || (one.on == On::object && object);
+    if (!on_it) return false;
+    const Question none;
+    Inquiry inquiry(none);
+    return action.matches(std::string(service).append(one.name), inquiry, Letters::any_case);
   });
 }
 
@@ -240,6 +290,17 @@ bool is_action_pattern(std::string_view text, PolicyKind kind) {
   const std::string_view name = text.substr(colon + 1);
   if (service == "s3express") return names_one_of(name, express_actions);
   return service == "s3" && names_one_of(name, s3_actions);
+}
+
+bool actions_apply(const Policy& policy) {
+  return std::ranges::all_of(policy.statements, [](const Statement& statement) {
+    if (statement.not_actions || statement.not_resources) return true;
+    const Resources on = resources_of(statement);
+    return std::ranges::all_of(statement.actions, [&](const Pattern& action) {
+      return applies(action, "s3:", s3_actions, on.bucket, on.object) ||
+             applies(action, "s3express:", express_actions, on.directory, false);
+    });
+  });
 }
 
 bool is_condition_key(std::string_view key, PolicyKind kind) {

@@ -24,6 +24,11 @@ const PrincipalPtr& superuser() {
   return principal;
 }
 
+bool is_unlimited_root(const Principal* principal, const AccessKey* key) {
+  const bool limited = (principal != nullptr && !principal->session.empty()) || (key != nullptr && key->limits);
+  return principal != nullptr && principal->superuser && !limited;
+}
+
 RootCredentials::RootCredentials(Credentials root)
     : root_(std::make_shared<const AccessKey>(AccessKey{std::move(root), superuser(), 0})) {}
 

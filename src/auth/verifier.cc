@@ -49,18 +49,34 @@ bool contains_name(std::string_view names, std::string_view wanted) {
 
 bool is_amz(std::string_view name) { return name.size() > 6 && equal_ignoring_case(name.substr(0, 6), "x-amz-"); }
 
-// A header that S3 acts upon must be signed: else whoever sees a request in flight, or holds a presigned URL, could add
-// one. The payload hash and the date need not be: both are part of what is signed anyway.
+bool is_verbena(std::string_view name) {
+  return name.size() > 10 && equal_ignoring_case(name.substr(0, 10), "x-verbena-");
+}
+
+// Headers that say what is asked for, so that a request with one that is not signed is refused: else anyone who sees a
+// request on its way, or holds a presigned URL, could add one. All others either say how the answer is to look (range,
+// conditions of reads) or are sent unsigned by clients that are in use (content-type, content-md5), as AWS allows.
+// The payload hash and the date are part of what is signed anyway.
+bool must_be_signed(std::string_view name) {
+  if (name.size() < 3 || lower(name[0]) != 'x' || name[1] != '-') return false;
+  if (is_verbena(name)) return true;
+  return is_amz(name) && !equal_ignoring_case(name, "x-amz-content-sha256") && !equal_ignoring_case(name, "x-amz-date");
+}
+
 Result<void> check_all_signed(const RequestView& request, const Claim& claim) {
   for (const auto& header : request.headers) {
-    if (!is_amz(header.name) || equal_ignoring_case(header.name, "x-amz-content-sha256") ||
-        equal_ignoring_case(header.name, "x-amz-date")) {
-      continue;
+    if (must_be_signed(header.name) && !contains_name(claim.signed_headers, header.name)) {
+      return fail(Errc::missing_signed_header, "auth: a header is not signed");
     }
-    if (!contains_name(claim.signed_headers, header.name))
-      return fail(Errc::missing_signed_header, "An x-amz- header of the request is not signed.");
   }
   return {};
+}
+
+// The same for version 2, whose signature covers all x-amz- headers and no other names that say what is asked for.
+Result<void> check_all_signed(const RequestView& request) {
+  const auto unsigned_name = [](const HeaderView& header) { return is_verbena(header.name); };
+  if (std::ranges::none_of(request.headers, unsigned_name)) return {};
+  return fail(Errc::missing_signed_header, "auth: version 2 covers no x-verbena- header");
 }
 
 Result<void> check_time(const Claim& claim, int64_t now_s, const Verifier::Options& options) {
@@ -186,6 +202,25 @@ std::string_view virtual_bucket(std::string_view host, std::string_view domain) 
   return {};
 }
 
+std::string Verifier::headers_not_signed(const RequestView& request) {
+  std::string names;
+  const auto arguments = parse_query(request.query);
+  if (!arguments) return names;
+  const auto version2 = parse_version2(request, *arguments);
+  const bool is_version2 = version2 && version2->has_value();
+  const auto claim = is_version2 ? Result<std::optional<Claim>>() : parse_claim(request, *arguments, empty_sha256);
+  if (!is_version2 && (!claim || !*claim)) return names;
+  for (const auto& header : request.headers) {
+    const bool lacks = is_version2
+                           ? is_verbena(header.name)
+                           : must_be_signed(header.name) && !contains_name((*claim)->signed_headers, header.name);
+    if (!lacks) continue;
+    if (!names.empty()) names += ", ";
+    names += lower(header.name);
+  }
+  return names;
+}
+
 bool Identity::signs(std::string_view header) const { return contains_name(signed_headers, header); }
 
 Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, Options options)
@@ -194,6 +229,7 @@ Verifier::Verifier(const CredentialStore& credentials, const WallClock& clock, O
 Result<Verified> Verifier::verify_version2(const RequestView& request, const Version2Claim& claim,
                                            std::span<const QueryArgument> arguments) const {
   VB_TRY(check_version2_time(claim, clock_.now_s(), options_.skew_max_s));
+  VB_TRY(check_all_signed(request));
   // Version 2 does not sign the payload, so it is handled as that of an anonymous request.
   VB_ASSIGN(Verified out, anonymous(request));
   const uint64_t generation = credentials_.generation();
@@ -209,6 +245,7 @@ Result<Verified> Verifier::verify_version2(const RequestView& request, const Ver
   if (!matches(request.path) && !(either && matches(std::string(request.path) + "/"))) {
     return fail(Errc::signature_does_not_match, "auth: version 2 signature");
   }
+  VB_TRY(check_one_reading(request, arguments, claim));
   name_signer(out.identity, out.key, generation);
   for (const auto& header : request.headers) {
     if (!is_amz(header.name)) continue;
@@ -311,6 +348,7 @@ Result<Verified> Verifier::verify_version4(const RequestView& request, const Cla
   if (!signature_matches(request, claim, arguments, scope, key->hmac)) {
     return fail(Errc::signature_does_not_match, "auth: signature");
   }
+  VB_TRY(check_one_reading(arguments));
   if (key == &made) keep_signing_key(*out.key, scope, made);
 
   name_signer(out.identity, out.key, generation);

@@ -219,6 +219,47 @@ TEST_F(VerifierTest, AnAmzHeaderThatIsNotSignedIsRefused) {
             Errc::missing_signed_header);
 }
 
+// A header added to a request on its way, or to a presigned one, made its bucket forget `sync`.
+TEST_F(VerifierTest, AHeaderOfOurOwnThatIsNotSignedIsRefused) {
+  auto headers = signed_headers();
+  headers.emplace_back("X-Verbena-Durability", "memory");
+  EXPECT_EQ(error_of(headers), Errc::missing_signed_header);
+  EXPECT_EQ(error_of({{"host", "localhost:9000"}, {"x-verbena-append", "enabled"}}, "GET", "/bucket/key", presigned()),
+            Errc::missing_signed_header);
+  EXPECT_EQ(error_of(signed_headers("GET", "/bucket/key", "", {{"host", "h"}, {"x-verbena-etag", "MD5"}})), Errc::ok);
+  EXPECT_EQ(error_of({{"host", "h"}, {"x-verbena-durability", "memory"}}), Errc::ok) << "unsigned";
+}
+
+TEST_F(VerifierTest, TheHeadersThatAreNotSignedAreNamed) {
+  const auto named = [](const HeaderList& headers, std::string_view query) {
+    std::vector<HeaderView> views;
+    for (const auto& [name, value] : headers) views.push_back({name, value});
+    return Verifier::headers_not_signed({"GET", "/bucket/key", query, views});
+  };
+  auto headers = signed_headers();
+  headers.emplace_back("X-Amz-Acl", "private");
+  headers.emplace_back("x-verbena-append", "enabled");
+  headers.emplace_back("range", "bytes=0-1");
+  EXPECT_EQ(named(headers, ""), "x-amz-acl, x-verbena-append");
+  EXPECT_EQ(named({{"host", "localhost:9000"}, {"x-amz-acl", "private"}}, presigned()), "x-amz-acl");
+  EXPECT_EQ(named({{"host", "h"}, {"x-amz-acl", "private"}}, ""), "");
+  EXPECT_EQ(named({{"authorization", "AWS a:b"}, {"date", "20070327T193642Z"}, {"x-verbena-etag", "MD5"}}, ""),
+            "x-verbena-etag");
+}
+
+// Arguments are signed in the order of their values and acted upon in the order in which they come.
+TEST_F(VerifierTest, AnArgumentThatIsThereTwiceIsRefused) {
+  const auto signed_query = [&](std::string_view query) {
+    return error_of(signed_headers("GET", "/bucket/key", query), "GET", "/bucket/key", query);
+  };
+  EXPECT_EQ(signed_query("versionId=a&versionId=b"), Errc::access_denied);
+  EXPECT_EQ(signed_query("x-amz-acl=private&X-Amz-Acl=public-read"), Errc::access_denied);
+  EXPECT_EQ(signed_query("prefix=a&prefix=a"), Errc::access_denied);
+  EXPECT_EQ(signed_query("tagKeys=a&tagKeys=b"), Errc::ok) << "a set";
+  EXPECT_EQ(signed_query("a=1&A=2&b=1"), Errc::ok);
+  EXPECT_EQ(error_of(host_, "GET", "/bucket/key", "versionId=a&versionId=b"), Errc::ok) << "unsigned";
+}
+
 TEST_F(VerifierTest, ASignedHeaderThatIsNotThereDoesNotMatch) {
   auto headers = signed_headers("GET", "/bucket/key", "", {{"host", "h"}, {"range", "bytes=0-1"}});
   std::erase_if(headers, [](const auto& h) { return h.first == "range"; });

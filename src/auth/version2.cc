@@ -6,6 +6,7 @@
 #include <map>
 
 #include "auth/claim.h"
+#include "auth/host.h"
 #include "base/date.h"
 #include "base/text.h"
 
@@ -22,7 +23,8 @@ constexpr std::string_view covered_arguments =
     "legal-hold lifecycle location logging metrics notification object-lock ownershipControls partNumber policy "
     "policyStatus position publicAccessBlock renameObject replication requestPayment response-cache-control "
     "response-content-disposition response-content-encoding response-content-language response-content-type "
-    "response-expires restore retention select session tagging torrent uploadId uploads versionId versioning versions "
+    "response-expires restore retention select session tagKeys tagging torrent uploadId uploads versionId versioning "
+    "versions "
     "website ";
 
 bool is_covered(const std::string& name) {
@@ -113,9 +115,7 @@ std::string amz_lines(const RequestView& request, std::span<const QueryArgument>
 }
 
 std::string bucket_of_host(const RequestView& request, std::string_view domain) {
-  std::string host = lower(header_or_argument(request, {}, false, "host"));
-  const size_t colon = host.rfind(':');
-  if (colon != std::string::npos && host.find(']', colon) == std::string::npos) host.resize(colon);
+  const std::string host = host_name(header_or_argument(request, {}, false, "host"));
   return std::string(virtual_bucket(host, domain));
 }
 
@@ -144,7 +144,68 @@ std::string resource(const RequestView& request, std::span<const QueryArgument> 
   return out;
 }
 
+constexpr const char* two_readings =
+    "The signature of this request is also that of another one. Sign it with version 4.";
+
+bool is_override(std::string_view name) { return name.starts_with("response-"); }
+
+bool is_amz_argument(const std::string& name) { return lower(name).starts_with("x-amz-"); }
+
+// Whether what stands behind an '&' of the value is the name of an argument that is signed.
+bool holds_argument(std::string_view value) {
+  for (size_t at = value.find('&'); at != std::string_view::npos; at = value.find('&', at + 1)) {
+    const std::string_view behind = value.substr(at + 1);
+    const std::string name(behind.substr(0, behind.find_first_of("=&")));
+    if (is_covered(name) || is_amz_argument(name)) return true;
+  }
+  return false;
+}
+
+// The value of an override is free text that ends where the next argument begins: none but overrides may stand there.
+// All other values are names and numbers of S3's own, which have no '&'.
+Result<void> check_resource(std::span<const QueryArgument> arguments, bool presigned) {
+  bool overrides = false, behind_overrides = false;
+  size_t covered = 0, headers = 0;
+  for (const auto& one : arguments) {
+    const bool header = is_amz_argument(one.name);
+    if (header ? presigned : !is_covered(one.name)) continue;
+    ++(header ? headers : covered);
+    if (holds_argument(one.value)) return fail(Errc::access_denied, two_readings);
+    overrides |= is_override(one.name);
+    behind_overrides |= !is_override(one.name) && std::string_view(one.name) > "response-";
+  }
+  // Header-like arguments are free text, too; without a presigned URL no client sends any.
+  const bool open = (overrides && behind_overrides) || (headers != 0 && headers + covered > 1);
+  if (open) return fail(Errc::access_denied, two_readings);
+  return {};
+}
+
+// A line of the text that is signed has the name and the value whole, and nothing that would end one of them.
+bool is_one_line(std::string_view name, std::string_view value) {
+  const auto ends_name = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == ':' || c == 0x7f; };
+  return std::ranges::none_of(name, ends_name) && value.find_first_of("\r\n") == std::string_view::npos &&
+         trim(value) == value;
+}
+
 }  // namespace
+
+Result<void> check_one_reading(const RequestView& request, std::span<const QueryArgument> arguments,
+                               const Version2Claim& claim) {
+  VB_TRY(check_resource(arguments, claim.presigned));
+  if (!claim.presigned) return {};
+  // What arguments say instead of headers: each once, or twice the same.
+  std::map<std::string, std::string_view> seen;
+  for (const auto& header : request.headers) seen.emplace(lower(header.name), trim(header.value));
+  for (const auto& one : arguments) {
+    std::string name = lower(one.name);
+    if (!is_amz_argument(name) && name != "content-md5" && name != "content-type") continue;
+    const auto [at, fresh] = seen.emplace(std::move(name), one.value);
+    if ((!fresh && at->second != one.value) || !is_one_line(one.name, one.value)) {
+      return fail(Errc::access_denied, two_readings);
+    }
+  }
+  return {};
+}
 
 Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
                                                     std::span<const QueryArgument> arguments) {

@@ -28,6 +28,13 @@ Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
 // A path-style "/bucket". Clients sign it with a slash behind or without: both name the bucket.
 bool names_bucket_alone(const RequestView& request, std::string_view domain);
 
+// A signature of version 2 is over values as they are, not encoded, so that one text may be that of two requests: by an
+// '&' in a value that begins another argument, a line end in a value that begins another header. Such a request is
+// access_denied, on either side of the pair. What is left: `response-*` one behind the other, which clients use
+// together; a value that holds "&response-" and the name of another is refused.
+Result<void> check_one_reading(const RequestView& request, std::span<const QueryArgument> arguments,
+                               const Version2Claim& claim);
+
 // Everything that S3 acts upon is covered: all x-amz-* of headers and query, the resource with the bucket that a
 // virtual host names, and all query arguments but those that only shape a listing, and those that S3 ignores.
 std::string version2_string_to_sign(const RequestView& request, std::span<const QueryArgument> arguments,

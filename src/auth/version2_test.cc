@@ -139,6 +139,47 @@ TEST_F(Version2Test, AValueInUrlAndHeaderCountsOnce) {
             Errc::signature_does_not_match);
 }
 
+// A URL that was signed for "x&tagging" as the name of a download gave the object's tags.
+TEST_F(Version2Test, ATextThatIsThatOfTwoRequestsIsRefused) {
+  const auto error = [&](const std::string& lines, const std::string& resource, const std::string& query) {
+    const std::string text = "GET\n\n\n1175139620\n" + lines + "/johnsmith/photos/puppy.jpg" + resource;
+    return error_of({.query = "AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Expires=1175139620&" + query +
+                              "&Signature=" + uri_encode(sign(text), false),
+                     .headers = {host_}});
+  };
+  const std::string disposition = "?response-content-disposition=x";
+  for (const char* other : {"tagging", "versionId=1", "uploadId=u", "torrent", "website"}) {
+    const std::string text = disposition + "&" + other;
+    const std::string name = "response-content-disposition=x";
+    EXPECT_EQ(error("", text, name + "&" + other), Errc::access_denied) << other;
+    EXPECT_EQ(error("", text, name + uri_encode(std::string("&") + other, false)), Errc::access_denied) << other;
+  }
+  EXPECT_EQ(error("", "?versionId=1&versions", "versionId=1%26versions"), Errc::access_denied);
+  EXPECT_EQ(error("", "?acl&tagging", "acl%26tagging"), Errc::signature_does_not_match) << "no name of an argument";
+  // A line end in a value begins another header.
+  EXPECT_EQ(error("x-amz-meta-a:1\nx-amz-acl:private\n", "", "x-amz-meta-a=1%0Ax-amz-acl%3Aprivate"),
+            Errc::access_denied);
+  EXPECT_EQ(error("x-amz-meta-a:b:c\n", "", "x-amz-meta-a%3Ab=c"), Errc::access_denied);
+  EXPECT_EQ(error("x-amz-meta-a:b\n", "", "x-amz-meta-a=%20b"), Errc::access_denied);
+  EXPECT_EQ(error("x-amz-acl:private,public-read\n", "", "x-amz-acl=private&X-Amz-Acl=public-read"),
+            Errc::access_denied);
+  // What clients do.
+  EXPECT_EQ(error("", "?response-content-disposition=a=b&c.pdf", "response-content-disposition=a%3Db%26c.pdf"),
+            Errc::ok);
+  EXPECT_EQ(error("", "?response-content-disposition=x&response-content-type=text/plain",
+                  "response-content-disposition=x&response-content-type=text%2Fplain"),
+            Errc::ok);
+  EXPECT_EQ(error("", "?partNumber=1&response-content-type=x", "partNumber=1&response-content-type=x"), Errc::ok);
+  EXPECT_EQ(error("", "?partNumber=1&uploadId=u", "partNumber=1&uploadId=u"), Errc::ok);
+  EXPECT_EQ(error("x-amz-meta-a:b\nx-amz-meta-c:d\n", "", "x-amz-meta-a=b&x-amz-meta-c=d"), Errc::ok);
+}
+
+// A header added to a request on its way made its bucket forget `sync`.
+TEST_F(Version2Test, AHeaderThatIsNoneOfAwssIsRefusedWhereItIsActedUpon) {
+  EXPECT_EQ(error_of({.headers = {host_, date_, signed_get_, {"X-Verbena-Durability", "memory"}}}),
+            Errc::missing_signed_header);
+}
+
 TEST_F(Version2Test, DatesAreOfAnyFormOfHttp) {
   for (const char* date :
        {"Tue, 27 Mar 2007 19:36:42 GMT", "Tue, 27 Mar 2007 19:36:42 UTC", "Tuesday, 27-Mar-07 19:36:42 GMT",

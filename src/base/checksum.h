@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,15 +24,34 @@ uint32_t crc32_combine(uint32_t a, uint32_t b, uint64_t b_size);
 uint32_t crc32c_combine(uint32_t a, uint32_t b, uint64_t b_size);
 uint64_t crc64_nvme_combine(uint64_t a, uint64_t b, uint64_t b_size);
 
-enum class Algorithm : uint8_t { crc32 = 1, crc32c = 2, crc64nvme = 3, sha1 = 4, sha256 = 5, md5 = 6 };
+// S3's checksum algorithms. The numbers are those of records on disk and of the native protocol: none is given anew.
+enum class Algorithm : uint8_t {
+  crc32 = 1,
+  crc32c = 2,
+  crc64nvme = 3,
+  sha1 = 4,
+  sha256 = 5,
+  md5 = 6,
+  sha512 = 7,
+  xxhash64 = 8,   // XXH64, seed 0
+  xxhash3 = 9,    // XXH3 of 64 bits, seed 0
+  xxhash128 = 10  // XXH3 of 128 bits, seed 0
+};
+inline constexpr Algorithm all_algorithms[] = {
+    Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme, Algorithm::sha1,    Algorithm::sha256,
+    Algorithm::md5,   Algorithm::sha512, Algorithm::xxhash64,  Algorithm::xxhash3, Algorithm::xxhash128};
+// Whether a number from outside is one of them.
+constexpr bool is_algorithm(uint8_t number) { return number >= 1 && number <= std::size(all_algorithms); }
 
-// S3's names: "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256" ("MD5" for completeness). Parsing ignores case.
+// S3's names: "CRC32", "CRC64NVME", "XXHASH3", ... Parsing ignores case.
 std::string_view to_string(Algorithm algorithm);
 std::optional<Algorithm> parse_algorithm(std::string_view name);
-// Bytes of the digest: 4, 4, 8, 20, 32, 16.
+// Bytes of the digest: 4, 4, 8, 20, 32, 16, 64, 8, 8, 16.
 size_t digest_size(Algorithm algorithm);
 
-// One running digest. Not thread-safe. CRCs come out big-endian, as S3 base64-encodes them.
+class XxHash;
+
+// One running digest. Not thread-safe. CRCs and XXHASHs come out big-endian, as S3 base64-encodes them.
 class Digest {
  public:
   explicit Digest(Algorithm algorithm);
@@ -51,6 +71,7 @@ class Digest {
   Algorithm algorithm_;
   uint64_t crc_ = 0;
   std::unique_ptr<Evp> evp_;
+  std::unique_ptr<XxHash> xxhash_;
 };
 
 // One-shot forms.

@@ -28,6 +28,54 @@ TEST(Checksum, KnownValues) {
   EXPECT_EQ(crc.finish_base64(), "y/Q5Jg==");
 }
 
+// FIPS 180-4, and the values of xxhsum (xxHash 0.8): big-endian, as S3 has them, in whole and in pieces.
+TEST(Checksum, KnownValuesOfTheNewerAlgorithms) {
+  struct Known {
+    Algorithm algorithm;
+    const char* of_nothing;
+    const char* of_abc;
+  };
+  const Known all[] = {
+      {Algorithm::sha512,
+       "cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce"
+       "47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e",
+       "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
+       "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f"},
+      {Algorithm::xxhash64, "ef46db3751d8e999", "44bc2cf5ad770999"},
+      {Algorithm::xxhash3, "2d06800538d394c2", "78af5f94892f3950"},
+      {Algorithm::xxhash128, "99aa06d3014798d86001c324468d497f", "06b05ab6733a618578af5f94892f3950"},
+  };
+  for (const Known& known : all) {
+    Digest nothing(known.algorithm);
+    nothing.update({});
+    EXPECT_EQ(nothing.finish_hex(), known.of_nothing) << to_string(known.algorithm);
+    Digest abc(known.algorithm);
+    abc.update(as_bytes("a"));
+    abc.update(as_bytes("bc"));
+    EXPECT_EQ(abc.finish_hex(), known.of_abc) << to_string(known.algorithm);
+  }
+}
+
+TEST(Checksum, AlgorithmsHaveTheirNumbersNamesAndSizes) {
+  uint8_t number = 0;
+  for (const Algorithm algorithm : all_algorithms) {
+    EXPECT_EQ(static_cast<uint8_t>(algorithm), ++number) << "of records on disk";
+    EXPECT_TRUE(is_algorithm(number));
+    EXPECT_EQ(parse_algorithm(to_string(algorithm)), algorithm);
+    // A large text in one piece and in many: they have inner buffers.
+    std::string text(100'003, 'x');
+    Digest whole(algorithm), pieces(algorithm);
+    whole.update(as_bytes(text));
+    for (size_t at = 0; at < text.size(); at += 997) pieces.update(as_bytes(std::string_view(text).substr(at, 997)));
+    const std::string made = whole.finish();
+    EXPECT_EQ(made.size(), digest_size(algorithm));
+    EXPECT_EQ(made, pieces.finish()) << to_string(algorithm);
+  }
+  EXPECT_FALSE(is_algorithm(0));
+  EXPECT_FALSE(is_algorithm(11));
+  EXPECT_FALSE(parse_algorithm("XXHASH32"));
+}
+
 // RFC 4231, test case 2.
 TEST(Checksum, HmacMatchesItsRfc) {
   // RFC 2202, test case 2.

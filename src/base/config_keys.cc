@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/config.h"
+#include "base/text.h"
 
 namespace verbena {
 namespace {
@@ -78,6 +79,13 @@ std::string parse_text(std::string& into, const std::string& text) {
   if (text.size() > 1024) return "longer than 1024 characters";
   into = text;
   return "";
+}
+
+// As the names of hosts are compared: lower case, without the dot that ends a full name.
+std::string parse_domain(std::string& into, const std::string& text) {
+  std::string wrong = parse_text(into, lower(text));
+  if (wrong.empty() && into.ends_with('.')) into.pop_back();
+  return wrong;
 }
 
 std::string parse_level(log::Level& into, const std::string& text) {
@@ -234,7 +242,7 @@ using S = const std::string;
 
 const std::array keys{
     ConfigKey{"domain", "", "virtual-host addressing: requests for `bucket.DOMAIN` name that bucket",
-              [](C& c, S& t) { return parse_text(c.domain, t); }},
+              [](C& c, S& t) { return parse_domain(c.domain, t); }},
     ConfigKey{"region", "us-east-1", "the region that the server names",
               [](C& c, S& t) { return parse_text(c.region, t); }},
     ConfigKey{"arena_size", "256 MiB", "memory for buffers, registered with every fabric",
@@ -322,7 +330,8 @@ const std::array keys{
 
     ConfigKey{"admin.enabled", "true", "health, metrics and the console on a listener of their own",
               [](C& c, S& t) { return parse_bool(c.admin.enabled, t); }},
-    ConfigKey{"admin.address", "127.0.0.1", "where it listens; metrics want the superuser's signature but on loopback",
+    ConfigKey{"admin.address", "127.0.0.1",
+              "where it listens; metrics want the superuser's signature, but on loopback by a name of it",
               [](C& c, S& t) { return parse_text(c.admin.address, t); }},
     ConfigKey{"admin.port", "", "its port; 0: any free one; empty: 9001, or a free one where that is taken",
               [](C& c, S& t) { return parse_optional(c.admin.port, t, 0, 65535); }},

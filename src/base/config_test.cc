@@ -208,6 +208,12 @@ TEST(Config, RemembersWhereEachValueCameFrom) {
   EXPECT_FALSE(config.origins.contains("domain"));
 }
 
+TEST(Config, ADomainIsComparedAsHostsAre) {
+  Config config;
+  ASSERT_TRUE(apply_value(config, "domain", "S3.Example.com."));
+  EXPECT_EQ(config.domain, "s3.example.com");
+}
+
 TEST(Config, ShowsNoSecret) {
   const auto show = [](std::string_view name, std::string_view text) {
     for (const ConfigKey& key : config_keys()) {

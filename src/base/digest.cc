@@ -1,4 +1,4 @@
-// Digest: CRCs and OpenSSL's hashes behind one interface; HMAC and SipHash.
+// Digest: CRCs, OpenSSL's hashes and xxHash behind one interface; HMAC and SipHash.
 //
 // SHA-256 of a signature is a handful of blocks, of which EVP's contexts cost more than the hashing: those one-shot
 // forms use the hash's own interface, which OpenSSL 3 calls deprecated and keeps. It has the same SHA-NI and AVX code.
@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/hmac.h"
 #include "base/siphash.h"
+#include "base/xxh.h"
 
 namespace verbena {
 namespace {
@@ -23,6 +24,7 @@ const EVP_MD* fetched(Algorithm algorithm) {
   static const EVP_MD* const sha1 = EVP_MD_fetch(nullptr, "SHA1", nullptr);
   static const EVP_MD* const sha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   static const EVP_MD* const md5 = EVP_MD_fetch(nullptr, "MD5", nullptr);
+  static const EVP_MD* const sha512 = EVP_MD_fetch(nullptr, "SHA512", nullptr);
   switch (algorithm) {
     case Algorithm::sha1:
       return sha1;
@@ -30,6 +32,8 @@ const EVP_MD* fetched(Algorithm algorithm) {
       return sha256;
     case Algorithm::md5:
       return md5;
+    case Algorithm::sha512:
+      return sha512;
     default:
       return nullptr;
   }
@@ -70,13 +74,20 @@ std::string_view to_string(Algorithm algorithm) {
       return "SHA256";
     case Algorithm::md5:
       return "MD5";
+    case Algorithm::sha512:
+      return "SHA512";
+    case Algorithm::xxhash64:
+      return "XXHASH64";
+    case Algorithm::xxhash3:
+      return "XXHASH3";
+    case Algorithm::xxhash128:
+      return "XXHASH128";
   }
   return "";
 }
 
 std::optional<Algorithm> parse_algorithm(std::string_view name) {
-  for (auto algorithm : {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme, Algorithm::sha1, Algorithm::sha256,
-                         Algorithm::md5}) {
+  for (const Algorithm algorithm : all_algorithms) {
     const auto known = to_string(algorithm);
     if (known.size() == name.size() && std::equal(known.begin(), known.end(), name.begin(), [](char a, char b) {
           return a == (b >= 'a' && b <= 'z' ? b - 'a' + 'A' : b);
@@ -93,13 +104,18 @@ size_t digest_size(Algorithm algorithm) {
     case Algorithm::crc32c:
       return 4;
     case Algorithm::crc64nvme:
+    case Algorithm::xxhash64:
+    case Algorithm::xxhash3:
       return 8;
     case Algorithm::sha1:
       return 20;
     case Algorithm::sha256:
       return 32;
     case Algorithm::md5:
+    case Algorithm::xxhash128:
       return 16;
+    case Algorithm::sha512:
+      return 64;
   }
   return 0;
 }
@@ -108,6 +124,8 @@ Digest::Digest(Algorithm algorithm) : algorithm_(algorithm) {
   if (const EVP_MD* md = fetched(algorithm); md != nullptr) {
     evp_ = std::make_unique<Evp>();
     check_digest(EVP_DigestInit_ex2(evp_->context, md, nullptr) == 1);
+  } else if (XxHash::makes(algorithm)) {
+    xxhash_ = std::make_unique<XxHash>(algorithm);
   }
 }
 Digest::Digest(Digest&&) noexcept = default;
@@ -125,12 +143,18 @@ void Digest::update(Bytes data) {
     case Algorithm::crc64nvme:
       crc_ = crc64_nvme(data, crc_);
       break;
+    case Algorithm::xxhash64:
+    case Algorithm::xxhash3:
+    case Algorithm::xxhash128:
+      xxhash_->update(data);
+      break;
     default:
       check_digest(EVP_DigestUpdate(evp_->context, data.data(), data.size()) == 1);
   }
 }
 
 std::string Digest::finish() {
+  if (xxhash_ != nullptr) return xxhash_->finish();
   if (evp_ == nullptr) {
     return algorithm_ == Algorithm::crc64nvme ? big_endian(crc_) : big_endian(static_cast<uint32_t>(crc_));
   }

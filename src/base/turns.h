@@ -16,8 +16,9 @@ namespace verbena {
 
 class Turns {
  public:
-  // Time and not work is counted: what one step costs may be up to strangers (policies).
-  static constexpr std::chrono::milliseconds turn{2};
+  // Time and not work is counted: what one step costs may be up to strangers (policies). Half of the 2 ms that a
+  // request may hold its core: the other half is for the step that is under way when the time is up.
+  static constexpr std::chrono::milliseconds turn{1};
 
   bool due() const { return SteadyClock::now() >= until_; }
   // Resumes when the loop has had nothing else to do for a moment: its sockets, its fabrics (Core polls them only

@@ -54,7 +54,9 @@ Json door_rates(const Json& before, const Json& now, double seconds) {
   Json list = Json::array();
   for (const Json& door : list_in(now, "doors")) {
     const Json& was = same_in(list_in(before, "doors"), door, "door", "provider");
-    Json one = {{"door", text_in(door, "door")}, {"provider", text_in(door, "provider")}};
+    Json one = {{"door", text_in(door, "door")},
+                {"provider", text_in(door, "provider")},
+                {"transport", text_in(door, "transport")}};
     for (const auto& [from, to] : {std::pair{"requests", "requests_per_s"}, std::pair{"bytes_in", "bytes_in_per_s"},
                                    std::pair{"bytes_out", "bytes_out_per_s"}}) {
       one[to] = rate(count_in(was, from), count_in(door, from), seconds);
@@ -179,11 +181,13 @@ std::string top_page(const Json& rates) {
     const auto looks = static_cast<double>(hits + count_in(hot, "misses"));
     fmt::format_to(to, "  hot tier {:.1f} % of all looks", 100 * static_cast<double>(hits) / looks);
   }
-  fmt::format_to(to, "\n\n{:<10} {:<15} {:>14} {:>14} {:>14}\n", "door", "provider", "requests/s", "in", "out");
+  fmt::format_to(to, "\n\n{:<10} {:<15} {:<14} {:>14} {:>14} {:>14}\n", "door", "provider", "carried by", "requests/s",
+                 "in", "out");
   for (const Json& door : list_in(rates, "doors")) {
-    fmt::format_to(to, "{:<10} {:<15} {:>14.1f} {:>14} {:>14}\n", shown(text_in(door, "door")),
-                   shown(text_in(door, "provider")), number_in(door, "requests_per_s"),
-                   each_second(number_in(door, "bytes_in_per_s")), each_second(number_in(door, "bytes_out_per_s")));
+    fmt::format_to(to, "{:<10} {:<15} {:<14} {:>14.1f} {:>14} {:>14}\n", shown(text_in(door, "door")),
+                   shown(text_in(door, "provider")), shown(text_in(door, "transport")),
+                   number_in(door, "requests_per_s"), each_second(number_in(door, "bytes_in_per_s")),
+                   each_second(number_in(door, "bytes_out_per_s")));
   }
   fmt::format_to(to, "\n{:<10} {:<15} {:>14} {:>14} {:>14}\n", "door", "verb", "requests/s", "p50", "p99");
   for (const Json& one : list_in(rates, "latencies")) {

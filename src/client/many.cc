@@ -156,6 +156,9 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   }
   call.answered.resize(items.size(), 0);
   if (std::ranges::find(call.answered, 0) != call.answered.end()) {
+    for (size_t i = 0; i < call.told; ++i) {
+      if (call.answered[i] == 0) (void)call.may_ask_again(i);
+    }
     many_singles(what, items, memory, results, call.answered, call.told, options, native_too, transfer);
   }
   for (size_t i = 0; i < items.size(); ++i) transfer.bytes += results[i].error ? 0 : results[i].bytes;

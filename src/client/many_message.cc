@@ -298,7 +298,9 @@ Result<void> ManyMessage::settle() {
     if (digest.finish() != check.digest) result.error = ErrorCode::checksum_mismatch;
   }
   for (size_t i = 0; i < answered_; ++i) call_.answered[items_[i]] = 1;
-  for (size_t i = items_.size(); i > answered_; --i) queue_.items.push_front(items_[i - 1]);
+  for (size_t i = items_.size(); i > answered_; --i) {
+    if (call_.may_ask_again(items_[i - 1])) queue_.items.push_front(items_[i - 1]);
+  }
   return outcome;
 }
 

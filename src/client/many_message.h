@@ -34,6 +34,10 @@ class ManyMessage final : public NativeCall {
   // How many of the leading items have arrived so far, where that was asked for.
   size_t arrived() const;
   uint32_t item(size_t position) const { return items_[position]; }
+  // After settle(): marks that items have arrived which were not answered.
+  void forget_unanswered(std::vector<uint8_t>& here) const {
+    for (size_t i = answered_; i < items_.size(); ++i) here[items_[i]] = 0;
+  }
 
  private:
   struct Window {

@@ -41,7 +41,7 @@ class ManyRun {
   // To the core that owns each.
   void distribute() {
     for (uint32_t i = 0; i < call_.items.size(); ++i) {
-      if (call_.answered[i] != 0) continue;
+      if (call_.answered[i] != 0 || !call_.may_ask_again(i)) continue;
       NativeLane& lane = lanes_.lane_of(call_.items[i].bucket, call_.items[i].key);
       auto queue = std::ranges::find(queues_, &lane, &ManyQueue::lane);
       if (queue == queues_.end()) {
@@ -101,6 +101,8 @@ class ManyRun {
       --message.queue().in_flight;
       auto settled = message.settle();
       if (!settled) note(settled);
+      // What arrived without an answer is asked for anew; the caller is told of it when that has arrived.
+      if (!here_.empty()) message.forget_unanswered(here_);
       messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(i));
     }
     return moved;
@@ -130,6 +132,22 @@ class ManyRun {
 };
 
 }  // namespace
+
+bool names_its_bytes(const BatchItem& item) {
+  const bool version = !item.version_id.empty() && item.version_id != "null";
+  const bool etag = !item.if_match.empty() && item.if_match != "*";
+  return version || etag;
+}
+
+bool ManyCall::may_ask_again(size_t item) {
+  if (item >= told || names_its_bytes(items[item])) return true;
+  results[item].error = ErrorCode::connection_failed;
+  results[item].bytes = results[item].size = 0;
+  results[item].etag.clear();
+  results[item].version_id.clear();
+  answered[item] = 1;
+  return false;
+}
 
 Result<void> run_many(NativeLanes& lanes, ManyCall& call) {
   if (lanes.version() < 2) return fail(Errc::unsupported, "native: the server knows no batches");

@@ -191,8 +191,9 @@ class HeldLink final : public fabric::Link {
   std::shared_ptr<std::atomic<State>> state_;
 };
 
-// A session that breaks is replaced, and what was not answered asked for again.
-TEST(NativeManyInOrder, WhatTheCallerWasToldOfIsHisAlsoWhenTheSessionBreaks) {
+// A session that breaks is replaced, and what was not answered asked for again. Bytes that the caller has been told of
+// get the result of the same bytes or an error: of a key that was overwritten meanwhile never that of the new ones.
+TEST(NativeManyInOrder, WhatTheCallerWasToldOfHasNoResultOfOtherBytesWhenTheSessionBreaks) {
   NativeTestServer server({.cores = 1});
   NativeOptions options = server.options();
   options.providers = {"local"};
@@ -207,17 +208,28 @@ TEST(NativeManyInOrder, WhatTheCallerWasToldOfIsHisAlsoWhenTheSessionBreaks) {
   auto session = NativeSession::open(options);
   ASSERT_TRUE(session) << describe(session.error());
   constexpr size_t count = 8, size = 1000;
-  std::vector<std::string> keys;
-  for (size_t i = 0; i < count; ++i) keys.push_back("k" + std::to_string(i));
+  enum { plain, any_etag, null_version, by_etag };
+  std::vector<std::string> keys, etags;
   std::vector<BatchItem> items;
+  for (size_t i = 0; i < count; ++i) keys.push_back("k" + std::to_string(i));
   for (size_t i = 0; i < count; ++i) {
     server.store.put("bucket", keys[i], std::string(size, 's'));
     items.push_back({.bucket = "bucket", .key = keys[i], .offset = i * size, .size = size});
   }
+  std::vector<BatchResult> results(count);
+  ManyCall head;
+  head.type = wire::Type::head_many;
+  head.items = items;
+  head.results = results;
+  const auto ask = [&](NativeLanes& lanes) { return run_many(lanes, head); };
+  ASSERT_TRUE((*session)->with_lanes(true, ask));
+  for (const BatchResult& result : results) etags.push_back(result.etag);
+  items[any_etag].if_match = "*";
+  items[null_version].version_id = "null";
+  items[by_etag].if_match = etags[by_etag];
   const auto memory = *(*session)->allocate(count * size);
   const MutableBytes window = memory->bytes().first(count * size);
   std::ranges::fill(window, std::byte{0});
-  std::vector<BatchResult> results(count);
   ManyCall get;
   get.items = items;
   get.windows = std::span(&window, 1);
@@ -228,19 +240,30 @@ TEST(NativeManyInOrder, WhatTheCallerWasToldOfIsHisAlsoWhenTheSessionBreaks) {
     EXPECT_EQ(as_text(window.subspan(told * size, (n - told) * size)), std::string((n - told) * size, 's'));
     std::ranges::fill(window.first(n * size), std::byte{'u'});  // the caller uses them
     told = n;
+    if (n < count) return;
+    for (size_t i = 0; i < count; ++i) {
+      if (i != by_etag) server.store.put("bucket", keys[i], std::string(size / 2, 'z'));
+    }
     *links.front() = HeldLink::broken;
   };
+  const size_t before = links.size();
   *links.front() = HeldLink::held;
   const auto once = [&](NativeLanes& lanes) { return run_many(lanes, get); };
   const auto done = (*session)->with_lanes(true, once);
   ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(links.size(), 2u);
+  EXPECT_EQ(links.size(), before + 1);
   EXPECT_EQ(told, count);
-  for (const BatchResult& result : results) {
-    EXPECT_FALSE(result.error);
-    EXPECT_EQ(result.bytes, size);
+  for (size_t i = 0; i < count; ++i) {
+    if (i == by_etag) continue;
+    ASSERT_TRUE(results[i].error) << i << ": a result of " << results[i].size << " bytes for others";
+    EXPECT_EQ(*results[i].error, ErrorCode::connection_failed) << i;
+    EXPECT_EQ(results[i].bytes, 0u) << i;
+    EXPECT_EQ(results[i].etag, "") << i;
   }
-  EXPECT_EQ(as_text(window), std::string(count * size, 'u'));
+  EXPECT_FALSE(results[by_etag].error);
+  EXPECT_EQ(results[by_etag].bytes, size);
+  EXPECT_EQ(results[by_etag].etag, etags[by_etag]);
+  EXPECT_EQ(as_text(window), std::string(count * size, 'u')) << "the caller's places were written again";
 }
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, NativeManyTest, testing::Values("local", "tcp"));

@@ -152,6 +152,10 @@ Result<NativeObject> NativeSession::head(const NativeGet& request) {
 namespace {
 
 Result<wire::Type> type_of(const NativePut& request, const NativeLanes& lanes) {
+  for (const NativeChecksum& sum : request.expected) {
+    const bool known = lanes.version() >= wire::version_of_new_checksums || sum.algorithm <= Algorithm::sha256;
+    if (!known) return fail(Errc::unsupported, "native: the server knows no such checksum");
+  }
   if (!request.append_at) return wire::Type::put;
   if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server appends nothing");
   return wire::Type::append;

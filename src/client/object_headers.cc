@@ -44,8 +44,10 @@ std::optional<uint64_t> total_of(std::string_view content_range) {
 }
 
 // Cheapest to check first.
-constexpr Algorithm by_cost[] = {Algorithm::crc32c, Algorithm::crc32, Algorithm::crc64nvme, Algorithm::sha1,
-                                 Algorithm::sha256};
+constexpr Algorithm by_cost[] = {Algorithm::crc32c,   Algorithm::crc32,     Algorithm::crc64nvme, Algorithm::xxhash3,
+                                 Algorithm::xxhash64, Algorithm::xxhash128, Algorithm::sha1,      Algorithm::sha256,
+                                 Algorithm::md5,      Algorithm::sha512};
+static_assert(std::size(by_cost) == std::size(all_algorithms));
 
 }  // namespace
 
@@ -137,9 +139,11 @@ bool matches(const std::optional<KnownChecksum>& known, Bytes bytes) {
 Outcome<KnownChecksum> parse_checksum(std::string_view text) {
   const size_t colon = text.find(':');
   const auto algorithm = colon == text.npos ? std::nullopt : parse_algorithm(text.substr(0, colon));
-  if (!algorithm || *algorithm == Algorithm::md5) {
-    return fault(ErrorCode::invalid_argument,
-                 "checksum: ALGORITHM:base64, of CRC32, CRC32C, CRC64NVME, SHA1 or SHA256");
+  if (!algorithm) {
+    return fault(
+        ErrorCode::invalid_argument,
+        "checksum: ALGORITHM:base64, of CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3 "
+        "or XXHASH128");
   }
   KnownChecksum out{*algorithm, std::string(text.substr(colon + 1))};
   const auto raw = from_base64(out.base64);

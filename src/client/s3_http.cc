@@ -279,7 +279,11 @@ Outcome<> S3Http::rename(const std::string& bucket, const std::string& from, con
   target.if_match = options.if_match;
   target.if_none_match = options.if_none_match;
   request.headers = get_headers(target);
-  request.headers.emplace_back("x-amz-rename-source", auth::uri_encode(from, true));
+  // A bare key, but where it could be read as another way of naming one.
+  const std::string bucket_and_slash = std::string(bucket) + "/";
+  const bool two_readings = from.starts_with('/') || from.starts_with(bucket_and_slash);
+  const std::string source = two_readings ? "/" + bucket_and_slash + std::string(from) : std::string(from);
+  request.headers.emplace_back("x-amz-rename-source", auth::uri_encode(source, true));
   if (!options.source_if_match.empty()) {
     const std::string tag = options.source_if_match == "*" ? "*" : "\"" + options.source_if_match + "\"";
     request.headers.emplace_back("x-amz-rename-source-if-match", tag);

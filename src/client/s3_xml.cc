@@ -9,6 +9,7 @@
 #include "auth/auth.h"
 #include "base/date.h"
 #include "base/xml_escape.h"
+#include "base/xml_names.h"
 
 namespace verbena::client {
 namespace {
@@ -36,9 +37,10 @@ bool depth_is_sane(std::string_view xml) {
 bool load(pugi::xml_document& document, std::string_view xml) {
   if (xml.size() > xml_reply_bytes_max || !depth_is_sane(xml)) return false;
   // parse_minimal leaves comments, instructions and DTDs unread; escapes are wanted.
-  return static_cast<bool>(document.load_buffer(
+  const auto loaded = document.load_buffer(
       xml.data(), xml.size(),
-      pugi::parse_minimal | pugi::parse_escapes | pugi::parse_cdata | pugi::parse_ws_pcdata_single));
+      pugi::parse_minimal | pugi::parse_escapes | pugi::parse_cdata | pugi::parse_ws_pcdata_single);
+  return loaded && resolve_xml_reply_names(document.document_element());
 }
 
 std::string_view text(const pugi::xml_node& node, const char* child) { return node.child_value(child); }

@@ -22,6 +22,17 @@ TEST(S3Xml, ReadsAPageOfAListing) {
   EXPECT_EQ(page->continuation, "abc=");
 }
 
+TEST(S3Xml, AnAnswerIsReadByItsNamespaceWhateverThePrefix) {
+  auto page = parse_list_xml(
+      R"(<s:ListBucketResult xmlns:s="http://s3.amazonaws.com/doc/2006-03-01/" xmlns:more="urn:more">
+      <s:Contents><s:Key>k</s:Key><more:Size>7</more:Size><s:Size>12</s:Size></s:Contents></s:ListBucketResult>)");
+  ASSERT_TRUE(page);
+  ASSERT_EQ(page->objects.size(), 1u);
+  EXPECT_EQ(page->objects[0].key, "k");
+  EXPECT_EQ(page->objects[0].size, 12u);
+  EXPECT_EQ(parse_error_xml("<e:Error xmlns:e=\"urn:e\"><e:Code>NoSuchKey</e:Code></e:Error>").code, "NoSuchKey");
+}
+
 TEST(S3Xml, HostileListingsAreRefused) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "<a>";

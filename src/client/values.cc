@@ -74,6 +74,7 @@ Outcome<ValuePage> Client::Impl::list_and_get(const std::string& bucket, const V
     value.info.size = results[i].size;
     value.info.etag = std::move(results[i].etag);
     value.info.version_id = std::move(results[i].version_id);
+    value.info.last_modified = results[i].last_modified;
   }
   return page;
 }

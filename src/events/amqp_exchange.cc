@@ -85,6 +85,7 @@ class AmqpExchange final : public Target {
     properties.content_type = amqp_cstring_bytes("application/json");
     properties.delivery_mode = kept_on_disk;
     for (size_t i = from; i < end; ++i) {
+      VB_TRY(may_send());
       const int status =
           amqp_basic_publish(connection_.get(), only_channel, bytes_of(settings_.exchange), bytes_of(settings_.path),
                              /*mandatory=*/1, /*immediate=*/0, &properties, bytes_of(messages[i]));

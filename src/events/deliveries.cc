@@ -18,7 +18,7 @@ std::unique_ptr<s3::EventQueues> make_event_queues(const Config::Events& config,
 
 std::expected<std::unique_ptr<Deliveries>, std::string> Deliveries::open(store::Store& store, s3::EventQueues& queues,
                                                                          const std::vector<TargetSettings>& targets,
-                                                                         const std::function<bool()>& on_duty) {
+                                                                         const std::function<uint64_t()>& on_duty) {
   std::unique_ptr<Deliveries> all(new Deliveries);
   Delivery::Options options;
   options.on_duty = on_duty;

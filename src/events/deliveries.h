@@ -19,7 +19,7 @@ class Deliveries {
   // Counts what waits from before: to be called before the first change. Blocks. `on_duty`: as in Delivery::Options.
   static std::expected<std::unique_ptr<Deliveries>, std::string> open(store::Store& store, s3::EventQueues& queues,
                                                                       const std::vector<TargetSettings>& targets,
-                                                                      const std::function<bool()>& on_duty);
+                                                                      const std::function<uint64_t()>& on_duty);
   void start();
   void stop();
 

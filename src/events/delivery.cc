@@ -37,6 +37,7 @@ std::expected<std::unique_ptr<Delivery>, std::string> Delivery::make(store::Stor
   auto target = make_target(delivery->io_);
   if (!target) return std::unexpected(target.error());
   delivery->target_ = std::move(*target);
+  delivery->target_->ask_before_each([one = delivery.get()] { return !one->lost_duty(); });
   return delivery;
 }
 
@@ -126,6 +127,7 @@ Result<std::string> Delivery::let_go(const Skip& skip) {
   queues_.let_go(name_, 1);
   stuck_.moved_on(skip.bucket);
   Course& course = courses_[skip.bucket];
+  forget_page(course);
   course = {.behind = skip.event, .singly = course.singly};
   return record;
 }
@@ -165,7 +167,7 @@ bool Delivery::has_work() {
     next_look_ = now + std::max<SteadyClock::duration>(options_.look_every, 10 * (now - began));
   }
   if (!delivers()) stuck_.clear();  // whoever is on duty knows
-  return !ends() && !queues_.waiting(name_).empty();
+  return !stop_ && delivers() && !queues_.waiting(name_).empty();
 }
 
 // What is thrown (no memory, no descriptor) is a failure like others: tried again later.
@@ -182,12 +184,16 @@ Delivery::Outcome Delivery::tried_round() {
 // be gone; the next one begins behind that bucket, for it may be gone for these events alone. An operator who
 // asks for something ends it, too.
 Delivery::Outcome Delivery::round() {
+  if (lost_duty()) {
+    forget_pages();
+    term_ = options_.on_duty();
+  }
   auto waiting = queues_.waiting(name_);
   std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > reached_; }));
   // Of those that have no events any more some are remembered: what was removed lies in the index for a while, and who
   // reads from the front again and again walks over all of it each time.
   std::erase_if(courses_, [&](const auto& known) {
-    return courses_.size() > waiting.size() + courses_kept &&
+    return known.second.page.empty() && courses_.size() > waiting.size() + courses_kept &&
            std::ranges::find(waiting, known.first, &s3::EventQueues::Waiting::bucket) == waiting.end();
   });
   Outcome all = Outcome::nothing;
@@ -211,28 +217,59 @@ Delivery::Outcome Delivery::round() {
   return all;
 }
 
+// What is to be delivered next of a bucket, as it was at one moment.
+//
+// One server's ids come in the order of its commits (store/local/committer.h), so what is behind the last one is all
+// that there is. Those of servers that share a store come from several clocks: a change of another key may be committed
+// later with a lesser id than one that was delivered. So there each look begins at the front, where nothing is passed
+// over. That keeps the order of each key: its ids grow from change to change, so whatever a look finds of a key, all
+// that came before it was found as well, and what comes later has a greater id than all of them. Only the order of
+// different keys, which nothing promises, is that of clocks. A page is delivered whole before the next look, so what
+// came late waits for one page at most; and pages are large, since what was removed lies in the index for a while and a
+// look from the front walks over it.
+Result<void> Delivery::read_page(uint64_t bucket, Course& course) {
+  if (!course.page.empty()) return {};
+  if (held_bytes_ >= options_.held_bytes_max) forget_pages();  // others', which are read again
+  const uint64_t after = options_.on_duty ? 0 : course.behind;
+  VB_ASSIGN(auto events, run_task(io_, store_.events(name_, bucket, after, options_.page_max, options_.bytes_max)));
+  if (events.empty()) course.behind = 0;
+  for (auto& event : events) {
+    held_bytes_ += event.record.size();
+    course.page.push_back(std::move(event));
+  }
+  return {};
+}
+
+void Delivery::forget_page(Course& course) {
+  for (const auto& event : course.page) held_bytes_ -= event.record.size();
+  course.page.clear();
+}
+
+void Delivery::forget_pages() {
+  for (auto& [bucket, course] : courses_) forget_page(course);
+}
+
 Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
-  uint64_t& behind = course.behind;
-  const size_t most = course.singly != 0 ? 1 : options_.events_max;
-  const auto events = run_task(io_, store_.events(name_, bucket, behind, most, options_.bytes_max));
-  if (!events) {
-    tell(std::unexpected(events.error()), 0);
+  if (const auto read = read_page(bucket, course); !read) {
+    tell(std::unexpected(read.error()), 0);
     return Outcome::failed;
   }
-  if (events->empty()) {
-    behind = 0;
-    return Outcome::nothing;
-  }
+  if (course.page.empty()) return Outcome::nothing;
   // What was to cancel a delivery may have come while there was none.
   if (stop_) return Outcome::nothing;
   std::vector<std::string> messages;
-  for (const auto& event : *events) messages.push_back(event.record);
+  const size_t most = std::min(course.page.size(), course.singly != 0 ? 1 : options_.events_max);
+  for (size_t i = 0; i < most; ++i) messages.push_back(course.page[i].record);
   size_t delivered = 0;
   const auto done = run_task(io_, target_->deliver(messages, delivered));
   if (delivered != 0) {
-    if (!remove(bucket, *events, delivered)) return Outcome::failed;
-    behind = (*events)[delivered - 1].id;
-    stuck_.moved_on(bucket);
+    if (!remove(bucket, course, delivered)) return Outcome::failed;
+    stuck_.moved_on(bucket, course.behind);
+  }
+  // The target is not to blame: it was asked for no more.
+  if (!done && lost_duty()) {
+    queues_.tried(name_, delivered, /*failed=*/false);
+    return Outcome::nothing;
   }
   if (!stop_ || done) tell(done, delivered);
   if (done) {
@@ -240,18 +277,19 @@ Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
     return Outcome::delivered;
   }
   course.singly = options_.events_max;
-  // Of several nobody knows yet which it was: they go one by one from now on.
-  if (!stop_ && events->size() == 1) tell_stuck(bucket, events->front(), done.error());
+  // Which of several it was is not known yet: they go one by one from now on.
+  if (!stop_ && most == 1) tell_stuck(bucket, course.page.front(), done.error());
   return done.error() == Errc::invalid_request ? Outcome::refused : Outcome::failed;
 }
 
-// What could not be removed is delivered again after a restart only.
-bool Delivery::remove(uint64_t bucket, const std::vector<store::QueuedEvent>& events, size_t delivered) {
+// The leading events of its page. What could not be removed is delivered again after a restart only. A server that has
+// lost its duty meanwhile removes what its target has confirmed all the same: ids, and no others.
+bool Delivery::remove(uint64_t bucket, Course& course, size_t delivered) {
   std::vector<uint64_t> ids;
   uint64_t bytes = 0;
   for (size_t i = 0; i < delivered; ++i) {
-    ids.push_back(events[i].id);
-    bytes += events[i].record.size();
+    ids.push_back(course.page[i].id);
+    bytes += course.page[i].record.size();
   }
   for (;;) {
     const auto removed = run_task(io_, store_.remove_events(name_, bucket, ids));
@@ -259,6 +297,9 @@ bool Delivery::remove(uint64_t bucket, const std::vector<store::QueuedEvent>& ev
     log::warn("events: {}: what was delivered cannot be removed: {}", name_, describe(removed.error()));
     if (!sleep(remove_again_after, /*whatever_is_asked=*/true)) return false;
   }
+  course.behind = ids.back();
+  course.page.erase(course.page.begin(), course.page.begin() + static_cast<ptrdiff_t>(delivered));
+  held_bytes_ -= bytes;
   queues_.removed(name_, bucket, delivered, bytes);
   return true;
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,8 +28,10 @@ class Delivery {
   struct Options {
     std::chrono::milliseconds retry_first{100}, retry_most{30'000};  // after a failure, doubled with each
     size_t events_max = 64, bytes_max = 1 * MiB;                     // of one batch
-    // In a store that servers share: whether this is the one that delivers, asked before each batch.
-    std::function<bool()> on_duty{};
+    size_t page_max = 1000, held_bytes_max = 16 * MiB;               // events of one look; bytes of all that were read
+    // In a store that servers share: the number of this server's time on duty, in which it alone delivers; 0: it is
+    // not. Asked before each message.
+    std::function<uint64_t()> on_duty{};
     std::chrono::milliseconds look_every{1'000};  // there, at what others left or delivered
   };
   // What makes the target is given the loop that runs it.
@@ -48,7 +51,7 @@ class Delivery {
 
   // Thread-safe, as the rest below.
   const std::string& name() const { return name_; }
-  bool delivers() const { return !options_.on_duty || options_.on_duty(); }
+  bool delivers() const { return !options_.on_duty || options_.on_duty() != 0; }
   std::vector<StuckEvent> stuck() const { return stuck_.list(); }
 
   // An event that is to be let go of; one at a time. The thread does it as soon as it is not busy with a batch.
@@ -70,20 +73,26 @@ class Delivery {
   enum class Outcome : uint8_t { nothing, delivered, refused, failed };
   // Of one bucket's events.
   struct Course {
-    uint64_t behind = 0;                   // the last event that was delivered
-    std::chrono::milliseconds retry{0};    // after a refusal or a failure: others' events are not held up by it
-    size_t singly = 0;                     // so many go one by one: which of a batch was refused is not always told
-    SteadyClock::time_point not_before{};  // the next try
+    std::deque<store::QueuedEvent> page{};  // read at one moment, and still to be delivered
+    uint64_t behind = 0;                    // the last event that was delivered
+    std::chrono::milliseconds retry{0};     // after a refusal or a failure: others' events are not held up by it
+    size_t singly = 0;                      // so many go one by one: which of a batch was refused is not always told
+    SteadyClock::time_point not_before{};   // the next try
   };
   Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options);
   void loop();
   // In a store that servers share: whether there is something to deliver here.
   bool has_work();
-  bool ends() const { return stop_ || (options_.on_duty && !options_.on_duty()); }
+  // What was read belongs to one time on duty: another server may have delivered it since.
+  bool lost_duty() const { return options_.on_duty && (term_ == 0 || options_.on_duty() != term_); }
+  bool ends() const { return stop_ || lost_duty(); }
   Outcome tried_round();
   Outcome round();
   Outcome deliver(uint64_t bucket, Course& course);
-  bool remove(uint64_t bucket, const std::vector<store::QueuedEvent>& events, size_t delivered);
+  Result<void> read_page(uint64_t bucket, Course& course);
+  void forget_page(Course& course);
+  void forget_pages();
+  bool remove(uint64_t bucket, Course& course, size_t delivered);
   void tell(const Result<void>& delivered, size_t confirmed);
   void tell_stuck(uint64_t bucket, const store::QueuedEvent& event, const Error& error);
   void skip_what_was_asked();
@@ -98,6 +107,8 @@ class Delivery {
   boost::asio::io_context io_{1};
   std::unique_ptr<Target> target_;
   std::map<uint64_t, Course> courses_;  // by bucket, of those with events
+  size_t held_bytes_ = 0;               // of all their pages
+  uint64_t term_ = 0;                   // of the duty: when the pages were read
   uint64_t reached_ = 0;                // the bucket that was the last one's turn: others come next
   bool failing_ = false;
   SteadyClock::time_point next_look_{};

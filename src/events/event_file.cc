@@ -60,6 +60,7 @@ class EventFile final : public Target {
     if (end != is.st_size && ::ftruncate(file.get(), end) != 0) return file_error("events: cut the file");
     std::string lines;
     for (const std::string& message : messages) lines.append(message).push_back('\n');
+    VB_TRY(may_send());
     auto written = write_all(file.get(), lines);
     if (written && ::fdatasync(file.get()) != 0) written = file_error("events: sync the file");
     if (!written) {

@@ -112,6 +112,8 @@ Task<Result<GoneTargets::Dropped>> GoneTargets::drop(std::string target, std::st
 
 Task<Result<void>> GoneTargets::drop_of(std::string target, uint64_t bucket, Deadline until, Dropped& dropped) {
   for (uint64_t behind = 0; SteadyClock::now() < until;) {
+    // Another server may know of a target of that name since.
+    if (options_.on_duty && !options_.on_duty()) co_return fail(Errc::unsupported, "events: another server delivers");
     VB_CO_ASSIGN(const auto events, co_await store_.events(target, bucket, behind, events_at_once, bytes_at_once));
     if (events.empty()) co_return Result<void>();
     std::vector<uint64_t> ids;

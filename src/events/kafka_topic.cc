@@ -146,7 +146,10 @@ class KafkaTopic final : public Target {
     if (kafka_ == nullptr) VB_TRY(start());
     failed_ = RD_KAFKA_RESP_ERR_NO_ERROR;
     const Deadline until = deadline_in(settings_.timeout);
+    Result<void> may;
     for (size_t i = from; i < end; ++i) {
+      may = may_send();
+      if (!may) break;
       const int rc = rd_kafka_produce(topic_.get(), RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY,
                                       const_cast<char*>(messages[i].data()), messages[i].size(), keys[i].data(),
                                       keys[i].size(), nullptr);
@@ -156,8 +159,15 @@ class KafkaTopic final : public Target {
       }
       ++under_way_;
     }
-    while (under_way_ != 0 && failed_ == RD_KAFKA_RESP_ERR_NO_ERROR && !cut_ && SteadyClock::now() < until) {
+    // The library sends on a thread of its own, maybe later: what it still has when the duty is lost is taken from it.
+    while (under_way_ != 0 && failed_ == RD_KAFKA_RESP_ERR_NO_ERROR && may && !cut_ && SteadyClock::now() < until) {
       rd_kafka_poll(kafka_.get(), poll_ms);
+      may = may_send();
+    }
+    if (!may && under_way_ == 0) return may;
+    if (!may) {
+      (void)give_up();
+      return may;
     }
     if (under_way_ == 0 && failed_ == RD_KAFKA_RESP_ERR_NO_ERROR) return {};
     return give_up();

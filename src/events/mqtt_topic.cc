@@ -88,6 +88,7 @@ class MqttTopic final : public Target {
   Result<void> exchange(const std::string& message) {
     if (client_ == nullptr) VB_TRY(connect());
     reason_.reset();
+    VB_TRY(may_send());
     const int rc = mosquitto_publish_v5(client_.get(), &sent_, settings_.path.c_str(), static_cast<int>(message.size()),
                                         message.data(), /*qos=*/1, /*retain=*/false, nullptr);
     if (rc == MOSQ_ERR_OVERSIZE_PACKET || rc == MOSQ_ERR_QOS_NOT_SUPPORTED) {

@@ -65,6 +65,7 @@ class NatsSubject final : public Target {
     }
     const std::string reply_to = inbox_ + "." + std::to_string(++published_);
     const std::string text = nats_publication(settings_.path, reply_to, id_of(message), message);
+    VB_CO_TRY(may_send());
     VB_CO_TRY(co_await stream_.write(text));
     co_return co_await wait_for_answer(reply_to);
   }

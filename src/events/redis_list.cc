@@ -52,6 +52,7 @@ class RedisList final : public Target {
     if (redis_ == nullptr) VB_TRY(connect());
     std::vector<std::string_view> command{"RPUSH", settings_.path};
     command.insert(command.end(), messages.begin(), messages.end());
+    VB_TRY(may_send());
     return call(command, REDIS_REPLY_INTEGER);
   }
 

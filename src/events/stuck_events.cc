@@ -54,9 +54,10 @@ void StuckEvents::failed(uint64_t bucket, const store::QueuedEvent& event, Failu
   ++known->second.tries;
 }
 
-void StuckEvents::moved_on(uint64_t bucket) {
+void StuckEvents::moved_on(uint64_t bucket, uint64_t up_to) {
   const std::lock_guard lock(mutex_);
-  stuck_.erase(bucket);
+  const auto known = stuck_.find(bucket);
+  if (known != stuck_.end() && known->second.event <= up_to) stuck_.erase(known);
 }
 
 void StuckEvents::clear() {

@@ -39,7 +39,8 @@ class StuckEvents {
     std::string why{};
   };
   void failed(uint64_t bucket, const store::QueuedEvent& event, Failure failure, int64_t now_us);
-  void moved_on(uint64_t bucket);  // what was first there is so no more
+  // So many are done with: events of changes that came late may be, while the one that is stuck stays so.
+  void moved_on(uint64_t bucket, uint64_t up_to = UINT64_MAX);
   void clear();
   bool has(uint64_t bucket, uint64_t event) const;
   std::vector<StuckEvent> list() const;

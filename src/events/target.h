@@ -1,7 +1,9 @@
 // Where events go.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/task.h"
@@ -21,6 +23,19 @@ class Target {
   virtual void cancel() {}
   // The same for one that blocks. Any thread.
   virtual void cut() {}
+  // Whether this server is still the one that delivers. Asked on the thread that runs deliver().
+  void ask_before_each(std::function<bool()> gate) { gate_ = std::move(gate); }
+
+ protected:
+  // To be asked before each message, when nothing is left to do but to send it: a process may be frozen at any moment,
+  // and another server goes on meanwhile. cancelled: nothing more is sent.
+  Result<void> may_send() const {
+    if (!gate_ || gate_()) return {};
+    return fail(Errc::cancelled, "events: another server delivers now");
+  }
+
+ private:
+  std::function<bool()> gate_;
 };
 
 }  // namespace verbena::events

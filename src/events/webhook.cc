@@ -122,6 +122,7 @@ class Webhook final : public Target {
     beast::get_lowest_layer(*stream_).expires_after(settings_.timeout);
     Answer answer;
     boost::system::error_code ec;
+    VB_CO_TRY(may_send());
     if (settings_.tls) {
       ec = co_await send(*stream_, request, answer);
     } else {

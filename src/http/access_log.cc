@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "base/date.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "http/access_log_history.h"
 #include "observe/record.h"
 #include "s3/names.h"
 
@@ -20,6 +22,22 @@ namespace verbena::http {
 namespace {
 
 constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a busy moment go out in one write
+constexpr auto gather_step = std::chrono::milliseconds(5);   // looks whether a buffer fills meanwhile
+constexpr auto tell_drops_every = std::chrono::seconds(1);
+constexpr size_t lines_at_once = 1 << 20;
+
+metrics::Counter& dropped_lines(LogKind kind) {
+  static const auto counters = [] {
+    std::array<metrics::Counter*, log_kinds> made{};
+    for (size_t i = 0; i < log_kinds; ++i) {
+      made[i] = &metrics::counter("verbena_access_log_dropped_total", "Requests that the access log lacks",
+                                  {{"kind", std::string(name_of(static_cast<LogKind>(i)))}});
+    }
+    return made;
+  }();
+  return *counters[static_cast<size_t>(kind)];
+}
+
 void append_line(std::string& out, const AccessLine& line) {
   out += "{\"time\":\"";
   append_iso8601(out, line.time_us);
@@ -38,10 +56,15 @@ void append_line(std::string& out, const AccessLine& line) {
   text("bucket", line.bucket);
   text("key", line.key);
   text("version", line.version);
+  text("source", line.source);
   fmt::format_to(std::back_inserter(out), ",\"status\":{}", line.status);
   text("error", line.error_code);
+  if (line.items != 0) fmt::format_to(std::back_inserter(out), ",\"items\":{}", line.items);
+  if (line.of_items != 0) fmt::format_to(std::back_inserter(out), ",\"of_items\":{}", line.of_items);
+  if (line.cut) out += ",\"cut\":true";
   fmt::format_to(std::back_inserter(out), ",\"bytes_in\":{},\"bytes_out\":{},\"rdma_bytes\":{},\"duration_us\":{}",
                  line.bytes_in, line.bytes_out, line.rdma_bytes, line.duration_us);
+  text("transport", line.transport);
   text("id", line.request_id);
   out += "}\n";
 }
@@ -87,16 +110,20 @@ AccessLog::Shard& AccessLog::own_shard() {
 
 void AccessLog::write(const AccessLine& line) {
   Shard& shard = own_shard();
+  const LogKind kind = kind_of(line);
+  bool much = false;
   {
     std::lock_guard lock(shard.mutex);
-    if (shard.records.size() >= buffered_max) {
-      static auto& counter = metrics::counter("verbena_access_log_dropped_total", "Requests that the access log lacks");
-      counter.add();
+    if (!shard.shares.take(kind, line, observe::record_size(line))) {
+      dropped_lines(kind).add();
       dropped_.fetch_add(1, std::memory_order_relaxed);
-      return;
+      shard.drops.add(kind, line, 1);
+    } else {
+      observe::append_record(shard.records, line);
+      much = shard.records.size() >= lines_at_once / 4;
     }
-    observe::append_record(shard.records, line);
   }
+  if (much && !much_.load(std::memory_order_relaxed)) much_.store(true, std::memory_order_relaxed);
   if (pending_.load(std::memory_order_relaxed) == 0) wake();
 }
 
@@ -112,8 +139,11 @@ void AccessLog::wake() {
 void AccessLog::run() {
   for (bool last = false; !last;) {
     pending_.wait(0);
-    if (!stopping_) std::this_thread::sleep_for(gather_time);
+    for (auto gathered = gather_time; gathered.count() > 0 && !stopping_ && !much_; gathered -= gather_step) {
+      std::this_thread::sleep_for(gather_step);
+    }
     pending_ = 0;
+    much_ = false;
     last = stopping_;
     if (reopen_.exchange(false)) open_again();
     drain();
@@ -122,23 +152,46 @@ void AccessLog::run() {
 
 void AccessLog::drain() {
   std::string records, lines;
+  const Deadline now = SteadyClock::now();
   for (Shard& shard : shards_) {
     {
       std::lock_guard lock(shard.mutex);
       records.swap(shard.records);
+      shard.shares.written(now);
+      untold_.take(shard.drops);
     }
-    for (std::string_view rest = records; !rest.empty();) {
-      append_line(lines, observe::take_record(rest));
-      // Between lines, so that no file ends in half of one.
-      if (options_.size_max != 0 && size_ + lines.size() >= options_.size_max) {
-        put_out(lines);
-        lines.clear();
-        rotate();
-      }
-    }
+    for (std::string_view rest = records; !rest.empty();) add(lines, observe::take_record(rest));
     records.clear();
   }
+  if (now >= tell_drops_at_ || stopping_) {
+    tell_drops_at_ = now + tell_drops_every;
+    tell_drops(lines);
+  }
   put_out(lines);
+}
+
+// Between lines, so that no file ends in half of one.
+void AccessLog::add(std::string& lines, const AccessLine& line) {
+  append_line(lines, line);
+  const bool full = options_.size_max != 0 && size_ + lines.size() >= options_.size_max;
+  if (!full && lines.size() < lines_at_once) return;
+  put_out(lines);
+  lines.clear();
+  if (full) rotate();
+}
+
+void AccessLog::tell_drops(std::string& lines) {
+  const auto tell = [&](LogKind kind, const LogDrops::Of& who, uint64_t count) {
+    AccessLine line;
+    line.time_us = system_clock().now_us();
+    line.peer = who.peer;
+    line.principal = who.principal;
+    line.action = not_logged(kind);
+    line.items = static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
+    add(lines, line);
+  };
+  untold_.each(tell);
+  untold_ = {};
 }
 
 void AccessLog::put_out(std::string_view lines) {
@@ -151,10 +204,11 @@ void AccessLog::put_out(std::string_view lines) {
   }
 }
 
-// path.1 is the youngest; the one past the last is written over.
+// path.1 is the youngest; of the one past the last stays what keep_history() leaves.
 void AccessLog::rotate() {
   if (options_.path == "-" || options_.files_max == 0) return;
   const auto name = [&](unsigned n) { return n == 0 ? options_.path : options_.path + "." + std::to_string(n); };
+  keep_history(name(options_.files_max), kept_path(options_.path), options_.size_max);
   for (unsigned n = options_.files_max; n > 0; --n) ::rename(name(n - 1).c_str(), name(n).c_str());
   if (!open_again()) size_ = 0;  // else the next line would move the files once more
 }

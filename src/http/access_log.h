@@ -1,7 +1,9 @@
 // The audit log: one line of JSON per request, of all doors. Who asked, for what, how it went.
 //
 // A core only copies what is to be said into a buffer of its own; a thread makes lines of it and writes them, so that
-// neither a slow disk nor formatting holds up a core. When a buffer is full, requests go unlogged and are counted.
+// neither a slow disk nor formatting holds up a core. Who asks has a share of the buffer (LogShares): what is beyond it
+// goes unlogged, is counted, and a line says of which caller how many. A file that moves on for the last time leaves
+// the lines of those that made few (access_log_history.h).
 #pragma once
 
 #include <array>
@@ -13,7 +15,9 @@
 #include <string_view>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/result.h"
+#include "http/access_log_shares.h"
 #include "observe/line.h"
 #include "observe/observers.h"
 
@@ -29,7 +33,7 @@ class AccessLog {
   struct Options {
     std::string path;        // "-": standard output
     uint64_t size_max = 0;   // a longer file becomes path.1; 0: never
-    unsigned files_max = 8;  // path.1 to path.N are kept
+    unsigned files_max = 8;  // path.1 to path.N are kept; behind them, in path.kept, what others have not displaced
   };
   // Appends to the file. bad_config with errno when it cannot be opened.
   static Result<std::unique_ptr<AccessLog>> open(Options options);
@@ -46,23 +50,29 @@ class AccessLog {
   struct Shard {
     std::mutex mutex;  // of one core, nearly always
     std::string records;
+    LogShares shares;
+    LogDrops drops;
   };
   Shard& own_shard();
   void run();
   void wake();
   void drain();
+  void tell_drops(std::string& lines);
+  void add(std::string& lines, const AccessLine& line);
   void put_out(std::string_view lines);
   void rotate();
   bool open_again();
 
   static constexpr size_t shards_max = 16;
-  static constexpr size_t buffered_max = 4 << 20;  // bytes of one shard
   const Options options_;
   int fd_;
   uint64_t size_ = 0;  // of the file
   std::array<Shard, shards_max> shards_;
   std::atomic<uint64_t> dropped_{0};
+  LogDrops untold_;  // the writer's own
+  Deadline tell_drops_at_{};
   std::atomic<uint32_t> pending_{0};
+  std::atomic<bool> much_{false};  // some buffer is filling: write at once
   std::atomic<bool> stopping_{false}, reopen_{false};
   std::thread writer_;
   const observe::Observing observing_;

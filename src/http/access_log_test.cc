@@ -4,8 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 #include <vector>
+
+#include "http/access_log_history.h"
+#include "observe/record.h"
 
 namespace verbena::http {
 namespace {
@@ -20,6 +24,7 @@ TEST(AccessLog, ALineSaysWhoAskedForWhatAndHowItWent) {
                   .key = "k",
                   .version = "v1",
                   .door = "token",
+                  .transport = "rdma",
                   .status = 403,
                   .error_code = "AccessDenied",
                   .bytes_in = 1,
@@ -32,7 +37,7 @@ TEST(AccessLog, ALineSaysWhoAskedForWhatAndHowItWent) {
       R"({"time":"2026-01-02T03:04:05.678Z","door":"token","peer":"127.0.0.1",)"
       R"("principal":"arn:aws:iam::000000000000:user/alice","access_key":"AKID","action":"GET object","bucket":"b",)"
       R"("key":"k","version":"v1","status":403,"error":"AccessDenied","bytes_in":1,"bytes_out":2,"rdma_bytes":3,)"
-      R"("duration_us":4,"id":"0123456789ABCDEF"})"
+      R"("duration_us":4,"transport":"rdma","id":"0123456789ABCDEF"})"
       "\n");
 }
 
@@ -107,6 +112,128 @@ TEST_F(AccessLogFile, GoesOnInANewFileWhenToldTo) {
   }
   EXPECT_EQ(lines_of(path(".moved")), 1);
   EXPECT_EQ(lines_of(path()), 1);
+}
+
+TEST(AccessLog, OfARefusedRequestOnlyTheBeginningOfAKeyIsKept) {
+  const std::string key(900, '\x01'), path = "/" + std::string(8000, 'x');
+  AccessLine line{.path = path, .key = key, .status = 403};
+  std::string record;
+  observe::append_record(record, line);
+  EXPECT_EQ(record.size(), observe::record_size(line));
+  std::string_view rest = record;
+  const std::string text = format_access_line(observe::take_record(rest));
+  EXPECT_LT(text.size(), 1'400u);
+  EXPECT_NE(text.find("\"cut\":true"), std::string::npos);
+  line.status = 200;
+  line.principal = "arn:aws:iam::000000000000:root";
+  record.clear();
+  observe::append_record(record, line);
+  rest = record;
+  EXPECT_EQ(observe::take_record(rest).key, key) << "what was done is there whole";
+}
+
+TEST(AccessLog, ACutKeyEndsWithAWholeCharacter) {
+  std::string key = "a";
+  while (key.size() < 200) key += "\xc3\xa9";
+  const AccessLine line{.key = key, .status = 403};
+  std::string record;
+  observe::append_record(record, line);
+  std::string_view rest = record;
+  const std::string text = format_access_line(observe::take_record(rest));
+  EXPECT_EQ(text.find("\\u00"), std::string::npos) << text;
+}
+
+TEST(LogShares, OneCallersLinesLeaveRoomForThoseOfAllOthers) {
+  LogShares shares;
+  const AccessLine greedy{.peer = "192.0.2.1", .principal = "arn:aws:iam::111111111111:user/a", .status = 200};
+  size_t taken = 0;
+  while (shares.take(LogKind::change, greedy, 300)) taken += 300;
+  EXPECT_GT(taken, 500'000u);
+  const AccessLine colleague{.peer = "192.0.2.2", .principal = "arn:aws:iam::111111111111:user/b", .status = 200};
+  EXPECT_TRUE(shares.take(LogKind::change, colleague, 300)) << "another address of the account";
+  const AccessLine other{.peer = "192.0.2.1", .principal = "arn:aws:iam::222222222222:user/c", .status = 200};
+  EXPECT_TRUE(shares.take(LogKind::change, other, 300)) << "another account from the same address";
+  EXPECT_TRUE(shares.take(LogKind::read, greedy, 300)) << "reads have a room of their own";
+  EXPECT_FALSE(shares.take(LogKind::change, greedy, 300));
+  shares.written(SteadyClock::now());
+  EXPECT_TRUE(shares.take(LogKind::change, greedy, 300));
+}
+
+TEST(LogShares, StrangersOfManyAddressesAreOneCaller) {
+  LogShares shares;
+  for (int i = 0; i < 100'000; ++i) {
+    const std::string peer = "127." + std::to_string(i % 250) + "." + std::to_string(i / 250) + ".1";
+    shares.take(LogKind::refused, {.peer = peer, .status = 403}, 300);
+  }
+  const AccessLine account{.peer = "192.0.2.1", .principal = "arn:aws:iam::111111111111:user/a", .status = 403};
+  EXPECT_TRUE(shares.take(LogKind::refused, account, 300));
+  const auto now = SteadyClock::now();
+  shares.written(now);  // and begins a second
+  int written = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    while (shares.take(LogKind::refused, {.peer = "127.0.0.1", .status = 403}, 300)) ++written;
+    shares.written(now + std::chrono::milliseconds(50 * turn));
+  }
+  EXPECT_LT(written * 300, 1 << 20) << "a second's share, however often it is written out";
+}
+
+// 1.2 million lines of others were left out in 12 seconds while one client was refused.
+TEST_F(AccessLogFile, AFloodOfRefusalsLeavesTheLinesOfOthersAndIsSummedUp) {
+  {
+    auto log = AccessLog::open({.path = path()});
+    ASSERT_TRUE(log);
+    const std::string key(1000, '\x01');
+    for (int i = 0; i < 100'000; ++i) {
+      (*log)->write({.peer = "192.0.2.66", .key = key, .status = 403});
+      if (i % 1000 == 0) {
+        (*log)->write({.peer = "192.0.2.1",
+                       .principal = "arn:aws:iam::111111111111:user/a",
+                       .action = "DELETE object",
+                       .key = "precious",
+                       .status = 204});
+      }
+    }
+    EXPECT_GT((*log)->dropped(), 90'000u);
+  }
+  std::ifstream file(path());
+  std::stringstream text;
+  text << file.rdbuf();
+  size_t precious = 0;
+  for (size_t at = 0; (at = text.str().find("precious", at)) != std::string::npos; ++at) ++precious;
+  EXPECT_EQ(precious, 100u);
+  EXPECT_NE(text.str().find("\"peer\":\"192.0.2.66\",\"action\":\"not logged: refused\""), std::string::npos);
+}
+
+// All kept history was rotated away in 21 seconds by one client.
+TEST_F(AccessLogFile, AFloodDoesNotRotateAwayWhatOthersDid) {
+  const std::string many = "arn:aws:iam::111111111111:user/many", few = "arn:aws:iam::222222222222:user/few";
+  {
+    auto log = AccessLog::open({.path = path(), .size_max = 100'000, .files_max = 2});
+    ASSERT_TRUE(log);
+    for (int i = 0; i < 20; ++i)
+      (*log)->write({.peer = "192.0.2.1", .principal = few, .key = "precious", .status = 200});
+    for (int file = 0; file < 20; ++file) {
+      for (int i = 0; i < 1000; ++i) (*log)->write({.peer = "192.0.2.2", .principal = many, .key = "k", .status = 200});
+      // As the writer has it, a piece after the other.
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(path(".3")));
+  std::ifstream file(kept_path(path()));
+  std::stringstream kept;
+  kept << file.rdbuf();
+  size_t precious = 0;
+  for (size_t at = 0; (at = kept.str().find("precious", at)) != std::string::npos; ++at) ++precious;
+  EXPECT_EQ(precious, 20u);
+  EXPECT_LE(std::filesystem::file_size(kept_path(path())), 110'000u);
+  EXPECT_EQ(std::filesystem::status(kept_path(path())).permissions() & std::filesystem::perms::others_all,
+            std::filesystem::perms::none);
+}
+
+TEST(AccessLogHistory, ARoomIsSharedSoThatWhoHasLittleKeepsAll) {
+  EXPECT_EQ(share_of_room({10, 1000, 5000}, 500), 245u);
+  EXPECT_EQ(share_of_room({100, 100, 100}, 90), 30u);
+  EXPECT_GE(share_of_room({1, 2, 3}, 100), 3u);
 }
 
 TEST(AccessLog, AFileThatCannotBeOpenedIsBadConfiguration) {

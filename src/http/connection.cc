@@ -16,6 +16,7 @@ namespace {
 // for a while after the answer (RFC 9112 section 9.6).
 constexpr std::chrono::seconds linger_total{30};
 constexpr std::chrono::seconds linger_silence{5};
+constexpr std::chrono::seconds fresh_for{1};
 
 Errc code_of(int status) {
   switch (status) {
@@ -83,6 +84,7 @@ Task<Connection::Next> Connection::exchanges() {
     }
     reading_.large.reset();
     if (*head == nobody) co_return Next::close;
+    exchanging_ = *head == 0;
     std::optional<Task<Next>> rest = *head == 0 ? exchange() : refuse(*head);
     if (rest) next = co_await std::move(*rest);
     note_socket_event();  // pipelined requests need no read
@@ -94,6 +96,8 @@ void Connection::begin_exchange() {
   response_ = nullptr;
   declared_ = bytes_out_ = 0;
   begun_ = finished_ = close_requested_ = keep_alive_ = false;
+  served_ = served_ || exchanging_;
+  exchanging_ = false;
   reading_ = {};
   wire_.hold_to_rate(0, {});
 }
@@ -194,7 +198,34 @@ Task<Connection::Next> Connection::refuse(int status) {
   co_return Next::linger;
 }
 
+// A wait for the client says by its deadline when it began.
+Connection::Standing Connection::standing(Deadline now) const {
+  if (leaving_) return {Shown::signed_busy, arrived_};
+  if (lingers_) return {Shown::nothing, arrived_};
+  if (exchanging_) return {signed_ ? Shown::signed_busy : Shown::busy, arrived_};
+  const Limits& limits = listener_->limits();
+  Standing standing{Shown::nothing, arrived_};
+  if (reading_.deadline) {
+    standing.since = *reading_.deadline - limits.header_timeout;
+  } else if (served_) {
+    if (const Deadline until = wire_.deadline(); until != Deadline::max()) standing.since = until - limits.idle_timeout;
+    standing.shown = Shown::idle;
+  }
+  if (signed_) {
+    standing.shown = Shown::signed_idle;
+  } else if (now - standing.since < fresh_for) {
+    standing.shown = Shown::fresh;
+  }
+  return standing;
+}
+
+void Connection::leave() {
+  leaving_ = true;
+  wire_.cancel();
+}
+
 Task<void> Connection::linger() {
+  lingers_ = true;
   wire_.shutdown_send();
   wire_.hold_to_rate(0, {});  // it may be here because it was slow
   const Deadline end = deadline_in(linger_total);

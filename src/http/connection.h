@@ -26,6 +26,24 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Wire& wire() { return wire_; }
   bool idle() const { return idle_; }  // between requests, nothing of the next one seen
 
+  // What the client has shown, the least first, and since when the connection is as it is: by these is chosen which of
+  // them goes when there are too many.
+  enum class Shown : uint8_t {
+    nothing,      // not a whole request head yet; or what is left is to read what nobody wants
+    idle,         // after requests that nobody has signed
+    fresh,        // one of these two for less than a second: who means it has shown more by then
+    busy,         // a request that nobody has signed (yet) is served
+    signed_idle,  // after requests of which one was signed
+    signed_busy,  // one of those is served, or the connection goes already
+  };
+  struct Standing {
+    Shown shown = Shown::nothing;
+    Deadline since{};
+    auto operator<=>(const Standing&) const = default;
+  };
+  Standing standing(Deadline now) const;
+  void leave();  // for another to get in
+
   // Exchange
   std::string_view method() const override { return head_.method; }
   std::string_view path() const override { return head_.path; }
@@ -39,6 +57,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   memory::Sink& sink(s3::Response& response) override;
   Task<Result<void>> reply(s3::Response& response) override;
   void close_after() override { close_requested_ = true; }
+  void vouch() override { signed_ = true; }
   Progress progress() const override { return {begun_, body_.bytes_read(), bytes_out_}; }
 
  private:
@@ -100,6 +119,12 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   bool keep_alive_ = false;  // what the answer's head told the client
 
   bool idle_ = true;
+
+  const SteadyClock::time_point arrived_ = SteadyClock::now();
+  bool exchanging_ = false;  // a request is served
+  bool served_ = false;      // one has been
+  bool signed_ = false;      // by a key that there is
+  bool leaving_ = false, lingers_ = false;
 };
 
 }  // namespace verbena::http

@@ -26,6 +26,35 @@ ConnectionRoom::ConnectionRoom(Limits limits, const std::string& door)
       refused_full_(refused(door, "all")),
       refused_client_(refused(door, "client")) {}
 
+ConnectionRoom::Need ConnectionRoom::need() const {
+  const size_t taken = open(), most = limits_.connections_max - limits_.reserved;
+  if (taken >= most) return Need::full;
+  return taken + margin() > most ? Need::near : Need::none;
+}
+
+ConnectionRoom::Yielding ConnectionRoom::add(Yield yield) {
+  const std::lock_guard lock(listeners_->mutex);
+  const auto place = listeners_->yields.insert(listeners_->yields.end(), std::move(yield));
+  return std::shared_ptr<const void>(nullptr, [listeners = listeners_, place](const void*) {
+    const std::lock_guard unlocked(listeners->mutex);
+    listeners->yields.erase(place);
+  });
+}
+
+// Places come free a moment later: a connection that arrives meanwhile does not ask again.
+void ConnectionRoom::ask_for_places() {
+  constexpr std::chrono::milliseconds moment{2};
+  const Need need = this->need();
+  if (need == Need::none) return;
+  const auto now = SteadyClock::now().time_since_epoch().count();
+  auto asked_at = asked_at_.load(std::memory_order_relaxed);
+  if (now - asked_at < std::chrono::nanoseconds(moment).count()) return;
+  if (!asked_at_.compare_exchange_strong(asked_at, now, std::memory_order_relaxed)) return;
+  const std::lock_guard lock(listeners_->mutex);
+  const size_t each = margin() / std::max<size_t>(listeners_->yields.size(), 1) + 1;
+  for (const Yield& yield : listeners_->yields) yield(each, need);
+}
+
 ConnectionRoom::Place ConnectionRoom::enter(std::string_view address) {
   const std::string client = client_of(address);
   const size_t most = is_loopback_client(client) ? limits_.connections_max : limits_.connections_max - limits_.reserved;

@@ -1,13 +1,19 @@
 // How many connections a door takes: in all, from one client, and some that are kept for this host. One for all
-// listeners of a door, so that a door that is full leaves the others open.
+// listeners of a door, so that a door that is full leaves the others open. Before the last places are taken, the
+// listeners are asked to close those whose clients have shown least.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/client_counts.h"
+#include "base/clock.h"
 #include "base/metrics.h"
 
 namespace verbena::http {
@@ -29,10 +35,27 @@ class ConnectionRoom {
   Place enter(std::string_view address);
   size_t open() const { return open_->load(std::memory_order_relaxed); }
 
+  // How far those who are asked go: `near` while there are places left, `full` in place of a refusal.
+  enum class Need : uint8_t { none, near, full };
+  Need need() const;
+  // How to ask one listener, from any thread, to close about so many connections.
+  using Yield = std::function<void(size_t count, Need need)>;
+  using Yielding = std::shared_ptr<const void>;
+  [[nodiscard]] Yielding add(Yield yield);  // until it is destroyed
+  // Asks all listeners, where that has not been done a moment ago.
+  void ask_for_places();
+
  private:
+  struct Listeners {
+    std::mutex mutex;
+    std::list<Yield> yields;
+  };
+  size_t margin() const { return limits_.connections_max / 16; }
   const Limits limits_;
   ClientCounts clients_;
   const std::shared_ptr<std::atomic<size_t>> open_;
+  const std::shared_ptr<Listeners> listeners_ = std::make_shared<Listeners>();
+  std::atomic<Deadline::rep> asked_at_{0};
   metrics::Counter& refused_full_;
   metrics::Counter& refused_client_;
 };

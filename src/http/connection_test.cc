@@ -287,14 +287,62 @@ TEST(Connection, AnAbsoluteTargetNamesTheHost) {
 TEST(Connection, ConnectionsOverTheLimitAreTurnedAway) {
   TestServer server(Limits{.connections_max = 2});
   TestClient a(server.port()), b(server.port());
-  EXPECT_EQ(a.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
-  EXPECT_EQ(b.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+  for (TestClient* busy : {&a, &b}) {
+    ASSERT_TRUE(busy->send("POST /signed-echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na"));
+  }
+  ASSERT_TRUE(server.wait_for_connections(2));
   TestClient c(server.port());
   EXPECT_EQ(c.read().status, 503);
   EXPECT_TRUE(c.closed());
+  ASSERT_TRUE(a.send("bc"));
+  EXPECT_EQ(a.read().body, "abc") << "whose request is signed and served is not displaced";
   a.close();
   ASSERT_TRUE(server.wait_for_connections(1));
   EXPECT_EQ(TestClient(server.port()).ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
+}
+
+constexpr std::string_view whole_get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+constexpr std::string_view signed_get = "GET /signed HTTP/1.1\r\nHost: h\r\n\r\n";
+
+// 8,900 connections with half a head each kept everybody else out for as long as they were held.
+TEST(Connection, HalfHeadsDoNotKeepOthersOut) {
+  TestServer server(Limits{.connections_max = 64});
+  TestClient earlier(server.port());
+  EXPECT_EQ(earlier.ask(signed_get).status, 200);
+  std::vector<TestClient> held;
+  for (int i = 0; i < 200; ++i) {
+    held.emplace_back(server.port());
+    held.back().send("GET / HTTP/1.1\r\nHo");
+  }
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(TestClient(server.port()).ask(signed_get).status, 200) << i;
+  }
+  EXPECT_EQ(earlier.ask(signed_get).status, 200) << "what has shown more stays";
+  EXPECT_LE(server.listener().connections(), 64u);
+}
+
+TEST(Connection, SilentOnesAndThoseThatRestAfterAnAnonymousRequestGoBeforeOthersAreRefused) {
+  TestServer server(Limits{.connections_max = 32});
+  TestClient earlier(server.port());
+  EXPECT_EQ(earlier.ask(signed_get).status, 200);
+  std::vector<TestClient> held;
+  for (int i = 0; i < 100; ++i) {
+    held.emplace_back(server.port());
+    if (i % 2 == 0) held.back().ask(whole_get);
+  }
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(TestClient(server.port()).ask(signed_get).status, 200) << i;
+  EXPECT_EQ(earlier.ask(signed_get).status, 200);
+}
+
+// A refused client that goes on sending is read for a while, so that it gets its answer.
+TEST(Connection, ThoseThatLingerDoNotKeepOthersOut) {
+  TestServer server(Limits{.connections_max = 32});
+  std::vector<TestClient> held;
+  for (int i = 0; i < 100; ++i) {
+    held.emplace_back(server.port());
+    held.back().send("POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nx");
+  }
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(TestClient(server.port()).ask(signed_get).status, 200) << i;
 }
 
 TEST(Connection, AThousandIdleConnectionsAllStillAnswer) {

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -28,6 +29,9 @@ constexpr auto with_tuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds sweep_every{250};
 constexpr std::chrono::milliseconds accept_again_after{20};
 constexpr std::chrono::seconds complain_every{10};
+constexpr std::chrono::milliseconds places_after{1};
+constexpr int looks_for_place = 3;  // longer together than the room waits between two times that it asks
+constexpr size_t looks_at_once = 2048;
 
 // The ports that this process listens on, with how many listeners each: SO_REUSEPORT would let another process of the
 // same user share them silently, so the first listener of a port makes sure that it is free.
@@ -97,7 +101,9 @@ ListenerState::ListenerState(Core& core, Limits limits, std::optional<asio::ssl:
       open_gauge_(metrics::gauge("verbena_http_connections", "Open HTTP connections")),
       accepted_(metrics::counter("verbena_http_connections_total", "HTTP connections accepted")),
       accept_failures_(
-          metrics::counter("verbena_http_accept_failures_total", "Connections that could not be accepted")) {}
+          metrics::counter("verbena_http_accept_failures_total", "Connections that could not be accepted")),
+      displaced_(metrics::counter("verbena_http_connections_displaced_total",
+                                  "Connections closed for others to get in, since their clients had shown least")) {}
 
 ListenerState::~ListenerState() {
   if (bound_port_ != 0) own_ports().remove(bound_port_);
@@ -136,6 +142,11 @@ Result<uint16_t> ListenerState::bind(std::string_view address, uint16_t port) {
 }
 
 void ListenerState::start() {
+  yielding_ = room_->add([weak = weak_from_this(), &io = core_.io()](size_t count, ConnectionRoom::Need need) {
+    asio::post(io, [weak, count, need] {
+      if (const auto self = weak.lock()) self->yield(count, need);
+    });
+  });
   asio::co_spawn(core_.io(), accept_loop(shared_from_this()), asio::detached);
   asio::co_spawn(core_.io(), sweep_loop(shared_from_this()), asio::detached);
 }
@@ -176,7 +187,7 @@ Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
     if (self->stopping_) co_return;
     if (!ec) {
       note_socket_event();
-      self->admit(std::move(socket));
+      co_await self->admit(std::move(socket));
       continue;
     }
     if (!self->acceptor_.is_open()) co_return;
@@ -192,11 +203,20 @@ Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
   }
 }
 
-void ListenerState::admit(tcp::socket socket) {
+Task<void> ListenerState::admit(tcp::socket socket) {
   boost::system::error_code ec;
   const auto peer = socket.remote_endpoint(ec);
-  if (ec) return;
+  if (ec) co_return;
   const std::string address = address_of(peer);
+  room_->ask_for_places();
+  // Those that are asked to go are gone in a moment. Where others were asked just before, and their places are taken
+  // again, the next ones are asked after it.
+  for (int looks = 0; looks < looks_for_place && room_->need() == ConnectionRoom::Need::full; ++looks) {
+    asio::steady_timer moment(core_.io(), places_after);
+    co_await moment.async_wait(with_tuple);
+    if (stopping_) co_return;
+    room_->ask_for_places();
+  }
   auto place = room_->enter(address);
   if (place == nullptr) {
     if (!tls_) {
@@ -205,12 +225,35 @@ void ListenerState::admit(tcp::socket socket) {
           "Connection: close\r\n\r\n";
       (void)::send(socket.native_handle(), busy.data(), busy.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
-    return;
+    co_return;
   }
   accepted_.add();
   socket.set_option(tcp::no_delay(true), ec);
   auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), address, std::move(place));
   asio::co_spawn(core_.io(), Connection::serve(std::move(connection)), asio::detached);
+}
+
+// Looks at the oldest, and the next time at those behind them: a list of many thousands is not gone through at once.
+void ListenerState::yield(size_t count, ConnectionRoom::Need need) {
+  struct Candidate {
+    Connection::Standing standing;
+    Connection* connection;
+  };
+  std::vector<Candidate> candidates;
+  const auto furthest = need == ConnectionRoom::Need::full ? Connection::Shown::signed_idle : Connection::Shown::idle;
+  const size_t looks = std::min(connections_.size(), looks_at_once);
+  const Deadline now = SteadyClock::now();
+  auto end = connections_.begin();
+  for (size_t i = 0; i < looks; ++i, ++end) {
+    const auto standing = (*end)->standing(now);
+    if (standing.shown <= furthest) candidates.push_back({standing, *end});
+  }
+  connections_.splice(connections_.end(), connections_, connections_.begin(), end);
+  count = std::min(count, candidates.size());
+  const auto first = candidates.begin(), last = first + static_cast<std::ptrdiff_t>(count);
+  std::ranges::nth_element(first, last, candidates.end(), {}, &Candidate::standing);
+  for (auto it = first; it != last; ++it) it->connection->leave();
+  displaced_.add(count);
 }
 
 Task<void> ListenerState::sweep_loop(std::shared_ptr<ListenerState> self) {

@@ -53,13 +53,16 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
  private:
   static Task<void> accept_loop(std::shared_ptr<ListenerState> self);
   static Task<void> sweep_loop(std::shared_ptr<ListenerState> self);
-  void admit(tcp::socket socket);
+  Task<void> admit(tcp::socket socket);
+  // Closes about so many connections, those whose clients have shown least and waited longest.
+  void yield(size_t count, ConnectionRoom::Need need);
 
   Core& core_;
   const Limits limits_;
   std::optional<boost::asio::ssl::context> tls_;
   const Handler handler_;
   const std::shared_ptr<ConnectionRoom> room_;
+  ConnectionRoom::Yielding yielding_;
   tcp::acceptor acceptor_;
   boost::asio::steady_timer sweep_timer_;
   std::list<Connection*> connections_;
@@ -71,6 +74,7 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   metrics::Gauge& open_gauge_;
   metrics::Counter& accepted_;
   metrics::Counter& accept_failures_;
+  metrics::Counter& displaced_;
 };
 
 }  // namespace verbena::http

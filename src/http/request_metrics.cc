@@ -8,7 +8,9 @@ namespace verbena::http {
 RequestMetrics::RequestMetrics()
     : bytes_in_(metrics::counter("verbena_http_received_bytes_total", "Request body bytes read over HTTP")),
       bytes_out_(metrics::counter("verbena_http_sent_bytes_total", "Response body bytes sent over HTTP")),
-      rdma_bytes_(metrics::counter("verbena_http_rdma_bytes_total", "Bytes moved by RDMA for HTTP requests")) {
+      rdma_bytes_(
+          metrics::counter("verbena_http_rdma_bytes_total",
+                           "Bytes that one-sided operations on the windows of tokens moved, by whatever transport")) {
   for (size_t d = 0; d < doors.size(); ++d) {
     const std::string door(doors[d]);
     for (size_t m = 0; m < methods.size(); ++m) {
@@ -30,7 +32,7 @@ void RequestMetrics::note(const Request& request) {
   bytes_out_.add(request.bytes_out);
   rdma_bytes_.add(request.rdma_bytes);
   const uint64_t moved = request.bytes_in + request.bytes_out + request.rdma_bytes;
-  times_[request.token_door].note(s3::verb_of(request.action), moved, request.duration_ns, request.request_id);
+  times_[request.token_door].note(request.verb, moved, request.duration_ns, request.request_id);
 }
 
 }  // namespace verbena::http

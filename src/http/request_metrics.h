@@ -16,7 +16,9 @@ class RequestMetrics {
   RequestMetrics();
   struct Request {
     bool token_door = false;
-    std::string_view method, action, request_id;
+    std::string_view method;
+    s3::Verb verb = s3::Verb::other;
+    std::string_view request_id;
     int status = 0;
     uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
     uint64_t duration_ns = 0;

@@ -1,17 +1,17 @@
 #include "http/s3_handler.h"
 
+#include "auth/host.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "call/account.h"
 #include "http/health.h"
 #include "http/payload.h"
 #include "http/request_id.h"
 #include "http/request_metrics.h"
 #include "memory/budget.h"
 #include "memory/whole_body.h"
-#include "s3/bucket_traffic.h"
 #include "s3/errors.h"
 #include "s3/router.h"
-#include "s3/workers/request_log.h"
 
 namespace verbena::http {
 namespace {
@@ -38,15 +38,9 @@ std::string_view header_of(const Exchange& exchange, std::string_view wanted) {
   return {};
 }
 
-// "Bucket.S3.Example.com:9000" -> "bucket.s3.example.com"; "[::1]:9000" -> "[::1]".
 std::string host_of(const s3::Headers& headers) {
   for (const auto& [name, value] : headers) {
-    if (name != "host") continue;
-    std::string_view host = value;
-    const size_t colon = host.rfind(':');
-    const size_t bracket = host.rfind(']');
-    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) host = host.substr(0, colon);
-    return lower(host);
+    if (name == "host") return auth::host_name(value);
   }
   return {};
 }
@@ -59,23 +53,25 @@ auth::RequestView view_of(const Exchange& exchange) {
   return {exchange.method(), exchange.path(), exchange.query(), views};
 }
 
-Result<auth::Verified> authenticate(const Context& context, const Exchange& exchange) {
+Result<auth::Verified> authenticate(const Context& context, Exchange& exchange) {
   // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
   // caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
   const auth::RequestView view = view_of(exchange);
   if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
   auto verified = context.verifier.verify(view);
+  if (verified && !verified->identity.anonymous) exchange.vouch();
   if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
   return verified;
 }
 
 // IAM and STS sign the body of a call, so it has to be read whole before the signature can be checked.
-Result<auth::Verified> authenticate_call(const Context& context, const Exchange& exchange, std::string_view body) {
+Result<auth::Verified> authenticate_call(const Context& context, Exchange& exchange, std::string_view body) {
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
   const auth::RequestView view = view_of(exchange);
   if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
   auto verified = context.verifier.verify_call(view, hash);
+  if (verified) exchange.vouch();
   if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
   return verified;
 }
@@ -210,18 +206,6 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
   co_return who;
 }
 
-void count_for_bucket(const s3::Response& response, const Exchange::Progress& progress) {
-  if (response.bucket.empty() || response.status >= 400) return;
-  switch (s3::verb_of(response.action)) {
-    case s3::Verb::get:
-      return s3::count_traffic(response.bucket, s3::Traffic::get, 0, progress.bytes_out + response.rdma_bytes);
-    case s3::Verb::put:
-      return s3::count_traffic(response.bucket, s3::Traffic::put, progress.bytes_in + response.rdma_bytes, 0);
-    default:
-      return s3::count_traffic(response.bucket, s3::Traffic::other, 0, 0);
-  }
-}
-
 // What is remembered of a request for those who observe them all.
 struct Noted {
   struct Observed {
@@ -245,60 +229,93 @@ void begin_noting(const Context& context, const Exchange& exchange, Noted& noted
 // Of who watches: else each look would be something new to see.
 bool is_a_look(std::string_view call) { return call == "admin:trace" || call == "admin:top" || call == "admin:logs"; }
 
-// For those who observe requests.
-void tell(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
-          std::string_view request_id, const Noted& noted, int64_t duration_us) {
-  const bool token_door = response.by_token;
-  const auto progress = exchange.progress();
-  AccessLine line;
-  line.time_us = noted.time_us;
-  line.peer = exchange.peer_address();
-  line.access_key = who.access_key;
-  if (who.principal != nullptr) line.principal = who.principal->arn;
-  if (!response.form_access_key.empty()) line.access_key = response.form_access_key;
-  line.action = response.call.empty() ? response.action : std::string_view(response.call);
-  if (line.action.empty()) {  // refused before anybody looked what it asks for
-    line.action = exchange.method();
-    line.path = exchange.path();
+// Lines for the keys of a DeleteObjects, behind the request's own, as the native door has them for the items of a
+// batch: one for each key, and one for all keys that the caller has no right to.
+void tell_deletions(AccessLog& log, const AccessLine& of_request, const s3::Response& response) {
+  if (response.deletions.empty()) return;
+  AccessLine line = of_request;
+  line.action = "DELETE object";
+  line.bytes_in = line.bytes_out = line.rdma_bytes = 0;
+  const auto tell = [&](const s3::Deletion& deletion) {
+    line.key = deletion.key;
+    line.version = deletion.version_id;
+    line.status = deletion.status;
+    line.error_code = deletion.error_code;
+    log.write(line);
+  };
+  const s3::Deletion* first_refused = nullptr;
+  uint32_t refused = 0;
+  for (const s3::Deletion& deletion : response.deletions) {
+    if (deletion.status != 403) {
+      tell(deletion);
+    } else if (refused++ == 0) {
+      first_refused = &deletion;
+    }
   }
-  line.bucket = response.bucket;
-  line.key = response.key;
-  line.version = response.version_id;
-  line.door = token_door ? "token" : "http";
-  line.status = response.status;
-  line.error_code = response.error_code;
-  line.bytes_in = progress.bytes_in;
-  line.bytes_out = progress.bytes_out;
-  line.rdma_bytes = response.rdma_bytes;
-  line.duration_us = duration_us;
-  line.request_id = request_id;
-  observe::tell_way(line, noted.observed->way);
-  if (context.access_log != nullptr) context.access_log->write(line);
-  const observe::Traced& traced = noted.observed->traced;
-  if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
-  if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);
+  if (first_refused == nullptr) return;
+  line.items = refused;
+  line.of_items = static_cast<uint32_t>(response.deletions.size());
+  tell(*first_refused);
+}
+
+call::Answered answered_by(const s3::Response& response, const Exchange::Progress& progress) {
+  const bool by_token = response.by_token;
+  call::Answered answered{.door = by_token ? s3::Door::token : s3::Door::http,
+                          .transport = by_token ? response.token_transport : rdma::Transport::http,
+                          .verb = s3::verb_of(response.action),
+                          .bucket = response.bucket,
+                          .status = response.status};
+  if (response.status >= 400) return answered;
+  answered.in = response.payload_in;
+  // Of an answer that was cut, what is out of it.
+  answered.out = by_token ? response.payload_out : std::min(response.payload_out, progress.bytes_out);
+  return answered;
 }
 
 void note(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
           std::string_view request_id, const Noted& noted, std::chrono::nanoseconds taken) {
-  const bool token_door = response.by_token;
   const auto progress = exchange.progress();
-  const int64_t duration_us = taken.count() / 1000;
-  context.metrics.note({.token_door = token_door,
+  const call::Answered answered = answered_by(response, progress);
+  context.metrics.note({.token_door = response.by_token,
                         .method = exchange.method(),
-                        .action = response.action,
+                        .verb = answered.verb,
                         .request_id = request_id,
                         .status = response.status,
                         .bytes_in = progress.bytes_in,
                         .bytes_out = progress.bytes_out,
                         .rdma_bytes = response.rdma_bytes,
                         .duration_ns = static_cast<uint64_t>(taken.count())});
-  count_for_bucket(response, progress);
-  if (response.log) {
-    const s3::LogOutcome outcome{response.status, response.error_code, progress.bytes_out, duration_us};
-    s3::finish_log(*response.log, outcome);
+  call::count(answered);
+  if (!response.log && !noted.observed) return;
+  const bool token_in = response.by_token && response.payload_in != 0;
+  call::Details details{.who = &who,
+                        .access_key = response.form_access_key,
+                        .peer = exchange.peer_address(),
+                        .action = response.call.empty() ? response.action : std::string_view(response.call),
+                        .key = response.key,
+                        .version = response.version_id,
+                        .source = response.source,
+                        .error_code = response.error_code,
+                        .bytes_in = progress.bytes_in + (token_in ? response.rdma_bytes : 0),
+                        .bytes_out = progress.bytes_out + (token_in ? 0 : response.rdma_bytes),
+                        .time_us = noted.time_us,
+                        .duration_us = taken.count() / 1000,
+                        .request_id = request_id};
+  if (details.action.empty()) {  // refused before anybody looked what it asks for
+    details.action = exchange.method();
+    details.path = exchange.path();
   }
-  if (noted.observed) tell(context, exchange, who, response, request_id, noted, duration_us);
+  if (response.log) call::finish(*response.log, answered, details);
+  if (!noted.observed) return;
+  details.way = &noted.observed->way;
+  const observe::Line line = call::line_of(answered, details);
+  if (context.access_log != nullptr) {
+    context.access_log->write(line);
+    tell_deletions(*context.access_log, line, response);
+  }
+  const observe::Traced& traced = noted.observed->traced;
+  if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
+  if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);
 }
 
 // A browser's form, whose signature its verb verifies.

@@ -75,7 +75,10 @@ TEST_F(S3Handler, HealthIsToldToEveryone) {
   EXPECT_EQ(ask("GET", "/-/health", {}, "").body, "ok\n");
   EXPECT_EQ(ask("HEAD", "/-/health", {}, "").status, 200);
   EXPECT_EQ(ask("PUT", "/-/health", "x").status, 400) << "no bucket's name";
-  EXPECT_EQ(client_->ask("GET /-/health HTTP/1.1\r\nhost: photos.localhost\r\n\r\n").status, 404) << "a key";
+  for (const char* host : {"photos.localhost", "Photos.localhost.", "photos.localhost.:9000"}) {
+    const std::string head = std::string("GET /-/health HTTP/1.1\r\nhost: ") + host + "\r\n\r\n";
+    EXPECT_EQ(client_->ask(head).status, 404) << "a key: " << host;
+  }
   stopping_ = true;
   const Answer stopping = ask("GET", "/-/health", {}, "");
   EXPECT_EQ(stopping.status, 503);
@@ -151,6 +154,19 @@ TEST_F(S3Handler, StrangersAndForgersAreRefused) {
   const auto answer = client_->ask(forged);
   EXPECT_EQ(answer.status, 403);
   EXPECT_NE(answer.body.find("<Code>SignatureDoesNotMatch</Code>"), std::string::npos) << answer.body;
+}
+
+// RFC 3986, section 3.2.2: a name may end with a dot.
+TEST_F(S3Handler, AHostMayBeAFullName) {
+  ask("PUT", "/bucket");
+  for (const char* host : {"bucket.localhost.", "BUCKET.LocalHost.:9000"}) {
+    const auto query = auth::presign(root_, "us-east-1", system_clock(), "PUT", host, "/k", "", 60);
+    EXPECT_EQ(client_->ask("PUT /k?" + query + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 2\r\n\r\nhi").status,
+              200)
+        << host;
+    EXPECT_EQ(ask("GET", "/bucket/k").body, "hi");
+    EXPECT_EQ(ask("DELETE", "/bucket/k").status, 204);
+  }
 }
 
 TEST_F(S3Handler, APresignedAddressIsEnough) {

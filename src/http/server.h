@@ -48,6 +48,8 @@ class Exchange {
   virtual memory::Sink& sink(s3::Response& response) = 0;
   // Sends `response` with its own body (or none).
   virtual Task<Result<void>> reply(s3::Response& response) = 0;
+  // Its signature is that of a key there is: the connection is not among the first to go when there are too many.
+  virtual void vouch() {}
   // The connection closes after this exchange. After a begun sink that did not finish it is cut, whatever was asked.
   virtual void close_after() = 0;
 

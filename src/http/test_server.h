@@ -83,7 +83,8 @@ inline Task<void> echo_body(Exchange& exchange) {
 inline Task<void> act_on_path(Exchange& exchange) {
   const std::string path(exchange.path());
   s3::Response response;
-  if (path == "/echo") {
+  if (path.starts_with("/signed")) exchange.vouch();
+  if (path == "/echo" || path == "/signed-echo") {
     co_await echo_body(exchange);
   } else if (path == "/send") {
     uint64_t size = 0;

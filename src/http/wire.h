@@ -61,6 +61,8 @@ class Wire {
     rate_window_ = window;
     start_window();
   }
+  // Of the wait that is under way; max(): nothing is waited for.
+  Deadline deadline() const { return deadline_; }
   // Lets go of whoever waits, if the deadline has passed or the peer is too slow. For the listener's sweep.
   void sweep(Deadline now);
   // Every wait from now on fails.
@@ -84,7 +86,7 @@ class Wire {
   void start_tls();
   void on_ready(const boost::system::error_code& ec);
   void on_tls_written(const boost::system::error_code& ec, size_t n);
-  bool write_plain();  // false: the kernel takes no more for now
+  bool write_plain();  // false: the kernel takes no more for now, or others have their turn first
   void advance(size_t n);
   void fail_with(Errc code, int sys);
   void wake();

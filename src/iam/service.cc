@@ -184,7 +184,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   // A key that ends must not be able to make one that does not.
-  if (!key.principal->superuser || key.expires_s != 0) {
+  if (!auth::is_unlimited_root(key.principal.get(), &key) || key.expires_s != 0) {
     write_admin_error({Errc::access_denied, 0, "Only the server's own root key may administer it."}, {}, response);
     co_return;
   }

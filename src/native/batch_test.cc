@@ -616,5 +616,33 @@ TEST_F(BatchTest, WhatARateDoesNotAdmitIsRefusedAsAWhole) {
   EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}, {"big"}}).entries.size(), 2u);
 }
 
+TEST_F(BatchTest, RatesAreChargedForWhatMoves) {
+  make_hot();
+  store_.put("bucket", "big", std::string(60 * KiB, 'x'));
+  auth::Principal limited = *auth::superuser();
+  limited.superuser = false;
+  limited.account_limits = auth::make_limits({.bytes_per_s = 1024});
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+  peer_ = hello(5, 2);
+  const auto heads = ask(wire::Type::head_many, head(), std::vector<Item>(100, {"big"}));
+  ASSERT_EQ(heads.refused, Errc::ok);
+  EXPECT_EQ(heads.entries.back().object_size, 60 * KiB);
+  // Of what a second has less than half, so that two come at once.
+  wire::Get get{.bucket = "bucket", .key = "big", .window = {}};
+  get.inline_max = 4096;
+  get.ranges.add({0, 199});
+  get.ranges.add({40'000, 40'199});
+  for (int i = 0; i < 2; ++i) {
+    deliver(peer_, peer_.seal(wire::Type::get, ++request_, get));
+    const auto body = reply_body(peer_);
+    const auto got = wire::decode_object_reply(body);
+    ASSERT_TRUE(got) << i;
+    EXPECT_EQ(got->length, 400u);
+  }
+  const wire::BatchPlace place{0, 0, 60 * KiB};
+  EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).entries.front().code, Errc::ok);
+  EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).refused, Errc::slow_down);
+}
+
 }  // namespace
 }  // namespace verbena::native

@@ -10,6 +10,7 @@
 #include "native/session_table.h"
 #include "native/watch_limits.h"
 #include "native/wire/message.h"
+#include "rdma/transport.h"
 #include "s3/request_times.h"
 
 namespace verbena::native {
@@ -41,6 +42,7 @@ struct EndpointInfo {
   uint32_t inline_max_bytes = 0;
   uint32_t message_size_max = 0;
   bool encrypted = false;
+  rdma::Transport transport = rdma::Transport::tcp;
 };
 
 struct DoorState {

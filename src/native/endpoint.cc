@@ -225,7 +225,7 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
     op->fail(Errc::invalid_request);
     return reply(std::move(op));
   }
-  if (auth::rates_are_in_use()) {
+  if (auth::rates_are_in_use() || buckets_have_logs()) {
     auto requests = requests_of(*op);
     return start_admitted(std::move(requests), std::move(op), [serve](OpPtr admitted) {
       if (serve == serve_get && serve_hot_get(*admitted)) return admitted->endpoint->reply(std::move(admitted));
@@ -245,7 +245,7 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   });
 }
 
-// Where somebody is limited in requests or bytes a second; nobody else comes this way.
+// Where requests or bytes a second are limited, or buckets have logs: elsewhere no request comes this way.
 void Endpoint::start_admitted(Requests requests, OpPtr op, std::function<void(OpPtr)> start) {
   auto held = std::make_shared<OpPtr>(std::move(op));  // std::function and a handler of asio copy what they hold
   boost::asio::post(core_.io(), [held, requests = std::move(requests), start = std::move(start)] {
@@ -256,8 +256,9 @@ void Endpoint::start_admitted(Requests requests, OpPtr op, std::function<void(Op
 Task<void> Endpoint::admit(std::shared_ptr<OpPtr> held, Requests requests, std::function<void(OpPtr)> start) {
   OpPtr op = std::move(*held);
   const std::shared_ptr<Endpoint> endpoint = op->endpoint;
+  if (endpoint->buckets_have_logs()) co_await begin_logs(*op, requests);
   for (const auto& [bucket, count] : requests) {
-    if (count == 0) continue;
+    if (count == 0 || !auth::rates_are_in_use()) continue;
     const auto admitted = co_await s3::admit_requests(endpoint->door().service, op->caller, bucket, count);
     if (admitted) continue;
     op->fail(admitted.error().code);
@@ -299,7 +300,7 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
     return reply(std::move(op));
   }
   const auto start = reads ? &ReadBatch::start : &WriteBatch::start;
-  if (auth::rates_are_in_use()) {
+  if (auth::rates_are_in_use() || buckets_have_logs()) {
     auto requests = requests_of(*op, body);
     return start_admitted(std::move(requests), std::move(op), start);
   }
@@ -331,7 +332,10 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   op->outcome = Errc::ok;
   op->body_size = 0;
   op->began = received_;
-  op->noted.bytes_in = op->noted.bytes_out = 0;
+  op->moved = {};
+  op->partial = false;
+  if (!op->object_version.empty()) op->object_version.clear();
+  op->object_size.reset();
   if (op->reply.size() < lane.message_size_max) op->reply.resize(lane.message_size_max);
   op->caller = lane.caller;
   static constexpr char digits[] = "0123456789ABCDEF";
@@ -355,6 +359,7 @@ void Endpoint::recycle(Op* op) {
   owned->lane.reset();
   owned->opened.reset();
   owned->sink.reset();
+  owned->logs.clear();
   const auto keep = [](auto& batch, auto& spare) {
     if (batch == nullptr) return;
     batch->end();
@@ -385,7 +390,7 @@ void Endpoint::reply(OpPtr op) {
   Lane& lane = *op->lane;
   if (op->outcome != Errc::ok) door_->metrics.failed[op->header.type]->add();
   if (lane.closed) {
-    if (op->is_noted()) note(*op);
+    if (op->is_told()) account(*op);
     return;
   }
   const wire::Header header{.type = static_cast<uint8_t>(op->header.type | wire::reply_bit),
@@ -394,7 +399,7 @@ void Endpoint::reply(OpPtr op) {
                             .request = op->header.request,
                             .body_length = static_cast<uint32_t>(op->body_size)};
   wire::seal(lane.keys.to_client, header, op->reply);
-  if (op->is_noted()) note(*op);
+  if (op->is_told()) account(*op);
   auto sent = send(*op);
   if (sent) return;
   if (sent.error() != Errc::would_block) {

@@ -70,10 +70,18 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   }
   void begin_read_ahead(ClientLoad& client) { ++readers_, ++client.readers; }
   void end_read_ahead(ClientLoad& client) { --readers_, --client.readers; }
-  // One item of a batch, for the access log.
-  void note_item(const Op& op, const s3::GetRequest& request, Errc code, uint64_t bytes, uint64_t rdma_bytes) const;
-  void note_write(const Op& op, std::string_view bucket, std::string_view key, std::string_view version, Errc code,
-                  uint64_t bytes, uint64_t rdma_bytes) const;
+  // One item of a batch, as a request of its own; or several alike of which no log is told, by how many there are.
+  // Lines of those that the caller has no right to are summed up when the batch ends.
+  struct Item {
+    size_t bucket = 0;  // its place in the batch
+    std::string_view bucket_name, key = {}, version = {};
+    Errc outcome = Errc::ok;
+    bool partial = false;
+    uint64_t in = 0, out = 0;
+    std::optional<uint64_t> object_size = {};
+    uint64_t requests = 1;
+  };
+  void account(Op& op, const Item& item) const;
 
   size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }  // any thread
   NativeDoor::Moved moved() const;                                                 // likewise
@@ -100,10 +108,11 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
 
   void measure(const Op& op) const;  // once its reply is out
   void begin_note(Op& op) const;
-  void note(const Op& op) const;
-  void note_line(const Op& op, http::AccessLine& line, std::string_view bucket, std::string_view key,
-                 std::string_view version, Errc code) const;
+  void account(const Op& op) const;
+  void note_refused_items(const Op& op) const;
   void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
+  bool buckets_have_logs() const;
+  static Task<void> begin_logs(Op& op, const Requests& requests);
 
   std::shared_ptr<ClientLoad> load_of_client(std::string_view address);
 

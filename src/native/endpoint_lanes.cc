@@ -46,6 +46,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   lane->caller.door = s3::Door::native;
   lane->caller.secure = port_.encrypted();  // RDMA is outside TLS
   lane->caller.peer_address = session->peer_address;
+  if (!session->user_agent.empty()) lane->caller.user_agent = &session->user_agent;  // the lane holds the session
   session->claimed = true;
   session->told.endpoints.fetch_or(uint64_t{1} << std::min<unsigned>(index_, 63));
   session->lanes_open.fetch_add(1);

@@ -53,6 +53,75 @@ TEST_F(EndpointTest, ASmallObjectIsPutAndReadInline) {
   EXPECT_EQ(door_->in_flight(), 0u);
 }
 
+TEST_F(EndpointTest, AnObjectOfTheStandardClassHasNone) {
+  FakePeer peer = hello();
+  store_.make_bucket("dir--local1-az1--x-s3");
+  uint64_t request = 1;
+  const auto put_as = [&](std::string_view bucket, std::string_view storage_class) {
+    wire::Put put;
+    put.bucket = bucket;
+    put.key = "a";
+    put.size = 5;
+    put.headers.add({"x-amz-storage-class", storage_class});
+    deliver(peer, peer.seal(wire::Type::put, ++request, put, 0, "hello"));
+    return reply_code(peer);
+  };
+  const auto classes = [&](std::string_view bucket) {
+    wire::Get get = get_of("a");
+    get.bucket = bucket;
+    deliver(peer, peer.seal(wire::Type::get, ++request, get, wire::flag_full_headers));
+    const auto body = reply_body(peer);
+    const auto got = wire::decode_object_reply(body);
+    EXPECT_TRUE(got);
+    std::string found;
+    for (const auto& header : got->headers) {
+      if (header.name == "x-amz-storage-class") found += header.value;
+    }
+    return found;
+  };
+  EXPECT_EQ(put_as("bucket", "STANDARD"), Errc::ok);
+  EXPECT_EQ(classes("bucket"), "");
+  EXPECT_EQ(put_as("bucket", "STANDARD_IA"), Errc::ok);
+  EXPECT_EQ(classes("bucket"), "STANDARD_IA");
+  EXPECT_EQ(put_as("bucket", "EXPRESS_ONEZONE"), Errc::invalid_storage_class);
+  EXPECT_EQ(put_as("dir--local1-az1--x-s3", "EXPRESS_ONEZONE"), Errc::ok);
+  EXPECT_EQ(put_as("dir--local1-az1--x-s3", "STANDARD_IA"), Errc::invalid_storage_class);
+  EXPECT_EQ(classes("dir--local1-az1--x-s3"), "EXPRESS_ONEZONE");
+}
+
+// A client from before SHA512 takes a reply that names it for malformed.
+TEST_F(EndpointTest, AnOldSessionIsNotToldOfChecksumsThatItDoesNotKnow) {
+  FakePeer now = hello(1, wire::version_of_new_checksums);
+  const std::string digest = [] {
+    Digest sha512(Algorithm::sha512);
+    sha512.update(as_bytes("hello"));
+    return sha512.finish();
+  }();
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "a";
+  put.size = 5;
+  put.expected.add({Algorithm::sha512, 0, digest});
+  deliver(now, now.seal(wire::Type::put, 2, put, 0, "hello"));
+  auto body = reply_body(now);
+  const auto stored = wire::decode_object_reply(body);
+  ASSERT_TRUE(stored);
+  ASSERT_EQ(stored->checksums.count, 1u);
+  EXPECT_EQ(stored->checksums[0].value, digest);
+  deliver(now, now.seal(wire::Type::put, 3, put, 0, "jello"));
+  EXPECT_EQ(reply_code(now), Errc::bad_digest);
+
+  for (const unsigned version : {1u, 4u, 5u}) {
+    FakePeer peer = hello(1 + version, version);
+    deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));
+    body = reply_body(peer);
+    const auto got = wire::decode_object_reply(body);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(as_text(got->inline_bytes), "hello");
+    EXPECT_EQ(got->checksums.count, version < 5 ? 0u : 1u) << version;
+  }
+}
+
 TEST_F(EndpointTest, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
   FakePeer peer = hello();
   wire::Put put;

@@ -13,8 +13,8 @@ namespace verbena::native {
 // What was answered since the last change, or in this second: conditions of policies may look at the time.
 struct KeyWatches::Round {
   // All that conditions can look at; and the keys live on, so that no other has their address.
-  using Question =
-      std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, bool, s3::Door, std::string, std::string>;
+  using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, s3::Door,
+                              std::string, std::string>;
   uint64_t access_generation = 0;
   int64_t second = 0;
   std::map<Question, Result<s3::WatchRight>> answers;
@@ -64,8 +64,8 @@ Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
   }
   const uint64_t generation = lane.generation;
   const s3::Caller caller = lane.caller;
-  Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address, caller.secure,
-                           caller.door, watch->bucket_name, watch->prefix);
+  Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address,
+                           lane.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
   auto answered = round.answers.find(question);
   if (known && answered == round.answers.end()) {
     auto right = co_await s3::authorize_watch(service, caller, watch->bucket_name, watch->prefix);

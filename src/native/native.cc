@@ -40,7 +40,8 @@ Result<void> NativeDoor::attach(Core& core, fabric::Port& port, std::string_view
                             .address = address.empty() ? port.address() : std::move(address),
                             .inline_max_bytes = static_cast<uint32_t>(inline_max),
                             .message_size_max = static_cast<uint32_t>(message_size_max),
-                            .encrypted = port.encrypted()});
+                            .encrypted = port.encrypted(),
+                            .transport = rdma::transport_of(provider)});
   const auto index = static_cast<uint16_t>(door.endpoints.size() - 1);
   port.on_connection([shared = state_->door, index](uint64_t id, fabric::ConnectionKey* key) {
     const auto session = shared->sessions.find(id);

@@ -10,11 +10,12 @@
 
 namespace verbena::native {
 
-// Of the whole object; the algorithm that is cheapest to verify first.
-inline std::optional<wire::ChecksumView> full_checksum(const store::ObjectInfo& info) {
+// Of the whole object, as a session of that version knows it; the algorithm that is cheapest to verify first.
+inline std::optional<wire::ChecksumView> full_checksum(const store::ObjectInfo& info, unsigned version) {
   const store::Checksum* found = nullptr;
   for (const store::Checksum& sum : info.checksums) {
-    if (sum.parts == 0 && (found == nullptr || sum.algorithm == Algorithm::crc32c)) found = &sum;
+    if (sum.parts != 0 || !wire::is_known_to(version, sum.algorithm)) continue;
+    if (found == nullptr || sum.algorithm == Algorithm::crc32c) found = &sum;
   }
   if (found == nullptr) return std::nullopt;
   return wire::ChecksumView{found->algorithm, 0, found->value};

@@ -2,8 +2,8 @@
 
 namespace verbena::native {
 
-bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, uint32_t inline_size,
-                   bool full_headers, const s3::ReplyHeaders& said) {
+bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, unsigned version,
+                   uint32_t inline_size, bool full_headers, const s3::ReplyHeaders& said) {
   wire::ObjectReply reply;
   reply.partial = answer.partial;
   reply.length = answer.length;
@@ -15,6 +15,7 @@ bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const Objec
   reply.ranges = answer.ranges;
   reply.inline_size = inline_size;
   for (const store::Checksum& sum : info.checksums) {
+    if (!wire::is_known_to(version, sum.algorithm)) continue;
     if (!reply.checksums.add({sum.algorithm, sum.parts, sum.value})) return false;
   }
   if (full_headers) {

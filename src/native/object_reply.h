@@ -13,8 +13,9 @@ struct ObjectAnswer {
   wire::Few<wire::Placed, wire::ranges_max> ranges;
 };
 
-// False when it does not fit. `inline_size` bytes are to follow. `said`: what S3 works out, none if nobody asked.
-bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, uint32_t inline_size,
-                   bool full_headers, const s3::ReplyHeaders& said);
+// False when it does not fit. `version`: of the session's protocol. `inline_size` bytes are to follow. `said`: what S3
+// works out, none if nobody asked.
+bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, unsigned version,
+                   uint32_t inline_size, bool full_headers, const s3::ReplyHeaders& said);
 
 }  // namespace verbena::native

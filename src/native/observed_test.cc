@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "native/test_door.h"
+#include "native/wire/batch.h"
 #include "native/wire/trace.h"
 #include "observe/request_watch.h"
 
@@ -145,6 +146,47 @@ TEST_F(ObservedTest, OnlyRequestsThatBeganWhileSomebodyWatchedAreTold) {
   const auto later = watch_->begin({}, RequestWatch::Wanted::lines);
   EXPECT_TRUE(keys(*later).empty());
   watch_->end(*later);
+}
+
+// Each had a line of its own: 600 bytes of audit log for each byte of a batch whose keys share a beginning.
+TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
+  auth::Principal who = *auth::superuser();
+  who.superuser = false;
+  who.account = std::make_shared<const auth::Account>(
+      auth::Account{.id = "210987654321", .canonical_id = std::string(64, 'e'), .display_name = "other", .email = ""});
+  who.arn = "arn:aws:iam::210987654321:root";
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(std::move(who)));
+  FakePeer peer = hello(1, 2);
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  std::vector<std::byte> space(15 * KiB);
+  wire::Writer out(space);
+  wire::BatchWriter batch(out, wire::Type::head_many);
+  wire::BatchHead head;
+  head.buckets.add("bucket");
+  ASSERT_TRUE(batch.begin(head));
+  for (int i = 0; i < 500; ++i) {
+    const std::string key = std::string(900, '\x01') + std::to_string(1000 + i);
+    wire::BatchItem item;
+    item.key = key;
+    ASSERT_TRUE(batch.add(item)) << i;
+  }
+  batch.finish();
+  space.resize(out.size());
+  deliver(peer, peer.seal(wire::Type::head_many, 2, Bytes(space)));
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const http::AccessLine& line) {
+    ++count;
+    EXPECT_EQ(line.status, 403);
+    EXPECT_EQ(line.items, 500u);
+    EXPECT_EQ(line.of_items, 500u);
+    EXPECT_EQ(line.action, "HEAD object");
+    EXPECT_LE(line.key.size(), 160u);
+    EXPECT_TRUE(line.cut);
+    EXPECT_TRUE(line.key.starts_with('\x01')) << "the first of them";
+  });
+  EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
 }
 
 TEST_F(ObservedTest, AMessageWithATracesContextIsServedAsOneWithout) {

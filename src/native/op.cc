@@ -30,6 +30,13 @@ void Op::fail(Errc code) {
   body_size = out.size();
 }
 
+void Op::answers(const store::ObjectInfo& info, bool is_range) {
+  partial = is_range;
+  if (!is_told()) return;
+  object_version.assign(info.version_id);
+  object_size = info.size;
+}
+
 std::chrono::milliseconds Op::operation_deadline() const {
   const auto limit = endpoint->door().options.operation_deadline;
   if (header.timeout_ms == 0) return limit;
@@ -140,6 +147,7 @@ bool load_rename(Op& op, Bytes body) {
   op.bucket.assign(rename->bucket);
   op.rename.from.assign(rename->from);
   op.rename.to.assign(rename->to);
+  op.key.assign(rename->to);
   op.rename.token.assign(rename->token);
   const auto add = [](std::vector<std::string>& to, std::string_view tag) {
     if (!tag.empty()) to.emplace_back(tag);

@@ -55,7 +55,7 @@ struct Op {
   uint64_t put_size = 0;
   // RENAME
   s3::RenameObjectRequest rename;
-  // DELETE and LIST; bucket and key of PUT and the bucket of RENAME, too, whose requests are given away
+  // DELETE and LIST; those of PUT and RENAME, too, whose requests are given away
   std::string bucket, key;
   store::CommitConditions conditions;
   store::ListRequest list;
@@ -75,21 +75,37 @@ struct Op {
   std::unique_ptr<ReadBatch> read;
   std::unique_ptr<WriteBatch> write;
 
-  // For those who observe requests, kept where somebody does; the payload's bytes always.
+  // Bytes of objects that moved, those of a batch's items together; and whether the answer is a range.
+  struct Moved {
+    uint64_t in = 0, out = 0;
+  } moved;
+  bool partial = false;
+
+  // For observers of requests, kept where there are any.
   struct Noted {
     uint64_t of = 0;  // the request that it is about, by its `began`: this is recycled
     Way way;
     std::optional<observe::TraceContext> of_caller;  // as its message has it
     observe::Traced traced;
     int64_t time_us = 0;
-    SteadyClock::time_point began;
-    std::string bucket, key, version;
-    uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
+    std::string source;               // of a RENAME
+    uint32_t items = 0, refused = 0;  // of a batch, so far; the refused ones share a line that names their first
+    std::string refused_bucket, refused_key;
   } noted;
+  // Of the object that was answered, where is_told().
+  std::string object_version;
+  std::optional<uint64_t> object_size;
+  // Records of the buckets that have a log of their own, by the buckets' places in a batch; empty: none has.
+  std::vector<std::shared_ptr<s3::LogEntry>> logs;
 
   bool is_noted() const { return noted.of == began; }
+  // Whether a log or an observer is told of it, and of each of its items.
+  bool is_told() const { return is_noted() || !logs.empty(); }
+  // The object that the answer is about.
+  void answers(const store::ObjectInfo& info, bool is_range);
   // Where it notes how long it stays; null where nobody wants to know.
   Way* way() { return is_noted() ? &noted.way : nullptr; }
+  unsigned version() const { return lane->session->version; }  // of the protocol
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, MAC left out.
   MutableBytes body_space() {

@@ -3,6 +3,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "base/ticks.h"
+#include "call/account.h"
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
@@ -10,8 +12,6 @@
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
-#include "s3/bucket_traffic.h"
-#include "s3/door_metrics.h"
 #include "s3/objects/open.h"
 #include "s3/objects/send.h"
 
@@ -78,7 +78,7 @@ void ReadBatch::reset(Op& op, size_t reply_head_size) {
   full_ = late_ = failed_ = publishing_ = false;
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
-  taken_ = told_ = running_ = looked_at_ = clock_seen_at_ = 0;
+  taken_ = told_ = running_ = looked_at_ = 0;
   group_.next = group_.end = 0;
   has_ahead_ = false;
   traffic_.fill({});
@@ -129,15 +129,10 @@ bool ReadBatch::still_allowed() {
 }
 
 bool ReadBatch::has_had_its_turn() {
-  constexpr size_t between_looks = 7;  // at the clock
   if (moved_ >= turn_bytes || looked_at_ >= turn_items) return true;
-  if (looked_at_ == 0) {
-    turn_until_ = deadline_in(turn_time);
-    clock_seen_at_ = 0;
-  }
-  if (looked_at_ - clock_seen_at_ < between_looks) return false;
-  clock_seen_at_ = looked_at_;
-  return SteadyClock::now() >= turn_until_;
+  if (looked_at_ == 0) turn_began_ = ticks();
+  constexpr auto turn_ns = static_cast<uint64_t>(std::chrono::nanoseconds(turn_time).count());
+  return ns_between(turn_began_, ticks()) >= turn_ns;
 }
 
 // Goes on until something has to be waited for: an item (its index), or the turn of others.
@@ -190,17 +185,17 @@ void ReadBatch::take_listed(Slot& slot) {
 void ReadBatch::clear(Slot& slot) {
   slot.opened.reset();
   slot.bytes.clear();
-  slot.done = slot.partial = slot.in_reply = slot.listed_alone = false;
+  slot.done = slot.partial = slot.in_reply = slot.listed_alone = slot.charged = false;
   slot.code = Errc::ok;
   slot.length = 0;
-  slot.bucket = listing_ ? std::string_view(op_->bucket) : head_.buckets[item_.bucket];
+  slot.bucket = listing_ ? 0 : item_.bucket;
 }
 
-void ReadBatch::count_traffic() {
-  for (size_t i = 0; i < head_.buckets.count; ++i) {
+void ReadBatch::account() {
+  for (size_t i = 0; i < traffic_.size(); ++i) {
     const auto [requests, bytes] = std::exchange(traffic_[i], {});
     if (requests == 0) continue;
-    s3::count_traffic(head_.buckets[i], is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes, requests);
+    op_->endpoint->account(*op_, {.bucket = i, .bucket_name = bucket_name(i), .out = bytes, .requests = requests});
   }
 }
 
@@ -338,6 +333,7 @@ Task<Result<void>> ReadBatch::serve(Slot& slot) {
     slot.length = slot.opened->length;
     slot.partial = slot.opened->partial;
   }
+  slot.charged = true;
   co_return co_await deliver(slot);
 }
 
@@ -390,7 +386,8 @@ bool ReadBatch::tell(Slot& slot, bool first) {
     entry.version = info.version_id;
     entry.in_reply = slot.in_reply;
     entry.listed_alone = slot.listed_alone;
-    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial) entry.checksum = full_checksum(info);
+    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial)
+      entry.checksum = full_checksum(info, op_->version());
   }
   const size_t before = out_->size();
   const bool fits = write_entry(slot, entry);
@@ -421,11 +418,23 @@ void ReadBatch::told(Slot& slot) {
   const bool ok = slot.code == Errc::ok;
   const uint64_t bytes = ok && is_get() ? slot.length : 0;
   (slot.in_reply ? inline_bytes_ : window_bytes_) += bytes;
-  if (ok && !slot.listed_alone) {
-    s3::count_traffic(slot.bucket, is_get() ? s3::Traffic::get : s3::Traffic::other, 0, bytes);
-  }
-  if (op_->is_noted() && !slot.listed_alone) {
-    op_->endpoint->note_item(*op_, slot.request, slot.code, bytes, slot.in_reply ? 0 : bytes);
+  op_->moved.out += bytes;
+  if (bytes != 0 && !slot.charged) s3::charge_sent(*slot.opened);
+  if (op_->is_told() && !slot.listed_alone) {
+    const store::ObjectInfo* const info = !ok ? nullptr : slot.opened ? &slot.opened->info() : &slot.info;
+    Endpoint::Item item{.bucket = slot.bucket,
+                        .bucket_name = bucket_name(slot.bucket),
+                        .key = slot.request.key,
+                        .version = slot.request.version_id,
+                        .outcome = slot.code,
+                        .partial = slot.partial,
+                        .out = bytes};
+    if (info != nullptr) item.object_size = info->size;
+    if (info != nullptr && !info->version_id.empty()) item.version = info->version_id;
+    op_->endpoint->account(*op_, item);
+  } else if (!slot.listed_alone && (ok || call::status_of(s3::Verb::get, slot.code, false) < 400)) {
+    ++traffic_[slot.bucket].requests;
+    traffic_[slot.bucket].bytes += bytes;
   }
   failed_ = failed_ || !ok;
   if (!failed_) ++arrived_;
@@ -437,7 +446,7 @@ void ReadBatch::told(Slot& slot) {
 
 void ReadBatch::finish() {
   tell_progress(true);
-  count_traffic();
+  account();
   const size_t head_size = listing_ ? wire::list_values_head_size : wire::batch_reply_head_size;
   wire::Writer head(op_->body_space().first(head_size));
   const auto answered = static_cast<uint16_t>(told_);
@@ -452,7 +461,6 @@ void ReadBatch::finish() {
   metrics.inline_out.add(inline_bytes_);
   metrics.window_out.add(window_bytes_);
   metrics.batch_items.add(told_);
-  s3::count_bytes(s3::Door::native, s3::Direction::out, inline_bytes_ + window_bytes_);
   end();
 }
 

@@ -36,18 +36,19 @@ class ReadBatch {
   // Moved, or looked at, before others have a turn.
   static constexpr uint64_t turn_bytes = 256 * KiB;
   static constexpr size_t turn_items = 256;
-  static constexpr std::chrono::milliseconds turn_time{2};  // what an item's policy costs is up to who wrote it
+  static constexpr std::chrono::milliseconds turn_time{1};  // what an item's policy costs is up to its author
   static constexpr uint64_t progress_bytes = 64 * KiB;      // between two tellings of the progress
 
   struct Slot {
-    s3::GetRequest request;   // not of a plain item
-    std::string_view bucket;  // lives as long as the batch does
+    s3::GetRequest request;  // not of a plain item
+    size_t bucket = 0;       // its place in the head
     wire::BatchPlace place;
     std::optional<s3::OpenObject> opened;
     store::ObjectInfo info;  // of a HEAD of what is not in memory
     Errc code = Errc::ok;
     bool done = false, partial = false, in_reply = false;
     bool listed_alone = false;  // and `info` is what the listing said
+    bool charged = false;       // rates were, by who sent the bytes
     uint64_t length = 0;
     std::vector<std::byte> bytes;  // of the reply, while it waits
   };
@@ -134,7 +135,10 @@ class ReadBatch {
   void told(Slot& slot);
   void finish();
 
-  void count_traffic();
+  void account();
+  std::string_view bucket_name(size_t bucket) const {
+    return listing_ ? std::string_view(op_->bucket) : head_.buckets[bucket];
+  }
   void tell_progress(bool all);
   Task<void> write_progress(Shared shared);
   static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
@@ -164,14 +168,14 @@ class ReadBatch {
   uint64_t waiting_bytes_ = 0;  // of the reply, in slots
   size_t running_ = 0;
   uint64_t moved_ = 0;  // since the last turn
-  size_t looked_at_ = 0, clock_seen_at_ = 0;
-  Deadline turn_until_;
+  size_t looked_at_ = 0;
+  uint64_t turn_began_ = 0;  // ticks()
   std::weak_ptr<OpPtr> shared_;
   // How many leading items have arrived, up to the first that failed.
   uint64_t arrived_ = 0, published_ = 0, arrived_bytes_ = 0;
   bool failed_ = false, publishing_ = false;
   uint64_t inline_bytes_ = 0, window_bytes_ = 0;  // for the counters
-  // What tell_plain() told of each bucket, and nobody has counted yet.
+  // Answers of each bucket that wait for account(): those that no log is told of.
   struct Traffic {
     uint64_t requests = 0, bytes = 0;
   };

@@ -7,7 +7,7 @@
 
 namespace verbena::native {
 
-bool ReadBatch::may_be_plain() const { return !listing_ && !op_->is_noted(); }
+bool ReadBatch::may_be_plain() const { return !listing_ && !op_->is_told(); }
 
 // The item says nothing but a name and a place, and nobody wants to know of it.
 bool ReadBatch::is_plain(const wire::BatchItem& item) const {
@@ -102,6 +102,7 @@ size_t ReadBatch::tell_together(Found found) {
   group_.next += all.count;
   taken_ += all.count;
   looked_at_ += all.count;
+  op_->moved.out += all.in_reply + all.size;
   count_told(all.count, all.in_reply + all.size);
   return all.count;
 }
@@ -144,7 +145,7 @@ bool ReadBatch::encode_plain(const store::ObjectInfo& info, bool in_reply) {
       .modified_us = info.modified_us,
       .etag = info.etag,
       .version = info.version_id,
-      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info) : std::nullopt,
+      .checksum = (head_.details & wire::detail_checksum) != 0 ? full_checksum(info, op_->version()) : std::nullopt,
       .in_reply = in_reply};
   return encode(*out_, entry, head_.details);
 }
@@ -207,6 +208,7 @@ bool ReadBatch::tell_plain(const store::ObjectReader& object, size_t bucket, con
   (in_reply ? inline_bytes_ : window_bytes_) += bytes;
   ++traffic_[bucket].requests;
   traffic_[bucket].bytes += bytes;
+  op_->moved.out += bytes;
   count_told(1, bytes);
   return true;
 }

@@ -4,7 +4,6 @@
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
-#include "s3/door_metrics.h"
 #include "s3/objects/open.h"
 #include "s3/objects/range.h"
 #include "s3/objects/said.h"
@@ -33,7 +32,8 @@ std::optional<MutableBytes> place_inside(const Op& op, wire::Writer& out, const 
   const uint64_t total = answer.length;
   if (total > op.inline_max || total > op.endpoint->info().inline_max_bytes) return std::nullopt;
   const bool full = op.has(wire::flag_full_headers);
-  if (!encode_answer(out, object.info(), answer, static_cast<uint32_t>(total), full, op.said) || out.left() < total) {
+  if (!encode_answer(out, object.info(), answer, op.version(), static_cast<uint32_t>(total), full, op.said) ||
+      out.left() < total) {
     out.rewind(0);
     return std::nullopt;
   }
@@ -49,25 +49,24 @@ Result<std::unique_ptr<fabric::Window>> open_window(const Op& op, uint64_t total
   return op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes);
 }
 
-void count_out(Op& op, metrics::Counter& way, uint64_t bytes) {
-  op.noted.bytes_out = bytes;
-  if (&way == &op.endpoint->door().metrics.window_out) op.noted.rdma_bytes = bytes;
-  way.add(bytes);
-  s3::count_bytes(s3::Door::native, s3::Direction::out, bytes);
+void moved_out(Op& op, metrics::Counter& way, const s3::OpenObject& object, const ObjectAnswer& answer) {
+  op.moved.out = answer.length;
+  op.answers(object.info(), answer.partial);
+  way.add(answer.length);
 }
 
 // The bytes are where they belong: the reply says so.
-Result<void> finish_inside(Op& op, const wire::Writer& out, uint64_t total) {
+Result<void> finish_inside(Op& op, const wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
   op.body_size = out.size();
-  count_out(op, op.endpoint->door().metrics.inline_out, total);
+  moved_out(op, op.endpoint->door().metrics.inline_out, object, answer);
   return {};
 }
 Result<void> finish_window(Op& op, wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
-  if (!encode_answer(out, object.info(), answer, 0, op.has(wire::flag_full_headers), op.said)) {
+  if (!encode_answer(out, object.info(), answer, op.version(), 0, op.has(wire::flag_full_headers), op.said)) {
     return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
-  count_out(op, op.endpoint->door().metrics.window_out, answer.length);
+  moved_out(op, op.endpoint->door().metrics.window_out, object, answer);
   return {};
 }
 
@@ -92,7 +91,7 @@ bool deliver_now(Op& op, const s3::OpenObject& object) {
   wire::Writer out(op.body_space());
   if (const auto place = place_inside(op, out, object, answer)) {
     InlineSink sink(*place);
-    return sent_now(object, sink) && finish_inside(op, out, answer.length);
+    return sent_now(object, sink) && finish_inside(op, out, object, answer);
   }
   auto window = open_window(op, answer.length);
   if (!window) return false;
@@ -137,7 +136,7 @@ Task<Result<void>> deliver(Op& op, const s3::OpenObject& object) {
   wire::Writer out(op.body_space());
   if (const auto place = place_inside(op, out, object, answer)) {
     if (!place->empty()) VB_CO_TRY(co_await send_inside(op, object, answer, *place));
-    co_return finish_inside(op, out, answer.length);
+    co_return finish_inside(op, out, object, answer);
   }
   if (answer.length != 0) VB_CO_TRY(co_await send_to_window(op, object, answer));
   co_return finish_window(op, out, object, answer);
@@ -169,10 +168,11 @@ Task<Result<void>> head(Op& op) {
   VB_CO_ASSIGN(const s3::HeadReply found, co_await s3::head_object(op.endpoint->door().service, op.caller, op.get));
   if (op.has(wire::flag_said_headers)) co_await note_said(op, found.info);
   wire::Writer out(op.body_space());
-  if (!encode_answer(out, found.info, one_range(found), 0, op.has(wire::flag_full_headers), op.said)) {
+  if (!encode_answer(out, found.info, one_range(found), op.version(), 0, op.has(wire::flag_full_headers), op.said)) {
     co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
   op.body_size = out.size();
+  op.answers(found.info, found.partial);
   co_return Result<void>{};
 }
 

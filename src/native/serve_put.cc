@@ -3,7 +3,6 @@
 #include "native/object_reply.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
-#include "s3/door_metrics.h"
 #include "s3/objects/said.h"
 
 namespace verbena::native {
@@ -38,9 +37,8 @@ Task<Result<void>> put(Op& op) {
   }
   if (!stored) co_return std::unexpected(stored.error());
   (from_window ? endpoint.door().metrics.window_in : endpoint.door().metrics.inline_in).add(op.put_size);
-  s3::count_bytes(s3::Door::native, s3::Direction::in, op.put_size);
-  op.noted.bytes_in = op.put_size;
-  if (from_window) op.noted.rdma_bytes = op.put_size;
+  op.moved.in = stored->received;
+  op.answers(stored->info, false);
   ObjectAnswer answer;
   answer.length = added;
   if (op.has(wire::flag_said_headers)) {
@@ -49,11 +47,11 @@ Task<Result<void>> put(Op& op) {
   }
   wire::Writer out(op.body_space());
   // The object is committed: what cannot be told of it must not turn success into an error.
-  if (!encode_answer(out, stored->info, answer, 0, false, op.said)) {
+  if (!encode_answer(out, stored->info, answer, op.version(), 0, false, op.said)) {
     out.rewind(0);
     stored->info.checksums.clear();
     op.said.clear();
-    encode_answer(out, stored->info, answer, 0, false, op.said);
+    encode_answer(out, stored->info, answer, op.version(), 0, false, op.said);
   }
   op.body_size = out.size();
   co_return Result<void>{};

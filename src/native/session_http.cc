@@ -30,7 +30,22 @@ struct Wanted {
   wire::Nonce nonce;
   std::vector<std::string> providers;  // none: all
   unsigned version = 1;
+  std::string user_agent;
 };
+
+constexpr size_t user_agent_size_max = 256;
+
+// The client's name and version, optional: printable ASCII, as a User-Agent header has it.
+Result<std::string> parse_user_agent(const Json& json) {
+  const auto found = json.find("user_agent");
+  if (found == json.end()) return std::string();
+  const auto* const text = found->get_ptr<const std::string*>();
+  const auto printable = [](char c) { return c >= ' ' && c <= '~'; };
+  if (text == nullptr || text->size() > user_agent_size_max || !std::ranges::all_of(*text, printable)) {
+    return fail(Errc::invalid_request, "native: user agent");
+  }
+  return *text;
+}
 
 Result<Wanted> parse_wanted(const std::string& body) {
   const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
@@ -51,6 +66,7 @@ Result<Wanted> parse_wanted(const std::string& body) {
   const auto raw = from_hex(nonce->get_ref<const std::string&>());
   Wanted wanted;
   wanted.version = std::max(version_max, 1u);
+  VB_ASSIGN(wanted.user_agent, parse_user_agent(json));
   if (!raw || raw->size() != wanted.nonce.size()) return fail(Errc::invalid_request, "native: client nonce");
   std::ranges::copy(*raw, wanted.nonce.begin());
   if (const auto providers = json.find("providers"); providers != json.end()) {
@@ -92,6 +108,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
   VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.guesses));
   who = verified.identity;
+  exchange.vouch();
   if (verified.payload != auth::Payload::sha256) {
     co_return fail(Errc::missing_signed_header, "native: a session request needs x-amz-content-sha256 of its body");
   }
@@ -100,7 +117,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   if (sha256_of(as_bytes(body)) != verified.payload_sha256) {
     co_return fail(Errc::content_sha256_mismatch, "native: session request");
   }
-  VB_CO_ASSIGN(const Wanted wanted, parse_wanted(body));
+  VB_CO_ASSIGN(Wanted wanted, parse_wanted(body));
   if (door.stopping) co_return fail(Errc::service_unavailable, "native: stopping");
   if (!door.nonces.fresh(wanted.nonce, SteadyClock::now())) {
     co_return fail(Errc::access_denied, "native: this session request was used before");
@@ -112,6 +129,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   session->identity = verified.identity;
   session->identity.signed_headers.clear();  // of the HTTP request; messages have none, and copy this
   session->peer_address = exchange.peer_address();
+  session->user_agent = std::move(wanted.user_agent);
   session->secure = exchange.secure();
   session->opened_us = door.service.clock.now_us();
   wire::Nonce server_nonce;
@@ -147,6 +165,7 @@ void note_session(DoorState& door, const http::Exchange& exchange, const s3::Res
   line.duration_us = taken.count();
   line.time_us = door.service.clock.now_us() - line.duration_us;
   line.door = "native";
+  line.transport = "http";
   line.peer = exchange.peer_address();
   line.access_key = who.access_key;
   if (who.principal != nullptr) line.principal = who.principal->arn;

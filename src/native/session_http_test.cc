@@ -100,7 +100,11 @@ TEST_F(SessionHttpTest, MalformedBodiesAreRefused) {
        {std::string(), std::string("{"), std::string("[]"), std::string("{\"version\":1}"),
         std::string("{\"version\":1,\"client_nonce\":\"00\"}"), std::string("{\"version\":1,\"client_nonce\":7}"),
         "{\"version\":2,\"client_nonce\":\"" + nonce + "\"}",
-        "{\"version\":1,\"client_nonce\":\"" + nonce + "\",\"providers\":\"local\"}", std::string(17000, ' ')}) {
+        "{\"version\":1,\"client_nonce\":\"" + nonce + "\",\"providers\":\"local\"}",
+        "{\"version\":1,\"client_nonce\":\"" + nonce + "\",\"user_agent\":7}",
+        "{\"version\":1,\"client_nonce\":\"" + nonce + "\",\"user_agent\":\"a\\nb\"}",
+        "{\"version\":1,\"client_nonce\":\"" + nonce + "\",\"user_agent\":\"" + std::string(257, 'x') + "\"}",
+        std::string(17000, ' ')}) {
     FakeExchange exchange("POST", "/-/session", body);
     sign(exchange, body);
     serve(exchange);

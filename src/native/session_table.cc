@@ -33,7 +33,7 @@ SessionTable::SessionTable(Limits limits)
 
 Result<void> SessionTable::take_place(Session& session) {
   const auth::Principal* who = session.identity.principal.get();
-  const bool superuser = who != nullptr && who->superuser;
+  const bool superuser = auth::is_unlimited_root(who, session.identity.key.get());
   const size_t most = superuser ? limits_.sessions_max : limits_.sessions_max - limits_.reserved;
   if (size_.fetch_add(1, std::memory_order_relaxed) >= most) {
     size_.fetch_sub(1, std::memory_order_relaxed);

@@ -29,6 +29,7 @@ struct Session {
   auth::AccessKeyPtr key;  // that opened it; its lanes look again after a change
   auth::Identity identity;
   std::string peer_address;                  // IP of the HTTP request that made it
+  std::string user_agent;                    // what the client said of itself; empty: nothing
   ClientCounts::Hold of_account, of_client;  // its places among theirs, while it is in the table
   bool secure = false;                       // that request came over TLS; of the messages, their port says so
   std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the lanes' sweeps, not by each message

@@ -81,6 +81,27 @@ TEST(SessionTable, OneAccountCannotTakeAllSessionsAndSomeAreKeptForRoot) {
   EXPECT_TRUE(fits(table, session_of("alice", "192.0.2.1")));
 }
 
+// With a session of one directory bucket that root had opened, a worker took the places that are kept for root.
+TEST(SessionTable, ALimitedSessionOfRootIsOneOfItsAccounts) {
+  SessionTable table({.sessions_max = 4,
+                      .idle_timeout = seconds(10),
+                      .hello_timeout = seconds(1),
+                      .account_max = 2,
+                      .client_max = 0,
+                      .reserved = 2});
+  const auto worker = [] {
+    auto session = session_of("root", "192.0.2.1", true);
+    auth::AccessKey key{.credentials = {}, .principal = session->identity.principal};
+    key.limits = auth::BucketSession{.bucket = "b--local1-az1--x-s3", .read_only = true};
+    session->identity.key = std::make_shared<const auth::AccessKey>(std::move(key));
+    return session;
+  };
+  EXPECT_TRUE(fits(table, worker()));
+  EXPECT_TRUE(fits(table, worker()));
+  EXPECT_FALSE(fits(table, worker()));
+  EXPECT_TRUE(fits(table, session_of("root", "192.0.2.1", true)));
+}
+
 TEST(SessionTable, OneAddressCannotTakeAllSessions) {
   SessionTable table({.sessions_max = 10,
                       .idle_timeout = seconds(10),

@@ -150,8 +150,9 @@ class DoorTest : public testing::Test {
     boost::asio::co_spawn(core_.io(), http::serve_whole(handler, exchange), boost::asio::detached);
     run();
   }
-  static std::string wanted(const wire::Nonce& nonce, unsigned version_max = 1) {
+  std::string wanted(const wire::Nonce& nonce, unsigned version_max = 1) const {
     nlohmann::json body{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+    if (!user_agent_.empty()) body["user_agent"] = user_agent_;
     if (version_max > 1) body["version_max"] = version_max;
     return body.dump();
   }
@@ -211,6 +212,7 @@ class DoorTest : public testing::Test {
   }
 
   std::string client_address_ = "127.0.0.1";
+  std::string user_agent_;  // what clients say of themselves when they sign in; empty: nothing
   std::unique_ptr<memory::Arena> arena_;
   store::in_memory::TestStore store_;
   ShiftedClock clock_;  // what verbs go by; signatures go by the machine's

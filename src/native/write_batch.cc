@@ -16,8 +16,6 @@
 #include "rdma/token_windows.h"
 #include "rdma/transfer_times.h"
 #include "s3/access/authorize.h"
-#include "s3/bucket_traffic.h"
-#include "s3/door_metrics.h"
 
 namespace verbena::native {
 
@@ -109,8 +107,7 @@ void WriteBatch::begin_next(const Shared& shared) {
   endpoint.begin_write(*op_->lane->client);
   const std::string_view bucket = reader_->head().buckets[item_.bucket];
   if (!still_allowed()) {
-    return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key,
-                    0);
+    return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key);
   }
   if (is_put() && is_small()) {
     if (has_to_be_fetched()) {
@@ -284,7 +281,7 @@ bool WriteBatch::write_now(const Shared& shared, size_t index) {
 bool WriteBatch::store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes) {
   put.executor = op_->endpoint->core().io().get_executor();
   // The key is there as long as put_now() runs; it is asked for where requests are observed.
-  put.then = [shared, index, bucket = put.bucket, key = op_->is_noted() ? std::string(put.key) : std::string(),
+  put.then = [shared, index, bucket = put.bucket, key = op_->is_told() ? std::string(put.key) : std::string(),
               window_bytes](Result<store::ObjectInfo> info) {
     (*shared)->write->stored(index, std::move(info), bucket, key, window_bytes);
   };
@@ -304,8 +301,10 @@ Task<void> WriteBatch::dispatch(Shared shared) {
   // Whatever is before it has its turn first.
   if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
   endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as that many looks
+  Deadline turn_until = deadline_in(turn_time);
   // A client that is gone, or waits no longer, gets no more done: what has begun ends by itself.
-  while (batch.reader_->left() != 0 && !batch.op_->lane->closed && SteadyClock::now() < batch.until_) {
+  for (auto now = SteadyClock::now(); batch.reader_->left() != 0 && !batch.op_->lane->closed && now < batch.until_;
+       now = SteadyClock::now()) {
     if (!batch.may_begin()) {
       batch.fetch_run(shared);
       if (batch.running_ != 0) {
@@ -315,10 +314,11 @@ Task<void> WriteBatch::dispatch(Shared shared) {
     }
     batch.begin_next(shared);
     bytes += std::max<uint64_t>(batch.item_.place.size, batch.item_.inline_bytes.size());
-    if (++begun == turn_items || bytes >= turn_bytes) {
+    if (++begun == turn_items || bytes >= turn_bytes || now >= turn_until) {
       begun = 0;
       bytes = 0;
       co_await endpoint->turn();
+      turn_until = deadline_in(turn_time);
     }
   }
   batch.fetch_run(shared);
@@ -368,11 +368,10 @@ void WriteBatch::stored(size_t index, Result<store::ObjectInfo> info, std::strin
     written.version = std::move(info->version_id);
     Metrics& metrics = op_->endpoint->door().metrics;
     (window_bytes != 0 ? metrics.window_in : metrics.inline_in).add(written.size);
-    s3::count_bytes(s3::Door::native, s3::Direction::in, written.size);
   } else {
     written.code = wire_code(info.error().code);
   }
-  complete(index, std::move(written), bucket, key, window_bytes);
+  complete(index, std::move(written), bucket, key);
 }
 
 Task<void> WriteBatch::remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
@@ -387,18 +386,17 @@ Task<void> WriteBatch::remove(Shared shared, CallerPtr caller, size_t index, std
   } else {
     written.code = wire_code(removed.error().code);
   }
-  batch.complete(index, std::move(written), bucket, key, 0);
+  batch.complete(index, std::move(written), bucket, key);
 }
 
-void WriteBatch::complete(size_t index, Written written, std::string_view bucket, std::string_view key,
-                          uint64_t window_bytes) {
-  const bool puts = static_cast<wire::Type>(op_->header.type) == wire::Type::put_many;
-  if (written.code == Errc::ok) {
-    s3::count_traffic(bucket, puts ? s3::Traffic::put : s3::Traffic::other, written.size, 0);
-  }
-  if (op_->is_noted()) {
-    op_->endpoint->note_write(*op_, bucket, key, written.version, written.code, written.size, window_bytes);
-  }
+void WriteBatch::complete(size_t index, Written written, std::string_view bucket, std::string_view key) {
+  op_->moved.in += written.size;
+  Endpoint::Item item{
+      .bucket_name = bucket, .key = key, .version = written.version, .outcome = written.code, .in = written.size};
+  const auto& buckets = reader_->head().buckets;
+  while (buckets[item.bucket] != bucket) ++item.bucket;
+  if (is_put() && written.code == Errc::ok) item.object_size = written.size;
+  op_->endpoint->account(*op_, item);
   ahead_[index - told_] = std::move(written);
   while (!ahead_.empty() && ahead_.front().done) {
     tell(ahead_.front());

@@ -32,6 +32,7 @@ class WriteBatch {
   // Begun before others have a turn.
   static constexpr size_t turn_items = 8;
   static constexpr uint64_t turn_bytes = 256 * KiB;
+  static constexpr std::chrono::microseconds turn_time{500};  // what an item's policy costs is up to its author
 
   struct Written {
     bool done = false;
@@ -88,7 +89,7 @@ class WriteBatch {
   // What a PUT came to. `window_bytes`: of its place; 0: it came inline.
   void stored(size_t index, Result<store::ObjectInfo> info, std::string_view bucket, std::string_view key,
               uint64_t window_bytes);
-  void complete(size_t index, Written written, std::string_view bucket, std::string_view key, uint64_t bytes);
+  void complete(size_t index, Written written, std::string_view bucket, std::string_view key);
   void tell(const Written& written);
   void finish();
   bool is_put() const;

@@ -18,15 +18,26 @@ struct Line {
   std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; else the method
   std::string_view path = {};        // as sent, percent-encoded: where there is no action and nothing better is known
   std::string_view bucket = {}, key = {}, version = {};
+  std::string_view source = {};  // of a copy or a rename: "bucket/key", perhaps with "?versionId="
   std::string_view door = {};
+  std::string_view transport = {};  // what carried the bytes: http, tcp, shared_memory, rdma
   int status = 0;
-  std::string_view error_code = {};  // empty: none
-  uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
+  std::string_view error_code = {};      // empty: none
+  uint64_t bytes_in = 0, bytes_out = 0;  // of objects and documents, by whatever way
+  uint64_t rdma_bytes = 0;               // of them, objects' bytes that an RDMA device moved
   int64_t duration_us = 0;
   // Of it: waits for memory and for the store, and the payload on its way. For those who watch; no log has them.
   int64_t wait_us = 0, disk_us = 0, wire_us = 0;
   std::string_view request_id = {};
+  // Of a line that stands for many: how many requests or items of a batch, and of how many. 0: it stands for one.
+  uint32_t items = 0, of_items = 0;
+  bool cut = false;  // path or key are longer than what is kept of them
 };
+
+// Whether the request was turned away, so that it has cost its sender nothing: by its rights, or from a stranger.
+inline bool is_refused(const Line& line) {
+  return line.status == 401 || line.status == 403 || (line.principal.empty() && line.status >= 400);
+}
 
 // The times that a request has kept on its way.
 inline void tell_way(Line& line, const Way& way) {

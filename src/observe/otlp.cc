@@ -31,6 +31,7 @@ void append_attribute(std::string& out, std::string_view name, uint64_t value) {
 std::string attributes_of(const Line& line) {
   std::string out;
   append_attribute(out, "verbena.door", line.door);
+  append_attribute(out, "verbena.transport", line.transport);
   append_attribute(out, "verbena.request_id", line.request_id);
   append_attribute(out, "aws.s3.bucket", line.bucket);
   append_attribute(out, "aws.s3.key", line.key);

@@ -8,8 +8,10 @@
 
 namespace verbena::observe {
 
-// Texts are cut at 1100 bytes: a key has at most 1024.
+// Texts are cut at 1200 bytes (a copy's source has a bucket's name, a key of 1024 at most and a version's id), path and
+// key of a refused request at 160.
 void append_record(std::string& out, const Line& line);
+size_t record_size(const Line& line);  // that append_record() adds
 // Takes the first record off the front of `in`, which is the line's texts' place.
 Line take_record(std::string_view& in);
 

@@ -116,8 +116,6 @@ void RequestWatch::add_sums(Watcher& watcher, const Line& line) {
     sum.errors += line.status >= 400 || line.status == 0;
     sum.bytes_in += line.bytes_in;
     sum.bytes_out += line.bytes_out;
-    // A token's bytes are in neither: they went by the side of HTTP.
-    if (line.door == "token") (line.action.starts_with("GET") ? sum.bytes_out : sum.bytes_in) += line.rdma_bytes;
   };
   const std::string_view account = account_of(line.principal);
   add(watcher.sums.accounts, account.empty() ? "anonymous" : account);

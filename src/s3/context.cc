@@ -2,6 +2,7 @@
 
 #include "memory/whole_body.h"
 #include "s3/access/authorize.h"
+#include "s3/document_reading.h"
 #include "s3/objects/checksums.h"
 #include "s3/workers/request_log.h"
 #include "s3/xml.h"
@@ -87,13 +88,24 @@ void reply_no_content(Context& context) {
   context.response.no_body = true;
 }
 
+namespace {
+
+// Of a long document the sums take milliseconds.
+Task<Result<void>> verify_beside(const Context& context, std::string_view text) {
+  if (text.size() <= read_at_once_bytes) co_return verify_document(context, text);
+  const auto work = [&context, text] { return verify_document(context, text); };
+  co_return co_await beside_loop("document", work);
+}
+
+}  // namespace
+
 Task<Result<std::string>> read_text(Context& context, size_t bytes_max) {
   auto whole =
       co_await memory::read_whole(context.body, context.service.arena, context.caller().peer_address, bytes_max);
   if (!whole && whole.error() == Errc::too_large) co_return fail(Errc::entity_too_large, "Your request was too big.");
   if (!whole) co_return std::unexpected(whole.error());
   for (memory::Charge& charge : whole->charged) context.charged.push_back(std::move(charge));
-  VB_CO_TRY(verify_document(context, whole->text));
+  VB_CO_TRY(co_await verify_beside(context, whole->text));
   co_return std::move(whole->text);
 }
 

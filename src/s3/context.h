@@ -68,6 +68,7 @@ struct Context {
   // policy is signed ("AWS4-HMAC-SHA256", "AWS"; empty: it has none).
   const Context* form_of = nullptr;
   std::string_view form_signature{};
+  bool control = false;    // of S3 Control, whose errors have a form of their own
   int64_t arrived_us = 0;  // when the head was there, which is when conditions on time are judged; 0: now
   std::vector<memory::Charge> charged{};  // for what is held of the request's documents
   // The caller as he stood when the body had come, where that was looked up again.

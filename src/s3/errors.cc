@@ -1,6 +1,7 @@
 #include "s3/errors.h"
 
 #include "base/bytes.h"
+#include "s3/names.h"
 #include "s3/router.h"
 #include "s3/xml.h"
 
@@ -10,6 +11,20 @@ namespace {
 // AWS puts an opaque host id here; ours says which kind of server answered.
 
 constexpr ErrorForm internal_error = {"InternalError", 500, "We encountered an internal error. Please try again."};
+
+// What XML 1.0 has not, and a request may have in a name or a header (control characters, bytes that are no UTF-8),
+// would make an error that no client can read.
+std::string readable(std::string_view value) {
+  constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
+  const bool text = valid_utf8(value);
+  std::string out;
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = byte < 0x20 && c != '\t' && c != '\n' && c != '\r';
+    out += control || (byte >= 0x80 && !text) ? replacement : std::string_view(&c, 1);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -307,7 +322,7 @@ std::string error_xml(const Error& error, std::string_view resource, std::string
   XmlWriter xml("Error", XmlWriter::plain);
   xml.element("Code", error_form(error.code).code);
   xml.element("Message", error_message(error));
-  for (const auto& [name, value] : fields) xml.element(name, value);
+  for (const auto& [name, value] : fields) xml.element(name, readable(value));
   xml.element("Resource", resource);
   xml.element("RequestId", request_id);
   xml.element("HostId", host_id);

@@ -55,6 +55,13 @@ TEST(Errors, KnownCodesAreAwsOwn) {
   EXPECT_EQ(error_form(Errc::invalid_rdma_token).status, 400);
 }
 
+TEST(Errors, WhatXmlHasNotIsNoCharacterOfAnError) {
+  const std::string xml = error_xml({Errc::no_such_key}, "/b/a%00b", "1", {{"Key", std::string("a\0\x1f\tb", 5)}});
+  EXPECT_NE(xml.find("<Key>a\xef\xbf\xbd\xef\xbf\xbd&#x9;b</Key>"), std::string::npos) << xml;
+  const std::string latin = error_xml({Errc::invalid_bucket_name}, "/%C3", "1", {{"BucketName", "\xc3"}});
+  EXPECT_NE(latin.find("<BucketName>\xef\xbf\xbd</BucketName>"), std::string::npos) << latin;
+}
+
 TEST(Errors, AContextThatIsASentenceReplacesTheMessage) {
   EXPECT_EQ(error_message({Errc::invalid_argument, 0, "Bad part number."}), "Bad part number.");
   EXPECT_EQ(error_message({Errc::no_such_key, 0, "index: get"}), "The specified key does not exist.");

@@ -4,7 +4,6 @@
 #include "base/way.h"
 #include "s3/access/access.h"
 #include "s3/address.h"
-#include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/express/directory.h"
 #include "s3/names.h"
@@ -30,9 +29,7 @@ bool name_object(Context& context) {
 
 // What of the object is not out yet.
 Task<Result<void>> send_rest(Service& service, Given given, memory::Sink& sink, Way* way) {
-  const auto out = given.sent ? co_await sink.finish() : co_await send_object(service, given.object, sink, way);
-  if (out) count_bytes(Door::http, Direction::out, given.object.length);
-  co_return out;
+  co_return given.sent ? co_await sink.finish() : co_await send_object(service, given.object, sink, way);
 }
 
 }  // namespace
@@ -53,12 +50,11 @@ std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& bo
   }
   response.action = "GET object";
   note_target(context);
+  response.payload_out = given->object.length;
   if (given->sent && !*given->sent) return Sent{.whole = false};
-  const uint64_t bytes = given->object.length;
   if (!given->sent || !**given->sent) {
     return Sent{.rest = send_rest(service_, std::move(*given), sink, way_of(request.caller.request_id))};
   }
-  count_bytes(Door::http, Direction::out, bytes);
   return Sent();
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/date.h"
+#include "base/text.h"
 #include "s3/names.h"
 
 namespace verbena::s3 {
@@ -14,16 +15,12 @@ namespace {
 
 constexpr size_t user_metadata_bytes_max = 2 * KiB;
 constexpr size_t system_headers_bytes_max = 8 * KiB;
+constexpr size_t redirect_bytes_max = 2 * KiB;
 constexpr std::string_view user_prefix = "x-amz-meta-";
 constexpr std::string_view storage_class_header = "x-amz-storage-class";
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-constexpr auto refused_prefixes = std::to_array<std::string_view>({
-    "x-amz-server-side-encryption-context",
-    "x-amz-website-redirect-location",
-    "x-amz-mfa",
-});
 constexpr std::string_view express_class = "EXPRESS_ONEZONE";
 
 // Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
@@ -45,34 +42,60 @@ bool is_token(std::string_view text) {
   });
 }
 
+// A path of the same site, or an absolute URL (AWS, PutObject).
+Result<void> check_redirect(std::string_view location) {
+  if (location.size() > redirect_bytes_max) {
+    return fail(Errc::invalid_argument, "The length of website redirect location cannot exceed 2,048 characters.");
+  }
+  if (location.starts_with('/') || location.starts_with("http://") || location.starts_with("https://")) return {};
+  return fail(Errc::invalid_argument,
+              "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.");
+}
+
 // A line end in a value would let whoever sets it write headers of its own into a later answer.
 bool is_field_value(std::string_view text) {
   return std::ranges::none_of(text,
                               [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; });
 }
 
+bool is_among(const auto& list, std::string_view value) { return std::ranges::find(list, value) != list.end(); }
+
+std::unexpected<Error> not_here(Context& context, std::string_view name) {
+  context.error_fields.emplace_back("Header", name);
+  return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
+}
+
 // Values that no server knows are wrong, not missing here.
-Result<void> check_known_value(std::string_view name, std::string_view value) {
-  const auto among = [&](const auto& list) { return std::ranges::find(list, value) != list.end(); };
-  if (name == "x-amz-acl" && !among(canned_lists)) return fail(Errc::invalid_argument, "x-amz-acl");
-  if (name == "x-amz-storage-class" && !among(storage_classes) && !among(archive_classes)) {
-    return fail(Errc::invalid_storage_class, "x-amz-storage-class");
+Result<void> check_value(Context& context, RequestKind kind, std::string_view name, std::string_view value) {
+  if (name == "x-amz-acl" && !is_among(canned_lists, value)) return fail(Errc::invalid_argument, "x-amz-acl");
+  if (name == storage_class_header) {
+    if (value == express_class && is_directory_bucket(context.bucket)) return {};
+    if (is_among(archive_classes, value)) return not_here(context, name);
+    if (!is_among(storage_classes, value)) return fail(Errc::invalid_storage_class, "x-amz-storage-class");
+  }
+  if (name == "x-amz-bucket-namespace" && value != "global") {
+    if (value == "account-regional") return not_here(context, name);
+    return fail(Errc::invalid_argument, "x-amz-bucket-namespace must be global or account-regional.");
+  }
+  const bool one_body = kind == RequestKind::put_object || kind == RequestKind::upload_part;
+  if (name == "x-amz-checksum-type" && value != "FULL_OBJECT" && (one_body || value != "COMPOSITE")) {
+    return fail(Errc::invalid_request, "Value for x-amz-checksum-type header is invalid.");
   }
   return {};
 }
 
 bool is_system_header(std::string_view name) { return std::ranges::find(system_headers, name) != system_headers.end(); }
 
+// Codings have no case (RFC 9110 section 8.4.1); those that stay are kept as they came.
 std::string without_aws_chunked(std::string_view encodings) {
-  if (encodings.find("aws-chunked") == std::string_view::npos) return std::string(encodings);
+  constexpr std::string_view chunked = "aws-chunked";
+  if (lower(encodings).find(chunked) == std::string::npos) return std::string(encodings);
   std::string kept;
   while (!encodings.empty()) {
     const size_t cut = std::min(encodings.find(','), encodings.size());
-    std::string_view one = encodings.substr(0, cut);
+    const std::string_view one = trim(encodings.substr(0, cut));
     encodings.remove_prefix(std::min(cut + 1, encodings.size()));
-    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
-    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
-    if (one.empty() || one == "aws-chunked") continue;
+    if (one.empty() || lower(one) == chunked) continue;
     if (!kept.empty()) kept += ',';
     kept += one;
   }
@@ -106,11 +129,6 @@ void add(Headers& headers, std::string_view name, std::string_view value) {
   }
 }
 
-bool refused(std::string_view name, std::string_view value) {
-  if (name == "x-amz-storage-class") return std::ranges::find(archive_classes, value) != archive_classes.end();
-  return std::ranges::any_of(refused_prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
 }  // namespace
 
 Result<Headers> read_object_headers(const Context& context) {
@@ -121,7 +139,9 @@ Result<Headers> read_object_headers(const Context& context) {
         if (auto kept = without_aws_chunked(value); !kept.empty()) add(headers, name, kept);
       } else if (is_system_header(name) || name.starts_with(user_prefix)) {
         add(headers, name, value);
-      } else if (name == storage_class_header && value != "STANDARD" && value != express_class) {
+      } else if (name == storage_class_header) {
+        headers.emplace_back(name, value);
+      } else if (name == redirect_header) {
         headers.emplace_back(name, value);
       }
     }
@@ -142,11 +162,13 @@ Result<void> check_object_headers(const Headers& headers) {
       }
       user_bytes += name.size() - user_prefix.size() + value.size();
     } else if (name == storage_class_header) {
-      if (std::ranges::find(storage_classes, value) == storage_classes.end()) {
+      if (value != express_class && std::ranges::find(storage_classes, value) == storage_classes.end()) {
         return fail(Errc::invalid_storage_class, "x-amz-storage-class");
       }
     } else if (is_system_header(name)) {
       system_bytes += name.size() + value.size();
+    } else if (name == redirect_header) {
+      VB_TRY(check_redirect(value));
     } else {
       return fail(Errc::invalid_argument, "A header that objects do not have.");
     }
@@ -156,28 +178,18 @@ Result<void> check_object_headers(const Headers& headers) {
   return {};
 }
 
-namespace {
-
-// Of PutObject alone, or of RenameObject.
-bool is_misplaced(const Context& context, std::string_view name) {
-  if (name.starts_with("x-amz-if-match-")) return context.request.method != "DELETE";
-  if (name.starts_with("x-amz-rename-source")) return !context.query.has("renameObject");
-  if (name != "x-amz-write-offset-bytes") return false;
-  return context.request.method != "PUT" || context.key.empty() || context.query.has("uploadId") ||
-         context.query.has("renameObject") || context.header("x-amz-copy-source");
-}
-
-}  // namespace
-
-Result<void> refuse_unimplemented_headers(Context& context) {
+Result<void> check_request_headers(Context& context, RequestKind kind) {
+  const bool directory = is_directory_bucket(context.bucket);
   for (const HeaderSpan headers : {context.request.headers, HeaderSpan(context.hoisted)}) {
     for (const auto& [name, value] : headers) {
-      if (!name.starts_with("x-amz-")) continue;
-      VB_TRY(check_known_value(name, value));
-      if (is_directory_bucket(context.bucket) && value == express_class) continue;
-      if (!is_misplaced(context, name) && !refused(name, value)) continue;
-      context.error_fields.emplace_back("Header", name);
-      return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
+      if (!is_in_table(name)) continue;
+      if (!may_have_header(kind, directory, name, value)) {
+        if (is_unknown_checksum(name)) {
+          return fail(Errc::invalid_request, "The algorithm type you specified in x-amz-checksum- header is invalid.");
+        }
+        return not_here(context, name);
+      }
+      VB_TRY(check_value(context, kind, name, value));
     }
   }
   return {};
@@ -195,8 +207,27 @@ void set_storage_class(Headers& headers, std::string_view name) {
   if (name != "STANDARD") headers.emplace_back(storage_class_header, name);
 }
 
-void settle_storage_class(Headers& headers, std::string_view bucket) {
-  if (is_directory_bucket(bucket)) set_storage_class(headers, express_class);
+Result<void> set_redirect(Headers& headers, std::optional<std::string_view> location) {
+  std::erase_if(headers, [](const auto& header) { return header.first == redirect_header; });
+  if (!location) return {};
+  headers.emplace_back(redirect_header, *location);
+  return check_object_headers(headers);
+}
+
+Result<void> settle_storage_class(Headers& headers, std::string_view bucket) {
+  const bool directory = is_directory_bucket(bucket);
+  for (const auto& [name, value] : headers) {
+    if (name != storage_class_header || (value == express_class) == directory) continue;
+    return fail(Errc::invalid_storage_class, "x-amz-storage-class");
+  }
+  if (directory) {
+    set_storage_class(headers, express_class);
+  } else {
+    std::erase_if(headers, [](const auto& header) {
+      return header.first == storage_class_header && header.second == "STANDARD";
+    });
+  }
+  return {};
 }
 
 void add_object_headers(Response& response, const store::ObjectInfo& info) {

@@ -1,9 +1,12 @@
 // Headers that belong to an object: what a PUT may set, what a GET gives back.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "s3/context.h"
+#include "s3/header_table.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
@@ -13,19 +16,24 @@ namespace verbena::s3 {
 Result<Headers> read_object_headers(const Context& context);
 
 // For headers from any door: known names, no control characters in values, user metadata up to 2 KiB (names without
-// their prefix, plus values), system headers up to 8 KiB.
+// their prefix, plus values), system headers up to 8 KiB, a redirect as S3 has it.
 Result<void> check_object_headers(const Headers& headers);
 
 // Of an object or upload with these headers; "STANDARD" is not kept among them.
 std::string storage_class(const Headers& headers);
 void set_storage_class(Headers& headers, std::string_view name);
-// What is in a directory bucket is of the class EXPRESS_ONEZONE.
-void settle_storage_class(Headers& headers, std::string_view bucket);
+inline constexpr std::string_view redirect_header = "x-amz-website-redirect-location";
+// Takes the redirect that is among the headers out, and puts `location` there, if any. invalid_argument.
+Result<void> set_redirect(Headers& headers, std::optional<std::string_view> location);
+// The storage class of a new object, for every door: EXPRESS_ONEZONE in directory buckets and nowhere else
+// (invalid_storage_class), and STANDARD is what an object without a class has.
+Result<void> settle_storage_class(Headers& headers, std::string_view bucket);
 
-// invalid_argument, invalid_storage_class and access_denied for values that are wrong anywhere; not_implemented for
-// headers that ask for what does not exist here: an encryption context, ACLs, grants, other storage classes, ... A
-// request must not seem to have been obeyed. Sets error_fields.
-Result<void> refuse_unimplemented_headers(Context& context);
+// Looks at each x-amz-* and x-verbena-* header and each condition of a request of that kind. not_implemented for what
+// the table of headers (header_table.h) does not let it have, and for values that ask for what does not exist here: a
+// request must not seem to have been obeyed. invalid_argument, invalid_request and invalid_storage_class for values
+// that are wrong anywhere. Sets error_fields.
+Result<void> check_request_headers(Context& context, RequestKind kind);
 
 // ETag, Last-Modified, Accept-Ranges, and the object's own headers.
 void add_object_headers(Response& response, const store::ObjectInfo& info);

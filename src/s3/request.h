@@ -12,6 +12,7 @@
 
 #include "auth/auth.h"
 #include "memory/stream.h"
+#include "rdma/transport.h"
 #include "s3/reply_headers.h"
 
 namespace verbena::store {
@@ -35,6 +36,15 @@ struct Caller {
   std::string request_id;    // 16 upper-case hex digits, unique per request
   // The HTTP request while it is served, for conditions of policies; null at the native door.
   const Context* http = nullptr;
+  // At the native door: what the client said of itself when it signed in. Belongs to its session, which outlives the
+  // request. null: nothing, or not the native door.
+  const std::string* user_agent = nullptr;
+};
+
+// One key of a DeleteObjects, as logs tell it.
+struct Deletion {
+  std::string key, version_id, error_code;
+  int status = 204;
 };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -64,14 +74,18 @@ struct Response {
   bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
   std::optional<uint64_t> content_length;
   // For the access log and metrics.
-  bool by_token = false;    // served as a token asked, which moves no byte of an empty object
-  uint64_t rdma_bytes = 0;  // moved by one-sided operations
-  std::string error_code;   // S3's code, empty on success
+  uint64_t payload_in = 0, payload_out = 0;  // bytes of objects, in the request's body and of this answer
+  bool by_token = false;                     // served as a token asked, which moves no byte of an empty object
+  uint64_t rdma_bytes = 0;                   // moved by one-sided operations on the token's window
+  rdma::Transport token_transport = rdma::Transport::tcp;  // which carried those
+  std::string error_code;                                  // S3's code, empty on success
   // For the bucket's own log, where it has one: the door finishes it (finish_log()) when the answer is out.
   std::shared_ptr<LogEntry> log;
   std::string_view action;  // what was asked for, as docs/s3.md names it; empty when nobody knows such a request
   std::string call;         // of another API than S3's: "iam:CreateUser"
   std::string bucket, key, version_id;
+  std::string source;                   // of a copy or a rename: "bucket/key", perhaps with "?versionId="
+  std::vector<Deletion> deletions;      // of a DeleteObjects that a log is to tell of
   std::string form_access_key;          // who signed a browser's form, which names them in its body
   std::shared_ptr<const void> charged;  // what the peer was charged for the body: kept until it is sent
 };

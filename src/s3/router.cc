@@ -9,9 +9,11 @@
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/address.h"
+#include "s3/buckets/control.h"
 #include "s3/buckets/preflight.h"
 #include "s3/context.h"
 #include "s3/door_metrics.h"
+#include "s3/error_details.h"
 #include "s3/errors.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
@@ -22,7 +24,7 @@
 namespace verbena::s3 {
 namespace {
 
-enum class Scope : uint8_t { service, bucket, object };
+enum class Scope : uint8_t { service, bucket, object, control };  // control: S3 Control (buckets/control.h)
 
 using Verb = Task<Result<void>> (*)(Context&);
 
@@ -114,6 +116,11 @@ constexpr std::array operations = {
     Operation{Scope::object, "DELETE", "tagging", serve_delete_object_tagging},
     Operation{Scope::object, "DELETE", "", serve_delete_object},
     Operation{Scope::object, "OPTIONS", "", serve_preflight},
+
+    // The selector is the subject in the path.
+    Operation{Scope::control, "GET", "tags", serve_list_resource_tags, &action::list_resource_tags},
+    Operation{Scope::control, "POST", "tags", serve_tag_resource, &action::tag_resource},
+    Operation{Scope::control, "DELETE", "tags", serve_untag_resource, &action::untag_resource},
 };
 
 // Operations of one scope and method, which stand side by side, by their first: one comparison for all of them.
@@ -131,19 +138,49 @@ constexpr auto same_method_runs = [] {
   return runs;
 }();
 
+std::string_view scope_name(Scope scope) {
+  switch (scope) {
+    case Scope::service:
+      return "service";
+    case Scope::bucket:
+      return "bucket";
+    case Scope::object:
+      return "object";
+    case Scope::control:
+      return "control";
+  }
+  return {};
+}
+
 // "GET object?tagging": as docs/s3.md writes it.
 std::string_view action_name(const Operation& operation) {
   static const auto names = [] {
     std::array<std::string, operations.size()> made;
     for (size_t i = 0; i < made.size(); ++i) {
       const Operation& one = operations[i];
-      const char* scope = one.scope == Scope::service ? " service" : one.scope == Scope::bucket ? " bucket" : " object";
-      made[i] = std::string(one.method).append(scope);
+      made[i] = std::string(one.method).append(" ").append(scope_name(one.scope));
       if (!one.selector.empty()) made[i].append("?").append(one.selector);
     }
     return made;
   }();
   return names[static_cast<size_t>(&operation - operations.data())];
+}
+
+// Whose headers a request may have. A PUT that names a source is a copy.
+RequestKind kind_of(const Context& context, const Operation& operation) {
+  static const auto all = [] {
+    std::array<RequestKind, operations.size()> made;
+    for (size_t i = 0; i < made.size(); ++i) {
+      const Operation& one = operations[i];
+      const bool tags = one.scope == Scope::control && one.method == "POST";  // the document of a bucket, as a PUT's
+      made[i] = request_kind(one.scope != Scope::service, one.scope == Scope::object, tags ? "PUT" : one.method,
+                             one.selector);
+    }
+    return made;
+  }();
+  const RequestKind kind = all[static_cast<size_t>(&operation - operations.data())];
+  const bool may_copy = kind == RequestKind::put_object || kind == RequestKind::upload_part;
+  return may_copy && context.header("x-amz-copy-source") ? copying(kind) : kind;
 }
 
 bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
@@ -161,9 +198,10 @@ bool is_read(std::string_view method) { return method == "GET" || method == "HEA
 // Whether a parameter says what is asked for. One that only shapes an answer is no loss when ignored, and `list-type`
 // is a listing's own matter.
 bool is_sub_resource(const std::string& parameter) {
-  if (parameter.empty() || parameter.find(' ') != std::string::npos || parameter == "list-type") return false;
-  return std::ranges::find(operations, parameter, &Operation::selector) != operations.end() ||
-         not_served.find(" " + parameter + " ") != std::string_view::npos;
+  const bool spaced = std::ranges::find(parameter, ' ') != parameter.end();
+  if (parameter.empty() || spaced || parameter == "list-type") return false;
+  const auto selects = [&](const Operation& one) { return one.scope != Scope::control && one.selector == parameter; };
+  return std::ranges::any_of(operations, selects) || not_served.find(" " + parameter + " ") != std::string_view::npos;
 }
 
 bool takes(const Operation& operation, const std::string& parameter) {
@@ -171,6 +209,12 @@ bool takes(const Operation& operation, const std::string& parameter) {
   // The PUT of a part must not become a PUT of the object.
   if (parameter == "partNumber") return is_read(operation.method) || operation.selector == "uploadId";
   return !is_sub_resource(parameter);
+}
+
+std::unexpected<Error> misplaced_part_number(Context& context, std::string_view value) {
+  context.error_fields.emplace_back("ArgumentName", "partNumber");
+  context.error_fields.emplace_back("ArgumentValue", value);
+  return fail(Errc::invalid_argument, "This operation does not accept partNumber without uploadId.");
 }
 
 Result<const Operation*> find_operation(Scope scope, Context& context) {
@@ -184,6 +228,8 @@ Result<const Operation*> find_operation(Scope scope, Context& context) {
       if (!operation.selector.empty() && !context.query.has(operation.selector)) continue;
       for (const auto& [name, value] : context.query.items()) {
         if (takes(operation, name)) continue;
+        // It numbers a part, of which there is none without an upload.
+        if (name == "partNumber") return misplaced_part_number(context, value);
         context.error_fields.emplace_back("Query", name);
         return fail(Errc::not_implemented, "query parameter");
       }
@@ -211,7 +257,10 @@ Headers hoisted_headers(const Request& request, const Query& query) {
     if (!is_ascii_prefix(name, "x-amz-")) continue;
     std::string header = lower(name);
     const auto auth = [&](std::string_view prefix) { return header.starts_with(prefix); };
-    const bool wanted = header == "x-amz-checksum-mode" || std::ranges::none_of(left_out, auth);
+    // Of checksums, what is asked for and is none itself, and those that are refused since S3 has no such algorithm.
+    const bool asks = header == "x-amz-checksum-mode" || header == "x-amz-checksum-algorithm" ||
+                      header == "x-amz-checksum-type" || is_unknown_checksum(header);
+    const bool wanted = asks || std::ranges::none_of(left_out, auth);
     if (wanted && !request.header(header)) hoisted.emplace_back(std::move(header), value);
   }
   return hoisted;
@@ -246,16 +295,46 @@ bool asks_first(const Context& context, const Operation& operation) {
 Task<Result<void>> admit(Context& context, const Operation& operation) {
   if (operation.scope == Scope::service) co_return Result<void>();
   if (operation.action != nullptr) {
-    VB_CO_TRY(co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action));
+    const auto may = co_await authorize_bucket(context.service, context.caller(), context.bucket, *operation.action);
+    if (!may && may.error() == Errc::method_not_allowed) {
+      context.error_fields.emplace_back("Method", context.request.method);
+      context.error_fields.emplace_back("ResourceType", "BUCKETPOLICY");
+    }
+    VB_CO_TRY(may);
     context.action = operation.action;
   }
+  if (context.control) VB_CO_TRY(co_await check_control_account(context));
   if (const auto expected = context.header("x-amz-expected-bucket-owner")) {
     VB_CO_TRY(co_await check_expected_owner(context.service, context.bucket, *expected));
   }
   co_return Result<void>();
 }
 
+// Of S3 Control: what a call is about stands in its path, and all of its query is its own.
+Result<const Operation*> resolve_control(Context& context) {
+  VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
+  const std::string_view subject = control_subject(context.request);
+  const auto asked_for = [&](const Operation& one) {
+    return one.scope == Scope::control && one.method == context.request.method && one.selector == subject;
+  };
+  const auto operation = std::ranges::find_if(operations, asked_for);
+  if (operation == operations.end()) {
+    if (context.caller().identity.anonymous) return fail(Errc::access_denied, "anonymous");
+    return fail(Errc::not_implemented, "Of S3 Control the calls on the tags of a bucket are implemented.");
+  }
+  VB_ASSIGN(context.bucket, control_bucket(context.request));
+  if (context.caller().identity.express && !is_directory_bucket(context.bucket)) {
+    return fail(Errc::authorization_header_malformed, "The credential scope names another service.");
+  }
+  if (is_directory_bucket(context.bucket) && !context.service.express.enabled) {
+    return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
+  }
+  VB_TRY(check_request_headers(context, kind_of(context, *operation)));
+  return &*operation;
+}
+
 Result<const Operation*> resolve(Context& context) {
+  if (context.control) return resolve_control(context);
   VB_ASSIGN(Address address, resolve_address(context.request.host, context.request.raw_path, context.options.domain));
   context.bucket = std::move(address.bucket);
   context.key = std::move(address.key);
@@ -272,63 +351,34 @@ Result<const Operation*> resolve(Context& context) {
   if (scope != Scope::service && !known) VB_TRY(check_bucket_name(context.bucket));
   if (scope == Scope::object) VB_TRY(check_key(context.key));
   VB_TRY(check_express(context, *operation));
-  VB_TRY(refuse_unimplemented_headers(context));
+  VB_TRY(check_request_headers(context, kind_of(context, *operation)));
   return operation;
 }
 
-// Elements that AWS adds by code.
-void add_standard_fields(Context& context, Errc code) {
-  auto& fields = context.error_fields;
-  switch (code) {
-    case Errc::no_such_bucket:
-    case Errc::invalid_bucket_name:
-    case Errc::bucket_already_exists:
-    case Errc::bucket_already_owned_by_you:
-    case Errc::bucket_not_empty:
-      fields.emplace_back("BucketName", context.bucket);
-      break;
-    case Errc::precondition_failed:
-      if (fields.empty()) fields.emplace_back("Condition", context.header("if-match") ? "If-Match" : "If-None-Match");
-      break;
-    case Errc::no_such_key:
-    case Errc::corrupt_object:
-      fields.emplace_back("Key", context.key);
-      break;
-    case Errc::no_such_upload:
-      fields.emplace_back("UploadId", context.query.get_or_empty("uploadId"));
-      break;
-    case Errc::no_such_version:
-      fields.emplace_back("VersionId", context.query.get_or_empty("versionId"));
-      break;
-    case Errc::invalid_access_key_id:
-      fields.emplace_back("AWSAccessKeyId", context.caller().identity.access_key);
-      break;
-    default:
-      break;
-  }
+// An error of a HEAD has no body to name the bucket's region in.
+void say_region_of_head(Context& context) {
+  context.response.body.clear();
+  context.response.no_body = true;
+  context.response.headers.emplace_back("x-amz-bucket-region", context.service.region);
 }
 
 void fill_context_error(Context& context, const Error& error) {
-  add_standard_fields(context, error.code);
+  add_error_details(context, error.code);
   fill_error_with(context.response, error, context.request.raw_path, context.caller().request_id, context.error_fields);
+  if (context.control) {
+    context.response.body = control_error_xml(error, context.caller().request_id, context.error_fields);
+  }
   for (const auto& header : context.error_headers) {
     if (header.first == "retry-after") context.response.headers.erase(header.first);  // that of its status
     context.response.headers.push_back(header);
   }
-  if (context.request.method == "HEAD") {
-    context.response.body.clear();
-    context.response.no_body = true;
-    // A HEAD error has no body to name the bucket's region in.
-    context.response.headers.emplace_back("x-amz-bucket-region", context.service.region);
-  }
+  if (context.request.method == "HEAD") say_region_of_head(context);
 }
 
 // How the request proved who sends it.
 void describe_signature(const Context& context, LogRecord& record) {
   if (context.caller().identity.anonymous) return;
-  const auth::Principal* const principal = principal_of(context.caller());
-  const bool root = principal->kind == auth::Principal::Kind::account_root;
-  record.requester = root ? principal->account->canonical_id : principal->arn;
+  name_requester(context.caller(), record);
   const auto authorization = context.request.header("authorization");
   record.auth_type = authorization ? "AuthHeader" : "QueryString";
   const bool version4 = authorization ? authorization->starts_with("AWS4-") : context.query.has("X-Amz-Signature");
@@ -416,6 +466,7 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
                           memory::Sink& sink) {
   Context context = context_of(request, trailing, body, response, sink);
   context.arrived_us = service_.clock.now_us();
+  context.control = is_control_request(request, options_.domain);
   request.caller.http = &context;
   add_request_ids(response, request.caller.request_id);
   const bool whole = co_await answer(context);
@@ -426,14 +477,17 @@ Task<bool> Router::handle(Request& request, memory::Source& body, std::function<
 
 Task<void> Router::refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink) {
   Context context = context_of(request, no_trailers, body, response, sink);
+  context.control = is_control_request(request, options_.domain);
   const auto address = resolve_address(request.host, request.raw_path, options_.domain);
-  if (address && check_bucket_name(address->bucket)) {
+  if (!context.control && address && check_bucket_name(address->bucket)) {
     context.bucket = address->bucket;
     co_await add_cors_headers(context);
   }
-  fill_error(response, error, request.raw_path, request.caller.request_id);
+  const Headers details = refusal_details(request, error, service_.clock.now_s());
+  fill_error_with(response, error, request.raw_path, request.caller.request_id, details);
+  if (context.control) response.body = control_error_xml(error, request.caller.request_id, details);
   for (auto& header : context.error_headers) response.headers.push_back(std::move(header));
-  if (request.method == "HEAD") response.no_body = true;
+  if (request.method == "HEAD") say_region_of_head(context);
 }
 
 }  // namespace verbena::s3

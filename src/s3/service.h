@@ -25,6 +25,7 @@ std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
 class EventQueues;
 class BucketLimits;
+class ByteCharge;
 std::shared_ptr<BucketLimits> make_bucket_limits();
 
 // A key that comes with a request (SSE-C) and goes with it.
@@ -107,6 +108,9 @@ struct OpenObject {
   uint64_t length = 0;    // bytes to send
   bool partial = false;   // 206
   std::string peer = {};  // the client's address: its memory is charged in this name
+  // What rates are charged for the bytes that are sent of it; null: nothing. Shared by copies, which are parts of one
+  // request.
+  std::shared_ptr<ByteCharge> charge{};
   const store::ObjectInfo& info() const { return reader->info(); }
 };
 
@@ -139,6 +143,7 @@ struct PutRequest {
 };
 struct PutReply {
   store::ObjectInfo info;
+  uint64_t received = 0;  // bytes that came; of an append less than the object has
 };
 Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body);
 
@@ -165,9 +170,10 @@ Task<Result<store::Removed>> delete_object(Service& service, const Caller& calle
 Task<Result<store::ListPage>> list_objects(Service& service, const Caller& caller, const std::string& bucket,
                                            store::ListRequest request);
 
-// `object_lock`: with versioning and object lock from the start.
+// `object_lock`: with versioning and object lock from the start. `location`: the region or zone that the request names.
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
-                                 store::Durability durability, bool object_lock = false);
+                                 store::Durability durability, bool object_lock = false,
+                                 std::string_view location = {});
 Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket);
 Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket);
 Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller);

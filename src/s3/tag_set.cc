@@ -69,34 +69,42 @@ Result<void> check_tags(const store::Tags& tags, size_t tags_max) {
   return {};
 }
 
-Result<store::Tags> parse_tagging(std::string_view text, size_t tags_max) {
-  pugi::xml_document document;
-  VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "Tagging"));
-  const pugi::xml_node set = root.child("TagSet");
-  if (!set) return fail(Errc::malformed_xml, "xml: TagSet");
+Result<store::Tags> read_tags(const pugi::xml_node& list, size_t tags_max) {
   store::Tags tags;
-  for (const auto& child : set.children()) {
+  for (const auto& child : list.children()) {
     if (std::string_view(child.name()) == "Tag") {
       VB_ASSIGN(auto tag, parse_tag(child));
       tags.push_back(std::move(tag));
       if (tags.size() > tags_max) break;
     } else if (child.type() == pugi::node_element) {
-      return fail(Errc::malformed_xml, "xml: TagSet");
+      return fail(Errc::malformed_xml, "xml: tags");
     }
   }
   VB_TRY(check_tags(tags, tags_max));
   return tags;
 }
 
-std::string tagging_xml(const store::Tags& tags) {
-  XmlWriter xml("Tagging");
-  xml.open("TagSet");
+Result<store::Tags> parse_tagging(std::string_view text, size_t tags_max) {
+  pugi::xml_document document;
+  VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "Tagging"));
+  const pugi::xml_node set = root.child("TagSet");
+  if (!set) return fail(Errc::malformed_xml, "xml: TagSet");
+  return read_tags(set, tags_max);
+}
+
+void write_tags(XmlWriter& xml, const store::Tags& tags) {
   for (const auto& [key, value] : tags) {
     xml.open("Tag");
     xml.element("Key", key);
     xml.element("Value", value);
     xml.close();
   }
+}
+
+std::string tagging_xml(const store::Tags& tags) {
+  XmlWriter xml("Tagging");
+  xml.open("TagSet");
+  write_tags(xml, tags);
   return xml.finish();
 }
 

@@ -1,6 +1,7 @@
 // Tags of buckets and objects. Source: AWS, "Tagging and access control", PutBucketTagging, PutObjectTagging.
 #pragma once
 
+#include <pugixml.hpp>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,8 @@
 #include "store/store.h"
 
 namespace verbena::s3 {
+
+class XmlWriter;
 
 inline constexpr size_t bucket_tags_max = 50;
 inline constexpr size_t object_tags_max = 10;
@@ -20,6 +23,10 @@ Result<void> check_tags(const store::Tags& tags, size_t tags_max);
 // <Tagging><TagSet>..., checked. malformed_xml too.
 Result<store::Tags> parse_tagging(std::string_view text, size_t tags_max);
 
+// The <Tag> elements of a list in any document, checked. malformed_xml too.
+Result<store::Tags> read_tags(const pugi::xml_node& list, size_t tags_max);
+
 std::string tagging_xml(const store::Tags& tags);
+void write_tags(XmlWriter& xml, const store::Tags& tags);  // the <Tag> elements alone
 
 }  // namespace verbena::s3

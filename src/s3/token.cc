@@ -134,13 +134,14 @@ void mark_declined(Context& context, Direction direction, const char* why) {
   count_decline(direction);
 }
 
-void mark_moved(Context& context, Direction direction, uint64_t bytes, Delivered& delivered) {
+void mark_moved(Context& context, const rdma::Token& token, Direction direction, uint64_t bytes, Delivered& delivered) {
   context.reply_header("x-amz-rdma-reply", std::to_string(direction == Direction::in ? 200 : context.response.status));
   context.reply_header("x-amz-rdma-bytes-transferred", std::to_string(bytes));
   delivered.tell(context);
   context.response.by_token = true;
   context.response.rdma_bytes = bytes;
-  count_bytes(Door::token, direction, bytes);
+  context.response.token_transport = rdma::transport_of(token.provider);
+  (direction == Direction::in ? context.response.payload_in : context.response.payload_out) = bytes;
 }
 
 // An empty body, and nothing that speaks of a body.
@@ -206,17 +207,22 @@ Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, mem
 }
 
 // Serving a token makes the server connect to the client, so the right to write is checked before.
-Task<Result<void>> may_write(Context& context, const PutRequest& put) {
+Task<Result<void>> may_write(Context& context, const PutRequest& put, bool whole_object) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, put.bucket));
-  const Asked asked{
-      .action = action::put_object, .key = put.key, .tags = &put.tags, .lock = &put.lock, .headers = &put.headers};
+  const Asked asked{.action = action::put_object,
+                    .key = put.key,
+                    .tags = &put.tags,
+                    .lock = &put.lock,
+                    .headers = &put.headers,
+                    .conditions = &put.conditions,
+                    .creates = whole_object};
   co_return authorize(context.service, context.caller(), *access, asked);
 }
 
 // `part.part_number` 0: a whole object.
 Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
   VB_CO_TRY(check_put_framing(context));
-  VB_CO_TRY(co_await may_write(context, part.put));
+  VB_CO_TRY(co_await may_write(context, part.put, part.part_number == 0));
   if (const auto refusal = refuse_window(context, token)) co_return decline_put(context, token, *refusal);
   VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
   VB_CO_ASSIGN(part.put.md5_etag, wants_md5(context));
@@ -250,7 +256,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
     co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
   }
   if (!stored) co_return std::unexpected(stored.error());
-  mark_moved(context, Direction::in, size, delivered);
+  mark_moved(context, token, Direction::in, size, delivered);
   co_return TokenPut{TokenOutcome::done, std::move(*stored)};
 }
 
@@ -275,7 +281,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   Delivered delivered(context);
   if (!object.partial) delivered.know(object.info().checksums);
   if (object.length == 0) {
-    mark_moved(context, Direction::out, 0, delivered);
+    mark_moved(context, token, Direction::out, 0, delivered);
     co_return TokenOutcome::done;
   }
   // An object that does not fit is never cut.
@@ -296,7 +302,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   WatchedSink sink(bounded);
   auto pushed = co_await send_object(context.service, object, sink, way_of(context.caller().request_id));
   if (pushed) {
-    mark_moved(context, Direction::out, object.length, delivered);
+    mark_moved(context, token, Direction::out, object.length, delivered);
     co_return TokenOutcome::done;
   }
   if (!sink.failed()) {

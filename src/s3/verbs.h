@@ -30,6 +30,11 @@ Task<Result<void>> serve_get_public_access_block(Context& context);
 Task<Result<void>> serve_put_public_access_block(Context& context);
 Task<Result<void>> serve_delete_public_access_block(Context& context);
 
+// control.cc
+Task<Result<void>> serve_list_resource_tags(Context& context);
+Task<Result<void>> serve_tag_resource(Context& context);
+Task<Result<void>> serve_untag_resource(Context& context);
+
 // events/notification.cc
 Task<Result<void>> serve_get_notification(Context& context);
 Task<Result<void>> serve_put_notification(Context& context);

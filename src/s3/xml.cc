@@ -8,6 +8,7 @@
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/query.h"
+#include "s3/tag_set.h"
 #include "s3/xml_reader.h"
 
 namespace verbena::s3 {
@@ -57,7 +58,7 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
       part.etag = strip_quotes(trimmed_text(child));
     } else if (name.starts_with("Checksum") && name != "ChecksumType") {
       const auto algorithm = parse_algorithm(name.substr(8));
-      if (!algorithm || *algorithm == Algorithm::md5) return fail(Errc::malformed_xml, "xml: Checksum");
+      if (!algorithm) return fail(Errc::malformed_xml, "xml: Checksum");
       auto checksum = parse_checksum(*algorithm, trimmed_text(child));
       // A malformed checksum cannot be that of a stored part.
       if (!checksum) return fail(Errc::invalid_part, "xml: Checksum");
@@ -189,6 +190,7 @@ Result<std::vector<CompletePart>> parse_complete(std::string_view text) {
 Result<NewBucketDocument> parse_create_bucket(std::string_view text) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "CreateBucketConfiguration"));
+  VB_TRY(check_children(root, {"LocationConstraint", "Location", "Bucket", "Tags"}));
   NewBucketDocument out;
   bool placed = false;
   for (const auto& child : root.children()) {
@@ -201,9 +203,7 @@ Result<NewBucketDocument> parse_create_bucket(std::string_view text) {
     } else if (name == "Bucket") {
       VB_TRY(read_kind(child, out));
     } else if (name == "Tags") {
-      return fail(Errc::not_implemented, "Bucket tags in CreateBucket are not implemented.");
-    } else if (child.type() == pugi::node_element) {
-      return fail(Errc::malformed_xml, "xml: CreateBucketConfiguration");
+      VB_ASSIGN(out.tags, read_tags(child, bucket_tags_max));
     }
   }
   if (placed != out.directory) {

@@ -72,8 +72,9 @@ struct NewBucketDocument {
   std::string region;  // the LocationConstraint; empty when there is none
   bool directory = false;
   std::string zone;  // of a directory bucket
+  store::Tags tags;
 };
-// invalid_request: a directory bucket as there can be none here.
+// invalid_request: a directory bucket as there can be none here; invalid_tag.
 Result<NewBucketDocument> parse_create_bucket(std::string_view text);
 
 }  // namespace verbena::s3

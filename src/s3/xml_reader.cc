@@ -1,8 +1,11 @@
 #include "s3/xml_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <span>
 
+#include "base/xml_names.h"
 #include "s3/names.h"
 #include "s3/xml.h"
 
@@ -13,6 +16,19 @@ namespace {
 // XML does not have. The tree costs about 64 bytes per node, so markup is bounded, not only text.
 constexpr size_t markup_max = 200'000;
 constexpr int depth_max = 8;
+
+// S3's own, and the spellings of it that clients have beside it (boto 2 and those of its time).
+constexpr auto s3_namespaces = std::to_array<std::string_view>(
+    {"http://s3.amazonaws.com/doc/2006-03-01/", "http://s3.amazonaws.com/doc/2006-03-01",
+     "https://s3.amazonaws.com/doc/2006-03-01/", "http://doc.s3.amazonaws.com/2006-03-01",
+     "http://doc.s3.amazonaws.com/2006-03-01/"});
+constexpr auto s3_control_namespaces =
+    std::to_array<std::string_view>({"http://awss3control.amazonaws.com/doc/2018-08-20/"});
+
+std::span<const std::string_view> namespaces_of(XmlApi api) {
+  if (api == XmlApi::s3_control) return s3_control_namespaces;
+  return s3_namespaces;
+}
 
 // XML 1.0, section 2.2.
 constexpr bool is_xml_character(uint32_t c) {
@@ -77,7 +93,7 @@ struct DepthGuard : pugi::xml_tree_walker {
 
 }  // namespace
 
-Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view text, const char* root) {
+Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view text, const char* root, XmlApi api) {
   if (!acceptable(text)) return fail(Errc::malformed_xml, "xml: bounds");
   // Keys may be blank or hold line ends: whitespace-only text stays, line ends stay as they are.
   constexpr unsigned flags = (pugi::parse_default & ~pugi::parse_eol) | pugi::parse_ws_pcdata;
@@ -87,6 +103,7 @@ Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view t
   DepthGuard guard;
   if (!document.traverse(guard)) return fail(Errc::malformed_xml, "xml: depth");
   const pugi::xml_node node = document.document_element();
+  if (!resolve_xml_names(node, namespaces_of(api))) return fail(Errc::malformed_xml, "xml: namespace");
   if (!node || std::string_view(node.name()) != root || node.next_sibling()) {
     return fail(Errc::malformed_xml, "xml: root");
   }

@@ -1,6 +1,7 @@
 // Request documents read with pugixml under bounds, shared by all parsers of them. Internal to s3/.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <pugixml.hpp>
 #include <string>
@@ -10,9 +11,15 @@
 
 namespace verbena::s3 {
 
-// Loads a document whose root has that name. malformed_xml: bad syntax, another root, too large or too deep (xml.h), a
-// DTD, an entity that is not XML's own, a character that XML 1.0 forbids (also as a reference), broken UTF-8.
-Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view text, const char* root);
+// Whose documents: each API has a namespace of its own.
+enum class XmlApi : uint8_t { s3, s3_control };
+
+// Loads a document whose root has that name. Elements are of the API's namespace, by whatever prefix, or of none; they
+// have their local names afterwards. malformed_xml: bad syntax, another root, a foreign namespace, too large or too
+// deep (xml.h), a DTD, an entity that is not XML's own, a character that XML 1.0 forbids (also as a reference), broken
+// UTF-8.
+Result<pugi::xml_node> load_xml(pugi::xml_document& document, std::string_view text, const char* root,
+                                XmlApi api = XmlApi::s3);
 
 // All text directly inside; blanks and line ends as they are.
 std::string text_of(const pugi::xml_node& node);

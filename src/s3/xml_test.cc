@@ -52,6 +52,29 @@ TEST(Xml, ACharacterThatXmlForbidsIsRefusedAlsoAsAReference) {
   }
 }
 
+// JAXB writes "ns2:" before every name.
+TEST(Xml, ADocumentIsReadByItsNamespaceWhateverThePrefix) {
+  const std::string s3 = "http://s3.amazonaws.com/doc/2006-03-01/";
+  const auto document =
+      parse_delete("<?xml version=\"1.0\"?>\n<!-- c --><ns2:Delete xmlns:ns2=\"" + s3 +
+                   "\"><ns2:Object><ns2:Key>a:b</ns2:Key></ns2:Object><Quiet>true</Quiet></ns2:Delete>");
+  ASSERT_TRUE(document) << describe(document.error());
+  EXPECT_TRUE(document->quiet);
+  EXPECT_EQ(document->targets.at(0).key, "a:b");
+  EXPECT_TRUE(parse_complete("<x:CompleteMultipartUpload xmlns:x=\"" + s3 +
+                             "\"><x:Part><x:ETag>e</x:ETag><x:PartNumber>1</x:PartNumber></x:Part>"
+                             "</x:CompleteMultipartUpload>"));
+  EXPECT_TRUE(parse_create_bucket("<b:CreateBucketConfiguration xmlns:b=\"" + s3 +
+                                  "\"><b:LocationConstraint>r</b:LocationConstraint></b:CreateBucketConfiguration>"));
+  EXPECT_TRUE(
+      parse_delete("<Delete xmlns=\"http://doc.s3.amazonaws.com/2006-03-01\"><Object><Key>k</Key></Object></Delete>"));
+  for (const char* wrong : {"<Delete xmlns=\"urn:other\"><Object><Key>k</Key></Object></Delete>",
+                            "<Delete><Object><Key xmlns=\"urn:other\">k</Key></Object></Delete>",
+                            "<ns2:Delete><Object><Key>k</Key></Object></ns2:Delete>"}) {
+    EXPECT_EQ(parse_delete(wrong).error(), Errc::malformed_xml) << wrong;
+  }
+}
+
 TEST(Xml, DeleteTakesAThousandKeysAndNoMore) {
   const auto make = [](int n) {
     std::string xml = "<Delete>";
@@ -141,13 +164,26 @@ TEST(Xml, HostileDocumentsAreMalformed) {
 }
 
 TEST(Xml, CreateBucketGivesTheRegion) {
-  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration xmlns=\"x\"><LocationConstraint> eu-west-1 "
+  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration><LocationConstraint> eu-west-1 "
                                 "</LocationConstraint></CreateBucketConfiguration>")
                 ->region,
             "eu-west-1");
   EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration/>")->region, "");
-  EXPECT_EQ(parse_create_bucket("<CreateBucketConfiguration><Tags/></CreateBucketConfiguration>").error(),
-            Errc::not_implemented);
+}
+
+TEST(Xml, CreateBucketTakesTags) {
+  const auto document = [](const std::string& inside) {
+    return parse_create_bucket("<CreateBucketConfiguration>" + inside + "</CreateBucketConfiguration>");
+  };
+  const std::string tag = "<Tag><Key>a</Key><Value>1</Value></Tag>";
+  EXPECT_EQ(document("<Tags>" + tag + "</Tags>")->tags, (store::Tags{{"a", "1"}}));
+  EXPECT_EQ(document("<Tags/>")->tags, store::Tags{});
+  EXPECT_EQ(document("<Tags>" + tag + tag + "</Tags>").error(), Errc::invalid_tag);
+  EXPECT_EQ(document("<Tags><Key>a</Key></Tags>").error(), Errc::malformed_xml);
+  for (const char* twice : {"<Tags/><Tags/>", "<LocationConstraint>a</LocationConstraint><LocationConstraint/>",
+                            "<Location/><Location/>", "<Other/>"}) {
+    EXPECT_EQ(document(twice).error(), Errc::malformed_xml) << twice;
+  }
 }
 
 TEST(Xml, CreateBucketSaysWhereADirectoryBucketIs) {

@@ -21,10 +21,12 @@ namespace verbena::server {
 struct ClusterEngine {
   std::unique_ptr<store::Store> store;
   std::unique_ptr<auth::SharedText> accounts;  // of all servers; lives no longer than the store
+  std::unique_ptr<auth::SharedText> key_ids;   // likewise: of the master keys that they have used
   store::ChangeFeeds* feeds = nullptr;         // these are the store's, too
   store::SharedKeys* shared_keys = nullptr;
   std::function<bool(std::string_view bucket)> may_keep;  // what is read of its documents, until on_change()
-  std::function<bool()> on_duty;                          // what is done once in the cluster is done here
+  // What is done once in the cluster is done here: the number of this server's time on duty; 0: another one does it.
+  std::function<uint64_t()> on_duty;
 };
 
 // What a server is told by others, on a thread of the engine's. Each runs before the change is acknowledged.

@@ -19,6 +19,7 @@ std::filesystem::path key_file(const Config& config, const std::filesystem::path
 }
 
 std::expected<void, std::string> Server::State::open_identities() {
+  if (directory && config.engine == EngineChoice::rados) return open_shared_identities();
   if (directory) {
     auto ring = auth::KeyRing::open(key_file(config, directory->path()), directory->master_key_ids());
     if (!ring) return std::unexpected(ring.error());
@@ -28,19 +29,23 @@ std::expected<void, std::string> Server::State::open_identities() {
   } else {
     return std::unexpected("encryption.key_file: a server in memory makes a master key of its own");
   }
-  if (directory && config.engine == EngineChoice::rados) return open_shared_identities();
   auto opened = auth::IdentityStore::open(directory ? directory->identities() : "", *keys, root);
   if (!opened) return std::unexpected(opened.error());
   identities = std::move(*opened);
   return {};
 }
 
-// They lie where the objects do.
+// They lie where the objects do, and so do the ids of the master keys that have to be here. A cluster of before has no
+// ids yet: it gets those of the first server whose keys have opened the accounts.
 std::expected<void, std::string> Server::State::open_shared_identities() {
   if (auto made = open_cluster_engine(); !made) return made;
+  auto ring = auth::KeyRing::open(key_file(config, directory->path()), directory->master_key_ids(), *key_ids);
+  if (!ring) return std::unexpected(ring.error());
+  keys = std::move(*ring);
   auto opened = auth::IdentityStore::open(*accounts, *keys, root);
   if (!opened) return std::unexpected(opened.error());
   identities = std::move(*opened);
+  if (auto shared = keys->share(); !shared) return shared;
   {
     const std::lock_guard lock(told_mutex);
     told_identities = identities.get();
@@ -99,6 +104,7 @@ std::expected<void, std::string> Server::State::open_cluster_engine() {
   auto opened = open_cluster(config, *arena, std::move(listener));
   if (!opened) return std::unexpected(opened.error());
   accounts = std::move(opened->accounts);
+  key_ids = std::move(opened->key_ids);
   feeds = opened->feeds;
   shared_keys = opened->shared_keys;
   may_keep = std::move(opened->may_keep);

@@ -112,10 +112,10 @@ struct Server::State {
   uint64_t hot_bytes = 0;                  // of the hot tier; 0: none
   auth::Credentials root;
   Endpoints endpoints;
+  std::unique_ptr<auth::SharedText> accounts, key_ids;  // of all servers of a cluster
   std::unique_ptr<auth::KeyRing> keys;
-  std::unique_ptr<auth::SharedText> accounts;             // of all servers of a cluster
   std::function<bool(std::string_view bucket)> may_keep;  // ClusterEngine's; empty: always
-  std::function<bool()> on_duty;  // likewise: what is done once is done here; empty: there are no others
+  std::function<uint64_t()> on_duty;  // likewise: what is done once is done here; empty: there are no others
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;

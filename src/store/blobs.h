@@ -11,31 +11,18 @@
 #include <string_view>
 
 #include "base/task.h"
+#include "store/blob_ref.h"
 #include "store/catalogue.h"
 #include "store/store.h"
 
 namespace verbena::store {
-
-// Where a blob's bytes are. Engines give the kinds their meaning; rows keep them.
-enum class BlobKind : uint8_t {
-  empty = 0,     // no bytes, nothing stored
-  in_index = 1,  // small: with the rows
-  extents = 2,   // where the engine keeps bytes
-};
-
-// An object's bytes, or one part's. Ids are never used again.
-struct BlobRef {
-  BlobKind kind = BlobKind::empty;
-  uint64_t id = 0;
-  uint64_t size = 0;
-  bool operator==(const BlobRef&) const = default;
-};
 
 // Of one core: all calls on the executor that made the first. Without a change that names the blob its space goes back.
 class BlobWriter {
  public:
   virtual ~BlobWriter() = default;
   virtual uint64_t size() const = 0;  // bytes appended
+  virtual uint64_t id() const = 0;    // BlobRef's, after finish(); 0: of no bytes
   virtual Task<Result<void>> append(memory::Chunk chunk) = 0;
   // Waits for all writes. Once; then the writer is what Change::blob takes.
   virtual Task<Result<BlobRef>> finish() = 0;

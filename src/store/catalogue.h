@@ -24,13 +24,16 @@
 #include <string_view>
 
 #include "base/task.h"
+#include "store/blob_ref.h"
 #include "store/store.h"
 
 namespace verbena::store {
 
 class BlobWriter;
-struct BlobRef;
 struct Bucket;
+
+class Transaction;
+using Judge = std::function<Result<void>(Transaction&)>;
 
 // Rows are ordered by their keys' bytes within a table (logic/keys.h).
 enum class Table : uint8_t {
@@ -63,22 +66,60 @@ class Cursor {
   virtual Result<void> status() const = 0;      // look here when valid() says no
 };
 
-// Rows as they are. What one look found and a later one finds may differ; a Transaction's may not.
+class Moment;
+
+// Rows as they are now: what one get() or cursor found and what the next one finds may be of different moments. What
+// concludes something from more than one row, or from two tables, looks through a Moment.
 class View {
  public:
   virtual ~View() = default;
   virtual Result<std::string> get(Table table, std::string_view key) = 0;  // not_found, would_block
   // On the first row from `from` on, or the first of all. Never null.
   virtual std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from = {}) = 0;
+  // Never null. No longer used than the view.
+  virtual std::unique_ptr<Moment> moment() = 0;
 };
 
-// A view whose looks see the changes made so far and are what the commit depends on. Of one run of a judge.
+// Rows as they all were at one moment, not before moment() was called. Cursors of it may be used as long as it lives.
+class Moment : public View {
+ public:
+  // An engine that fetches its rows in several calls cannot always hold on to the moment of the first: yes from the run
+  // of the look on that would meet rows of another one. Nothing of this moment is to be had then, and all that it told
+  // before is still right. The look ends with that, or opens another moment and begins anew.
+  virtual bool lost() const { return false; }
+  std::unique_ptr<Moment> moment() override;
+};
+
+// Another view that is of one moment as it is.
+class SameMoment final : public Moment {
+ public:
+  explicit SameMoment(View& rows) : rows_(rows) {}
+  Result<std::string> get(Table table, std::string_view key) override { return rows_.get(table, key); }
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return rows_.cursor(table, std::move(prefix), from);
+  }
+
+ private:
+  View& rows_;
+};
+
+inline std::unique_ptr<Moment> Moment::moment() { return std::make_unique<SameMoment>(*this); }
+
+// A view whose looks see the changes made so far and are what the commit depends on. Of one run of a judge, and of one
+// moment: that of the commit.
 class Transaction : public View {
  public:
+  std::unique_ptr<Moment> moment() override { return std::make_unique<SameMoment>(*this); }
   virtual void put(Table table, std::string_view key, std::string_view value) = 0;
   virtual void erase(Table table, std::string_view key) = 0;
   // The blob is no longer named: its bytes go when no reader holds them.
-  virtual void kill(const BlobRef& blob) = 0;
+  void kill(const BlobRef& blob) {
+    if (blob.size != 0 && blob.id == brought_) {
+      contradicts_ = true;
+    } else {
+      kill_named(blob);
+    }
+  }
   // The bucket's record goes with this change. What nothing finds without it (its uploads, their parts) the engine
   // takes away piece by piece (logic/bucket_sweep.h), beside other changes and after a restart, too.
   virtual void abandon(uint64_t bucket) = 0;
@@ -92,15 +133,30 @@ class Transaction : public View {
   // told when all have come.
   virtual void take_id(uint64_t /*id*/) {}
   virtual int64_t now_us() const = 0;
+  // Times of a key grow, whatever the clock does, over removals too (time_after() in logic/object_ops.h). A key whose
+  // current object goes leaves the time of that; whoever puts one there later asks for it. 0: the engine knows of none.
+  virtual Result<int64_t> left_us(uint64_t /*bucket*/, std::string_view /*key*/) { return 0; }
+  virtual void leave_us(uint64_t /*bucket*/, std::string_view /*key*/, int64_t /*us*/) {}
   virtual uint64_t stamp() { return 0; }  // ObjectInfo's, that the key has after this change
   // Runs after the change is in the catalogue, before the answer.
   virtual void on_commit(std::function<void()> effect) = 0;
+
+  // How an engine runs a judge; `blob`: Change::blob. internal: the change kills the blob that it brings, so that a row
+  // would name bytes that go. No engine makes such a change, whatever its judge saw.
+  Result<void> run(const Judge& judge, const BlobWriter* blob);
+  bool contradicts() const { return contradicts_; }  // that is what the last run ended with
+
+ protected:
+  virtual void kill_named(const BlobRef& blob) = 0;
+
+ private:
+  uint64_t brought_ = 0;
+  bool contradicts_ = false;
 };
 
 using Committed = std::move_only_function<void(Result<void>)>;
 
 using Look = std::function<Result<void>(View&)>;
-using Judge = std::function<Result<void>(Transaction&)>;
 
 struct Change {
   Judge judge;  // nothing that it did is kept when it fails

@@ -340,6 +340,12 @@ Task<Result<BucketAndDocuments>> HotStore::bucket_and_documents(std::string_view
 Task<Result<void>> HotStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
   return below_.set_document(bucket, name, std::move(bytes));
 }
+
+Task<Result<void>> HotStore::replace_document(std::string_view bucket, std::string_view name, Document was,
+                                              std::string bytes) {
+  return below_.replace_document(bucket, name, std::move(was), std::move(bytes));
+}
+
 Task<Result<void>> HotStore::remove_document(std::string_view bucket, std::string_view name) {
   return below_.remove_document(bucket, name);
 }
@@ -362,8 +368,9 @@ Task<Result<PartPage>> HotStore::list_parts(std::string_view bucket, std::string
 Task<Result<UploadPage>> HotStore::list_uploads(std::string_view bucket, ListUploadsRequest request) {
   return below_.list_uploads(bucket, std::move(request));
 }
-Task<Result<void>> HotStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) {
-  return below_.abort_upload(bucket, key, upload_id);
+Task<Result<void>> HotStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                          RemovalGroundsPtr grounds) {
+  return below_.abort_upload(bucket, key, upload_id, std::move(grounds));
 }
 
 }  // namespace verbena::store

@@ -77,6 +77,8 @@ class HotStore final : public Store, private SharedKeys::Listener {
   Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
                                                         std::span<const std::string_view> names) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+                                      std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
                                         std::string_view version_id) override;
@@ -90,7 +92,8 @@ class HotStore final : public Store, private SharedKeys::Listener {
   Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                     int after_part, int max_parts) override;
   Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) override;
-  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                  RemovalGroundsPtr grounds = {}) override;
 
  private:
   void let_go(std::string_view bucket, std::string_view key) override;

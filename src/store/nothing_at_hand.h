@@ -13,6 +13,7 @@ class NothingAtHand final : public View {
  public:
   Result<std::string> get(Table, std::string_view) override { return fail(Errc::would_block, "rows"); }
   std::unique_ptr<Cursor> cursor(Table, std::string, std::string_view) override { return std::make_unique<None>(); }
+  std::unique_ptr<Moment> moment() override { return std::make_unique<SameMoment>(*this); }
 
  private:
   class None final : public Cursor {

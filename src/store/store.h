@@ -150,10 +150,18 @@ struct CommitConditions {
   bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }
 };
 
+// What a rule's removal was judged by (removal_grounds.h); null: a caller asked for it.
+struct RemovalGrounds;
+using RemovalGroundsPtr = std::shared_ptr<const RemovalGrounds>;
+
 struct RemoveRequest {
   std::string version_id{};  // empty: the key's current object, of which a versioned bucket keeps the versions
   CommitConditions conditions{};
   bool bypass_governance = false;  // the caller may and wants to remove what is under governance
+  RemovalGroundsPtr grounds{};     // precondition_failed where they no longer hold
+  // A delete marker may be added where no object is hidden by it, so that the bucket holds one row more and nothing
+  // less. False: quota_exceeded in that case, whatever else is removed as always.
+  bool may_add_marker = true;
 };
 struct Removed {
   std::string version_id;      // of the delete marker that was made, or of the version that went; as in ObjectInfo
@@ -385,6 +393,10 @@ class Store {
   // invalid_argument (name, or one document too many), too_large; limit_exceeded: the owner's buckets have documents of
   // documents_bytes_max together.
   virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;
+  // The same where the document is still `was` (null: there is none of that name), for a change of what was read;
+  // precondition_failed where it is another by now.
+  virtual Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+                                              std::string bytes) = 0;
   // Succeeds for a document that does not exist.
   virtual Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) = 0;
 
@@ -452,8 +464,8 @@ class Store {
   virtual Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key,
                                                    std::string_view upload_id, std::vector<PartInfo> parts,
                                                    ObjectInfo info, CommitConditions conditions) = 0;
-  virtual Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key,
-                                          std::string_view upload_id) = 0;
+  virtual Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                          RemovalGroundsPtr grounds = {}) = 0;
 };
 
 }  // namespace verbena::store

@@ -7,6 +7,7 @@ import io
 import os
 import pathlib
 import re
+import socket
 import sys
 import tempfile
 import unittest
@@ -275,6 +276,35 @@ class Boto(PythonCase):
             self.plain.put_object(Bucket="bucket", Key="hashed", Body=b"x")
             self.plain.put_object(Bucket="bucket", Key="hashed", Body=b"x", ContentMD5=_md5(b"x"))
             self.assertEqual((own, acceleration.counts["native"]), ([None, _md5(b"x")], 2))
+
+    def test_the_native_door_is_that_of_the_environment(self):
+        s3 = boto3_client(self.server.http)
+        before = os.environ.get("VERBENA_NATIVE")
+        os.environ["VERBENA_NATIVE"] = self.server.native
+        try:
+            with verbena.accelerate(s3, token_provider=None) as acceleration:
+                s3.put_object(Bucket="bucket", Key="environment", Body=b"x")
+                self.assertEqual(s3.get_object(Bucket="bucket", Key="environment")["Body"].read(), b"x")
+                self.assertEqual(acceleration.counts, {"native": 2})
+        finally:
+            del os.environ["VERBENA_NATIVE"]
+            if before is not None:
+                os.environ["VERBENA_NATIVE"] = before
+
+    def test_where_no_native_door_answers_boto3_goes_on_and_the_log_says_so_once(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            nowhere = f"127.0.0.1:{taken.getsockname()[1]}"
+        s3 = boto3_client(self.server.http)
+        with self.assertLogs("verbena.boto", "WARNING") as said:
+            for _ in range(2):
+                with verbena.accelerate(s3, native_endpoint=nowhere) as acceleration:
+                    s3.put_object(Bucket="bucket", Key="plain", Body=b"x")
+                    self.assertEqual(s3.get_object(Bucket="bucket", Key="plain")["Body"].read(), b"x")
+                    self.assertIsNone(acceleration.client)
+        self.assertEqual(len(said.output), 1, said.output)
+        self.assertIn(nowhere, said.output[0])
+        with self.assertRaises(verbena.errors.InvalidArgument):
+            verbena.accelerate(s3, native_endpoint="no port")
 
     def test_a_native_door_that_closes_is_fallen_back_from(self):
         self.fast.put_object(Bucket="bucket", Key="k", Body=b"here")

@@ -120,6 +120,30 @@ class Checkpoints(PythonCase):
             dcp.load({"a": torch.zeros(1000)}, storage_reader=self.reader("cut"))
         self.assertIn("3999 bytes where the checkpoint has 4000", str(caught.exception))
 
+    def test_a_load_has_the_bytes_of_one_version_alone(self):
+        """Portions of one object are read one after the other: what is stored over it meanwhile is not mixed with what was there."""
+        state = {f"t{i:03}": torch.full((10,), 1.0) for i in range(100)}
+        dcp.save(state, storage_writer=self.writer("mixed"))
+        (data,) = [entry.key for entry in self.client.list("bucket", "mixed/data-")]
+        size, stored = self.client.head("bucket", data).size, []
+
+        class Overwritten:  # after its first GET of tensors
+            def __getattr__(self, name):
+                return getattr(client, name)
+
+            def get(self, *names, **options):
+                got = client.get(*names, **options)
+                if not stored:
+                    stored.append(client.put("bucket", data, bytes(size)))
+                return got
+
+        client, reader = self.client, StorageReader(self.client, "bucket", "mixed", in_flight=1)
+        reader._source = type("Source", (), {"client": Overwritten()})()
+        with self.assertRaises(CheckpointException) as caught:
+            dcp.load({name: torch.zeros(10) for name in state}, storage_reader=reader)
+        self.assertTrue(stored)
+        self.assertIsInstance(caught.exception.failures[0][0], verbena.errors.PreconditionFailed)
+
     def test_ranks_share_what_they_save_and_others_load_it(self):
         if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
             self.skipTest("no gloo")

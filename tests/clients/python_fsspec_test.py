@@ -12,6 +12,7 @@ try:
     import fsspec
 except ImportError:
     skip("no fsspec")
+from verbena import errors  # noqa: E402
 from verbena.fs import VerbenaFileSystem  # noqa: E402
 
 DATA = bytes(range(256)) * 4000
@@ -83,6 +84,24 @@ class Files(PythonCase):
             self.fs.pipe_file("bucket/changed", b"2" * 100)
             with self.assertRaises(Exception):
                 file.read(10)
+
+    def test_ranges_that_take_several_messages_are_of_one_version(self):
+        self.fs.pipe_file("bucket/changing", b"a" * 200)
+        get = self.client.get
+
+        class Overwritten:  # between the first message and the next
+            def __getattr__(self, name):
+                return getattr(files.client, name)
+
+            def get(self, *names, **options):
+                got = get(*names, **options)
+                files.client.put(*names, b"b" * 200)
+                return got
+        files, fs = self, VerbenaFileSystem(client=Overwritten(), skip_instance_cache=True)
+        got = fs.cat_ranges(["bucket/changing"] * 100, list(range(100)), [at + 1 for at in range(100)])
+        self.assertEqual({type(one) for one in got}, {errors.PreconditionFailed}, "bytes of two versions as those of one")
+        self.fs.pipe_file("bucket/changing", b"a" * 200)
+        self.assertEqual(fs.cat_file("bucket/changing", -3), b"aaa")
 
     def test_options_come_from_the_url_s_user(self):
         fsspec.register_implementation("verbena", VerbenaFileSystem, clobber=True)

@@ -36,9 +36,9 @@ class Operator(InBrowser):
             window.asked = []
             window.fetch = (url, how) => { if (url.startsWith('/-/admin/')) asked.push(url + ' ' + how.body); return real(url, how) } })()""")
         browser.click("Live")
-        browser.wait("Array.from(document.querySelectorAll('.hero tbody tr td:nth-child(3)')).every((e) => e.innerText !== '–')", "rates")
-        share = browser.wait("parseFloat(document.querySelector('.hero b')?.innerText)", "a share above nothing")
-        self.assertLess(share, 100)
+        browser.wait("((rates) => rates.length > 0 && rates.every((e) => e.innerText !== '–'))(Array.from(document.querySelectorAll('.hero tbody tr td:nth-child(3)')))", "rates")
+        self.assertEqual(browser.run("document.querySelector('.hero b').innerText"), "0 %", "the server has no RDMA device")
+        self.assertRegex(browser.run("document.querySelector('.hero .hint').innerText"), "by shared memory.*by HTTP")
         browser.sees("busy")
         browser.wait("document.querySelector('[aria-label=\"Bytes by provider\"]')?.innerText.includes('local')", "the provider")
         self.assertEqual(set(browser.run("asked")), {'/-/admin/top {"sums":false}'}, "nobody watches the server's requests for it")

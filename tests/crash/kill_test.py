@@ -8,6 +8,10 @@ which write made them, so that a mixture of two writes is found out too.
 After each kill the numbers that the server keeps of what buckets hold must be those of a recount (`verbena fsck`), in a
 `memory` bucket, too, which may lose its last moment: what is left is what is counted.
 
+Meanwhile lifecycle rules are carried out as fast as the server does, among them one that removes all but the two newest
+of the noncurrent versions of a bucket whose keys are overwritten all the time, and pages of versions are listed. What
+the rule keeps is there after each kill, and each page is one moment.
+
 usage: kill_test.py [--rounds N] [--seed N]
 """
 import argparse
@@ -23,7 +27,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from verbena_server import Server, boto3_client, program  # noqa: E402
 
-BUCKET, FAST = "crash", "crash-fast"
+BUCKET, FAST, VERSIONED = "crash", "crash-fast", "crash-versions"
+KEPT = 2  # noncurrent versions
 SIZES = [0, 1, 100, 4096, 16_384, 16_385, 65_536, 65_537, 300_000, 1_500_000]
 PART = 5 * 1024 * 1024
 WRITERS = 4
@@ -88,6 +93,78 @@ class Writer(threading.Thread):
         return s3.complete_multipart_upload(Bucket=BUCKET, Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
 
 
+class VersionWriter(threading.Thread):
+    """Overwrites its keys. `history[key]`: entity tags of what was acknowledged, the newest last; `maybe` as above."""
+
+    def __init__(self, endpoint, seed, history):
+        super().__init__(daemon=True)
+        self.endpoint, self.random, self.history = endpoint, random.Random(seed), history
+        self.maybe = None
+
+    def run(self):
+        s3 = boto3_client(self.endpoint, connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 1})
+        while True:
+            key, body = f"k{self.random.randrange(6)}", self.random.randbytes(20)
+            self.maybe = (key, hashlib.md5(body).hexdigest())
+            try:
+                reply = s3.put_object(Bucket=VERSIONED, Key=key, Body=body)
+                if "x-amz-request-id" not in reply["ResponseMetadata"]["HTTPHeaders"]:
+                    raise RuntimeError("an answer that the server did not give")
+            except Exception:  # the server was killed: not acknowledged  # noqa: BLE001
+                return
+            self.history.setdefault(key, []).append(self.maybe[1])
+            self.maybe = None
+
+
+def check_page(page):
+    """It is of one moment: no version twice, and the first of each key is its newest."""
+    versions = page.get("Versions", [])
+    names = [version["VersionId"] for version in versions]
+    assert len(set(names)) == len(names), f"a version is listed twice: {versions}"
+    for before, version in zip([None, *versions], versions):
+        first = before is None or before["Key"] != version["Key"]
+        if before is None and page.get("KeyMarker"):
+            continue
+        assert version["IsLatest"] == first, f"not one moment: {versions}"
+
+
+class Lister(threading.Thread):
+    """Pages of versions, one after the other."""
+
+    def __init__(self, endpoint):
+        super().__init__(daemon=True)
+        self.endpoint, self.wrong, self.pages = endpoint, None, 0
+
+    def run(self):
+        s3 = boto3_client(self.endpoint, connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 1})
+        while True:
+            try:
+                page = s3.list_object_versions(Bucket=VERSIONED)
+            except Exception:  # the server was killed  # noqa: BLE001
+                return
+            try:
+                check_page(page)
+            except AssertionError as e:
+                self.wrong = e
+                return
+            self.pages += 1
+
+
+def check_versions(s3, history, maybe, round_number):
+    """Of each key the newest, and as many noncurrent versions as the rule keeps."""
+    listed = []
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=VERSIONED):
+        check_page(page)
+        listed += page.get("Versions", [])
+    for key in set(history) | ({maybe[0]} if maybe else set()):
+        there = [v["ETag"].strip('"') for v in listed if v["Key"] == key]
+        known = history.setdefault(key, [])
+        if maybe and maybe[0] == key and there[:1] == [maybe[1]]:
+            known.append(maybe[1])
+        wanted = known[::-1][:1 + KEPT]
+        assert there[:len(wanted)] == wanted, f"round {round_number}: {key} has {there}, acknowledged {known[-5:]}"
+
+
 def read(s3, key):
     try:
         return s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
@@ -114,6 +191,18 @@ def make_buckets(s3):
     s3.create_bucket(Bucket=FAST)
 
 
+def make_rules(s3):
+    s3.create_bucket(Bucket=VERSIONED)
+    s3.put_bucket_versioning(Bucket=VERSIONED, VersioningConfiguration={"Status": "Enabled"})
+    # The one is carried out all the time, the other looks at everything and concerns nothing.
+    noncurrent = {"ID": "noncurrent", "Status": "Enabled", "Filter": {"Prefix": ""},
+                  "NoncurrentVersionExpiration": {"NoncurrentDays": 1, "NewerNoncurrentVersions": KEPT}}
+    nothing = {"ID": "nothing", "Status": "Enabled", "Filter": {"Tag": {"Key": "no", "Value": "object"}},
+               "Expiration": {"Days": 1}}
+    s3.put_bucket_lifecycle_configuration(Bucket=VERSIONED, LifecycleConfiguration={"Rules": [noncurrent]})
+    s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration={"Rules": [nothing]})
+
+
 def recount(data, round_number):
     """Of the dead server's directory: every number that it kept against what is there."""
     done = subprocess.run([program(), "fsck", "--index-only", str(data)], capture_output=True, text=True, timeout=120)
@@ -138,26 +227,38 @@ def main():
     print(f"seed {options.seed}")
     chance = random.Random(options.seed)
     states, acknowledged, started = {}, 0, time.monotonic()
+    history, pages = {}, 0
+    passes = ("--set", "lifecycle_day=1")
     with tempfile.TemporaryDirectory(prefix="verbena-crash-") as folder:
         data = pathlib.Path(folder) / "data"
         data.mkdir()
-        server = Server(data).start()
+        server = Server(data, passes).start()
         make_buckets(boto3_client(server.http))
+        make_rules(boto3_client(server.http))
         try:
             for round_number in range(1, options.rounds + 1):
                 writers = [Writer(n, chance.getrandbits(32), states) for n in range(WRITERS)]
                 for writer in writers:
                     writer.endpoint = server.http
                     writer.start()
+                versions, lister = VersionWriter(server.http, chance.getrandbits(32), history), Lister(server.http)
+                versions.start()
+                lister.start()
                 time.sleep(chance.uniform(0.05, 0.7))
                 server.kill()
+                for thread in (versions, lister):
+                    thread.join(60)
+                    assert not thread.is_alive(), "a call hangs after the server's death"
+                assert lister.wrong is None, f"round {round_number}: {lister.wrong}"
+                pages += lister.pages
                 for writer in writers:
                     writer.join(60)
                     assert not writer.is_alive(), "a writer hangs after the server's death"
                     acknowledged += writer.acknowledged
                 recount(data, round_number)
-                server = Server(data).start()
+                server = Server(data, passes).start()
                 s3 = boto3_client(server.http)
+                check_versions(s3, history, versions.maybe, round_number)
                 for writer in writers:
                     own = [key for key in states if key.startswith(f"w{writer.number}/")]
                     if writer.maybe and writer.maybe[0] not in own:
@@ -176,8 +277,9 @@ def main():
                 print(server.log())
                 server.kill()
     assert acknowledged > options.rounds, "too few acknowledged writes for the test to mean anything"
+    assert pages > options.rounds, "too few pages of versions for the test to mean anything"
     print(f"{options.rounds} rounds of kill -9, {acknowledged} acknowledged writes, none lost, none partial, "
-          f"{time.monotonic() - started:.0f} s")
+          f"{pages} pages of versions, each of one moment, {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 # Rooms from the top down. A file may include its own room and rooms further down.
-ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "observe", "sign_in", "s3", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
+ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "call", "observe", "sign_in", "s3", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
 # The client is not above the server: it shares these rooms with it and no other.
 CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "memory", "base"}
 CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
@@ -73,12 +73,39 @@ def check_citations(root, path, number, text):
     return findings
 
 
+def cells(row):
+    """How many cells a row of a table has. A bar parts two, in code too, unless a backslash stands before it."""
+    return len(re.split(r"(?<!\\)\|", row.strip().strip("|")))
+
+
+def check_tables(path, text):
+    """Rows that follow each other are one table: a head, a line of dashes, and rows of as many cells. A row that stands
+    elsewhere is shown as text, and a cell too many is not shown at all."""
+    findings, block, code = [], [], False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if re.match(r"\s*(```|~~~)", line):
+            code = not code
+        if line.lstrip().startswith("|") and not code:
+            block.append((number, line))
+            continue
+        if block:
+            first, head = block[0]
+            if len(block) < 2 or not re.fullmatch(r"\s*\|(\s*:?-+:?\s*\|)+\s*", block[1][1]):
+                findings.append((path, first, "rows outside a table: there is no head with dashes under it"))
+            else:
+                findings += [(path, at, f"{cells(row)} cells in a table of {cells(head)} columns")
+                             for at, row in block[1:] if cells(row) != cells(head)]
+        block = []
+    return findings
+
+
 def check_documents(root, sources):
     findings = []
     words = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     for path in sorted(root.rglob("*.md")):
         if path.relative_to(root).parts[0].startswith((".", "build")) or "node_modules" in path.parts:
             continue
+        findings += check_tables(path, path.read_text())
         for number, line in enumerate(path.read_text().splitlines(), 1):
             findings += check_citations(root, path, number, line)
             findings += [(path, number, f"cites {name}, which is not in the sources") for name in CITED_NAME.findall(line)
@@ -259,6 +286,8 @@ BROKEN = [
     ("src/base/README.md", "see `src/base/absent.cc`\n", "cites src/base/absent.cc"),
     ("docs/a.md", "`base::forgotten` is called\n", "cites base::forgotten"),
     ("docs/b.md", "as DESIGN section 3 says\n", "cites DESIGN"),
+    ("docs/rows.md", "| a | b |\n| --- | --- |\n| 1 | 2 |\n\n| 3 | 4 |\n", "rows outside a table"),
+    ("docs/cells.md", "| a | b |\n| --- | --- |\n| 1 | `2|3` |\n", "3 cells in a table of 2 columns"),
     ("src/base/todo.cc", "// TODO: later\n", "unfinished business"),
     ("src/base/fixme.cc", "int x;  // FIXME\n", "unfinished business"),
     ("tests/matrix/todo_test.cc", "int x;  // TODO\n", "unfinished business"),
@@ -291,6 +320,7 @@ BROKEN = [
     ("src/s3/code.h", '#pragma once\nconstexpr auto x = "NoSuchKey";\n', "an S3 error code outside s3/errors.cc"),
     # What is allowed, and must not be found.
     ("src/s3/sound.cc", "// see s3/errors.cc and `base/one.cc`\nco_await f(named);  // f({1}, [&] {})\n// to do it\n", None),
+    ("docs/tables.md", "| a | b |\n| --- | :-: |\n| `1\\|2` | |\n\ntext\n\n```\n| no table |\n```\n", None),
     ("src/s3/down.cc", '#include "store/store.h"\n', None),
 ]
 NO_README = ["client", "s3", "store"]

@@ -76,6 +76,12 @@ osd objectstore = {store}
 osd class load list = *
 osd class default list = *
 osd memory target = 939524096
+# A call whose connection was lost is sent again, and an OSD that has forgotten it makes it twice: here after ten others.
+osd min pg log entries = 10
+osd max pg log entries = 10
+osd pg log dups tracked = 10
+osd pg log trim min = 1
+osd target pg log entries per osd = 1
 memstore device bytes = {bytes}
 memstore page set = false
 bluestore block size = 4294967296

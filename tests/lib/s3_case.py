@@ -73,6 +73,9 @@ class S3Case(unittest.TestCase):
         request = botocore.awsrequest.AWSRequest(method, self.server.http + path, dict(headers or {}), body)
         signer = botocore.auth.S3SigV4Auth(botocore.credentials.Credentials(key, secret), service, region)
         request.context["payload_signing_enabled"] = True
+        given = request.headers.get("x-amz-content-sha256")
+        if given:
+            signer.payload = lambda _: given
         signer.add_auth(request)
         return dict(request.headers.items())
 

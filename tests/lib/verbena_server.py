@@ -41,6 +41,18 @@ def tool(name):
     return system if os.access(system, os.X_OK) else shutil.which(name) or name
 
 
+# By which clocks of servers over one cluster are apart in the cluster suites.
+CLOCKS_AHEAD_MS = (0, -50, 2000, 5)
+
+
+def clock_environment(ahead_ms):
+    """What a server is started with, so that its wall clock is ahead of the machine's (tests/rados/clock_ahead.cc)."""
+    library = pathlib.Path(program()).parent / "bin" / "clock_ahead.so"
+    if not library.exists():
+        raise FileNotFoundError(f"{library}: build the target clock_ahead")
+    return {"LD_PRELOAD": str(library), "CLOCK_AHEAD_MS": str(ahead_ms)}
+
+
 def client_environment(home):
     """An environment for client programs that reads no configuration of the user's."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "VERBENA_", "RCLONE_"))}
@@ -61,9 +73,9 @@ def rados_arguments(directory):
 class Server:
     """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
 
-    def __init__(self, directory=None, args=(), env=None, memory=False, files=None):
+    def __init__(self, directory=None, args=(), env=None, memory=False, files=None, clock_ahead_ms=0):
         """`memory`: without a data directory. The one that is made all the same is for the log beside it.
-        `files`: how many it may have open at once."""
+        `files`: how many it may have open at once. `clock_ahead_ms`: of its wall clock."""
         self.files = files
         self.program = None  # another build's than program()
         self.memory = memory or IN_MEMORY
@@ -74,7 +86,7 @@ class Server:
             self.args += rados_arguments(self.directory)
         self.env = dict(os.environ, VERBENA_ROOT_ACCESS_KEY=ACCESS_KEY, VERBENA_ROOT_SECRET_KEY=SECRET_KEY,
                         **{"VERBENA_RDMA_TOKEN_PROVIDER": "auto,tcp", "VERBENA_RDMA_TOKEN_NETWORKS": "127.0.0.0/8",
-                           **(env or {})})
+                           **(env or {}), **(clock_environment(clock_ahead_ms) if clock_ahead_ms else {})})
         self.process = None
         self.http = self.native = None
         self.log_path = os.path.join(self.directory, "..", os.path.basename(self.directory) + ".log")

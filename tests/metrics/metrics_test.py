@@ -41,7 +41,7 @@ OF_DEVICES = {"verbena_rdma_port_active", "verbena_rdma_port_counter_total"}
 OF_EVENTS = {"verbena_access_log_dropped_total", "verbena_bucket_log_dropped_total", "verbena_bucket_log_objects_total",
              "verbena_events_delivered_total", "verbena_events_failures_total", "verbena_events_refused_total", "verbena_events_dropped_total", "verbena_events_let_go_total",
              "verbena_http_too_slow_total", "verbena_lifecycle_removals_total", "verbena_lifecycle_refusals_total",
-             "verbena_lifecycle_aborts_total", "verbena_quota_refusals_total", "verbena_rdma_tokens_refused_total",
+             "verbena_lifecycle_aborts_total", "verbena_quota_charged_bytes_total", "verbena_quota_charged_requests_total", "verbena_quota_refusals_total", "verbena_rdma_tokens_refused_total",
              "verbena_traces_sent_total", "verbena_traces_lost_total"}
 # Of the engine over Ceph: tests/rados/servers_test.py holds its servers to what documents say of them.
 OF_CEPH = "verbena_rados_"

@@ -2,7 +2,7 @@
 
 usage: conformance_test.py TEST_PROGRAM [Rados | RadosSplitting | RadosKeeping | --gtest_...]
 
-Without a form: all of them.
+Without a form: all of them. $TEST_VERBENA_WIRE: wire.cc, compiled; what needs it is skipped without it.
 """
 
 import os
@@ -55,6 +55,8 @@ def main(program, *arguments):
         ceph.pool("data")
         environment = {**os.environ, "VERBENA_TEST_CEPH_CONF": ceph.conf, "VERBENA_TEST_CEPH_POOL": "data",
                        "VERBENA_TEST_CEPH_INDEX_POOL": "index"}
+        if wire := os.environ.get("TEST_VERBENA_WIRE"):
+            environment["LD_PRELOAD"] = wire
         if arguments and arguments[0] in FILTERS:
             return run_shards(program, arguments[0], environment)
         return subprocess.run([program, *(arguments or ("--gtest_filter=*Rados*",))], env=environment, timeout=TIMEOUT_S,

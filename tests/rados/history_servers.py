@@ -22,8 +22,9 @@ def place(ceph):
 
 class Server(verbena_server.Server):
     def __init__(self, ceph, number, split_rows, first=None):
-        super().__init__()
-        self.args = ["--engine", "rados", *place(ceph), "--set", "rados.timeout=3", "--set", f"rados.split_rows={split_rows}"]
+        super().__init__(clock_ahead_ms=verbena_server.CLOCKS_AHEAD_MS[number])
+        self.args = ["--engine", "rados", *place(ceph), "--set", "rados.timeout=3", "--set", f"rados.split_rows={split_rows}",
+                     "--set", "lifecycle_day=1"]
         if first:
             self.args += ["--set", f"encryption.key_file={first.directory}/master.keys"]
         self.generation = self.late_calls = self.late_at = 0

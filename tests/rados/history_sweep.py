@@ -1,13 +1,18 @@
 """Takes away what a long history (history_test.py) needs no more, or the cluster, which is in memory, would be full: the keys of things
 whose history is over, and, by `verbena rados fsck --repair`, what killed servers have left."""
 import collections
+import http.client
 import subprocess
 import time
+import urllib.parse
+import xml.etree.ElementTree as tree
 
 import verbena_server
+from express_case import Express
 from history_servers import place
 
 ITEMS = 256        # of a batch
+PAGE_PAUSE_S = 0.05
 ATTEMPTS = 3       # at a thing
 REPAIR_EVERY_S = 240
 DAMAGED = 7        # docs/cluster.md: the exit code
@@ -48,6 +53,44 @@ class Sweep:
             for _, kind, name, ids in some:
                 for version in ids if kind == "versions" else ():
                     client.delete(self.buckets[kind], name, version_id=version)
+
+    def watch_pages(self):
+        """Pages of the bucket with versions, through any server, with and without a delimiter: each is of one moment."""
+        while not self.run.stop.wait(PAGE_PAUSE_S):
+            address = self.choose.choice(self.run.servers).http
+            if address is None:
+                continue
+            query, marker = f"/{self.buckets['versions']}?versions=&max-keys={self.choose.choice((7, 50, 1000))}", ""
+            s3 = Express(address, service="s3")
+            try:
+                while marker is not None and not self.run.stop.is_set():
+                    reply = s3.call("GET", query + marker)
+                    marker = self.check_page(reply.body) if reply.status == 200 else None
+            except (OSError, http.client.HTTPException):
+                continue  # the server is dead, or frozen
+            finally:
+                s3.connection.close()
+
+    def check_page(self, body):
+        """What leads to the next one; None: this is the last."""
+        entries, markers, key_before = [], {}, None
+        for one in tree.fromstring(body):
+            kind = one.tag.rsplit("}", 1)[-1]
+            if kind in ("Version", "DeleteMarker"):
+                entries.append({child.tag.rsplit("}", 1)[-1]: child.text for child in one})
+            else:
+                markers[kind] = one.text
+        names = [entry["VersionId"] for entry in entries]
+        assert len(set(names)) == len(names), f"a version is listed twice: {entries}"
+        for number, entry in enumerate(entries):
+            if number > 0 or not markers.get("KeyMarker"):
+                assert (entry["IsLatest"] == "true") == (entry["Key"] != key_before), f"not one moment: {entries}"
+            key_before = entry["Key"]
+        self.run.counts["pages of versions"] += 1
+        if markers.get("IsTruncated") != "true":
+            return None
+        return "".join(f"&{ours}={urllib.parse.quote(markers.get(theirs) or '', safe='')}" for ours, theirs in
+                       (("key-marker", "NextKeyMarker"), ("version-id-marker", "NextVersionIdMarker")) if markers.get(theirs))
 
     def repair(self):
         """While everybody goes on. It may give up for want of an answer, but finds nothing damaged."""

@@ -404,6 +404,10 @@ class Run:
         for bucket in (PLAIN, VERSIONED, LARGE):
             s3.create_bucket(Bucket=bucket)
         s3.put_bucket_versioning(Bucket=VERSIONED, VersioningConfiguration={"Status": "Enabled"})
+        # Carried out all the time, over everything; nothing has the tag.
+        s3.put_bucket_lifecycle_configuration(Bucket=VERSIONED, LifecycleConfiguration={"Rules": [
+            {"ID": "nothing", "Status": "Enabled", "Filter": {"Tag": {"Key": "no", "Value": "object"}}, "Expiration": {"Days": 1},
+             "NoncurrentVersionExpiration": {"NoncurrentDays": 1}}]})
         Express(self.servers[0].http).make_bucket(DIRECTORY)
         self.user_keys = make_user(self.servers[0].http, "reader", {"Version": "2012-10-17", "Statement": [
             {"Effect": "Allow", "Action": "s3:ListAllMyBuckets", "Resource": "*"}]})
@@ -417,7 +421,7 @@ class Run:
         for client in batch_clients(self, PLAIN):
             threads.append(threading.Thread(target=self.guarded, args=(client.work,)))
         large = LargeObjects(self, LARGE)
-        works = [large.write, large.read_slowly, self.sweep.remove_keys, self.sweep.repair]
+        works = [large.write, large.read_slowly, self.sweep.remove_keys, self.sweep.repair, self.sweep.watch_pages]
         if self.arguments.calm:
             works.append(self.upgrade.work)
         threads += [threading.Thread(target=self.guarded, args=(work,)) for work in works]

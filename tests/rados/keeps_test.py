@@ -64,7 +64,8 @@ class Keeps(unittest.TestCase):
         self.servers = [self.first]
         self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in self.servers[1:]])
         while len(self.servers) < SERVERS:
-            self.servers.append(Server(self.NAME_SPACE, self.key_file).start())
+            ahead = verbena_server.CLOCKS_AHEAD_MS[len(self.servers)]
+            self.servers.append(Server(self.NAME_SPACE, self.key_file, ahead).start())
         self.s3 = boto3_client(self.first.http, read_timeout=90)
         self.bucket = self.id().rsplit(".", 1)[-1].replace("_", "-")[:60]
         self.s3.create_bucket(Bucket=self.bucket)

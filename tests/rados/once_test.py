@@ -21,8 +21,8 @@ MORE_S = 25        # for machines that have other things to do
 
 
 class Server(verbena_server.Server):
-    def __init__(self, name_space, port, key_file=None):
-        super().__init__(args=["--set", f"events.targets=hook=http://127.0.0.1:{port}/", "--set", "events.allow_private=hook",
+    def __init__(self, name_space, port, key_file=None, clock_ahead_ms=0):
+        super().__init__(clock_ahead_ms=clock_ahead_ms, args=["--set", f"events.targets=hook=http://127.0.0.1:{port}/", "--set", "events.allow_private=hook",
                                "--set", "events.timeout=3", "--set", "lifecycle_day=1"])
         self.args = [word if not word.startswith("rados.namespace=") else f"rados.namespace={name_space}" for word in self.args]
         if key_file:
@@ -58,7 +58,8 @@ class Once(unittest.TestCase):
         self.servers = [first]
         self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in self.servers])
         while len(self.servers) < SERVERS:
-            self.servers.append(Server(self.space, self.hook.port, f"{first.directory}/master.keys").start())
+            ahead = verbena_server.CLOCKS_AHEAD_MS[len(self.servers)]
+            self.servers.append(Server(self.space, self.hook.port, f"{first.directory}/master.keys", ahead).start())
         self.s3 = {server: boto3_client(server.http, read_timeout=90) for server in self.servers}
         self.s3[first].create_bucket(Bucket="bucket")
         rule = {"QueueArn": "arn:verbena:sqs::hook:webhook", "Events": ["s3:ObjectCreated:*"]}

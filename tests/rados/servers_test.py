@@ -4,6 +4,9 @@ import concurrent.futures
 import json
 import pathlib
 import re
+import shutil
+import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -25,8 +28,8 @@ ROUNDS = 30
 class Server(verbena_server.Server):
     """Of one store: the same namespace and the same master keys."""
 
-    def __init__(self, name_space, key_file=None):
-        super().__init__()
+    def __init__(self, name_space, key_file=None, clock_ahead_ms=0):
+        super().__init__(clock_ahead_ms=clock_ahead_ms)
         self.args = [word if not word.startswith("rados.namespace=") else f"rados.namespace={name_space}" for word in self.args]
         if key_file:
             self.args += ["--set", f"encryption.key_file={key_file}"]
@@ -72,7 +75,7 @@ class Cluster(unittest.TestCase):
         ceph_cluster.shared()
         first = Server(cls.NAME_SPACE).start()
         cls.key_file = f"{first.directory}/master.keys"
-        cls.servers = [first, *(Server(cls.NAME_SPACE, cls.key_file).start() for _ in range(SERVERS - 1))]
+        cls.servers = [first, *(Server(cls.NAME_SPACE, cls.key_file, verbena_server.CLOCKS_AHEAD_MS[i]).start() for i in range(1, SERVERS))]
         cls.s3 = [boto3_client(server.http, read_timeout=60) for server in cls.servers]
 
     @classmethod
@@ -196,15 +199,39 @@ class Cluster(unittest.TestCase):
             told = set(re.findall(r"^# TYPE (\w+) ", reply.read().decode(), re.M))
         self.assertLessEqual(named, told)
 
-    def test_a_server_with_other_master_keys_does_not_start(self):
-        iam = boto3.client("iam", endpoint_url=self.servers[0].http, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
-                           aws_secret_access_key=SECRET_KEY)
-        iam.create_user(UserName="sealed")
-        iam.create_access_key(UserName="sealed")
-        stranger = Server(self.NAME_SPACE)
-        with self.assertRaisesRegex(RuntimeError, "same master keys"):
-            stranger.start()
-        stranger.__exit__(None, None, None)
+    def test_a_server_with_other_master_keys_does_not_start_and_says_what_to_copy(self):
+        """Nothing has been sealed yet: an access key that one server made was unknown to the other."""
+        space = f"keys-{time.monotonic_ns()}"
+        first, other = Server(space), Server(space)
+        self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in (first, other)])
+        first.start()
+        with self.assertRaisesRegex(RuntimeError, "copy the key file of one of them"):
+            other.start()
+        keys = pathlib.Path(first.directory) / "master.keys"
+        self.assertNotIn(keys.read_text().split()[-1], other.log())
+        self.assertFalse((pathlib.Path(other.directory) / "master.keys").exists())
+        shutil.copy(keys, other.directory)
+        other.start()
+
+        def client(server, service, access=ACCESS_KEY, secret=SECRET_KEY):
+            return boto3.client(service, endpoint_url=server.http, region_name="us-east-1", aws_access_key_id=access, aws_secret_access_key=secret)
+        client(first, "iam").create_user(UserName="sealed")
+        made = client(first, "iam").create_access_key(UserName="sealed")["AccessKey"]
+        seen = client(other, "sts", made["AccessKeyId"], made["SecretAccessKey"]).get_caller_identity()
+        self.assertTrue(seen["Arn"].endswith("user/sealed"), seen)
+        # A new key goes to one server, and with its file to the other.
+        other.stop()
+        rotated = subprocess.run([verbena_server.program(), "master-key", "rotate", first.directory], stdout=subprocess.PIPE, text=True, check=True)
+        self.assertIn("added", rotated.stdout)
+        first.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while "2 master keys" not in first.log():
+            self.assertLess(time.monotonic(), deadline, first.log())
+            time.sleep(0.1)
+        with self.assertRaisesRegex(RuntimeError, "copy the key file of one of them"):
+            other.start()
+        shutil.copy(keys, other.directory)
+        other.start()
 
     def test_a_killed_server_holds_up_no_other_for_long(self):
         killed = Server(self.NAME_SPACE, self.key_file).start()

@@ -65,8 +65,12 @@ class Audit(unittest.TestCase):
         self.assertEqual(len(having(action="PUT object?tagging", key="dir/k\u00e9y", status=200)), 1)
         self.assertEqual(having(key="none")[0]["error"], "NoSuchKey")
         for via in ("token", "native"):
-            self.assertEqual(sum(line["rdma_bytes"] for line in having(door=via, key=via, action="GET object", status=200)), 150_000, via)
-            self.assertEqual([line["rdma_bytes"] for line in having(door=via, key=via, action="PUT object", status=200)], [50_000], via)
+            self.assertEqual(sum(line["bytes_out"] for line in having(door=via, key=via, action="GET object", status=200)), 150_000, via)
+            self.assertEqual([line["bytes_in"] for line in having(door=via, key=via, action="PUT object", status=200)], [50_000], via)
+        carried = {line["transport"] for line in having(door="native", key="native")}
+        self.assertTrue(carried and carried <= {"shared_memory", "tcp"}, carried)
+        self.assertEqual({line["transport"] for line in having(door="token", key="token")}, {"tcp"})
+        self.assertEqual({line["rdma_bytes"] for line in log}, {0}, "there is no RDMA device under local and tcp")
         missing, = having(door="native", key="no-native")
         self.assertEqual((missing["status"], missing["error"], missing["access_key"]), (404, "NoSuchKey", ACCESS_KEY))
         self.assertTrue(having(door="native", action="POST session", status=200, access_key=ACCESS_KEY))
@@ -104,7 +108,7 @@ class Audit(unittest.TestCase):
                 s3.list_buckets()
             server.process.send_signal(signal.SIGHUP)
         names = sorted(os.listdir(self.folder))
-        self.assertEqual([n for n in names if n.startswith("access")], ["access.log", "access.log.1", "access.log.2"])
+        self.assertEqual([n for n in names if n.startswith("access")], ["access.log", "access.log.1", "access.log.2", "access.log.kept"])
         for end in (".1", ".2"):
             aside = self.path.with_name(self.path.name + end)
             self.assertTrue(self.lines(aside))

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Buckets: names, creation, CORS, tags, and every other configuration call."""
+import concurrent.futures
 import pathlib
 import sys
 import unittest
@@ -48,6 +49,39 @@ class Names(S3Case):
         self.assertIsNone(second.text("ContinuationToken"))
         for bad in ("0", "10001", "x"):
             self.assertEqual(self.request("GET", f"/?max-buckets={bad}").code, "InvalidArgument")
+
+
+class Tags(S3Case):
+    """As Terraform's AWS provider has them: with the bucket, then by S3 Control."""
+    account = {"x-amz-account-id": "000000000000"}
+
+    def test_a_bucket_is_made_with_tags_that_s3_control_changes(self):
+        document = ('<CreateBucketConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Tags><Tag><Key>team</Key><Value>red</Value></Tag>'
+                    "</Tags></CreateBucketConfiguration>")
+        self.assertEqual(self.request("PUT", "/tagged", {}, document.encode()).status, 200)
+        self.assertEqual(self.s3.get_bucket_tagging(Bucket="tagged")["TagSet"], [{"Key": "team", "Value": "red"}])
+        path = "/v20180820/tags/arn%3Aaws%3As3%3A%3A%3Atagged"
+        more = ('<TagResourceRequest xmlns="http://awss3control.amazonaws.com/doc/2018-08-20/"><Tags><Tag><Key>team</Key><Value>blue</Value></Tag>'
+                "<Tag><Key>stage</Key><Value>test</Value></Tag></Tags></TagResourceRequest>")
+        self.assertEqual(self.request("POST", path, self.account, more.encode()).status, 204)
+        self.assertIn(b"<Tag><Key>team</Key><Value>blue</Value></Tag>", self.request("GET", path, self.account).body)
+        self.assertEqual(self.request("DELETE", path + "?tagKeys=team&tagKeys=none", self.account).status, 204)
+        self.assertEqual(self.s3.get_bucket_tagging(Bucket="tagged")["TagSet"], [{"Key": "stage", "Value": "test"}])
+        refused = self.request("GET", "/v20180820/configuration/publicAccessBlock", self.account)
+        self.assertEqual(refused.status, 501)
+        self.assertTrue(b"<ErrorResponse" in refused.body and b"<Code>NotImplemented</Code>" in refused.body, refused.body)
+
+    def test_tags_that_are_set_at_once_are_all_there(self):
+        bucket = self.new_bucket()
+        path = f"/v20180820/tags/arn:aws:s3:::{bucket}"
+
+        def tag(n):
+            body = f"<TagResourceRequest><Tags><Tag><Key>k{n}</Key><Value>v</Value></Tag></Tags></TagResourceRequest>"
+            return self.request("POST", path, self.account, body.encode()).status
+
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            self.assertEqual(set(threads.map(tag, range(40))), {204})
+        self.assertEqual(len(self.s3.get_bucket_tagging(Bucket=bucket)["TagSet"]), 40)
 
 
 class Cors(S3Case):

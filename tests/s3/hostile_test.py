@@ -283,6 +283,7 @@ class Hostile(S3Case):
                                       ("PUT", f"/{bucket}/a%00b", {"x-amz-copy-source": f"/{bucket}/a"})):
             self.assertEqual(self.request(method, path, headers).code, "InvalidArgument", method)
         self.assertEqual(self.request("PUT", f"/{bucket}/copy", {"x-amz-copy-source": f"/{bucket}/a%00b"}).code, "NoSuchKey")
+        self.assertEqual(self.request("GET", f"/{bucket}/a%00b").code, "NoSuchKey")  # in XML that can be read
         self.assertEqual(self.request("DELETE", f"/{bucket}/a%00b").status, 204)
         self.assertEqual(self.keys(bucket), ["a"])
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Objects as AWS's documentation has them: headers, ranges, conditions, checksums, copies, parts."""
 import base64
+import concurrent.futures
 import hashlib
 import pathlib
 import sys
@@ -13,6 +14,7 @@ from s3_case import S3Case, quote  # noqa: E402
 MIB = 1024 * 1024
 PAST = "Sat, 29 Oct 1994 19:43:31 GMT"
 FUTURE = "Sat, 29 Oct 2095 19:43:31 GMT"
+XXHASHS_OF_DATA = {"xxhash64": "b7119b48552d1da3", "xxhash3": "e4b7943fd57d5d1e", "xxhash128": "c044be4073bb71f1340036b3f23aa86d"}
 
 
 def b64(raw):
@@ -153,8 +155,11 @@ class Writes(S3Case):
             self.assertEqual(self.put({"content-md5": bad}).code, "InvalidDigest", bad)
 
     def test_checksums_in_headers(self):
+        # The XXHASHs as xxhsum prints them.
         sums = {"crc32": crc32(b"data"), "sha1": b64(hashlib.sha1(b"data").digest()),
-                "sha256": b64(hashlib.sha256(b"data").digest())}
+                "sha256": b64(hashlib.sha256(b"data").digest()), "sha512": b64(hashlib.sha512(b"data").digest()),
+                "md5": b64(hashlib.md5(b"data").digest())}
+        sums |= {name: b64(bytes.fromhex(value)) for name, value in XXHASHS_OF_DATA.items()}
         for name, value in sums.items():
             header = f"x-amz-checksum-{name}"
             reply = self.put({header: value, "x-amz-sdk-checksum-algorithm": name.upper()})
@@ -323,6 +328,30 @@ class Multipart(S3Case):
         self.complete(upload, [one])
         self.assert_error("NoSuchUpload", 404, self.upload, upload=upload, number=1, body=b"x")
         self.assert_error("NoSuchUpload", 404, self.s3.abort_multipart_upload, Bucket=self.bucket, Key="k", UploadId="none")
+
+    def test_completions_at_once_get_one_answer(self):
+        """A retry that overtakes the first request, as SDKs send it after a timeout."""
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            for round in range(20):
+                headers = {"if-none-match": "*"} if round % 2 else {}
+                upload = self.begin()
+                etag = self.upload(upload, 1, b"small")["ETag"]
+                body = f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
+                asked = [threads.submit(self.request, "POST", f"/{self.bucket}/k?uploadId={upload}", headers, body.encode()) for _ in range(2)]
+                replies = [one.result() for one in asked]
+                self.assertEqual([reply.status for reply in replies], [200, 200], [reply.body for reply in replies])
+                self.assertEqual(replies[0].text("ETag"), replies[1].text("ETag"))
+                self.s3.delete_object(Bucket=self.bucket, Key="k")
+
+    def test_parts_keep_their_numbers(self):
+        upload = self.begin()
+        data = {1: b"a" * 5 * MIB, 3: b"tail"}
+        parts = [{"PartNumber": n, "ETag": self.upload(upload, n, part)["ETag"]} for n, part in data.items()]
+        self.complete(upload, parts)
+        self.assertEqual(self.s3.get_object(Bucket=self.bucket, Key="k", PartNumber=3)["Body"].read(), b"tail")
+        self.assert_error("InvalidPartNumber", 416, self.s3.get_object, Bucket=self.bucket, Key="k", PartNumber=2)
+        told = self.s3.get_object_attributes(Bucket=self.bucket, Key="k", ObjectAttributes=["ObjectParts"])["ObjectParts"]
+        self.assertEqual((told["TotalPartsCount"], [part["PartNumber"] for part in told["Parts"]]), (2, [1, 3]))
 
     def test_composite_checksums(self):
         data = [b"a" * 5 * MIB, b"tail"]

@@ -73,7 +73,8 @@ var (
 	passedGet  = set("Range", "If-Match", "If-None-Match")
 	passedPart = set("Content-Type", "Content-Md5", "Content-Encoding", "X-Amz-Decoded-Content-Length", "X-Amz-Trailer",
 		"X-Amz-Sdk-Checksum-Algorithm", checksumPrefix+"Crc32", checksumPrefix+"Crc32c", checksumPrefix+"Crc64nvme",
-		checksumPrefix+"Sha1", checksumPrefix+"Sha256")
+		checksumPrefix+"Sha1", checksumPrefix+"Sha256", checksumPrefix+"Sha512", checksumPrefix+"Md5",
+		checksumPrefix+"Xxhash64", checksumPrefix+"Xxhash3", checksumPrefix+"Xxhash128")
 	passedPut = set("If-Match", "If-None-Match")
 	notSums   = set(checksumPrefix+"Mode", checksumPrefix+"Algorithm", checksumPrefix+"Type")
 )

@@ -6,6 +6,7 @@ its errors, retries and events are botocore's own.
 """
 import collections
 import logging
+import os
 import threading
 import time
 import urllib.parse
@@ -26,11 +27,12 @@ _PART = _PASSED | _SUMMED
 _REST_S = 10  # before tokens are tried again
 _UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after it was signed
 _LATER = "verbena-later"  # where a Content-MD5 will be
-_CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256")
+_CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256", "SHA512", "MD5", "XXHASH64", "XXHASH3", "XXHASH128")
 
 
 class Acceleration:
-    """What accelerate() made of a client. `counts` says how many requests went which way, `reasons` why they did not go natively."""
+    """What accelerate() made of a client. `counts` says how many requests went which way, `reasons` why they did not go natively.
+    Where no native door answered, `client` is None and the boto3 client is as it was."""
 
     def __init__(self, s3, client, token_options=None, md5_etags=True):
         self.s3, self.client, self._md5_etags = s3, client, md5_etags
@@ -39,20 +41,24 @@ class Acceleration:
         self._lock = threading.Lock()
         self._endpoint = urllib.parse.urlsplit(s3.meta.endpoint_url)
         self._later, self._early = threading.local(), Early(s3)
-        events = s3.meta.events
-        self._registered = [(events.register_last, "before-call.s3.GetObject", self._get_early), (events.register_last, "before-send.s3.GetObject", self._get), (events.register_last, "before-send.s3.PutObject", self._put),
-                            (events.register_last, "before-send.s3.UploadPart", self._part)]
-        for operation in ("PutObject", "UploadPart"):
-            self._registered += [(events.register_first, f"before-call.s3.{operation}", self._leave_md5),
-                                 (events.register_last, f"before-sign.s3.{operation}", self._leave_hashes)]
+        self._registered = [] if client is None else self._handlers(s3.meta.events)
         for register, event, handler in self._registered:
             register(event, handler, unique_id=f"verbena-{event}")
+
+    def _handlers(self, events):
+        handlers = [(events.register_last, "before-call.s3.GetObject", self._get_early), (events.register_last, "before-send.s3.GetObject", self._get), (events.register_last, "before-send.s3.PutObject", self._put),
+                            (events.register_last, "before-send.s3.UploadPart", self._part)]
+        for operation in ("PutObject", "UploadPart"):
+            handlers += [(events.register_first, f"before-call.s3.{operation}", self._leave_md5),
+                         (events.register_last, f"before-sign.s3.{operation}", self._leave_hashes)]
+        return handlers
 
     def close(self):
         """The client is as it was before."""
         for _, event, _ in self._registered:
             self.s3.meta.events.unregister(event, unique_id=f"verbena-{event}")
-        self.client.close()
+        if self.client is not None:
+            self.client.close()
         if self._tokens is not None:
             self._tokens.close()
 
@@ -250,16 +256,37 @@ class Acceleration:
 def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="verbs", md5_etags=True, **options):
     """Moves the payloads of a boto3 client's GetObject, PutObject and UploadPart past HTTP, to and from the Verbena server that it talks to.
 
+    Its native door: `native_endpoint`, else VERBENA_NATIVE, else port 9100 of the endpoint's host. Where none answers there, boto3 goes on as it
+    was, and the log says so once (logger verbena.boto, a warning).
+
     Downloads, uploads and transfers in parts go through the same calls. Parts of uploads go by RDMA token, where this machine has a device of
     `token_provider` (None: never). md5_etags=False spares the server the MD5 of what PutObject stores: the ETag is then another one. Returns an Acceleration; its `close()` undoes it.
     """
+    native_endpoint = native_endpoint or os.environ.get("VERBENA_NATIVE") or None
     credentials = s3._request_signer._credentials.get_frozen_credentials()
     verify = getattr(s3._endpoint.http_session, "_verify", True)
     options.update(endpoint=s3.meta.endpoint_url, native_endpoint=native_endpoint, access_key=credentials.access_key,
                    secret_key=credentials.secret_key, session_token=credentials.token, region=s3.meta.region_name or "us-east-1",
                    ca_file=verify if isinstance(verify, str) else None, insecure=verify is False)
-    client = Client(**options, via="native", provider=provider)
+    try:
+        client = Client(**options, via="native", provider=provider)
+    except (errors.InvalidArgument, errors.AccessDenied):  # of the call, or said by the door
+        raise
+    except errors.VerbenaError as error:
+        _say_once(native_endpoint or f"port 9100 of {s3.meta.endpoint_url}", error)
+        return Acceleration(s3, None)
     return Acceleration(s3, client, token_provider and dict(options, via="token", provider=token_provider), md5_etags)
+
+
+_said, _said_lock = set(), threading.Lock()
+
+
+def _say_once(where, error):
+    with _said_lock:
+        if where in _said:
+            return
+        _said.add(where)
+    _log.warning("no native door at %s (%s): boto3 goes on by HTTP alone", where, error)
 
 
 def _broken(request, error):

@@ -155,22 +155,31 @@ class StorageReader(_Checkpoint, storage.StorageReader):
         for item in plan.items:
             piece = _Piece(item, self._places[item.storage_index])
             by_key.setdefault(piece.place.key, []).append(piece)
-        self._each(self._read, [(key, some, planner) for key, pieces in by_key.items() for some in _portions(pieces)])
+        portions = {key: list(_portions(pieces)) for key, pieces in by_key.items()}
+        several = [key for key, some in portions.items() if len(some) > 1]
+        etags = dict(self._each(self._etag, [(key,) for key in several]))
+        self._each(self._read, [(key, some, planner, etags.get(key)) for key, all_of_key in portions.items() for some in all_of_key])
         done = Future()
         done.set_result(None)
         return done
 
-    def _read(self, key, pieces, planner):
+    def _etag(self, key):
+        return key, self._source.client.head(self._bucket, self._key(key)).etag
+
+    def _read(self, key, pieces, planner, etag=None):
+        """What one GET asks for. `etag`: of the object that the other GETs read."""
         targets = [piece.target(planner) for piece in pieces]
         full = [piece for piece in pieces if piece.size]
         if len(full) == 1 and len(pieces) == 1 and pieces[0].fits(targets[0]):
-            got = self._source.client.get_into(self._bucket, self._key(key), targets[0], range=(full[0].offset, full[0].size)).bytes
+            got = self._source.client.get_into(self._bucket, self._key(key), targets[0], range=(full[0].offset, full[0].size),
+                                               if_match=etag).bytes
             _expect(got, full[0].size, key)
             planner.commit_tensor(pieces[0].item, targets[0])
             return
         whole = torch.empty(0, dtype=torch.uint8)
         if full:
-            whole = torch.from_dlpack(self._source.client.get(self._bucket, self._key(key), ranges=[(piece.offset, piece.size) for piece in full]))
+            whole = torch.from_dlpack(self._source.client.get(self._bucket, self._key(key), ranges=[(piece.offset, piece.size) for piece in full],
+                                                              if_match=etag))
         _expect(whole.numel(), sum(piece.size for piece in full), key)
         at = 0
         for piece, target in zip(pieces, targets):

@@ -128,27 +128,32 @@ class VerbenaFileSystem(AbstractFileSystem):
         bucket, key = self._split(path)
         if start is None and end is None:
             return self.client.get(bucket, key).tobytes()
+        etag = None
         if (start or 0) < 0 or (end is not None and end < 0):
-            size = self.info(path)["size"]
+            found = self.info(path)
+            size, etag = found["size"], found.get("etag")
             start = max(0, size + start) if (start or 0) < 0 else start
             end = size + end if end is not None and end < 0 else end
-        return self._ranges_of(bucket, key, [(start or 0, end)])[0]
+        return self._ranges_of(bucket, key, [(start or 0, end)], etag)[0]
 
-    def _ranges_of(self, bucket, key, wanted):
-        """The bytes of each (start, end) of one object, in messages of up to 64 ranges. What lies past the end is left out."""
+    def _ranges_of(self, bucket, key, wanted, etag=None):
+        """The bytes of each (start, end) of one object, in messages of up to 64 ranges, all of one version: that of `etag`, or the one that
+        the first message finds. What lies past the end is left out."""
         out = [b""] * len(wanted)
         asked = [(at, start, end) for at, (start, end) in enumerate(wanted) if end is None or end > start]
         for begin in range(0, len(asked), _RANGES_MAX):
             some = asked[begin:begin + _RANGES_MAX]
             ranges = [(start, 0 if end is None else end - start) for _, start, end in some]
             try:
-                got = self.client.get(bucket, key, ranges=ranges)
+                got = self.client.get(bucket, key, ranges=ranges, if_match=etag)
             except errors.InvalidRange:
-                size = self.client.head(bucket, key).size
-                some = [one for one in some if one[1] < size]
+                there = self.client.head(bucket, key)
+                some = [one for one in some if one[1] < there.size]
                 if not some:
                     continue
-                got = self.client.get(bucket, key, ranges=[(start, 0 if end is None else end - start) for _, start, end in some])
+                got = self.client.get(bucket, key, ranges=[(start, 0 if end is None else end - start) for _, start, end in some],
+                                      if_match=etag or there.etag)
+            etag = etag or got.reply.etag
             view, position, size = memoryview(got), 0, got.reply.size
             for at, start, end in some:
                 length = min(size, size if end is None else end) - start

@@ -20,6 +20,19 @@ class AccountsInCluster final : public auth::SharedText {
   RadosStore& store_;
 };
 
+// The ids of their master keys.
+class KeyIdsInCluster final : public auth::SharedText {
+ public:
+  explicit KeyIdsInCluster(RadosStore& store) : store_(store) {}
+  Result<std::optional<std::string>> read() override { return store_.read_key_ids(); }
+  Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
+    return store_.replace_key_ids(before, text);
+  }
+
+ private:
+  RadosStore& store_;
+};
+
 }  // namespace
 
 std::expected<server::ClusterEngine, std::string> open_cluster(const Config& config, memory::Arena& arena,
@@ -40,6 +53,7 @@ std::expected<server::ClusterEngine, std::string> open_cluster(const Config& con
   RadosStore& store = **opened;
   server::ClusterEngine engine;
   engine.accounts = std::make_unique<AccountsInCluster>(store);
+  engine.key_ids = std::make_unique<KeyIdsInCluster>(store);
   engine.feeds = &store;
   engine.shared_keys = &store;
   engine.may_keep = [&store](std::string_view bucket) { return store.may_keep(bucket); };

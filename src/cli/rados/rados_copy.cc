@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/config.h"
@@ -29,6 +31,7 @@ constexpr size_t arena_bytes = 512 * MiB;
 constexpr unsigned threads = 8;
 constexpr size_t queue_max = 4096;
 constexpr uint64_t accounts_bytes_max = 64 * MiB;
+constexpr uint64_t key_ids_bytes_max = 64 * KiB;
 constexpr std::chrono::seconds tell_every{2};
 
 int copy_failed(const std::string& message, int code = exit_failure) {
@@ -134,6 +137,27 @@ std::optional<std::string> bring_accounts(RadosStore& rados, const DataDirectory
   return std::nullopt;
 }
 
+// What the directory has sealed needs its keys: servers that lack them are not to start (auth/keyring.h).
+std::optional<std::string> bring_key_ids(RadosStore& rados, const DataDirectory& directory) {
+  auto noted =
+      store::local::read_small_file(store::local::real_file_system(), directory.master_key_ids(), key_ids_bytes_max);
+  if (!noted && noted.error() == Errc::not_found) return std::nullopt;
+  auto there = noted ? rados.read_key_ids() : std::unexpected(noted.error());
+  if (!there) return "the ids of the master keys: " + describe(there.error());
+  std::set<std::string> ids;
+  std::istringstream lines(there->value_or("") + *noted);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.front() != '#') ids.insert(line);
+  }
+  std::string text;
+  for (const std::string& id : ids) text += id + "\n";
+  if (text.empty() || *there == text) return std::nullopt;
+  const auto replaced = rados.replace_key_ids(*there, text);
+  if (!replaced) return "the ids of the master keys: " + describe(replaced.error());
+  if (!*replaced) return "the ids of the master keys: a server runs over the store in the cluster";
+  return std::nullopt;
+}
+
 std::optional<std::string> take_accounts(RadosStore& rados, const DataDirectory& directory) {
   auto text = rados.read_accounts();
   if (!text) return "the accounts of the cluster: " + describe(text.error());
@@ -177,6 +201,7 @@ int copy_into_cluster(const store::rados::Options& options, const std::string& p
   const auto counts = carry_out({*stores.local, *stores.rados, {.tell = print_progress}});
   if (!counts) return copy_failed(counts.error());
   if (auto wrong = bring_accounts(*stores.rados, *directory)) return copy_failed(*wrong);
+  if (auto wrong = bring_key_ids(*stores.rados, *directory)) return copy_failed(*wrong);
   print_counts(*counts);
   return exit_ok;
 }

@@ -97,7 +97,7 @@ bool read_entry(Reader& in, uint8_t details, bool listing, BatchEntry& entry) {
   if ((details & detail_checksum) != 0) {
     if (const uint8_t algorithm = in.u8(); algorithm != 0) {
       const std::string_view value = in.text(in.u8());
-      if (!known_digest(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return false;
+      if (!is_algorithm(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return false;
       entry.checksum = {static_cast<Algorithm>(algorithm), 0, value};
     }
   }

@@ -211,8 +211,7 @@ void BatchReader::read_stored(BatchItem& item) {
   const uint8_t algorithm = in_.u8();
   const std::string_view digest = get_text8(in_);
   if (algorithm != 0) {
-    if (!known_checksum(algorithm) || digest.size() != digest_size(static_cast<Algorithm>(algorithm)))
-      return in_.fail();
+    if (!is_algorithm(algorithm) || digest.size() != digest_size(static_cast<Algorithm>(algorithm))) return in_.fail();
     item.expected = {static_cast<Algorithm>(algorithm), 0, digest};
   } else if (!digest.empty()) {
     return in_.fail();

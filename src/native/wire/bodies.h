@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/result.h"
 #include "native/wire/cursor.h"
+#include "native/wire/message.h"
 
 namespace verbena::native::wire {
 
@@ -72,9 +73,10 @@ struct ChecksumView {
   uint16_t parts;
   std::string_view value;
 };
-// Numbers that name one of S3's checksums; or those and MD5, which has a field of its own in a PUT.
-bool known_checksum(uint8_t algorithm);
-bool known_digest(uint8_t algorithm);
+// Whether a session of that version may be told of a checksum: others are left out of what it is told.
+constexpr bool is_known_to(unsigned version, Algorithm algorithm) {
+  return version >= version_of_new_checksums || algorithm <= Algorithm::md5;
+}
 struct HeaderPair {
   std::string_view name, value;
 };

@@ -41,9 +41,9 @@ class Random {
     return *texts_.back();
   }
   ChecksumView checksum() {
-    const auto algorithm = static_cast<Algorithm>(1 + below(5));
+    const auto algorithm = all_algorithms[below(std::size(all_algorithms))];
     std::string_view value;
-    while (value.size() != digest_size(algorithm)) value = text(32);
+    while (value.size() != digest_size(algorithm)) value = text(64);
     return {algorithm, static_cast<uint16_t>(u64()), value};
   }
 

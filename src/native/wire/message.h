@@ -17,7 +17,9 @@ namespace verbena::native::wire {
 
 // Of the frame. All versions of the protocol have the same; they differ in the types that a session knows.
 inline constexpr uint8_t version = 1;
-inline constexpr uint8_t protocol_version_max = 4;
+inline constexpr uint8_t protocol_version_max = 5;
+// The first version whose sessions know the checksums from SHA512 on, and MD5 as one of them.
+inline constexpr unsigned version_of_new_checksums = 5;
 inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
 inline constexpr size_t header_size = 40;
 inline constexpr size_t mac_size = 8;

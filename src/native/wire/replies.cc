@@ -7,10 +7,6 @@ enum ReplyFlags : uint8_t { reply_partial = 1 };
 
 }  // namespace
 
-bool known_digest(uint8_t algorithm) {
-  return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::md5);
-}
-
 bool encode_error(Writer& out, Errc code) {
   out.u16(static_cast<uint16_t>(code));
   return out.ok();
@@ -76,7 +72,7 @@ std::optional<ObjectReply> decode_object_reply(Bytes body) {
     const uint8_t algorithm = in.u8();
     const uint16_t parts = in.u16();
     const std::string_view value = in.text(in.u8());
-    if (!known_digest(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return std::nullopt;
+    if (!is_algorithm(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return std::nullopt;
     reply.checksums.add({static_cast<Algorithm>(algorithm), parts, value});
   }
   for (size_t i = 0; i < ranges && in.ok(); ++i) {

@@ -107,10 +107,6 @@ bool encode(Writer& out, const Put& put) {
   return out.ok();
 }
 
-bool known_checksum(uint8_t algorithm) {
-  return algorithm >= static_cast<uint8_t>(Algorithm::crc32) && algorithm <= static_cast<uint8_t>(Algorithm::sha256);
-}
-
 namespace {
 
 // The rest of a body is a PUT's. In its place: it has room for all the headers that may come.
@@ -118,8 +114,8 @@ bool read_put(Reader& in, bool has_window, Put& put) {
   put.window = get_descriptor(in);
   put.size = in.u64();
   const uint8_t compute = in.u8();
-  if (known_checksum(compute)) put.compute = static_cast<Algorithm>(compute);
-  if (compute != 0 && !known_checksum(compute)) in.fail();
+  if (is_algorithm(compute)) put.compute = static_cast<Algorithm>(compute);
+  if (compute != 0 && !is_algorithm(compute)) in.fail();
   put.content_md5 = get_text8(in);
   if (!put.content_md5.empty() && put.content_md5.size() != 16) in.fail();
   put.bucket = get_text16(in, bucket_size_max);
@@ -131,7 +127,7 @@ bool read_put(Reader& in, bool has_window, Put& put) {
   for (size_t i = 0; i < sums && in.ok(); ++i) {
     const uint8_t algorithm = in.u8();
     const std::string_view value = get_text8(in);
-    if (!known_checksum(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return false;
+    if (!is_algorithm(algorithm) || value.size() != digest_size(static_cast<Algorithm>(algorithm))) return false;
     put.expected.add({static_cast<Algorithm>(algorithm), 0, value});
   }
   const size_t headers = in.u16();

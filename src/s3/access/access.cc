@@ -9,6 +9,7 @@
 #include "s3/access/quota.h"
 #include "s3/buckets/bucket_document.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/document_reading.h"
 #include "s3/names.h"
 #include "s3/objects/encryption.h"
 
@@ -78,10 +79,20 @@ Result<void> read_notifications(const store::Document& text, BucketAccess& acces
   return {};
 }
 
-// One that cannot be read is none: it is not about access.
-void read_lifecycle(const store::Document& text, BucketAccess& access) {
-  if (text == nullptr) return;
-  if (const auto rules = lifecycle_rules_of(*text); rules && !(*rules)->empty()) access.lifecycle = *rules;
+// One that cannot be read is none: it is not about access. A thousand rules take milliseconds and are read beside the
+// loop.
+Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
+  if (text == nullptr) co_return Result<void>();
+  const auto work = [&text] { return lifecycle_rules_of(*text); };
+  Result<std::shared_ptr<const std::vector<LifecycleRule>>> rules;
+  if (text->size() > read_at_once_bytes) {
+    rules = co_await beside_loop("document", work);
+  } else {
+    rules = work();
+  }
+  if (!rules && rules.error() == Errc::slow_down) co_return std::unexpected(rules.error());
+  if (rules && !(*rules)->empty()) access.lifecycle = *rules;
+  co_return Result<void>();
 }
 
 // What is about access is of one moment: between two documents, one from before a change and one from after another
@@ -110,7 +121,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
     access->ownership = Ownership::bucket_owner_enforced;
     access->block = {true, true, true, true};
   }
-  read_lifecycle(part(Part::lifecycle), *access);
+  VB_CO_TRY(co_await read_lifecycle(part(Part::lifecycle), *access));
   VB_CO_TRY(read_notifications(part(Part::notification), *access));
   access->encrypts = part(Part::encryption) != nullptr;
   co_return BucketAccessPtr(std::move(access));

@@ -18,6 +18,7 @@ struct Action {
   Permission by_bucket_acl = Permission::none;  // of the bucket's list, if that is enough
   Permission by_object_acl = Permission::none;  // of the object's
   bool root_always = false;                     // no policy keeps the owner's root from it
+  bool owners_account = false;                  // of the owner's account alone, whatever a policy allows to others
   // In a directory bucket: what a session may do, and a policy knows as s3express:CreateSession. none: a call about the
   // bucket, of which policies know the name.
   SessionUse in_session = SessionUse::none;
@@ -36,9 +37,9 @@ inline constexpr Action list_uploads{
 inline constexpr Action get_location{.name = "s3:GetBucketLocation"};
 inline constexpr Action get_bucket_acl{.name = "s3:GetBucketAcl", .by_bucket_acl = Permission::read_acp};
 inline constexpr Action put_bucket_acl{.name = "s3:PutBucketAcl", .by_bucket_acl = Permission::write_acp};
-inline constexpr Action get_policy{.name = "s3:GetBucketPolicy", .root_always = true};
-inline constexpr Action put_policy{.name = "s3:PutBucketPolicy", .root_always = true};
-inline constexpr Action delete_policy{.name = "s3:DeleteBucketPolicy", .root_always = true};
+inline constexpr Action get_policy{.name = "s3:GetBucketPolicy", .root_always = true, .owners_account = true};
+inline constexpr Action put_policy{.name = "s3:PutBucketPolicy", .root_always = true, .owners_account = true};
+inline constexpr Action delete_policy{.name = "s3:DeleteBucketPolicy", .root_always = true, .owners_account = true};
 inline constexpr Action get_policy_status{.name = "s3:GetBucketPolicyStatus"};
 inline constexpr Action get_public_access{.name = "s3:GetBucketPublicAccessBlock"};
 inline constexpr Action put_public_access{.name = "s3:PutBucketPublicAccessBlock"};
@@ -48,6 +49,9 @@ inline constexpr Action get_cors{.name = "s3:GetBucketCORS"};
 inline constexpr Action put_cors{.name = "s3:PutBucketCORS"};
 inline constexpr Action get_bucket_tagging{.name = "s3:GetBucketTagging"};
 inline constexpr Action put_bucket_tagging{.name = "s3:PutBucketTagging"};
+inline constexpr Action list_resource_tags{.name = "s3:ListTagsForResource"};
+inline constexpr Action tag_resource{.name = "s3:TagResource"};
+inline constexpr Action untag_resource{.name = "s3:UntagResource"};
 inline constexpr Action get_versioning{.name = "s3:GetBucketVersioning"};
 inline constexpr Action put_versioning{.name = "s3:PutBucketVersioning"};
 inline constexpr Action get_bucket_lock{.name = "s3:GetBucketObjectLockConfiguration"};

@@ -234,6 +234,21 @@ Result<Acl> new_object_acl(const Caller& caller, const BucketAccess& access, con
 
 }  // namespace
 
+Listing listing_of(const Caller& caller, const store::ListRequest& request) {
+  Listing out;
+  if (caller.http != nullptr) {
+    const Query& query = caller.http->query;
+    out.prefix = query.get("prefix");
+    out.delimiter = query.get("delimiter");
+    if (const auto keys = query.get("max-keys"); keys && !keys->empty()) out.max_keys = std::string(*keys);
+    return out;
+  }
+  if (!request.prefix.empty()) out.prefix = request.prefix;
+  if (!request.delimiter.empty()) out.delimiter = request.delimiter;
+  out.max_keys = std::to_string(request.max_keys);
+  return out;
+}
+
 const auth::Principal* principal_of(const Caller& caller) {
   if (caller.identity.anonymous) return nullptr;
   return caller.identity.principal != nullptr ? caller.identity.principal.get() : auth::superuser().get();
@@ -241,7 +256,8 @@ const auth::Principal* principal_of(const Caller& caller) {
 
 bool is_owners_root(const Caller& caller, const BucketAccess& access) {
   const auth::Principal* const principal = principal_of(caller);
-  return principal != nullptr && is_root(*principal) && !is_limited(*principal) && owns(principal, access.owner);
+  return principal != nullptr && session_of(caller) == nullptr && is_root(*principal) && !is_limited(*principal) &&
+         owns(principal, access.owner);
 }
 
 std::string_view owner_of(const Caller& caller) {
@@ -342,12 +358,14 @@ Task<Result<BucketAccessPtr>> same_bucket_access(Service& service, const BucketA
   co_return access;
 }
 
-Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
-                               std::string_view bucket) {
+namespace {
+
+Result<void> ask_service(const Service& service, const Caller& caller, const Asked& asked, std::string_view bucket,
+                         bool by_names_alone) {
+  const Action& action = asked.action;
   const auth::Principal* const principal = principal_of(caller);
   if (principal == nullptr) return fail(Errc::access_denied, "anonymous");
   if (session_of(caller) != nullptr) return fail(Errc::access_denied, "a session is of its bucket alone");
-  const Asked asked{action};
   const RequestFacts facts(service, caller, principal->account->id, asked);
   const bool directory = is_directory_bucket(bucket);
   const std::string arn = bucket.empty() ? std::string("*")
@@ -357,8 +375,24 @@ Result<void> authorize_service(const Service& service, const Caller& caller, con
   const auth::Question question{principal, name, arn, &facts};
   auth::Resource resource;
   resource.owner = principal->account->canonical_id;
-  if (auth::decide(question, resource) == auth::Decision::allowed) return {};
+  const bool allowed = by_names_alone ? auth::could_allow(question, resource, {})
+                                      : auth::decide(question, resource) == auth::Decision::allowed;
+  if (allowed) return {};
   return fail(Errc::access_denied, "authorize");
+}
+
+}  // namespace
+
+Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
+                               std::string_view bucket, std::string_view location) {
+  const Asked asked{.action = action, .location = location};
+  return ask_service(service, caller, asked, bucket, /*by_names_alone=*/false);
+}
+
+Result<void> could_authorize_service(const Service& service, const Caller& caller, const Action& action,
+                                     std::string_view bucket) {
+  const Asked asked{action};
+  return ask_service(service, caller, asked, bucket, /*by_names_alone=*/true);
 }
 
 Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Caller& caller, const std::string& bucket,
@@ -367,6 +401,9 @@ Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Caller& c
   VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(service, bucket));
   const Asked asked{action};
   VB_CO_TRY(authorize(service, caller, *access, asked));
+  if (action.owners_account && !owns(principal_of(caller), access->owner)) {
+    co_return fail(Errc::method_not_allowed, "authorize: not the owner's account");
+  }
   co_return access;
 }
 
@@ -387,8 +424,8 @@ Error missing_error(const Service& service, const Caller& caller, const BucketAc
   constexpr Error denied{Errc::access_denied, 0, "authorize"};
   const auto decision = ask(service, caller, access, asked);
   if (decision == auth::Decision::denied) return denied;
-  store::ListRequest list;
-  list.prefix = asked.key;
+  // Whether that name may be listed, which no request has asked for in so many words.
+  const Listing list{.prefix = asked.key};
   const Asked listing{.action = action::list, .list = &list};
   return authorize(service, caller, access, listing) ? error : denied;
 }
@@ -402,24 +439,32 @@ Result<store::Attributes> authorize_new_object(const Service& service, const Cal
   if (!private_list) {
     VB_ASSIGN(acl, new_object_acl(caller, access, wish));
   }
-  // What else the request sets has actions of its own. Within the owner's account each must be allowed. A writer from
-  // elsewhere owns what it writes: it tags its object and gives it away unless a policy denies that, but locks nothing.
-  const bool own = owns(principal_of(caller), access.owner);
-  const auto may = [&](const Action& action, bool must_be_allowed) {
-    const Asked besides{.action = action, .key = asked.key, .tags = asked.tags, .lock = asked.lock};
-    const auto decision = ask(service, caller, access, besides);
-    return decision == auth::Decision::allowed || (decision == auth::Decision::refused && !must_be_allowed);
+  // What else the request sets has actions of its own.
+  const auto besides = [&](const Action& action) {
+    const Asked more{.action = action, .key = asked.key, .tags = asked.tags, .lock = asked.lock};
+    return authorize_besides(service, caller, access, more);
   };
   const bool listed = !private_list && access.lists_count() && !is_private(acl);
-  const bool tagged = asked.tags != nullptr && !asked.tags->empty();
   const bool retained = asked.lock != nullptr && asked.lock->mode != store::LockMode::none;
   const bool held = asked.lock != nullptr && asked.lock->legal_hold;
-  if ((listed && !may(action::put_object_acl, own)) || (tagged && !may(action::put_object_tagging, own)) ||
-      (retained && !may(action::put_retention, true)) || (held && !may(action::put_legal_hold, true))) {
-    return fail(Errc::access_denied, "authorize: what comes with the object");
-  }
+  if (listed) VB_TRY(besides(action::put_object_acl));
+  if (asked.tags != nullptr && !asked.tags->empty()) VB_TRY(besides(action::put_object_tagging));
+  if (retained) VB_TRY(besides(action::put_retention));
+  if (held) VB_TRY(besides(action::put_legal_hold));
   if (private_list) return store::Attributes();
   return acl_attributes(access, acl);
+}
+
+// A writer from another account locks nothing.
+Result<void> authorize_besides(const Service& service, const Caller& caller, const BucketAccess& access,
+                               const Asked& asked) {
+  const bool locks =
+      asked.action.name == action::put_retention.name || asked.action.name == action::put_legal_hold.name;
+  const bool must_be_allowed = locks || owns(principal_of(caller), access.owner);
+  const auto decision = ask(service, caller, access, asked);
+  if (decision == auth::Decision::allowed) return {};
+  if (decision == auth::Decision::refused && !must_be_allowed) return {};
+  return fail(Errc::access_denied, "authorize: what comes with the object");
 }
 
 Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish) {

@@ -11,22 +11,34 @@
 
 namespace verbena::s3 {
 
+// The parameters of a listing that its request brought: a condition key is there only if the request brought it.
+struct Listing {
+  std::optional<std::string_view> prefix{}, delimiter{};
+  std::optional<std::string> max_keys{};
+};
+// Over HTTP what is in the query; at the native door, whose messages have a place for each, what is not empty.
+Listing listing_of(const Caller& caller, const store::ListRequest& request);
+
 // What is asked for, and what conditions of policies may look at. What is null or empty was not given.
 struct Asked {
   const Action& action;
   std::string_view key{};                     // of an object's action
   std::string_view version_id{};              // as the request names it
   const store::ObjectInfo* object = nullptr;  // what is there: its owner, list and tags
-  const store::ListRequest* list = nullptr;
+  const Listing* list = nullptr;
   const store::Tags* tags = nullptr;  // that the request gives
   const store::ObjectLock* lock = nullptr;
-  const Headers* headers = nullptr;  // that an object is to keep
-  std::string_view session_mode{};   // s3express:SessionMode
+  const Headers* headers = nullptr;                     // at the native door: that the request brings for the object
+  std::string_view session_mode{};                      // s3express:SessionMode
+  const store::CommitConditions* conditions = nullptr;  // of a write or a removal
+  std::optional<bool> creates{};                        // s3:ObjectCreationOperation: whether an object comes of it
+  std::string_view location{};                          // of a new bucket, as its request names it
 };
 
 // Who asks; nullptr: anonymous.
 const auth::Principal* principal_of(const Caller& caller);
-// Whether that is the owner's root (or the superuser), whom no policy of its session limits.
+// Whether that is the owner's root (or the superuser), limited by nothing: no session policy, no directory bucket's
+// session.
 bool is_owners_root(const Caller& caller, const BucketAccess& access);
 // The canonical id that new buckets and objects of this caller belong to.
 std::string_view owner_of(const Caller& caller);
@@ -61,11 +73,16 @@ Result<Caller> caller_now(const Service& service, const Caller& caller);
 // The bucket's record as it is now. no_such_bucket when another one has the name.
 Task<Result<BucketAccessPtr>> same_bucket_access(Service& service, const BucketAccess& before);
 
-// An action that is on no bucket that exists: s3:ListAllMyBuckets, s3:CreateBucket.
+// An action that is on no bucket that exists: s3:ListAllMyBuckets, s3:CreateBucket. `location`: the region or zone that
+// the request names for a new bucket.
 Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
-                               std::string_view bucket);
+                               std::string_view bucket, std::string_view location = {});
+// Likewise by the names in policies alone, before the document is read that conditions may look at.
+Result<void> could_authorize_service(const Service& service, const Caller& caller, const Action& action,
+                                     std::string_view bucket);
 
-// Loads the bucket's record and asks for an action on the bucket. access_denied, no_such_bucket, invalid_bucket_name.
+// Loads the bucket's record and asks for an action on the bucket. access_denied, no_such_bucket, invalid_bucket_name;
+// method_not_allowed: of the owner's account alone, whatever the policy allows (AWS, PutBucketPolicy).
 Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Caller& caller, const std::string& bucket,
                                                const Action& action);
 
@@ -80,6 +97,11 @@ Error missing_error(const Service& service, const Caller& caller, const BucketAc
 // acl_not_supported.
 Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
                                                const Asked& asked, const AclWish& wish);
+
+// The right to what a new object is to have besides, by an action of its own: within the owner's account it must be
+// allowed. A writer from elsewhere owns what it writes, and has it unless a policy denies that.
+Result<void> authorize_besides(const Service& service, const Caller& caller, const BucketAccess& access,
+                               const Asked& asked);
 
 // A list that is to be set, if the bucket's settings allow it. acl_not_supported, access_denied.
 Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish);

@@ -16,6 +16,9 @@ Result<auth::PolicyPtr> read_policy(const std::string& text, std::string_view bu
   if (policy && !auth::concerns_only(**policy, bucket)) {
     return fail(Errc::malformed_policy, "Policy has invalid resource.");
   }
+  if (policy && !auth::actions_apply(**policy)) {
+    return fail(Errc::malformed_policy, "Action does not apply to any resource(s) in statement.");
+  }
   return policy;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/date.h"
 #include "s3/context.h"
+#include "s3/copy_source.h"
 
 namespace verbena::s3 {
 namespace {
@@ -42,9 +43,8 @@ Signature signature_of(const Caller& caller, const Context* sent) {
 }
 
 // Of the keys that are headers without their "s3:". What else has such a name is no fact.
-constexpr std::array<std::string_view, 17> header_names = {"x-amz-acl",
+constexpr std::array<std::string_view, 14> header_names = {"x-amz-acl",
                                                            "x-amz-content-sha256",
-                                                           "x-amz-copy-source",
                                                            "x-amz-grant-full-control",
                                                            "x-amz-grant-read",
                                                            "x-amz-grant-read-acp",
@@ -56,9 +56,13 @@ constexpr std::array<std::string_view, 17> header_names = {"x-amz-acl",
                                                            "x-amz-server-side-encryption-aws-kms-key-id",
                                                            "x-amz-server-side-encryption-customer-algorithm",
                                                            "x-amz-storage-class",
-                                                           "x-amz-website-redirect-location",
-                                                           "if-match",
-                                                           "if-none-match"};
+                                                           "x-amz-website-redirect-location"};
+
+// An entity tag as a header has it, whichever door it came through and whether it was quoted there or not.
+std::optional<std::string> as_header(const std::optional<std::string>& tag) {
+  if (!tag || *tag == "*") return tag;
+  return std::string("\"").append(*tag).append("\"");
+}
 
 }  // namespace
 
@@ -67,9 +71,11 @@ int64_t arrived_us(const Service& service, const Caller& caller) {
   return arrived != 0 ? arrived : service.clock.now_us();
 }
 
+// As the request brought it: what the server makes of an object's headers is no fact.
 std::optional<std::string> RequestFacts::header(std::string_view name) const {
   if (caller_.http != nullptr) {
-    if (const auto value = caller_.http->header(name)) return std::string(*value);
+    const auto value = caller_.http->header(name);
+    return value ? std::optional<std::string>(*value) : std::nullopt;
   }
   if (asked_.headers == nullptr) return std::nullopt;
   const auto it = std::ranges::find(*asked_.headers, name, &Headers::value_type::first);
@@ -91,11 +97,18 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
   }
   if (key == "aws:currenttime") return format_iso8601(now_us());
   if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);
-  if (key == "aws:useragent") return sent_header(sent(), "user-agent");
+  if (key == "aws:useragent") return user_agent();
   if (key == "aws:referer") return sent_header(sent(), "referer");
-  if (key == "aws:requestedregion" || key == "s3:locationconstraint") return service_.region;
+  if (key == "aws:requestedregion") return service_.region;
+  if (key == "s3:locationconstraint") return some(asked_.location);
   if (key == "aws:resourceaccount" || key == "s3:resourceaccount") return some(owner_id_);
   return std::nullopt;
+}
+
+// Of a session of the native door what its client said of itself when it signed in.
+std::optional<std::string> RequestFacts::user_agent() const {
+  if (caller_.http != nullptr) return sent_header(sent(), "user-agent");
+  return caller_.user_agent == nullptr ? std::nullopt : some(*caller_.user_agent);
 }
 
 // Source: Amazon S3, "Amazon S3 Signature Version 4 Authentication Specific Policy Keys".
@@ -116,17 +129,36 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
 }
 
 std::optional<std::string> RequestFacts::listing_fact(std::string_view key) const {
+  const auto text = [](const std::optional<std::string_view>& brought) {
+    return brought ? std::optional<std::string>(*brought) : std::nullopt;
+  };
   if (key == "s3:versionid") return some(asked_.version_id);
   if (asked_.list == nullptr) return std::nullopt;
-  if (key == "s3:prefix") return asked_.list->prefix;
-  if (key == "s3:delimiter") return some(asked_.list->delimiter);
-  if (key == "s3:max-keys") return std::to_string(asked_.list->max_keys);
+  if (key == "s3:prefix") return text(asked_.list->prefix);
+  if (key == "s3:delimiter") return text(asked_.list->delimiter);
+  if (key == "s3:max-keys") return asked_.list->max_keys;
+  return std::nullopt;
+}
+
+// Of the request's own conditions, which both doors have read already. Reads have none of these keys at AWS.
+std::optional<std::string> RequestFacts::write_fact(std::string_view key) const {
+  if (key == "s3:objectcreationoperation") {
+    return asked_.creates ? std::optional<std::string>(*asked_.creates ? "true" : "false") : std::nullopt;
+  }
+  if (asked_.conditions == nullptr) return std::nullopt;
+  if (key == "s3:if-match") return as_header(asked_.conditions->if_match);
+  if (key == "s3:if-none-match") return as_header(asked_.conditions->if_none_match);
   return std::nullopt;
 }
 
 std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
   if (asked_.lock == nullptr || !key.starts_with("s3:object-lock-")) return std::nullopt;
-  if (key == "s3:object-lock-legal-hold") return asked_.lock->legal_hold ? "ON" : "OFF";
+  if (key == "s3:object-lock-legal-hold") {
+    if (asked_.lock->legal_hold) return "ON";
+    // "OFF" where the request says so, and not where it says nothing.
+    const bool said = asked_.action.name == action::put_legal_hold.name || header("x-amz-object-lock-legal-hold");
+    return said ? std::optional<std::string>("OFF") : std::nullopt;
+  }
   if (asked_.lock->mode == store::LockMode::none) return std::nullopt;
   if (key == "s3:object-lock-mode") {
     return asked_.lock->mode == store::LockMode::compliance ? "COMPLIANCE" : "GOVERNANCE";
@@ -156,10 +188,23 @@ std::optional<std::string> RequestFacts::header_fact(std::string_view key) const
   return std::ranges::find(header_names, key) == header_names.end() ? std::nullopt : header(key);
 }
 
+// However it is written: percent-encoded or not, with a slash before the bucket or without. Policies are written either
+// way, and a denial of one spelling must not let the other pass.
+bool RequestFacts::find_copy_source(auth::FactValues& values) const {
+  const auto text = header("x-amz-copy-source");
+  if (!text) return false;
+  const auto source = parse_copy_source(*text);
+  if (!source) return false;  // such a request is refused
+  std::string name = source->bucket + "/" + source->key;
+  values.push_back("/" + name);
+  values.push_back(std::move(name));
+  return true;
+}
+
 // Keys of directory buckets. What S3 has, too, has the same values (AWS, "Condition keys for Amazon S3 Express").
 bool RequestFacts::find_express(std::string_view key, auth::FactValues& values) const {
   if (key == "sessionmode" || key == "locationname") {
-    const std::string_view value = key == "sessionmode" ? asked_.session_mode : std::string_view(service_.express.zone);
+    const std::string_view value = key == "sessionmode" ? asked_.session_mode : asked_.location;
     if (value.empty()) return false;
     values.emplace_back(value);
     return true;
@@ -175,13 +220,14 @@ bool RequestFacts::find(std::string_view key, auth::FactValues& values) const {
     for (const auto& [name, value] : *asked_.tags) values.push_back(name);
     return true;
   }
+  if (key == "s3:x-amz-copy-source") return find_copy_source(values);
   std::optional<std::string> value;
   if (key.starts_with(existing_tag)) {
     value = find_tag(asked_.object == nullptr ? nullptr : &asked_.object->tags, key.substr(existing_tag.size()));
   } else if (key.starts_with(request_tag)) {
     value = find_tag(asked_.tags, key.substr(request_tag.size()));
   } else if (!(value = connection_fact(key)) && !(value = signature_fact(key)) && !(value = listing_fact(key)) &&
-             !(value = lock_fact(key))) {
+             !(value = lock_fact(key)) && !(value = write_fact(key))) {
     value = header_fact(key);
   }
   if (!value) return false;

@@ -193,6 +193,81 @@ TEST_F(LateBodyTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
   EXPECT_EQ(status(alice_, "GET", "/bucket/denied"), 404);
 }
 
+// Copies of 1 GiB were stored for a key that had been turned off while their bytes went.
+TEST_F(LateBodyTest, WhoMayNotCopyAnyMoreWhenTheBytesAreThereStoresNothing) {
+  const auto writer = user_of(alice, "writer", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
+  const auto only_writes = user_of(alice, "writer", R"({"Effect":"Allow","Action":"s3:PutObject","Resource":"*"})");
+  const auto only_reads = user_of(alice, "writer", R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"*"})");
+  const auth::AccessKey first{{"AKID", "SECRET", ""}, writer};
+  const std::string id = as(alice_, "POST", "/bucket/big?uploads").element("UploadId");
+  const auto with = [&](const auth::PrincipalPtr& who) {
+    return [&, who](OneKey& keys) {
+      keys.replace(std::make_shared<auth::AccessKey>(auth::AccessKey{first.credentials, who}));
+    };
+  };
+  const auto changes = std::to_array<std::pair<const char*, std::function<void(OneKey&)>>>(
+      {{"InvalidAccessKeyId", [](OneKey& keys) { keys.replace(nullptr); }},
+       {"AccessDenied", with(only_writes)},
+       {"AccessDenied", with(only_reads)},
+       {"", with(writer)}});
+  for (const std::string& target : {std::string("/bucket/copy"), "/bucket/big?partNumber=1&uploadId=" + id}) {
+    for (const auto& [code, change] : changes) {
+      OneKey keys(first);
+      service.credentials = &keys;
+      Call copy;
+      copy.method = "PUT";
+      copy.target = target;
+      copy.headers = {{"x-amz-copy-source", "bucket/key"}};
+      copy.principal = writer;
+      copy.key = keys.key();
+      store.while_written = [&keys, happens = &change] { (*happens)(keys); };
+      EXPECT_EQ(call(copy).code, code) << target;
+      EXPECT_EQ(store.while_written, nullptr) << target;
+      service.credentials = nullptr;
+      const bool stored = status(alice_, "GET", "/bucket/copy") == 200 ||
+                          as(alice_, "GET", "/bucket/big?uploadId=" + id).count("<ETag>") != 0;
+      EXPECT_EQ(stored, *code == '\0') << target << " " << code;
+    }
+    as(alice_, "DELETE", "/bucket/copy");
+  }
+}
+
+TEST_F(LateBodyTest, WhoMayRemoveNoMoreStopsInTheMiddleOfManyKeys) {
+  const auto remover = user_of(alice, "remover", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
+  std::string body = "<Delete>";
+  for (int i = 0; i < 200; ++i) {
+    as(alice_, "PUT", "/bucket/many" + std::to_string(i), "x");
+    body += "<Object><Key>many" + std::to_string(i) + "</Key></Object>";
+  }
+  body += "</Delete>";
+  // Keys are asked for one by one, and the first look that finds another credential is the last.
+  class TurnedOff : public OneKey {
+   public:
+    using OneKey::OneKey;
+    Result<auth::AccessKeyPtr> find(std::string_view a, std::string_view b, int64_t c) const override {
+      if (++looks > 2) return fail(Errc::invalid_access_key_id, "test");
+      return OneKey::find(a, b, c);
+    }
+    void change() { changed(); }
+    mutable int looks = 0;
+  };
+  TurnedOff keys({{"AKID", "SECRET", ""}, remover});
+  service.credentials = &keys;
+  Call many;
+  many.method = "POST";
+  many.target = "/bucket?delete";
+  many.headers = {{"content-md5", base64_digest(Algorithm::md5, body)}};
+  many.body = body;
+  many.principal = remover;
+  many.key = keys.key();
+  store.while_removed = [&] { keys.change(); };
+  const Reply reply = call(many);
+  service.credentials = nullptr;
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_GT(reply.count("<Deleted>"), 0u);
+  EXPECT_GT(reply.count("<Code>InvalidAccessKeyId</Code>"), 100u);
+}
+
 TEST_F(LateBodyTest, WhoMayNotWriteIsNotToldWhatElseIsWrong) {
   const Headers wrong = {{"x-amz-tagging", "%"}};
   EXPECT_EQ(as(alice_, "PUT", "/bucket/new", "x", wrong).status, 400);

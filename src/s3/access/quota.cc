@@ -14,6 +14,17 @@ metrics::Counter& refused_by_quota(const char* why) {
   return metrics::counter("verbena_quota_refusals_total", "Requests that a quota refused", {{"quota", why}});
 }
 
+metrics::Counter& charged_bytes() {
+  static auto& counter = metrics::counter("verbena_quota_charged_bytes_total",
+                                          "Bytes of objects that rates of callers and buckets paid for");
+  return counter;
+}
+metrics::Counter& charged_requests() {
+  static auto& counter =
+      metrics::counter("verbena_quota_charged_requests_total", "Requests that rates of callers and buckets paid for");
+  return counter;
+}
+
 int64_t steady_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
 
 auth::LimitsPtr if_of_sizes(const auth::LimitsPtr& limits) {
@@ -30,8 +41,7 @@ void for_each_of_caller(const Caller& caller, F f) {
 }
 
 bool is_superuser(const Caller& caller) {
-  const auth::Principal* const principal = principal_of(caller);
-  return principal != nullptr && principal->superuser;
+  return auth::is_unlimited_root(principal_of(caller), caller.identity.key.get());
 }
 
 }  // namespace
@@ -67,6 +77,16 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
 }
 
 Result<Reservation> Reservation::make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects) {
+  return make(service, access, bytes, objects, /*optional=*/false);
+}
+
+Result<Reservation> Reservation::try_make(Service& service, const BucketAccess& access, uint64_t bytes,
+                                          uint64_t objects) {
+  return make(service, access, bytes, objects, /*optional=*/true);
+}
+
+Result<Reservation> Reservation::make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects,
+                                      bool optional) {
   Reservation reservation;
   if (!access.has_quota()) return reservation;
   reservation.of_bucket_ = if_of_sizes(access.limits);
@@ -74,14 +94,14 @@ Result<Reservation> Reservation::make(Service& service, const BucketAccess& acce
   if (reservation.of_bucket_ == nullptr && reservation.of_owner_ == nullptr) return reservation;
   reservation.store_ = &service.store;
   reservation.bucket_ = access.name;
-  VB_TRY(reservation.add(bytes, objects));
+  VB_TRY(reservation.add(bytes, objects, optional));
   return reservation;
 }
 
-Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0); }
+Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0, false); }
 
 // What an older server left counts when it has been counted; until then what has come since does.
-Result<void> Reservation::add(uint64_t bytes, uint64_t objects) {
+Result<void> Reservation::add(uint64_t bytes, uint64_t objects, bool optional) {
   VB_ASSIGN(const store::UsageNow now, store_->usage_now(bucket_));
   const auto fits = [&](const auth::LimitsPtr& limits, const store::Usage& held, bool counted) {
     if (limits == nullptr) return true;
@@ -89,12 +109,12 @@ Result<void> Reservation::add(uint64_t bytes, uint64_t objects) {
                    : limits->reserve(bytes, objects, 0, 0);
   };
   if (!fits(of_bucket_, now.bucket, now.bucket_counted)) {
-    refused_by_quota("bucket").add();
+    if (!optional) refused_by_quota("bucket").add();
     return fail(Errc::quota_exceeded, "The bucket's quota is used up: the request would exceed it.");
   }
   if (!fits(of_owner_, now.owner, now.owner_counted)) {
     if (of_bucket_ != nullptr) of_bucket_->release(bytes, objects);
-    refused_by_quota("account").add();
+    if (!optional) refused_by_quota("account").add();
     return fail(Errc::quota_exceeded, "The quota of the bucket's account is used up: the request would exceed it.");
   }
   bytes_ += bytes;
@@ -109,6 +129,21 @@ void Reservation::release() {
   store_ = nullptr;
   bytes_ = objects_ = 0;
 }
+
+// Whether the bucket is versioned is read before the removal: one that becomes versioned in between makes at most the
+// markers of the requests that are under way then, and it cannot go back.
+Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& access) {
+  MarkerRoom room;
+  if (if_of_sizes(access.limits) == nullptr && if_of_sizes(access.owner_limits) == nullptr) co_return std::move(room);
+  VB_CO_ASSIGN(const store::BucketInfo bucket, co_await service.store.bucket(access.name));
+  if (bucket.versioning == store::Versioning::off) co_return std::move(room);
+  auto held = Reservation::try_make(service, access, 0, 1);
+  room.may_add = held.has_value();
+  if (held) room.held = std::move(*held);
+  co_return std::move(room);
+}
+
+void count_marker_refusal() { refused_by_quota("marker").add(); }
 
 Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
                                          uint64_t bytes) {
@@ -136,28 +171,67 @@ Task<Result<void>> admit_requests(Service& service, const Caller& caller, const 
   const int64_t now_ns = steady_ns();
   uint64_t wait = 0;
   const char* why = "caller_rate";
+  bool limited = false;
   for_each_of_caller(caller, [&](const auth::Limits& limits) {
+    limited = true;
     if (wait == 0) wait = limits.admit(requests, now_ns);
   });
   if (wait == 0 && !bucket.empty()) {
     const auto access = co_await bucket_access(service, bucket);  // without one the verb says why
     if (access && (*access)->limits != nullptr) {
+      limited = true;
       const uint64_t counted = counted_requests(service, caller, **access, requests);
       if (counted != 0) wait = (*access)->limits->admit(counted, now_ns);
       why = "bucket_rate";
     }
   }
-  if (wait == 0) co_return Result<void>();
+  if (wait == 0) {
+    if (limited) charged_requests().add(requests);
+    co_return Result<void>();
+  }
   refused_by_quota(why).add();
   if (wait_ns != nullptr) *wait_ns = wait;
   co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
 }
 
-void charge_moved(const Caller& caller, const BucketAccess& access, uint64_t bytes) {
-  if (bytes == 0 || is_superuser(caller)) return;
+ByteCharge::ByteCharge(const Caller& caller, const BucketAccess& access) {
+  if (is_superuser(caller)) return;
+  if (const auth::Principal* const principal = principal_of(caller); principal != nullptr) {
+    all_[0].limits = principal->limits;
+    all_[1].limits = principal->account_limits;
+  }
+  all_[2].limits = access.limits;
+}
+
+std::shared_ptr<ByteCharge> ByteCharge::make_where_limited(const Caller& caller, const BucketAccess& access) {
+  auto made = std::make_shared<ByteCharge>(caller, access);
+  const auto has_rate = [](const Charged& one) { return one.limits != nullptr && one.limits->quota().bytes_per_s; };
+  return std::ranges::any_of(made->all_, has_rate) ? made : nullptr;
+}
+
+void ByteCharge::charge(uint64_t bytes) {
+  if (bytes == 0) return;
   const int64_t now_ns = steady_ns();
-  for_each_of_caller(caller, [&](const auth::Limits& limits) { limits.charge(bytes, now_ns); });
-  if (access.limits != nullptr) access.limits->charge(bytes, now_ns);
+  for (Charged& one : all_) {
+    if (one.limits != nullptr) one.paid_ns = one.limits->charge(bytes, now_ns);
+  }
+  charged_ += bytes;
+}
+
+void ByteCharge::begin(uint64_t bytes) { charge(bytes); }
+
+void ByteCharge::moved(uint64_t bytes) {
+  moved_ += bytes;
+  if (moved_ > charged_) charge(moved_ - charged_);
+}
+
+ByteCharge::~ByteCharge() {
+  charged_bytes().add(moved_);
+  if (moved_ == charged_) return;
+  const int64_t now_ns = steady_ns();
+  for (const Charged& one : all_) {
+    if (one.limits != nullptr) one.limits->give_back(charged_ - moved_, one.paid_ns, now_ns);
+  }
 }
 
 }  // namespace verbena::s3

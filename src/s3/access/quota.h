@@ -5,6 +5,7 @@
 // stores no more than others may.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,10 +45,14 @@ class Reservation {
 
   // quota_exceeded. Costs nothing where neither bucket nor owner has a quota.
   static Result<Reservation> make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects);
+  // The same for what goes on without: nothing is counted as refused.
+  static Result<Reservation> try_make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects);
   Result<void> grow(uint64_t bytes);  // for bodies whose length nobody has declared
 
  private:
-  Result<void> add(uint64_t bytes, uint64_t objects);
+  static Result<Reservation> make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects,
+                                  bool optional);
+  Result<void> add(uint64_t bytes, uint64_t objects, bool optional);
   void release();
 
   store::Store* store_ = nullptr;
@@ -55,6 +60,15 @@ class Reservation {
   auth::LimitsPtr of_bucket_, of_owner_;
   uint64_t bytes_ = 0, objects_ = 0;
 };
+
+// Room for the delete marker that a removal in a versioned bucket may make. Removing is never refused, so there is an
+// answer where there is no room, too: such a removal must not make a marker that hides nothing.
+struct MarkerRoom {
+  bool may_add = true;  // store::RemoveRequest::may_add_marker
+  Reservation held{};   // until the removal is counted
+};
+Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& access);
+void count_marker_refusal();  // a removal that would have made one without room
 
 // Of an append, which makes an object only where there is none.
 Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
@@ -65,10 +79,33 @@ Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& a
 Task<Result<void>> admit_requests(Service& service, const Caller& caller, const std::string& bucket, uint64_t requests,
                                   uint64_t* wait_ns = nullptr);
 
-// Bytes of an object that a request moves, which is let finish: the next one waits until they are paid for.
-void charge_moved(const Caller& caller, const BucketAccess& access, uint64_t bytes);
-inline void charge_bytes(const Caller& caller, const BucketAccess& access, uint64_t bytes) {
-  if (auth::rates_are_in_use()) charge_moved(caller, access, bytes);
-}
+// What rates are charged for the bytes of one request. The request is let finish and the next one waits until they are
+// paid for, so bytes are charged when their transfer begins. In the end the charge is what was moved: more is charged
+// as it moves, less is given back by the destructor. On the thread of its request.
+class ByteCharge {
+ public:
+  ByteCharge(const Caller& caller, const BucketAccess& access);
+  ~ByteCharge();
+  ByteCharge(const ByteCharge&) = delete;
+
+  // Null where no rate limits the caller or the bucket: nothing is charged then.
+  static std::shared_ptr<ByteCharge> make(const Caller& caller, const BucketAccess& access) {
+    return auth::rates_are_in_use() ? make_where_limited(caller, access) : nullptr;
+  }
+
+  void begin(uint64_t bytes);  // so many are about to move
+  void moved(uint64_t bytes);
+
+ private:
+  static std::shared_ptr<ByteCharge> make_where_limited(const Caller& caller, const BucketAccess& access);
+  void charge(uint64_t bytes);
+
+  struct Charged {
+    auth::LimitsPtr limits;
+    int64_t paid_ns = 0;
+  };
+  std::array<Charged, 3> all_;  // the caller's, its account's, the bucket's
+  uint64_t charged_ = 0, moved_ = 0;
+};
 
 }  // namespace verbena::s3

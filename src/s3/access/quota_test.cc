@@ -162,6 +162,48 @@ TEST_F(QuotaTest, DeletesAlwaysWork) {
             200);
 }
 
+// A tenant with a quota of one object had 100,000 delete markers made, of names that never were.
+TEST_F(QuotaTest, AMarkerWhereNothingWasTakesRoomLikeAnObject) {
+  as(alice_, "PUT", "/bucket?versioning",
+     "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>");
+  set_bucket_quota({.objects = 3});  // one of them is there
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/never-1").status, 204);
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/never-2").status, 204);
+  expect_refused(as(alice_, "DELETE", "/bucket/never-3"));
+  expect_refused(as(alice_, "DELETE", "/bucket/never-1"));  // a second marker over the first
+  const std::string body =
+      "<Delete><Object><Key>never-4</Key></Object><Object><Key>key</Key></Object><Object><Key>key</Key></Object>"
+      "</Delete>";
+  const Reply batch =
+      as(alice_, "POST", "/bucket?delete", body, {{"content-md5", base64_digest(Algorithm::md5, body)}});
+  EXPECT_EQ(batch.status, 200);
+  EXPECT_GE(batch.count("<Code>QuotaExceeded</Code>"), 2u) << batch.body;
+  EXPECT_EQ(batch.count("<Deleted><Key>key</Key>"), 1u) << "removing is never refused: " << batch.body;
+  const store::Usage usage = run(store.bucket_usage("bucket")).value();
+  EXPECT_EQ(usage.delete_markers, 3u);
+  // What gives room back does so.
+  const std::string marker = as(alice_, "GET", "/bucket?versions&prefix=never-1").element("VersionId");
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/never-1?versionId=" + marker).status, 204);
+}
+
+TEST_F(QuotaTest, AMarkerThatTakesThePlaceOfTheNullVersionNeedsNoRoom) {
+  as(alice_, "PUT", "/bucket?versioning",
+     "<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>");
+  set_bucket_quota({.objects = 1});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(as(alice_, "DELETE", "/bucket/key").status, 204);
+  EXPECT_EQ(run(store.bucket_usage("bucket")).value().all_objects(), 1u);
+  expect_refused(as(alice_, "DELETE", "/bucket/never"));
+}
+
+TEST_F(QuotaTest, AnAccountsQuotaBoundsMarkersOfAllItsBuckets) {
+  as(alice_, "PUT", "/bucket?versioning",
+     "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>");
+  set_account_quota({.objects = 2});
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/never-1").status, 204);
+  expect_refused(as(alice_, "DELETE", "/bucket/never-2"));
+  EXPECT_EQ(as(alice_, "DELETE", "/bucket/key").status, 204);
+}
+
 TEST_F(QuotaTest, PromisesWithoutBytesHoldNothingWhenTheyEnd) {
   set_bucket_quota({.bytes = 1000});
   for (int i = 0; i < 20; ++i) {
@@ -231,6 +273,51 @@ TEST_F(QuotaTest, AGetPaysForItsBytes) {
   set_bucket_quota({.bytes_per_s = 1024});
   EXPECT_EQ(as(alice_, "GET", "/bucket/big").status, 200);
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
+}
+
+TEST_F(QuotaTest, WhatDidNotMoveIsNotPaidFor) {
+  put_as_alice("big", 100 * 1024);
+  set_bucket_quota({.bytes_per_s = 1024});
+  EXPECT_EQ(as(alice_, "HEAD", "/bucket/big").status, 200);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/none").status, 404);
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/promised";
+  c.body = pattern(100 * 1024);
+  c.principal = alice_;
+  c.source_error = Errc::incomplete_body;
+  EXPECT_EQ(call(std::move(c)).status, 400);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200) << "four bytes";
+  EXPECT_EQ(as(alice_, "GET", "/bucket/big").status, 200);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
+}
+
+// The next request waits, although nothing of the first has moved yet.
+TEST_F(QuotaTest, ATransferIsChargedWhenItBegins) {
+  set_bucket_quota({.bytes_per_s = 1024});
+  int meanwhile = 0;
+  Call c;
+  c.method = "PUT";
+  c.target = "/bucket/big";
+  c.body = pattern(100 * 1024);
+  c.principal = alice_;
+  c.meanwhile = [&]() -> Task<> {
+    Request request;
+    request.caller.identity.principal = alice_;
+    request.caller.identity.anonymous = false;
+    request.method = "GET";
+    request.host = "127.0.0.1";
+    request.raw_path = "/bucket/key";
+    TextSource source("", 0);
+    TextSink sink;
+    Response response;
+    Router router(service, windows, options);
+    std::function<Headers()> none = [] { return Headers(); };
+    (void)co_await router.handle(request, source, none, response, sink);
+    meanwhile = response.status;
+  };
+  EXPECT_EQ(call(std::move(c)).status, 200);
+  EXPECT_EQ(meanwhile, 503);
 }
 
 TEST_F(QuotaTest, RequestsASecondAreTheCallersAndTheRootKeysAreNotCounted) {

@@ -9,6 +9,7 @@
 #include "s3/express/directory.h"
 #include "s3/names.h"
 #include "s3/objects/listing.h"
+#include "s3/tag_set.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
 
@@ -44,10 +45,12 @@ Task<Result<void>> keep_append_setting(Context& context, bool enabled) {
   co_return co_await drop_document(context.service, context.bucket, append_document);
 }
 
+// What a new bucket is to have from the start.
 struct NewBucketAccess {
   std::optional<Ownership> ownership;
   AclWish acl;
   bool object_lock = false;
+  store::Tags tags;  // of the document, which comes after the headers
 };
 
 // x-amz-object-ownership and the list's headers of CreateBucket.
@@ -66,23 +69,31 @@ Result<NewBucketAccess> read_new_bucket_access(const Context& context) {
   return wanted;
 }
 
-// What a new bucket is to have beyond its name takes the rights to give it that, as at AWS.
-Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess& wanted) {
+// What a new bucket is to have beyond its name takes the rights to give it that, as at AWS. `location`: as the document
+// names it; nullptr: that has not come yet, and conditions may look at it.
+Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess& wanted, const std::string* location) {
   const auto may = [&](const Action& action) {
-    return authorize_service(context.service, context.caller(), action, context.bucket);
+    if (location == nullptr) {
+      return could_authorize_service(context.service, context.caller(), action, context.bucket);
+    }
+    return authorize_service(context.service, context.caller(), action, context.bucket, *location);
   };
   VB_TRY(may(action::create_bucket));
   if (wanted.acl.any()) VB_TRY(may(action::put_bucket_acl));
   if (wanted.ownership) VB_TRY(may(action::put_ownership));
+  if (!wanted.tags.empty()) VB_TRY(may(action::tag_resource));
   if (!wanted.object_lock) return {};
   VB_TRY(may(action::put_bucket_lock));
   return may(action::put_versioning);
 }
 
-Task<Result<void>> keep_bucket_access(Context& context, const std::optional<Ownership>& ownership,
-                                      const std::optional<Acl>& acl) {
-  if (ownership) {
-    VB_CO_TRY(co_await keep_document(context.service, context.bucket, ownership_document, ownership_xml(*ownership)));
+Task<Result<void>> keep_bucket_access(Context& context, const NewBucketAccess& wanted, const std::optional<Acl>& acl) {
+  if (wanted.ownership) {
+    VB_CO_TRY(
+        co_await keep_document(context.service, context.bucket, ownership_document, ownership_xml(*wanted.ownership)));
+  }
+  if (!wanted.tags.empty()) {
+    VB_CO_TRY(co_await keep_document(context.service, context.bucket, tagging_document, tagging_xml(wanted.tags)));
   }
   if (!acl) co_return Result<void>();
   if (is_private(*acl)) co_return co_await drop_document(context.service, context.bucket, acl_document);
@@ -118,6 +129,10 @@ Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted
     }
     access.ownership = *wanted.ownership;
   }
+  if (!wanted.tags.empty()) {
+    const Asked asked{action::tag_resource};
+    VB_CO_TRY(authorize(context.service, context.caller(), *present, asked));
+  }
   std::optional<Acl> acl;
   if (wanted.acl.any()) {
     const Asked asked{action::put_bucket_acl};
@@ -125,15 +140,11 @@ Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted
     VB_CO_ASSIGN(acl, allowed_acl(access, make_acl(wanted.acl, access.owner, access.owner), wanted.acl));
   }
   if (durability) VB_CO_TRY(co_await change_durability(context, *present, *durability));
-  co_return co_await keep_bucket_access(context, wanted.ownership, acl);
+  co_return co_await keep_bucket_access(context, wanted, acl);
 }
 
 // The document of CreateBucket, if there is one. A directory bucket's must say that it is one, and where.
-Result<void> check_new_bucket(Context& context, const std::string& text) {
-  NewBucketDocument document;
-  if (!text.empty()) {
-    VB_ASSIGN(document, parse_create_bucket(text));
-  }
+Result<void> check_new_bucket(Context& context, const NewBucketDocument& document) {
   if (document.directory != is_directory_bucket(context.bucket)) {
     return fail(Errc::invalid_bucket_name, "The bucket's name and the type in its configuration do not fit.");
   }
@@ -150,8 +161,8 @@ Result<void> check_new_bucket(Context& context, const std::string& text) {
 }  // namespace
 
 Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
-                                 store::Durability durability, bool object_lock) {
-  VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket));
+                                 store::Durability durability, bool object_lock, std::string_view location) {
+  VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket, location));
   VB_CO_TRY(check_bucket_name(bucket));
   if (is_directory_bucket(bucket)) VB_CO_TRY(check_zone(service, bucket));
   store::BucketInfo info;
@@ -195,15 +206,21 @@ Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, cons
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
   VB_CO_ASSIGN(const auto appends, read_append_setting(context));
-  VB_CO_ASSIGN(const NewBucketAccess wanted_access, read_new_bucket_access(context));
-  VB_CO_TRY(authorize_new_bucket(context, wanted_access));
+  VB_CO_ASSIGN(NewBucketAccess wanted_access, read_new_bucket_access(context));
+  VB_CO_TRY(authorize_new_bucket(context, wanted_access, nullptr));
   VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
   VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
-  VB_CO_TRY(check_new_bucket(context, text));
+  NewBucketDocument document;
+  if (!text.empty()) {
+    VB_CO_ASSIGN(document, parse_create_bucket(text));
+  }
+  VB_CO_TRY(check_new_bucket(context, document));
+  wanted_access.tags = std::move(document.tags);
   const auto wanted = durability.value_or(store::Durability::sync);
-  VB_CO_TRY(authorize_new_bucket(context, wanted_access));
-  auto created =
-      co_await create_bucket(context.service, context.caller(), context.bucket, wanted, wanted_access.object_lock);
+  const std::string location = document.directory ? document.zone : document.region;
+  VB_CO_TRY(authorize_new_bucket(context, wanted_access, &location));
+  auto created = co_await create_bucket(context.service, context.caller(), context.bucket, wanted,
+                                        wanted_access.object_lock, location);
   // In us-east-1 AWS answers the owner's second CreateBucket with 200, elsewhere with 409.
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
     VB_CO_TRY(co_await change_bucket(context, wanted_access, durability));
@@ -213,7 +230,7 @@ Task<Result<void>> serve_create_bucket(Context& context) {
     const std::string_view owner = owner_of(context.caller());
     std::optional<Acl> acl;
     if (wanted_access.acl.any()) acl = make_acl(wanted_access.acl, owner, owner);
-    VB_CO_TRY(co_await keep_bucket_access(context, wanted_access.ownership, acl));
+    VB_CO_TRY(co_await keep_bucket_access(context, wanted_access, acl));
     if (appends) VB_CO_TRY(co_await keep_append_setting(context, *appends));
   }
   context.reply_header("location", "/" + context.bucket);

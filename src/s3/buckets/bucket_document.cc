@@ -66,8 +66,14 @@ Task<Result<void>> serve_delete_bucket_cors(Context& context) {
   co_return co_await delete_document(context, cors_document);
 }
 
+// A set of which the last tag was taken is none.
 Task<Result<void>> serve_get_bucket_tagging(Context& context) {
-  co_return co_await reply_document(context, tagging_document, Errc::no_such_tag_set);
+  static const std::string empty = tagging_xml({});
+  VB_CO_ASSIGN(const store::Document document,
+               co_await read_bucket_document(context, tagging_document, Errc::no_such_tag_set));
+  if (*document == empty) co_return fail(Errc::no_such_tag_set, "bucket document");
+  context.reply_xml(*document);
+  co_return Result<void>();
 }
 
 Task<Result<void>> serve_put_bucket_tagging(Context& context) {

@@ -124,9 +124,10 @@ TEST_F(Buckets, WhatDoesNotExistIsRefusedAndNeverIgnored) {
     }
   }
   EXPECT_EQ(call("GET", "/bucket?inventory").status, 501);
-  for (const char* method : {"PUT", "DELETE", "POST"}) {
-    EXPECT_EQ(call(method, "/bucket/k?partNumber=1", {}, "new").status, 501) << "a part is no object";
+  for (const char* method : {"PUT", "DELETE"}) {
+    EXPECT_EQ(call(method, "/bucket/k?partNumber=1", {}, "new").code, "InvalidArgument") << "a part is no object";
   }
+  EXPECT_EQ(call("POST", "/bucket/k?partNumber=1", {}, "new").status, 501);
   EXPECT_EQ(call("GET", "/bucket/k").body, "old");
   EXPECT_EQ(call("HEAD", "/bucket").status, 200);
 }
@@ -149,6 +150,100 @@ TEST_F(Buckets, AParameterThatNobodyKnowsIsIgnored) {
   EXPECT_EQ(call("DELETE", "/bucket/k?bucket=b&key=k&etag=%22e%22").status, 204);
 }
 
+TEST_F(Buckets, ANewBucketMayHaveTags) {
+  const auto document = [](const std::string& tags) {
+    return "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">" + tags +
+           "</CreateBucketConfiguration>";
+  };
+  const std::string tags = "<Tags><Tag><Key>a</Key><Value>1</Value></Tag><Tag><Key>b</Key><Value/></Tag></Tags>";
+  EXPECT_EQ(call("PUT", "/one", {}, document(tags)).status, 200);
+  EXPECT_EQ(call("GET", "/one?tagging").count("<Tag>"), 2u);
+  EXPECT_EQ(call("PUT", "/two", {}, document("<Tags/>")).status, 200);
+  EXPECT_EQ(call("GET", "/two?tagging").code, "NoSuchTagSet");
+  EXPECT_EQ(call("PUT", "/three", {}, document("<Tags><Tag><Key>aws:a</Key><Value/></Tag></Tags>")).code, "InvalidTag");
+  EXPECT_EQ(call("HEAD", "/three").status, 404);
+  // Made again by its owner: what the document asks for is done.
+  EXPECT_EQ(call("PUT", "/two", {}, document(tags)).status, 200);
+  EXPECT_EQ(call("GET", "/two?tagging").element("Key"), "a");
+}
+
+TEST_F(Buckets, ErrorsTellWhatAwsTells) {
+  make_bucket();
+  for (const char* name : {"policy", "lifecycle", "cors", "tagging", "website", "replication", "encryption",
+                           "ownershipControls", "publicAccessBlock", "object-lock"}) {
+    const Reply r = call("GET", std::string("/bucket?") + name);
+    EXPECT_EQ(r.status, 404) << name;
+    EXPECT_EQ(r.element("BucketName"), "bucket") << name;
+  }
+  const Reply digest = put("k", "x", {{"content-md5", "nonsense"}});
+  EXPECT_EQ(digest.code, "InvalidDigest");
+  EXPECT_EQ(digest.element("Content-MD5"), "nonsense");
+  EXPECT_EQ(put("k", "x", {{"x-amz-storage-class", "NONE"}}).element("StorageClassRequested"), "NONE");
+  const Reply long_key = put(std::string(1025, 'k'), "x");
+  EXPECT_EQ(long_key.element("Size"), "1025");
+  EXPECT_EQ(long_key.element("MaxSizeAllowed"), "1024");
+  put("k", "x");
+  const Reply version = call("GET", "/bucket/k?versionId=" + nobodys_version());
+  EXPECT_EQ(version.element("Key"), "k");
+  EXPECT_EQ(version.element("VersionId"), nobodys_version());
+}
+
+// A signature that is wrong is refused before the request is looked at.
+TEST_F(Buckets, ARefusedSignatureSaysWhoseItWasAndAHeadTheRegion) {
+  service.region = "eu-west-1";
+  const auto refused = [&](const std::string& method, Errc code, const Headers& headers,
+                           const std::string& query = {}) {
+    Request request;
+    request.method = method;
+    request.raw_path = "/bucket";
+    request.raw_query = query;
+    request.headers = headers;
+    TextSource body("", 0);
+    TextSink sink;
+    Response response;
+    Router router(service, nullptr, options);
+    const auto refuse = [&]() -> Task<bool> {
+      co_await router.refuse(request, Error{code, 0, "auth"}, body, response, sink);
+      co_return true;
+    };
+    run(refuse());
+    Reply reply;
+    reply.status = response.status;
+    for (const auto& [name, value] : response.headers) reply.headers.emplace_back(name, value);
+    reply.body = response.no_body ? "" : response.body;
+    return reply;
+  };
+  const Headers v4 = {{"authorization",
+                       "AWS4-HMAC-SHA256 Credential=AKID/20260102/us-east-1/s3/aws4_request, SignedHeaders=host, "
+                       "Signature=abc"},
+                      {"x-amz-date", "20260102T000000Z"}};
+  Reply r = refused("HEAD", Errc::signature_does_not_match, v4);
+  EXPECT_EQ(r.status, 403);
+  EXPECT_EQ(r.header("x-amz-bucket-region"), "eu-west-1");
+  EXPECT_EQ(refused("HEAD", Errc::invalid_access_key_id, v4).header("x-amz-bucket-region"), "eu-west-1");
+  r = refused("GET", Errc::signature_does_not_match, v4);
+  EXPECT_EQ(r.element("AWSAccessKeyId"), "AKID");
+  EXPECT_EQ(r.element("SignatureProvided"), "abc");
+  EXPECT_EQ(
+      refused("GET", Errc::invalid_access_key_id, {{"authorization", "AWS AKID2:sig="}}).element("AWSAccessKeyId"),
+      "AKID2");
+  r = refused("GET", Errc::signature_does_not_match, {}, "X-Amz-Credential=AK%2F20260102&X-Amz-Signature=def");
+  EXPECT_EQ(r.element("AWSAccessKeyId") + r.element("SignatureProvided"), "AKdef");
+  r = refused("GET", Errc::request_time_too_skewed, v4);
+  EXPECT_EQ(r.element("RequestTime"), "20260102T000000Z");
+  EXPECT_EQ(r.element("MaxAllowedSkewMilliseconds"), "900000");
+  EXPECT_TRUE(r.element("ServerTime").ends_with("Z"));
+  Headers more = v4;
+  const std::string signature(64, 'a');  // what names the headers that it signs is read as a signature is
+  more.front().second.replace(more.front().second.find("abc"), 3, signature);
+  more.insert(more.end(), {{"x-amz-acl", "public-read"}, {"x-verbena-append", "enabled"}, {"range", "bytes=0-1"}});
+  EXPECT_EQ(refused("PUT", Errc::missing_signed_header, more).element("HeadersNotSigned"),
+            "x-amz-acl, x-verbena-append");
+  for (const char* odd : {"AWS ", "AWS :", "AWS", "Credential=", ""}) {
+    EXPECT_EQ(refused("GET", Errc::signature_does_not_match, {{"authorization", odd}}).status, 403) << odd;
+  }
+}
+
 TEST_F(Buckets, TagsAreSetWithoutAnAnswer) {
   make_bucket();
   const std::string tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
@@ -160,7 +255,6 @@ TEST_F(Buckets, HeadersThatAskForWhatDoesNotExistAreRefused) {
   make_bucket();
   const Headers refused = {{"x-amz-server-side-encryption-context", "e30="},
                            {"x-amz-storage-class", "GLACIER"},
-                           {"x-amz-website-redirect-location", "/x"},
                            {"x-amz-write-offset-bytes", "0"}};
   for (const auto& header : refused) {
     const Reply r = put("k", "x", {header});

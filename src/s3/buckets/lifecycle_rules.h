@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "store/removal_grounds.h"
 #include "store/store.h"
 
 namespace verbena::s3 {
 
 // Where the configuration lies among a bucket's documents.
-inline constexpr std::string_view lifecycle_document = "lifecycle";
+inline constexpr std::string_view lifecycle_document = store::rules_document;
 
 // Which objects a rule is for. Empty: all.
 struct LifecycleFilter {

@@ -106,6 +106,27 @@ class Lifecycle : public Rig {
   Clock clock_;
 };
 
+TEST_F(Lifecycle, TheLeastSizeOfTransitionsIsKeptAsItWasPut) {
+  constexpr const char* header = "x-amz-transition-default-minimum-object-size";
+  const std::string text = rule("<ID>r</ID><Filter/><Expiration><Days>3</Days></Expiration>");
+  configure(text);
+  const Reply usual = call("GET", "/bucket?lifecycle");
+  EXPECT_EQ(usual.header(header), "all_storage_classes_128K");
+  const Reply put = call("PUT", "/bucket?lifecycle", {{header, "varies_by_storage_class"}}, text);
+  ASSERT_EQ(put.status, 200) << put.body;
+  EXPECT_EQ(put.header(header), "varies_by_storage_class");
+  const Reply got = call("GET", "/bucket?lifecycle");
+  EXPECT_EQ(got.header(header), "varies_by_storage_class");
+  EXPECT_EQ(got.body, usual.body);
+  EXPECT_EQ(call("PUT", "/bucket?lifecycle", {{header, "nonsense"}}, text).code, "InvalidArgument");
+  EXPECT_EQ(call("GET", "/bucket?lifecycle").header(header), "varies_by_storage_class") << "nothing was put";
+  call("PUT", "/bucket/a", {}, "x");
+  pass_after(5);
+  EXPECT_EQ(call("HEAD", "/bucket/a").status, 404) << "the rules hold";
+  configure(text);
+  EXPECT_EQ(call("GET", "/bucket?lifecycle").header(header), "all_storage_classes_128K");
+}
+
 TEST_F(Lifecycle, ObjectsGoWhenTheirTimeHasComeAndNotBefore) {
   configure(rule("<ID>r</ID><Filter><Prefix>a</Prefix></Filter><Expiration><Days>3</Days></Expiration>"));
   for (const char* key : {"a1", "a2", "b1"}) put(key, "x");

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t logging_bytes_max = 64 * KiB;
 
-// AWS wants a bucket of the same owner. Whoever names it must be allowed to write there himself: with AWS the bucket's
-// policy must let the logging service in.
+// AWS wants a bucket of the same owner. The caller must be allowed to write there itself, what is written with the
+// access that the rule gives included: with AWS the bucket's policy must let the logging service in.
 Task<Result<void>> check_target(Context& context, const LoggingRule& rule) {
   VB_CO_ASSIGN(const store::BucketInfo source, co_await context.service.store.bucket(context.bucket));
   const auto target = co_await context.service.store.bucket(rule.target_bucket);
@@ -26,7 +26,12 @@ Task<Result<void>> check_target(Context& context, const LoggingRule& rule) {
     co_return fail(Errc::acl_not_supported, "logging: the target's lists do not count");
   }
   const Asked asked{.action = action::put_object, .key = rule.prefix};
-  co_return authorize(context.service, context.caller(), *access, asked);
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
+  if (rule.grants.empty()) co_return Result<void>();
+  const Asked list{.action = action::put_object_acl, .key = rule.prefix};
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, list));
+  VB_CO_TRY(log_object_acl(*access, rule));
+  co_return Result<void>();
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/date.h"
+#include "s3/access/access.h"
+#include "s3/access/authorize.h"
 #include "s3/access/grants_xml.h"
 #include "s3/names.h"
 #include "s3/xml.h"
@@ -79,6 +81,13 @@ std::string logging_xml(const Service& service, const LoggingRule& rule) {
     xml.element("PartitionDateSource", rule.format == KeyFormat::by_event_time ? "EventTime" : "DeliveryTime");
   }
   return xml.finish();
+}
+
+Result<Acl> log_object_acl(const BucketAccess& target, const LoggingRule& rule) {
+  Acl acl = private_acl(target.owner);
+  if (!target.lists_count()) return acl;
+  acl.grants.insert(acl.grants.end(), rule.grants.begin(), rule.grants.end());
+  return allowed_acl(target, std::move(acl), {});
 }
 
 std::string log_object_key(const LoggingRule& rule, const LogSource& source, int64_t now_s, std::string_view unique) {

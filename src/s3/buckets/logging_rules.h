@@ -11,6 +11,8 @@
 
 namespace verbena::s3 {
 
+struct BucketAccess;
+
 // Where the configuration lies among a bucket's documents.
 inline constexpr std::string_view logging_document = "logging";
 
@@ -30,6 +32,11 @@ struct LoggingRule {
 // and what parse_grants() gives.
 Result<std::optional<LoggingRule>> parse_logging(const Service* service, std::string_view text);
 std::string logging_xml(const Service& service, const LoggingRule& rule);
+
+// The list of the objects that are delivered into a bucket with these settings. Asked for when the rule is set and
+// again with each delivery, since the settings may change: the owner's alone where lists do not count any more.
+// access_denied: it would be public, which the bucket blocks.
+Result<Acl> log_object_acl(const BucketAccess& target, const LoggingRule& rule);
 
 // Whose records a delivered object holds.
 struct LogSource {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fair_share.h"
+
 namespace verbena::s3 {
 namespace {
 
@@ -111,10 +113,8 @@ Result<bool> EventQueues::admit(const std::string& queue, const std::string& own
   Queue& into = queue_locked(queue);
   const auto found = into.owners.find(owner);
   const Amount own = found == into.owners.end() ? Amount() : found->second;
-  const auto fits = [](uint64_t all, uint64_t of_owner, uint64_t more, uint64_t most) {
-    return all + more <= most && of_owner + more <= most - all;
-  };
-  if (fits(into.events, own.events, 1, limits_.events_max) && fits(into.bytes, own.bytes, bytes, limits_.bytes_max)) {
+  if (fits_fair_share(into.events, own.events, 1, limits_.events_max) &&
+      fits_fair_share(into.bytes, own.bytes, bytes, limits_.bytes_max)) {
     return true;
   }
   if (limits_.drop_when_full) {

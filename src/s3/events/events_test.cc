@@ -92,6 +92,30 @@ TEST_F(EventsTest, AConfigurationComesBackAsItWasSet) {
   EXPECT_EQ(as(alice_, "GET", "/bucket?notification").count("Configuration><"), 0u);
 }
 
+// Amazon S3 User Guide: special characters of a filter's value are URL-encoded.
+TEST_F(EventsTest, FiltersAreUrlEncodedAndComeBackAsTheyCame) {
+  const auto names_of = [&](const std::string& prefix, const std::string& target) {
+    const std::string xml = one_rule("<Event>s3:ObjectCreated:*</Event>" + key_filters(key_filter("Prefix", prefix)));
+    EXPECT_EQ(configure(xml).status, 200) << prefix;
+    EXPECT_EQ(as(alice_, "GET", "/bucket?notification").count("<Value>" + prefix + "</Value>"), 1u) << prefix;
+    take();
+    EXPECT_EQ(as(alice_, "PUT", "/bucket/" + target, "x").status, 200);
+    return names().size();
+  };
+  EXPECT_EQ(names_of("a+b/", "a%20b/x"), 1u);
+  EXPECT_EQ(names_of("a%20b/", "a%20b/x"), 1u);
+  EXPECT_EQ(names_of("a b/", "a%20b/x"), 1u) << "not encoded";
+  EXPECT_EQ(names_of("a+b/", "a%2Bb/x"), 0u);
+  EXPECT_EQ(names_of("a%2Bb/", "a%2Bb/x"), 1u);
+  EXPECT_EQ(names_of("a%2bb%2F", "a%2Bb/x"), 1u);
+  EXPECT_EQ(names_of("caf%C3%A9", "caf%C3%A9"), 1u);
+  EXPECT_EQ(names_of("100%/", "100%25/x"), 1u) << "no escape";
+  EXPECT_EQ(names_of("100%", "100%25/x"), 1u);
+  const std::string put = "<Event>s3:ObjectCreated:Put</Event>";
+  EXPECT_EQ(configure(one_rule(put + key_filters(key_filter("suffix", std::string(3 * 1024, '%') + "41")))).code,
+            "InvalidArgument");
+}
+
 TEST_F(EventsTest, ATestEventComesFirst) {
   ASSERT_EQ(configure(one_rule("<Event>s3:ObjectCreated:*</Event>")).status, 200);
   const auto messages = take();

@@ -21,7 +21,8 @@ struct NotificationRule {
   std::string target, target_type;  // of the ARN
   std::vector<std::string> events;  // as they came
   EventSet set = 0;
-  std::string prefix, suffix;
+  std::string prefix, suffix;                  // of keys, as keys are
+  std::string encoded_prefix, encoded_suffix;  // as the configuration has them, URL-encoded
   bool has_prefix = false, has_suffix = false;
 
   bool wants(EventKind kind, std::string_view key) const {

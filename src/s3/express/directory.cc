@@ -45,37 +45,6 @@ constexpr std::array served = {
     Call{true, "GET", "uploadId"},      // ListParts
 };
 
-constexpr std::array<std::string_view, 11> refused_headers = {
-    "x-amz-acl",
-    "x-amz-grant-",
-    "x-amz-tagging",
-    "x-amz-object-lock-",
-    "x-amz-object-ownership",
-    "x-amz-bucket-object-lock-",
-    "x-amz-bypass-governance-retention",
-    "x-amz-website-redirect-location",
-    "x-amz-server-side-encryption-customer-",
-    "x-amz-copy-source-server-side-encryption-customer-",
-    "x-amz-confirm-remove-self-bucket-access",
-};
-
-// A directive that asks for what happens anyway, as SDKs send it.
-bool says_nothing(std::string_view name, std::string_view value) {
-  return name == "x-amz-tagging-directive" && value == "COPY";
-}
-
-Result<void> check_header(Context& context, std::string_view name, std::string_view value) {
-  const auto starts = [&](std::string_view prefix) { return name.starts_with(prefix); };
-  if (std::ranges::any_of(refused_headers, starts) && !says_nothing(name, value)) {
-    context.error_fields.emplace_back("Header", name);
-    return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
-  }
-  if (name == "x-amz-storage-class" && value != "EXPRESS_ONEZONE") {
-    return fail(Errc::invalid_storage_class, "directory bucket");
-  }
-  return {};
-}
-
 // Of the two listings that groups can be asked of.
 Result<void> check_listing(Context& context) {
   const auto prefix = context.query.get_or_empty("prefix"), delimiter = context.query.get_or_empty("delimiter");
@@ -101,10 +70,8 @@ bool serves_directory(bool object, std::string_view method, std::string_view sel
 }
 
 Result<void> check_directory_request(Context& context, std::string_view selector) {
-  for (const HeaderSpan headers : {context.request.headers, HeaderSpan(context.hoisted)}) {
-    for (const auto& [name, value] : headers) {
-      if (name.starts_with("x-amz-")) VB_TRY(check_header(context, name, value));
-    }
+  if (const auto wanted = context.header("x-amz-storage-class"); wanted && *wanted != "EXPRESS_ONEZONE") {
+    return fail(Errc::invalid_storage_class, "directory bucket");
   }
   if (const auto version = context.query.get("versionId"); version && *version != "null") {
     return fail(Errc::invalid_argument, "Objects in directory buckets have the version null alone.");

@@ -464,6 +464,27 @@ TEST_F(Express, AnOffsetBelongsToPutObjectAlone) {
 
 // Renames.
 
+// AWS writes "/key" and "bucket/key", mountpoint-s3 the bare key.
+TEST_F(Express, TheSourceOfARenameMayBeWrittenInEachOfAwssWays) {
+  const std::string full = bucket + "/";
+  for (const std::string& source : {std::string("d/a%20b"), std::string("/d/a%20b"), full + "d/a%20b",
+                                    "/" + full + "d%2Fa%20b", std::string("%2Fd%2Fa%20b")}) {
+    EXPECT_EQ(call("PUT", at + "/d/a%20b", {}, "data").status, 200);
+    EXPECT_EQ(call("PUT", at + "/target?renameObject", {{"x-amz-rename-source", source}}).status, 200) << source;
+    EXPECT_EQ(call("GET", at + "/d/a%20b").code, "NoSuchKey") << source;
+    EXPECT_EQ(call("GET", at + "/target").body, "data");
+  }
+  // A key that begins like the bucket's own name is named in full.
+  EXPECT_EQ(call("PUT", at + "/" + full + "k", {}, "own").status, 200);
+  EXPECT_EQ(call("PUT", at + "/moved?renameObject", {{"x-amz-rename-source", full + full + "k"}}).status, 200);
+  EXPECT_EQ(call("GET", at + "/moved").body, "own");
+  for (const std::string& wrong : {std::string("/"), full, "/" + full, std::string("%zz")}) {
+    EXPECT_EQ(call("PUT", at + "/x?renameObject", {{"x-amz-rename-source", wrong}}).code, "InvalidArgument") << wrong;
+  }
+  EXPECT_EQ(call("PUT", at + "/x?renameObject", {{"x-amz-rename-source", "/other--local1-az1--x-s3/moved"}}).code,
+            "NoSuchKey");
+}
+
 TEST_F(Express, ARenameMovesTheObject) {
   const Reply put = call("PUT", at + "/a%20b", {{"x-amz-meta-a", "1"}}, "data");
   EXPECT_EQ(call("PUT", at + "/target", {}, "old").status, 200);
@@ -475,7 +496,9 @@ TEST_F(Express, ARenameMovesTheObject) {
   EXPECT_EQ(got.header("etag"), put.header("etag"));
   EXPECT_EQ(got.header("x-amz-meta-a"), "1");
   EXPECT_EQ(call("GET", at + "/a%20b").code, "NoSuchKey");
-  EXPECT_EQ(call("PUT", at + "/x?renameObject", {{"x-amz-rename-source", "a%20b"}}).code, "NoSuchKey");
+  const Reply none = call("PUT", at + "/x?renameObject", {{"x-amz-rename-source", "a%20b"}});
+  EXPECT_EQ(none.code, "NoSuchKey");
+  EXPECT_EQ(none.element("Key"), "a b") << "of the source";
   EXPECT_EQ(call("PUT", at + "/target?renameObject", {{"x-amz-rename-source", "target"}}).status, 200) << "onto itself";
   EXPECT_EQ(call("GET", at + "/target").body, "data");
 }

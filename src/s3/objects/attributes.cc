@@ -65,16 +65,17 @@ void write_parts(XmlWriter& xml, const store::ObjectInfo& info, int marker, int 
   xml.element("PartsCount", info.parts.size());
   xml.element("PartNumberMarker", marker);
   xml.element("MaxParts", max);
-  const auto total = static_cast<int>(info.parts.size());
-  const int end = std::min(total, marker > total ? total : marker + max);
-  xml.element("IsTruncated", end < total);
-  if (end < total) xml.element("NextPartNumberMarker", end);
-  for (int i = marker; i < end; ++i) {
-    const auto& part = info.parts[static_cast<size_t>(i)];
+  // Markers are part numbers, which may leave some out.
+  const auto begin = std::ranges::upper_bound(info.parts, marker, {}, &store::PartInfo::number);
+  const auto left = info.parts.end() - begin;
+  const auto end = begin + std::min<std::ptrdiff_t>(left, max);
+  xml.element("IsTruncated", end != info.parts.end());
+  xml.element("NextPartNumberMarker", end == begin ? 0 : std::prev(end)->number);
+  for (auto part = begin; part != end; ++part) {
     xml.open("Part");
-    xml.element("PartNumber", i + 1);
-    xml.element("Size", part.size);
-    for (const auto& checksum : part.checksums) {
+    xml.element("PartNumber", part->number);
+    xml.element("Size", part->size);
+    for (const auto& checksum : part->checksums) {
       xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
     }
     xml.close();

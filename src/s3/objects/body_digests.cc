@@ -56,12 +56,16 @@ class Pieces {
 }  // namespace
 
 void BodyDigests::want(Algorithm algorithm) {
-  if (wants(algorithm)) return;
   if (algorithm == Algorithm::md5) {
-    running_md5_.emplace();
-  } else {
+    want_md5();
+    md5_is_checksum_ = true;
+  } else if (!wants(algorithm)) {
     running_.emplace_back(algorithm);
   }
+}
+
+void BodyDigests::want_md5() {
+  if (!running_md5_) running_md5_.emplace();
 }
 
 bool BodyDigests::wants(Algorithm algorithm) const {
@@ -81,6 +85,7 @@ void BodyDigests::update_all_but_md5(Bytes bytes) {
 void BodyDigests::finish() {
   if (running_md5_) md5_ = as_text(running_md5_->finish());
   running_md5_.reset();
+  if (md5_is_checksum_) checksums_.push_back({Algorithm::md5, md5_, 0});
   for (Digest& digest : running_) checksums_.push_back({digest.algorithm(), digest.finish(), 0});
   running_.clear();
 }

@@ -18,10 +18,11 @@ namespace verbena::s3 {
 
 class BodyDigests {
  public:
-  void want(Algorithm algorithm);  // before the first byte; again is fine
+  void want(Algorithm algorithm);  // among the checksums; before the first byte; again is fine
+  void want_md5();                 // for an entity tag or Content-MD5: not among the checksums
   bool wants(Algorithm algorithm) const;
   void update(Bytes bytes);
-  // Ends all digests. MD5 is not among the checksums.
+  // Ends all digests.
   void finish();
   const std::string& md5() const { return md5_; }  // raw; empty when not wanted
   const std::vector<store::Checksum>& checksums() const { return checksums_; }
@@ -33,6 +34,7 @@ class BodyDigests {
  private:
   std::vector<Digest> running_;
   std::optional<Md5> running_md5_;
+  bool md5_is_checksum_ = false;
   std::string md5_;
   std::vector<store::Checksum> checksums_;
 };

@@ -14,9 +14,7 @@ constexpr std::string_view header_prefix = "x-amz-checksum-";
 
 std::optional<Algorithm> algorithm_of_header(std::string_view name) {
   if (!name.starts_with(header_prefix)) return std::nullopt;
-  const auto algorithm = parse_algorithm(name.substr(header_prefix.size()));
-  if (!algorithm || *algorithm == Algorithm::md5) return std::nullopt;
-  return algorithm;
+  return parse_algorithm(name.substr(header_prefix.size()));
 }
 
 // x-amz-trailer names what comes after the body; only one checksum may.
@@ -55,16 +53,15 @@ std::string to_big_endian(uint64_t value, size_t size) {
   return raw;
 }
 
-std::optional<uint64_t> combine(Algorithm algorithm, uint64_t a, uint64_t b, uint64_t b_size) {
+// Of an algorithm that can be combined.
+uint64_t combine(Algorithm algorithm, uint64_t a, uint64_t b, uint64_t b_size) {
   switch (algorithm) {
     case Algorithm::crc32:
       return crc32_combine(static_cast<uint32_t>(a), static_cast<uint32_t>(b), b_size);
     case Algorithm::crc32c:
       return crc32c_combine(static_cast<uint32_t>(a), static_cast<uint32_t>(b), b_size);
-    case Algorithm::crc64nvme:
-      return crc64_nvme_combine(a, b, b_size);
     default:
-      return std::nullopt;
+      return crc64_nvme_combine(a, b, b_size);
   }
 }
 
@@ -76,6 +73,15 @@ Result<std::optional<std::string>> content_md5(const Context& context) {
   return std::string(as_text(*raw));
 }
 
+// x-amz-sdk-checksum-algorithm repeats the algorithm of the checksum that the request brings.
+Result<void> check_named_algorithm(const Context& context, std::optional<Algorithm> sent) {
+  const auto named = context.request.header("x-amz-sdk-checksum-algorithm");
+  if (!named) return {};
+  const auto algorithm = parse_algorithm(*named);
+  if (algorithm && (!sent || *sent == *algorithm)) return {};
+  return fail(Errc::invalid_request, "Value for x-amz-sdk-checksum-algorithm header is invalid.");
+}
+
 std::string digest_of(Algorithm algorithm, std::string_view text) {
   Digest digest(algorithm);
   digest.update(as_bytes(text));
@@ -83,6 +89,10 @@ std::string digest_of(Algorithm algorithm, std::string_view text) {
 }
 
 }  // namespace
+
+bool can_be_combined(Algorithm algorithm) {
+  return algorithm == Algorithm::crc32 || algorithm == Algorithm::crc32c || algorithm == Algorithm::crc64nvme;
+}
 
 std::string checksum_header(Algorithm algorithm) { return std::string(header_prefix) + lower(to_string(algorithm)); }
 
@@ -123,6 +133,14 @@ Result<std::optional<store::Checksum>> header_checksum(const Context& context) {
   return found;
 }
 
+Result<std::optional<Algorithm>> read_checksum_algorithm(const Context& context) {
+  const auto named = context.header("x-amz-checksum-algorithm");
+  if (!named) return std::nullopt;
+  const auto algorithm = parse_algorithm(*named);
+  if (!algorithm) return fail(Errc::invalid_request, "Checksum algorithm provided is unsupported.");
+  return algorithm;
+}
+
 Result<void> plan_checksums(const Context& context, PutRequest& put) {
   VB_ASSIGN(put.content_md5, content_md5(context));
   VB_ASSIGN(const auto given, header_checksum(context));
@@ -140,20 +158,19 @@ Result<void> plan_checksums(const Context& context, PutRequest& put) {
       return trailing_checksum(trailing, algorithm);
     };
   }
-  if (const auto named = context.request.header("x-amz-sdk-checksum-algorithm")) {
-    const auto algorithm = parse_algorithm(*named);
-    if (!algorithm || *algorithm == Algorithm::md5) {
-      return fail(Errc::invalid_request, "Value for x-amz-sdk-checksum-algorithm header is invalid.");
-    }
-    if (!given && !announced) {
-      return fail(Errc::invalid_request,
-                  "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer "
-                  "headers were found.");
-    }
-    if ((given ? given->algorithm : *announced) != *algorithm) {
-      return fail(Errc::invalid_request, "Value for x-amz-sdk-checksum-algorithm header is invalid.");
-    }
+  std::optional<Algorithm> sent = announced;
+  if (given) sent = given->algorithm;
+  VB_TRY(check_named_algorithm(context, sent));
+  if (!sent && context.request.header("x-amz-sdk-checksum-algorithm")) {
+    return fail(Errc::invalid_request,
+                "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer "
+                "headers were found.");
   }
+  VB_ASSIGN(const auto asked, read_checksum_algorithm(context));
+  if (asked && sent && *asked != *sent) {
+    return fail(Errc::invalid_request, "x-amz-checksum-algorithm names another algorithm than the checksum has.");
+  }
+  if (asked) put.compute = asked;
   return {};
 }
 
@@ -173,10 +190,15 @@ Result<void> require_digest(const Context& context) {
 Result<void> verify_document(const Context& context, std::string_view text) {
   VB_ASSIGN(const auto md5, content_md5(context));
   if (md5 && *md5 != digest_of(Algorithm::md5, text)) return fail(Errc::bad_digest, "Content-MD5");
+  VB_TRY(check_named_algorithm(context, std::nullopt));
   // Of CompleteMultipartUpload the header speaks of the object, not of the document.
   if (context.query.has("uploadId")) return {};
   VB_ASSIGN(std::optional<store::Checksum> given, header_checksum(context));
   VB_ASSIGN(const auto announced, announced_trailer(context));
+  if (given && announced) {
+    return fail(Errc::invalid_request, "A checksum may be in a header or in a trailer, not in both.");
+  }
+  VB_TRY(check_named_algorithm(context, given ? std::optional(given->algorithm) : announced));
   if (announced) {
     VB_ASSIGN(auto trailed, trailing_checksum(context.trailing, *announced));
     given = std::move(trailed.front());
@@ -212,6 +234,7 @@ void add_part_checksum_headers(Response& response, const store::ObjectInfo& info
 
 std::optional<store::Checksum> combine_checksums(Algorithm algorithm, bool full_object,
                                                  const std::vector<store::PartInfo>& parts) {
+  if (full_object && !can_be_combined(algorithm)) return std::nullopt;
   std::string values;
   uint64_t crc = 0;
   bool first = true;
@@ -223,10 +246,7 @@ std::optional<store::Checksum> combine_checksums(Algorithm algorithm, bool full_
       values += found->value;
       continue;
     }
-    const auto combined =
-        first ? big_endian(found->value) : combine(algorithm, crc, big_endian(found->value), part.size);
-    if (!combined) return std::nullopt;
-    crc = *combined;
+    crc = first ? big_endian(found->value) : combine(algorithm, crc, big_endian(found->value), part.size);
     first = false;
   }
   if (full_object) return store::Checksum{algorithm, to_big_endian(crc, digest_size(algorithm)), 0};

@@ -20,6 +20,10 @@ std::string format_checksum(const store::Checksum& checksum);
 // Base64 of exactly the digest's size, "-n" allowed. invalid_checksum.
 Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view text);
 
+// x-amz-checksum-algorithm: what a copy or upload is to be summed with, and a body that brings no checksum.
+// invalid_request.
+Result<std::optional<Algorithm>> read_checksum_algorithm(const Context& context);
+
 // What a PUT announces. Fills expected, compute, content_md5 and trailing of `put`. invalid_request, invalid_checksum,
 // invalid_digest.
 Result<void> plan_checksums(const Context& context, PutRequest& put);
@@ -43,6 +47,8 @@ void add_checksum_headers(Response& response, const std::vector<store::Checksum>
 // Of one part of a completed upload: its own checksum, and the type that the object has.
 void add_part_checksum_headers(Response& response, const store::ObjectInfo& info, size_t index);
 
+// Whether a full object's checksum can be made from those of its parts: of CRCs alone.
+bool can_be_combined(Algorithm algorithm);
 // Object checksums of a completed upload from those of its parts. `full_object`: by combining CRCs; else composite.
 // nullopt when a part has none of that algorithm, or it is none of those that can be combined.
 std::optional<store::Checksum> combine_checksums(Algorithm algorithm, bool full_object,

@@ -99,9 +99,6 @@ bool range_applies(const Preconditions& conditions, const store::ObjectInfo& inf
 
 Result<store::CommitConditions> read_commit_conditions(const Context& context) {
   store::CommitConditions conditions;
-  for (std::string_view name : {"if-modified-since", "if-unmodified-since"}) {
-    if (context.header(name)) return fail(Errc::not_implemented, "Conditions on time are not implemented for writes.");
-  }
   if (const auto header = context.header("if-match")) {
     const auto tags = parse_etag_list(*header);
     if (tags.size() != 1) return fail(Errc::not_implemented, "If-Match takes one entity tag.");

@@ -27,7 +27,7 @@ Result<void> check_preconditions(const Preconditions& conditions, const store::O
 bool range_applies(const Preconditions& conditions, const store::ObjectInfo& info);
 
 // If-Match and If-None-Match of a write, one entity tag or * each (AWS takes only * in If-None-Match; a tag does as in
-// RFC 9110). not_implemented for conditions on time, as at AWS.
+// RFC 9110). not_implemented for lists of them.
 Result<store::CommitConditions> read_commit_conditions(const Context& context);
 
 }  // namespace verbena::s3

@@ -9,6 +9,7 @@
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/copy_source.h"
 #include "s3/events/announce.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
@@ -31,35 +32,21 @@ namespace {
 
 constexpr uint64_t copy_size_max = 5 * GiB;
 
-struct CopySource {
-  std::string bucket, key, version_id;
-};
-
-// "bucket/key" or "/bucket/key", percent-encoded, perhaps with "?versionId=".
-Result<CopySource> parse_copy_source(std::string_view text) {
-  std::string_view version_id;
-  if (const size_t mark = text.find("?versionId="); mark != std::string_view::npos) {
-    version_id = text.substr(mark + 11);
-    if (version_id.empty()) return fail(Errc::invalid_argument, "Version id cannot be the empty string.");
-    text = text.substr(0, mark);
+// An error about the source names the source, not the object that the request would have made.
+void describe_source(Context& context, const CopySource& source, const Error& error) {
+  auto& fields = context.error_fields;
+  if (error == Errc::no_such_bucket || error == Errc::invalid_bucket_name) {
+    fields.emplace_back("BucketName", source.bucket);
+  } else if (error == Errc::no_such_key || error == Errc::corrupt_object) {
+    fields.emplace_back("Key", source.key);
+  } else if (error == Errc::no_such_version) {
+    fields.emplace_back("Key", source.key);
+    fields.emplace_back("VersionId", source.version_id);
   }
-  if (text.starts_with("arn:")) return fail(Errc::not_implemented, "Access point ARNs are not implemented.");
-  auto decoded = auth::uri_decode(text);
-  if (!decoded) return fail(Errc::invalid_copy_source, "copy source: percent escape");
-  std::string_view path = *decoded;
-  if (path.starts_with('/')) path.remove_prefix(1);
-  const size_t slash = path.find('/');
-  if (slash == std::string_view::npos || slash == 0 || slash + 1 == path.size()) {
-    return fail(Errc::invalid_copy_source, "copy source: shape");
-  }
-  CopySource source{std::string(path.substr(0, slash)), std::string(path.substr(slash + 1)), std::string(version_id)};
-  VB_TRY(check_bucket_name(source.bucket));
-  VB_TRY(check_key(source.key));
-  return source;
 }
 
 // The source with its conditions met. A copy that must not happen is 412 whichever condition says so.
-Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
+Task<Result<std::shared_ptr<store::ObjectReader>>> find_source(Context& context, const CopySource& source) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
   if (const auto expected = context.header("x-amz-source-expected-bucket-owner")) {
     VB_CO_TRY(co_await check_expected_owner(context.service, source.bucket, *expected));
@@ -86,6 +73,12 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context,
   co_return reader;
 }
 
+Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
+  auto opened = co_await find_source(context, source);
+  if (!opened) describe_source(context, source, opened.error());
+  co_return opened;
+}
+
 // A copy shows the tags that it takes along.
 Task<Result<void>> authorize_tags(Context& context, const CopySource& source, const store::ObjectInfo& from) {
   if (from.tags.empty()) co_return Result<void>();
@@ -95,25 +88,39 @@ Task<Result<void>> authorize_tags(Context& context, const CopySource& source, co
   co_return authorize(context.service, context.caller(), *access, asked);
 }
 
+// Whether the copy may have the tags that it takes along: as authorize_new_object() asks for those of a request.
+Result<void> authorize_copied_tags(const Context& context, const BucketAccess& access, const store::Tags& tags) {
+  const Asked asked{.action = action::put_object_tagging, .key = context.key, .tags = &tags};
+  return authorize_besides(context.service, context.caller(), access, asked);
+}
+
 Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectReader> reader, const Extent& extent,
-                              store::ObjectWriter& writer, BodyDigests& digests) {
+                              store::ObjectWriter& writer, BodyDigests& digests, ByteCharge* charge) {
   auto executor = co_await boost::asio::this_coro::executor;
   ReadAhead chunks(executor, context.service.arena, context.caller().peer_address, std::move(reader), extent.offset,
                    extent.length);
   while (!chunks.done()) {
     VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
     digests.update(chunk.bytes);
+    if (charge != nullptr) charge->moved(chunk.bytes.size());
     VB_CO_TRY(co_await writer.append(std::move(chunk)));
   }
   digests.finish();
   co_return Result<void>();
 }
 
-Task<Result<Reservation>> reserve_copy(Context& context, uint64_t bytes, uint64_t objects) {
+// Room for a copy, and what rates are charged for it (null: nothing). Bytes that the server copies move once.
+struct CopyCosts {
+  Reservation room;
+  std::shared_ptr<ByteCharge> charge;
+};
+Task<Result<CopyCosts>> reserve_copy(Context& context, uint64_t bytes, uint64_t objects) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  VB_CO_ASSIGN(Reservation room, Reservation::make(context.service, *access, bytes, objects));
-  charge_bytes(context.caller(), *access, bytes);
-  co_return room;
+  CopyCosts costs;
+  VB_CO_ASSIGN(costs.room, Reservation::make(context.service, *access, bytes, objects));
+  costs.charge = ByteCharge::make(context.caller(), *access);
+  if (costs.charge) costs.charge->begin(bytes);
+  co_return std::move(costs);
 }
 
 bool is_md5(std::string_view etag) { return etag.size() == 32 && is_lower_hex(etag); }
@@ -147,11 +154,8 @@ Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context,
       digests.want(checksum.algorithm);
     }
   }
-  if (const auto named = context.header("x-amz-checksum-algorithm")) {
-    const auto algorithm = parse_algorithm(*named);
-    if (!algorithm || *algorithm == Algorithm::md5) {
-      return fail(Errc::invalid_request, "Checksum algorithm provided is unsupported.");
-    }
+  VB_ASSIGN(const auto algorithm, read_checksum_algorithm(context));
+  if (algorithm) {
     const auto same = [&](const store::Checksum& c) { return c.algorithm == *algorithm; };
     const bool have = std::ranges::any_of(kept, same);
     std::erase_if(kept, [&](const store::Checksum& c) { return c.algorithm != *algorithm; });
@@ -162,30 +166,52 @@ Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context,
   return kept;
 }
 
-std::string copy_result_xml(std::string_view root, const std::string& etag, int64_t modified_us,
+// A part's checksum has no type of its own, so only an object's is told.
+std::string copy_result_xml(bool part, const std::string& etag, int64_t modified_us,
                             const std::vector<store::Checksum>& checksums) {
-  XmlWriter xml(root);
+  XmlWriter xml(part ? "CopyPartResult" : "CopyObjectResult");
   xml.element("LastModified", format_iso8601(modified_us));
   xml.quoted("ETag", etag);
   for (const auto& checksum : checksums) xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
+  if (!part && !checksums.empty()) xml.element("ChecksumType", "FULL_OBJECT");  // a copy is one body
   return xml.finish();
 }
 
-// The right to write the copy, and whose it is. An object's list is not copied (S3).
-Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info,
+// The right to write the copy, and whose it is. An object's list is not copied (S3). `own_tags`: that the request gives
+// the copy. Those of the source go along by the right to tag: they are no facts of the request.
+Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info, bool own_tags,
                                                const store::CommitConditions& conditions) {
   VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   const Asked asked{.action = action::put_object,
                     .key = context.key,
-                    .tags = &info.tags,
+                    .tags = own_tags ? &info.tags : nullptr,
                     .lock = &info.lock,
-                    .headers = &info.headers};
+                    .conditions = &conditions,
+                    .creates = true};
   VB_CO_ASSIGN(store::Attributes attributes,
                authorize_new_object(context.service, context.caller(), *access, asked, wish));
+  if (!own_tags && !info.tags.empty()) {
+    VB_CO_TRY(authorize_copied_tags(context, *access, info.tags));
+  }
   const ObjectName name{context.key, {}};
   VB_CO_TRY(co_await authorize_conditions(context.service, context.caller(), *access, name, conditions));
   co_return attributes;
+}
+
+// Bytes take their time: before the commit all is asked again where any key, policy or document has changed since
+// `generation`, which is from before the first question. True: of the caller as it is now, who may still read the
+// source; the right to write is the next question.
+Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const store::ObjectInfo& from,
+                              const BucketAccess& target, uint64_t generation) {
+  if (!may_have_changed(context.service, context.caller(), generation)) co_return false;
+  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(co_await same_bucket_access(context.service, target));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
+  const Asked reading{
+      .action = action::get_object, .key = source.key, .version_id = source.version_id, .object = &from};
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, reading));
+  co_return true;
 }
 
 }  // namespace
@@ -193,16 +219,19 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
 Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_TRY(check_new_key(context.key));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
+  context.response.source = source.text();
+  const uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
   const auto wanted_class = context.header("x-amz-storage-class");
+  const auto redirect = context.header(redirect_header);
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
   VB_CO_ASSIGN(wish, session_encryption(context.caller(), std::move(wish)));
   // Taking a customer's key off is a change of encryption, too, although the request asks for no other method.
   const bool re_encrypts = wish.method != Encryption::none ||
                            context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
-  if (!replace && !replace_tags && !wanted_class && !re_encrypts && onto_itself) {
+  if (!replace && !replace_tags && !wanted_class && !redirect && !re_encrypts && onto_itself) {
     co_return fail(Errc::invalid_request,
                    "This copy request is illegal because it is trying to copy an object to itself without changing the "
                    "object's metadata, storage class, website redirect location or encryption attributes.");
@@ -224,27 +253,34 @@ Task<Result<void>> serve_copy_object(Context& context) {
     VB_CO_ASSIGN(info.headers, read_object_headers(context));
   } else {
     set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
+    VB_CO_TRY(set_redirect(info.headers, redirect));                     // neither is this
   }
-  settle_storage_class(info.headers, context.bucket);
+  VB_CO_TRY(settle_storage_class(info.headers, context.bucket));
   info.tags = from.tags;
   if (replace_tags) {
     VB_CO_ASSIGN(info.tags, read_tagging_header(context));
   }
   VB_CO_ASSIGN(info.lock, read_lock_headers(context));
-  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, conditions));
+  VB_CO_ASSIGN(const BucketAccessPtr target, co_await bucket_access(context.service, context.bucket));
+  VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, replace_tags, conditions));
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
   // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(context.service, context.bucket, context.key, std::move(wish)));
   const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
-  if (!keep_etag && !seal.opaque_etag()) digests.want(Algorithm::md5);
+  if (!keep_etag && !seal.opaque_etag()) digests.want_md5();
 
-  VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, from.size, 1));
+  VB_CO_ASSIGN(const CopyCosts costs, co_await reserve_copy(context, from.size, 1));
   VB_CO_ASSIGN(auto writer,
                co_await context.service.store.create(context.bucket, context.key, seal.stored_size(from.size)));
   writer = seal.writer(context.service, std::move(writer), from.size);
   const Extent whole{0, from.size, false};
-  VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests));
+  VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests, costs.charge.get()));
+  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, from, *target, generation));
+  if (again) {
+    if (!replace_tags) VB_CO_TRY(co_await authorize_tags(context, source, from));
+    VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, replace_tags, conditions));
+  }
   info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
   seal.mark_object(context.service, context.bucket, context.key, info);
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
@@ -255,18 +291,21 @@ Task<Result<void>> serve_copy_object(Context& context) {
   add_source_version(context, from);
   add_encryption_headers(context, info.attributes);
   if (may_expire(context)) co_await add_expiration_header(context, info);
-  context.reply_xml(copy_result_xml("CopyObjectResult", info.etag, info.modified_us, info.checksums));
+  context.reply_xml(copy_result_xml(/*part=*/false, info.etag, info.modified_us, info.checksums));
   co_return Result<void>();
 }
 
 Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const int number, read_part_number(context));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
+  context.response.source = source.text();
+  const uint64_t generation = context.service.access->now();
   std::optional<ByteRange> range;
   if (const auto header = context.header("x-amz-copy-source-range")) {
     VB_CO_ASSIGN(range, parse_copy_range(*header));
   }
   const std::string upload_id(context.query.get_or_empty("uploadId"));
+  VB_CO_ASSIGN(const BucketAccessPtr target, co_await bucket_access(context.service, context.bucket));
   VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   VB_CO_ASSIGN(const store::UploadInfo upload,
                co_await context.service.store.upload(context.bucket, context.key, upload_id));
@@ -284,13 +323,15 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
   VB_CO_ASSIGN(const Seal seal, part_seal(context.service, upload, customer));
   BodyDigests digests;
-  digests.want(Algorithm::md5);
+  digests.want_md5();
   digests.want(upload.checksum_algorithm.value_or(default_checksum));
-  VB_CO_ASSIGN(const Reservation room, co_await reserve_copy(context, extent.length, 0));
+  VB_CO_ASSIGN(const CopyCosts costs, co_await reserve_copy(context, extent.length, 0));
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
                                                                        seal.stored_size(extent.length)));
   writer = seal.writer(context.service, std::move(writer), extent.length);
-  VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests));
+  VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests, costs.charge.get()));
+  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, reader->info(), *target, generation));
+  if (again) VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   store::ObjectInfo part;
   part.size = extent.length;
   part.etag = to_hex(as_bytes(digests.md5()));
@@ -301,7 +342,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(part, co_await writer->commit(std::move(part), std::move(none)));
   add_source_version(context, reader->info());
   add_encryption_headers(context, encryption_attributes(upload.attributes));
-  context.reply_xml(copy_result_xml("CopyPartResult", part.etag, part.modified_us, part.checksums));
+  context.reply_xml(copy_result_xml(/*part=*/true, part.etag, part.modified_us, part.checksums));
   co_return Result<void>();
 }
 

@@ -71,6 +71,25 @@ TEST_F(Copies, BadSourcesAreNamed) {
   EXPECT_EQ(copy("/bucket/c", "bucket/k?versionId=null").status, 200);
 }
 
+TEST_F(Copies, AnErrorAboutTheSourceNamesTheSource) {
+  for (const std::string& target : {std::string("/bucket/t"), [&] {
+                                      const std::string id = call("POST", "/bucket/t?uploads").element("UploadId");
+                                      return "/bucket/t?partNumber=1&uploadId=" + id;
+                                    }()}) {
+    Reply r = copy(target, "/other/source");
+    EXPECT_EQ(r.code, "NoSuchKey");
+    EXPECT_EQ(r.element("Key"), "source") << target;
+    r = copy(target, "/nowhere/source");
+    EXPECT_EQ(r.code, "NoSuchBucket");
+    EXPECT_EQ(r.element("BucketName"), "nowhere") << target;
+    put("k", "x");
+    r = copy(target, "/bucket/k?versionId=" + nobodys_version());
+    EXPECT_EQ(r.element("Key") + r.element("VersionId"), "k" + nobodys_version()) << r.body;
+  }
+  put("k", "x");
+  EXPECT_EQ(copy("/nowhere/t", "/bucket/k").element("BucketName"), "nowhere");
+}
+
 TEST_F(Copies, RotIsNotCopied) {
   put("k", pattern(5 * MiB));
   store.rot_at = 4 * MiB;

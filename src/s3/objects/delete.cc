@@ -3,7 +3,11 @@
 
 #include "base/date.h"
 #include "base/turns.h"
+#include "base/way.h"
+#include "base/xml_escape.h"
 #include "s3/access/authorize.h"
+#include "s3/access/quota.h"
+#include "s3/document_reading.h"
 #include "s3/errors.h"
 #include "s3/events/announce.h"
 #include "s3/names.h"
@@ -31,8 +35,21 @@ store::CommitConditions conditions_of(const DeleteTarget& target) {
   return conditions;
 }
 
+// The one way to a removal, of every door. A removal without a version may make a delete marker.
+Task<Result<store::Removed>> remove_with_room(Service& service, BucketAccessPtr access, std::string key,
+                                              store::RemoveRequest request) {
+  MarkerRoom room;
+  if (request.version_id.empty() && access->has_quota()) {
+    VB_CO_ASSIGN(room, co_await reserve_marker(service, *access));
+    request.may_add_marker = room.may_add;
+  }
+  auto removed = co_await service.store.remove(access->name, key, std::move(request));
+  if (!removed && removed.error() == Errc::quota_exceeded) count_marker_refusal();
+  co_return removed;
+}
+
 // Owns its target: it may outlive the request that started it, which has authorized it.
-Task<Result<store::Removed>> delete_target(Service& service, std::string bucket, DeleteTarget target,
+Task<Result<store::Removed>> delete_target(Service& service, BucketAccessPtr access, DeleteTarget target,
                                            Result<bool> bypass_governance, store::AnnouncementPtr announcement) {
   VB_CO_TRY(bypass_governance);
   VB_CO_TRY(check_key(target.key));
@@ -41,21 +58,33 @@ Task<Result<store::Removed>> delete_target(Service& service, std::string bucket,
   request.bypass_governance = *bypass_governance;
   request.conditions = conditions_of(target);
   request.conditions.announcement = std::move(announcement);
-  co_return co_await service.store.remove(bucket, target.key, std::move(request));
+  co_return co_await remove_with_room(service, std::move(access), std::move(target.key), std::move(request));
 }
 
 // Whether the removal may go on, and whether past a retention under governance when that is wanted.
 Result<bool> authorize_delete(const Service& service, const Caller& caller, const BucketAccess& access,
-                              std::string_view key, std::string_view version_id, bool wants_bypass) {
+                              std::string_view key, std::string_view version_id,
+                              const store::CommitConditions& conditions, bool wants_bypass) {
   const Action& removal = version_id.empty() ? action::delete_object : action::delete_version;
-  VB_TRY(authorize(service, caller, access, {.action = removal, .key = key, .version_id = version_id}));
+  const Asked asked{.action = removal, .key = key, .version_id = version_id, .conditions = &conditions};
+  VB_TRY(authorize(service, caller, access, asked));
   return wants_bypass && authorize(service, caller, access, {.action = action::bypass_governance, .key = key});
 }
 
-void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome, bool quiet) {
-  if (outcome && quiet) return;
-  xml.open(outcome ? "Deleted" : "Error");
-  xml.element("Key", target.key);
+// Of a request, which may name a key of megabytes: longer than any that is there, and told as it came.
+Task<void> write_long_key(XmlWriter& xml, std::string_view key, Turns& turns) {
+  constexpr size_t piece_bytes = 16 * KiB;
+  std::string scratch;
+  xml.raw({"<Key>"});
+  for (; !key.empty(); key.remove_prefix(std::min(piece_bytes, key.size()))) {
+    if (turns.due()) co_await turns.pass();
+    xml.raw({xml_escaped(key.substr(0, piece_bytes), scratch)});
+  }
+  xml.raw({"</Key>"});
+}
+
+// An element whose key is written already; closes it.
+void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome) {
   if (target.version_id) xml.element("VersionId", *target.version_id);
   if (outcome && outcome->delete_marker) {
     xml.element("DeleteMarker", true);
@@ -68,8 +97,10 @@ void write_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<stor
   xml.close();
 }
 
-void note_deletion(LogEntry& log, const DeleteTarget& target, const Result<store::Removed>& outcome) {
-  LogEntry::Deletion deletion{target.key, target.version_id.value_or(""), {}};
+// One key's outcome: for the bucket's log now, and for an observer when the request ends.
+void note_deletion(Response& response, bool observed, const DeleteTarget& target,
+                   const Result<store::Removed>& outcome) {
+  Deletion deletion{target.key, target.version_id.value_or(""), {}};
   if (!outcome) {
     const auto form = error_form(outcome.error().code);
     deletion.error_code = form.code;
@@ -77,13 +108,20 @@ void note_deletion(LogEntry& log, const DeleteTarget& target, const Result<store
   } else if (outcome->delete_marker) {
     deletion.version_id = outcome->version_id;
   }
-  log.deletions.push_back(std::move(deletion));
+  if (response.log) response.log->log.add_deletion(*response.log, deletion);
+  if (observed) response.deletions.push_back(std::move(deletion));
+}
+
+// The caller and the bucket's record as they are now.
+Task<Result<void>> renew(Context& context, BucketAccessPtr& access) {
+  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_ASSIGN(access, co_await same_bucket_access(context.service, *access));
+  co_return Result<void>();
 }
 
 // If-Match, x-amz-if-match-last-modified-time and x-amz-if-match-size.
 Result<store::CommitConditions> read_remove_conditions(const Context& context) {
   VB_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
-  if (conditions.if_none_match) return fail(Errc::not_implemented, "If-None-Match is not implemented for deletes.");
   if (const auto header = context.header("x-amz-if-match-last-modified-time")) {
     conditions.if_modified_s = parse_http_date(*header);
     if (!conditions.if_modified_s) return fail(Errc::invalid_argument, "A condition on time is not a date.");
@@ -102,12 +140,12 @@ Task<Result<store::Removed>> delete_object(Service& service, const Caller& calle
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_TRY(check_key(key));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
-  VB_CO_ASSIGN(request.bypass_governance,
-               authorize_delete(service, caller, *access, key, request.version_id, request.bypass_governance));
+  VB_CO_ASSIGN(request.bypass_governance, authorize_delete(service, caller, *access, key, request.version_id,
+                                                           request.conditions, request.bypass_governance));
   const ObjectName name{key, request.version_id};
   VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));
   request.conditions.announcement = announce(service, *access, caller, EventCause::remove, key);
-  co_return co_await service.store.remove(bucket, key, std::move(request));
+  co_return co_await remove_with_room(service, access, key, std::move(request));
 }
 
 Task<Result<void>> serve_delete_object(Context& context) {
@@ -131,39 +169,59 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_TRY(co_await could_act_on_some(context, action::delete_object));
   VB_CO_TRY(require_digest(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
-  VB_CO_ASSIGN(const DeleteDocument document, parse_delete(text));
+  VB_CO_ASSIGN(const DeleteDocument document, co_await read_beside(text, parse_delete));
   // The answer names every key again.
   VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
   VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));  // it may have taken a while
   // A missing bucket fails the request, not each key.
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  uint64_t generation = context.service.access->now();
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  Result<void> still;  // or why not: of the keys that are left
 
   XmlWriter xml("DeleteResult");
   auto executor = co_await boost::asio::this_coro::executor;
   std::deque<Pending<store::Removed>> pending;
   const bool bypass = bypasses_governance(context);
+  // An observer's log has each key: as many as the document names, whose size is bounded.
+  const bool observed = way_of(context.caller().request_id) != nullptr;
   size_t started = 0;
   Turns turns;  // who may is asked key by key, which takes as long as policies make it
   for (size_t i = 0; i < document.targets.size(); ++i) {
     for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
       if (turns.due()) co_await turns.pass();
+      // Many keys take their time: who may no longer do this removes no more of them.
+      if (still && may_have_changed(context.service, context.caller(), generation)) {
+        generation = context.service.access->now();
+        still = co_await renew(context, access);
+      }
       const DeleteTarget& target = document.targets[started];
-      auto may = authorize_delete(context.service, context.caller(), *access, target.key,
-                                  target.version_id.value_or(""), bypass);
+      const store::CommitConditions conditions = conditions_of(target);
+      auto may = still ? authorize_delete(context.service, context.caller(), *access, target.key,
+                                          target.version_id.value_or(""), conditions, bypass)
+                       : std::unexpected(still.error());
       if (may) {
         const ObjectName name{target.key, target.version_id ? std::string_view(*target.version_id) : ""};
-        const store::CommitConditions conditions = conditions_of(target);
         const auto met = co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
         if (!met) may = std::unexpected(met.error());
       }
-      auto told = announce(context.service, *access, context.caller(), EventCause::remove, target.key);
-      pending.emplace_back(executor, delete_target(context.service, context.bucket, target, may, std::move(told)));
+      auto event = announce(context.service, *access, context.caller(), EventCause::remove, target.key);
+      pending.emplace_back(executor, delete_target(context.service, access, target, may, std::move(event)));
     }
     Pending<store::Removed> first = std::move(pending.front());
     pending.pop_front();
     const auto outcome = co_await first.wait();
-    write_outcome(xml, document.targets[i], outcome, document.quiet);
-    if (context.response.log) note_deletion(*context.response.log, document.targets[i], outcome);
+    if (turns.due()) co_await turns.pass();
+    const DeleteTarget& target = document.targets[i];
+    if (!outcome || !document.quiet) {
+      xml.open(outcome ? "Deleted" : "Error");
+      if (target.key.size() > store::key_size_max) {
+        co_await write_long_key(xml, target.key, turns);
+      } else {
+        xml.element("Key", target.key);
+      }
+      end_outcome(xml, target, outcome);
+    }
+    if (observed || context.response.log) note_deletion(context.response, observed, target, outcome);
   }
   context.reply_xml(xml.finish());
   co_return Result<void>();

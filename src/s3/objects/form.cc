@@ -9,7 +9,8 @@ namespace verbena::s3 {
 namespace {
 
 constexpr size_t boundary_max = 70;       // RFC 2046 section 5.1.1
-constexpr size_t epilogue_max = 1 * MiB;  // fields after the file, which nobody reads
+constexpr size_t epilogue_max = 1 * MiB;  // fields after the file, which are not read
+constexpr size_t padding_max = 1024;      // blanks between a boundary and the end of its line
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
@@ -138,11 +139,13 @@ Task<Result<std::string>> FormReader::until(std::string_view delimiter, size_t b
 Task<Result<Form>> FormReader::read_fields() {
   Form form;
   size_t left = Form::fields_bytes_max;
+  // What stands before the first boundary is ignored (RFC 2046 section 5.1.1); it counts like fields.
   VB_CO_ASSIGN(const std::string preamble, co_await until(delimiter_, left));
-  if (!preamble.empty()) co_return fail(Errc::malformed_post, "form: preamble");
+  left -= std::min(left, preamble.size());
   for (;;) {
-    VB_CO_ASSIGN(const std::string line, co_await until("\r\n", delimiter_.size()));
-    if (line == "--") co_return fail(Errc::invalid_argument, "POST requires exactly one file upload per request.");
+    VB_CO_ASSIGN(const std::string line, co_await until("\r\n", padding_max));
+    if (line.starts_with("--") && trim(std::string_view(line).substr(2)).empty())
+      co_return fail(Errc::invalid_argument, "POST requires exactly one file upload per request.");
     if (!trim(line).empty()) co_return fail(Errc::malformed_post, "form: delimiter");
     VB_CO_ASSIGN(const std::string text, co_await until("\r\n\r\n", left));
     VB_CO_ASSIGN(PartHead head, parse_part_head(text));

@@ -69,11 +69,31 @@ TEST_F(FormTest, AFileOfAnyBytesComesBackWhereverTheReadsAreCut) {
 TEST_F(FormTest, AFormThatIsNoneIsRefused) {
   EXPECT_EQ(read("").error, Errc::malformed_post);
   EXPECT_EQ(read("hello").error, Errc::malformed_post);
-  EXPECT_EQ(read("text first\r\n" + part("file", "x") + "--b--").error, Errc::malformed_post);
   EXPECT_EQ(read("--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nno end").error, Errc::malformed_post);
   EXPECT_EQ(read("--b\r\nContent-Type: text/plain\r\n\r\nno name\r\n--b--").error, Errc::malformed_post);
   EXPECT_EQ(read("--bb\r\n" + part("file", "x") + "--b--").error, Errc::malformed_post);
   EXPECT_EQ(read(part("key", "k") + "--b--\r\n").error, Errc::invalid_argument) << "no file";
+}
+
+// RFC 2046, section 5.1.1: a preamble, a line end before the first boundary, blanks behind one.
+TEST_F(FormTest, WhatAMultipartBodyMayHaveAroundItsPartsIsPassedOver) {
+  const std::string parts = part("key", "k") + part("file", "x") + "--b--\r\n";
+  for (const std::string& before : {std::string("\r\n"), std::string("text first\r\n"),
+                                    std::string("--a\r\n--\r\n-\r\n"), std::string(10'000, 'p') + "\r\n"}) {
+    const Read r = read(before + parts);
+    EXPECT_EQ(r.error, Errc::ok) << before.substr(0, 20);
+    EXPECT_EQ(r.form.get("key"), "k");
+    EXPECT_EQ(r.file, "x");
+  }
+  const Read inside = read("text" + parts);
+  EXPECT_EQ(inside.file, "x");
+  EXPECT_EQ(inside.form.get("key"), std::nullopt) << "a boundary begins a line, so that one was none";
+  EXPECT_EQ(read(std::string(Form::fields_bytes_max + 1, 'p') + "\r\n" + parts).error, Errc::post_fields_too_large);
+  const std::string blanks = std::string(500, ' ') + "\t";
+  const std::string padded = "--b" + blanks + parts.substr(3);
+  EXPECT_EQ(read(padded).file, "x");
+  EXPECT_EQ(read("--b" + std::string(2000, ' ') + parts.substr(3)).error, Errc::post_fields_too_large);
+  EXPECT_EQ(read(part("key", "k") + "--b--" + blanks + "\r\n").error, Errc::invalid_argument) << "the end";
 }
 
 // The policy was checked against the first of them, and the object got both.

@@ -6,7 +6,6 @@
 
 #include "base/date.h"
 #include "s3/buckets/lifecycle.h"
-#include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/headers.h"
 #include "s3/objects/checksums.h"
@@ -85,7 +84,8 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   if (context.header("x-amz-checksum-mode") == "ENABLED") {
     // Of the bytes that go out: a whole object or a whole part. A range has none.
     if (request.part_number && parts) {
-      add_part_checksum_headers(context.response, info, static_cast<size_t>(*request.part_number) - 1);
+      const auto part = std::ranges::find(info.parts, *request.part_number, &store::PartInfo::number);
+      add_part_checksum_headers(context.response, info, static_cast<size_t>(part - info.parts.begin()));
     } else if (!extent.partial || extent.length == info.size) {
       add_checksum_headers(context.response, info.checksums);
     }
@@ -117,6 +117,7 @@ Task<Result<void>> serve_get_object(Context& context) {
     VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
     if (outcome == TokenOutcome::done) co_return Result<void>();
   }
+  context.response.payload_out = object->length;
   OnTheWay sends(way, Leg::wire);
   if (auto sent = send_now(*object, context.sink)) {
     VB_CO_TRY(*sent);
@@ -125,7 +126,6 @@ Task<Result<void>> serve_get_object(Context& context) {
     sends.end();
     VB_CO_TRY(co_await send_object(context.service, *object, context.sink, way));
   }
-  count_bytes(Door::http, Direction::out, object->length);
   co_return Result<void>();
 }
 
@@ -147,6 +147,7 @@ bool asks_for_bytes_alone(HeaderSpan headers) {
       case 't':
         return name != "transfer-encoding";
       case 'x':
+        if (name.starts_with("x-verbena-")) return false;
         return !name.starts_with("x-amz-") || std::ranges::find(said_of_the_caller, name) != said_of_the_caller.end();
       default:
         return true;

@@ -56,14 +56,16 @@ void write_entry(XmlWriter& xml, std::string_view key, const store::ObjectInfo& 
   xml.raw({"<Size>", std::to_string(info.size), "</Size>"});
 }
 
-// Whose metadata may be told is asked entry by entry, which takes as long as the bucket's policy makes it.
+// Whose metadata may be told is asked entry by entry, which takes as long as the bucket's policy makes it. Keys may be
+// long, and of characters that are written as six.
 Task<void> write_entries(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::ListPage& page,
                          const BucketAccess& access, bool owners) {
   const bool metadata = wants_metadata(context);
   Turns turns;
   Scratch scratch;
+  size_t written = 0;
   for (const auto& entry : page.entries) {
-    if (metadata && turns.due()) co_await turns.pass();
+    if ((metadata || ++written % entries_between_looks == 0) && turns.due()) co_await turns.pass();
     xml.open("Contents");
     write_entry(xml, encode(entry.key), entry.info, scratch);
     if (owners) write_owner(xml, "Owner", context.service, owner_of(access, entry.info));
@@ -87,7 +89,8 @@ Task<Result<store::ListPage>> list_objects(Service& service, const Caller& calle
                                            store::ListRequest request) {
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
-  const Asked asked{.action = action::list, .list = &request};
+  const Listing listing = listing_of(caller, request);
+  const Asked asked{.action = action::list, .list = &listing};
   VB_CO_TRY(authorize(service, caller, *access, asked));
   if (request.max_keys < 0) co_return fail(Errc::invalid_argument, bad_max_keys);
   if (request.max_keys == 0) {
@@ -120,7 +123,7 @@ Task<Result<void>> serve_list_objects_v2(Context& context) {
   if (page.truncated) xml.element("NextContinuationToken", make_continuation_token(page.next_after));
   const bool owners = context.query.get_or_empty("fetch-owner") == "true";
   co_await write_entries(xml, context, encode, page, *access, owners);
-  write_prefixes(xml, encode, page.common_prefixes);
+  co_await write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();
 }
@@ -140,7 +143,7 @@ Task<Result<void>> serve_list_objects_v1(Context& context) {
   // Without a delimiter the last key serves as the next marker; S3 then leaves this out.
   if (page.truncated && !request.delimiter.empty()) xml.element("NextMarker", encode(page.next_after));
   co_await write_entries(xml, context, encode, page, *access, true);
-  write_prefixes(xml, encode, page.common_prefixes);
+  co_await write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();
 }

@@ -67,11 +67,13 @@ Task<Result<void>> serve_list_versions(Context& context) {
     if (!page.next_version_id_marker.empty()) xml.element("NextVersionIdMarker", page.next_version_id_marker);
   }
   Turns turns;
+  size_t written = 0;
   for (const auto& entry : page.versions) {
-    if (wants_metadata(context) && turns.due()) co_await turns.pass();
+    const bool looks = wants_metadata(context) || ++written % entries_between_looks == 0;
+    if (looks && turns.due()) co_await turns.pass();
     write_version(xml, context, encode, entry, *access);
   }
-  write_prefixes(xml, encode, page.common_prefixes);
+  co_await write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();
 }

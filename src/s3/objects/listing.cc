@@ -5,6 +5,7 @@
 
 #include "auth/auth.h"
 #include "base/bytes.h"
+#include "base/turns.h"
 #include "s3/access/authorize.h"
 
 namespace verbena::s3 {
@@ -41,7 +42,8 @@ Task<Result<void>> reserve_page(Context& context, int entries) {
 }
 
 Task<Result<BucketAccessPtr>> admit_listing(Context& context, const Action& action, const store::ListRequest& request) {
-  const Asked asked{.action = action, .list = &request};
+  const Listing listing = listing_of(context.caller(), request);
+  const Asked asked{.action = action, .list = &listing};
   for (bool reserved = false;; reserved = true) {
     VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
     VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
@@ -50,8 +52,11 @@ Task<Result<BucketAccessPtr>> admit_listing(Context& context, const Action& acti
   }
 }
 
-void write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes) {
+Task<void> write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes) {
+  Turns turns;
+  size_t written = 0;
   for (const auto& prefix : prefixes) {
+    if (++written % entries_between_looks == 0 && turns.due()) co_await turns.pass();
     xml.open("CommonPrefixes");
     xml.element("Prefix", encode(prefix));
     xml.close();

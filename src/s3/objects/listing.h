@@ -36,6 +36,8 @@ Task<Result<void>> reserve_page(Context& context, int entries);
 // Whether the caller may list so, and then room for the page. That may have taken a while, so who may is asked again.
 Task<Result<BucketAccessPtr>> admit_listing(Context& context, const Action& action, const store::ListRequest& request);
 
-void write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes);
+// Of a page, so many entries are written before it is asked whether others are to have their turn.
+inline constexpr size_t entries_between_looks = 16;
+Task<void> write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes);
 
 }  // namespace verbena::s3

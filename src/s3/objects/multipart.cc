@@ -1,12 +1,13 @@
 // Multipart uploads: create, upload a part, abort.
 #include "s3/objects/multipart.h"
 
+#include "base/date.h"
 #include "s3/access/authorize.h"
-#include "s3/door_metrics.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
+#include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/lock.h"
 #include "s3/objects/put.h"
@@ -20,31 +21,20 @@ namespace {
 
 constexpr const char* bad_part_number = "Part number must be an integer between 1 and 10000, inclusive.";
 
-bool is_crc(Algorithm algorithm) {
-  return algorithm == Algorithm::crc32 || algorithm == Algorithm::crc32c || algorithm == Algorithm::crc64nvme;
-}
-
 // x-amz-checksum-algorithm and x-amz-checksum-type. Only CRCs can be combined into a full object's checksum, and
-// CRC64NVME has no composite form (AWS, "Checking object integrity").
+// CRC64NVME has no composite form: SHA, MD5 and XXHASH are COMPOSITE (AWS, "Checking object integrity").
 Result<void> read_upload_checksum(const Context& context, store::UploadInfo& upload) {
-  const auto named = context.header("x-amz-checksum-algorithm");
   const auto type = context.header("x-amz-checksum-type");
-  if (!named) {
+  VB_ASSIGN(const auto algorithm, read_checksum_algorithm(context));
+  if (!algorithm) {
     if (type) {
       return fail(Errc::invalid_request, "x-amz-checksum-type needs x-amz-checksum-algorithm.");
     }
     return {};
   }
-  const auto algorithm = parse_algorithm(*named);
-  if (!algorithm || *algorithm == Algorithm::md5) {
-    return fail(Errc::invalid_request, "Checksum algorithm provided is unsupported.");
-  }
-  if (type && *type != "FULL_OBJECT" && *type != "COMPOSITE") {
-    return fail(Errc::invalid_request, "Value for x-amz-checksum-type header is invalid.");
-  }
   upload.checksum_algorithm = algorithm;
   upload.checksum_full_object = type ? *type == "FULL_OBJECT" : *algorithm == Algorithm::crc64nvme;
-  if (upload.checksum_full_object && !is_crc(*algorithm)) {
+  if (upload.checksum_full_object && !can_be_combined(*algorithm)) {
     return fail(Errc::invalid_request, "The FULL_OBJECT checksum type cannot be used with this checksum algorithm.");
   }
   if (!upload.checksum_full_object && *algorithm == Algorithm::crc64nvme) {
@@ -69,6 +59,43 @@ Result<void> match_upload_checksum(const store::UploadInfo& upload, PutRequest& 
   return {};
 }
 
+// x-amz-if-match-initiated-time of AbortMultipartUpload. False: the upload is gone, which is as good (S3). What is read
+// here holds when the upload goes: an upload's id is given once, and its time never changes.
+Task<Result<bool>> check_initiated(Context& context, const std::string& upload_id) {
+  const auto header = context.header("x-amz-if-match-initiated-time");
+  if (!header) co_return true;
+  const auto time_s = parse_http_date(*header);
+  if (!time_s) co_return fail(Errc::invalid_argument, "A condition on time is not a date.");
+  const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
+  if (!upload && upload.error() == Errc::no_such_upload) co_return false;
+  VB_CO_TRY(upload);
+  if (upload->created_us / 1'000'000 == *time_s) co_return true;
+  context.error_fields.emplace_back("Condition", "x-amz-if-match-initiated-time");
+  co_return fail(Errc::precondition_failed, "abort: initiated time");
+}
+
+// If-Match and If-None-Match of CreateMultipartUpload, as minio-go sends them: they are judged when the upload is
+// begun, so that no part is sent in vain, and kept with it for when it is completed, which is when they count.
+Task<Result<void>> read_begin_conditions(Context& context, const BucketAccess& access, store::Attributes& kept) {
+  VB_CO_ASSIGN(const store::CommitConditions conditions, read_commit_conditions(context));
+  if (!conditions.if_match && !conditions.if_none_match) co_return Result<void>();
+  const ObjectName name{context.key, {}};
+  VB_CO_TRY(co_await authorize_conditions(context.service, context.caller(), access, name, conditions));
+  const auto there = co_await context.service.store.stat(context.bucket, context.key, "");
+  if (!there && there.error() != Errc::no_such_key) co_return std::unexpected(there.error());
+  const auto matches = [&](const std::string& tag) { return there && (tag == "*" || tag == there->etag); };
+  if (conditions.if_match && !matches(*conditions.if_match)) {
+    if (!there) co_return std::unexpected(there.error());
+    co_return fail(Errc::precondition_failed, "If-Match");
+  }
+  if (conditions.if_none_match && matches(*conditions.if_none_match)) {
+    co_return fail(Errc::precondition_failed, "If-None-Match");
+  }
+  if (conditions.if_match) kept.emplace_back(begun_if_match, *conditions.if_match);
+  if (conditions.if_none_match) kept.emplace_back(begun_if_none_match, *conditions.if_none_match);
+  co_return Result<void>();
+}
+
 }  // namespace
 
 Result<int> read_part_number(const Context& context) {
@@ -79,7 +106,7 @@ Result<int> read_part_number(const Context& context) {
 
 Task<Result<void>> authorize_upload(Context& context, const Action& action) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  const Asked asked{.action = action, .key = context.key};
+  const Asked asked{.action = action, .key = context.key, .creates = false};
   co_return authorize(context.service, context.caller(), *access, asked);
 }
 
@@ -90,7 +117,7 @@ Task<Result<void>> serve_create_upload(Context& context) {
   upload.key = context.key;
   upload.owner = owner_of(context.caller());
   VB_CO_ASSIGN(upload.headers, read_object_headers(context));
-  settle_storage_class(upload.headers, context.bucket);
+  VB_CO_TRY(settle_storage_class(upload.headers, context.bucket));
   VB_CO_ASSIGN(upload.tags, read_tagging_header(context));
   VB_CO_ASSIGN(upload.lock, read_lock_headers(context));
   VB_CO_TRY(read_upload_checksum(context, upload));
@@ -100,8 +127,10 @@ Task<Result<void>> serve_create_upload(Context& context) {
                     .key = context.key,
                     .tags = &upload.tags,
                     .lock = &upload.lock,
-                    .headers = &upload.headers};
+                    .headers = &upload.headers,
+                    .creates = false};
   VB_CO_ASSIGN(upload.attributes, authorize_new_object(context.service, context.caller(), *access, asked, wish));
+  VB_CO_TRY(co_await read_begin_conditions(context, *access, upload.attributes));
   VB_CO_ASSIGN(EncryptionWish encryption, read_encryption(context));
   VB_CO_ASSIGN(encryption, session_encryption(context.caller(), std::move(encryption)));
   VB_CO_ASSIGN(store::Attributes sealed,
@@ -130,7 +159,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   VB_CO_TRY(check_key(put.key));
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, put.bucket));
-  const Asked asked{.action = action::put_object, .key = put.key};
+  const Asked asked{.action = action::put_object, .key = put.key, .creates = false};
   VB_CO_TRY(authorize(service, caller, *access, asked));
   if (request.part_number < 1 || request.part_number > store::part_number_max) {
     co_return fail(Errc::invalid_argument, bad_part_number);
@@ -141,13 +170,14 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   VB_CO_TRY(match_upload_checksum(upload, put));
   VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
   VB_CO_ASSIGN(Reservation room, Reservation::make(service, *access, size.value_or(0), 0));
-  charge_bytes(caller, *access, size.value_or(0));
+  const std::shared_ptr<ByteCharge> charge = ByteCharge::make(caller, *access);
+  if (charge) charge->begin(size.value_or(0));
 
   VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
                                                                request.part_number, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body, room));
-  if (!size) charge_bytes(caller, *access, info.size);
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body, room, charge.get()));
+  const uint64_t received = info.size;
   if (may_have_changed(service, caller, generation)) {
     VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
     VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));
@@ -158,7 +188,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   store::CommitConditions none;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));
   info.attributes = encryption_attributes(upload.attributes);  // what the reply says of it
-  co_return PutReply{std::move(info)};
+  co_return PutReply{std::move(info), received};
 }
 
 Task<Result<void>> serve_upload_part(Context& context) {
@@ -176,14 +206,15 @@ Task<Result<void>> serve_upload_part(Context& context) {
   VB_CO_ASSIGN(const PutReply reply,
                co_await upload_part(context.service, context.caller(), std::move(part), context.body));
   fill_put_response(context, reply.info);
-  count_bytes(Door::http, Direction::in, reply.info.size);
+  context.response.payload_in = reply.received;
   co_return Result<void>();
 }
 
 Task<Result<void>> serve_abort_upload(Context& context) {
-  const auto upload_id = context.query.get_or_empty("uploadId");
+  const std::string upload_id(context.query.get_or_empty("uploadId"));
   VB_CO_TRY(co_await authorize_upload(context, action::abort_upload));
-  VB_CO_TRY(co_await context.service.store.abort_upload(context.bucket, context.key, upload_id));
+  VB_CO_ASSIGN(const bool there, co_await check_initiated(context, upload_id));
+  if (there) VB_CO_TRY(co_await context.service.store.abort_upload(context.bucket, context.key, upload_id));
   reply_no_content(context);
   co_return Result<void>();
 }

@@ -1,10 +1,15 @@
 // What the files of multipart uploads share.
 #pragma once
 
+#include <string_view>
+
 #include "s3/access/actions.h"
 #include "s3/context.h"
 
 namespace verbena::s3 {
+
+// Attributes of an upload that was begun under conditions: they are no attributes of the object.
+inline constexpr std::string_view begun_if_match = "begun-if-match", begun_if_none_match = "begun-if-none-match";
 
 // ?partNumber=, 1 to 10,000. invalid_argument.
 Result<int> read_part_number(const Context& context);

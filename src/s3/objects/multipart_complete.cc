@@ -6,6 +6,7 @@
 
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
+#include "s3/document_reading.h"
 #include "s3/events/announce.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -62,12 +63,17 @@ Result<std::vector<store::PartInfo>> select_parts(Context& context, const std::v
     if (is_directory_bucket(context.bucket) && one.number != static_cast<int>(parts.size()) + 1) {
       return fail(Errc::invalid_part, "The numbers of parts must be consecutive in a directory bucket.");
     }
-    VB_ASSIGN(store::PartInfo part, match_part(one, stored));
+    auto part = match_part(one, stored);
+    if (!part) {
+      context.error_fields.emplace_back("PartNumber", std::to_string(one.number));
+      context.error_fields.emplace_back("ETag", one.etag);
+      return std::unexpected(part.error());
+    }
     if (!parts.empty() && parts.back().size < part_size_min) {
       describe_small_part(context, parts.back());
       return fail(Errc::entity_too_small, "complete");
     }
-    parts.push_back(std::move(part));
+    parts.push_back(std::move(*part));
   }
   return parts;
 }
@@ -139,6 +145,22 @@ Result<std::vector<store::Checksum>> object_checksums(const Context& context, co
   return checksums;
 }
 
+// What the object is known by. Of ten thousand parts that takes milliseconds.
+Result<void> sum_up(const Context& context, const store::UploadInfo& upload, const std::vector<store::PartInfo>& parts,
+                    store::ObjectInfo& info) {
+  info.etag = multipart_etag(parts);
+  VB_ASSIGN(info.checksums, object_checksums(context, upload, parts));
+  return {};
+}
+
+Task<Result<void>> sum_up_beside(const Context& context, const store::UploadInfo& upload,
+                                 const std::vector<store::PartInfo>& parts, store::ObjectInfo& info) {
+  constexpr size_t parts_at_once = 256;
+  if (parts.size() <= parts_at_once) co_return sum_up(context, upload, parts, info);
+  const auto work = [&] { return sum_up(context, upload, parts, info); };
+  co_return co_await beside_loop("parts", work);
+}
+
 std::string result_xml(const Context& context, const store::ObjectInfo& info) {
   XmlWriter xml("CompleteMultipartUploadResult");
   xml.element("Location",
@@ -158,7 +180,7 @@ std::string result_xml(const Context& context, const store::ObjectInfo& info) {
 constexpr std::string_view upload_attribute = "upload";
 
 // What is there now, if it is what completing that upload with those parts made: a client that lost the first answer
-// asks again. no_such_upload if not.
+// asks again, perhaps while the first request is still under way. no_such_upload if not.
 Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::string& upload_id,
                                                  const std::vector<CompletePart>& wanted) {
   auto info = co_await context.service.store.stat(context.bucket, context.key, "");
@@ -169,18 +191,65 @@ Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::st
   co_return fail(Errc::no_such_upload, "complete");
 }
 
-Result<void> reply_completed(Context& context, const store::ObjectInfo& info) {
+// Conditions under which the upload was begun, where the request has none of its own. They are taken out of `made`,
+// which would else be the object's.
+void add_begun_conditions(const store::UploadInfo& upload, store::CommitConditions& conditions,
+                          store::Attributes& made) {
+  for (const auto& [name, condition] :
+       {std::pair(begun_if_match, &conditions.if_match), std::pair(begun_if_none_match, &conditions.if_none_match)}) {
+    const std::string* kept = store::find_attribute(upload.attributes, name);
+    if (kept == nullptr) continue;
+    if (!*condition) *condition = *kept;
+    made.emplace_back(name, "");
+  }
+}
+
+Task<void> reply_completed(Context& context, const store::ObjectInfo& info) {
   add_new_version_id(context.response, info.version_id);
   add_encryption_headers(context, info.attributes);
+  if (may_expire(context)) co_await add_expiration_header(context, info);
   context.reply_xml(result_xml(context, info));
-  return {};
 }
 
 Task<Result<void>> authorize_completion(Context& context, const store::CommitConditions& conditions) {
-  VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  const Asked asked{.action = action::put_object, .key = context.key, .conditions = &conditions, .creates = true};
+  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
   const ObjectName name{context.key, {}};
   co_return co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
+}
+
+Task<Result<store::ObjectInfo>> complete_upload(Context& context, const std::string& upload_id,
+                                                const std::vector<CompletePart>& wanted,
+                                                store::CommitConditions conditions) {
+  VB_CO_ASSIGN(const store::UploadInfo upload,
+               co_await context.service.store.upload(context.bucket, context.key, upload_id));
+  VB_CO_ASSIGN(const auto stored, co_await stored_parts(context, upload_id));
+  VB_CO_ASSIGN(auto parts, select_parts(context, wanted, stored));
+  VB_CO_TRY(check_object_size(context, parts));
+
+  store::ObjectInfo info;
+  info.headers = upload.headers;
+  info.attributes = completed_attributes(context.service, upload, parts);
+  info.attributes.emplace_back(upload_attribute, upload_id);
+  add_begun_conditions(upload, conditions, info.attributes);
+  VB_CO_TRY(co_await sum_up_beside(context, upload, parts, info));
+  VB_CO_ASSIGN(conditions.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
+                                                              EventCause::complete_upload, context.key));
+  co_return co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
+                                                           std::move(info), std::move(conditions));
+}
+
+// What a completion that failed is answered. It looks at the upload, then at its parts, then commits, and between any
+// two of these another request may complete the upload or abort it: then what it saw means nothing. An upload is
+// completed once at most, and ids are not given twice, so where it is gone the object that names it says whether that
+// was by the same parts; an upload that is still there was looked at as it is.
+Task<Result<store::ObjectInfo>> settle_completion(Context& context, const std::string& upload_id,
+                                                  const std::vector<CompletePart>& wanted, const Error& failure) {
+  const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
+  if (upload || !(upload.error() == Errc::no_such_upload)) co_return std::unexpected(failure);
+  context.error_fields.clear();
+  co_return co_await completed_before(context, upload_id, wanted);
 }
 
 }  // namespace
@@ -190,31 +259,13 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_TRY(co_await authorize_completion(context, conditions));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_TRY(co_await authorize_completion(context, conditions));  // again: the body may have taken its time
-  VB_CO_ASSIGN(const auto wanted, parse_complete(text));
+  VB_CO_ASSIGN(const auto wanted, co_await read_beside(text, parse_complete));
   const std::string upload_id(context.query.get_or_empty("uploadId"));
-  const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
-  if (!upload && upload.error() == Errc::no_such_upload) {
-    VB_CO_ASSIGN(const store::ObjectInfo made, co_await completed_before(context, upload_id, wanted));
-    co_return reply_completed(context, made);
-  }
-  VB_CO_TRY(upload);
-  VB_CO_ASSIGN(const auto stored, co_await stored_parts(context, upload_id));
-  VB_CO_ASSIGN(auto parts, select_parts(context, wanted, stored));
-  VB_CO_TRY(check_object_size(context, parts));
-
-  store::ObjectInfo info;
-  info.etag = multipart_etag(parts);
-  info.headers = upload->headers;
-  info.attributes = completed_attributes(context.service, *upload, parts);
-  info.attributes.emplace_back(upload_attribute, upload_id);
-  VB_CO_ASSIGN(info.checksums, object_checksums(context, *upload, parts));
-  VB_CO_ASSIGN(conditions.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
-                                                              EventCause::complete_upload, context.key));
-  VB_CO_ASSIGN(info,
-               co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),
-                                                              std::move(info), std::move(conditions)));
-  if (may_expire(context)) co_await add_expiration_header(context, info);
-  co_return reply_completed(context, info);
+  auto made = co_await complete_upload(context, upload_id, wanted, std::move(conditions));
+  if (!made) made = co_await settle_completion(context, upload_id, wanted, made.error());
+  VB_CO_TRY(made);
+  co_await reply_completed(context, *made);
+  co_return Result<void>();
 }
 
 }  // namespace verbena::s3

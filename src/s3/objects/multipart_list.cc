@@ -1,5 +1,6 @@
 // ListParts and ListMultipartUploads.
 #include "base/date.h"
+#include "base/turns.h"
 #include "s3/access/authorize.h"
 #include "s3/headers.h"
 #include "s3/names.h"
@@ -76,7 +77,8 @@ Task<Result<void>> serve_list_parts(Context& context) {
   xml.element("StorageClass", storage_class(upload.headers));
   write_checksum_kind(xml, upload);
   xml.element("PartNumberMarker", marker);
-  if (page.truncated) xml.element("NextPartNumberMarker", page.next_part_number_marker);
+  // The last part told, whether or not there are more; 0 where none was.
+  xml.element("NextPartNumberMarker", page.parts.empty() ? 0 : page.parts.back().number);
   xml.element("MaxParts", max_parts);
   xml.element("IsTruncated", page.truncated);
   for (const auto& part : page.parts) write_part(xml, part);
@@ -115,8 +117,13 @@ Task<Result<void>> serve_list_uploads(Context& context) {
   encode.announce(xml);
   xml.element("MaxUploads", request.max_uploads);
   xml.element("IsTruncated", page.truncated);
-  for (const auto& upload : page.uploads) write_upload(xml, context, *access, encode, upload);
-  write_prefixes(xml, encode, page.common_prefixes);
+  Turns turns;
+  size_t written = 0;
+  for (const auto& upload : page.uploads) {
+    if (++written % entries_between_looks == 0 && turns.due()) co_await turns.pass();
+    write_upload(xml, context, *access, encode, upload);
+  }
+  co_await write_prefixes(xml, encode, page.common_prefixes);
   context.reply_xml(xml.finish());
   co_return Result<void>();
 }

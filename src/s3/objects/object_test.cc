@@ -202,6 +202,10 @@ TEST_F(Objects, HeadersComeBackAsTheyCame) {
   EXPECT_FALSE(r.has("x-amz-storage-class"));
   put("plain", "x", {{"content-encoding", "aws-chunked"}});
   EXPECT_FALSE(call("GET", "/bucket/plain").has("content-encoding"));
+  put("upper", "x", {{"content-encoding", "AWS-Chunked"}});
+  EXPECT_FALSE(call("GET", "/bucket/upper").has("content-encoding")) << "codings have no case";
+  put("mixed", "x", {{"content-encoding", "Aws-Chunked,\tGZip"}});
+  EXPECT_EQ(call("GET", "/bucket/mixed").header("content-encoding"), "GZip");
 }
 
 TEST_F(Objects, MetadataIsBounded) {

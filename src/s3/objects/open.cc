@@ -26,11 +26,10 @@ Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
     if (number == 1) return Extent{0, info.size, info.size > 0};
     return fail(Errc::invalid_part_number, "part number");
   }
-  // Parts are counted, not named: a completed object's part 2 is its second part, whatever number it was uploaded as.
+  // By the numbers that they were uploaded with, which may leave some out.
   uint64_t offset = 0;
-  int index = 0;
   for (const auto& part : info.parts) {
-    if (++index == number) return Extent{offset, part.size, part.size > 0};
+    if (part.number == number) return Extent{offset, part.size, part.size > 0};
     offset += part.size;
   }
   return fail(Errc::invalid_part_number, "part number");
@@ -108,8 +107,12 @@ Result<OpenObject> Opening::select(const BucketAccess& access) {
   const auto extent = select_extent(reader_->info(), request_);
   refused_ = !extent;
   if (!extent) return std::unexpected(extent.error());
-  charge_bytes(caller_, access, extent->length);
-  return OpenObject{std::move(reader_), extent->offset, extent->length, extent->partial, caller_.peer_address};
+  return OpenObject{.reader = std::move(reader_),
+                    .offset = extent->offset,
+                    .length = extent->length,
+                    .partial = extent->partial,
+                    .peer = caller_.peer_address,
+                    .charge = ByteCharge::make(caller_, access)};
 }
 
 Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request) {

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
-#include "s3/door_metrics.h"
+#include "s3/error_details.h"
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
@@ -16,6 +16,7 @@
 #include "s3/objects/post_policy.h"
 #include "s3/objects/put.h"
 #include "s3/verbs.h"
+#include "s3/workers/request_log.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
@@ -124,6 +125,13 @@ void reply_to_form(Context& context, const Form& form, const store::ObjectInfo& 
   context.response.no_body = true;
 }
 
+// What the bucket's log says of a form, whose record was begun before the form was read.
+void name_sender(const Form& form, const Caller& caller, const std::string& key, LogRecord& record) {
+  record.key = key;
+  name_requester(caller, record);
+  if (form.get("policy")) record.signature = is_version4(form) ? "SigV4" : "SigV2";
+}
+
 // The size that the policy allows, checked while the file passes and once it has ended.
 void limit_size(const PostPolicy& policy, FormReader& reader, PutRequest& put) {
   reader.limit(policy.length_max);
@@ -169,6 +177,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   as_put.method = "PUT";
   as_put.headers = headers;
   as_put.caller.identity = std::move(identity);
+  if (context.response.log) name_sender(form, as_put.caller, context.key, context.response.log->record);
   Context put_context{.service = context.service,
                       .windows = context.windows,
                       .options = context.options,
@@ -183,13 +192,20 @@ Task<Result<void>> serve_post_object(Context& context) {
                       .form_signature = form_signature(form),
                       .arrived_us = context.arrived_us};
   as_put.caller.http = &put_context;
-  const auto refused = refuse_unimplemented_headers(put_context);
+  const auto refused = check_request_headers(put_context, RequestKind::post_object);
   context.error_fields = put_context.error_fields;
   VB_CO_TRY(refused);
-  VB_CO_ASSIGN(PutRequest put, read_put_request(put_context, true));
+  auto read = read_put_request(put_context, true);
+  if (!read) {
+    add_error_details(put_context, read.error().code);
+    context.error_fields = put_context.error_fields;
+    co_return std::unexpected(read.error());
+  }
+  PutRequest put = std::move(*read);
   if (policy) limit_size(*policy, reader, put);
   VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, as_put.caller, std::move(put), reader));
-  count_bytes(Door::http, Direction::in, reply.info.size);
+  context.response.payload_in = reply.received;
+  if (context.response.log) context.response.log->record.object_size = reply.info.size;
   reply_to_form(context, form, reply.info);
   co_return Result<void>();
 }

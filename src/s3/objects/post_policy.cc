@@ -57,15 +57,28 @@ Result<void> read_object(const Json& object, PostPolicy& policy) {
   return {};
 }
 
+// Each of a list with commas: what starts with "image/" must not go on with another type (AWS, "Creating a POST
+// policy": Content-Type values of a starts-with condition are lists).
+bool all_start_with(std::string_view list, std::string_view prefix) {
+  for (;;) {
+    const size_t comma = list.find(',');
+    if (!trim(list.substr(0, comma)).starts_with(prefix)) return false;
+    if (comma == std::string_view::npos) return true;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+// The bucket is the request's: check_post_policy() has compared the field of that name, where the form has one.
 bool holds(const PostPolicy::Condition& condition, const Form& form, std::string_view bucket) {
   const auto value = condition.field == "bucket" ? std::optional(bucket) : form.get(condition.field);
   if (condition.kind == PostPolicy::Condition::Kind::equal) return value && *value == condition.value;
   // "Anything" is met by a field that is not there, too, as at RGW.
-  return value.value_or("").starts_with(condition.value);
+  const std::string_view text = value.value_or("");
+  return condition.field == "content-type" ? all_start_with(text, condition.value) : text.starts_with(condition.value);
 }
 
-// Fields that need no condition: the signature itself, what the form's author asks to be ignored, and checksums, with
-// which whoever uploads can only refuse more.
+// Fields that need no condition: the signature itself, what the form's author asks to be ignored, and checksums, which
+// can only refuse more.
 bool is_exempt(std::string_view field) {
   constexpr std::array<std::string_view, 4> exempt = {"awsaccesskeyid", "signature", "policy", "x-amz-signature"};
   return std::ranges::find(exempt, field) != exempt.end() || field.starts_with("x-ignore-") ||
@@ -107,13 +120,20 @@ Result<void> check_post_policy(const PostPolicy& policy, const Form& form, std::
   if (now_s >= policy.expiration_s) {
     return fail(Errc::access_denied, "Invalid according to Policy: Policy expired.");
   }
+  const auto named = form.get("bucket");
+  if (named && *named != bucket) {
+    return fail(Errc::access_denied, "Invalid according to Policy: the field bucket is not the bucket of the request.");
+  }
   for (const auto& condition : policy.conditions) {
     if (!holds(condition, form, bucket)) {
       return fail(Errc::access_denied, "Invalid according to Policy: Policy Condition failed.");
     }
   }
+  // A condition is about the header that its field stands for, under both of that header's names.
   const auto covered = [&](std::string_view field) {
-    return std::ranges::any_of(policy.conditions, [&](const auto& condition) { return condition.field == field; });
+    return std::ranges::any_of(policy.conditions, [&](const auto& condition) {
+      return header_of_field(condition.field) == header_of_field(field);
+    });
   };
   bool all = covered("bucket");
   for (const auto& [name, value] : form.fields) {

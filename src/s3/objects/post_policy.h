@@ -26,9 +26,8 @@ struct PostPolicy {
 // JSON, already out of base64. invalid_policy_document.
 Result<PostPolicy> parse_post_policy(std::string_view json);
 
-// access_denied: expired, a condition that does not hold, or a field that no condition speaks of. `form` has its key
-// with
-// ${filename} filled in; `bucket` is the one that the request names.
+// access_denied: expired, a condition that does not hold, a field that no condition speaks of, or a field `bucket` that
+// names another bucket than the request. `form` has ${filename} filled in; `bucket` is the one that the request names.
 Result<void> check_post_policy(const PostPolicy& policy, const Form& form, std::string_view bucket, int64_t now_s);
 
 }  // namespace verbena::s3

@@ -1,6 +1,7 @@
 #include "s3/test_rig.h"
 
 #include "base/checksum.h"
+#include "base/text.h"
 
 namespace verbena::s3::test {
 namespace {
@@ -77,6 +78,31 @@ TEST_F(PostTest, AFormWithAFittingPolicyStoresItsFile) {
   EXPECT_EQ(got.header("x-amz-meta-colour"), "red");
 }
 
+TEST_F(PostTest, AFormsChecksumsAndRedirectAreThoseOfItsFile) {
+  for (const Algorithm algorithm : all_algorithms) {
+    const std::string name = "x-amz-checksum-" + lower(to_string(algorithm));
+    EXPECT_EQ(post_signed({{"key", "user/a"}, {name, base64_digest(algorithm, "other")}}).code, "BadDigest") << name;
+    const Reply r = post_signed({{"key", "user/a"}, {name, base64_digest(algorithm, "content")}});
+    EXPECT_EQ(r.status, 204) << name << r.body;
+    EXPECT_EQ(r.header(name), base64_digest(algorithm, "content"));
+  }
+  EXPECT_EQ(post_signed({{"key", "user/a"}, {"x-amz-checksum-crc16", "AAA="}}).code, "InvalidRequest");
+  Policy policy;
+  policy.conditions +=
+      R"(, ["starts-with", "$x-amz-website-redirect-location", ""], ["starts-with", "$x-amz-foo", ""])";
+  EXPECT_EQ(post_signed({{"key", "user/a"}, {"x-amz-website-redirect-location", "/there"}}, policy).status, 204);
+  EXPECT_EQ(call("HEAD", "/bucket/user/a").header("x-amz-website-redirect-location"), "/there");
+  EXPECT_EQ(post_signed({{"key", "user/b"}, {"x-amz-foo", "1"}}, policy).status, 501);
+  // What a form says stands in its fields: in the head it would not be looked at.
+  Headers fields = {{"key", "user/b"}};
+  for (auto& field : sign(document({}))) fields.push_back(field);
+  for (const Headers& head : {Headers{{"x-amz-checksum-sha256", base64_digest(Algorithm::sha256, "other")}},
+                              Headers{{"if-none-match", "*"}}, Headers{{"x-amz-acl", "private"}}}) {
+    EXPECT_EQ(post(body(fields), "multipart/form-data; boundary=XX", head).status, 501) << head.front().first;
+  }
+  EXPECT_EQ(call("HEAD", "/bucket/user/b").status, 404);
+}
+
 TEST_F(PostTest, TagsComeAsADocument) {
   Policy policy;
   policy.conditions += R"(, ["starts-with", "$tagging", ""])";
@@ -133,6 +159,50 @@ TEST_F(PostTest, WhatThePolicyDoesNotAllowIsDenied) {
       << "a field lacking";
   EXPECT_EQ(status({{"KEY", "user/a"}}, R"({"BucKet": "bucket"}, ["Starts-With", "$kEy", "user/"])"), "");
   EXPECT_EQ(post_signed({{"key", "user/a"}}, {"2020-01-01T00:00:00Z", base}).code, "AccessDenied") << "expired";
+}
+
+TEST_F(PostTest, AStartOfContentTypesHoldsForEachOfAList) {
+  const auto status = [&](const std::string& type, const std::string& prefix = "image/") {
+    Policy policy;
+    policy.conditions += R"(, ["starts-with", "$Content-Type", ")" + prefix + "\"]";
+    return post_signed({{"key", "user/a"}, {"Content-Type", type}}, policy).status;
+  };
+  EXPECT_EQ(status("image/png"), 204);
+  EXPECT_EQ(status("image/png,image/jpeg"), 204);
+  EXPECT_EQ(status("image/png , image/jpeg"), 204);
+  EXPECT_EQ(status("image/png,text/html", ""), 204);
+  for (const char* type : {"image/png,text/html", "image/png, text/html", "image/png,", ",image/png", "image/png,,"}) {
+    EXPECT_EQ(status(type), 403) << type;
+  }
+  Policy other;
+  other.conditions += R"(, ["starts-with", "$x-amz-meta-a", "b"])";
+  EXPECT_EQ(post_signed({{"key", "user/a"}, {"x-amz-meta-a", "b,c"}}, other).status, 204) << "no list";
+}
+
+TEST_F(PostTest, TheFieldBucketIsTheRequestsBucket) {
+  const auto status = [&](const std::string& field, const std::string& condition) {
+    const std::string conditions = condition + R"(, ["starts-with", "$key", ""])";
+    return post_signed({{"key", "user/a"}, {"bucket", field}}, {"2099-01-01T00:00:00Z", conditions}).status;
+  };
+  EXPECT_EQ(status("bucket", R"({"bucket": "bucket"})"), 204);
+  EXPECT_EQ(status("other", R"({"bucket": "bucket"})"), 403);
+  EXPECT_EQ(status("other", R"({"bucket": "other"})"), 403);
+  EXPECT_EQ(status("buckets", R"(["starts-with", "$bucket", "bucket"])"), 403);
+}
+
+// The policy speaks of "acl", the form says "x-amz-acl", or the other way about.
+TEST_F(PostTest, AConditionCoversAHeaderUnderBothOfItsNames) {
+  const auto status = [&](const std::string& field, const std::string& value, const std::string& condition) {
+    Policy policy;
+    policy.conditions += ", " + condition;
+    return post_signed({{"key", "user/a"}, {field, value}}, policy).status;
+  };
+  for (const char* field : {"acl", "x-amz-acl"}) {
+    for (const char* condition : {R"({"acl": "private"})", R"(["eq", "$x-amz-acl", "private"])"}) {
+      EXPECT_EQ(status(field, "private", condition), 204) << field << condition;
+      EXPECT_EQ(status(field, "public-read", condition), 403) << field << condition;
+    }
+  }
 }
 
 TEST_F(PostTest, SizesBeyondThePolicysRangeStoreNothing) {
@@ -244,6 +314,14 @@ TEST_F(PostTest, AFormThatIsNoneIsAnsweredAsAwsDoes) {
   EXPECT_EQ(post("x", "multipart/form-data").status, 412);
   EXPECT_EQ(post("not a form").code, "MalformedPOSTRequest");
   EXPECT_EQ(post_signed({}, {"2099-01-01T00:00:00Z", R"({"bucket": "bucket"})"}).code, "InvalidArgument") << "no key";
+}
+
+TEST_F(PostTest, ADigestThatIsNoneIsNamed) {
+  Policy policy;
+  policy.conditions += R"(, ["starts-with", "$content-md5", ""])";
+  const Reply r = post_signed({{"key", "user/a"}, {"Content-MD5", "nonsense"}}, policy);
+  EXPECT_EQ(r.code, "InvalidDigest");
+  EXPECT_EQ(r.element("Content-MD5"), "nonsense");
 }
 
 TEST_F(PostTest, ChecksumsOfAFormAreVerified) {

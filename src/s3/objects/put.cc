@@ -11,7 +11,6 @@
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
-#include "s3/door_metrics.h"
 #include "s3/events/announce.h"
 #include "s3/express/directory.h"
 #include "s3/headers.h"
@@ -197,10 +196,11 @@ Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service,
 }  // namespace
 
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
-                                       const PutRequest& request, memory::Source& body, Reservation& room) {
+                                       const PutRequest& request, memory::Source& body, Reservation& room,
+                                       ByteCharge* charge) {
   Way* const way = way_of(caller.request_id);
   BodyDigests digests;
-  if (request.md5_etag || request.content_md5) digests.want(Algorithm::md5);
+  if (request.md5_etag || request.content_md5) digests.want_md5();
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
   if (request.compute) digests.want(*request.compute);
   for (const Algorithm algorithm : request.continues) digests.want(algorithm);
@@ -226,6 +226,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
     VB_CO_ASSIGN(memory::Chunk chunk, std::move(read));
     if (chunk.bytes.empty()) break;
     info.size += chunk.bytes.size();
+    if (charge != nullptr) charge->moved(chunk.bytes.size());
     if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
     if (size && info.size > *size) co_return fail(Errc::incomplete_body, "put: longer than declared");
     if (!size) VB_CO_TRY(room.grow(chunk.bytes.size()));
@@ -253,7 +254,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   VB_CO_TRY(check_bucket_name(request.bucket));
   VB_CO_TRY(check_new_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
-  settle_storage_class(request.headers, request.bucket);
+  VB_CO_TRY(settle_storage_class(request.headers, request.bucket));
   VB_CO_ASSIGN(request.encryption, session_encryption(caller, std::move(request.encryption)));
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
@@ -261,7 +262,9 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
                     .key = request.key,
                     .tags = &request.tags,
                     .lock = &request.lock,
-                    .headers = &request.headers};
+                    .headers = &request.headers,
+                    .conditions = &request.conditions,
+                    .creates = true};
   VB_CO_ASSIGN(store::Attributes attributes, authorize_new_object(service, caller, *access, asked, request.acl));
   const ObjectName name{request.key, {}};
   VB_CO_TRY(co_await authorize_conditions(service, caller, *access, name, request.conditions));
@@ -286,11 +289,12 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   if (access->has_quota()) {
     VB_CO_ASSIGN(room, co_await reserve_for(service, *access, request, size.value_or(0)));
   }
-  charge_bytes(caller, *access, size.value_or(0));
+  const std::shared_ptr<ByteCharge> charge = ByteCharge::make(caller, *access);
+  if (charge) charge->begin(size.value_or(0));
   VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, seal, std::move(append_seal), size));
   opens.end();
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body, room));
-  if (!size) charge_bytes(caller, *access, info.size);
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, request, body, room, charge.get()));
+  const uint64_t received = info.size;
   if (request.append && info.size == 0) {
     co_return fail(Errc::invalid_request, "Request body cannot be empty when 'write offset' is specified.");
   }
@@ -319,7 +323,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
   commits.end();
   if (request.append) info.checksums = sent;  // the reply confirms what came, not what lies before it
-  co_return PutReply{std::move(info)};
+  co_return PutReply{std::move(info), received};
 }
 
 // x-amz-write-offset-bytes.
@@ -387,7 +391,7 @@ Task<Result<void>> serve_put_object(Context& context) {
   VB_CO_ASSIGN(const PutReply reply, std::move(stored));
   fill_put_response(context, reply.info);
   if (may_expire(context)) co_await add_expiration_header(context, reply.info);
-  count_bytes(Door::http, Direction::in, reply.info.size);
+  context.response.payload_in = reply.received;
   co_return Result<void>();
 }
 

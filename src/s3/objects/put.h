@@ -22,9 +22,10 @@ Result<void> verify_checksums(const std::vector<store::Checksum>& expected,
 // Reads the body to its end into the writer and verifies what the request expects. Returns size, etag and checksums.
 // Memory is leased when bytes are there, in the name of the caller's address; slow_down: there was none for too long.
 // `room`: what was set aside for a body of a declared length; for another it grows with what comes, and quota_exceeded
-// is an error, too.
+// is an error, too. `charge` (may be null) is told of each byte that comes, whatever becomes of the body.
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
-                                       const PutRequest& request, memory::Source& body, Reservation& room);
+                                       const PutRequest& request, memory::Source& body, Reservation& room,
+                                       ByteCharge* charge);
 
 // Bucket, key, checksums and conditions of a PUT or UploadPart. Object headers are read for whole objects only.
 Result<PutRequest> read_put_request(const Context& context, bool whole_object);

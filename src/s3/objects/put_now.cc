@@ -35,11 +35,15 @@ bool put_now(Service& service, const Caller& caller, PutNow& put) {
   const uint64_t generation = service.access->now();
   const BucketAccess* const access = cached_access(service, put.bucket);
   if (access == nullptr || asks_for_more(service, caller, *access)) return false;
-  settle_storage_class(put.headers, put.bucket);
+  if (!settle_storage_class(put.headers, put.bucket)) return false;
   static const store::Tags no_tags;
   static const store::ObjectLock no_lock;
-  const Asked asked{
-      .action = action::put_object, .key = put.key, .tags = &no_tags, .lock = &no_lock, .headers = &put.headers};
+  const Asked asked{.action = action::put_object,
+                    .key = put.key,
+                    .tags = &no_tags,
+                    .lock = &no_lock,
+                    .headers = &put.headers,
+                    .creates = true};
   auto attributes = authorize_new_object(service, caller, *access, asked, {});
   if (!attributes) return false;
 
@@ -72,7 +76,7 @@ bool put_now(Service& service, const Caller& caller, PutNow& put) {
     put.bytes = std::move(whole.bytes);
     return false;
   }
-  charge_bytes(caller, *access, size);
+  if (const auto charge = ByteCharge::make(caller, *access)) charge->moved(size);
   return true;
 }
 

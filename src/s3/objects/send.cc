@@ -3,6 +3,7 @@
 #include <boost/asio/this_coro.hpp>
 
 #include "memory/budget.h"
+#include "s3/access/quota.h"
 #include "s3/objects/read_ahead.h"
 
 namespace verbena::s3 {
@@ -23,13 +24,26 @@ class PiecesInMemory final : public memory::Pieces {
   uint64_t given_ = 0;
 };
 
+Task<Result<void>> push_and_note(const OpenObject& object, memory::Sink& sink, memory::Chunk chunk) {
+  const size_t size = chunk.bytes.size();
+  VB_CO_TRY(co_await sink.push(std::move(chunk)));
+  object.charge->moved(size);
+  co_return Result<void>{};
+}
+
+// A chunk that a sink took was moved, whatever becomes of those behind it.
+Task<Result<void>> push_charged(const OpenObject& object, memory::Sink& sink, memory::Chunk chunk) {
+  if (object.charge == nullptr) return sink.push(std::move(chunk));
+  return push_and_note(object, sink, std::move(chunk));
+}
+
 Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink, Way* way) {
   const OnTheWay on_wire(way, Leg::wire);
   VB_CO_TRY(co_await sink.begin(object.length));
   for (PiecesInMemory pieces(object); !pieces.done();) {
     memory::Chunk piece = pieces.next();
     if (piece.bytes.empty()) co_return fail(Errc::internal, "get: a hot object has a hole");
-    VB_CO_TRY(co_await sink.push(std::move(piece)));
+    VB_CO_TRY(co_await push_charged(object, sink, std::move(piece)));
   }
   co_return co_await sink.finish();
 }
@@ -42,7 +56,7 @@ Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, m
   {
     const OnTheWay on_wire(way, Leg::wire);
     VB_CO_TRY(co_await sink.begin(object.length));
-    VB_CO_TRY(co_await sink.push(std::move(chunk)));
+    VB_CO_TRY(co_await push_charged(object, sink, std::move(chunk)));
   }
   while (!chunks.done()) {
     if (chunks.scarce()) {
@@ -51,7 +65,7 @@ Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, m
     }
     VB_CO_ASSIGN(memory::Chunk next, co_await chunks.next());
     const OnTheWay on_wire(way, Leg::wire);
-    VB_CO_TRY(co_await sink.push(std::move(next)));
+    VB_CO_TRY(co_await push_charged(object, sink, std::move(next)));
   }
   const OnTheWay on_wire(way, Leg::wire);
   co_return co_await sink.finish();
@@ -66,10 +80,19 @@ bool in_memory(const OpenObject& object) {
 
 std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sink) {
   PiecesInMemory pieces(object);
-  return sink.send_at_once(object.length, pieces);
+  auto sent = sink.send_at_once(object.length, pieces);
+  if (object.charge != nullptr && sent && *sent) charge_sent(object);
+  return sent;
+}
+
+void charge_sent(const OpenObject& object) {
+  if (object.charge == nullptr) return;
+  object.charge->begin(object.length);
+  object.charge->moved(object.length);
 }
 
 Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink, Way* way) {
+  if (object.charge != nullptr) object.charge->begin(object.length);
   if (object.length == 0 || in_memory(object)) return push_pieces(object, sink, way);
   return push_read_ahead(service, object, sink, way);
 }

@@ -13,8 +13,8 @@ Task<Result<WatchRight>> authorize_watch(Service& service, const Caller& caller,
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
   right.created_us = access->created_us;
   right.owner = access->owner;
-  store::ListRequest list;
-  list.prefix = prefix;
+  Listing list;
+  if (!prefix.empty()) list.prefix = prefix;
   const Asked to_list{.action = action::list, .list = &list};
   VB_CO_TRY(authorize(service, caller, *access, to_list));
   const Asked to_list_versions{.action = action::list_versions, .list = &list};

@@ -49,18 +49,31 @@ std::string common_prefix(const std::vector<LifecycleRule>& rules) {
   return common.value_or("");
 }
 
-// "key NUL version id": a key may hold any byte but a version id is text.
-std::string encode_progress(const store::ListVersionsRequest& at) {
-  return at.version_id_marker + std::string(1, '\0') + at.key_marker;
+// "@bucket NUL version id NUL key": a key may hold any byte but the others are text. Without the first part, as it once
+// was written, it may be of an earlier bucket of that name, whose pass ended there.
+std::string encode_progress(const store::ListVersionsRequest& at, int64_t bucket_created_us) {
+  const std::string end(1, '\0');
+  return "@" + std::to_string(bucket_created_us) + end + at.version_id_marker + end + at.key_marker;
 }
-void decode_progress(std::string_view text, store::ListVersionsRequest& at) {
+void decode_progress(std::string_view text, int64_t bucket_created_us, store::ListVersionsRequest& at) {
+  if (text.starts_with('@')) {
+    const std::string own = "@" + std::to_string(bucket_created_us) + std::string(1, '\0');
+    if (!text.starts_with(own)) return;
+    text.remove_prefix(own.size());
+  }
   const size_t end = text.find('\0');
   if (end == std::string_view::npos) return;
   at.version_id_marker = text.substr(0, end);
   at.key_marker = text.substr(end + 1);
 }
 
+std::string name_of(const store::ObjectInfo& info) { return info.version_id.empty() ? "null" : info.version_id; }
+
 }  // namespace
+
+store::RemovalGrounds LifecyclePass::Ground::as(store::RemovalGrounds::Of of) const {
+  return {.bucket_created_us = created_us, .versioning = versioning, .rules = document, .of = of};
+}
 
 Task<> LifecyclePass::run() {
   const auto buckets = co_await store_.buckets();
@@ -75,133 +88,212 @@ Task<> LifecyclePass::run() {
 }
 
 Task<Result<void>> LifecyclePass::bucket(std::string name) {
-  VB_CO_ASSIGN(const auto rules, co_await lifecycle_rules(store_, name));
-  const auto enabled = [](const LifecycleRule& rule) { return rule.enabled; };
-  if (std::ranges::none_of(*rules, enabled)) co_return Result<void>();
-  VB_CO_TRY(co_await versions(name, *rules));
-  co_return co_await uploads(name, *rules);
+  Ground ground;
+  ground.bucket = std::move(name);
+  VB_CO_ASSIGN(const bool has_rules, co_await look_again(ground));
+  if (!has_rules) co_return Result<void>();
+  VB_CO_TRY(co_await versions(ground));
+  co_return co_await uploads(ground);
 }
 
-Task<Result<void>> LifecyclePass::versions(const std::string& bucket, const Rules& rules) {
+Task<Result<bool>> LifecyclePass::look_again(Ground& ground) {
+  static constexpr std::string_view names[] = {lifecycle_document};
+  VB_CO_ASSIGN(auto now, co_await store_.bucket_and_documents(ground.bucket, names));
+  if (ground.created_us != 0 && ground.created_us != now.bucket.created_us) co_return false;
+  ground.created_us = now.bucket.created_us;
+  ground.versioning = now.bucket.versioning;
+  if (now.documents.front() == nullptr) co_return false;
+  ground.document = std::move(now.documents.front());
+  VB_CO_ASSIGN(ground.rules, lifecycle_rules_of(*ground.document));
+  co_return std::ranges::any_of(*ground.rules, &LifecycleRule::enabled);
+}
+
+Task<Result<void>> LifecyclePass::versions(Ground& ground) {
   store::ListVersionsRequest request;
-  request.prefix = common_prefix(rules);
   request.max_keys = options_.page_size;
-  const auto stored = co_await store_.document(bucket, progress_document);
-  if (stored) decode_progress(**stored, request);
+  const auto stored = co_await store_.document(ground.bucket, progress_document);
+  if (stored) decode_progress(**stored, ground.created_us, request);
   Key key;
   for (int pages = 1; !ends(); ++pages) {
-    VB_CO_ASSIGN(const store::VersionPage page, co_await store_.list_versions(bucket, request));
-    for (const auto& entry : page.versions) {
-      if (ends()) co_return Result<void>();
-      co_await judge(bucket, rules, entry, key);
-    }
-    if (!page.truncated) {
-      co_await end_key(bucket, rules, key);
-      if (stored || pages > progress_pages) co_return co_await store_.remove_document(bucket, progress_document);
+    request.prefix = common_prefix(*ground.rules);
+    VB_CO_ASSIGN(const store::VersionPage listed, co_await store_.list_versions(ground.bucket, request));
+    VB_CO_ASSIGN(bool goes_on, co_await page(ground, listed, key));
+    if (goes_on && !listed.truncated && !ends()) {
+      co_await end_key(ground, key);
+      if (stored || pages > progress_pages) co_return co_await store_.remove_document(ground.bucket, progress_document);
       co_return Result<void>();
     }
-    request.key_marker = page.next_key_marker;
-    request.version_id_marker = page.next_version_id_marker;
+    if (goes_on) {
+      VB_CO_ASSIGN(goes_on, co_await look_again(ground));
+    }
+    if (!goes_on) co_return Result<void>();
+    request.key_marker = listed.next_key_marker;
+    request.version_id_marker = listed.next_version_id_marker;
     if (pages % progress_pages == 0) {
-      VB_CO_TRY(co_await store_.set_document(bucket, progress_document, encode_progress(request)));
+      std::string progress = encode_progress(request, ground.created_us);
+      VB_CO_TRY(co_await store_.set_document(ground.bucket, progress_document, std::move(progress)));
     }
     co_await rest();
   }
   co_return Result<void>();
 }
 
-Task<> LifecyclePass::judge(const std::string& bucket, const Rules& rules, const store::VersionEntry& entry, Key& key) {
-  if (entry.key != key.name) {
-    co_await end_key(bucket, rules, key);
-    key = {};
-    key.name = entry.key;
-  } else {
-    key.lone_marker.reset();
+// What was refused says that something has changed: then the bucket and its rules may have, too.
+Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::VersionPage& page, Key& key) {
+  for (const auto& entry : page.versions) {
+    if (ends()) co_return true;
+    const Outcome outcome = co_await judge(ground, entry, key);
+    if (outcome != Outcome::refused) continue;
+    VB_CO_ASSIGN(const bool goes_on, co_await look_again(ground));
+    if (!goes_on) co_return false;
   }
-  if (entry.latest && entry.info.delete_marker) {
-    key.lone_marker = entry;
-  } else if (entry.latest) {
-    const auto expiry = find_expiry(rules, entry.key, entry.info, options_.day_s);
-    if (expiry && expiry->at_us <= clock_.now_us()) co_await remove(bucket, entry.key, entry.info, false);
-  } else {
-    // After a restart in the middle of a key its newer versions were not seen: this one then waits for the next pass,
-    // and more are kept than must be.
-    if (key.successor_us != 0 && noncurrent_due(rules, entry, key)) {
-      co_await remove(bucket, entry.key, entry.info, true);
-    }
-    ++key.noncurrent_seen;
-  }
-  key.successor_us = entry.info.modified_us;
+  co_return true;
 }
 
-Task<> LifecyclePass::end_key(const std::string& bucket, const Rules& rules, Key& key) {
-  if (!key.lone_marker || !marker_due(rules, *key.lone_marker)) co_return;
+Task<LifecyclePass::Outcome> LifecyclePass::judge(const Ground& ground, const store::VersionEntry& entry, Key& key) {
+  if (entry.key == key.name) {
+    key.lone_marker.reset();
+    co_return co_await judge_version(ground, entry, key);
+  }
+  const Outcome ended = co_await end_key(ground, key);
+  key = {};
+  key.name = entry.key;
+  const Outcome outcome = co_await judge_version(ground, entry, key);
+  co_return ended == Outcome::refused ? ended : outcome;
+}
+
+Task<LifecyclePass::Outcome> LifecyclePass::judge_version(const Ground& ground, const store::VersionEntry& entry,
+                                                          Key& key) {
+  if (!entry.latest) co_return co_await judge_noncurrent(ground, entry, key);
+  Outcome outcome = Outcome::stayed;
+  if (entry.info.delete_marker) {
+    key.lone_marker = entry;
+  } else {
+    const auto expiry = find_expiry(*ground.rules, entry.key, entry.info, options_.day_s);
+    if (expiry && expiry->at_us <= clock_.now_us()) {
+      outcome = co_await remove(ground, entry, ground.as(store::RemovalGrounds::Of::current));
+    }
+  }
+  key.above = entry;
+  co_return outcome;
+}
+
+// After a restart in the middle of a key its newer versions were not seen: this one then waits for the next pass, and
+// more are kept than must be. Where one between has gone, what is left above it is its successor, as for the commit.
+Task<LifecyclePass::Outcome> LifecyclePass::judge_noncurrent(const Ground& ground, const store::VersionEntry& entry,
+                                                             Key& key) {
+  const LifecycleRule* const rule = key.above ? noncurrent_due(ground, entry, key) : nullptr;
+  Outcome outcome = Outcome::stayed;
+  if (rule != nullptr) {
+    auto grounds = ground.as(store::RemovalGrounds::Of::noncurrent);
+    grounds.successor_id = name_of(key.above->info);
+    grounds.successor_us = key.above->info.modified_us;
+    grounds.noncurrent_newer_min = rule->noncurrent_keep;
+    outcome = co_await remove(ground, entry, std::move(grounds));
+  }
+  if (outcome == Outcome::removed) co_return outcome;
+  ++key.noncurrent_seen;
+  key.above = entry;
+  co_return outcome;
+}
+
+Task<LifecyclePass::Outcome> LifecyclePass::end_key(const Ground& ground, Key& key) {
+  if (!key.lone_marker || !marker_due(ground, *key.lone_marker)) co_return Outcome::stayed;
   const store::VersionEntry marker = std::move(*key.lone_marker);
   key.lone_marker.reset();
-  co_await remove(bucket, marker.key, marker.info, true);
+  co_return co_await remove(ground, marker, ground.as(store::RemovalGrounds::Of::lone_marker));
 }
 
-bool LifecyclePass::marker_due(const Rules& rules, const store::VersionEntry& entry) const {
+bool LifecyclePass::marker_due(const Ground& ground, const store::VersionEntry& entry) const {
   const auto by_marker = [&](const LifecycleRule& rule) {
     return rule.enabled && rule.expired_marker && rule.applies(entry.key, entry.info);
   };
-  if (std::ranges::any_of(rules, by_marker)) return true;
-  const auto expiry = find_expiry(rules, entry.key, entry.info, options_.day_s);
+  if (std::ranges::any_of(*ground.rules, by_marker)) return true;
+  const auto expiry = find_expiry(*ground.rules, entry.key, entry.info, options_.day_s);
   return expiry && expiry->at_us <= clock_.now_us();
 }
 
-bool LifecyclePass::noncurrent_due(const Rules& rules, const store::VersionEntry& entry, const Key& key) const {
-  for (const LifecycleRule& rule : rules) {
+const LifecycleRule* LifecyclePass::noncurrent_due(const Ground& ground, const store::VersionEntry& entry,
+                                                   const Key& key) const {
+  for (const LifecycleRule& rule : *ground.rules) {
     if (!rule.enabled || !rule.noncurrent_days || !rule.applies(entry.key, entry.info)) continue;
     if (key.noncurrent_seen < rule.noncurrent_keep) continue;
-    if (due_us(key.successor_us, *rule.noncurrent_days, options_.day_s) <= clock_.now_us()) return true;
+    const int64_t at_us = due_us(key.above->info.modified_us, *rule.noncurrent_days, options_.day_s);
+    if (at_us <= clock_.now_us()) return &rule;
   }
-  return false;
+  return nullptr;
 }
 
-Task<> LifecyclePass::remove(const std::string& bucket, const std::string& key, const store::ObjectInfo& info,
-                             bool by_version) {
+Task<LifecyclePass::Outcome> LifecyclePass::remove(const Ground& ground, const store::VersionEntry& entry,
+                                                   store::RemovalGrounds grounds) {
+  const store::ObjectInfo& info = entry.info;
+  grounds.tags = info.tags;
   store::RemoveRequest request;
-  if (by_version) request.version_id = info.version_id.empty() ? "null" : info.version_id;
+  if (grounds.of != store::RemovalGrounds::Of::current) request.version_id = name_of(info);
   request.conditions.if_modified_us = info.modified_us;
   request.conditions.if_size = info.size;
+  if (grounds.of == store::RemovalGrounds::Of::current) request.conditions.if_match = info.etag;
+  request.grounds = std::make_shared<const store::RemovalGrounds>(std::move(grounds));
   if (service_ != nullptr) {
     const Caller nobody;
-    auto told = co_await announce_now(*service_, bucket, nobody, EventCause::expire, key);
-    if (!told) co_return log::warn("lifecycle: {}: {}", bucket, describe(told.error()));
+    auto told = co_await announce_now(*service_, ground.bucket, nobody, EventCause::expire, entry.key);
+    if (!told) {
+      log::warn("lifecycle: {}: {}", ground.bucket, describe(told.error()));
+      co_return Outcome::stayed;
+    }
     request.conditions.announcement = std::move(*told);
+    if (ends()) co_return Outcome::stayed;  // to announce may have taken its time
   }
-  const auto removed = co_await store_.remove(bucket, key, std::move(request));
+  const auto removed = co_await store_.remove(ground.bucket, entry.key, std::move(request));
   if (removed) {
     removals().add();
-  } else if (removed.error() == Errc::precondition_failed || removed.error() == Errc::access_denied ||
-             removed.error() == Errc::slow_down) {
-    refusals().add();
-  } else {
-    log::warn("lifecycle: {}/{}: {}", bucket, log::printable(key), describe(removed.error()));
+    co_return Outcome::removed;
   }
+  if (removed.error() == Errc::access_denied || removed.error() == Errc::slow_down) {
+    refusals().add();
+    co_return Outcome::stayed;
+  }
+  if (removed.error() == Errc::precondition_failed || removed.error() == Errc::no_such_bucket) {
+    refusals().add();
+    co_return Outcome::refused;
+  }
+  log::warn("lifecycle: {}/{}: {}", ground.bucket, log::printable(entry.key), describe(removed.error()));
+  co_return Outcome::stayed;
 }
 
-Task<Result<void>> LifecyclePass::uploads(const std::string& bucket, const Rules& rules) {
+Task<Result<void>> LifecyclePass::uploads(Ground& ground) {
   store::ListUploadsRequest request;
   request.max_uploads = options_.page_size;
   while (!ends()) {
-    VB_CO_ASSIGN(const store::UploadPage page, co_await store_.list_uploads(bucket, request));
-    for (const auto& upload : page.uploads) {
-      if (ends()) co_return Result<void>();
-      const auto due = [&](const LifecycleRule& rule) {
-        return rule.enabled && rule.abort_days && upload.key.starts_with(rule.filter.prefix) &&
-               due_us(upload.created_us, *rule.abort_days, options_.day_s) <= clock_.now_us();
-      };
-      if (std::ranges::none_of(rules, due)) continue;
-      if (co_await store_.abort_upload(bucket, upload.key, upload.upload_id)) aborts().add();
-    }
-    if (!page.truncated) break;
-    request.key_marker = page.next_key_marker;
-    request.upload_id_marker = page.next_upload_id_marker;
+    VB_CO_ASSIGN(const bool has_rules, co_await look_again(ground));
+    if (!has_rules) break;
+    VB_CO_ASSIGN(const store::UploadPage listed, co_await store_.list_uploads(ground.bucket, request));
+    VB_CO_ASSIGN(const bool goes_on, co_await page(ground, listed));
+    if (!goes_on || !listed.truncated) break;
+    request.key_marker = listed.next_key_marker;
+    request.upload_id_marker = listed.next_upload_id_marker;
     co_await rest();
   }
   co_return Result<void>();
+}
+
+Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::UploadPage& page) {
+  for (const auto& upload : page.uploads) {
+    if (ends()) co_return true;
+    const auto due = [&](const LifecycleRule& rule) {
+      return rule.enabled && rule.abort_days && upload.key.starts_with(rule.filter.prefix) &&
+             due_us(upload.created_us, *rule.abort_days, options_.day_s) <= clock_.now_us();
+    };
+    if (std::ranges::none_of(*ground.rules, due)) continue;
+    auto grounds = std::make_shared<const store::RemovalGrounds>(ground.as(store::RemovalGrounds::Of::upload));
+    const auto aborted = co_await store_.abort_upload(ground.bucket, upload.key, upload.upload_id, std::move(grounds));
+    if (aborted) aborts().add();
+    if (aborted || !(aborted.error() == Errc::precondition_failed)) continue;
+    refusals().add();
+    VB_CO_ASSIGN(const bool goes_on, co_await look_again(ground));
+    if (!goes_on) co_return false;
+  }
+  co_return true;
 }
 
 Task<> LifecyclePass::rest() {

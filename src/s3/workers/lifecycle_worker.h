@@ -1,7 +1,10 @@
 // Carries out the lifecycles of all buckets, in the background, on a thread of its own. It goes through a bucket's
 // versions and uploads page by page, with a pause between pages and few removals at a time, and remembers with the
-// bucket how far it came, so that a restart goes on there. Each removal is conditional on what was judged, and locks
-// hold for it as for everyone.
+// bucket how far it came, so that a restart goes on there.
+//
+// Between a look and a removal anything may change. So the bucket and its rules are looked at again for each page, and
+// each removal brings what it was judged by (store/removal_grounds.h): the commit judges that once more, and where
+// something is another by then, nothing goes. Locks hold for it as for everyone.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,6 +19,7 @@
 #include "base/clock.h"
 #include "s3/buckets/lifecycle_rules.h"
 #include "s3/service.h"
+#include "store/removal_grounds.h"
 
 namespace verbena::s3 {
 
@@ -36,24 +40,41 @@ class LifecyclePass {
   Task<> run();
 
  private:
-  using Rules = std::vector<LifecycleRule>;
+  // The bucket and its rules, as they were when they were last looked at.
+  struct Ground {
+    std::string bucket;
+    int64_t created_us = 0;
+    store::Versioning versioning = store::Versioning::off;
+    store::Document document;
+    std::shared_ptr<const std::vector<LifecycleRule>> rules;
+
+    store::RemovalGrounds as(store::RemovalGrounds::Of of) const;
+  };
   // What is known of the key under the cursor.
   struct Key {
     std::string name;
-    int64_t successor_us = 0;  // when the version above was made
-    uint32_t noncurrent_seen = 0;
+    std::optional<store::VersionEntry> above;        // the next newer version, where that was seen and has stayed
+    uint32_t noncurrent_seen = 0;                    // and stayed
     std::optional<store::VersionEntry> lone_marker;  // a newest delete marker of which no other version was seen yet
   };
+  enum class Outcome : uint8_t { removed, stayed, refused };
+
   Task<Result<void>> bucket(std::string name);
-  Task<Result<void>> versions(const std::string& bucket, const Rules& rules);
-  Task<Result<void>> uploads(const std::string& bucket, const Rules& rules);
-  Task<> judge(const std::string& bucket, const Rules& rules, const store::VersionEntry& entry, Key& key);
-  Task<> end_key(const std::string& bucket, const Rules& rules, Key& key);
-  Task<> remove(const std::string& bucket, const std::string& key, const store::ObjectInfo& info, bool by_version);
+  // False: it has gone, is another one of that name, or has no rules any more.
+  Task<Result<bool>> look_again(Ground& ground);
+  Task<Result<void>> versions(Ground& ground);
+  Task<Result<bool>> page(Ground& ground, const store::VersionPage& page, Key& key);  // as look_again()
+  Task<Result<void>> uploads(Ground& ground);
+  Task<Result<bool>> page(Ground& ground, const store::UploadPage& page);
+  Task<Outcome> judge(const Ground& ground, const store::VersionEntry& entry, Key& key);
+  Task<Outcome> judge_version(const Ground& ground, const store::VersionEntry& entry, Key& key);
+  Task<Outcome> judge_noncurrent(const Ground& ground, const store::VersionEntry& entry, Key& key);
+  Task<Outcome> end_key(const Ground& ground, Key& key);
+  Task<Outcome> remove(const Ground& ground, const store::VersionEntry& entry, store::RemovalGrounds grounds);
   Task<> rest();
   bool ends() const { return stop_ || (options_.on_duty && !options_.on_duty()); }
-  bool marker_due(const Rules& rules, const store::VersionEntry& entry) const;
-  bool noncurrent_due(const Rules& rules, const store::VersionEntry& entry, const Key& key) const;
+  bool marker_due(const Ground& ground, const store::VersionEntry& entry) const;
+  const LifecycleRule* noncurrent_due(const Ground& ground, const store::VersionEntry& entry, const Key& key) const;
 
   store::Store& store_;
   const WallClock& clock_;

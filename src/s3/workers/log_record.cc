@@ -8,34 +8,57 @@
 
 #include "auth/auth.h"
 #include "base/date.h"
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t text_bytes_max = 4096;  // of one field: request lines can be longer than anyone reads
+// Of what is written of one field: what a client sends with each request is not to fill the log.
+constexpr size_t line_bytes_max = 4096, name_bytes_max = 1024, origin_bytes_max = 512;
 
 // Without what would end the field.
-std::string bare(std::string_view text) {
-  if (text.empty()) return "-";
-  std::string out(text.substr(0, text_bytes_max));
-  std::ranges::replace_if(out, [](unsigned char c) { return c <= 0x20 || c == 0x7f; }, '_');
-  return out;
+void append_bare(std::string& out, std::string_view text) {
+  if (text.empty()) {
+    out += "- ";
+    return;
+  }
+  for (const char c : text.substr(0, name_bytes_max)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte <= 0x20 || byte == 0x7f ? '_' : c;
+  }
+  out += ' ';
 }
 
 // In quotation marks, without what would end them or the line.
-std::string in_quotes(std::string_view text) {
-  if (text.empty()) return "\"-\"";
-  std::string out = "\"";
-  for (const char c : text.substr(0, text_bytes_max)) {
-    const bool plain = c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
-    if (plain || (static_cast<unsigned char>(c) & 0x80) != 0) {
+void append_quoted(std::string& out, std::string_view text, size_t bytes_max) {
+  out += '"';
+  if (text.empty()) out += '-';
+  const size_t end = out.size() + bytes_max;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = byte >= 0x20 && byte != 0x7f && c != '"' && c != '\\';
+    if (out.size() + (plain ? 1 : 3) > end) break;
+    if (plain) {
       out += c;
     } else {
-      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+      out += '%';
+      out += upper_hex_digits[byte >> 4];
+      out += upper_hex_digits[byte & 15];
     }
   }
-  return out + "\"";
+  out += "\" ";
+}
+
+template <class T>
+void append_number(std::string& out, const std::optional<T>& value) {
+  out += value ? std::to_string(*value) : "-";
+  out += ' ';
+}
+
+template <class T>
+std::optional<T> unless_zero(T value) {
+  return value == 0 ? std::nullopt : std::optional<T>(value);
 }
 
 // 06/Feb/2019:00:00:38 +0000, from "Wed, 06 Feb 2019 00:00:38 GMT".
@@ -106,18 +129,35 @@ std::string without_proofs(std::string_view query) {
 
 }  // namespace
 
-std::string format_log_record(const LogRecord& r) {
-  const auto number = [](const auto& value) { return value ? std::to_string(*value) : std::string("-"); };
-  const std::string key = r.key.empty() ? "-" : auth::uri_encode(r.key, true);
-  std::string line =
-      fmt::format("{} {} [{}] {} {} {} {} {} {} {} {} ", bare(r.bucket_owner), bare(r.bucket), log_time(r.time_s),
-                  bare(r.peer), bare(r.requester), bare(r.request_id), bare(r.operation), key, in_quotes(r.request),
-                  r.status == 0 ? "-" : std::to_string(r.status), bare(r.error_code));
-  // The turn-around time is not measured. Behind the host: TLS version, access point.
-  line += fmt::format("{} {} {} - {} {} {} {} {} - {} {} - - {}\n",
-                      r.bytes_sent == 0 ? "-" : std::to_string(r.bytes_sent), number(r.object_size), number(r.total_ms),
-                      in_quotes(r.referer), in_quotes(r.user_agent), bare(r.version_id), bare(r.host_id),
-                      bare(r.signature), bare(r.auth_type), bare(r.host), r.acl_required ? "Yes" : "-");
+void append_log_record(std::string& out, const LogRecord& r) {
+  append_bare(out, r.bucket_owner);
+  append_bare(out, r.bucket);
+  out.append("[").append(log_time(r.time_s)).append("] ");
+  for (const std::string* name : {&r.peer, &r.requester, &r.request_id, &r.operation}) append_bare(out, *name);
+  out += r.key.empty() ? "-" : auth::uri_encode(r.key, true);
+  out += ' ';
+  append_quoted(out, r.request, line_bytes_max);
+  append_number(out, unless_zero(r.status));
+  append_bare(out, r.error_code);
+  append_number(out, unless_zero(r.bytes_sent));
+  append_number(out, r.object_size);
+  append_number(out, r.total_ms);
+  out += "- ";  // the turn-around time is not measured
+  append_quoted(out, r.referer, origin_bytes_max);
+  append_quoted(out, r.user_agent, origin_bytes_max);
+  append_bare(out, r.version_id);
+  append_bare(out, r.host_id);
+  append_bare(out, r.signature);
+  out += "- ";
+  append_bare(out, r.auth_type);
+  append_bare(out, r.host);
+  out += "- - ";  // TLS version, access point
+  out += r.acl_required ? "Yes\n" : "-\n";
+}
+
+std::string format_log_record(const LogRecord& record) {
+  std::string line;
+  append_log_record(line, record);
   return line;
 }
 

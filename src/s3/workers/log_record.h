@@ -28,7 +28,9 @@ struct LogRecord {
   bool acl_required = false;  // without an access control list it would have been denied
 };
 
-// With its line end. One line, whatever the texts hold.
+// With its line end. One line of bounded length, whatever the texts hold: what is written of a text is cut, of the page
+// and the program that sent the request earlier than of the request itself.
+void append_log_record(std::string& out, const LogRecord& record);
 std::string format_log_record(const LogRecord& record);
 
 // REST.method.resource. `selector`: the query parameter that makes it another operation than the plain one.

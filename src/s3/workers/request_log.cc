@@ -11,11 +11,14 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/client_counts.h"
+#include "base/fair_share.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "memory/text_source.h"
 #include "s3/access/access.h"
 #include "s3/access/authorize.h"
+#include "s3/access/quota.h"
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/put.h"
@@ -29,11 +32,19 @@ metrics::Counter& delivered() {
   static auto& counter = metrics::counter("verbena_bucket_log_objects_total", "Server access log objects delivered");
   return counter;
 }
-metrics::Counter& dropped() {
-  static auto& counter =
-      metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were let go");
+// What is let go: a record for which its origin's share of the queue has no room (`share`), a batch for which the
+// target's owner has none (`quota`), or one that cannot be delivered (`target`).
+metrics::Counter& dropped(const char* why) {
+  return metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were let go",
+                          {{"cause", why}});
+}
+metrics::Counter& dropped_for_share() {
+  static auto& counter = dropped("share");
   return counter;
 }
+
+constexpr size_t record_bytes_least = 64;  // no record is shorter
+constexpr std::chrono::seconds tell_every{60};
 
 // What goes into one object: never records of several owners, or for several readers. Partitioned keys name the bucket
 // that the records are of, and perhaps their day.
@@ -43,24 +54,6 @@ std::string batch_name(const LoggingRule& rule, const LogRecord& record) {
   name += std::string(1, '\0') + record.bucket;
   if (rule.format == LoggingRule::KeyFormat::by_event_time) name += "/" + std::to_string(record.time_s / 86'400);
   return name;
-}
-
-std::string lines_of(const LogEntry& entry) {
-  std::string lines = format_log_record(entry.record);
-  for (const auto& deletion : entry.deletions) {
-    LogRecord record = entry.record;
-    record.operation = "BATCH.DELETE.OBJECT";
-    record.key = deletion.key;
-    record.version_id = deletion.version_id;
-    record.error_code = deletion.error_code;
-    record.status = deletion.status;
-    record.request.clear();
-    record.bytes_sent = 0;
-    record.object_size.reset();
-    record.total_ms.reset();
-    lines += format_log_record(record);
-  }
-  return lines;
 }
 
 std::string unique_text() {
@@ -85,25 +78,62 @@ Task<std::shared_ptr<LogEntry>> RequestLog::begin(const std::string& bucket) {
   co_return entry;
 }
 
-void RequestLog::add(const LogEntry& entry) {
-  std::string lines = lines_of(entry);
+bool RequestLog::fits(const LogRecord& record, const std::string& client, size_t bytes) const {
+  const auto of = queued_of_.find(record.bucket_owner);
+  if (of == queued_of_.end()) return fits_fair_share(queued_bytes_, 0, bytes, options_.queued_bytes_max);
+  const Queued& own = of->second;
+  if (!fits_fair_share(queued_bytes_, own.bytes, bytes, options_.queued_bytes_max)) return false;
+  const auto made = own.of_address.find(client);
+  const size_t of_client = made == own.of_address.end() ? 0 : made->second;
+  return fits_fair_share(own.bytes, of_client, bytes, fair_share(queued_bytes_ - own.bytes, options_.queued_bytes_max));
+}
+
+void RequestLog::add(const LogEntry& entry) { queue(entry, entry.record); }
+
+void RequestLog::add_deletion(const LogEntry& entry, const Deletion& deletion) {
+  const LogRecord& of = entry.record;
+  LogRecord record;
+  record.bucket_owner = of.bucket_owner;
+  record.bucket = of.bucket;
+  record.time_s = of.time_s;
+  record.peer = of.peer;
+  record.requester = of.requester;
+  record.request_id = of.request_id;
+  record.operation = "BATCH.DELETE.OBJECT";
+  record.key = deletion.key;
+  record.status = deletion.status;
+  record.error_code = deletion.error_code;
+  record.version_id = deletion.version_id;
+  record.signature = of.signature;
+  record.auth_type = of.auth_type;
+  record.acl_required = of.acl_required;
+  queue(entry, record);
+}
+
+void RequestLog::queue(const LogEntry& entry, const LogRecord& record) {
+  const std::string client = client_of(record.peer);
+  {
+    // Without room there is nothing to write.
+    std::lock_guard lock(mutex_);
+    if (!fits(record, client, record_bytes_least)) return dropped_for_share().add();
+  }
+  const std::string line = format_log_record(record);
   std::lock_guard lock(mutex_);
-  const size_t free = options_.queued_bytes_max - queued_bytes_;  // it never holds more
-  const auto of = queued_of_.find(entry.record.bucket_owner);
-  const size_t queued_of_owner = of == queued_of_.end() ? 0 : of->second;
-  if (lines.size() > free || queued_of_owner + lines.size() > free - lines.size()) return dropped().add();
-  queued_bytes_ += lines.size();
-  queued_of_[entry.record.bucket_owner] += lines.size();
-  const auto [it, made] = batches_.try_emplace(batch_name(entry.rule, entry.record));
+  if (!fits(record, client, line.size())) return dropped_for_share().add();
+  queued_bytes_ += line.size();
+  Queued& own = queued_of_[record.bucket_owner];
+  own.bytes += line.size();
+  own.of_address[client] += line.size();
+  const auto [it, made] = batches_.try_emplace(batch_name(entry.rule, record));
   Batch& batch = it->second;
   if (made) {
-    const LogRecord& record = entry.record;
     batch.rule = entry.rule;
     batch.owner = record.bucket_owner;
     batch.source = {entry.account, service_.region, record.bucket, record.time_s};
     batch.due = std::chrono::steady_clock::now() + options_.interval;
   }
-  batch.lines += lines;
+  batch.lines += line;
+  batch.bytes_of[client] += line.size();
   if (batch.lines.size() >= options_.batch_bytes_max || pressed()) wake();
 }
 
@@ -124,7 +154,8 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
   woken_ = false;
   // Under pressure, all batches of the owner with the most queued bytes are delivered at once.
   std::string most;
-  if (pressed()) most = std::ranges::max_element(queued_of_, {}, &decltype(queued_of_)::value_type::second)->first;
+  const auto bytes_of = [](const auto& owner) { return owner.second.bytes; };
+  if (pressed()) most = std::ranges::max_element(queued_of_, {}, bytes_of)->first;
   for (auto it = batches_.begin(); it != batches_.end();) {
     Batch& batch = it->second;
     const bool early = batch.lines.size() >= options_.batch_bytes_max || (!most.empty() && batch.owner == most);
@@ -133,7 +164,12 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
       continue;
     }
     queued_bytes_ -= batch.lines.size();
-    if (const auto of = queued_of_.find(batch.owner); (of->second -= batch.lines.size()) == 0) queued_of_.erase(of);
+    const auto of = queued_of_.find(batch.owner);
+    for (const auto& [client, bytes] : batch.bytes_of) {
+      const auto made = of->second.of_address.find(client);
+      if ((made->second -= bytes) == 0) of->second.of_address.erase(made);
+    }
+    if ((of->second.bytes -= batch.lines.size()) == 0) queued_of_.erase(of);
     due.push_back(std::move(batch));
     it = batches_.erase(it);
   }
@@ -145,22 +181,24 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service_, rule.target_bucket));
   // The target bucket may have been removed and made again by somebody else since the record was queued.
   if (access->owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
+  VB_CO_ASSIGN(const Acl acl, log_object_acl(*access, rule));
   const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
   EncryptionWish wish;
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service_, rule.target_bucket, key, std::move(wish)));
   const auto stored_size = seal.stored_size(batch.lines.size());
+  // Log objects take room of the target's owner like all others: what does not fit the quota is let go.
+  const auto room = Reservation::make(service_, *access, batch.lines.size(), 1);
+  if (!room) co_return std::unexpected(room.error());
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
   writer = seal.writer(service_, std::move(writer), batch.lines.size());
   memory::TextSource source(batch.lines);
   const Caller caller;
   PutRequest request;
   request.md5_etag = !seal.opaque_etag();
-  Reservation no_quota;  // the server's own
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, no_quota));
+  Reservation none;  // for a body of unknown length, which this is not
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, none, nullptr));
   seal.mark_object(service_, rule.target_bucket, key, info);
   info.headers.emplace_back("content-type", "text/plain");
-  Acl acl = private_acl(access->owner);
-  acl.grants.insert(acl.grants.end(), rule.grants.begin(), rule.grants.end());
   store::change_attributes(info.attributes, acl_attributes(*access, acl));
   store::CommitConditions conditions;
   conditions.announcement = announce(service_, *access, caller, EventCause::put, key);
@@ -175,10 +213,20 @@ Task<> RequestLog::deliver(bool all) {
     if (written) {
       delivered().add();
     } else {
-      dropped().add();
-      log::warn("bucket log: to {}: {}", batch.rule.target_bucket, describe(written.error()));
+      tell_dropped(batch, written.error());
     }
   }
+}
+
+// The server's own log is not to grow by what a tenant's buckets cannot take.
+void RequestLog::tell_dropped(const Batch& batch, const Error& error) {
+  dropped(error.code == Errc::quota_exceeded ? "quota" : "target").add();
+  ++untold_;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < tell_at_) return;
+  tell_at_ = now + tell_every;
+  log::warn("bucket log: to {}: {}; batches let go since the last such line: {}", batch.rule.target_bucket,
+            describe(error), std::exchange(untold_, 0));
 }
 
 // Buckets that had logging on when the server started.
@@ -214,6 +262,13 @@ Task<> RequestLog::loop() {
     co_await deliver(stop_);
   }
   co_await deliver(true);
+}
+
+void name_requester(const Caller& caller, LogRecord& record) {
+  const auth::Principal* const principal = principal_of(caller);
+  if (caller.identity.anonymous || principal == nullptr) return;
+  const bool root = principal->kind == auth::Principal::Kind::account_root;
+  record.requester = root ? principal->account->canonical_id : principal->arn;
 }
 
 void finish_log(LogEntry& entry, const LogOutcome& outcome) {

@@ -30,12 +30,6 @@ struct LogEntry {
   LoggingRule rule;
   LogRecord record;
   std::string account{};  // that the bucket belongs to: 12 digits
-  // Keys that a DeleteObjects names: each gets a record of its own.
-  struct Deletion {
-    std::string key, version_id, error_code;
-    int status = 204;
-  };
-  std::vector<Deletion> deletions{};
 };
 
 class RequestLog {
@@ -44,8 +38,8 @@ class RequestLog {
     // In milliseconds, because it is divided: a quarter of three whole seconds is none.
     std::chrono::milliseconds interval{300'000};  // from a batch's first record to its delivery
     size_t batch_bytes_max = 1 * MiB;             // a batch of that size is delivered at once
-    // Of all batches. An owner's records may take as much of it as is still free, so whoever makes many of them loses
-    // his own and not another's: one such owner gets half, of two each a third, and some is always left.
+    // Of all batches. A bucket's owner has a fair share of it, and each address that asks a fair share of the owner's
+    // (base/fair_share.h): many records push out those of the same origin and no others.
     size_t queued_bytes_max = 16 * MiB;
   };
   RequestLog(Service& service, Options options) : service_(service), options_(options) {}
@@ -62,6 +56,9 @@ class RequestLog {
   bool in_use() const { return in_use_.load(std::memory_order_relaxed); }
   // Thread-safe; does not wait.
   void add(const LogEntry& entry);
+  // When the key's turn is over: what a record of each of a thousand costs is spread over the request. It has the
+  // request's id and not its long texts, which stand in the request's own record.
+  void add_deletion(const LogEntry& entry, const Deletion& deletion);
   // Delivers batches that are due; `all`: every one. For the thread, and for tests.
   Task<> deliver(bool all);
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // for what is due, so far
@@ -73,13 +70,22 @@ class RequestLog {
     LogSource source;
     std::chrono::steady_clock::time_point due;
     std::string lines;
+    std::map<std::string, size_t> bytes_of{};  // by address
   };
+  // What an owner has queued, and how much of it each address has made.
+  struct Queued {
+    size_t bytes = 0;
+    std::map<std::string, size_t> of_address{};
+  };
+  bool fits(const LogRecord& record, const std::string& client, size_t bytes) const;  // under mutex_
+  void queue(const LogEntry& entry, const LogRecord& record);
   Task<> loop();
   Task<> find_users();
   Task<Result<void>> write(const Batch& batch);
   std::vector<Batch> take(bool all);
-  bool pressed() const { return queued_bytes_ > options_.queued_bytes_max / 4; }  // under mutex_
+  bool pressed() const { return queued_bytes_ > options_.queued_bytes_max / 8; }  // under mutex_
   void wake();                                                                    // under mutex_
+  void tell_dropped(const Batch& batch, const Error& error);
   bool is_woken();
 
   Service& service_;
@@ -88,14 +94,19 @@ class RequestLog {
   std::mutex mutex_;
   std::map<std::string, Batch> batches_;  // by where they go
   size_t queued_bytes_ = 0;
-  std::map<std::string, size_t> queued_of_;  // bytes by owner; those that have some
+  std::map<std::string, Queued> queued_of_;  // by owner; those that have some
   bool woken_ = false;                       // deliver before the time: much is queued
+  uint64_t untold_ = 0;                      // batches let go of which the server's log says nothing yet
+  std::chrono::steady_clock::time_point tell_at_{};
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> looks_{0};
   boost::asio::io_context io_{1};
   boost::asio::steady_timer timer_{io_};
   std::thread thread_;
 };
+
+// Who asks, as records name it. An anonymous caller has no name.
+void name_requester(const Caller& caller, LogRecord& record);
 
 // What the door knows when the answer is out.
 struct LogOutcome {

@@ -1,4 +1,5 @@
 #include "s3/workers/request_log.h"
+#include "s3/access/access.h"
 
 #include <boost/asio/detached.hpp>
 
@@ -96,6 +97,15 @@ TEST(LogRecord, IsOneLineOfTwentySixFields) {
             "h_h_ - - -\n");
 }
 
+TEST(LogRecord, WhatAClientSendsWithEachRequestIsCut) {
+  LogRecord record;
+  record.user_agent = record.referer = std::string(4090, '"');
+  record.request = "GET /b/" + std::string(60'000, '\\') + " HTTP/1.1";
+  record.host = record.version_id = std::string(60'000, 'h');
+  EXPECT_LT(format_log_record(record).size(), 8'000u);
+  EXPECT_NE(format_log_record(record).find("\"%22%22%22"), std::string::npos);
+}
+
 TEST(LogRecord, OperationsHaveAwssNames) {
   EXPECT_EQ(log_operation("GET", true, ""), "REST.GET.OBJECT");
   EXPECT_EQ(log_operation("GET", false, ""), "REST.GET.BUCKET");
@@ -187,6 +197,56 @@ TEST_F(BucketLogs, EachKeyOfADeleteHasARecord) {
   EXPECT_NE(text.find(" BATCH.DELETE.OBJECT b \"-\" 204 "), std::string::npos) << text;
 }
 
+// 900 names, each with a User-Agent and a Referer of 4 KiB: 7 MB of log for 36 KB of request.
+TEST_F(BucketLogs, LongTextsOfARequestAreWrittenOnceAndNotForEachKey) {
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  std::string body = "<Delete>";
+  for (int i = 0; i < 900; ++i) body += "<Object><Key>k" + std::to_string(i) + "</Key></Object>";
+  body += "</Delete>";
+  const std::string quotes(4090, '"');
+  const Reply reply =
+      call("POST", "/bucket?delete",
+           {{"content-md5", base64_digest(Algorithm::md5, body)}, {"user-agent", quotes}, {"referer", quotes}}, body);
+  ASSERT_EQ(reply.status, 200);
+  const std::string text = delivered();
+  EXPECT_NE(text.find(" BATCH.DELETE.OBJECT k899 \"-\" 204 "), std::string::npos);
+  EXPECT_EQ(text.find("%22"), text.find("\"%22") + 1) << "in the request's own record";
+  EXPECT_LT(text.size(), 900u * 400);
+}
+
+// A tenant with a quota of 1,000 bytes had 229 MB of log objects written.
+TEST_F(BucketLogs, TakeRoomOfTheTargetsQuotaAndAreLetGoWhereThereIsNone) {
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  store.document("logs", "quota", auth::quota_text({.bytes = 1000}));
+  service.access->changed();
+  for (int i = 0; i < 100; ++i) call("GET", "/bucket/none");
+  EXPECT_EQ(delivered(), "");
+  EXPECT_EQ(run(store.bucket_usage("logs")).value().all_bytes(), 0u);
+  call("GET", "/bucket/one");
+  EXPECT_NE(delivered().find("/bucket/one"), std::string::npos) << "what fits is delivered";
+  store.document("logs", "quota", auth::quota_text({.objects = 1}));
+  service.access->changed();
+  call("GET", "/bucket/two");
+  EXPECT_EQ(delivered().find("/bucket/two"), std::string::npos);
+}
+
+TEST_F(BucketLogs, OneAddressDoesNotPushOutTheRecordsOfOthersThatUseTheBucket) {
+  RequestLog::Options options;
+  options.queued_bytes_max = 64 * KiB;
+  RequestLog small(service, options);
+  LogEntry entry{small, LoggingRule{"logs", "p/", LoggingRule::KeyFormat::simple}, {}};
+  entry.record.bucket_owner = std::string(auth::root_canonical_id);
+  entry.record.peer = "192.0.2.1";
+  for (int i = 0; i < 10'000; ++i) small.add(entry);
+  entry.record.peer = "192.0.2.2";
+  entry.record.key = "precious";
+  small.add(entry);
+  boost::asio::io_context context;
+  boost::asio::co_spawn(context, small.deliver(true), boost::asio::detached);
+  context.run();
+  EXPECT_NE(delivered().find(" precious "), std::string::npos);
+}
+
 // The queue was one for all: whoever filled it pushed out the records of everybody.
 TEST_F(BucketLogs, WhoMakesManyRecordsLosesHisOwnAndNotAnothers) {
   RequestLog::Options options;
@@ -238,6 +298,47 @@ TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
   user.policies.push_back(auth::parse_policy(writes_too, auth::PolicyKind::identity).value());
   c.principal = std::make_shared<auth::Principal>(user);
   EXPECT_EQ(call(c).status, 200);
+}
+
+// A user without the right to set lists made log objects that anybody could read.
+TEST_F(BucketLogs, WhoGivesGrantsMaySetListsThere) {
+  auth::Principal user = *auth::superuser();
+  user.superuser = false;
+  user.kind = auth::Principal::Kind::user;
+  user.arn = "arn:aws:iam::000000000000:user/u";
+  const auto may = [&](const char* actions) {
+    const std::string policy =
+        R"({"Statement":{"Effect":"Allow","Action":)" + std::string(actions) + R"(,"Resource":"*"}})";
+    user.policies = {auth::parse_policy(policy, auth::PolicyKind::identity).value()};
+    Call c{.method = "PUT",
+           .target = "/bucket?logging",
+           .body = enabled(to_logs + "<TargetGrants>" + grant_to_all("READ") + "</TargetGrants>")};
+    c.principal = std::make_shared<auth::Principal>(user);
+    return call(c);
+  };
+  EXPECT_EQ(may(R"(["s3:PutBucketLogging","s3:PutObject"])").code, "AccessDenied");
+  EXPECT_EQ(may(R"(["s3:PutBucketLogging","s3:PutObject","s3:PutObjectAcl"])").status, 200);
+}
+
+// Public log objects were delivered into a bucket that blocks public lists.
+TEST_F(BucketLogs, ABucketThatBlocksPublicListsGetsNoPublicLogObjects) {
+  const std::string grants = "<TargetGrants>" + grant_to_all("READ") + "</TargetGrants>";
+  const auto block = [&](const char* acls) {
+    return call("PUT", "/logs?publicAccessBlock", {},
+                "<PublicAccessBlockConfiguration><BlockPublicAcls>" + std::string(acls) +
+                    "</BlockPublicAcls></PublicAccessBlockConfiguration>")
+        .status;
+  };
+  ASSERT_EQ(block("true"), 200);
+  EXPECT_EQ(configure(enabled(to_logs + grants)).code, "AccessDenied");
+  ASSERT_EQ(block("false"), 200);
+  ASSERT_EQ(configure(enabled(to_logs + grants)).status, 200);
+  put("k", "12345");
+  ASSERT_EQ(block("true"), 200);  // set between the record and its delivery
+  EXPECT_EQ(delivered(), "");
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  put("k", "12345");
+  EXPECT_NE(delivered(), "");
 }
 
 TEST_F(BucketLogs, TellWhetherAListWasNeeded) {

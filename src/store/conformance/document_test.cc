@@ -51,6 +51,23 @@ TEST_P(DocumentStore, AreReadTogetherWithTheirBucket) {
   EXPECT_EQ(t.run(t.engine().bucket_and_documents("none", names)).error(), Errc::no_such_bucket);
 }
 
+TEST_P(DocumentStore, ReplacesWhatWasReadAndNothingElse) {
+  const auto replace = [&](Document was, const std::string& bytes) {
+    return t.run(t.engine().replace_document("b", "tags", std::move(was), bytes));
+  };
+  const auto of = [](const std::string& text) { return std::make_shared<const std::string>(text); };
+  EXPECT_EQ(replace(of("one"), "two").error(), Errc::precondition_failed) << "there is none";
+  ASSERT_TRUE(replace(nullptr, "one"));
+  EXPECT_EQ(replace(nullptr, "two").error(), Errc::precondition_failed) << "there is one";
+  EXPECT_EQ(replace(of("other"), "two").error(), Errc::precondition_failed);
+  EXPECT_EQ(*t.document("b", "tags"), "one");
+  ASSERT_TRUE(replace(of("one"), "two"));
+  EXPECT_EQ(*t.document("b", "tags"), "two");
+  ASSERT_TRUE(t.run(t.engine().remove_document("b", "tags")));
+  ASSERT_TRUE(replace(nullptr, "three"));
+  EXPECT_EQ(t.run(t.engine().replace_document("none", "tags", nullptr, "x")).error(), Errc::no_such_bucket);
+}
+
 TEST_P(DocumentStore, RefusesNamesAndSizesOutOfBounds) {
   for (const char* name : {"", "Cors", "a/b", "a b", "\xc3\xa9"}) {
     EXPECT_EQ(t.set_document("b", name, "x").error(), Errc::invalid_argument) << name;

@@ -157,6 +157,30 @@ TEST_P(EventTest, PagesBeginBehindTheLast) {
   EXPECT_EQ(waiting("other").size(), 5u);
 }
 
+// However many tablets they lie in, and however few fit a page.
+TEST_P(EventTest, PagesFromTheFrontPassOverNothingAndKeepTheOrderOfIds) {
+  const auto told = std::make_shared<const Told>("put");
+  constexpr size_t count = 60;
+  for (size_t i = 0; i < count; ++i) ASSERT_TRUE(put("k" + std::to_string(i * 7 % 20), std::to_string(i), told));
+  const uint64_t bucket = backlog("q").at(0).bucket;
+  uint64_t last = 0;
+  Texts all;
+  while (all.size() < count) {
+    const auto page = t.run(t.engine().events("q", bucket, 0, 7, 1 * MiB));
+    ASSERT_TRUE(page);
+    ASSERT_FALSE(page->empty()) << "after " << all.size();
+    std::vector<uint64_t> ids;
+    for (const auto& event : *page) {
+      EXPECT_GT(event.id, last);
+      last = event.id;
+      ids.push_back(event.id);
+      all.push_back(event.record);
+    }
+    ASSERT_TRUE(t.run(t.engine().remove_events("q", bucket, ids)));
+  }
+  for (size_t i = 0; i < count; ++i) EXPECT_EQ(all[i], "put:" + std::to_string(i));
+}
+
 TEST_P(EventTest, TheyOutliveTheirBucket) {
   ASSERT_TRUE(put("a", "1", std::make_shared<const Told>("put")));
   ASSERT_TRUE(t.remove("b", "a"));

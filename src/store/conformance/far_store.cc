@@ -22,8 +22,10 @@ Task<> round_trip() {
 // Has a page of rows from where it was put; behind it another one must be fetched.
 class FarCursor final : public Cursor {
  public:
-  FarCursor(std::unique_ptr<Cursor> rows, Table table, std::string start, Fetched& fetched)
-      : rows_(std::move(rows)), table_(table), fetched_(fetched), last_(std::move(start)) {}
+  using Open = std::function<std::unique_ptr<Cursor>()>;
+  // `open`: when the first page has come.
+  FarCursor(Open open, Table table, std::string start, Fetched& fetched)
+      : open_(std::move(open)), table_(table), fetched_(fetched), last_(std::move(start)) {}
 
   bool valid() const override { return here() && rows_->valid(); }
   std::string_view key() const override { return rows_->key(); }
@@ -34,8 +36,9 @@ class FarCursor final : public Cursor {
     ++steps_;
   }
   void seek(std::string_view key) override {
-    last_ = key;
-    rows_->seek(key);
+    last_ = sought_ = key;
+    sought_any_ = true;
+    if (rows_) rows_->seek(key);
     steps_ = page_rows;
   }
   Result<void> status() const override {
@@ -48,15 +51,42 @@ class FarCursor final : public Cursor {
   bool here() const {
     if (steps_ < page_rows) return true;
     if (!fetched_.has(table_, "page from " + last_)) return false;
+    if (!rows_) {
+      rows_ = open_();
+      if (sought_any_) rows_->seek(sought_);
+    }
     steps_ = 0;
     return true;
   }
 
-  const std::unique_ptr<Cursor> rows_;
+  const Open open_;
+  mutable std::unique_ptr<Cursor> rows_;
   const Table table_;
   Fetched& fetched_;
-  std::string last_;
+  std::string last_, sought_;
+  bool sought_any_ = false;
   mutable size_t steps_ = page_rows;
+};
+
+class FarMoment final : public Moment {
+ public:
+  explicit FarMoment(Fetched& fetched) : fetched_(fetched), moment_(fetched.moment()) { fetched.hold_moment(); }
+  Result<std::string> get(Table table, std::string_view key) override {
+    if (!fetched_.has(table, key)) return fail(Errc::would_block, "far");
+    return fetched_.near().get(table, key);
+  }
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    std::string start = prefix + " " + std::string(from);
+    auto open = [this, table, prefix = std::move(prefix), from = std::string(from)] {
+      return fetched_.near().cursor(table, prefix, from);
+    };
+    return std::make_unique<FarCursor>(std::move(open), table, std::move(start), fetched_);
+  }
+  bool lost() const override { return fetched_.moment() != moment_; }
+
+ private:
+  Fetched& fetched_;
+  const uint64_t moment_;
 };
 
 // The other engine's transaction, row by row.
@@ -69,16 +99,19 @@ class FarTransaction final : public Transaction {
   }
   void put(Table table, std::string_view key, std::string_view value) override { near_.put(table, key, value); }
   void erase(Table table, std::string_view key) override { near_.erase(table, key); }
-  void kill(const BlobRef& blob) override { near_.kill(blob); }
   void abandon(uint64_t bucket) override { near_.abandon(bucket); }
   void count(const Usage& change) override { near_.count(change); }
   void count_from_zero(uint64_t bucket) override { near_.count_from_zero(bucket); }
   Result<uint64_t> next_id() override { return near_.next_id(); }
   void take_id(uint64_t id) override { near_.take_id(id); }
   int64_t now_us() const override { return near_.now_us(); }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override { return near_.left_us(bucket, key); }
+  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override { near_.leave_us(bucket, key, us); }
   void on_commit(std::function<void()> effect) override { near_.on_commit(std::move(effect)); }
 
  private:
+  void kill_named(const BlobRef& blob) override { near_.kill(blob); }
+
   Transaction& near_;
   FarView view_;
 };
@@ -92,8 +125,17 @@ bool Fetched::has(Table table, std::string_view key) {
   return false;
 }
 
-bool Fetched::fetch() {
+bool Fetched::fetch(View& rows, uint64_t changes) {
   if (asked_.empty()) return false;
+  if (holds_moment_ && near_ && changes != changes_) {
+    here_.clear();
+    near_.reset();
+    ++moment_;
+  }
+  if (holds_moment_ && !near_) {
+    near_ = rows.moment();
+    changes_ = changes;
+  }
   here_.merge(asked_);
   asked_.clear();
   return true;
@@ -106,8 +148,13 @@ Result<std::string> FarView::get(Table table, std::string_view key) {
 
 std::unique_ptr<Cursor> FarView::cursor(Table table, std::string prefix, std::string_view from) {
   std::string start = prefix + " " + std::string(from);
-  return std::make_unique<FarCursor>(rows_.cursor(table, std::move(prefix), from), table, std::move(start), fetched_);
+  auto open = [this, table, prefix = std::move(prefix), from = std::string(from)] {
+    return rows_.cursor(table, prefix, from);
+  };
+  return std::make_unique<FarCursor>(std::move(open), table, std::move(start), fetched_);
 }
+
+std::unique_ptr<Moment> FarView::moment() { return std::make_unique<FarMoment>(fetched_); }
 
 View& FarCatalogue::at_hand(const Place&) {
   static NothingAtHand nothing;
@@ -116,11 +163,13 @@ View& FarCatalogue::at_hand(const Place&) {
 
 Task<Result<void>> FarCatalogue::read(const char*, Place place, Look look) {
   Fetched fetched;
-  FarView rows(near_.at_hand(place), fetched);
+  View& near = near_.at_hand(place);
+  FarView rows(near, fetched);
   for (;;) {
     auto done = look(rows);
     if (done || !(done.error() == Errc::would_block)) co_return done;
-    if (!fetched.fetch()) co_return fail(Errc::internal, "far: would_block without a question");
+    const uint64_t changes = changes_.load();  // what comes while they are read may be of before or after it
+    if (!fetched.fetch(near, changes)) co_return fail(Errc::internal, "far: would_block without a question");
     ++round_trips_;
     co_await round_trip();
   }
@@ -146,10 +195,12 @@ Task<Result<void>> FarCatalogue::commit(Change change) {
         .blob = change.blob,
         .takes_space = change.takes_space};
     auto done = co_await near_.commit(std::move(attempt));
+    if (done) ++changes_;
     if (done) co_return done;
     const bool asks = done.error() == Errc::would_block;
     if (!asks && !(done.error() == Errc::cancelled)) co_return done;
-    if (asks && !fetched.fetch()) co_return fail(Errc::internal, "far: would_block without a question");
+    const bool asked = asks && fetched.fetch(near_.at_hand(change.place), 0);
+    if (asks && !asked) co_return fail(Errc::internal, "far: would_block without a question");
     if (asks) ++round_trips_;
     co_await round_trip();
   }

@@ -12,17 +12,25 @@
 
 namespace verbena::store::conformance {
 
-// What one function has asked for over its runs, and what has come.
+// What one function has asked for over its runs, and what has come. Where it opened a Moment, that is the one at which
+// the first of it came; it is lost when others have changed something before the next comes.
 class Fetched {
  public:
   // False: it is on its way now.
   bool has(Table table, std::string_view key);
-  // A round trip: all that was asked for comes. False when nothing was.
-  bool fetch();
+  // A round trip: all that was asked for comes. False when nothing was. `rows`: where it comes from, after `changes`.
+  bool fetch(View& rows, uint64_t changes);
+
+  void hold_moment() { holds_moment_ = true; }
+  uint64_t moment() const { return moment_; }
+  Moment& near() { return *near_; }
 
  private:
   using Row = std::pair<Table, std::string>;
   std::set<Row> here_, asked_;
+  bool holds_moment_ = false;
+  uint64_t moment_ = 0, changes_ = 0;
+  std::unique_ptr<Moment> near_;
 };
 
 // Rows of another view, each after it was fetched. Buckets' rows are kept by every server, so they are at hand.
@@ -31,6 +39,7 @@ class FarView final : public View {
   FarView(View& rows, Fetched& fetched) : rows_(rows), fetched_(fetched) {}
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  std::unique_ptr<Moment> moment() override;
 
  private:
   View& rows_;
@@ -53,7 +62,7 @@ class FarCatalogue final : public Catalogue {
   Result<void> judge(Transaction& transaction, const Judge& judge, Fetched& fetched, bool& was_judged);
 
   Catalogue& near_;
-  std::atomic<uint64_t> round_trips_{0}, commits_{0};
+  std::atomic<uint64_t> round_trips_{0}, commits_{0}, changes_{0};
 };
 
 class FarStore final : public EngineStore {

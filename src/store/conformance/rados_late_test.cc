@@ -113,14 +113,18 @@ TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
   EXPECT_TRUE(steps.end(std::move(removing)));
 }
 
-// An upload of "k", to which nothing but its completion is left, and that key has no guard: who removes the last row of
-// a key takes it along.
+// An upload of "k", to which nothing but its completion is left, and that key has no guard: a server of before, which
+// removes the last row of a key, takes it along.
 struct WithoutGuard {
   WithoutGuard(RadosRig& t, const std::string& bytes)
       : upload(t.start_upload("b", "k").value()), parts{t.put_part(upload, 1, bytes).value()} {
     EXPECT_TRUE(t.put("b", "k", "x"));
     EXPECT_TRUE(t.remove("b", "k"));
     info.etag = "multi-1";
+    librados::ObjectWriteOperation op;
+    op.omap_rm_keys({rados::guard_row("k")});
+    const uint64_t id = parts_of(t).buckets.find("b")->id;
+    EXPECT_EQ(t.run(parts_of(t).cluster->write(Cluster::Pool::index, rados::tablet_object(id, 0), std::move(op))), 0);
   }
   const UploadInfo upload;
   const std::vector<PartInfo> parts;

@@ -17,19 +17,6 @@ namespace {
 
 using rados::Cluster;
 
-TEST(GuardOnRados, WhoKeepsAKeyIsNoMatterOfWhatAChangeHasLeft) {
-  rados::Guard guard{7, 8};
-  const std::string left = encode(guard);
-  guard.kept.push_back({9, 10});
-  EXPECT_TRUE(rados::is_same_change(encode(guard), left));
-  EXPECT_TRUE(rados::is_same_change("", ""));
-  EXPECT_FALSE(rados::is_same_change("", left));
-  EXPECT_FALSE(rados::is_same_change(encode(rados::Guard{7, 9}), left));
-  EXPECT_FALSE(rados::is_same_change(encode(rados::Guard{6, 8}), left));
-  EXPECT_FALSE(rados::is_same_change(encode(rados::Guard{}), ""));
-  EXPECT_FALSE(rados::is_same_change("damaged", left));
-}
-
 TEST_F(OnRados, ANotifyThatTakesTooLongIsNotWaitedFor) {
   RadosRig t;
   t.open();
@@ -130,7 +117,7 @@ TEST_F(OnRados, AChangeThatNobodyWasToldOfIsFoundWhenItIsToldAgain) {
     const std::map<std::string, rados::Buffer> row = {{"cpolicy", rados::to_buffer("new")}};
     op.omap_set(row);
   };
-  ASSERT_TRUE(t.run(engine.registry.change_rows(*state, std::move(fill))));
+  ASSERT_TRUE(t.run(engine.registry.change_object(*state, std::move(fill))));
   EXPECT_EQ(text(), "old") << "nobody was told";
   engine.neighbours->tell_again(id, 1);
   EXPECT_TRUE(eventually([&] { return text() == "new"; }));
@@ -179,7 +166,7 @@ class ChangesOnRados : public OnRados {
       const std::map<std::string, rados::Buffer> row = {{"cpolicy", rados::to_buffer(text)}};
       op.omap_set(row);
     };
-    return t_->run(parts_of(*t_).registry.change_rows(std::move(from), std::move(fill)));
+    return t_->run(parts_of(*t_).registry.change_object(std::move(from), std::move(fill)));
   }
   // Whether the policy is answered from memory.
   bool is_kept(rados::RadosStore& store) {
@@ -391,7 +378,7 @@ TEST_F(ChangesLeftOnRados, ABucketWhoseMakingWasGivenUpGetsNoNameLater) {
   ASSERT_TRUE(t_->run(at_first().before(making, {.bucket = *id, .epoch = 0, .name = "made", .owner = "root"})));
   EXPECT_FALSE(other_->may_keep("made"));
   EXPECT_TRUE(eventually([&] { return other_->may_keep("made") && t_->store().may_keep("made"); }));
-  const auto named = t_->run(registry.give_name("made", *id));
+  const auto named = t_->run(registry.give_name("made", *id, *t_->run(registry.name_fence())));
   ASSERT_TRUE(named);
   EXPECT_FALSE(*named);
   EXPECT_EQ(t_->run(other_->bucket("made")).error(), Errc::no_such_bucket);
@@ -459,7 +446,7 @@ TEST_F(OnRados, ATabletIsSplitWhileKeysAreWrittenAndEveryOneIsThere) {
   }
   EXPECT_GE(tablets, 3u);
   for (const int page : {7, 1000}) EXPECT_EQ(keys_of(t, page), wanted);
-  EXPECT_EQ(t.list_versions("b")->versions.size(), 240u);
+  EXPECT_EQ(t.all_versions("b")->size(), 240u);
   t.reopen();
   EXPECT_EQ(keys_of(t, 1000), wanted);
   for (int i = 0; i < 120; ++i) {
@@ -515,14 +502,12 @@ TEST_F(OnRados, WhatIsChangedInANewTabletIsNotReadInTheOldOneAnyMore) {
   made.setxattr(rados::epoch_attribute, rados::to_buffer((*frozen)->epoch_text));
   const std::string tablet = rados::tablet_object((*frozen)->id, 99);
   ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, tablet, std::move(made))), 0);
-  const std::string epoch = std::to_string((*frozen)->epoch + 1);
-  rados::Registry::Fill decide = [&epoch](librados::ObjectWriteOperation& op) {
+  rados::Registry::Fill decide = [](librados::ObjectWriteOperation& op) {
     const std::map<std::string, rados::Buffer> row = {{"tm", rados::to_buffer(keys::number(99))}};
     op.omap_set(row);
     op.omap_rm_keys({"p"});
-    op.setxattr(rados::epoch_attribute, rados::to_buffer(epoch));
   };
-  ASSERT_TRUE(engine.run(engine.registry.change_rows(*frozen, std::move(decide))));
+  ASSERT_TRUE(engine.run(engine.registry.change_object(*frozen, std::move(decide))));
   auto writer = t.run((*other)->create("b", "z", std::nullopt));
   ASSERT_TRUE(writer);
   ASSERT_TRUE(t.append(**writer, "new"));

@@ -8,9 +8,12 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <random>
+#include <vector>
 
 #include "base/checksum.h"
 #include "base/clock.h"
@@ -32,6 +35,7 @@ inline std::string pattern(size_t size, uint64_t seed) {
 class TestClock final : public WallClock {
  public:
   int64_t now_us() const override { return now_.fetch_add(1'000'000) + 1'700'000'000'000'000; }
+  void step(std::chrono::microseconds by) { now_ += by.count(); }
 
  private:
   mutable std::atomic<int64_t> now_{0};
@@ -59,6 +63,7 @@ class Rig {
   virtual void vary(uint64_t /*seed*/) {}
 
   const WallClock& clock() const { return clock_; }
+  virtual void step_clock(std::chrono::microseconds by) { clock_.step(by); }
   // Runs a task to its end on this thread.
   template <class T>
   T run(Task<T> task) {
@@ -141,6 +146,18 @@ class Rig {
   Result<VersionPage> list_versions(const std::string& bucket, ListVersionsRequest request = {}) {
     return run(engine().list_versions(bucket, std::move(request)));
   }
+  // From there on, of all pages: one may be short where its moment was lost.
+  Result<std::vector<VersionEntry>> all_versions(const std::string& bucket, ListVersionsRequest request = {}) {
+    std::vector<VersionEntry> all;
+    for (bool more = true; more;) {
+      VB_ASSIGN(VersionPage page, list_versions(bucket, request));
+      std::ranges::move(page.versions, std::back_inserter(all));
+      more = page.truncated;
+      request.key_marker = page.next_key_marker;
+      request.version_id_marker = page.next_version_id_marker;
+    }
+    return all;
+  }
   Result<ListPage> list(const std::string& bucket, ListRequest request = {}) {
     return run(engine().list(bucket, std::move(request)));
   }
@@ -149,14 +166,8 @@ class Rig {
   // The same by looking at everything there is.
   Result<Usage> usage_by_listing(const std::string& bucket) {
     Usage usage;
-    ListVersionsRequest request;
-    for (bool more = true; more;) {
-      VB_ASSIGN(const VersionPage page, list_versions(bucket, request));
-      for (const VersionEntry& entry : page.versions) count_version(entry, usage);
-      more = page.truncated;
-      request.key_marker = page.next_key_marker;
-      request.version_id_marker = page.next_version_id_marker;
-    }
+    VB_ASSIGN(const auto versions, all_versions(bucket));
+    for (const VersionEntry& entry : versions) count_version(entry, usage);
     VB_ASSIGN(const UploadPage uploads, run(engine().list_uploads(bucket, {})));
     for (const UploadInfo& upload : uploads.uploads) {
       ++usage.uploads;

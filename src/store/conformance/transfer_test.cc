@@ -141,10 +141,10 @@ TEST_P(TransferTo, WhatWasUnderWayGoesOnAndNewVersionsAreTheNewest) {
   EXPECT_EQ(*t.get("plain", "under way"), pattern(100'000, 2) + "small");
   const auto put = t.put("versions", "k", "newer than all");
   ASSERT_TRUE(put);
-  const auto listed = t.list_versions("versions");
-  const auto first = std::ranges::find(listed->versions, "k", &VersionEntry::key);
+  const auto listed = t.all_versions("versions");
+  const auto first = std::ranges::find(*listed, "k", &VersionEntry::key);
   EXPECT_EQ(first->info.version_id, put->version_id);
-  EXPECT_EQ(listed->versions.size(), 9u);
+  EXPECT_EQ(listed->size(), 9u);
   EXPECT_EQ(t.remove_version("versions", "k", "null").value().version_id, "null");
   EXPECT_EQ(t.usage("versions").value(), t.usage_by_listing("versions").value());
   t.expect_no_leak();
@@ -271,8 +271,8 @@ TEST_P(TransferTo, AndBackWithIdsThatGoOn) {
   for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(back, bucket), all_of(t, bucket)) << bucket;
   const auto put = back.put("versions", "k", "made here");
   ASSERT_TRUE(put);
-  const auto listed = back.list_versions("versions");
-  EXPECT_EQ(std::ranges::find(listed->versions, "k", &VersionEntry::key)->info.version_id, put->version_id);
+  const auto listed = back.all_versions("versions");
+  EXPECT_EQ(std::ranges::find(*listed, "k", &VersionEntry::key)->info.version_id, put->version_id);
   // Looked at again it is all there, and what has gone since is an error.
   ASSERT_TRUE(back.remove_version("versions", "k", put->version_id));
   const auto again = copy(t, back, /*look_again=*/true);

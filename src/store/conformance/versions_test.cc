@@ -20,9 +20,10 @@ class VersionStore : public OnEngine {
   // "id-or-null:size" of each, newest first; '*' the latest, '!' a delete marker.
   std::vector<std::string> history(const std::string& key = "k") {
     std::vector<std::string> all;
-    auto page = t.list_versions("b", {.prefix = key, .delimiter = {}, .key_marker = {}, .version_id_marker = {}});
-    EXPECT_TRUE(page);
-    for (const auto& entry : page->versions) {
+    const auto listed =
+        t.all_versions("b", {.prefix = key, .delimiter = {}, .key_marker = {}, .version_id_marker = {}});
+    EXPECT_TRUE(listed);
+    for (const auto& entry : *listed) {
       if (entry.key != key) continue;
       const auto& info = entry.info;
       all.push_back((entry.latest ? "*" : "") + std::string(info.delete_marker ? "!" : "") + info.version_id);
@@ -53,6 +54,30 @@ TEST_P(VersionStore, WithoutVersioningNothingHasAVersion) {
   ASSERT_TRUE(removed);
   EXPECT_FALSE(removed->delete_marker);
   EXPECT_EQ(history(), List{});
+}
+
+TEST_P(VersionStore, AMarkerThatHidesNothingIsMadeOnlyWhereThereMayBeOneMore) {
+  const auto remove = [&](const std::string& key) {
+    RemoveRequest request;
+    request.may_add_marker = false;
+    return t.run(t.engine().remove("b", key, std::move(request)));
+  };
+  EXPECT_TRUE(remove("none")) << "no marker without versioning";
+  put("null", "old");
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  put("one");
+  for (const char* key : {"k", "old"}) {
+    const auto removed = remove(key);
+    ASSERT_TRUE(removed) << key;
+    EXPECT_TRUE(removed->delete_marker);
+    EXPECT_EQ(remove(key).error(), Errc::quota_exceeded) << "there is a marker, and nothing to hide";
+  }
+  EXPECT_EQ(remove("none").error(), Errc::quota_exceeded);
+  EXPECT_EQ(history("none"), List{});
+  ASSERT_TRUE(t.set_versioning("b", Versioning::suspended));
+  EXPECT_TRUE(remove("old")) << "takes the place of the null version";
+  EXPECT_EQ(remove("k").error(), Errc::quota_exceeded);
+  EXPECT_EQ(remove("none").error(), Errc::quota_exceeded);
 }
 
 TEST_P(VersionStore, EveryVersionCanBeReadUntilItIsRemoved) {
@@ -371,8 +396,9 @@ TEST_P(VersionStore, AMarkerThatIsGoneStillSaysWhereToGoOn) {
   for (int i = 0; i < 4; ++i) ids.insert(ids.begin(), put(std::to_string(i)));
   const auto rest = [&](const std::string& marker) {
     List got;
-    auto page = t.list_versions("b", {.prefix = {}, .delimiter = {}, .key_marker = "k", .version_id_marker = marker});
-    for (const auto& e : page->versions) got.push_back((e.latest ? "*" : "") + e.info.version_id);
+    const auto listed =
+        t.all_versions("b", {.prefix = {}, .delimiter = {}, .key_marker = "k", .version_id_marker = marker});
+    for (const auto& e : *listed) got.push_back((e.latest ? "*" : "") + e.info.version_id);
     return got;
   };
   EXPECT_EQ(rest(ids[0]), (List{ids[1], ids[2], ids[3]}));

@@ -30,6 +30,7 @@ class VolumeBlobWriter final : public BlobWriter, public std::enable_shared_from
   ~VolumeBlobWriter() override;
 
   uint64_t size() const override { return size_; }
+  uint64_t id() const override { return written_.ref.id; }
   Task<Result<void>> append(memory::Chunk chunk) override;
   Task<Result<BlobRef>> finish() override;
   // In place of append() and finish(): all of the blob, which is small.

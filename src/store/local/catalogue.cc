@@ -22,7 +22,7 @@ std::unique_ptr<store::Cursor> IndexTransaction::cursor(Table table, std::string
   return cursor;
 }
 
-void IndexTransaction::kill(const BlobRef& blob) {
+void IndexTransaction::kill_named(const BlobRef& blob) {
   switch (blob.kind) {
     case BlobKind::empty:
       return;

@@ -10,11 +10,30 @@
 #include "store/catalogue.h"
 #include "store/local/batch.h"
 #include "store/logic/bucket.h"
+#include "store/logic/left_times.h"
 
 namespace verbena::store::local {
 
 class Committer;
 struct Engine;
+
+// The index as it was when the snapshot was taken. Thread-safe.
+class IndexMoment final : public Moment {
+ public:
+  IndexMoment(Index& index, Index::Snapshot snapshot, Tier tier)
+      : index_(index), snapshot_(std::move(snapshot)), tier_(tier) {}
+  Result<std::string> get(Table table, std::string_view key) override {
+    return index_.get_of(snapshot_, family(table), key, tier_);
+  }
+  std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return std::make_unique<Cursor>(index_.cursor_of(snapshot_, family(table), std::move(prefix), from, tier_));
+  }
+
+ private:
+  Index& index_;
+  const Index::Snapshot snapshot_;
+  const Tier tier_;
+};
 
 // Reads what is in the index now. Thread-safe.
 class IndexView final : public View {
@@ -28,6 +47,9 @@ class IndexView final : public View {
   std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
     return std::make_unique<Cursor>(index_.cursor(family(table), std::move(prefix), from, tier_, visible_));
   }
+  std::unique_ptr<Moment> moment() override {
+    return std::make_unique<IndexMoment>(index_, index_.snapshot(visible_), tier_);
+  }
 
  private:
   Index& index_;
@@ -38,8 +60,9 @@ class IndexView final : public View {
 // Batches as the transaction of one change after the other. Of the committer's.
 class IndexTransaction final : public Transaction {
  public:
-  IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us)
-      : index_(index), next_id_(next_id), now_us_(now_us) {
+  // Without `left` no key's object goes.
+  IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us, LeftTimes* left = nullptr)
+      : index_(index), left_(left), next_id_(next_id), now_us_(now_us) {
     batches_.emplace_back(index);
   }
 
@@ -53,7 +76,6 @@ class IndexTransaction final : public Transaction {
     if (table == Table::meta) forget_bucket_row();
     batch().erase(family(table), key);
   }
-  void kill(const BlobRef& blob) override;
   void abandon(uint64_t bucket) override;
   void count(const Usage& change) override { counted_ += change; }
   void count_from_zero(uint64_t bucket) override;
@@ -61,6 +83,12 @@ class IndexTransaction final : public Transaction {
   void complete_count() { completes_ = true; }
   Result<uint64_t> next_id() override { return next_id_(); }
   int64_t now_us() const override { return now_us_; }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override {
+    return left_ == nullptr ? 0 : left_->of(bucket, key);
+  }
+  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override {
+    if (left_ != nullptr) left_->leave(bucket, key, us);
+  }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   // What was changed since the last next_batch().
@@ -86,8 +114,10 @@ class IndexTransaction final : public Transaction {
   }
   void roll_back();
   void forget_bucket_row() { bucket_row_key_.clear(); }
+  void kill_named(const BlobRef& blob) override;
 
   Index& index_;
+  LeftTimes* const left_;
   std::deque<Batch> batches_;
   // The last row of meta that was looked up: of changes that come together most are of one bucket, which each asks for.
   std::string bucket_row_key_, bucket_row_;

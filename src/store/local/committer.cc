@@ -102,7 +102,7 @@ void Committer::loop(CommitQueue& queue) {
 }
 
 Committer::Group::Group(Committer& committer)
-    : transaction(committer.index_, committer.options_.next_id, committer.options_.clock->now_us()),
+    : transaction(committer.index_, committer.options_.next_id, committer.options_.clock->now_us(), &committer.left_),
       until(SteadyClock::now() + committer.options_.gather_max) {}
 
 // What waits, as far as the group has room. False: none came, and it is complete.
@@ -261,7 +261,7 @@ void Committer::apply(const CommitQueue& queue, Group& group, size_t from) {
     const size_t dead = transaction.dead_.size(), abandoned = transaction.abandoned_.size(),
                  effects = transaction.effects_.size();
     transaction.batch().save();
-    pending.outcome = pending.mutation.judge(transaction);
+    pending.outcome = transaction.run(pending.mutation.judge, pending.mutation.blob.get());
     if (pending.outcome) {
       if (pending.mutation.blob) add_blob(transaction.batch(), pending.mutation.blob->written());
       transaction.keep_count(pending.mutation.bucket);

@@ -128,6 +128,7 @@ class Committer {
   Garbage& garbage_;
   const Options options_;
   CommitQueue queues_[2];
+  LeftTimes left_;
   std::mutex index_mutex_;
   std::vector<Run> limbo_;  // of batches whose outcome is unknown; guarded by index_mutex_
 };

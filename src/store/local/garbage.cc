@@ -253,6 +253,7 @@ void Garbage::tidy(std::set<uint64_t> touched, bool all) {
   if (!batch.empty() && !index_.write(batch)) return;
   for (uint64_t id : touched) {
     if (!index_.get(Family::meta, keys::volume_clean(id))) continue;  // still written to, or not settled
+    // Two looks, and sound in this order: nothing is written any more to a volume that is marked clean.
     Cursor cursor = index_.cursor(Family::extents, keys::extent_prefix(id));
     if (cursor.valid() || !cursor.status()) continue;
     // The removal of the last extent must be durable before the file that it named goes.

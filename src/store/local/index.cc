@@ -337,12 +337,18 @@ Cursor Index::cursor(Family family, std::string prefix, std::string_view from, T
   }
 }
 
-Index::Snapshot Index::snapshot() {
-  return {db_->GetSnapshot(), [this](const rocksdb::Snapshot* snapshot) { db_->ReleaseSnapshot(snapshot); }};
+// As cursor().
+Index::Snapshot Index::snapshot(Visible visible) {
+  for (;;) {
+    const uint64_t hidings = hidings_.load(std::memory_order_acquire);
+    if (Snapshot before = visible == Visible::durable && hidings % 2 != 0 ? before_hidden() : nullptr) return before;
+    Snapshot now(db_->GetSnapshot(), [this](const rocksdb::Snapshot* snapshot) { db_->ReleaseSnapshot(snapshot); });
+    if (visible == Visible::newest || hidings_.load(std::memory_order_acquire) == hidings) return now;
+  }
 }
 
-Cursor Index::cursor_of(Snapshot snapshot, Family family, std::string prefix, std::string_view from) {
-  return cursor_in(std::move(snapshot), family, std::move(prefix), from, Tier::disk);
+Cursor Index::cursor_of(Snapshot snapshot, Family family, std::string prefix, std::string_view from, Tier tier) {
+  return cursor_in(std::move(snapshot), family, std::move(prefix), from, tier);
 }
 
 bool Index::hide() {

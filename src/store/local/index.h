@@ -107,8 +107,12 @@ class Index {
                 Visible visible = Visible::newest);
   // What is there now, for as long as somebody holds it; goes before the index.
   using Snapshot = std::shared_ptr<const rocksdb::Snapshot>;
-  Snapshot snapshot();
-  Cursor cursor_of(Snapshot snapshot, Family family, std::string prefix, std::string_view from = {});
+  Snapshot snapshot(Visible visible = Visible::newest);
+  Result<std::string> get_of(const Snapshot& snapshot, Family family, std::string_view key, Tier tier = Tier::disk) {
+    return get_in(snapshot, family, key, tier);
+  }
+  Cursor cursor_of(Snapshot snapshot, Family family, std::string prefix, std::string_view from = {},
+                   Tier tier = Tier::disk);
 
   // Atomic, not durable. After an error the outcome is unknown (a crash may bring the batch back) until recover() has
   // succeeded; then it is certain that the batch did not happen. Until then all writes fail.

@@ -29,6 +29,7 @@ Result<ScrubReport> LocalStore::scrub() {
   return Scrub(*engine_).run_once();
 }
 
+// What the index names and what files take, one after the other: numbers for people, of which nothing is concluded.
 Result<LocalStore::Usage> LocalStore::usage() {
   engine_->behind->flush();
   Usage usage;

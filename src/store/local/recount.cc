@@ -13,20 +13,6 @@ namespace {
 
 constexpr std::chrono::seconds recount_again_after{5};  // the queue was full, or the disk
 
-// The index as it was.
-class SnapshotView final : public View {
- public:
-  SnapshotView(Index& index, Index::Snapshot snapshot) : index_(index), snapshot_(std::move(snapshot)) {}
-  Result<std::string> get(Table, std::string_view) override { return fail(Errc::unsupported, "snapshot: one row"); }
-  std::unique_ptr<store::Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
-    return std::make_unique<Cursor>(index_.cursor_of(snapshot_, family(table), std::move(prefix), from));
-  }
-
- private:
-  Index& index_;
-  const Index::Snapshot snapshot_;
-};
-
 }  // namespace
 
 Recount::Recount(Engine& engine) : engine_(engine) {
@@ -65,7 +51,8 @@ void Recount::run() {
 }
 
 void Recount::count(const std::shared_ptr<const Bucket>& bucket) {
-  SnapshotView rows(*engine_.index, snapshot_);
+  // All three tables as they were before the first change, which is where counting in memory began.
+  IndexMoment rows(*engine_.index, snapshot_, Tier::disk);
   const auto usage = count_bucket(rows, bucket->id, [this] { return !stopping_within(std::chrono::seconds(0)); });
   if (!usage && usage.error() == Errc::cancelled) return;
   if (!usage) {

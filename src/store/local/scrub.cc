@@ -151,7 +151,8 @@ Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
   }
   at.blob = blob;
   at.segment = number + 1;
-  // What is being collected is nobody's any more.
+  // What is being collected is named by no row any more; what is pinned stays, and its segment is read again under the
+  // pin.
   if (!engine_.garbage->pin(blob)) return true;
   auto checked = check_segment(blob, number, pace, report);
   engine_.garbage->unpin(blob);
@@ -267,9 +268,9 @@ void Scrub::name(uint64_t blob, const char* what, std::vector<std::string>& name
 
 namespace {
 
-bool names(Engine& engine, const ObjectRecord& record, uint64_t blob) {
+bool names(Index& index, const Index::Snapshot& snapshot, const ObjectRecord& record, uint64_t blob) {
   if (record.part_count == 0) return record.blob.id == blob;
-  const auto value = engine.index->get(Family::uploads, keys::object_parts(record.id));
+  const auto value = index.get_of(snapshot, Family::uploads, keys::object_parts(record.id));
   if (!value) return false;
   const auto parts = decode_parts(*value);
   return parts && std::ranges::any_of(*parts, [&](const StoredPart& part) { return part.blob.id == blob; });
@@ -277,21 +278,24 @@ bool names(Engine& engine, const ObjectRecord& record, uint64_t blob) {
 
 }  // namespace
 
-// Nothing leads from a blob to its object but a walk: rot is rare.
+// Nothing leads from a blob to its object but a walk: rot is rare. By one snapshot, since a version that becomes
+// current, or no longer is, goes from one table to the other.
 std::string Scrub::name_of(uint64_t blob) const {
+  Index& index = *engine_.index;
+  const Index::Snapshot snapshot = index.snapshot();
   for (const auto& bucket : engine_.buckets.all()) {
     const std::string prefix = keys::object_prefix(bucket->id);
-    for (Cursor cursor = engine_.index->cursor(Family::objects, prefix); cursor.valid(); cursor.next()) {
+    for (Cursor cursor = index.cursor_of(snapshot, Family::objects, prefix); cursor.valid(); cursor.next()) {
       const auto record = decode_object(cursor.value());
-      if (record && names(engine_, *record, blob)) {
+      if (record && names(index, snapshot, *record, blob)) {
         return bucket->name + "/" + std::string(cursor.key().substr(prefix.size()));
       }
     }
-    Cursor cursor = engine_.index->cursor(Family::versions, keys::version_bucket(bucket->id));
+    Cursor cursor = index.cursor_of(snapshot, Family::versions, keys::version_bucket(bucket->id));
     for (; cursor.valid(); cursor.next()) {
       const auto record = decode_object(cursor.value());
       const auto key = keys::parse_version(cursor.key());
-      if (!record || !key || !names(engine_, *record, blob)) continue;
+      if (!record || !key || !names(index, snapshot, *record, blob)) continue;
       return bucket->name + "/" + key->first + " version " +
              (record->info.version_id.empty() ? "null" : record->info.version_id);
     }

@@ -110,13 +110,15 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     bytes.charge.release();
     object->bytes = std::move(bytes);
     object->info = std::move(info);
-    object->info.modified_us = engine_.options.clock->now_us();
     object->info.version_id.clear();
     object->info.delete_marker = false;
     object->info.parts.clear();
     stored = object->info;
     bytes_ += object->held_bytes;
     auto& newest = newest_[std::move(name)];
+    object->info.modified_us = engine_.options.clock->now_us();
+    if (newest != nullptr) object->info.modified_us = std::max(object->info.modified_us, newest->info.modified_us + 1);
+    stored.modified_us = object->info.modified_us;
     if (newest == nullptr) {
       bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
       bucket->count_acknowledged({.objects = 1, .bytes = stored.size});

@@ -231,7 +231,8 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
   }
   for (const StoredPart& one : plan.absorbed) transaction.kill(one.blob);
   if (current && current->part_count != 0) transaction.erase(Table::uploads, keys::object_parts(current->id));
-  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(object.info), transaction.now_us()));
+  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, job.key, current, transaction.now_us()));
+  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(object.info), time_us));
   std::vector<StoredPart> parts = plan.kept;
   parts.push_back(std::move(part));
   VB_TRY(put_parts(transaction, record, std::move(parts), plan.seal.get()));

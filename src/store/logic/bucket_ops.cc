@@ -2,6 +2,7 @@
 
 #include "store/logic/object_ops.h"
 #include "store/logic/versions.h"
+#include "store/removal_grounds.h"
 
 namespace verbena::store {
 
@@ -14,6 +15,13 @@ Result<void> erase_documents(Transaction& transaction, const Bucket& bucket) {
   VB_TRY(cursor->status());
   for (const std::string& name : names) transaction.erase(Table::meta, name);
   return {};
+}
+
+// Removals are judged by the rules. An engine whose keys change apart from their bucket lets no change through that was
+// judged before one of the bucket's record, so the record is written with them, as it is.
+void fence_rules(Transaction& transaction, const BucketRecord& record, std::string_view document) {
+  if (document != rules_document) return;
+  transaction.put(Table::meta, keys::bucket(record.info.name), encode(record));
 }
 
 }  // namespace
@@ -63,11 +71,18 @@ Change remove_bucket_change(Buckets& buckets, std::shared_ptr<const Bucket> buck
   return {.judge = std::move(judge), .bucket = nullptr, .place = {bucket->id}};
 }
 
-Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document) {
-  auto judge = [bucket, name, document](Transaction& transaction) -> Result<void> {
-    VB_TRY(check_bucket(transaction, *bucket));
+Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document,
+                           std::optional<Document> was) {
+  auto judge = [bucket, name, document, was](Transaction& transaction) -> Result<void> {
+    VB_ASSIGN(const BucketRecord record, check_bucket(transaction, *bucket));
+    if (was) {
+      VB_ASSIGN(const auto now, find_row(transaction, Table::meta, keys::document(bucket->id, name)));
+      const bool same = *was == nullptr ? !now : now && *now == **was;
+      if (!same) return fail(Errc::precondition_failed, "document: another one by now");
+    }
     if (!bucket->documents.has_room(name)) return fail(Errc::invalid_argument, "document: too many in this bucket");
     transaction.put(Table::meta, keys::document(bucket->id, name), *document);
+    fence_rules(transaction, record, name);
     transaction.on_commit([bucket, name, document] { bucket->documents.set(name, document); });
     return {};
   };
@@ -76,8 +91,9 @@ Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string nam
 
 Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name) {
   auto judge = [bucket, name](Transaction& transaction) -> Result<void> {
-    VB_TRY(check_bucket(transaction, *bucket));
+    VB_ASSIGN(const BucketRecord record, check_bucket(transaction, *bucket));
     transaction.erase(Table::meta, keys::document(bucket->id, name));
+    fence_rules(transaction, record, name);
     transaction.on_commit([bucket, name] { bucket->documents.remove(name); });
     return {};
   };

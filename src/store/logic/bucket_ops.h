@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "store/catalogue.h"
@@ -17,7 +18,10 @@ Change edit_bucket_change(std::shared_ptr<const Bucket> bucket, BucketEdit edit)
 // bucket_not_empty; documents go with it, uploads soon after.
 Change remove_bucket_change(Buckets& buckets, std::shared_ptr<const Bucket> bucket);
 // invalid_argument when the bucket has too many.
-Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document);
+// `was`: what the document must still be, null for none of that name (precondition_failed); nullopt: it may be
+// anything.
+Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document,
+                           std::optional<Document> was = std::nullopt);
 Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name);
 
 }  // namespace verbena::store

@@ -1,5 +1,6 @@
 // What a removed bucket leaves behind: its uploads and their parts, which nothing finds without the bucket. They go a
-// piece at a time, so that no change waits for all of them.
+// piece at a time, so that no change waits for all of them. Each piece is found and removed in one change, and nothing
+// comes to a bucket whose record has gone, since every change of it looks at that first.
 #pragma once
 
 #include <cstdint>

@@ -226,8 +226,11 @@ Task<Result<BucketAndDocuments>> EngineStore::bucket_and_documents(std::string_v
   co_return all;
 }
 
-Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
-  auto context = context_;
+namespace {
+
+// `was`: what the document must still be; nullopt: it may be anything.
+Task<Result<void>> write_document(std::shared_ptr<Context> context, std::string_view bucket, std::string_view name,
+                                  std::optional<Document> was, std::string bytes) {
   VB_CO_TRY(check_document(name, bytes));
   VB_CO_BUCKET(auto found, context, bucket);
   const DocumentRoom room(found->documents, name, bytes.size());
@@ -235,7 +238,19 @@ Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::strin
     co_return fail(Errc::limit_exceeded, "The configurations of all your buckets together are too large.");
   }
   auto document = std::make_shared<const std::string>(std::move(bytes));
-  co_return co_await context->rows->commit(set_document_change(found, std::string(name), std::move(document)));
+  co_return co_await context->rows->commit(
+      set_document_change(found, std::string(name), std::move(document), std::move(was)));
+}
+
+}  // namespace
+
+Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
+  return write_document(context_, bucket, name, std::nullopt, std::move(bytes));
+}
+
+Task<Result<void>> EngineStore::replace_document(std::string_view bucket, std::string_view name, Document was,
+                                                 std::string bytes) {
+  return write_document(context_, bucket, name, std::move(was), std::move(bytes));
 }
 
 Task<Result<void>> EngineStore::remove_document(std::string_view bucket, std::string_view name) {
@@ -419,9 +434,11 @@ Task<Result<PartPage>> EngineStore::list_parts(std::string_view bucket, std::str
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
   const auto name = own(key, upload_id);
+  // The upload and its parts at one moment: completed in between, it would have none.
   auto look = [found, name, after_part, max_parts](View& rows) -> Result<PartPage> {
-    VB_ASSIGN(UploadRecord upload, find_upload(rows, *found, name->key, name->version_id));
-    return store::list_parts(rows, upload, after_part, max_parts);
+    const auto moment = rows.moment();
+    VB_ASSIGN(UploadRecord upload, find_upload(*moment, *found, name->key, name->version_id));
+    return store::list_parts(*moment, upload, after_part, max_parts);
   };
   co_return co_await look_up(*context->rows, "part list", place_of(*found, name->key), std::move(look));
 }
@@ -448,11 +465,12 @@ Task<Result<ObjectInfo>> EngineStore::complete_upload(std::string_view bucket, s
   co_return std::move(completion->stored);
 }
 
-Task<Result<void>> EngineStore::abort_upload(std::string_view bucket, std::string_view key,
-                                             std::string_view upload_id) {
+Task<Result<void>> EngineStore::abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                             RemovalGroundsPtr grounds) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
-  co_return co_await context->rows->commit(abort_upload_change(found, std::string(key), std::string(upload_id)));
+  co_return co_await context->rows->commit(
+      abort_upload_change(found, std::string(key), std::string(upload_id), std::move(grounds)));
 }
 
 }  // namespace verbena::store

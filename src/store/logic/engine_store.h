@@ -38,6 +38,8 @@ class EngineStore : public Store, public ChangeFeeds {
   Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
                                                         std::span<const std::string_view> names) override;
   Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+                                      std::string bytes) override;
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id = {}) override;
@@ -69,7 +71,8 @@ class EngineStore : public Store, public ChangeFeeds {
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override;
-  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id) override;
+  Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                  RemovalGroundsPtr grounds = {}) override;
 
   // What another front of the same store needs.
   const std::shared_ptr<Context>& context() const { return context_; }

@@ -1,5 +1,6 @@
 #include "store/logic/events.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "store/logic/keys.h"
@@ -11,7 +12,8 @@ Result<void> announce(Transaction& transaction, const AnnouncementPtr& announcem
                       const ObjectInfo& info) {
   if (announcement == nullptr) return {};
   VB_ASSIGN(const uint64_t sequence, transaction.next_id());
-  const Happened happened{.info = info, .bucket = bucket, .sequence = sequence, .time_us = transaction.now_us()};
+  const int64_t time_us = std::max(transaction.now_us(), info.modified_us);  // which grows with the key's changes
+  const Happened happened{.info = info, .bucket = bucket, .sequence = sequence, .time_us = time_us};
   VB_ASSIGN(auto events, announcement->events(happened));
   if (events.empty()) return {};
   for (const EventRow& event : events) {

@@ -12,7 +12,7 @@ namespace {
 bool blocks(const Error& error) { return error == Errc::would_block; }
 
 // The parts of each, where it has some. One that waits does not keep the others from being asked for.
-Result<void> read_parts(View& rows, std::vector<KeyRows::Version*>& versions) {
+Result<void> read_parts(Moment& rows, std::vector<KeyRows::Version*>& versions) {
   bool waits = false;
   for (KeyRows::Version* version : versions) {
     if (version->record.part_count == 0) continue;
@@ -25,7 +25,7 @@ Result<void> read_parts(View& rows, std::vector<KeyRows::Version*>& versions) {
   return {};
 }
 
-Result<void> read_uploads(View& rows, uint64_t bucket, std::string_view key, std::vector<KeyRows::Upload>& uploads) {
+Result<void> read_uploads(Moment& rows, uint64_t bucket, std::string_view key, std::vector<KeyRows::Upload>& uploads) {
   const auto cursor = rows.cursor(Table::uploads, keys::upload(bucket, key, ""));
   for (; cursor->valid(); cursor->next()) {
     KeyRows::Upload upload;
@@ -52,7 +52,7 @@ Result<void> read_uploads(View& rows, uint64_t bucket, std::string_view key, std
   return {};
 }
 
-Result<void> read_older(View& rows, uint64_t bucket, std::string_view key, std::vector<KeyRows::Version>& older) {
+Result<void> read_older(Moment& rows, uint64_t bucket, std::string_view key, std::vector<KeyRows::Version>& older) {
   const auto cursor = rows.cursor(Table::versions, keys::version_prefix(bucket, key));
   for (; cursor->valid(); cursor->next()) {
     VB_ASSIGN(ObjectRecord record, decode_object(cursor->value()));
@@ -99,7 +99,7 @@ class KeyCursor {
  public:
   using Prefix = std::string (*)(uint64_t bucket, std::string_view key);
   using KeyOf = std::optional<std::string> (*)(std::string_view row);
-  KeyCursor(View& rows, Table table, uint64_t bucket, std::string all, Prefix prefix, KeyOf key_of,
+  KeyCursor(Moment& rows, Table table, uint64_t bucket, std::string all, Prefix prefix, KeyOf key_of,
             std::string_view from)
       : bucket_(bucket), prefix_(prefix), key_of_(key_of), cursor_(rows.cursor(table, all, prefix(bucket, from))) {}
 
@@ -155,7 +155,9 @@ bool KeyRows::is_part_of(const KeyRows& whole) const {
          std::ranges::all_of(uploads, [&whole](const Upload& upload) { return has(whole.uploads, upload); });
 }
 
-Result<KeyRows> read_key(View& rows, uint64_t bucket, std::string_view key) {
+Result<KeyRows> read_key(View& view, uint64_t bucket, std::string_view key) {
+  const auto moment = view.moment();  // of four kinds of rows
+  Moment& rows = *moment;
   KeyRows found;
   bool waits = false;
   const auto met = [&waits](const Result<void>& result) -> Result<void> {
@@ -182,7 +184,9 @@ Result<KeyRows> read_key(View& rows, uint64_t bucket, std::string_view key) {
   return found;
 }
 
-Result<KeyPage> list_keys(View& rows, uint64_t bucket, std::string_view from, size_t keys_max) {
+Result<KeyPage> list_keys(View& view, uint64_t bucket, std::string_view from, size_t keys_max) {
+  const auto moment = view.moment();  // a key's rows go from one table to another
+  Moment& rows = *moment;
   KeyCursor cursors[] = {
       {rows, Table::objects, bucket, keys::object_prefix(bucket), keys::object, key_of_object, from},
       {rows, Table::versions, bucket, keys::version_bucket(bucket), keys::version_key_prefix, key_of_version, from},

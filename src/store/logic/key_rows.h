@@ -33,10 +33,10 @@ struct KeyRows {
   bool is_part_of(const KeyRows& whole) const;
 };
 
-// would_block as all looks; what the next run needs has been asked for all at once.
+// The key at one moment. would_block as all looks; what the next run needs has been asked for all at once.
 Result<KeyRows> read_key(View& rows, uint64_t bucket, std::string_view key);
 
-// Keys that have any row, in order, from `from` on.
+// Keys that have any row, in order, from `from` on; a page is of one moment.
 struct KeyPage {
   std::vector<std::string> keys;
   bool more = false;

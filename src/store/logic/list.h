@@ -1,6 +1,8 @@
 // Pages of keys. Each does bounded work: a common prefix is skipped by one seek, however many keys it hides.
 //
-// A lister stands where it stopped: run() on would_block goes on, in the same view, when the rows have come.
+// A lister stands where it stopped: run() on would_block goes on, in the same view, when the rows have come. Each of
+// these walks one table by one cursor and concludes nothing from two rows: a key, or an upload, is there or it is not.
+// So neither opens a Moment; where one cursor is several fetches, a page may have rows of each of them.
 #pragma once
 
 #include <memory>

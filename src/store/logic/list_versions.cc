@@ -9,10 +9,11 @@
 
 namespace verbena::store {
 
-// Walks all versions of a bucket from a prefix on: by key, then newest first. Merges the two families that hold them.
+// Walks all versions of a bucket from a prefix on: by key, then newest first. Merges the two tables that hold them, at
+// one moment: an overwrite takes a head from one to the other.
 class VersionCursor {
  public:
-  VersionCursor(View& rows, const Bucket& bucket, std::string_view prefix)
+  VersionCursor(Moment& rows, const Bucket& bucket, std::string_view prefix)
       : rows_(rows),
         bucket_(bucket.id),
         objects_(rows.cursor(Table::objects, keys::object(bucket.id, prefix))),
@@ -55,8 +56,11 @@ class VersionCursor {
   Result<void> skip_version(const std::string& key, uint64_t id) {
     std::string object_key = keys::object(bucket_, key);
     seek(object_key, keys::version(bucket_, key, id) + '\0');
-    // What is newer than the marker has been seen, if it was there.
+    // What is newer than the marker has been seen, if it was there. All that is looked at here is asked for first, so
+    // that it comes at once.
     const auto newest = rows_.cursor(Table::versions, keys::version_prefix(bucket_, key));
+    (void)objects_->valid();
+    (void)versions_->valid();
     if (!newest->valid()) VB_TRY(newest->status());
     auto parsed = newest->valid() ? keys::parse_version(newest->key()) : std::nullopt;
     if (parsed && parsed->second >= id) newest_seen_ = key;
@@ -88,7 +92,7 @@ class VersionCursor {
     return {};
   }
 
-  View& rows_;
+  Moment& rows_;
   const uint64_t bucket_;
   std::unique_ptr<Cursor> objects_, versions_;
   std::optional<std::string> current_key_;
@@ -101,18 +105,21 @@ class VersionCursor {
 
 namespace {
 
-// The record id behind a marker. A null version that is gone has none: its key is then begun again.
-Result<std::optional<uint64_t>> marker_id(View& rows, const Bucket& bucket, const ListVersionsRequest& request) {
+// The record id behind a marker. A null version that is gone has none: its key is then begun again. Where it lies is
+// looked for in two places, at one moment.
+Result<std::optional<uint64_t>> marker_id(Moment& rows, const Bucket& bucket, const ListVersionsRequest& request) {
   if (request.version_id_marker != null_version_id) {
     auto id = parse_version_id(request.version_id_marker);
     if (!id) return fail(Errc::invalid_version);
     return id;
   }
-  VB_ASSIGN(auto current, find_object(rows, bucket, request.key_marker));
-  if (current && current->is_null()) return current->id;
-  VB_ASSIGN(auto pointer, find_row(rows, Table::uploads, keys::null_version(bucket.id, request.key_marker)));
-  if (!pointer) return std::nullopt;
-  return keys::parse_number(*pointer);
+  auto current = find_object(rows, bucket, request.key_marker);
+  auto pointer = find_row(rows, Table::uploads, keys::null_version(bucket.id, request.key_marker));
+  if (!current) return std::unexpected(current.error());
+  if (*current && (*current)->is_null()) return (*current)->id;
+  if (!pointer) return std::unexpected(pointer.error());
+  if (!*pointer) return std::nullopt;
+  return keys::parse_number(**pointer);
 }
 
 }  // namespace
@@ -122,23 +129,39 @@ VersionLister::VersionLister(std::shared_ptr<const Bucket> bucket, ListVersionsR
 VersionLister::~VersionLister() = default;
 
 Result<void> VersionLister::begin(View& rows) {
-  auto cursor = std::make_unique<VersionCursor>(rows, *bucket_, request_.prefix);
+  auto moment = rows.moment();
+  auto cursor = std::make_unique<VersionCursor>(*moment, *bucket_, request_.prefix);
   if (!request_.key_marker.empty() && request_.key_marker >= request_.prefix) {
-    if (request_.version_id_marker.empty()) {
+    // What it hides was all seen with it.
+    const std::string seen(common_prefix(request_.key_marker, request_.prefix, request_.delimiter));
+    if (!seen.empty()) {
+      ends_ = !cursor->skip_prefix(seen);
+    } else if (request_.version_id_marker.empty()) {
       cursor->skip_key(request_.key_marker);
     } else {
-      VB_ASSIGN(auto id, marker_id(rows, *bucket_, request_));
+      VB_ASSIGN(auto id, marker_id(*moment, *bucket_, request_));
       VB_TRY(cursor->skip_version(request_.key_marker, id.value_or(UINT64_MAX)));
     }
   }
+  moment_ = std::move(moment);
   cursor_ = std::move(cursor);
   return {};
 }
 
+// One page is one moment: it ends where that was lost, and the next one goes on from there.
+bool VersionLister::is_cut_short() {
+  if (!moment_ || !moment_->lost()) return false;
+  cursor_.reset();
+  moment_.reset();
+  page_.truncated = !page_.versions.empty() || !page_.common_prefixes.empty();
+  return page_.truncated;
+}
+
 Result<VersionPage> VersionLister::run(View& rows) {
   if (room_ == 0 && !cursor_) return std::move(page_);
+  if (is_cut_short()) return std::move(page_);
   if (!cursor_) VB_TRY(begin(rows));
-  for (;;) {
+  while (!ends_) {
     VB_ASSIGN(bool more, step());
     if (!more) break;
   }

@@ -13,7 +13,8 @@ namespace verbena::store {
 class VersionCursor;
 
 // Bounded work per page: a common prefix, and the versions before a marker, are skipped by a seek. Goes on where it
-// stopped, as the listers of list.h do.
+// stopped, as the listers of list.h do. Whatever changes meanwhile, a page is the bucket at one moment; where the
+// engine cannot hold on to it the page has fewer versions than were asked for, one at least, and the next one follows.
 class VersionLister {
  public:
   VersionLister(std::shared_ptr<const Bucket> bucket, ListVersionsRequest request);
@@ -22,6 +23,7 @@ class VersionLister {
 
  private:
   Result<void> begin(View& rows);
+  bool is_cut_short();
   Result<bool> step();  // false: the page is made
   bool add_prefix(const std::string& hidden);
   bool add_version();
@@ -30,7 +32,9 @@ class VersionLister {
   const ListVersionsRequest request_;
   int room_;
   VersionPage page_;
-  std::unique_ptr<VersionCursor> cursor_;
+  bool ends_ = false;  // nothing can follow the marker
+  std::unique_ptr<Moment> moment_;
+  std::unique_ptr<VersionCursor> cursor_;  // of the moment
 };
 
 }  // namespace verbena::store

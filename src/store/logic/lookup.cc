@@ -23,8 +23,6 @@ Result<std::optional<ObjectRecord>> get_older(View& rows, const Bucket& bucket, 
   return get_record(rows, Table::versions, keys::version(bucket.id, name.key, *id));
 }
 
-constexpr int attempts_max = 100;  // moves that may come between two looks
-
 }  // namespace
 
 Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName name) {
@@ -40,22 +38,25 @@ Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName n
   const auto is_it = [&](const auto& record) {
     return record && (null ? record->is_null() : record->info.version_id == name.version_id);
   };
-  for (int i = 0; i < attempts_max; ++i) {
-    VB_ASSIGN(auto current, get_record(rows, Table::objects, key));
-    if (is_it(current)) return std::move(*current);
-    VB_ASSIGN(auto older, get_older(rows, bucket, name, id));
-    if (is_it(older)) return std::move(*older);
-    // Not there, unless it became current between the two looks.
-    VB_ASSIGN(auto again, get_record(rows, Table::objects, key));
-    if (current.has_value() == again.has_value() && (!again || again->id == current->id)) break;
+  // At one moment: a version goes from one table to the other.
+  const auto moment = rows.moment();
+  auto current = get_record(*moment, Table::objects, key);
+  if (!current) {
+    if (current.error() == Errc::would_block) (void)get_older(*moment, bucket, name, id);  // comes along
+    return std::unexpected(current.error());
   }
+  if (is_it(*current)) return std::move(**current);
+  VB_ASSIGN(auto older, get_older(*moment, bucket, name, id));
+  if (is_it(older)) return std::move(*older);
   return fail(Errc::no_such_version);
 }
 
 Result<ObjectRecord> read_newest(View& rows, const Bucket& bucket, VersionName name) {
-  auto record = read_record(rows, bucket, name);
+  if (!name.version_id.empty()) return read_record(rows, bucket, name);
+  const auto moment = rows.moment();  // as above
+  auto record = read_record(*moment, bucket, name);
   if (record || !(record.error() == Errc::no_such_key)) return record;
-  const auto cursor = rows.cursor(Table::versions, keys::version_prefix(bucket.id, name.key));
+  const auto cursor = moment->cursor(Table::versions, keys::version_prefix(bucket.id, name.key));
   if (cursor->valid()) return decode_object(cursor->value());
   VB_TRY(cursor->status());
   return record;

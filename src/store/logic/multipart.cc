@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "store/logic/events.h"
+#include "store/logic/grounds.h"
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
@@ -95,7 +96,8 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   erase_upload(transaction, *c.bucket, upload, stored);
   for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
   ObjectInfo info = completed_info(c, upload, chosen);
-  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), transaction.now_us()));
+  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, c.key, current, transaction.now_us()));
+  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), time_us));
   record.part_count = static_cast<uint32_t>(chosen.parts.size());
   transaction.put(Table::uploads, keys::object_parts(record.id), encode(chosen.parts));
   transaction.put(Table::objects, keys::object(c.bucket->id, c.key), encode(record));
@@ -118,12 +120,13 @@ Result<void> judge_part(Transaction& transaction, PutPart& put) {
   VB_ASSIGN(UploadRecord upload, upload_in(transaction, *put.bucket, put.key, put.upload_id));
   const std::string row = keys::part(upload.id, put.info.number);
   VB_ASSIGN(auto earlier, find_row(transaction, Table::uploads, row));
+  put.info.modified_us = transaction.now_us();
   if (earlier) {
     VB_ASSIGN(StoredPart part, decode_part(*earlier));
+    put.info.modified_us = std::max(put.info.modified_us, part.info.modified_us + 1);
     transaction.kill(part.blob);
     transaction.count(-as_parts(part.info.size));
   }
-  put.info.modified_us = transaction.now_us();
   transaction.put(Table::uploads, row, encode(StoredPart{put.info, put.blob}));
   transaction.count(as_parts(put.info.size));
   return {};
@@ -236,13 +239,20 @@ Change create_upload_change(std::shared_ptr<const Bucket> bucket, std::shared_pt
   return {.judge = std::move(judge), .bucket = bucket, .place = {bucket->id, info->key}, .takes_space = true};
 }
 
-Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id) {
+Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id,
+                           RemovalGroundsPtr grounds) {
   struct Abort {
     std::shared_ptr<const Bucket> bucket;
     std::string key, upload_id;
+    RemovalGroundsPtr grounds;
   };
-  const auto abort = std::make_shared<const Abort>(Abort{std::move(bucket), std::move(key), std::move(upload_id)});
+  const auto abort =
+      std::make_shared<const Abort>(Abort{std::move(bucket), std::move(key), std::move(upload_id), std::move(grounds)});
   auto judge = [abort](Transaction& transaction) -> Result<void> {
+    if (abort->grounds) {
+      VB_ASSIGN(const BucketRecord now, check_bucket(transaction, *abort->bucket));
+      VB_TRY(check_rules(transaction, now, *abort->grounds));
+    }
     VB_ASSIGN(UploadRecord upload, upload_in(transaction, *abort->bucket, abort->key, abort->upload_id));
     VB_ASSIGN(auto parts, stored_parts(transaction, upload));
     for (const StoredPart& part : parts) transaction.kill(part.blob);

@@ -19,7 +19,8 @@ Result<UploadRecord> upload_in(Transaction& transaction, const Bucket& bucket, s
                                std::string_view upload_id);
 
 Change create_upload_change(std::shared_ptr<const Bucket> bucket, std::shared_ptr<const UploadInfo> info);
-Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id);
+Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id,
+                           RemovalGroundsPtr grounds = {});
 
 // What complete needs, and leaves in `stored`.
 struct Completion {

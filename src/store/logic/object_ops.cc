@@ -1,5 +1,7 @@
 #include "store/logic/object_ops.h"
 
+#include <algorithm>
+
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
@@ -17,6 +19,13 @@ Result<std::optional<std::string>> find_row(View& rows, Table table, std::string
   if (!value && value.error() == Errc::not_found) return std::nullopt;
   if (!value) return std::unexpected(value.error());
   return std::move(*value);
+}
+
+Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key,
+                           const std::optional<ObjectRecord>& before, int64_t at_us) {
+  VB_ASSIGN(int64_t last, transaction.left_us(bucket, key));
+  if (before) last = std::max(last, before->info.modified_us);
+  return std::max(at_us, last + 1);
 }
 
 Result<ObjectRecord> new_record(Transaction& transaction, const BucketRecord& bucket, ObjectInfo info, int64_t at_us) {
@@ -37,7 +46,8 @@ Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of,
                                      std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
                                      const BlobRef& blob, int64_t at_us) {
   VB_TRY(step_aside(transaction, of, bucket, key, current));
-  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), at_us));
+  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, key, current, at_us));
+  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), time_us));
   record.blob = blob;
   transaction.put(Table::objects, keys::object(bucket.id, key), encode(record));
   transaction.count(as_current(record));

@@ -15,7 +15,9 @@ struct Found {
   std::vector<StoredPart> parts;
 };
 
-// nullopt: the head changed between the two reads.
+// nullopt: the head changed between the two reads. Of two moments, and right: a list of parts has its object's id,
+// which is never used again, and never changes; and of bytes it matters whether they are there now, not whether they
+// were.
 Result<std::optional<Found>> with_parts(View& rows, const Bucket& bucket, ObjectRecord record) {
   Found found{std::move(record), {}};
   if (found.record.part_count != 0) {

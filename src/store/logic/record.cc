@@ -51,7 +51,7 @@ std::vector<Checksum> get_checksums(Decoder& d) {
   std::vector<Checksum> checksums(d.count(3));
   for (Checksum& c : checksums) {
     uint8_t algorithm = d.u8();
-    if (algorithm < 1 || algorithm > static_cast<uint8_t>(Algorithm::md5)) d.reject();
+    if (!is_algorithm(algorithm)) d.reject();
     c.algorithm = static_cast<Algorithm>(algorithm);
     c.parts = static_cast<uint16_t>(d.varint_max(UINT16_MAX));
     c.value = d.text();
@@ -204,7 +204,7 @@ Result<UploadRecord> decode_upload(std::string_view bytes) {
   record.info.owner = d.text();
   record.info.headers = get_headers(d);
   uint8_t algorithm = d.u8();
-  if (algorithm > static_cast<uint8_t>(Algorithm::md5)) d.reject();
+  if (algorithm != 0 && !is_algorithm(algorithm)) d.reject();
   if (algorithm != 0) record.info.checksum_algorithm = static_cast<Algorithm>(algorithm);
   record.info.checksum_full_object = d.flag();
   if (d.format() >= format_version_2) {

@@ -26,7 +26,9 @@ ObjectRecord sample_object() {
   record.info.etag = "abc-1";
   record.info.modified_us = -5;
   record.info.headers = {{"content-type", "text/plain"}, {"x-amz-meta-a", std::string("\0\xff", 2)}};
-  record.info.checksums = {{Algorithm::crc32c, "1234", 0}, {Algorithm::sha1, std::string(20, 's'), 12}};
+  record.info.checksums = {{Algorithm::crc32c, "1234", 0},
+                           {Algorithm::sha1, std::string(20, 's'), 12},
+                           {Algorithm::xxhash128, std::string(16, 'x'), 0}};
   record.info.version_id = "v";
   record.info.delete_marker = true;
   record.info.tags = {{"k", "v"}, {"empty", ""}};
@@ -64,14 +66,14 @@ TEST(Record, ComesBackAsItWas) {
   UploadRecord upload;
   upload.id = 5;
   upload.info.owner = "me";
-  upload.info.checksum_algorithm = Algorithm::crc64nvme;
+  upload.info.checksum_algorithm = Algorithm::sha512;
   upload.info.checksum_full_object = true;
   upload.info.tags = {{"k", "v"}};
   upload.info.lock.legal_hold = true;
   upload.info.attributes = {{"acl", "a"}, {"sse", "s"}};
   auto upload_back = decode_upload(encode(upload));
   ASSERT_TRUE(upload_back);
-  EXPECT_EQ(upload_back->info.checksum_algorithm, Algorithm::crc64nvme);
+  EXPECT_EQ(upload_back->info.checksum_algorithm, Algorithm::sha512);
   EXPECT_TRUE(upload_back->info.checksum_full_object);
   EXPECT_EQ(upload_back->info.tags, upload.info.tags);
   EXPECT_EQ(upload_back->info.lock, upload.info.lock);

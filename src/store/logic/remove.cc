@@ -1,6 +1,7 @@
 #include "store/logic/remove.h"
 
 #include "store/logic/events.h"
+#include "store/logic/grounds.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
@@ -27,11 +28,16 @@ Result<void> check_remove(const std::optional<Version>& version, const CommitCon
 Result<void> remove_one_version(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto version, find_version(transaction, r.bucket->id, r.key, r.request.version_id));
   r.removed.version_id = r.request.version_id;
+  if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, version, *r.request.grounds));
   if (!version) return {};
   VB_TRY(check_remove(version, r.request.conditions));
   VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
   r.removed.delete_marker = version->record.info.delete_marker;
   r.happened = true;
+  std::optional<ObjectRecord> before;
+  if (version->current) before = version->record;
+  VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
+  if (version->current) transaction.leave_us(bucket.id, r.key, r.told.modified_us);
   VB_ASSIGN(CurrentObject current, remove_version(transaction, bucket.id, r.key, *version));
   r.changes_current = current.changed;
   r.uncovered = std::move(current.now);
@@ -39,12 +45,12 @@ Result<void> remove_one_version(Transaction& transaction, Removal& r, const Buck
   return {};
 }
 
-Result<void> put_delete_marker(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
+Result<void> put_delete_marker(Transaction& transaction, Removal& r, const BucketRecord& bucket, int64_t time_us) {
   VB_ASSIGN(const uint64_t id, transaction.next_id());
   ObjectRecord marker{.id = id, .info = {}, .blob = {}, .part_count = 0};
   if (bucket.info.versioning == Versioning::enabled) marker.info.version_id = make_version_id(marker.id);
   marker.info.delete_marker = true;
-  marker.info.modified_us = transaction.now_us();
+  marker.info.modified_us = time_us;
   put_version(transaction, bucket.id, r.key, {marker, /*current=*/false});
   transaction.count(as_version(marker));
   r.removed.delete_marker = r.happened = true;
@@ -53,20 +59,35 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
   return {};
 }
 
+// A marker that hides no object is one row more. In a bucket of suspended versioning it takes the place of the key's
+// null version, where that is: then the bucket holds no more than before.
+Result<void> check_marker_replaces(Transaction& transaction, const BucketRecord& bucket, std::string_view key) {
+  if (bucket.info.versioning == Versioning::suspended) {
+    VB_ASSIGN(const bool replaced, has_older_null_version(transaction, bucket.id, key));
+    if (replaced) return {};
+  }
+  return fail(Errc::quota_exceeded, "The quota is used up: there is no object to remove, and no room for a marker.");
+}
+
 Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
+  if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, newest, *r.request.grounds));
   VB_TRY(check_remove(newest, r.request.conditions));
   // What was to be removed only as it was known is not there: no marker either.
   if (!newest && r.request.conditions.any()) return {};
-  std::optional<ObjectRecord> current;
+  std::optional<ObjectRecord> current, before;
+  if (newest) before = newest->record;
   if (newest && newest->current) current = std::move(newest->record);
   if (bucket.info.versioning == Versioning::off && !current) return {};
+  if (!current && !r.request.may_add_marker) VB_TRY(check_marker_replaces(transaction, bucket, r.key));
+  VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
   VB_TRY(step_aside(transaction, *r.bucket, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
+  transaction.leave_us(bucket.id, r.key, r.told.modified_us);
   r.happened = true;
   r.changes_current = current.has_value();
   if (bucket.info.versioning == Versioning::off) return {};
-  return put_delete_marker(transaction, r, bucket);
+  return put_delete_marker(transaction, r, bucket, r.told.modified_us);
 }
 
 void tell(const Removal& r) {
@@ -80,13 +101,12 @@ void tell(const Removal& r) {
 Result<void> judge_removal(Transaction& transaction, Removal& r) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *r.bucket));
   r.removed = {};
+  r.told = {};
   r.happened = r.changes_current = false;
   r.uncovered.reset();
   const bool named = !r.request.version_id.empty();
   VB_TRY(named ? remove_one_version(transaction, r, bucket) : remove_current(transaction, r, bucket));
   if (!r.happened) return {};
-  r.told = {};
-  r.told.modified_us = transaction.now_us();
   r.told.version_id = r.removed.version_id;
   r.told.delete_marker = !named && r.removed.delete_marker;
   transaction.on_commit([p = &r] { tell(*p); });

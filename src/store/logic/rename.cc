@@ -78,12 +78,13 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   if (r.request.from == r.request.to) return {};
   VB_TRY(bury(transaction, target));
   if (target) transaction.count(-as_current(*target));
+  r.gone = {};
+  VB_ASSIGN(r.gone.modified_us, time_after(transaction, bucket.id, r.request.from, source, transaction.now_us()));
+  transaction.leave_us(bucket.id, r.request.from, r.gone.modified_us);
   source->info.attributes = r.info.attributes;
   transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));
   // Under its old id: what it names by that (its list of parts) need not be touched.
   transaction.put(Table::objects, keys::object(bucket.id, r.request.to), encode(*source));
-  r.gone = {};
-  r.gone.modified_us = transaction.now_us();
   transaction.on_commit([p = &r] {
     p->bucket->feed->tell(KeyEvent::renamed_away, p->request.from, p->gone);
     p->bucket->feed->tell(KeyEvent::renamed_here, p->request.to, p->info);

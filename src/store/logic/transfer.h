@@ -2,9 +2,10 @@
 // names of versions, times, tags, locks, attributes), and bytes by readers that verify them on the way. What was
 // encrypted stays as it is.
 //
-// Nobody else changes either store meanwhile. A bucket that is not all there has the document `unfinished_mark`, and is
-// not copied itself; one that was begun is gone on with, key by key: what is there as it should be stays. What users
-// have made of it since is never overwritten: then it is refused.
+// Nothing else changes either store meanwhile, so what is read key by key and page by page is of one moment. A bucket
+// that is not all there has the document `unfinished_mark`, and is not copied itself; one that was begun is gone on
+// with, key by key: what is there as it should be stays. What users have made of it since is never overwritten: then it
+// is refused.
 #pragma once
 
 #include <functional>

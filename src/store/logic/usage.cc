@@ -6,7 +6,7 @@
 namespace verbena::store {
 namespace {
 
-Result<Usage> count_heads(View& rows, Table table, std::string prefix, const std::function<bool()>& goes_on) {
+Result<Usage> count_heads(Moment& rows, Table table, std::string prefix, const std::function<bool()>& goes_on) {
   Usage usage;
   const auto cursor = rows.cursor(table, std::move(prefix));
   for (; cursor->valid(); cursor->next()) {
@@ -18,7 +18,7 @@ Result<Usage> count_heads(View& rows, Table table, std::string prefix, const std
   return usage;
 }
 
-Result<Usage> count_parts(View& rows, uint64_t upload) {
+Result<Usage> count_parts(Moment& rows, uint64_t upload) {
   Usage usage{.uploads = 1};
   const auto cursor = rows.cursor(Table::uploads, keys::part_prefix(upload));
   for (; cursor->valid(); cursor->next()) {
@@ -44,7 +44,7 @@ Result<Usage> decode_usage(std::string_view bytes) {
   return finished(d, usage);
 }
 
-Result<Usage> count_bucket(View& rows, uint64_t bucket, const std::function<bool()>& goes_on) {
+Result<Usage> count_bucket(Moment& rows, uint64_t bucket, const std::function<bool()>& goes_on) {
   VB_ASSIGN(Usage usage, count_heads(rows, Table::objects, keys::object_prefix(bucket), goes_on));
   VB_ASSIGN(const Usage versions, count_heads(rows, Table::versions, keys::version_bucket(bucket), goes_on));
   usage += versions;

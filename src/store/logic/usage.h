@@ -23,7 +23,7 @@ inline Usage as_parts(uint64_t bytes) { return {.upload_bytes = bytes}; }
 std::string encode(const Usage& usage);
 Result<Usage> decode_usage(std::string_view bytes);  // malformed
 
-// Walks all rows of the bucket. cancelled: `goes_on` said no.
-Result<Usage> count_bucket(View& rows, uint64_t bucket, const std::function<bool()>& goes_on);
+// Walks all rows of the bucket, in three tables. cancelled: `goes_on` said no.
+Result<Usage> count_bucket(Moment& rows, uint64_t bucket, const std::function<bool()>& goes_on);
 
 }  // namespace verbena::store

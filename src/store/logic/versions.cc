@@ -131,6 +131,11 @@ void put_version(Transaction& transaction, uint64_t bucket, std::string_view key
   transaction.put(Table::uploads, keys::null_version(bucket, key), keys::number(record.id));
 }
 
+Result<bool> has_older_null_version(Transaction& transaction, uint64_t bucket, std::string_view key) {
+  VB_ASSIGN(const auto id, null_version(transaction, bucket, key));
+  return id.has_value();
+}
+
 Result<void> step_aside(Transaction& transaction, const Bucket& of, const BucketRecord& bucket, std::string_view key,
                         const std::optional<ObjectRecord>& current) {
   const Versioning versioning = bucket.info.versioning;

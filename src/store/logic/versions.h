@@ -34,6 +34,9 @@ Result<std::optional<Version>> find_newest(Transaction& transaction, uint64_t bu
 // Writes the version where it belongs; for a new one step_aside() came first.
 void put_version(Transaction& transaction, uint64_t bucket, std::string_view key, const Version& version);
 
+// Whether the key's null version is in `versions`: a new null version takes its place.
+Result<bool> has_older_null_version(Transaction& transaction, uint64_t bucket, std::string_view key);
+
 // Before a new version of the key: what the bucket's versioning says becomes of the `current` object and of the null
 // version happens. The caller then overwrites or erases the key in `objects`. Who watches is told of an old null
 // version that goes; of what was current the caller tells.

@@ -86,7 +86,7 @@ class HeapWriter final : public BlobWriter {
     co_return BlobRef{BlobKind::extents, id_, blob_->size()};
   }
 
-  uint64_t id() const { return id_; }
+  uint64_t id() const override { return id_; }
   const std::shared_ptr<HeapBlob>& blob() const { return blob_; }
 
  private:

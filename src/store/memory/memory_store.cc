@@ -82,8 +82,8 @@ class Engine final : public Context, public Catalogue {
     if (change.takes_space && !heap_.has_space(tables_.bytes())) {
       return fail(Errc::insufficient_storage, "store: the memory for objects is full");
     }
-    TablesTransaction transaction(tables_, last_id_, options_.clock->now_us());
-    if (auto judged = change.judge(transaction); !judged) {
+    TablesTransaction transaction(tables_, left_, last_id_, options_.clock->now_us());
+    if (auto judged = transaction.run(change.judge, change.blob.get()); !judged) {
       transaction.take_back();
       return judged;
     }
@@ -122,6 +122,7 @@ class Engine final : public Context, public Catalogue {
   Tables tables_;
   TablesView view_{tables_};
   HeapBlobs heap_;
+  LeftTimes left_;
   uint64_t last_id_ = 0;  // guarded by the tables' mutex
 };
 

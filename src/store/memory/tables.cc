@@ -21,6 +21,10 @@ std::optional<std::string> Tables::set(Table table, std::string_view key, std::o
   std::optional<std::string> before;
   auto row = rows.lower_bound(key);
   const bool there = row != rows.end() && row->first == key;
+  for (Before* moment : moments_) {
+    (*moment)[static_cast<size_t>(table)].try_emplace(std::string(key),
+                                                      there ? std::optional(row->second) : std::nullopt);
+  }
   if (there) {
     before = std::move(row->second);
     bytes_ -= key.size() + before->size() + row_overhead;
@@ -40,8 +44,21 @@ std::optional<std::string> Tables::set(Table table, std::string_view key, std::o
   return before;
 }
 
-TableCursor::TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks)
-    : tables_(tables), table_(table), prefix_(std::move(prefix)), locks_(locks) {
+void Tables::begin_moment(Before& before) const {
+  const std::shared_lock lock(mutex_);
+  const std::lock_guard both(moments_mutex_);
+  moments_.insert(&before);
+}
+
+void Tables::end_moment(Before& before) const {
+  const std::shared_lock lock(mutex_);
+  const std::lock_guard both(moments_mutex_);
+  moments_.erase(&before);
+}
+
+TableCursor::TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
+                         const Tables::Before* before)
+    : tables_(tables), table_(table), prefix_(std::move(prefix)), locks_(locks), before_(before) {
   seek(from);
 }
 
@@ -49,24 +66,41 @@ std::shared_lock<std::shared_mutex> TableCursor::lock() const {
   return locks_ ? std::shared_lock(tables_.mutex()) : std::shared_lock<std::shared_mutex>();
 }
 
-void TableCursor::stand(const Tables::Rows& rows, Tables::Rows::const_iterator at) {
-  if (at == rows.end() || !at->first.starts_with(prefix_)) {
-    row_.reset();
-  } else {
-    row_.emplace(at->first, at->second);
+void TableCursor::stand(std::string_view from, bool behind) {
+  static const std::map<std::string, std::optional<std::string>, std::less<>> unchanged;
+  const auto& rows = tables_.rows(table_);
+  const auto& before = before_ == nullptr ? unchanged : (*before_)[static_cast<size_t>(table_)];
+  auto now = behind ? rows.upper_bound(from) : rows.lower_bound(from);
+  auto then = behind ? before.upper_bound(from) : before.lower_bound(from);
+  row_.reset();
+  // What has changed since is as it was then, which may be that it was not there.
+  for (;;) {
+    const bool changed = then != before.end() && (now == rows.end() || then->first <= now->first);
+    if (!changed && now == rows.end()) return;
+    const std::string& key = changed ? then->first : now->first;
+    if (!key.starts_with(prefix_)) return;
+    if (!changed) {
+      row_.emplace(key, now->second);
+      return;
+    }
+    if (then->second) {
+      row_.emplace(key, *then->second);
+      return;
+    }
+    if (now != rows.end() && now->first == key) ++now;
+    ++then;
   }
 }
 
 void TableCursor::seek(std::string_view key) {
   const auto held = lock();
-  const auto& rows = tables_.rows(table_);
-  stand(rows, rows.lower_bound(std::max(key, std::string_view(prefix_))));
+  stand(std::max(key, std::string_view(prefix_)), /*behind=*/false);
 }
 
 void TableCursor::next() {
   const auto held = lock();
-  const auto& rows = tables_.rows(table_);
-  stand(rows, rows.upper_bound(row_->first));
+  const std::string at = std::move(row_->first);
+  stand(at, /*behind=*/true);
 }
 
 Result<std::string> TablesView::get(Table table, std::string_view key) {
@@ -76,6 +110,21 @@ Result<std::string> TablesView::get(Table table, std::string_view key) {
 
 std::unique_ptr<Cursor> TablesView::cursor(Table table, std::string prefix, std::string_view from) {
   return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, /*locks=*/true);
+}
+
+std::unique_ptr<Moment> TablesView::moment() { return std::make_unique<TablesMoment>(tables_); }
+
+Result<std::string> TablesMoment::get(Table table, std::string_view key) {
+  const std::shared_lock lock(tables_.mutex());
+  const auto& before = before_[static_cast<size_t>(table)];
+  const auto then = before.find(key);
+  if (then == before.end()) return find(tables_, table, key);
+  if (!then->second) return fail(Errc::not_found, "row");
+  return *then->second;
+}
+
+std::unique_ptr<Cursor> TablesMoment::cursor(Table table, std::string prefix, std::string_view from) {
+  return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, /*locks=*/true, &before_);
 }
 
 Result<std::string> TablesTransaction::get(Table table, std::string_view key) { return find(tables_, table, key); }

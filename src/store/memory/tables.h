@@ -7,7 +7,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 
 #include "store/blobs.h"
 #include "store/catalogue.h"
+#include "store/logic/left_times.h"
 
 namespace verbena::store::in_memory {
 
@@ -34,17 +37,27 @@ class Tables {
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 
+  // What rows were at the moment that began it, of those that have changed since; nullopt: there was none.
+  using Before = std::array<std::map<std::string, std::optional<std::string>, std::less<>>, table_count>;
+  // From the first of these calls to the second set() notes there what it changes.
+  void begin_moment(Before& before) const;
+  void end_moment(Before& before) const;
+
  private:
   mutable std::shared_mutex mutex_;
   std::array<Rows, table_count> tables_;
+  // Of those who look. Changed by who holds both mutexes, the tables' shared; read by who holds that alone.
+  mutable std::mutex moments_mutex_;
+  mutable std::set<Before*> moments_;
   std::atomic<uint64_t> bytes_{0}, count_{0};
 };
 
 // Stands on a copy of its row, so that rows may come and go under it.
 class TableCursor final : public Cursor {
  public:
-  // `locks`: the caller does not hold the mutex.
-  TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks);
+  // `locks`: the caller does not hold the mutex. `before`: the moment whose rows it walks; null: that of each step.
+  TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
+              const Tables::Before* before = nullptr);
   bool valid() const override { return row_.has_value(); }
   std::string_view key() const override { return row_->first; }
   std::string_view value() const override { return row_->second; }
@@ -53,13 +66,14 @@ class TableCursor final : public Cursor {
   Result<void> status() const override { return {}; }
 
  private:
-  void stand(const Tables::Rows& rows, Tables::Rows::const_iterator at);
+  void stand(std::string_view from, bool behind);  // on the first row from there on, or behind there
   std::shared_lock<std::shared_mutex> lock() const;
 
   const Tables& tables_;
   const Table table_;
   const std::string prefix_;
   const bool locks_;
+  const Tables::Before* const before_;
   std::optional<std::pair<std::string, std::string>> row_;
 };
 
@@ -68,27 +82,43 @@ class TablesView final : public View {
   explicit TablesView(const Tables& tables) : tables_(tables) {}
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  std::unique_ptr<Moment> moment() override;
 
  private:
   const Tables& tables_;
 };
 
+// Rows as they were when it was made: those that change are copied for it first.
+class TablesMoment final : public Moment {
+ public:
+  explicit TablesMoment(const Tables& tables) : tables_(tables) { tables_.begin_moment(before_); }
+  ~TablesMoment() override { tables_.end_moment(before_); }
+  TablesMoment(const TablesMoment&) = delete;
+  Result<std::string> get(Table table, std::string_view key) override;
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+
+ private:
+  const Tables& tables_;
+  Tables::Before before_;  // guarded by the tables' mutex
+};
+
 // Changes the rows in place and can take all of it back. Of one that holds the mutex for itself alone.
 class TablesTransaction final : public Transaction {
  public:
-  TablesTransaction(Tables& tables, uint64_t& last_id, int64_t now_us)
-      : tables_(tables), last_id_(last_id), now_us_(now_us) {}
+  TablesTransaction(Tables& tables, LeftTimes& left, uint64_t& last_id, int64_t now_us)
+      : tables_(tables), left_(left), last_id_(last_id), now_us_(now_us) {}
 
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
   void put(Table table, std::string_view key, std::string_view value) override;
   void erase(Table table, std::string_view key) override;
-  void kill(const BlobRef& blob) override { dead_.push_back(blob.id); }
   void abandon(uint64_t bucket) override { abandoned_.push_back(bucket); }
   Result<uint64_t> next_id() override { return ++last_id_; }
   void take_id(uint64_t id) override { last_id_ = std::max(last_id_, id); }
   void count(const Usage& change) override { counted_ += change; }
   int64_t now_us() const override { return now_us_; }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override { return left_.of(bucket, key); }
+  void leave_us(uint64_t bucket, std::string_view key, int64_t us) override { left_.leave(bucket, key, us); }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   void take_back();
@@ -104,8 +134,10 @@ class TablesTransaction final : public Transaction {
     std::optional<std::string> value;
   };
   void set(Table table, std::string_view key, std::optional<std::string> value);
+  void kill_named(const BlobRef& blob) override { dead_.push_back(blob.id); }
 
   Tables& tables_;
+  LeftTimes& left_;
   uint64_t& last_id_;
   const int64_t now_us_;
   std::vector<Before> before_;

@@ -43,6 +43,11 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<bool(std::string_view)> is_hot;  // which keys' objects lie in memory; empty: none
   std::atomic<size_t> writers_made{0};           // of objects, by create()
   std::function<Task<>()> before_update;         // happens once, between the request for a change and the change
+  // Likewise, of an upload: before its parts are looked at, and before it is completed.
+  std::function<void()> before_parts, before_completion;
+  std::function<void()> before_replacement;  // likewise, of a document that is to be still the same
+  std::function<void()> while_written;           // happens once, when an object's or a part's bytes come
+  std::function<void()> while_removed;           // happens once, when an object is removed
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
@@ -86,6 +91,7 @@ class TestStore : private HasClock, public MemoryStore {
     co_return faulty;
   }
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override {
+    if (const auto happens = std::exchange(while_removed, nullptr)) happens();
     clock.step();
     replaced(Name{bucket, key});
     return MemoryStore::remove(bucket, key, std::move(request));
@@ -93,10 +99,21 @@ class TestStore : private HasClock, public MemoryStore {
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override {
+    if (const auto happens = std::exchange(before_completion, nullptr)) happens();
     clock.step();
     replaced(Name{bucket, key});
     return MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
                                         std::move(conditions));
+  }
+  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+                                      std::string bytes) override {
+    if (const auto happens = std::exchange(before_replacement, nullptr)) happens();
+    return MemoryStore::replace_document(bucket, name, std::move(was), std::move(bytes));
+  }
+  Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
+                                    int after_part, int max_parts) override {
+    if (const auto happens = std::exchange(before_parts, nullptr)) happens();
+    return MemoryStore::list_parts(bucket, key, upload_id, after_part, max_parts);
   }
   Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                   ObjectChange change) override {
@@ -192,6 +209,7 @@ class TestStore : private HasClock, public MemoryStore {
     Writer(TestStore& store, std::unique_ptr<ObjectWriter> writer, std::optional<Name> name)
         : store_(store), writer_(std::move(writer)), name_(std::move(name)) {}
     Task<Result<void>> append(memory::Chunk chunk) override {
+      if (const auto happens = std::exchange(store_.while_written, nullptr)) happens();
       if (store_.append_error) co_return fail(*std::exchange(store_.append_error, std::nullopt), "append");
       co_return co_await writer_->append(std::move(chunk));
     }

@@ -3,6 +3,8 @@
 //
 // What they add to the bucket's usage goes with them, into a row of the tablet that only this process writes: the call
 // is guarded by what the row was, so that after a call of unknown outcome the row itself says what has been counted.
+// Likewise each call leaves its token in a row that only this process writes, which says whether it was made (fate.h):
+// there is one call of a process on a tablet at a time, so the last token is enough.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -13,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,6 +28,7 @@ namespace verbena::store::rados {
 // One key's change, or one of two keys. Nothing of it happens unless the guards are as they were seen (empty: absent).
 struct Part {
   std::map<std::string, std::string> guards;
+  std::optional<std::string> fence{};  // with an absent guard: the tablet's, as it was when that was looked for
   std::map<std::string, std::string> sets;
   std::set<std::string> gone;
   size_t bytes = 0;
@@ -41,8 +45,10 @@ class Batcher {
   void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }  // before the first commit
 
   struct Outcome {
-    int code = 0;  // as Cluster::write()'s; -ECANCELED: a guard or the epoch is another one, be it of another key
-    bool unsure = false;  // with a failure: an attempt before was not answered, and may have happened
+    // As Cluster::write()'s. -ECANCELED: a guard or the epoch is another one, be it of another key, and nothing was
+    // changed, nor will be.
+    int code = 0;
+    bool unsure = false;  // with a failure: it may have been made, or may still be
   };
   struct Target {
     std::string tablet;  // its object
@@ -66,17 +72,20 @@ class Batcher {
     explicit Tally(uint64_t of) : bucket(of) {}
     const uint64_t bucket;
     Usage counted{};
-    std::string row{};               // as it is stored
-    int failures = 0;                // one after the other
-    bool gone = false;               // the tablet
-    std::atomic<bool> stale{false};  // to be read before it is used
+    std::string row{}, receipt{};   // as they are stored
+    bool gone = false;              // the tablet
+    std::atomic<bool> stale{true};  // to be read before it is used
   };
   void add(const Target& target, Waiting waiting);
   std::vector<Waiting> take(const std::string& tablet);
   std::shared_ptr<Tally> tally_of(const std::string& tablet);
   Task<> drain(std::string tablet);
   Task<int> read(std::string tablet, Tally& tally);
+  Task<int> begin_receipt(std::string tablet, std::string epoch, Tally& tally);
+  struct Call;
+  static librados::ObjectWriteOperation make_op(const Call& call, size_t& bytes);
   Task<Outcome> send(std::string tablet, const std::vector<Waiting>& batch, Tally& tally);
+  Task<Outcome> settle(std::string tablet, Tally& tally, uint64_t token, Outcome outcome);
 
   Cluster& cluster_;
   boost::asio::io_context& io_;

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/log.h"
 #include "base/metrics.h"
 #include "store/logic/keys.h"
 #include "store/logic/open.h"
@@ -45,7 +46,7 @@ Task<Result<void>> judge_all(const Judge& judge, Rows& rows, Ids& ids, const Wal
                              std::unique_ptr<KeyTransaction>& judged) {
   for (;;) {
     judged = std::make_unique<KeyTransaction>(rows, ids, clock.now_us());
-    auto done = judge(*judged);
+    auto done = judged->run(judge, /*blob=*/nullptr);
     if (!would_block(done)) co_return done;
     VB_CO_TRY(co_await rows.fetch());
   }
@@ -90,6 +91,7 @@ Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
   KeyLocks::Name name(change.place.bucket, change.place.key);
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(name)));
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
+  rows.ask_fence();
   const auto until = deadline_in(change_max);
   int lost = 0;
   do {
@@ -102,13 +104,15 @@ Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
 Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
   if (!rows.bucket()) co_return fail(Errc::no_such_bucket);
   KeyTransaction judged(rows, ids_, clock_.now_us());
-  const auto verdict = change.judge(judged);
+  const auto verdict = judged.run(change.judge, change.blob.get());
   // Without the guard nothing is known yet: the call that brings it says whether the bucket is still the one it was.
   if (would_block(verdict) || !rows.guard()) {
     rows.ask_guard();
     VB_CO_TRY(co_await rows.fetch());
     co_return false;
   }
+  // What the key names already stays, however that has come about.
+  if (judged.contradicts()) blob_of(change)->keep();
   if (!verdict) co_return std::unexpected(verdict.error());
   const BucketPtr bucket = rows.bucket();
   const std::string guarded = guard_row(rows.place().key);
@@ -127,8 +131,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     VB_CO_TRY(co_await give_guard(rows, tablet));
     co_return false;
   }
-  std::string guard;
-  VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off, guard));
+  VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off));
   const StripeWriter* const blob = blob_of(change);
   if (blob != nullptr && blob->in_stripes()) {
     const bool allowed = co_await garbage_.may_name(blob->life(), bucket->read_at);
@@ -147,7 +150,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, outcome, std::move(guard)));
+  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, outcome));
   if (!done) co_return false;
   for (const std::string& queue : judged.queues()) events_.left(queue, bucket->id);
   garbage_.add(tablet.object, judged.dead());
@@ -156,14 +159,16 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   co_return true;
 }
 
-// Of a key whose last object went the guard went along, and uploads of it may still be open. From here on there is one
-// again, and what is judged then is covered by it.
+// Of a key whose last object went long ago the guard went, too, and uploads of it may still be open. From here on there
+// is one again, and what is judged then is covered by it. Servers of before take the guard along with the object.
 Task<Result<void>> RadosCatalogue::give_guard(Rows& rows, const Tablet& tablet) {
   const BucketPtr bucket = rows.bucket();
   const std::string row = guard_row(rows.place().key);
   Part part;
+  VB_CO_ASSIGN(const uint64_t greatest, rows.greatest_id());
   part.guards.emplace(row, "");
-  part.sets.emplace(row, encode(Guard{.last_id = 0, .token = random_number()}));
+  part.fence = rows.fence();
+  part.sets.emplace(row, encode(Guard{.last_id = greatest, .token = random_number()}));
   part.bytes = row.size();
   Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
   const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/true);
@@ -213,7 +218,7 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
   VB_CO_ASSIGN(Guard guard, decode_guard(seen));
   if (guard.token != stamp) co_return fail(Errc::conditional_conflict, "rados: the key has changed");
   std::erase_if(guard.kept, [&](const Keeping& kept) { return kept.keeper == keeper || keeps_.is_over(kept.keeper); });
-  if (guard.kept.size() == Guard::keepers_max) co_return fail(Errc::limit_exceeded, "rados: others keep the key");
+  if (guard.room() == 0) co_return fail(Errc::limit_exceeded, "rados: others keep the key");
   guard.kept.push_back({keeper, random_number()});
   const BucketPtr state = rows.bucket();
   const Tablet& tablet = state->tablets[state->tablet_of(row)];
@@ -230,24 +235,52 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
 }
 
 // What became of the change. False: nothing, and it is to be judged anew.
-Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome, std::string guard) {
-  StripeWriter* const blob = blob_of(change);
-  if (outcome.code >= 0) {
-    if (blob != nullptr) blob->keep();
-    co_return true;
-  }
+Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
+  const bool made = outcome.code >= 0;
+  // What is not known may still happen, or have happened and been overwritten: its bytes stay.
+  if (StripeWriter* const blob = blob_of(change); blob != nullptr && (made || outcome.unsure)) blob->keep();
+  if (made) co_return true;
   rows.forget();
-  if (lost_race(outcome.code) && !outcome.unsure) co_return false;
-  if (!outcome.unsure) co_return std::unexpected(to_error(outcome.code, "rados: commit"));
-  // An attempt was not answered. It has happened when the key has the guard that it was given.
-  rows.ask_guard();
-  if (const auto fetched = co_await rows.fetch(); fetched && is_same_change(*rows.guard(), guard)) {
-    if (blob != nullptr) blob->keep();
-    co_return true;
+  if (outcome.unsure) {
+    co_await bar_late_calls(rows.place().bucket);
+    co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   }
-  // It may have happened and been overwritten, or may still happen: nobody must take its bytes away.
-  if (blob != nullptr) blob->keep();
-  co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
+  if (lost_race(outcome.code)) co_return false;
+  co_return std::unexpected(to_error(outcome.code, "rados: commit"));
+}
+
+// Before it is said that a change is of unknown outcome all servers go on to another epoch of the bucket. The first
+// call of any of them on the tablet takes that there, and ends the call of before: what is said of the key from then on
+// does not change by that call, whether it was made or not. A server that reaches the bucket's object no more can
+// promise nothing; its call still finds no guard as it was where anything of the key was changed.
+Task<> RadosCatalogue::bar_late_calls(uint64_t bucket) {
+  const uint64_t came = ++turns_;
+  KeyLocks::Name name(bucket, "");  // of no key
+  const auto held = co_await locks_.take(std::move(name));
+  if (!held || !fresh_()) co_return;
+  {
+    // One that begins now is for all that have come so far, also where it fails.
+    const std::lock_guard lock(barred_mutex_);
+    uint64_t& begun = barred_[bucket];
+    if (begun > came) co_return;
+    begun = ++turns_;
+  }
+  UnderWay::Making making;
+  auto raised = co_await raise_epoch(bucket, making);
+  raised = co_await under_way_.after(making, std::move(raised));
+  if (!raised) log::warn("rados: a change that was not answered may still come: {}", describe(raised.error()));
+}
+
+Task<Result<void>> RadosCatalogue::raise_epoch(uint64_t bucket, UnderWay::Making& making) {
+  VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
+  VB_CO_ASSIGN(state, co_await registry_.writable(state, ""));
+  UnderWay::Coming coming = coming_of(*state);
+  VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
+  making.unsure = true;
+  Registry::Fill nothing = [](librados::ObjectWriteOperation&) {};
+  auto raised = co_await registry_.change_object(state, std::move(nothing));
+  making.unsure = !is_certain(raised);
+  co_return raised;
 }
 
 Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to) {
@@ -281,7 +314,7 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     pair.forget(newer);
   }
   PairTransaction judged(from, to, ids_, clock_.now_us());
-  auto verdict = change.judge(judged);
+  auto verdict = judged.run(change.judge, change.blob.get());
   if (verdict) verdict = judged.follow();
   if (would_block(verdict) || !from.guard() || !to.guard()) {
     from.ask_guard();
@@ -334,7 +367,6 @@ Task<Result<bool>> RadosCatalogue::were_so_at_once(Pair& pair) {
 Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,
                                                    const Tablet& tablet, int& lost) {
   VB_CO_ASSIGN(auto parts, judged.parts());
-  std::string guard = parts.guard;
   Part part = PairTransaction::joined(std::move(parts));
   const BucketPtr bucket = pair.from.bucket();
   const uint64_t written = part.sets.size();
@@ -342,7 +374,7 @@ Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, P
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, co_await settle(change, pair.to, outcome, std::move(guard)));
+  VB_CO_ASSIGN(const bool done, co_await settle(change, pair.to, outcome));
   if (!done) pair.from.forget();
   if (done) splitter_.count(bucket->id, tablet.number, written);
   co_return done;
@@ -446,7 +478,14 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& 
       gone.insert(name);
     }
   }
-  Registry::Fill fill = [&sets, &gone](librados::ObjectWriteOperation& op) {
+  // Servers of before change documents without the epoch, so those that the judge looked at are compared, too; for
+  // omap_cmp none is an empty one.
+  std::map<std::string, std::pair<Buffer, int>> seen;
+  for (const auto& [name, row] : rows.documents()) {
+    seen.emplace(name, std::pair(to_buffer(row.value_or("")), LIBRADOS_CMPXATTR_OP_EQ));
+  }
+  Registry::Fill fill = [&sets, &gone, &seen](librados::ObjectWriteOperation& op) {
+    if (!seen.empty()) op.omap_cmp(seen, nullptr);
     if (!gone.empty()) op.omap_rm_keys(gone);
     if (!sets.empty()) op.omap_set(sets);
   };
@@ -457,7 +496,7 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& 
     const auto now = co_await registry_.change(bucket, std::move(fill));
     if (!now) changed = std::unexpected(now.error());
   } else {
-    changed = co_await registry_.change_rows(bucket, std::move(fill));
+    changed = co_await registry_.change_object(bucket, std::move(fill));
   }
   making.unsure = !is_certain(changed);
   if (!changed) co_return std::unexpected(changed.error());
@@ -479,15 +518,13 @@ Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucke
     (void)co_await registry_.set_phase(frozen, Phase::live);
     co_return verdict;
   }
-  const std::string epoch = std::to_string(frozen->epoch + 1);
   const std::string phase = std::string(1, static_cast<char>(Phase::removed)) + frozen->phase_text.substr(1);
-  Registry::Fill decide = [&epoch, &phase](librados::ObjectWriteOperation& op) {
+  Registry::Fill decide = [&phase](librados::ObjectWriteOperation& op) {
     const std::map<std::string, Buffer> row = {{"p", to_buffer(phase)}};
     op.omap_set(row);
-    op.setxattr(epoch_attribute, to_buffer(epoch));
   };
   making.unsure = true;
-  const auto decided = co_await registry_.change_rows(frozen, std::move(decide));
+  const auto decided = co_await registry_.change_object(frozen, std::move(decide));
   making.unsure = !is_certain(decided);
   VB_CO_TRY(Result<void>(decided));
   VB_CO_TRY(co_await registry_.forget_name(frozen->record.info.name, frozen->id));
@@ -508,7 +545,7 @@ Task<Result<void>> RadosCatalogue::create_bucket(Change& change) {
 Task<> RadosCatalogue::leave(NewBucket& bucket) {
   if (bucket.id == 0) co_return;
   const auto forbidden = co_await registry_.forbid_name(bucket.id);
-  if (forbidden && bucket.made) garbage_.sweep(bucket.id);
+  if (forbidden && *forbidden && bucket.made) garbage_.sweep(bucket.id);
   bucket.id = 0;
   bucket.made = false;
 }
@@ -524,9 +561,12 @@ Task<Result<void>> RadosCatalogue::make_bucket(Change& change, NewBucket& bucket
 }
 
 Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBucket& bucket) {
+  if (!bucket.fence) {
+    VB_CO_ASSIGN(bucket.fence, co_await registry_.name_fence());
+  }
   KeyTransaction judged(rows, ids_, clock_.now_us());
   judged.set_bucket_id(bucket.id);
-  const auto verdict = change.judge(judged);
+  const auto verdict = judged.run(change.judge, /*blob=*/nullptr);
   if (would_block(verdict) && judged.wants_bucket_id()) {
     VB_CO_ASSIGN(bucket.id, co_await registry_.take_number(Registry::For::bucket));
     co_return false;
@@ -543,11 +583,12 @@ Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBuc
   UnderWay::Coming coming{.bucket = bucket.id, .name = record.info.name, .owner = record.info.owner};
   VB_CO_TRY(co_await under_way_.before(bucket.making, std::move(coming)));
   bucket.making.unsure = true;
-  VB_CO_ASSIGN(const bool named, co_await registry_.give_name(name.substr(1), bucket.id));
+  VB_CO_ASSIGN(const bool named, co_await registry_.give_name(name.substr(1), bucket.id, *bucket.fence));
   bucket.making.unsure = false;
   if (!named) {
     co_await leave(bucket);
     rows.forget();
+    bucket.fence.reset();
   }
   co_return named;
 }

@@ -2,8 +2,12 @@
 // and happen if it is still so.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #include "store/logic/context.h"
 #include "store/rados/batcher.h"
@@ -68,11 +72,16 @@ class RadosCatalogue final : public Catalogue {
   // False: again. `lost`: how often others were faster.
   Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
   Task<Result<void>> tell_keepers(const Rows& rows);
-  Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome, std::string guard);
+  Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
+  Task<> bar_late_calls(uint64_t bucket);
+  Task<Result<void>> raise_epoch(uint64_t bucket, UnderWay::Making& making);
   struct Pair {
     Pair(Registry& registry, uint64_t bucket, const std::string& source, const std::string& target)
         : from(registry, {bucket, source}, nullptr, /*with_bytes=*/false),
-          to(registry, {bucket, target}, nullptr, /*with_bytes=*/false) {}
+          to(registry, {bucket, target}, nullptr, /*with_bytes=*/false) {
+      from.ask_fence();
+      to.ask_fence();
+    }
     void forget(const BucketPtr& now) {
       for (Rows* rows : {&from, &to}) {
         rows->forget();
@@ -94,7 +103,8 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<void>> create_bucket(Change& change);
   struct NewBucket {
     uint64_t id = 0;
-    bool made = false;  // its objects are there, and nothing names them
+    bool made = false;                   // its objects are there, and nothing names them
+    std::optional<std::string> fence{};  // of names, since before the name was looked for
     UnderWay::Making making{};
   };
   Task<Result<void>> make_bucket(Change& change, NewBucket& bucket);
@@ -113,6 +123,9 @@ class RadosCatalogue final : public Catalogue {
   const WallClock& clock_;
   const std::function<bool()> fresh_;
   KeyLocks locks_;
+  std::mutex barred_mutex_;
+  std::map<uint64_t, uint64_t> barred_;  // bucket -> when its late calls were barred last; guarded by barred_mutex_
+  std::atomic<uint64_t> turns_{0};       // what says when
 };
 
 }  // namespace verbena::store::rados

@@ -108,12 +108,12 @@ void KeyTransaction::erase(Table table, std::string_view key) {
   written_[static_cast<size_t>(table)].insert_or_assign(std::string(key), std::nullopt);
 }
 
-void KeyTransaction::kill(const BlobRef& blob) {
+void KeyTransaction::kill_named(const BlobRef& blob) {
   if (blob.kind == BlobKind::in_index) dead_inline_.push_back(blob);
   if (blob.kind == BlobKind::extents) dead_.push_back(blob);
 }
 
-// Above what the key ever had: as its guard says, and by the clock where the key has no row any more.
+// Above what the key ever had: as its guard says, or where that was swept its tablet's fence.
 Result<uint64_t> KeyTransaction::next_id() {
   if (rows_.place().bucket == 0) {
     wants_bucket_id_ = bucket_id_ == 0;
@@ -124,9 +124,18 @@ Result<uint64_t> KeyTransaction::next_id() {
     rows_.ask_guard();
     return fail(Errc::would_block, "rados: guard");
   }
-  VB_ASSIGN(const Guard guard, decode_guard(*rows_.guard()));
-  last_id_ = ids_.next(std::max(guard.last_id, last_id_), now_us_);
+  VB_ASSIGN(const uint64_t greatest, rows_.greatest_id());
+  last_id_ = ids_.next(std::max(greatest, last_id_), now_us_);
   return last_id_;
+}
+
+Result<int64_t> KeyTransaction::left_us(uint64_t, std::string_view) {
+  if (!rows_.guard()) {
+    rows_.ask_guard();
+    return fail(Errc::would_block, "rados: guard");
+  }
+  VB_ASSIGN(const Guard guard, rows_.decoded_guard());
+  return guard.left_us;
 }
 
 bool KeyTransaction::empty() const {
@@ -150,14 +159,14 @@ void KeyTransaction::run_effects() {
   for (auto& effect : effects_) effect();
 }
 
-Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
+Result<Part> KeyTransaction::part(bool versioned) const {
   Part part;
   const Place& place = rows_.place();
   const auto set = [&part](std::string row, std::string value) {
     part.bytes += row.size() + value.size();
     part.sets.insert_or_assign(std::move(row), std::move(value));
   };
-  bool object_gone = false, has_rows = false;
+  bool object_gone = false, has_object = false, has_rows = false;
   for (const Table table : {Table::objects, Table::uploads, Table::versions}) {
     for (const auto& [key, value] : written(table)) {
       if (is_event(table, key)) {
@@ -169,6 +178,7 @@ Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
       std::string row = family(place, table, key).to_stored(key);
       has_rows |= value.has_value();
       object_gone |= table == Table::objects && !value;
+      has_object |= table == Table::objects && value;
       if (value) {
         set(std::move(row), *value);
       } else {
@@ -179,19 +189,20 @@ Result<Part> KeyTransaction::part(bool versioned, std::string& guard) const {
   for (const BlobRef& blob : dead_inline_) part.gone.insert(inline_row(place.key, blob.id));
   for (const BlobRef& blob : dead_) set(dead_row(blob.id), keys::number(blob.size));
   const std::string& seen = *rows_.guard();
-  VB_ASSIGN(Guard next, decode_guard(seen));
+  VB_ASSIGN(Guard next, rows_.decoded_guard());
+  VB_ASSIGN(const uint64_t greatest, rows_.greatest_id());
   const std::string name = guard_row(place.key);
   part.guards.emplace(name, seen);
+  if (seen.empty()) part.fence = rows_.fence();
   part.counted = counted_;
-  if (object_gone && !has_rows && !versioned) {
-    guard.clear();
-    part.gone.insert(name);
-    return part;
-  }
-  next.last_id = std::max(next.last_id, last_id_);
+  next.last_id = std::max(greatest, last_id_);
   next.token = token_;
   next.kept.clear();
-  guard = encode(next);
+  // What is there later than what went has a later time.
+  if (left_us_ != 0) next.left_us = std::max(next.left_us, left_us_);
+  if (has_object && left_us_ == 0) next.left_us = 0;
+  const std::string guard = encode(next);
+  if (object_gone && !has_rows && !versioned) set(tombstone_row(now_us_, place.key), guard);
   set(name, guard);
   return part;
 }

@@ -41,12 +41,13 @@ class KeyTransaction final : public Transaction {
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
   void put(Table table, std::string_view key, std::string_view value) override;
   void erase(Table table, std::string_view key) override;
-  void kill(const BlobRef& blob) override;
   void abandon(uint64_t bucket) override { abandoned_ = bucket; }
   void count(const Usage& change) override { counted_ += change; }
   Result<uint64_t> next_id() override;
   void take_id(uint64_t id) override { last_id_ = std::max(last_id_, id); }
   int64_t now_us() const override { return now_us_; }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override;
+  void leave_us(uint64_t, std::string_view, int64_t us) override { left_us_ = us; }
   uint64_t stamp() override { return token_; }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
@@ -65,11 +66,14 @@ class KeyTransaction final : public Transaction {
   // What it has seen of an open upload may be another one although the key has no guard, as before.
   bool needs_guard() const { return rests_on_upload_ && rows_.guard()->empty(); }
 
-  // Of a key: the change as its tablet gets it. `versioned`: the key's guard outlives its rows, so that ids go on from
-  // there. The guard that the key has afterwards is put into `guard`.
-  Result<Part> part(bool versioned, std::string& guard) const;
+  // Of a key: the change as its tablet gets it. The guard outlives the key's rows, so that ids and times go on from
+  // there and nothing that compares what was before comes true again. `versioned`: for good, otherwise until it is
+  // swept (tombstones.h).
+  Result<Part> part(bool versioned) const;
 
  private:
+  void kill_named(const BlobRef& blob) override;
+
   Rows& rows_;
   Ids& ids_;
   const int64_t now_us_;
@@ -81,6 +85,7 @@ class KeyTransaction final : public Transaction {
   std::vector<std::function<void()>> effects_;
   std::optional<uint64_t> abandoned_;
   uint64_t last_id_ = 0, bucket_id_ = 0;
+  int64_t left_us_ = 0;
   bool wants_bucket_id_ = false;
 };
 

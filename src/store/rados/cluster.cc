@@ -125,6 +125,7 @@ struct Cluster::Call {
   librados::AioCompletion* completion = nullptr;
   size_t bytes = 0;
   std::shared_ptr<void> keep{};
+  uint64_t* version = nullptr;      // in `keep`
   std::function<void(int)> done{};  // of whoever ends it
   std::atomic<bool> is_over{false};
 
@@ -142,6 +143,7 @@ void Cluster::completed(librados::completion_t, void* raw) {
   const std::unique_ptr<std::shared_ptr<Call>> held(static_cast<std::shared_ptr<Call>*>(raw));
   const std::shared_ptr<Call> call = *held;
   const int code = call->completion->get_return_value();
+  if (call->version != nullptr) *call->version = call->completion->get_version64();
   call->completion->release();
   call->keep.reset();
   call->end(code);
@@ -211,12 +213,12 @@ Task<int> Cluster::call_within(std::chrono::milliseconds most, Start start, std:
 }
 
 Task<int> Cluster::make_call(Start start, std::shared_ptr<void> keep, size_t bytes,
-                             std::optional<std::chrono::milliseconds> most) {
+                             std::optional<std::chrono::milliseconds> most, uint64_t* version) {
   if (!co_await enter(bytes)) co_return -EBUSY;
   calls_.fetch_add(1, std::memory_order_relaxed);
   auto executor = co_await boost::asio::this_coro::executor;
   auto timer = most ? std::make_shared<boost::asio::steady_timer>(executor, *most) : nullptr;
-  auto initiate = [this, executor, bytes, timer](auto handler, Start begin, std::shared_ptr<void> held) {
+  auto initiate = [this, executor, bytes, timer, version](auto handler, Start begin, std::shared_ptr<void> held) {
     auto shared = std::make_shared<decltype(handler)>(std::move(handler));
     auto done = [executor, shared, timer](int code) {
       boost::asio::post(executor, [shared, timer, code]() mutable {
@@ -224,7 +226,7 @@ Task<int> Cluster::make_call(Start start, std::shared_ptr<void> keep, size_t byt
         (*shared)(code);
       });
     };
-    auto call = std::make_shared<Call>(this, nullptr, bytes, std::move(held), std::move(done));
+    auto call = std::make_shared<Call>(this, nullptr, bytes, std::move(held), version, std::move(done));
     auto* raw = new std::shared_ptr<Call>(call);
     auto* completion = call->completion = librados::Rados::aio_create_completion(raw, &Cluster::completed);
     {
@@ -247,13 +249,13 @@ Task<int> Cluster::make_call(Start start, std::shared_ptr<void> keep, size_t byt
 }
 
 Task<int> Cluster::read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
-                        size_t bytes) {
+                        size_t bytes, uint64_t* version) {
   counters().reads.add();
   auto held = std::make_shared<librados::ObjectReadOperation>(std::move(op));
   Start start = [this, pool, object = std::move(object), held](librados::AioCompletion* completion) {
     return context(pool).aio_operate(object, completion, held.get(), nullptr);
   };
-  co_return co_await call(std::move(start), std::move(reply), bytes);
+  co_return co_await make_call(std::move(start), std::move(reply), bytes, std::nullopt, version);
 }
 
 // Removals and changes of rows pass on a full pool; what would create an object gets ENOSPC at once instead of waiting

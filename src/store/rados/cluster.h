@@ -56,9 +56,9 @@ class Cluster {
   // Both give librados's code: negative is an errno. Of a write nothing has happened, or all; after -ETIMEDOUT it may
   // still happen. `reply` is what `op` writes into: it lives until librados has let go of it. `bytes`: that the call
   // brings or carries, where they are more than rows. Calls without do not wait behind those that wait for room for
-  // theirs.
+  // theirs. `version`: a part of `reply`; gets the object's number, which every change of the object raises.
   Task<int> read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
-                 size_t bytes = 0);
+                 size_t bytes = 0, uint64_t* version = nullptr);
   Task<int> write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes = 0);
 
   // Any other call that ends with a completion.
@@ -82,7 +82,7 @@ class Cluster {
   struct Call;
   explicit Cluster(ClusterOptions options) : options_(std::move(options)) {}
   Task<int> make_call(Start start, std::shared_ptr<void> keep, size_t bytes,
-                      std::optional<std::chrono::milliseconds> most);
+                      std::optional<std::chrono::milliseconds> most, uint64_t* version = nullptr);
   Task<bool> enter(size_t bytes);
   void leave(size_t bytes);
   void wake();  // who fits; mutex_ is held

@@ -68,9 +68,9 @@ Task<Result<void>> Duty::pass() {
   }
   if (!own && !now.empty() && SteadyClock::now() - seen_since_ < silence_max) co_return Result<void>{};
   const bool had = holds();
+  if (!had) ++terms_;
   VB_CO_ASSIGN(const bool taken, co_await sign(std::move(now)));
   if (!taken || had) co_return Result<void>{};
-  ++terms_;
   log::info("rados: this server does what is done once: lifecycle rules, delivery of events, looks for what is left");
   co_return Result<void>{};
 }

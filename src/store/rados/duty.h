@@ -2,9 +2,10 @@
 // renews it all the time. Who has seen the same sign for too long puts his own there, by a call that is guarded by the
 // one that he saw.
 //
-// The holder believes it for less time than the others wait: whoever was frozen in between finds that his time is over
-// before he does anything. What was under way then is an act that two servers may do: a removal that is guarded by what
-// was judged, the removal of bytes that no row names, an event that is told once more.
+// The holder believes it for less time than the others wait, by a clock of its own that goes on while it is frozen. So
+// a server that asks before each act does at most the one act that it had asked for: a removal that is guarded by what
+// was judged, the removal of bytes that no row names, one message of an event. What it has read under the duty is worth
+// something for as long as the number of its term is the same: between two terms another server may have held it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -30,8 +31,9 @@ class Duty {
 
   // To be asked before each act. Thread-safe.
   bool holds() const { return LeaseClock::now().time_since_epoch().count() < until_.load(); }
-  // How often this process took it: what it knew from an earlier time may be old.
-  uint64_t terms() const { return terms_.load(); }
+  // Likewise: which time of this process it is, 0: it does not hold it. In this order: the number grows before a new
+  // term begins.
+  uint64_t term() const { return holds() ? terms_.load() : 0; }
 
   Task<> run();  // until stop(), which hands it back
   void stop();

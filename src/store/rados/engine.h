@@ -88,6 +88,8 @@ class Engine final : public Context {
  private:
   Result<uint64_t> take_incarnation();
   Task<Result<bool>> has_object(std::string object);  // in the index pool
+  Task<Result<void>> look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
+  Task<Result<std::string>> read_account_tokens();
   std::expected<void, std::string> check_root();
   void make_neighbours();
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -17,7 +18,8 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr uint64_t rows_of_page = 1000;
-constexpr size_t rows_at_once = 500;  // that one call changes
+constexpr uint64_t rows_of_look = 2000;  // of all objects of a bucket together
+constexpr size_t rows_at_once = 500;     // that one call changes
 const std::set<std::string> nothing;
 
 // Of the events' object: a letter, the queue, the bucket.
@@ -209,8 +211,8 @@ Task<Result<void>> EventRows::names_in_tablets(std::set<std::string>& names) {
 
 Task<Result<std::vector<std::string>>> EventRows::queues() {
   std::set<std::string> names;
-  if (duty_.holds()) {
-    const uint64_t term = duty_.terms(), rounds = rounds_();
+  if (const uint64_t term = duty_.term(); term != 0) {
+    const uint64_t rounds = rounds_();
     bool look = false;
     {
       const std::lock_guard lock(mutex_);
@@ -278,7 +280,7 @@ Task<Result<EventRows::Amount>> EventRows::count(std::string queue, uint64_t buc
 
 Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
   // As they are now: what comes meanwhile is for the next time.
-  const uint64_t term = duty_.terms(), rounds = rounds_();
+  const uint64_t term = duty_.term(), rounds = rounds_();
   std::set<uint64_t> buckets;
   {
     const std::lock_guard lock(mutex_);
@@ -333,6 +335,7 @@ Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
   co_return Result<void>{};
 }
 
+// Not what was counted in an earlier time on duty: the server that has it now has told the others since.
 Task<Result<void>> EventRows::publish(std::string queue, Known& known) {
   Rows sets;
   std::set<std::string> gone;
@@ -344,12 +347,14 @@ Task<Result<void>> EventRows::publish(std::string queue, Known& known) {
     const auto told = known.told.find(bucket);
     if (told == known.told.end() || told->second != value) sets.emplace(row_of('w', queue, bucket), value);
     if (sets.size() < rows_at_once) continue;
+    if (duty_.term() != known.term) co_return Result<void>{};
     VB_CO_TRY(co_await change(std::move(sets), nothing));
     sets.clear();
   }
   for (const auto& [bucket, value] : known.told) {
     if (!now.contains(bucket)) gone.insert(row_of('w', queue, bucket));
   }
+  if (duty_.term() != known.term) co_return Result<void>{};
   if (!sets.empty() || !gone.empty()) VB_CO_TRY(co_await change(std::move(sets), std::move(gone)));
   known.told = std::move(now);
   co_return Result<void>{};
@@ -382,37 +387,55 @@ Task<Result<std::vector<EventBacklog>>> EventRows::backlog(std::string queue) {
   co_return backlog;
 }
 
+// Several objects are read one after the other, and what is found is in the order of each key all the same: where the
+// later of two events of a key is found, the earlier one is found as well, or has been removed.
+//
+// Both in one object: a look at one object is one moment, and the earlier one was committed before. The later one in
+// another tablet: a split has made that tablet after the earlier one was committed, and leaves events where they are;
+// count() lists a bucket's tablets before it looks into them, so where it has seen the new tablet it has seen the
+// earlier event in the old one. A bucket that is swept: the rows of a tablet are in the events' object before the
+// tablet goes, and that object is read last.
+//
+// Of an object that has more rows than were asked for only those up to the last one are known, so nothing that is
+// behind that goes along.
 Task<Result<std::vector<QueuedEvent>>> EventRows::read(std::string queue, uint64_t bucket, uint64_t after,
                                                        size_t events_max, size_t bytes_max) {
-  std::set<std::string> objects;
+  std::vector<std::string> objects;
   {
     const std::lock_guard lock(mutex_);
     const auto& buckets = known_[queue].buckets;
-    if (const auto found = buckets.find(bucket); found != buckets.end()) objects = found->second.objects;
+    if (const auto found = buckets.find(bucket); found != buckets.end()) {
+      std::ranges::copy_if(found->second.objects, std::back_inserter(objects),
+                           [](const std::string& object) { return object != events_object; });
+    }
   }
-  objects.emplace(events_object);
+  objects.emplace_back(events_object);
+  const uint64_t rows_max = std::min<uint64_t>({events_max, rows_of_page, rows_of_look / objects.size() + 1});
   std::map<uint64_t, std::string> found;
+  uint64_t known_up_to = UINT64_MAX;
   for (const std::string& object : objects) {
     const std::string prefix = prefix_in(object, queue, bucket);
     const std::string behind = prefix + keys::number(after) + std::string(5, '\xff');
     auto reply = std::make_shared<OmapReply>();
     librados::ObjectReadOperation op;
-    op.omap_get_vals2(behind, prefix, std::min<uint64_t>(events_max, rows_of_page), &reply->rows, &reply->more,
-                      &reply->rows_code);
+    op.omap_get_vals2(behind, prefix, rows_max, &reply->rows, &reply->more, &reply->rows_code);
     const int code = co_await registry_.cluster().read(Pool::index, object, std::move(op), reply);
     if (code == -ENOENT) continue;
     if (code < 0) co_return std::unexpected(to_error(code, "rados: events"));
+    uint64_t last = after;
     for (auto& [row, value] : reply->rows) {
       const auto parsed = parse(row, prefix.size());
       if (!parsed) co_return fail(Errc::corrupt_object, "rados: event");
+      last = parsed->id;
       found.emplace(parsed->id, to_text(value));
     }
+    if (reply->more) known_up_to = std::min(known_up_to, last);
   }
   std::vector<QueuedEvent> events;
   size_t bytes = 0;
   for (auto& [id, record] : found) {
     bytes += record.size();
-    if (events.size() == events_max || (bytes > bytes_max && !events.empty())) break;
+    if (id > known_up_to || events.size() == events_max || (bytes > bytes_max && !events.empty())) break;
     events.push_back({id, std::move(record)});
   }
   co_return events;

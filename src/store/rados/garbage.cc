@@ -374,8 +374,11 @@ Task<Result<bool>> forget_server(Registry& registry, std::string row, std::strin
   op.omap_cmp(guard, nullptr);
   op.omap_rm_keys({row});
   const int code = co_await registry.cluster().write(Pool::index, std::string(servers_object), std::move(op));
-  if (code < 0 && code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: a silent server"));
-  co_return code >= 0;
+  if (code >= 0) co_return true;
+  if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: a silent server"));
+  // Gone already: by this very call, made before, or by another server's, which comes to the same.
+  VB_CO_ASSIGN(const std::string now, co_await registry.row(std::string(servers_object), row));
+  co_return now.empty();
 }
 
 Task<Result<std::set<uint64_t>>> Garbage::living() {
@@ -413,15 +416,15 @@ Task<Result<void>> Garbage::look_for_leftovers() {
 
 Task<Result<void>> Garbage::look_into(uint64_t bucket, std::set<uint64_t> living) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
-  for (const Tablet& tablet : state->tablets) {
-    const std::string object = tablet.object;
+  for (size_t i = 0; i < state->tablets.size(); ++i) {
+    const std::string object = state->tablets[i].object;
     auto rows = co_await registry_.all(object, "!");
     if (!rows && rows.error() == Errc::not_found) continue;
     if (!rows) co_return std::unexpected(rows.error());
     Entry entry{object, {}};
     for (const auto& [row, value] : *rows) add_blobs(row, value, entry.blobs);
     if (!entry.blobs.empty()) push(std::move(entry));
-    VB_CO_TRY(co_await helpers_.look_into_tablet(object, living));
+    VB_CO_TRY(co_await helpers_.look_into_tablet(state, i, living));
   }
   co_return Result<void>{};
 }

@@ -52,7 +52,7 @@ class Garbage {
     // Is this the server that looks what others left behind?
     std::function<bool()> on_duty;
     // What else there is to do in each tablet then, with the servers that are alive.
-    std::function<Task<Result<void>>(std::string tablet, std::set<uint64_t> living)> look_into_tablet;
+    std::function<Task<Result<void>>(BucketPtr bucket, size_t tablet, std::set<uint64_t> living)> look_into_tablet;
     // Rows that outlive their tablet, as it goes.
     std::function<Task<Result<void>>(uint64_t bucket, std::map<std::string, std::string> rows)> rescue;
     // A server has been silent for so long that it is none any more; said by the one on duty.

@@ -23,6 +23,9 @@ std::optional<uint64_t> parse_hex(std::string_view text) {
   return value;
 }
 
+// In the place of a keeper. Servers of before take it for one that has gone.
+constexpr uint64_t left_mark = UINT64_MAX;
+
 // A letter, sixteen digits and more of them.
 std::optional<std::pair<uint64_t, uint64_t>> parse_object(char letter, std::string_view object) {
   if (object.size() < 20 || object[0] != letter || object[1] != '.' || object[18] != '.') return std::nullopt;
@@ -78,6 +81,20 @@ std::optional<uint64_t> parse_usage_row(std::string_view row) {
   return keys::parse_number(row.substr(1));
 }
 
+std::string receipt_row(uint64_t incarnation) { return keys::tagged('w', incarnation); }
+std::optional<uint64_t> parse_receipt_row(std::string_view row) {
+  if (!row.starts_with('w')) return std::nullopt;
+  return keys::parse_number(row.substr(1));
+}
+
+std::string tombstone_row(int64_t us, std::string_view key) {
+  return keys::tagged('z', static_cast<uint64_t>(us)).append(key);
+}
+std::optional<Tombstone> parse_tombstone_row(std::string_view row) {
+  if (!row.starts_with('z') || row.size() < 9) return std::nullopt;
+  return Tombstone{static_cast<int64_t>(keys::read_number(row.substr(1, 8))), std::string(row.substr(9))};
+}
+
 std::string first_row(char letter, std::string_view key) {
   return std::string(1, letter) + (letter == 'o' ? std::string(key) : escaped(key));
 }
@@ -85,6 +102,7 @@ std::string first_row(char letter, std::string_view key) {
 std::string encode(const Guard& guard) {
   std::string bytes = keys::number(guard.last_id) + keys::number(guard.token);
   for (const Keeping& kept : guard.kept) bytes += keys::number(kept.keeper) + keys::number(kept.nonce);
+  if (guard.left_us != 0) bytes += keys::number(left_mark) + keys::number(static_cast<uint64_t>(guard.left_us));
   return bytes;
 }
 
@@ -95,13 +113,22 @@ Result<Guard> decode_guard(std::string_view bytes) {
   }
   const auto number = [bytes](size_t at) { return keys::read_number(bytes.substr(at, 8)); };
   Guard guard{number(0), number(8)};
-  for (size_t at = 16; at < bytes.size(); at += 16) guard.kept.push_back({number(at), number(at + 8)});
+  for (size_t at = 16; at < bytes.size(); at += 16) {
+    if (number(at) == left_mark) {
+      guard.left_us = static_cast<int64_t>(number(at + 8));
+    } else {
+      guard.kept.push_back({number(at), number(at + 8)});
+    }
+  }
   return guard;
 }
 
-bool is_same_change(std::string_view guard, std::string_view other) {
-  const auto a = decode_guard(guard), b = decode_guard(other);
-  return a && b && guard.empty() == other.empty() && a->last_id == b->last_id && a->token == b->token;
+std::string encode(const Fence& fence) { return keys::number(fence.number) + keys::number(fence.last_id); }
+
+Result<Fence> decode_fence(std::string_view bytes) {
+  if (bytes.empty()) return Fence{};
+  if (bytes.size() != 16) return fail(Errc::corrupt_object, "rados: fence of a tablet");
+  return Fence{keys::read_number(bytes.substr(0, 8)), keys::read_number(bytes.substr(8))};
 }
 
 std::string encode_inline(Bytes bytes) {

@@ -1,12 +1,13 @@
 // Where a store lies in its two pools.
 //
 // Index pool, per namespace:
-//   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept; "next" -> the
-//                next id of buckets and of incarnations; "u" id -> a bucket of that id may be given a name. Every
-//                server watches it.
+//   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept, and
+//                whether it ever had a name; "next" -> the next id of buckets and of
+//                incarnations; "u" id -> a bucket of that id may be given a name; "f" -> another one whenever a name
+//                becomes free. Every server watches it.
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> who
 //                does what is done once, and its last sign of life (duty.h); "k" keeper -> whether it still is one
-//                (keeps.h)
+//                (keeps.h); "master" -> ids of the servers' master keys (key_ids.h)
 //   k.KEEPER     watched by the server that is this keeper: it is told here of what it has to let go. xattr "n": how
 //   many
 //                objects it keeps, as it was some seconds ago
@@ -14,9 +15,10 @@
 //   outlived
 //                its bucket, or concerns no object; "h" queue 00 bucket -> new ones were left in its tablets; "w" queue
 //                00 bucket -> how many wait
-//   accounts     users and their keys, sealed; xattr "h": SHA-256 of it
+//   accounts     users and their keys, sealed; xattr "h": SHA-256 of it, "w": the tokens of its last changes
 //   b.ID         a bucket. xattr "e": its epoch. omap: "r" its record, "t" lowest key -> tablet, "c" name -> document,
-//                "p" what happens to it as a whole (removing, splitting, moving a key), and whose doing that is
+//                "p" what happens to it as a whole (removing, splitting, moving a key), and whose doing that is,
+//                "w" the tokens of its last changes (fate.h)
 //   t.ID.N       a tablet: the rows of the keys from one on up to another. xattr "e": the bucket's epoch; every call
 //                that reads or changes rows is guarded by it
 // Data pool:
@@ -25,13 +27,16 @@
 // A tablet's omap, K standing for the key with its zero bytes escaped:
 //   "o" key -> head             "v" K 00 00 ~id -> head of another version     "u" K 00 00 upload -> upload
 //   "n" K 00 00 -> null version "x" K 00 00 row -> parts of uploads and of objects
-//   "g" K 00 00 -> guard: the last id and a random token, another one with each change of any of the key's rows; and
-//                  who keeps the key (keeps.h)
+//   "g" K 00 00 -> guard: the last id and a random token, another one with each change of any of the key's rows; who
+//                  keeps the key (keeps.h); and of a key whose object went, when that was
 //   "i" K 00 00 ~blob -> CRC32C and bytes of a small blob
 //   "!" blob -> bytes that are to be removed when nobody reads them any more
 //   "$" server -> what that server's changes made of the tablet's usage (batcher.h); of server 0: what others' did that
 //                are gone
 //   "e" queue 00 id size -> an event of a key's change: in the tablet that the key lay in
+//   "f" the tablet's fence, and the greatest id of the guards that were swept (tombstones.h)
+//   "w" server -> the token of the last of that server's calls that was made here (fate.h)
+//   "z" time key -> guard: the key's last object went then, and its guard may go after a while
 //   "m" the last key that was moved here from another tablet: whose doing that was
 //   "r" token, "a" time token -> renames that were done (logic/keys.h), in the tablet that the source lay in
 #pragma once
@@ -83,6 +88,15 @@ std::string dead_row(uint64_t blob);
 std::optional<uint64_t> parse_dead_row(std::string_view row);
 std::string usage_row(uint64_t incarnation);
 std::optional<uint64_t> parse_usage_row(std::string_view row);
+inline constexpr const char* fence_row = "f";
+std::string receipt_row(uint64_t incarnation);
+std::optional<uint64_t> parse_receipt_row(std::string_view row);
+std::string tombstone_row(int64_t us, std::string_view key);
+struct Tombstone {
+  int64_t us = 0;
+  std::string key;
+};
+std::optional<Tombstone> parse_tombstone_row(std::string_view row);
 // The first row of that letter that belongs to `key` or a later one.
 std::string first_row(char letter, std::string_view key);
 
@@ -98,11 +112,19 @@ struct Guard {
   uint64_t last_id = 0;
   uint64_t token = 0;
   std::vector<Keeping> kept{};
+  int64_t left_us = 0;  // Transaction::leave_us(); 0: nothing has
+  size_t room() const { return keepers_max - kept.size() - (left_us == 0 ? 0 : 1); }
 };
 std::string encode(const Guard& guard);
 Result<Guard> decode_guard(std::string_view bytes);  // of an empty one: nothing was there yet
-// Whether both are what one change has left: who keeps the key since then is no matter.
-bool is_same_change(std::string_view guard, std::string_view other);
+
+// What a change of a key that has no guard rests on: no guard of the tablet has been swept since it was read.
+struct Fence {
+  uint64_t number = 0;
+  uint64_t last_id = 0;  // no guard that was swept had a greater one
+};
+std::string encode(const Fence& fence);
+Result<Fence> decode_fence(std::string_view bytes);  // of an empty one: none was swept yet
 
 std::string encode_inline(Bytes bytes);
 Result<std::string> decode_inline(std::string_view value);  // corrupt_object

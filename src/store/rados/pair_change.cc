@@ -35,7 +35,7 @@ void PairTransaction::erase(Table table, std::string_view key) {
   written_[static_cast<size_t>(table)].insert_or_assign(std::string(key), std::nullopt);
 }
 
-void PairTransaction::kill(const BlobRef& blob) {
+void PairTransaction::kill_named(const BlobRef& blob) {
   if (blob.kind == BlobKind::in_index) dead_inline_.push_back(blob);
   if (blob.kind == BlobKind::extents) dead_.push_back(blob);
 }
@@ -46,10 +46,20 @@ Result<uint64_t> PairTransaction::next_id() {
     to_.ask_guard();
     return fail(Errc::would_block, "rados: guard");
   }
-  VB_ASSIGN(const Guard one, decode_guard(*from_.guard()));
-  VB_ASSIGN(const Guard other, decode_guard(*to_.guard()));
-  last_id_ = ids_.next(std::max({one.last_id, other.last_id, last_id_}), now_us_);
+  VB_ASSIGN(const uint64_t one, from_.greatest_id());
+  VB_ASSIGN(const uint64_t other, to_.greatest_id());
+  last_id_ = ids_.next(std::max({one, other, last_id_}), now_us_);
   return last_id_;
+}
+
+Result<int64_t> PairTransaction::left_us(uint64_t, std::string_view key) {
+  Rows& rows = key == to_.place().key ? to_ : from_;
+  if (!rows.guard()) {
+    rows.ask_guard();
+    return fail(Errc::would_block, "rados: guard");
+  }
+  VB_ASSIGN(const Guard guard, rows.decoded_guard());
+  return guard.left_us;
 }
 
 bool PairTransaction::empty() const {
@@ -105,7 +115,7 @@ Result<void> PairTransaction::follow() {
 
 Result<PairTransaction::Parts> PairTransaction::parts() const {
   const Place &from = from_.place(), &to = to_.place();
-  Parts parts{moved_away_, moved_here_, {}};
+  Parts parts{moved_away_, moved_here_};
   const auto set = [](Part& part, std::string row, std::string value) {
     part.bytes += row.size() + value.size();
     part.sets.insert_or_assign(std::move(row), std::move(value));
@@ -134,21 +144,25 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
   }
   for (const BlobRef& blob : dead_inline_) parts.target.gone.insert(inline_row(to.key, blob.id));
   for (const BlobRef& blob : dead_) set(parts.target, dead_row(blob.id), keys::number(blob.size));
-  VB_ASSIGN(Guard source, decode_guard(*from_.guard()));
-  VB_ASSIGN(Guard target, decode_guard(*to_.guard()));
+  VB_ASSIGN(Guard source, from_.decoded_guard());
+  VB_ASSIGN(Guard target, to_.decoded_guard());
+  VB_ASSIGN(source.last_id, from_.greatest_id());
+  VB_ASSIGN(target.last_id, to_.greatest_id());
   parts.source.guards.emplace(guard_row(from.key), *from_.guard());
   parts.target.guards.emplace(guard_row(to.key), *to_.guard());
+  if (from_.guard()->empty()) parts.source.fence = from_.fence();
+  if (to_.guard()->empty()) parts.target.fence = to_.fence();
   target.last_id = std::max({target.last_id, source.last_id, last_id_});
   target.token = source.token = random_number();
   target.kept.clear();
   source.kept.clear();
-  parts.guard = encode(target);
+  target.left_us = 0;
   if (source_gone) {
-    parts.source.gone.insert(guard_row(from.key));
-  } else {
-    set(parts.source, guard_row(from.key), encode(source));
+    source.left_us = std::max(source.left_us, left_us_);
+    set(parts.source, tombstone_row(now_us_, from.key), encode(source));
   }
-  set(parts.target, guard_row(to.key), parts.guard);
+  set(parts.source, guard_row(from.key), encode(source));
+  set(parts.target, guard_row(to.key), encode(target));
   parts.target.counted = counted_;
   return parts;
 }
@@ -156,6 +170,10 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
 Part PairTransaction::joined(Parts parts) {
   Part part = std::move(parts.source);
   part.guards.merge(parts.target.guards);
+  // Of one tablet. Two looks at it that found different ones are judged again: no tablet has a fence without a number.
+  const bool differ = part.fence && parts.target.fence && *part.fence != *parts.target.fence;
+  if (!part.fence) part.fence = parts.target.fence;
+  if (differ) part.fence = "none";
   part.gone.merge(parts.target.gone);
   for (auto& [row, value] : parts.target.sets) part.sets.insert_or_assign(row, std::move(value));
   part.bytes += parts.target.bytes;

@@ -27,11 +27,12 @@ class PairTransaction final : public Transaction {
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
   void put(Table table, std::string_view key, std::string_view value) override;
   void erase(Table table, std::string_view key) override;
-  void kill(const BlobRef& blob) override;
   void abandon(uint64_t) override {}
   void count(const Usage& change) override { counted_ += change; }
   Result<uint64_t> next_id() override;
   int64_t now_us() const override { return now_us_; }
+  Result<int64_t> left_us(uint64_t bucket, std::string_view key) override;
+  void leave_us(uint64_t, std::string_view, int64_t us) override { left_us_ = us; }  // of the source
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
   // When the judge is done: fetches what moves along. would_block; not_implemented: it is too much for one call.
@@ -40,15 +41,16 @@ class PairTransaction final : public Transaction {
   const std::vector<BlobRef>& dead() const { return dead_; }  // of the target
   void run_effects();
 
-  // The change as the tablets of the two keys get it, and the guard that the target has afterwards.
+  // The change as the tablets of the two keys get it.
   struct Parts {
     Part source, target;
-    std::string guard;
   };
   Result<Parts> parts() const;
   static Part joined(Parts parts);  // where it is one tablet
 
  private:
+  void kill_named(const BlobRef& blob) override;
+
   Rows& from_;
   Rows& to_;
   Ids& ids_;
@@ -59,6 +61,7 @@ class PairTransaction final : public Transaction {
   std::vector<std::function<void()>> effects_;
   Usage counted_;
   uint64_t last_id_ = 0;
+  int64_t left_us_ = 0;
 };
 
 }  // namespace verbena::store::rados

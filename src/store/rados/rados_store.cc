@@ -17,7 +17,10 @@
 #include "store/event.h"
 #include "store/logic/rename.h"
 #include "store/rados/engine.h"
+#include "store/rados/fate.h"
+#include "store/rados/key_ids.h"
 #include "store/rados/survey.h"
+#include "store/rados/tombstones.h"
 
 namespace verbena::store::rados {
 namespace {
@@ -25,6 +28,7 @@ namespace {
 constexpr uint64_t accounts_max = 64 * MiB;
 constexpr size_t servers_max = 1000;  // that live at once
 constexpr size_t buckets_at_once = 32;
+constexpr const char* tokens_attribute = "w";
 
 }  // namespace
 
@@ -50,6 +54,12 @@ Result<uint64_t> Engine::take_incarnation() {
     VB_ASSIGN(const uint64_t incarnation, run(registry.take_number()));
     if (!slots.contains(Ids::slot_of(incarnation)) || slots.size() >= servers_max) return incarnation;
   }
+}
+
+Task<Result<void>> Engine::look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living) {
+  std::string object = bucket->tablets[tablet].object;
+  VB_CO_TRY(co_await book.take_over(std::move(object), living));
+  co_return co_await sweep_tablet(registry, std::move(bucket), tablet, clock_source.now_us(), std::move(living));
 }
 
 Task<Result<bool>> Engine::has_object(std::string object) {
@@ -99,8 +109,8 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   duty.emplace(*cluster, io, *incarnation);
   Garbage::Helpers helpers;
   helpers.on_duty = [this] { return duty->holds(); };
-  helpers.look_into_tablet = [this](std::string tablet, std::set<uint64_t> living) {
-    return book.take_over(std::move(tablet), std::move(living));
+  helpers.look_into_tablet = [this](BucketPtr bucket, size_t tablet, std::set<uint64_t> living) {
+    return look_into_tablet(std::move(bucket), tablet, std::move(living));
   };
   helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
     return events->rescue(bucket, std::move(rows));
@@ -347,9 +357,27 @@ Task<Result<std::optional<std::string>>> Engine::read_accounts() {
   co_return to_text(reply->text);
 }
 
+// Before the change that leaves one more: its comparison with the digest says that they are still these.
+Task<Result<std::string>> Engine::read_account_tokens() {
+  struct Reply {
+    std::map<std::string, Buffer> attributes;
+    int code = 0;
+  };
+  auto reply = std::make_shared<Reply>();
+  librados::ObjectReadOperation op;
+  op.getxattrs(&reply->attributes, &reply->code);
+  const int code = co_await cluster->read(Cluster::Pool::index, std::string(accounts_object), std::move(op), reply);
+  if (code == -ENOENT) co_return std::string();
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: accounts"));
+  const auto found = reply->attributes.find(tokens_attribute);
+  co_return found == reply->attributes.end() ? std::string() : to_text(found->second);
+}
+
 // By the digest of what is there, which lies beside it.
 Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, std::string text) {
   if (text.size() > accounts_max) co_return fail(Errc::limit_exceeded, "rados: accounts");
+  VB_CO_ASSIGN(const std::string tokens, co_await read_account_tokens());
+  const uint64_t token = random_number();
   librados::ObjectWriteOperation op;
   if (before) {
     op.cmpxattr("h", LIBRADOS_CMPXATTR_OP_EQ, to_buffer(sha256(as_bytes(*before))));
@@ -358,10 +386,18 @@ Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, s
   }
   op.write_full(to_buffer(text));
   op.setxattr("h", to_buffer(sha256(as_bytes(text))));
+  op.setxattr(tokens_attribute, to_buffer(with_token(tokens, token)));
   const int code =
       co_await cluster->write(Cluster::Pool::index, std::string(accounts_object), std::move(op), text.size());
-  if (code == -ECANCELED || code == -EEXIST) co_return false;
-  if (code < 0) {
+  if (code == -ECANCELED || code == -EEXIST) {
+    const Fate fate =
+        co_await fate_by_attribute(*cluster, std::string(accounts_object), tokens_attribute, token, tokens);
+    if (fate == Fate::not_made) co_return false;
+    if (fate == Fate::unknown) {
+      neighbours->tell_again(Neighbours::accounts);
+      co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the accounts were changed.");
+    }
+  } else if (code < 0) {
     neighbours->tell_again(Neighbours::accounts);
     co_return std::unexpected(to_error(code, "rados: accounts"));
   }
@@ -550,11 +586,17 @@ void RadosStore::listen(Listener* listener) { engine_->keeps->listen(listener); 
 
 bool RadosStore::may_keep(std::string_view bucket) const { return engine_->under_way->is_sure(bucket); }
 
-bool RadosStore::on_duty() const { return engine_->duty->holds(); }
+uint64_t RadosStore::on_duty() const { return engine_->duty->term(); }
 
 Result<std::optional<std::string>> RadosStore::read_accounts() { return engine_->run(engine_->read_accounts()); }
 Result<bool> RadosStore::replace_accounts(const std::optional<std::string>& before, const std::string& text) {
   return engine_->run(engine_->replace_accounts(before, text));
+}
+Result<std::optional<std::string>> RadosStore::read_key_ids() {
+  return engine_->run(rados::read_key_ids(engine_->registry));
+}
+Result<bool> RadosStore::replace_key_ids(const std::optional<std::string>& before, const std::string& text) {
+  return engine_->run(rados::replace_key_ids(engine_->registry, before, text));
 }
 Result<Survey> RadosStore::survey() { return survey_store(*engine_); }
 bool RadosStore::settled() const { return engine_->garbage->settled(); }

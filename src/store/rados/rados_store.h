@@ -73,8 +73,8 @@ class RadosStore final : public EngineStore, public SharedKeys {
   void listen(Listener* listener) override;
 
   // Whether this is the server that does what is done once for all (lifecycle rules, delivery of events): to be asked
-  // before each act.
-  bool on_duty() const;
+  // before each act. The number of its time on duty (Duty::term); 0: another one does it.
+  uint64_t on_duty() const;
 
   // What is read of the bucket and its documents may be kept until on_change(): nobody is changing it just now.
   bool may_keep(std::string_view bucket) const;
@@ -82,6 +82,10 @@ class RadosStore final : public EngineStore, public SharedKeys {
   // A text that all servers share. These block, and must not be called by on_accounts. False: it is not `before`.
   Result<std::optional<std::string>> read_accounts();
   Result<bool> replace_accounts(const std::optional<std::string>& before, const std::string& text);
+
+  // Likewise, and nobody is told: the ids of the servers' master keys.
+  Result<std::optional<std::string>> read_key_ids();
+  Result<bool> replace_key_ids(const std::optional<std::string>& before, const std::string& text);
 
   // Blocks, and looks at every row and the name of every stripe.
   Result<Survey> survey();

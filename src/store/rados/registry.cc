@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "store/logic/codec.h"
 #include "store/logic/keys.h"
+#include "store/rados/change.h"
+#include "store/rados/fate.h"
 
 namespace verbena::store::rados {
 namespace {
@@ -23,6 +25,9 @@ constexpr std::chrono::seconds wait_max{25};     // for one that goes on
 constexpr std::chrono::seconds phases_kept{120};
 constexpr std::chrono::milliseconds look_again{10};
 constexpr int attempts_max = 100;
+constexpr const char *tokens_row = "w", *names_fence_row = "f";
+// Of a removed bucket that is to be swept: it had a name, or never. Servers of before say "x" of both.
+constexpr std::string_view was_named = "n", never_named = "f";
 
 std::optional<uint64_t> parse_epoch(std::string_view text) {
   uint64_t value = 0;
@@ -64,6 +69,8 @@ Result<BucketPtr> decode_state(uint64_t id, std::string_view epoch, std::map<std
       state->row = std::move(value);
     } else if (key == "p") {
       VB_TRY(decode_phase(*state, std::move(value)));
+    } else if (key == tokens_row) {
+      state->tokens = std::move(value);
     } else if (key.starts_with('t')) {
       const auto tablet = keys::parse_number(value);
       if (!tablet) return fail(Errc::corrupt_object, "rados: tablet of a bucket");
@@ -168,7 +175,7 @@ Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
     auto both = std::make_shared<Both>(Both{reply, record});
     librados::ObjectReadOperation op;
     op.getxattr(epoch_attribute, &reply->epoch, &reply->epoch_code);
-    op.omap_get_vals_by_keys({"p", "r"}, &record->rows, &record->rows_code);
+    op.omap_get_vals_by_keys({"p", "r", tokens_row}, &record->rows, &record->rows_code);
     op.omap_get_vals2("", "t", page_rows, &reply->rows, &reply->more, &reply->rows_code);
     const int code = co_await cluster_.read(Pool::index, bucket_object(bucket), std::move(op), both);
     if (code == -ENOENT || code == -ENODATA) {
@@ -353,39 +360,49 @@ Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
 }
 
 Task<Result<void>> Registry::make(uint64_t bucket, std::string row) {
-  // The tablet first: a bucket's object says that it is all there.
+  // The tablet first: a bucket's object says that it is all there. What is there already is the work of this very call,
+  // made before: no other server has the number. A late one finds the objects in use, and changes nothing.
   librados::ObjectWriteOperation tablet;
-  tablet.create(false);
+  tablet.create(true);
   tablet.setxattr(epoch_attribute, to_buffer("1"));
   const int made = co_await cluster_.write(Pool::index, tablet_object(bucket, 0), std::move(tablet));
-  if (made < 0) co_return std::unexpected(to_error(made, "rados: new tablet"));
+  if (made < 0 && made != -EEXIST) co_return std::unexpected(to_error(made, "rados: new tablet"));
   librados::ObjectWriteOperation op;
-  op.create(false);
+  op.create(true);
   op.setxattr(epoch_attribute, to_buffer("1"));
   const std::map<std::string, Buffer> rows = {{"r", to_buffer(row)}, {"t", to_buffer(keys::number(0))}};
   op.omap_set(rows);
   const int code = co_await cluster_.write(Pool::index, bucket_object(bucket), std::move(op));
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: new bucket"));
+  if (code < 0 && code != -EEXIST) co_return std::unexpected(to_error(code, "rados: new bucket"));
   co_return Result<void>{};
 }
 
-Task<Result<void>> Registry::change_rows(BucketPtr from, Fill fill) {
+Task<Result<void>> Registry::change_object(BucketPtr from, Fill fill) {
+  const uint64_t token = random_number();
   librados::ObjectWriteOperation op;
   op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(from->epoch_text));
   fill(op);
-  const int code = co_await cluster_.write(Pool::index, bucket_object(from->id), std::move(op));
-  if (code == -ECANCELED) co_return fail(Errc::conditional_conflict, "rados: bucket");
+  op.setxattr(epoch_attribute, to_buffer(std::to_string(from->epoch + 1)));
+  const std::map<std::string, Buffer> tokens = {{tokens_row, to_buffer(with_token(from->tokens, token))}};
+  op.omap_set(tokens);
+  const std::string object = bucket_object(from->id);
+  const int code = co_await cluster_.write(Pool::index, object, std::move(op));
   if (code == -ENOENT) co_return fail(Errc::no_such_bucket);
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: bucket"));
-  co_return Result<void>{};
+  if (code >= 0) co_return Result<void>{};
+  if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: bucket"));
+  switch (co_await fate_by_row(cluster_, object, tokens_row, token, from->tokens)) {
+    case Fate::made:
+      co_return Result<void>{};
+    case Fate::not_made:
+      co_return fail(Errc::conditional_conflict, "rados: bucket");
+    case Fate::unknown:
+      break;
+  }
+  co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the bucket was changed.");
 }
 
 Task<Result<BucketPtr>> Registry::change(BucketPtr from, Fill fill) {
-  Fill with_epoch = [&fill, epoch = std::to_string(from->epoch + 1)](librados::ObjectWriteOperation& op) {
-    fill(op);
-    op.setxattr(epoch_attribute, to_buffer(epoch));
-  };
-  VB_CO_TRY(co_await change_rows(from, std::move(with_epoch)));
+  VB_CO_TRY(co_await change_object(from, std::move(fill)));
   VB_CO_ASSIGN(BucketPtr now, co_await load(from->id));
   VB_CO_TRY(co_await spread(now));
   co_return now;
@@ -428,7 +445,14 @@ Task<Result<bool>> Registry::finish_move(BucketPtr state) {
   if (!sets.empty()) op.omap_set(sets);
   const std::string object = tablet_object(state->id, state->phase_tablet);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
-  if (code == -ECANCELED) co_return false;
+  if (code == -ECANCELED) {
+    // The guard that the move gives the source says that it was made. No server changes that key before the phase is
+    // over.
+    const auto given = move.sets.find(move.guard_row);
+    std::string name = move.guard_row;
+    VB_CO_ASSIGN(const std::string now, co_await row(object, std::move(name)));
+    co_return given != move.sets.end() && now == given->second;
+  }
   if (code < 0) co_return std::unexpected(to_error(code, "rados: moving a key"));
   co_return true;
 }
@@ -448,45 +472,73 @@ Task<Result<bool>> Registry::settle_move(BucketPtr state) {
   co_return has;
 }
 
-Task<Result<std::string>> Registry::row(std::string object, std::string name) {
+Task<Result<std::map<std::string, std::string>>> Registry::rows(std::string object, std::set<std::string> names) {
   auto reply = std::make_shared<OmapReply>();
   librados::ObjectReadOperation op;
-  op.omap_get_vals_by_keys({name}, &reply->rows, &reply->rows_code);
+  op.omap_get_vals_by_keys(names, &reply->rows, &reply->rows_code);
   const int code = co_await cluster_.read(Pool::index, std::move(object), std::move(op), reply);
-  if (code == -ENOENT) co_return std::string();
+  std::map<std::string, std::string> found;
+  if (code == -ENOENT) co_return found;
   if (code < 0) co_return std::unexpected(to_error(code, "rados: row"));
-  const auto found = reply->rows.find(name);
-  co_return found == reply->rows.end() ? std::string() : to_text(found->second);
+  for (auto& [name, value] : reply->rows) found.emplace(name, to_text(value));
+  co_return found;
 }
 
-Task<Result<bool>> Registry::give_name(std::string name, uint64_t bucket) {
+Task<Result<std::string>> Registry::row(std::string object, std::string name) {
+  std::set<std::string> names(&name, &name + 1);
+  VB_CO_ASSIGN(auto found, co_await rows(std::move(object), std::move(names)));
+  const auto row = found.find(name);
+  co_return row == found.end() ? std::string() : std::move(row->second);
+}
+
+Task<Result<std::string>> Registry::name_fence() {
+  std::string object(root_object), name = names_fence_row;
+  co_return co_await row(std::move(object), std::move(name));
+}
+
+// A bucket's number is the identity of this call and the next: what the rows of that number say stays.
+Task<Result<bool>> Registry::give_name(std::string name, uint64_t bucket, std::string fence) {
   const std::string row = keys::bucket(name), object(root_object);
   librados::ObjectWriteOperation op;
-  const std::string allowed = unnamed_row(bucket);
-  const std::map<std::string, std::pair<Buffer, int>> guard = {{row, {Buffer(), LIBRADOS_CMPXATTR_OP_EQ}},
-                                                               {allowed, {to_buffer("u"), LIBRADOS_CMPXATTR_OP_EQ}}};
+  const std::string allowed = unnamed_row(bucket), removed = keys::tagged('x', bucket);
+  const std::map<std::string, std::pair<Buffer, int>> guard = {
+      {row, {Buffer(), LIBRADOS_CMPXATTR_OP_EQ}},
+      {allowed, {to_buffer("u"), LIBRADOS_CMPXATTR_OP_EQ}},
+      {names_fence_row, {to_buffer(fence), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(guard, nullptr);
   op.omap_rm_keys({allowed});
   const std::map<std::string, Buffer> set = {{row, to_buffer(keys::number(bucket))}};
   op.omap_set(set);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
-  if (code == -ECANCELED) co_return false;
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: root"));
-  co_return true;
+  if (code >= 0) co_return true;
+  if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: root"));
+  std::set<std::string> names = {row, allowed, removed};
+  VB_CO_ASSIGN(const auto now, co_await rows(object, std::move(names)));
+  const auto is = [&now](const std::string& one, std::string_view value) {
+    const auto found = now.find(one);
+    return found != now.end() && found->second == value;
+  };
+  // It has the name, or has had it.
+  if (is(row, keys::number(bucket)) || is(removed, was_named)) co_return true;
+  // It may still be given one, or was forbidden it.
+  if (now.contains(allowed) || is(removed, never_named)) co_return false;
+  co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the bucket was made.");
 }
 
-Task<Result<void>> Registry::forbid_name(uint64_t bucket) {
+Task<Result<bool>> Registry::forbid_name(uint64_t bucket) {
   librados::ObjectWriteOperation op;
-  const std::string allowed = unnamed_row(bucket), object(root_object);
+  const std::string allowed = unnamed_row(bucket), removed = keys::tagged('x', bucket), object(root_object);
   const std::map<std::string, std::pair<Buffer, int>> guard = {{allowed, {to_buffer("u"), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(guard, nullptr);
   op.omap_rm_keys({allowed});
-  const std::map<std::string, Buffer> set = {{keys::tagged('x', bucket), to_buffer("x")}};
+  const std::map<std::string, Buffer> set = {{removed, to_buffer(never_named)}};
   op.omap_set(set);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
-  // It has the name, or another one has forbidden it.
-  if (code < 0 && code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: root"));
-  co_return Result<void>{};
+  if (code >= 0) co_return true;
+  if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: root"));
+  // It has the name or had it, or another one, or this very call, has forbidden it: then that stands here.
+  VB_CO_ASSIGN(const std::string now, co_await this->row(object, removed));
+  co_return now == never_named;
 }
 
 Task<Result<void>> Registry::forget_name(std::string name, uint64_t bucket) {
@@ -496,7 +548,8 @@ Task<Result<void>> Registry::forget_name(std::string name, uint64_t bucket) {
       {row, {to_buffer(keys::number(bucket)), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(guard, nullptr);
   op.omap_rm_keys({row});
-  const std::map<std::string, Buffer> set = {{keys::tagged('x', bucket), to_buffer("x")}};
+  const std::map<std::string, Buffer> set = {{keys::tagged('x', bucket), to_buffer(was_named)},
+                                             {names_fence_row, to_buffer(keys::number(random_number()))}};
   op.omap_set(set);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
   forget(bucket);

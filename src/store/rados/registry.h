@@ -51,6 +51,7 @@ struct BucketState {
   Phase phase = Phase::live;
   std::string phase_text;  // letter, number of the tablet that is split or moved from, who does it; the move
   uint64_t phase_tablet = 0, phase_other = 0;
+  std::string tokens;           // of its last changes (fate.h)
   std::vector<Tablet> tablets;  // by their lowest key; the first one's is empty
 
   size_t tablet_of(std::string_view stored) const;  // of a row
@@ -93,10 +94,14 @@ class Registry {
   // Likewise until what starts with that row may be read.
   Task<Result<BucketPtr>> readable(BucketPtr seen, std::string stored);
 
-  // A name that no bucket has becomes this one's; false: another one has it, or it was forbidden meanwhile.
-  Task<Result<bool>> give_name(std::string name, uint64_t bucket);
-  // That bucket gets no name any more, unless it has one.
-  Task<Result<void>> forbid_name(uint64_t bucket);
+  // A name that no bucket has becomes this one's; false: another one has it, or it was forbidden meanwhile. Also true
+  // where it had become so, and the bucket was removed since. service_unavailable: nobody knows.
+  // `fence`: as it was before the name was looked for.
+  Task<Result<bool>> give_name(std::string name, uint64_t bucket, std::string fence);
+  // Another one whenever a name becomes free: who found none in use finds out that it was used since.
+  Task<Result<std::string>> name_fence();
+  // That bucket gets no name any more, unless it has one, or had: false.
+  Task<Result<bool>> forbid_name(uint64_t bucket);
   // The name of a bucket that is decided to go is free; the bucket is to be swept.
   Task<Result<void>> forget_name(std::string name, uint64_t bucket);
 
@@ -106,8 +111,9 @@ class Registry {
   // there. conditional_conflict: it is not as `from` says any more.
   using Fill = std::function<void(librados::ObjectWriteOperation&)>;
   Task<Result<BucketPtr>> change(BucketPtr from, Fill fill);
-  // Likewise for what is no matter of the epoch: documents.
-  Task<Result<void>> change_rows(BucketPtr from, Fill fill);
+  // Likewise, for what the tablets need not know soon: documents, and that the bucket is to go. With the next epoch,
+  // too, so that no such call that comes late finds its own again.
+  Task<Result<void>> change_object(BucketPtr from, Fill fill);
   // The next epoch is this phase's, or there is a conflict: as long as it is, nobody has undone or finished what it is
   // for.
   Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "");
@@ -123,6 +129,8 @@ class Registry {
 
   // A page of an object's omap: the rows that start with `prefix`, behind `after`. not_found: no such object.
   Task<Result<std::shared_ptr<OmapReply>>> page(std::string object, std::string after, std::string prefix);
+  // Those of them that there are.
+  Task<Result<std::map<std::string, std::string>>> rows(std::string object, std::set<std::string> names);
   // Empty: there is none.
   Task<Result<std::string>> row(std::string object, std::string name);
   // All of them: for what has few.

@@ -13,6 +13,11 @@ using Pool = Cluster::Pool;
 
 constexpr uint64_t page_rows_max = 1000, page_rows_first = 16, page_rows_growth = 8;
 constexpr std::chrono::seconds fetch_max{20};
+// Each tablet more that a moment reaches over is one more to look at again whenever another one is read.
+constexpr size_t tablets_of_moment_max = 8;
+// Lost so often, tablets are no longer compared with each other, or a look over several busy ones would never end. All
+// rows of a key lie in one tablet, whose number still holds, so each key stays of one moment.
+constexpr uint64_t moments_lost_max = 3;
 
 class NoRows final : public Cursor {
  public:
@@ -84,6 +89,21 @@ class RowCursor final : public Cursor {
   mutable size_t at_ = 0;
 };
 
+// Rows of a bucket as they were at one moment.
+class RowsMoment final : public Moment {
+ public:
+  explicit RowsMoment(Rows& rows) : rows_(rows), moment_(rows.moment_) { rows.holds_moment_ = true; }
+  Result<std::string> get(Table table, std::string_view key) override { return rows_.get(table, key); }
+  std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override {
+    return rows_.cursor(table, std::move(prefix), from);
+  }
+  bool lost() const override { return rows_.moment_ != moment_; }
+
+ private:
+  Rows& rows_;
+  const uint64_t moment_;
+};
+
 struct Rows::Wanted {
   std::set<std::string> rows;
   std::vector<std::pair<PageName, uint64_t>> pages;
@@ -99,6 +119,11 @@ struct Rows::Reply {
   std::map<std::string, Buffer> rows;
   int rows_code = 0;
   std::deque<OfPage> pages;
+  uint64_t version = 0;
+
+  bool tells() const {
+    return !rows.empty() || std::ranges::any_of(pages, [](const OfPage& page) { return !page.found.empty(); });
+  }
 };
 
 Rows::Rows(Registry& registry, const Place& place, std::shared_ptr<const void> hold, bool with_bytes)
@@ -115,6 +140,15 @@ void Rows::forget() {
   documents_.clear();
   pages_.clear();
   guard_.reset();
+}
+
+Result<Guard> Rows::decoded_guard() const { return decode_guard(*guard_); }
+
+Result<uint64_t> Rows::greatest_id() const {
+  VB_ASSIGN(const Guard guard, decode_guard(*guard_));
+  if (!guard_->empty()) return guard.last_id;
+  VB_ASSIGN(const Fence fence, decode_fence(fence_));
+  return fence.last_id;
 }
 
 Result<std::string> Rows::stored(const std::string& row) {
@@ -158,6 +192,47 @@ std::unique_ptr<Cursor> Rows::cursor(Table table, std::string prefix, std::strin
   return std::make_unique<RowCursor>(*this, std::move(of), std::move(stored_prefix), std::move(start), rows);
 }
 
+// A look at a key runs from its beginning each time, over rows that have one guard.
+std::unique_ptr<Moment> Rows::moment() {
+  if (!key_.empty() || place_.bucket == 0) return std::make_unique<SameMoment>(*this);
+  return std::make_unique<RowsMoment>(*this);
+}
+
+void Rows::lose_moment() {
+  rows_.clear();
+  pages_.clear();
+  read_.clear();
+  ++moment_;
+}
+
+Task<bool> Rows::is_unchanged(std::string object, uint64_t version) {
+  auto now = std::make_shared<uint64_t>(0);
+  librados::ObjectReadOperation op;
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket_->epoch_text));
+  const int code = co_await registry_.cluster().read(Pool::index, std::move(object), std::move(op), now, 0, now.get());
+  co_return code >= 0 && *now == version;
+}
+
+Task<> Rows::hold_moment(std::string object, uint64_t version, bool told) {
+  const auto before = read_.find(object);
+  bool same = before == read_.end() || before->second.version == version;
+  if (same && before == read_.end() && moment_ < moments_lost_max) {
+    // If these are still as they were, they were so when this one was read.
+    const auto others = read_;
+    for (const auto& [other, read] : others) {
+      if (same) same = co_await is_unchanged(other, read.version);
+    }
+    if (same && read_.size() >= tablets_of_moment_max) {
+      same = std::ranges::none_of(read_, [](const auto& one) { return one.second.told; });
+      if (same) read_.clear();  // that they are empty is not worth looking at them again and again
+    }
+  }
+  if (!same) lose_moment();
+  Read& read = read_[object];
+  read.version = version;
+  read.told |= told;
+}
+
 Rows::PagePtr Rows::page(const PageName& name, uint64_t rows_max) {
   const auto found = pages_.find(name);
   if (found != pages_.end()) return found->second;
@@ -178,6 +253,7 @@ std::map<size_t, Rows::Wanted> Rows::sort() const {
   Wanted& mine = by_tablet[bucket_->tablet_of(guard_row(key_))];
   mine.guard = true;
   mine.rows.insert(guard_row(key_));
+  if (fence_asked_) mine.rows.insert(fence_row);
   return by_tablet;
 }
 
@@ -235,8 +311,9 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     auto& page = reply->pages.emplace_back();
     op.omap_get_vals2("", inline_prefix(key_), 1, &page.found, &page.more, &page.code);
   }
-  const int code = co_await registry_.cluster().read(Pool::index, object, std::move(op), reply);
+  const int code = co_await registry_.cluster().read(Pool::index, object, std::move(op), reply, 0, &reply->version);
   if (code == -ECANCELED || code == -ENOENT || code == -ENODATA) {
+    if (holds_moment_) lose_moment();
     VB_CO_ASSIGN(bucket_, co_await registry_.refresh(bucket_, object));
     if (!key_.empty()) forget();
     co_return false;
@@ -246,14 +323,18 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     const std::string name = guard_row(key_);
     const auto found = reply->rows.find(name);
     std::string now = found == reply->rows.end() ? "" : to_text(found->second);
-    if (guard_ && *guard_ != now) {
-      forget();
-      guard_ = std::move(now);
-      co_return false;
-    }
+    const auto barred = reply->rows.find(fence_row);
+    std::string fence = barred == reply->rows.end() ? "" : to_text(barred->second);
+    // Without a guard twice, and one that was swept in between, if the fence is another one.
+    const bool is_other = guard_ && (*guard_ != now || (now.empty() && fence_ != fence));
+    if (is_other) forget();
     guard_ = std::move(now);
+    fence_ = std::move(fence);
+    if (is_other) co_return false;
     wanted.rows.erase(name);
+    wanted.rows.erase(fence_row);
   }
+  if (holds_moment_) co_await hold_moment(object, reply->version, reply->tells());
   for (const std::string& row : wanted.rows) {
     const auto found = reply->rows.find(row);
     rows_[row] = found == reply->rows.end() ? std::nullopt : std::optional(to_text(found->second));

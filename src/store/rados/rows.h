@@ -2,7 +2,9 @@
 // each tablet that it lies in.
 //
 // Of one key they are one snapshot: each call reads the key's guard, too, and when that is another one all that came
-// before is forgotten.
+// before is forgotten. So are rows of a bucket that a Moment was opened for: what one call asks of a tablet is of one
+// moment, and RADOS numbers the changes of an object; when a later call finds another number, or another tablet is read
+// and an earlier one has changed by then, the moment is lost and what came before is forgotten.
 #pragma once
 
 #include <map>
@@ -26,6 +28,7 @@ class Rows final : public View {
 
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
+  std::unique_ptr<Moment> moment() override;
   Result<std::string> get_inline(uint64_t blob);
 
   // Brings what was asked for since the last time. internal: nothing was.
@@ -33,7 +36,15 @@ class Rows final : public View {
   void ask_guard() { guard_asked_ = true; }
   // The key's guard as it is stored, empty where there is none; nullopt: not fetched.
   const std::optional<std::string>& guard() const { return guard_; }
-  void forget();  // all but which bucket
+  // The bucket's documents that were asked for, as they are stored; nullopt: there is none of that name.
+  const std::map<std::string, std::optional<std::string>>& documents() const { return documents_; }
+  // For a change, which compares it where there is no guard: the tablet's fence comes with the guard. Before the first
+  // fetch().
+  void ask_fence() { fence_asked_ = true; }
+  const std::string& fence() const { return fence_; }
+  Result<Guard> decoded_guard() const;   // of the guard that was fetched
+  Result<uint64_t> greatest_id() const;  // that the key ever had, or that and more: likewise
+  void forget();                         // all but which bucket
 
   const Place& place() const { return place_; }
   const BucketPtr& bucket() const { return bucket_; }
@@ -42,6 +53,7 @@ class Rows final : public View {
 
  private:
   friend class RowCursor;
+  friend class RowsMoment;
   struct Page {
     std::vector<std::pair<std::string, std::string>> rows;  // as stored
     std::string next;                                       // where the next page begins
@@ -61,6 +73,10 @@ class Rows final : public View {
   Task<Result<bool>> fetch_tablet(size_t tablet, Wanted wanted);  // false: all of it has to be asked for anew
   Task<Result<void>> fetch_object(std::string object, std::set<std::string> names,
                                   std::map<std::string, std::optional<std::string>>& into);
+  // The tablet was read and has this number now: is that the moment of all that was read before?
+  Task<> hold_moment(std::string object, uint64_t version, bool told);
+  Task<bool> is_unchanged(std::string object, uint64_t version);
+  void lose_moment();
   PagePtr make_page(const PageName& name, size_t tablet, std::map<std::string, Buffer>& found, bool more) const;
 
   Registry& registry_;
@@ -73,8 +89,17 @@ class Rows final : public View {
   std::map<PageName, PagePtr> pages_;
   std::set<std::string> asked_, root_asked_, documents_asked_;
   std::map<PageName, uint64_t> pages_asked_;
-  bool guard_asked_ = false;
+  bool guard_asked_ = false, fence_asked_ = false;
   std::optional<std::string> guard_;
+  // Of a Moment. Tablets that were read, by their objects.
+  struct Read {
+    uint64_t version = 0;
+    bool told = false;  // it had rows that were asked for
+  };
+  bool holds_moment_ = false;
+  uint64_t moment_ = 0;  // counts those that were lost
+  std::map<std::string, Read> read_;
+  std::string fence_;
 };
 
 }  // namespace verbena::store::rados

@@ -133,9 +133,10 @@ Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_named(std::string object
   co_return found;
 }
 
-Task<Result<void>> Splitter::put_rows(std::string to, std::shared_ptr<OmapReply> page) {
+// With the epoch that the new tablet has until it is in use: none that comes late puts old rows over new ones.
+Task<Result<void>> Splitter::put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page) {
   librados::ObjectWriteOperation op;
-  op.assert_exists();
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(frozen->epoch_text));
   op.omap_set(page->rows);
   const int code = co_await registry_.cluster().write(Pool::index, std::move(to), std::move(op), 1 * MiB);
   if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
@@ -152,15 +153,19 @@ Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string k
       if (more) after = page->rows.rbegin()->first;
       if (end) page->rows.erase(page->rows.lower_bound(*end), page->rows.end());
       if (page->rows.empty()) break;
-      VB_CO_TRY(co_await put_rows(to, page));
+      VB_CO_TRY(co_await put_rows(frozen, to, page));
       if (!more) break;
     }
   }
-  co_return co_await copy_tokens(from, to);
+  // Guards that were swept here are of keys that may lie there from now on.
+  std::set<std::string> fence = {fence_row};
+  VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(fence)));
+  if (!found->rows.empty()) VB_CO_TRY(co_await put_rows(frozen, to, found));
+  co_return co_await copy_tokens(frozen, from, to);
 }
 
 // Which of the two a rename's source lies in the tokens do not say: both have those that still mean something.
-Task<Result<void>> Splitter::copy_tokens(std::string from, std::string to) {
+Task<Result<void>> Splitter::copy_tokens(BucketPtr frozen, std::string from, std::string to) {
   const auto since = static_cast<uint64_t>(std::max<int64_t>(clock_.now_us() - rename_token_life_us, 0));
   for (std::string after = "a" + keys::number(since);;) {
     VB_CO_ASSIGN(auto page, co_await registry_.page(from, after, "a"));
@@ -170,7 +175,7 @@ Task<Result<void>> Splitter::copy_tokens(std::string from, std::string to) {
     for (const auto& [row, value] : page->rows) tokens.insert("r" + row.substr(std::min<size_t>(row.size(), 9)));
     VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(tokens)));
     page->rows.merge(found->rows);
-    VB_CO_TRY(co_await put_rows(to, page));
+    VB_CO_TRY(co_await put_rows(frozen, to, page));
     if (!page->more) break;
   }
   co_return Result<void>{};

@@ -39,13 +39,14 @@ class Splitter {
   Task<Result<Found>> survey(BucketPtr bucket, size_t tablet);
   Task<Result<void>> split(BucketPtr bucket, size_t tablet, std::string key);
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);
-  Task<Result<void>> copy_tokens(std::string from, std::string to);
+  Task<Result<void>> copy_tokens(BucketPtr frozen, std::string from, std::string to);
   Task<Result<void>> purge(BucketPtr bucket, uint64_t number);
   Task<Result<bool>> purge_at(BucketPtr bucket, size_t tablet);
   // Rows of one letter from a key's on to the tablet's end, a page.
   Task<Result<std::shared_ptr<OmapReply>>> rows_from(std::string object, std::string start, std::string after);
   Task<Result<std::shared_ptr<OmapReply>>> rows_named(std::string object, std::set<std::string> names);
-  Task<Result<void>> put_rows(std::string to, std::shared_ptr<OmapReply> page);  // into a tablet that has no name yet
+  // Into a tablet that has no name yet.
+  Task<Result<void>> put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page);
 
   Registry& registry_;
   boost::asio::io_context& io_;

@@ -32,10 +32,10 @@ class StripeWriter final : public BlobWriter {
   ~StripeWriter() override;  // what no change took is removed
 
   uint64_t size() const override { return size_; }
+  uint64_t id() const override { return id_; }
   Task<Result<void>> append(memory::Chunk chunk) override;
   Task<Result<BlobRef>> finish() override;
 
-  uint64_t id() const { return id_; }
   bool in_index() const { return size_ != 0 && !striped_; }
   const std::string& small() const { return small_; }  // of one that lies with the rows
   bool in_stripes() const { return striped_; }

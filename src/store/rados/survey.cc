@@ -1,6 +1,8 @@
 #include "store/rados/survey.h"
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "store/rados/row_survey.h"
 
@@ -12,6 +14,34 @@ constexpr size_t names_max = 100;
 void lose(Survey& survey, const std::string& name) {
   ++survey.lost_count;
   if (survey.lost.size() < names_max) survey.lost.push_back(name);
+}
+
+bool misses(const RowSurvey& rows, const std::string& small) {
+  return rows.small_wanted.contains(small) && !rows.small_there.contains(small);
+}
+
+// Rows and bytes are looked at one after the other, and servers may run meanwhile: what was removed in between is not
+// lost. What rows name before and after was there all the while, since no blob's id is used twice.
+Result<void> tell_lost(Engine& engine, const RowSurvey& rows, std::map<uint64_t, uint64_t>& found, Survey& survey) {
+  std::vector<uint64_t> striped;
+  std::vector<std::string> small;
+  for (const auto& [blob, named] : rows.striped) {
+    if (found[blob] != stripes_of(named.size)) striped.push_back(blob);
+  }
+  for (const auto& [row, by] : rows.small_wanted) {
+    if (misses(rows, row)) small.push_back(row);
+  }
+  if (striped.empty() && small.empty()) return {};
+  Survey counts;
+  RowSurvey again(engine.registry, counts);
+  VB_TRY(engine.run(again.run()));
+  for (const uint64_t blob : striped) {
+    if (const auto named = again.striped.find(blob); named != again.striped.end()) lose(survey, named->second.by);
+  }
+  for (const std::string& row : small) {
+    if (misses(again, row)) lose(survey, again.small_wanted.at(row));
+  }
+  return {};
 }
 
 }  // namespace
@@ -38,12 +68,7 @@ Result<Survey> survey_store(Engine& engine) {
   } catch (const std::exception&) {  // librados throws out of its iterator
     return fail(Errc::service_unavailable, "The Ceph cluster did not list its objects.");
   }
-  for (const auto& [blob, named] : rows.striped) {
-    if (found[blob] != stripes_of(named.size)) lose(survey, named.by);
-  }
-  for (const auto& [row, by] : rows.small_wanted) {
-    if (!rows.small_there.contains(row)) lose(survey, by);
-  }
+  VB_TRY(tell_lost(engine, rows, found, survey));
   return survey;
 }
 

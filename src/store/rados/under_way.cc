@@ -146,7 +146,11 @@ Task<Result<void>> UnderWay::end_one(Mark mark) {
 // The change was made, or it cannot be made any more: whoever makes it compares the epoch, or the row that allows a new
 // bucket its name.
 Task<Result<void>> UnderWay::forbid(Mark mark) {
-  if (mark.epoch == 0) co_return co_await registry_.forbid_name(mark.bucket);
+  if (mark.epoch == 0) {
+    const auto forbidden = co_await registry_.forbid_name(mark.bucket);
+    if (!forbidden) co_return std::unexpected(forbidden.error());
+    co_return Result<void>{};
+  }
   for (int attempt = 0; attempt < forbid_attempts_max; ++attempt) {
     if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
     auto state = co_await registry_.load(mark.bucket);

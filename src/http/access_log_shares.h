@@ -1,0 +1,64 @@
+// What each caller may have of an access log's buffer, so that none displaces the lines of another. Three rooms apart:
+// requests that were refused, which cost their sender nothing; reads; and changes, which are the last to be left out.
+// In each an account has a fair share (base/fair_share.h), and in the account's share each address; strangers are one
+// account. Internal to http/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "observe/line.h"
+
+namespace verbena::http {
+
+enum class LogKind : uint8_t { refused, read, change };
+inline constexpr size_t log_kinds = 3;
+
+LogKind kind_of(const observe::Line& line);
+std::string_view name_of(LogKind kind);     // "refused"
+std::string_view not_logged(LogKind kind);  // the action of the line that says how many were left out
+
+// Of one buffer; not thread-safe.
+class LogShares {
+ public:
+  bool take(LogKind kind, const observe::Line& line, size_t bytes);
+  // The buffer has been emptied. What was refused counts for a second: more of it is not written than that.
+  void written(Deadline now);
+
+ private:
+  struct Room {
+    uint64_t all = 0;
+    std::unordered_map<uint64_t, uint64_t> of{};  // by hash: accounts, and addresses of accounts
+  };
+  std::array<Room, log_kinds> rooms_;
+  Deadline refused_until_{};
+};
+
+// How many lines were left out, by whom. A bounded number of callers is known by name.
+class LogDrops {
+ public:
+  struct Of {
+    std::string principal, peer;  // of strangers the address alone
+    auto operator<=>(const Of&) const = default;
+  };
+  void add(LogKind kind, const observe::Line& line, uint64_t count);
+  void take(LogDrops& other);  // leaves it empty
+  template <class F>
+  void each(F f) const {
+    for (size_t kind = 0; kind < log_kinds; ++kind) {
+      for (const auto& [who, count] : counts_[kind]) f(static_cast<LogKind>(kind), who, count);
+    }
+  }
+
+ private:
+  static constexpr size_t named_max = 16;
+  void add(LogKind kind, const Of& who, uint64_t count);
+  std::array<std::map<Of, uint64_t>, log_kinds> counts_;
+};
+
+}  // namespace verbena::http

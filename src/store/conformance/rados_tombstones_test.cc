@@ -1,0 +1,191 @@
+// What stays of a key when its object goes, over RADOS: the guard, for a while, with the last id and the last time.
+#include "store/conformance/on_rados.h"
+#include "store/rados/fate.h"
+#include "store/rados/tombstones.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+using rados::Cluster;
+using rados::Fate;
+
+// A server's clock that is so much ahead of the others', or behind.
+class OffClock final : public WallClock {
+ public:
+  explicit OffClock(std::chrono::microseconds off) : off_us_(off.count()) {}
+  int64_t now_us() const override { return system_clock().now_us() + off_us_; }
+
+ private:
+  const int64_t off_us_;
+};
+
+class TombstonesOnRados : public OnRados {
+ protected:
+  void SetUp() override {
+    OnRados::SetUp();
+    if (!RadosRig::has_cluster()) return;
+    rig_.emplace();
+    rig_->options.clock = &ahead_;
+    rig_->open();
+    rig_->make_bucket("b");
+    rados::Options options = rig_->options;
+    options.clock = &behind_;
+    auto other = rados::RadosStore::connect(options);
+    ASSERT_TRUE(other) << other.error();
+    other_ = std::move(*other);
+  }
+  void TearDown() override {
+    other_.reset();
+    rig_.reset();
+  }
+
+  rados::Registry& registry() { return parts_of(*rig_).registry; }
+  rados::BucketPtr state() { return *rig_->run(registry().load(parts_of(*rig_).buckets.find("b")->id)); }
+  std::string guard(const std::string& key) {
+    return *rig_->run(registry().row(state()->tablets[0].object, rados::guard_row(key)));
+  }
+  uint64_t last_id(const std::string& key) { return rados::decode_guard(guard(key))->last_id; }
+  size_t rows(const std::string& letter) {
+    return rig_->run(registry().all(state()->tablets[0].object, letter))->size();
+  }
+  Result<ObjectInfo> put_by_other(const std::string& key) {
+    VB_ASSIGN(auto writer, rig_->run(other_->create("b", key, std::nullopt)));
+    VB_TRY(rig_->append(*writer, "x"));
+    ObjectInfo info;
+    info.size = 1;
+    return rig_->run(writer->commit(info, {}));
+  }
+  void sweep(int64_t now_us = INT64_MAX) {
+    const std::set<uint64_t> living = {UINT64_MAX, parts_of(*rig_).garbage->incarnation()};
+    ASSERT_TRUE(rig_->run(rados::sweep_tablet(registry(), state(), 0, now_us, living)));
+  }
+
+  OffClock ahead_{std::chrono::seconds(2)}, behind_{std::chrono::seconds(-2)};
+  std::optional<RadosRig> rig_;
+  std::unique_ptr<rados::RadosStore> other_;
+};
+
+TEST(FateOnRados, ACallKnowsItselfAmongTheLastOnes) {
+  std::string list;
+  EXPECT_EQ(rados::fate_of(list, 1, ""), Fate::not_made);
+  list = rados::with_token(list, 1);
+  EXPECT_EQ(rados::fate_of(list, 1, ""), Fate::made);
+  EXPECT_EQ(rados::fate_of(list, 2, list), Fate::not_made);
+  const std::string seen = list;
+  for (uint64_t other = 10; other < 10 + rados::tokens_max - 1; ++other) {
+    list = rados::with_token(list, other);
+    EXPECT_EQ(rados::fate_of(list, 1, ""), Fate::made) << other;
+    EXPECT_EQ(rados::fate_of(list, 2, seen), Fate::not_made) << other;
+  }
+  list = rados::with_token(list, 99);
+  EXPECT_EQ(list.size(), 8 * rados::tokens_max);
+  EXPECT_EQ(rados::fate_of(list, 1, ""), Fate::unknown) << "it may have gone";
+  EXPECT_EQ(rados::fate_of(list, 2, seen), Fate::unknown);
+}
+
+TEST(FateOnRados, AGuardIsReadByServersOfBefore) {
+  // Two numbers, and pairs of them: not more than that of eight keepers.
+  rados::Guard guard{7, 8, {{9, 10}}, 11};
+  const std::string bytes = encode(guard);
+  EXPECT_EQ(bytes.size(), 48u);
+  const auto again = rados::decode_guard(bytes);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->last_id, 7u);
+  EXPECT_EQ(again->kept, guard.kept);
+  EXPECT_EQ(again->left_us, 11);
+  EXPECT_EQ(again->room(), rados::Guard::keepers_max - 2);
+  EXPECT_EQ(rados::decode_guard(std::string(16 * 10, 'x')).error(), Errc::corrupt_object);
+}
+
+// L7 and L11: the other server's clock is four seconds behind.
+TEST_F(TombstonesOnRados, IdsAndTimesOfAKeyGrowWhateverTheClocksSay) {
+  uint64_t id = 0;
+  int64_t us = 0;
+  const auto expect_later = [&](const char* what) {
+    const uint64_t now = last_id("k");
+    EXPECT_GE(now, id) << what;
+    id = now;
+  };
+  const auto expect_newer = [&](const Result<ObjectInfo>& info, const char* what) {
+    ASSERT_TRUE(info) << what;
+    const uint64_t now = last_id("k");
+    EXPECT_GT(now, id) << what;
+    EXPECT_GT(info->modified_us, us) << what;
+    id = now;
+    us = info->modified_us;
+  };
+  for (const bool swept : {false, true}) {
+    expect_newer(rig_->put("b", "k", "x"), "by the one that is ahead");
+    expect_newer(put_by_other("k"), "overwritten by the one behind");
+    expect_newer(rig_->put("b", "k", "x"), "again");
+    ASSERT_TRUE(rig_->remove("b", "k"));
+    expect_later("removed");
+    if (swept) {
+      sweep();
+      EXPECT_EQ(guard("k"), "");
+      us = 0;  // for so long clocks do not differ
+    }
+    expect_newer(put_by_other("k"), swept ? "in a place that was swept" : "in the place of what was removed");
+    ASSERT_TRUE(rig_->remove("b", "k"));
+  }
+}
+
+TEST_F(TombstonesOnRados, TheyAreSweptWhenTheyAreOldAndNotBefore) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig_->put("b", key(i), "x"));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig_->remove("b", key(i)));
+  ASSERT_TRUE(rig_->put("b", key(1), "again"));
+  EXPECT_EQ(rows("z"), 3u);
+  EXPECT_EQ(rows("g"), 3u);
+  sweep(ahead_.now_us());
+  EXPECT_EQ(rows("z"), 3u) << "they are young";
+  sweep();
+  EXPECT_EQ(rows("z"), 0u);
+  EXPECT_EQ(rows("g"), 1u) << "of the one that is there again";
+  EXPECT_EQ(*rig_->get("b", key(1)), "again");
+  EXPECT_TRUE(rig_->put("b", key(0), "x"));
+  EXPECT_FALSE(rig_->leaks());
+}
+
+// Sent when there was no guard, and made when there was none again.
+TEST_F(TombstonesOnRados, AChangeThatWasJudgedBeforeASweepIsJudgedAgain) {
+  CommitConditions absent;
+  absent.if_none_match = "*";
+  Steps steps;
+  auto writer = rig_->run(rig_->engine().create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(rig_->append(**writer, "x"));
+  ObjectInfo info;
+  info.size = 1;
+  std::future<Result<ObjectInfo>> putting;
+  {
+    const Stalled stalled(parts_of(*rig_));
+    putting = steps.begin((*writer)->commit(info, absent));
+    steps.rest();
+    ASSERT_TRUE(put_by_other("k"));
+    ASSERT_TRUE(rig_->run(other_->remove("b", "k", {})));
+    rados::Registry& theirs = static_cast<rados::Engine&>(*other_->context()).registry;
+    const auto now = rig_->run(theirs.load(state()->id));
+    ASSERT_TRUE(rig_->run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));
+    ASSERT_EQ(guard("k"), "");
+    ASSERT_TRUE(put_by_other("k"));
+    ASSERT_TRUE(rig_->run(other_->remove("b", "k", {})));
+    ASSERT_TRUE(rig_->run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));
+  }
+  const uint64_t before = rados::decode_fence(*rig_->run(registry().row(state()->tablets[0].object, "f")))->last_id;
+  EXPECT_TRUE(steps.end(std::move(putting)));
+  EXPECT_GT(last_id("k"), before) << "it went by a fence that was raised since";
+}
+
+TEST_F(TombstonesOnRados, ReceiptsOfServersThatHaveGoneAreSwept) {
+  ASSERT_TRUE(rig_->put("b", "k", "x"));
+  ASSERT_TRUE(put_by_other("l"));
+  EXPECT_EQ(rows("w"), 2u);
+  sweep();
+  EXPECT_EQ(rows("w"), 1u) << "one was said to live";
+  EXPECT_TRUE(put_by_other("l"));
+  EXPECT_TRUE(rig_->put("b", "k", "y"));
+  EXPECT_EQ(rows("w"), 2u);
+}
+
+}  // namespace
+}  // namespace verbena::store::conformance
