@@ -30,8 +30,9 @@ constexpr std::chrono::milliseconds sweep_every{250};
 constexpr std::chrono::milliseconds accept_again_after{20};
 constexpr std::chrono::seconds complain_every{10};
 constexpr std::chrono::milliseconds places_after{1};
-constexpr int looks_for_place = 3;  // longer together than the room waits between two times that it asks
+constexpr int looks_for_place = 12;  // a listener of ten thousand connections is looked through meanwhile
 constexpr size_t looks_at_once = 2048;
+constexpr size_t served_at_once = 4;  // connections that have shown more, of which so many make room at once
 
 // The ports that this process listens on, with how many listeners each: SO_REUSEPORT would let another process of the
 // same user share them silently, so the first listener of a port makes sure that it is free.
@@ -249,6 +250,15 @@ void ListenerState::yield(size_t count, ConnectionRoom::Need need) {
     if (standing.shown <= furthest) candidates.push_back({standing, *end});
   }
   connections_.splice(connections_.end(), connections_, connections_.begin(), end);
+  // A connection that is served, or rests after a signed request, goes only when none of all has shown less.
+  const auto little = [](const Candidate& one) { return one.standing.shown <= Connection::Shown::fresh; };
+  const auto served = std::ranges::partition(candidates, little).begin();
+  looked_in_vain_ = served == candidates.begin() ? looked_in_vain_ + looks : 0;
+  if (looked_in_vain_ >= connections_.size()) {
+    count = std::min(count, served_at_once);
+  } else {
+    candidates.erase(served, candidates.end());
+  }
   count = std::min(count, candidates.size());
   const auto first = candidates.begin(), last = first + static_cast<std::ptrdiff_t>(count);
   std::ranges::nth_element(first, last, candidates.end(), {}, &Candidate::standing);

@@ -66,6 +66,7 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   tcp::acceptor acceptor_;
   boost::asio::steady_timer sweep_timer_;
   std::list<Connection*> connections_;
+  size_t looked_in_vain_ = 0;  // connections that yield() has looked at since it last saw one that has shown little
   std::atomic<size_t> count_{0};
   ClientCounts large_heads_{{.each_max = 64, .clients_max = 0}};
   std::vector<std::byte> scratch_ = std::vector<std::byte>(16 * KiB);

@@ -90,7 +90,8 @@ Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
   } else {
     rules = work();
   }
-  if (!rules && rules.error() == Errc::slow_down) co_return std::unexpected(rules.error());
+  // Too much waits for that thread, of other callers perhaps: no request is refused for it.
+  if (!rules && rules.error() == Errc::slow_down) rules = work();
   if (rules && !(*rules)->empty()) access.lifecycle = *rules;
   co_return Result<void>();
 }

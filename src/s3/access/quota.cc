@@ -204,9 +204,9 @@ ByteCharge::ByteCharge(const Caller& caller, const BucketAccess& access) {
 }
 
 std::shared_ptr<ByteCharge> ByteCharge::make_where_limited(const Caller& caller, const BucketAccess& access) {
-  auto made = std::make_shared<ByteCharge>(caller, access);
   const auto has_rate = [](const Charged& one) { return one.limits != nullptr && one.limits->quota().bytes_per_s; };
-  return std::ranges::any_of(made->all_, has_rate) ? made : nullptr;
+  const ByteCharge charge(caller, access);
+  return std::ranges::any_of(charge.all_, has_rate) ? std::make_shared<ByteCharge>(caller, access) : nullptr;
 }
 
 void ByteCharge::charge(uint64_t bytes) {

@@ -118,7 +118,8 @@ Task<Result<void>> LifecyclePass::versions(Ground& ground) {
     request.prefix = common_prefix(*ground.rules);
     VB_CO_ASSIGN(const store::VersionPage listed, co_await store_.list_versions(ground.bucket, request));
     VB_CO_ASSIGN(bool goes_on, co_await page(ground, listed, key));
-    if (goes_on && !listed.truncated && !ends()) {
+    if (ends()) co_return Result<void>();  // the page was not gone through: no progress is noted
+    if (goes_on && !listed.truncated) {
       co_await end_key(ground, key);
       if (stored || pages > progress_pages) co_return co_await store_.remove_document(ground.bucket, progress_document);
       co_return Result<void>();

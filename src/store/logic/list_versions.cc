@@ -139,8 +139,11 @@ Result<void> VersionLister::begin(View& rows) {
     } else if (request_.version_id_marker.empty()) {
       cursor->skip_key(request_.key_marker);
     } else {
-      VB_ASSIGN(auto id, marker_id(*moment, *bucket_, request_));
-      VB_TRY(cursor->skip_version(request_.key_marker, id.value_or(UINT64_MAX)));
+      if (!marker_) {
+        VB_ASSIGN(const auto id, marker_id(*moment, *bucket_, request_));
+        marker_.emplace(id);
+      }
+      VB_TRY(cursor->skip_version(request_.key_marker, marker_->value_or(UINT64_MAX)));
     }
   }
   moment_ = std::move(moment);

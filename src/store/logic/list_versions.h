@@ -33,6 +33,9 @@ class VersionLister {
   int room_;
   VersionPage page_;
   bool ends_ = false;  // nothing can follow the marker
+  // The record's id behind the marker, nullopt inside: the newest; once it was found. It is a place in the order,
+  // whatever became of that version since, so begin() does not look for it again.
+  std::optional<std::optional<uint64_t>> marker_;
   std::unique_ptr<Moment> moment_;
   std::unique_ptr<VersionCursor> cursor_;  // of the moment
 };

@@ -122,9 +122,14 @@ Task<Result<void>> sweep_tablet(Registry& registry, BucketPtr bucket, size_t tab
     more = page && *page;
     if (!page) swept = std::unexpected(page.error());
   }
-  // Others change the keys, or the bucket: the next round.
-  const bool later = !swept && (swept.error() == Errc::conditional_conflict || swept.error() == Errc::not_found);
-  if (later) co_return Result<void>{};
+  // Others change the keys, or the bucket: the next round. Where the bucket's epoch was raised and no change of a key
+  // has brought it to this tablet, it is brought now.
+  const bool conflict = !swept && swept.error() == Errc::conditional_conflict;
+  if (conflict) {
+    std::string object = bucket->tablets[tablet].object;
+    (void)co_await registry.refresh(bucket, std::move(object));
+  }
+  if (conflict || (!swept && swept.error() == Errc::not_found)) co_return Result<void>{};
   co_return swept;
 }
 
