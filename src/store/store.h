@@ -266,7 +266,7 @@ struct EventRow {
   std::string queue, record;
 };
 struct QueuedEvent {
-  uint64_t id = 0;  // grows with the changes of a bucket
+  uint64_t id = 0;  // grows with the changes of a key; with those of a bucket where one server alone makes them
   std::string record;
 };
 // What waits in one queue of the events of one bucket, which may be gone.
