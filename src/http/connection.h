@@ -26,13 +26,13 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Wire& wire() { return wire_; }
   bool idle() const { return idle_; }  // between requests, nothing of the next one seen
 
-  // What the client has shown, the least first, and since when the connection is as it is: by these is chosen which of
-  // them goes when there are too many.
+  // What the client has shown, the least first, and since when the connection is as it is: by these a listener chooses
+  // which connections go when there are too many.
   enum class Shown : uint8_t {
-    nothing,      // not a whole request head yet; or what is left is to read what nobody wants
-    idle,         // after requests that nobody has signed
-    fresh,        // one of these two for less than a second: who means it has shown more by then
-    busy,         // a request that nobody has signed (yet) is served
+    nothing,      // not a whole request head yet; or the rest of a body is read and dropped
+    idle,         // after unsigned requests
+    fresh,        // one of these two for less than a second: an honest client has shown more by then
+    busy,         // a request that is not signed (yet) is served
     signed_idle,  // after requests of which one was signed
     signed_busy,  // one of those is served, or the connection goes already
   };

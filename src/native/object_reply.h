@@ -14,7 +14,7 @@ struct ObjectAnswer {
 };
 
 // False when it does not fit. `version`: of the session's protocol. `inline_size` bytes are to follow. `said`: what S3
-// works out, none if nobody asked.
+// works out, none where the request did not ask.
 bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, unsigned version,
                    uint32_t inline_size, bool full_headers, const s3::ReplyHeaders& said);
 

@@ -134,7 +134,7 @@ class Transaction : public View {
   virtual void take_id(uint64_t /*id*/) {}
   virtual int64_t now_us() const = 0;
   // Times of a key grow, whatever the clock does, over removals too (time_after() in logic/object_ops.h). A key whose
-  // current object goes leaves the time of that; whoever puts one there later asks for it. 0: the engine knows of none.
+  // current object goes leaves the time of that; a later change of the key asks for it. 0: the engine knows of none.
   virtual Result<int64_t> left_us(uint64_t /*bucket*/, std::string_view /*key*/) { return 0; }
   virtual void leave_us(uint64_t /*bucket*/, std::string_view /*key*/, int64_t /*us*/) {}
   virtual uint64_t stamp() { return 0; }  // ObjectInfo's, that the key has after this change

@@ -9,7 +9,7 @@
 
 namespace verbena::s3 {
 
-// Rates are charged here for what is sent, by both of these. For whoever moves an object's bytes by itself:
+// Rates are charged here for what is sent, by both of these. For a caller that moves an object's bytes by itself:
 void charge_sent(const OpenObject& object);
 
 // In one go, without a suspension: from memory into a sink that takes them so. nullopt: send_object() is the next call.
