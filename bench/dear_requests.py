@@ -20,10 +20,11 @@ HELD_MAX_MS = 2
 
 
 def section(rows, where):
-    lines = [MARKS[0], "", "## The dearest requests", "",
-             f"Written by `./dev bench requests` ({where}): for how long at a time the dearest request of each kind holds the core that "
-             "serves it (nothing else of that core goes on meanwhile), and what CPU that core spends on it in all, in milliseconds; medians of "
-             f"five. Nothing may hold a core for more than {HELD_MAX_MS} ms. Documents above 64 KiB are read on a thread apart (`src/s3/document_reading.h`).", "",
+    lines = [MARKS[0], "", "## The most expensive requests", "",
+             f"Written by `./dev bench requests` ({where}). For the most expensive request of each kind: how long at a time it",
+             "holds the core that serves it (nothing else runs on that core meanwhile), and the CPU that the core spends on it in",
+             f"all, in milliseconds; medians of five. Nothing may hold a core for more than {HELD_MAX_MS} ms. Documents above 64 KiB are read",
+             "on a separate thread (`src/s3/document_reading.h`).", "",
              "| request | status | held at a time | CPU of the core |", "| --- | --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['status']} | {row['held_ms']:.2f} | {row['cpu_ms']:.2f} |" for row in rows]
     return "\n".join([*lines, "", MARKS[1], ""])

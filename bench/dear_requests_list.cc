@@ -354,7 +354,7 @@ std::vector<Dear> dearest() {
   add("list_versions", "ListObjectVersions of them", thousand_keys,
       [](House& house) { return house.send({.path = "/listed", .query = "versions="}); });
   add(
-      "complete", "CompleteMultipartUpload of 10,000 parts (told wrong at the end)", ten_thousand_parts,
+      "complete", "CompleteMultipartUpload of 10,000 parts (wrong at the end)", ten_thousand_parts,
       [](House& house) {
         std::string body = parts_document;
         body.replace(body.rfind("<ETag>"), 8, "<ETag>\"z");
