@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "memory/text_source.h"
-#include "s3/objects/form.h"
+#include "s3_http/objects/form.h"
 
 namespace {
 

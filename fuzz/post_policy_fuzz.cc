@@ -1,7 +1,7 @@
 // The policy document of a browser's form.
 #include <cstdlib>
 
-#include "s3/objects/post_policy.h"
+#include "s3_http/objects/post_policy.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace verbena;

@@ -12,7 +12,7 @@ Task<Result<void>> serve_head_bucket(Context& context);
 Task<Result<void>> serve_delete_bucket(Context& context);
 Task<Result<void>> serve_bucket_location(Context& context);
 
-// express/
+// directory_buckets.cc, session.cc
 Task<Result<void>> serve_list_directory_buckets(Context& context);
 Task<Result<void>> serve_create_session(Context& context);
 
@@ -35,7 +35,7 @@ Task<Result<void>> serve_list_resource_tags(Context& context);
 Task<Result<void>> serve_tag_resource(Context& context);
 Task<Result<void>> serve_untag_resource(Context& context);
 
-// events/notification.cc
+// notification.cc
 Task<Result<void>> serve_get_notification(Context& context);
 Task<Result<void>> serve_put_notification(Context& context);
 

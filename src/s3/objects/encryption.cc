@@ -417,4 +417,23 @@ store::Attributes encryption_attributes(const store::Attributes& attributes) {
   return kept;
 }
 
+std::string format_default_encryption(const EncryptionWish& wish) {
+  return std::string(wish.method == Encryption::kms ? "aws:kms" : "AES256")
+      .append("\n")
+      .append(wish.kms_key_id)
+      .append("\n")
+      .append(wish.bucket_key ? "true" : "false");
+}
+
+Result<EncryptionWish> parse_default_encryption(std::string_view document) {
+  const size_t first = document.find('\n');
+  const size_t second = first == std::string_view::npos ? first : document.find('\n', first + 1);
+  if (second == std::string_view::npos) return fail(Errc::internal, "encryption: document");
+  EncryptionWish wish;
+  wish.method = document.starts_with("aws:kms") ? Encryption::kms : Encryption::aes256;
+  wish.kms_key_id = document.substr(first + 1, second - first - 1);
+  wish.bucket_key = document.substr(second + 1) == "true";
+  return wish;
+}
+
 }  // namespace verbena::s3

@@ -105,7 +105,8 @@ void add_encryption_headers(Context& context, const store::Attributes& attribute
 // Those attributes that speak of encryption, for the reply to a part.
 store::Attributes encryption_attributes(const store::Attributes& attributes);
 
-// The bucket's default, as its document has it.
+// The bucket's default, as its document has it: method, KMS key id and whether bucket keys are on, a line each. Short,
+// since every PUT reads it.
 inline constexpr std::string_view encryption_document = "encryption";
 std::string format_default_encryption(const EncryptionWish& wish);
 Result<EncryptionWish> parse_default_encryption(std::string_view document);

@@ -1,7 +1,4 @@
-// GetBucketEncryption, PutBucketEncryption, DeleteBucketEncryption: what objects get whose PUT asks for nothing.
-//
-// The document in the store is short, since every PUT reads it: method, KMS key id and whether bucket keys are on, a
-// line each.
+// GetBucketEncryption, PutBucketEncryption, DeleteBucketEncryption: the encryption of objects whose PUT asks for none.
 #include "s3/buckets/bucket_document.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
@@ -67,25 +64,6 @@ std::string configuration_xml(const EncryptionWish& wish) {
 }
 
 }  // namespace
-
-std::string format_default_encryption(const EncryptionWish& wish) {
-  return std::string(wish.method == Encryption::kms ? "aws:kms" : "AES256")
-      .append("\n")
-      .append(wish.kms_key_id)
-      .append("\n")
-      .append(wish.bucket_key ? "true" : "false");
-}
-
-Result<EncryptionWish> parse_default_encryption(std::string_view document) {
-  const size_t first = document.find('\n');
-  const size_t second = first == std::string_view::npos ? first : document.find('\n', first + 1);
-  if (second == std::string_view::npos) return fail(Errc::internal, "encryption: document");
-  EncryptionWish wish;
-  wish.method = document.starts_with("aws:kms") ? Encryption::kms : Encryption::aes256;
-  wish.kms_key_id = document.substr(first + 1, second - first - 1);
-  wish.bucket_key = document.substr(second + 1) == "true";
-  return wish;
-}
 
 Task<Result<void>> serve_get_encryption(Context& context) {
   auto document = co_await read_bucket_document(context, encryption_document, Errc::no_such_encryption);

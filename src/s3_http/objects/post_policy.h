@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "s3/objects/form.h"
+#include "s3_http/objects/form.h"
 
 namespace verbena::s3 {
 

@@ -1,4 +1,4 @@
-#include "s3/objects/form.h"
+#include "s3_http/objects/form.h"
 
 #include <algorithm>
 #include <cstring>

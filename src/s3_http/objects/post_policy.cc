@@ -1,4 +1,4 @@
-#include "s3/objects/post_policy.h"
+#include "s3_http/objects/post_policy.h"
 
 #include <nlohmann/json.hpp>
 
