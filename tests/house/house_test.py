@@ -13,6 +13,13 @@ ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", 
 # The client is not above the server: it shares these rooms with it and no other.
 CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "memory", "base"}
 CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
+# The folders inside a room, from the top down; "." is the room's own files. A file may include its own folder and those of
+# lines further down. Folders on one line do not know each other.
+FOLDERS = {
+    "fabric": ["local ofi tcp", "."],
+    "native": [".", "wire"],
+    "store": ["conformance", "local memory rados", "logic", "."],
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 ANGLE = re.compile(r"^\s*#\s*include\s+<([^>]+)>")
 LINES_MAX = 800
@@ -33,8 +40,29 @@ def rank(room):
     return ROOMS.index(room)
 
 
-def check_include(path, room, target):
-    """The finding for one include, or None."""
+def folder_rank(place, name):
+    """The line of FOLDERS[place] on which a folder stands, or None."""
+    return next((line for line, names in enumerate(FOLDERS[place]) if name in names.split()), None)
+
+
+def check_folders(inside, target):
+    """The finding for an include between folders of one room, or None. Both are paths from src/."""
+    for place in FOLDERS:
+        if not (inside.startswith(place + "/") and target.startswith(place + "/")):
+            continue
+        names = [path[len(place) + 1:].split("/") for path in (inside, target)]
+        upper, lower = (name[0] if len(name) > 1 else "." for name in names)
+        ranks = folder_rank(place, upper), folder_rank(place, lower)
+        if None in ranks:
+            return f"{place}/{(upper, lower)[ranks.index(None)]} has no place in the order of folders (FOLDERS)"
+        if upper != lower and ranks[0] >= ranks[1]:
+            return f"{place}/{upper} includes {target}: inside a room, too, arrows point down only"
+    return None
+
+
+def check_include(inside, target):
+    """The finding for one include of a file, or None. `inside` is the file's path from src/."""
+    path, room = pathlib.PurePath(inside), inside.split("/")[0]
     parts = target.split("/")
     if parts[0] == "verbena":
         return None if room in ("client", "cli") else "only client/ and cli/ use the public headers"
@@ -49,7 +77,7 @@ def check_include(path, room, target):
         return f"{room}/ includes {target}: arrows point down only"
     if room == "s3" and parts[0] == "fabric":
         return "s3/ knows no fabric"
-    return None
+    return check_folders(inside, target)
 
 
 def exists(root, path, cited):
@@ -171,10 +199,10 @@ def check_code(root, path, text):
 def check_source(root, path, text=None):
     text = path.read_text() if text is None else text
     findings = check_code(root, path, text)
-    room = path.relative_to(root / "src").parts[0]
+    inside = path.relative_to(root / "src").as_posix()
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
-        finding = check_include(path, room, match.group(1)) if match else None
+        finding = check_include(inside, match.group(1)) if match else None
         if finding:
             findings.append((path, number, finding))
     return findings
@@ -225,7 +253,7 @@ def check_unnamed_names(root):
     findings, seen = [], {}
     for path in sorted((root / "src").rglob("*.cc")):
         folder, is_test = path.parent, path.name.endswith("_test.cc")
-        while not (folder / "CMakeLists.txt").exists():
+        while folder != root / "src" and not (folder / "CMakeLists.txt").exists():
             folder = folder.parent
         for number, name in unnamed_definitions(path.read_text()):
             first = seen.setdefault((folder, is_test, name), path)
@@ -268,7 +296,7 @@ def check_s3_codes(root):
 def check_rooms_have_readme(root):
     return [(folder, 1, "a room needs a README.md: what lives here, who may call it")
             for folder in sorted((root / "src").iterdir())
-            if folder.is_dir() and any(folder.iterdir()) and not list(folder.glob("**/README.md"))]
+            if folder.is_dir() and any(folder.iterdir()) and not (folder / "README.md").exists()]
 
 
 def everything(root):
@@ -318,12 +346,19 @@ BROKEN = [
     ("src/s3/errors.cc", '{"NoSuchKey", 404}\n', None),
     ("src/s3/code.cc", 'x = "NoSuchKey";\n', "an S3 error code outside s3/errors.cc"),
     ("src/s3/code.h", '#pragma once\nconstexpr auto x = "NoSuchKey";\n', "an S3 error code outside s3/errors.cc"),
+    ("src/fabric/tcp/README.md", "the README of a folder is none of its room\n", None),
+    ("src/fabric/fabric.h", '#pragma once\n#include "fabric/tcp/tcp.h"\n', "fabric/. includes fabric/tcp/tcp.h"),
+    ("src/fabric/tcp/beside.cc", '#include "fabric/local/local.h"\n', "fabric/tcp includes fabric/local/local.h"),
+    ("src/fabric/quic/quic.cc", '#include "fabric/fabric.h"\n', "fabric/quic has no place in the order of folders"),
+    ("src/store/logic/up.cc", '#include "store/local/up.h"\n', "store/logic includes store/local/up.h"),
     # What is allowed, and must not be found.
+    ("src/store/local/down.cc", '#include "store/logic/keys.h"\n#include "store/local/up.h"\n#include "store/store.h"\n', None),
+    ("src/store/logic/up_test.cc", '#include "store/local/up.h"\n', None),
     ("src/s3/sound.cc", "// see s3/errors.cc and `base/one.cc`\nco_await f(named);  // f({1}, [&] {})\n// to do it\n", None),
     ("docs/tables.md", "| a | b |\n| --- | :-: |\n| `1\\|2` | |\n\ntext\n\n```\n| no table |\n```\n", None),
     ("src/s3/down.cc", '#include "store/store.h"\n', None),
 ]
-NO_README = ["client", "s3", "store"]
+NO_README = ["client", "fabric", "s3", "store"]
 
 
 def canary():
@@ -333,7 +368,7 @@ def canary():
         for name, text, _ in BROKEN:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        for room in ("base", "client", "s3"):
+        for room in ("base", "client", "fabric", "s3"):
             (root / "src" / room / "CMakeLists.txt").write_text("")
         found = [(str(path.relative_to(root)), text) for path, _, text in everything(root)[0]]
         wanted = [(name, text) for name, _, text in BROKEN if text]
