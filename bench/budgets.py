@@ -8,8 +8,8 @@ LOCAL_GET = ("native takes about 2 us in every round (two hand-overs through sha
              "some 150 bytes, a look-up, a copy); nginx takes 14 to 36 us, by where the scheduler puts it and its client, and the "
              "ratio goes with that")
 
-SENDFILE = ("a server that does nothing but send bytes in memory gets no further (rows below): nginx's sendfile lends the page cache's "
-            "own pages to the socket, which over loopback nobody copies; memory that is used again cannot be lent so")
+SENDFILE = ("a server that does nothing but send bytes from memory is no faster (rows below): nginx's sendfile lends the page cache's "
+            "own pages to the socket, which are not copied over loopback; memory that is used again cannot be lent like that")
 
 
 def find(rows, door, op, size, provider=None, concurrency=1):
@@ -110,7 +110,7 @@ BUDGETS = [
      throughput("tcp", 16 * MIB, "fabtests", "rma_write"), "one request at a time waits for its own round trip"),
     ("native GET 1 MiB on `local`, throughput, against memcpy", ">= 0.8x", True, 0.8,
      throughput("local", MIB, "memcpy", "copy"),
-     "memcpy of one process stays in one core's cache; here source, copy and reader are in two"),
+     "memcpy of one process stays in one core's cache; here source, copy and reader are on two cores"),
     ("native GET 16 MiB on `local`, throughput, against memcpy", ">= 0.8x", True, 0.8,
      throughput("local", 16 * MIB, "memcpy", "copy"), "as at 1 MiB"),
     ("server CPU per GB, native GET 1 MiB on `local`, against memcpy's", "<= 1.2x", False, 1.2, cpu_against_memcpy,
@@ -118,7 +118,7 @@ BUDGETS = [
     ("HTTP GET 4 KiB, anonymous, requests per second of server CPU, against nginx", ">= 0.8x", True, 0.8,
      per_core(4 * KIB, "anonymous"), "the kernel's part is the same; S3's rules and twice as many headers come on top"),
     ("HTTP GET 64 KiB, anonymous, requests per second of server CPU, against nginx", ">= 1.0x", True, 1.0,
-     per_core(64 * KIB, "anonymous"), "half of it is what plain sends cost (the row below), the other half HTTP's and S3's own: 15,600 instructions, and Asio's three calls to the kernel a request where nginx makes two"),
+     per_core(64 * KIB, "anonymous"), "half of it is the cost of plain sends (the row below), the other half HTTP's and S3's own: 15,600 instructions, and Asio's three system calls a request against nginx's two"),
     ("HTTP GET 1 MiB, anonymous, requests per second of server CPU, against nginx", ">= 1.0x", True, 1.0,
      per_core(MIB, "anonymous"), SENDFILE),
     ("HTTP GET 4 KiB, signed, requests per second of server CPU, against nginx", ">= 0.5x", True, 0.5,

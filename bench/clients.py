@@ -273,7 +273,7 @@ def rows_of(rounds):
            f"{value(rounds, 'cpp many', scale=1 / 64, decimals=2)} us")
     yield ("Python `get` 16 MiB seen as a numpy array, `local`, throughput against C++", ">= 0.9x",
            f"{ratio(rounds, 'python 16M', 'cpp 16M', 'bytes_per_s')}: {gbs('python 16M')} against {gbs('cpp 16M')}")
-    yield ("Python `get_into` 16 MiB into a numpy array of one's own", "",
+    yield ("Python `get_into` 16 MiB into the caller's numpy array", "",
            f"{ratio(rounds, 'python 16M array', 'cpp 16M', 'bytes_per_s')}: {gbs('python 16M array')}")
     yield ("Go `GetInto` a slice, 4 KiB, `local`, p50, against C++", "<= 1.5x",
            f"{ratio(rounds, 'go 4K', 'cpp 4K', 'p50_us')}: {us('go 4K')}")

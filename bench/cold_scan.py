@@ -184,36 +184,37 @@ def document(options, found, took):
     objects = ["native, io_uring", "http, io_uring", "native, threads", "http, threads"]
     lines = [
         "# Cold reads", "",
-        "Written by `./dev bench cold`: no figure here is by hand.", "",
+        "Written by `./dev bench cold`; no figure here was entered by hand.", "",
         f"- Machine: {info['machine']}; {info['system']}; load at the end {info['load']}",
         f"- Verbena at {info['commit']}, {fio_version}; {options.rounds} rounds of {options.seconds:g} s a row, "
         f"{took / 60:.0f} minutes in all",
         f"- One object of {options.size / GIB:g} GiB, no hot tier; callers, server and fio share the machine's cores", "",
         "The server reads past the page cache, and so does fio (O_DIRECT, io_uring) on the same volume files in the same round. A",
-        "ratio is the median of the rounds' (least to greatest). `io_uring` and `threads` are the two ways of `disk_io`; fio is measured",
-        "anew beside each. Every byte that the server sends has been verified by the CRC32C of its 64 KiB block and has gone on to another",
-        "process, which fio does not do. CPU is the server's (what others do while it waits is not in it), or fio's.", "",
-        "A key's native requests are served by one core: with io_uring that core does all of the work on them, with threads the kernel's part",
-        "of each read is done on any CPU. Where CPUs are idle, or others compete for them, threads can so be ahead in throughput; CPU per GB",
-        "says what a read costs. A load above the number of CPUs makes every figure but that one a matter of luck: look at the spread.", "",
+        "ratio is the median of the rounds' (least to greatest). `io_uring` and `threads` are the two kinds of `disk_io`; fio is",
+        "measured again beside each. Every byte that the server sends has been verified by the CRC32C of its 64 KiB block and has gone",
+        "on to another process, which fio does not do. CPU is the server's (without what other programs do while it waits), or fio's.", "",
+        "A key's native requests are served by one core: with io_uring that core does all of the work on them, with threads the kernel's",
+        "part of each read is done on any CPU. If CPUs are idle, or other programs compete for them, threads can therefore be ahead in",
+        "throughput; CPU per GB shows the cost of a read. Under a load above the number of CPUs every other figure is a matter of luck:",
+        "look at the spread.", "",
         "## Random ranges of 64 KiB", "",
         "`native` and `http`: as many callers as the depth, one range each. `one request`: one caller, as many ranges in one message.", "",
-        "Throughput, of fio's (more is better):", "",
+        "Throughput, relative to fio's (more is better):", "",
         *table(found, "range", depths, ranges, "depth", "rate"), "",
-        "p50, in fio's (less is better; of `one request`: until the last of its ranges is there):", "",
+        "p50, relative to fio's (less is better; for `one request` until the last of its ranges has arrived):", "",
         *table(found, "range", depths, ranges, "depth", "p50"), "",
         *figures(found, "range", depths, ranges, "depth"), "",
-        "A range is read in whole blocks of 64 KiB, since a checksum covers a block: what is read exceeds what was asked for by less",
-        "than a block at either end, and by nothing where the range is aligned, as here.", "",
+        "A range is read in whole blocks of 64 KiB, because a checksum covers a block: the bytes read exceed the range by less than a",
+        "block at either end, and by nothing if the range is aligned, as here.", "",
         "## Whole objects, one after the other", "",
         "One caller; fio reads as large blocks, one at a time.", "",
-        "Throughput, of fio's:", "",
+        "Throughput, relative to fio's:", "",
         *table(found, "whole", sizes, objects, "size", "rate"), "",
-        "p50, in fio's:", "",
+        "p50, relative to fio's:", "",
         *table(found, "whole", sizes, objects, "size", "p50"), "",
         *figures(found, "whole", sizes, objects, "size"), "",
     ]
-    return "\n".join(lines)
+    return report.wrap_prose.paragraphs("\n".join(lines))
 
 
 def main():

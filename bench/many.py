@@ -131,9 +131,9 @@ def section(info, rounds, seconds, providers, counts):
                    f"{wanted.get(provider, '')} | {ratio(rounds, f'get {provider}')} |")
         out.append("| the same where the server has a core on each CPU, the caller's too | | "
                    f"{ratio(rounds, f'crowded {provider}')} |")
-        out.append(f"| the same, objects a second of server CPU (one caller, and the server polls while he prepares the next batch) | "
+        out.append(f"| the same, objects a second of server CPU (one caller, and the server polls while it prepares the next batch) | "
                    f"{'>= 3 million' if provider == 'local' else ''} | {millions(rounds, f'core {provider}')} |")
-        out.append(f"| p99 of a single GET of 4 KiB on `{provider}` beside such batches without end, against alone | | "
+        out.append(f"| p99 of a single GET of 4 KiB on `{provider}` beside an endless stream of such batches, against alone | | "
                    f"{microseconds(rounds, f'p99 beside {provider}')} against {microseconds(rounds, f'p99 {provider}')} |")
         out.append(f"| trace of a KV cache on `{provider}` (`bench/kv_trace.py`), a batch a line: time to the last byte, "
                    f"against singles | <= 0.33x | {ratio(rounds, f'trace {provider}', 2)} |")
@@ -146,7 +146,7 @@ def section(info, rounds, seconds, providers, counts):
                 "| the same batches' objects a second, against the RDMA writes of 4 KiB that `ib_write_bw` gets out of this "
                 f"device | | {ratio(rounds, 'device verbs', 2)} |"]
     if "served few" in rounds[0]:
-        out += ["| what a core serves of such batches, their client and the transport not counted (`request_cost`), the same 256 "
+        out += ["| what a core serves of such batches, client and transport not counted (`request_cost`), the same 256 "
                 f"objects each time | >= 3 million | {millions(rounds, 'served few')} |",
                 "| likewise, 16,384 objects by turns, which no second-level cache holds: GET, HEAD | | "
                 f"{millions(rounds, 'served many')}, {millions(rounds, 'served heads')} |"]
@@ -165,16 +165,16 @@ def section(info, rounds, seconds, providers, counts):
 WHAT_BOUNDS_THEM = [
     "What bounds the rows that are not met:",
     "",
-    "- **The KV trace**: values of 64 KiB to 2 MiB are copies. Singles move nearly what one core's memcpy does, and two cores are "
-    "all there are: batches cannot take less than about half of the singles' time here. Over `tcp` both are what loopback moves.",
-    "- **Over `verbs`**: a batch already moves more than half of what `ib_write_bw` gets out of the emulated device; if it cost nothing but the "
-    "device's writes it would be just the ten times that are wanted.",
-    "- **Objects a second of a core**: 256 objects of 4 KiB and the places they go to fill the second-level cache; at what memcpy "
-    "of 1 MiB reaches (the table above) their copies alone are more than a third of the time.",
-    "- **PUT `sync`**: what is left is RocksDB's work for an object (a look-up and an insertion among the rows in memory, the bytes of the log) "
-    "beside the one sync of a log that is 256 times as long as that of a single PUT.",
-    "- **Instructions without transport**: a single GET has become cheap, too; what is left of an item is the MAC over its "
-    "part of the messages, the look-up of its key and the copy.",
+    "- **The KV trace**: values of 64 KiB to 2 MiB are copies. Single requests move nearly as much as one core's memcpy, and there are "
+    "only two cores: batches cannot take less than about half of that time here. Over `tcp` both reach the limit of loopback.",
+    "- **Over `verbs`**: a batch already moves more than half of what `ib_write_bw` moves on the emulated device; if it cost nothing but "
+    "the device's writes it would just reach the ten times that are wanted.",
+    "- **Objects a second of a core**: 256 objects of 4 KiB and their destinations fill the second-level cache; at the speed of memcpy "
+    "of 1 MiB (the table above) the copies alone are more than a third of the time.",
+    "- **PUT `sync`**: the rest is RocksDB's work for an object (a look-up and an insertion among the rows in memory, the bytes of the log) "
+    "and one sync of a log that is 256 times as long as that of a single PUT.",
+    "- **Instructions without transport**: a single GET is cheap too; the rest of an item is the MAC over its part of the messages, the "
+    "look-up of its key and the copy.",
 ]
 
 

@@ -289,15 +289,15 @@ def listings_table(found):
 
 def section(info, arguments, rounds, counts, listings):
     options = " ".join(sys.argv[1:])
-    out = [MARKS[0], "## Beside Ceph's gateway", "",
+    out = [MARKS[0], "## Compared with Ceph's gateway", "",
            f"Written by `./dev bench rados{' ' + options if options else ''}`: {info['machine']}; {info['system']}; commit {info['commit']}; "
            f"radosgw {gateway_version()}; load average at the start {info['load']}. {arguments.osds} OSD{'s' if arguments.osds > 1 else ''} "
            f"({arguments.store}), {arguments.copies} cop{'ies' if arguments.copies > 1 else 'y'} of each object, on loopback; one Verbena "
            f"server and one radosgw ({SHARDS} shards), {CALLERS} callers over HTTP (`bench/s3_load.cc`); all share the machine. Medians of "
            f"{len(rounds)} round{'s' if len(rounds) > 1 else ''}, with the least and the greatest. Pairs are Verbena's / radosgw's.", "",
            *speed_table(rounds), "",
-           "Operations that a request asks of the OSDs, counted by the servers (`verbena_rados_calls_total`; radosgw's `objecter`), less what they ask "
-           "by themselves meanwhile:", "", *counts_table(counts)]
+           "Operations on the OSDs for each request, counted by the servers (`verbena_rados_calls_total`; radosgw's `objecter`), less those "
+           "that they make by themselves:", "", *counts_table(counts)]
     if listings:
         out += ["", f"Listings (the keys were put in {listings['fill_s']:.0f} s, by batches of 1,000 at the native door):", "",
                 *listings_table(listings)]

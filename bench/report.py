@@ -24,10 +24,13 @@ import sys
 import tempfile
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+
 import budgets
 import first_byte
 import instruction_guard
 import plot
+import wrap_prose  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KIB, MIB = 1 << 10, 1 << 20
@@ -47,7 +50,7 @@ def section_of(text, marks):
 
 def merged(document, section, marks):
     """The document with the section in the place of the one that it has, or at its end."""
-    old = section_of(document, marks)
+    old, section = section_of(document, marks), wrap_prose.paragraphs(section)
     return document.replace(old, section) if old else document.rstrip("\n") + "\n\n" + section
 
 
@@ -256,7 +259,7 @@ def counted_part(cost_program):
             "user space.", "",
             *counts_section(cost_program), "",
             "## Where it goes", "",
-            "callgrind's inclusive counts, of coroutines from where they were resumed.", "",
+            "callgrind's inclusive counts; those of coroutines begin where they were resumed.", "",
             *profile_section(cost_program), ""]
 
 
@@ -264,23 +267,23 @@ def rewrite_counts(path, cost_program):
     text = path.read_text(encoding="utf-8")
     before, rest = text.split(COUNTS_BEGIN + "\n", 1)
     after = rest.split(COUNTS_END + "\n", 1)[1]
-    path.write_text(before + "\n".join(counted_part(cost_program)) + "\n" + COUNTS_END + "\n" + after, encoding="utf-8")
+    path.write_text(before + wrap_prose.paragraphs("\n".join(counted_part(cost_program))) + "\n" + COUNTS_END + "\n" + after, encoding="utf-8")
 
 
 def document(info, arguments, rounds, first, limit, took):
     memory, sync, parallel, per_core = (median_rows(rounds, name) for name in ("memory", "sync", "parallel", "per_core"))
     options = " ".join(sys.argv[1:])
     out = ["# Performance", "",
-           "Everything on this page, the plot too, was written by one command, but for sections that name their own:", "",
+           "Everything on this page, the plot too, was written by one command, except sections that name their own:", "",
            "```sh", f"./dev bench{' ' + options if options else ''}", "```", "",
            f"**Machine**: {info['machine']}; {info['system']}; nginx {info['nginx'].removeprefix('nginx/')}; commit "
            f"{info['commit']}, `release` preset. Client and server share the machine; load average at the start "
            f"{info['load']}. {len(rounds)} round{'s' if len(rounds) > 1 else ''}, {arguments.seconds} s a row, {took:.0f} s in all. "
            "Nothing here touched RDMA hardware: `local` is shared memory, `tcp` is Verbena's own over loopback, without "
            "encryption (what that costs: `bench/tcp_compare.py`); the token door's, and that of `fabtests`, is libfabric's. "
-           "Times are noisy where others use the machine: read the ratios.", "",
+           "Times are noisy because other programs use the machine: read the ratios.", "",
            "## Budgets", "",
-           "The design's, as ratios within a round: median of the rounds, with the least and the greatest.", "",
+           "What the design wants, as ratios within a round: median of the rounds, with the least and the greatest.", "",
            *budgets.table(rounds, limit), "",
            "![Latency and throughput by size, door and callers](performance.svg)", "",
            *counted_part(arguments.cost),
@@ -327,7 +330,7 @@ def main():
     path = arguments.out / "performance.md"
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     kept = "\n".join(filter(None, (section_of(before, marks) for marks in (BATCHES, CLIENTS))))
-    path.write_text(text + ("\n" + kept if kept else ""), encoding="utf-8")
+    path.write_text(wrap_prose.paragraphs(text) + ("\n" + kept if kept else ""), encoding="utf-8")
     plot.write_svg(arguments.out / "performance.svg",
                    charts(median_rows(rounds, "memory"), median_rows(rounds, "parallel")))
     print("\n".join(budgets.table(rounds, limit)))
