@@ -1,5 +1,5 @@
-// What the store's logic asks when bytes are added to an object that lies encrypted (sealed_object.h): under which key,
-// and what must be kept with the object. Whose the keys are is told in s3/objects/encryption.h.
+// The encryption of an append to an object that is stored encrypted (sealed_object.h): which key, and which attributes
+// are stored with the object. s3/objects/encryption.h says where the keys come from.
 #pragma once
 
 #include <span>
@@ -10,20 +10,20 @@
 
 namespace verbena::store {
 
-// The encryption of one append. Thread-safe: judges ask it on their engine's threads, perhaps more than once. An object
-// is named by its attributes.
+// The encryption of one append. Thread-safe: judges call it on their engine's threads, perhaps more than once. An
+// object is identified by its attributes.
 class AppendSeal {
  public:
   virtual ~AppendSeal() = default;
-  // Whether the append is encrypted as the object is: encryption_type_mismatch; encryption_key_wrong.
+  // Checks that the append uses the object's encryption: encryption_type_mismatch; encryption_key_wrong.
   virtual Result<void> check(const Attributes& object) const = 0;
-  // What an object gets that the append makes: a key of its own, wrapped. The same each time.
+  // Attributes for an object that the append creates: a key of its own, wrapped. The same at each call.
   virtual const Attributes& fresh() const = 0;
-  // Under which its parts are sealed.
+  // The key that encrypts the object's parts.
   virtual Result<Secret> object_key(const Attributes& object) const = 0;
-  // Whether these are the parts that it was given last: corrupt_object.
+  // Checks that `parts` is the list the object was last stored with: corrupt_object.
   virtual Result<void> verify(const Attributes& object, std::span<const NumberedPart> parts) const = 0;
-  // What it must get when these are its parts.
+  // The attributes that the object must be stored with when these are its parts.
   virtual Attributes manifest(std::span<const NumberedPart> parts) const = 0;
   virtual memory::Arena& arena() const = 0;
 };

@@ -1,7 +1,7 @@
-// What becomes of a bucket's keys, told to those who listen at the moment when everybody can see it.
+// The changes of a bucket's keys, reported to listeners at the moment when they become visible.
 //
-// Nobody waits for anybody: an engine tells from inside its commits, under its locks, and a listener only takes note.
-// Without a listener a change costs one look at a number.
+// Reporting never waits: an engine calls listeners from inside its commits, under its locks, and a listener only takes
+// note. Without a listener a change costs one look at a number.
 #pragma once
 
 #include <array>
@@ -19,64 +19,63 @@
 namespace verbena::store {
 
 enum class KeyEvent : uint8_t {
-  created = 1,       // there is a new current object: PUT, POST, copy, a completed upload; or an older version again
-  appended = 2,      // bytes came to its end
-  removed = 3,       // the object is gone, or the version that is named
-  marked = 4,        // a delete marker is the newest version now, so that there is no object
-  changed = 5,       // tags, list, lock: the bytes are the same
+  created = 1,       // a new current object: PUT, POST, copy, a completed upload; or an older version again
+  appended = 2,      // bytes were added at its end
+  removed = 3,       // the object is gone, or the named version
+  marked = 4,        // a delete marker is the newest version, so there is no current object
+  changed = 5,       // tags, ACL or lock changed; the bytes are the same
   renamed_away = 6,  // the object has another key now
   renamed_here = 7,  // the object came from another key
 };
 
-// Numbers as ObjectInfo has them. `time_us`: when what is there was written; where nothing is left there, when it went.
+// Numbers as in ObjectInfo. `time_us`: when the current object was written; if none is left, when it was removed.
 struct KeyChange {
   KeyEvent what{};
   std::string key, version_id, etag;
   uint64_t size = 0;
   int64_t time_us = 0;
-  // Only versions that are not current, or delete markers, have changed: nothing to tell to who may not know of them.
+  // True: only noncurrent versions or delete markers changed. Hidden from clients that may not see versions.
   bool of_versions = false;
 };
 using KeyChangePtr = std::shared_ptr<const KeyChange>;
 
-// `bucket` is never that of another bucket, also not of one that has its name later. Called on any thread, under locks:
-// must not wait, nor call a store or a feed; nor may its destructor.
+// `bucket` identifies one bucket: a later bucket of the same name has another. Called on any thread, under locks: a
+// listener must not wait, nor call a store or a feed; nor may its destructor.
 class ChangeListener {
  public:
   virtual ~ChangeListener() = default;
-  virtual void told(uint64_t bucket, const KeyChangePtr& change) = 0;  // of a key, in the order of the commits
-  virtual void lost_track(uint64_t bucket) = 0;                        // something changed that cannot be told
-  virtual void bucket_removed(uint64_t bucket) = 0;                    // the last that is told of it
+  virtual void told(uint64_t bucket, const KeyChangePtr& change) = 0;  // per key, in the order of the commits
+  virtual void lost_track(uint64_t bucket) = 0;                        // changes may have been missed
+  virtual void bucket_removed(uint64_t bucket) = 0;                    // the last call for this bucket
 };
 
-// Of one bucket. Thread-safe.
+// The feed of one bucket. Thread-safe.
 class BucketFeed {
  public:
   BucketFeed(uint64_t bucket, int64_t created_us, std::string owner)
       : bucket_(bucket), created_us_(created_us), owner_(std::move(owner)) {}
   uint64_t bucket() const { return bucket_; }
-  // Whether it is that bucket's, among those that had its name in time.
+  // Whether the feed belongs to that bucket, among those that have had its name.
   bool is_of(int64_t created_us, std::string_view owner) const { return created_us == created_us_ && owner == owner_; }
 
-  // What is committed after listen() is told. False: the bucket is gone. Listeners that no longer exist are passed
-  // over.
+  // Reports everything committed after listen() to the listener. False: the bucket is gone. Expired listeners are
+  // skipped.
   bool listen(const std::shared_ptr<ChangeListener>& listener);
   void stop_listening(const ChangeListener& listener);
 
   bool wanted() const { return listeners_count_.load() != 0; }
 
-  // By a change that is in the catalogue now. `of_versions` as in KeyChange.
+  // Reports a change that is in the catalogue now. `of_versions` as in KeyChange.
   void tell(KeyEvent what, std::string_view key, const ObjectInfo& info, bool of_versions = false) {
     if (wanted()) tell_all(what, key, info, of_versions, /*by_catalogue=*/true);
   }
-  // By one that was acknowledged before the catalogue has it: gives back committed(), as it was when this was told.
-  // Where the catalogue has told of changes since then, the object is told once more when it comes there: it overtook
-  // them.
+  // Reports a change that is acknowledged before the catalogue has it. Returns committed() as of this report: if the
+  // catalogue has reported changes since, the object overtook them and is reported again when it is committed.
   uint64_t tell_early(std::string_view key, const ObjectInfo& info) {
     if (!wanted()) return committed(key);
     return tell_all(KeyEvent::created, key, info, /*of_versions=*/false, /*by_catalogue=*/false);
   }
-  // How many changes of this key, and of some others, the catalogue has told.
+  // How many changes of this key, and of some others, were reported from the catalogue.
   uint64_t committed(std::string_view key) const { return committed_[count_of(key)].load(); }
   void lose_track();
   void end();  // the bucket is gone
@@ -91,21 +90,21 @@ class BucketFeed {
   const int64_t created_us_;
   const std::string owner_;
   std::atomic<uint32_t> listeners_count_{0};
-  // Each key has one of them. Written under the mutex, with what is told: who is told early between a change and its
-  // number would take that change for one that was told before.
+  // One counter per hash of a key. Written under the mutex together with the report: an early report between a change
+  // and its count would otherwise take that change for an earlier one.
   std::array<std::atomic<uint64_t>, counts> committed_{};
-  // Held while something is told, so that all are told in one order.
+  // Held during a report, so that all listeners see one order.
   std::mutex mutex_;
   std::vector<std::weak_ptr<ChangeListener>> listeners_;
   bool ended_ = false;
 };
 using BucketFeedPtr = std::shared_ptr<BucketFeed>;
 
-// What an engine that can tell has.
+// The feeds of an engine that reports changes.
 class ChangeFeeds {
  public:
   virtual ~ChangeFeeds() = default;
-  // no_such_bucket; not_implemented: the engine cannot tell what others do to it.
+  // no_such_bucket; not_implemented: the engine does not see the changes that other processes make.
   virtual Result<BucketFeedPtr> feed(std::string_view bucket) = 0;
 };
 

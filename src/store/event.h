@@ -1,6 +1,5 @@
-// What a change leaves for those who want to know of it: rows of events, written with the change itself, so that there
-// is never one without the other. Who wants to know, and what an event says, is the matter of whoever asks for the
-// change.
+// Events of a change, for its subscribers: rows that are written with the change itself, so that neither exists without
+// the other. The caller that requests the change chooses the subscribers and the contents.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +11,21 @@
 
 namespace verbena::store {
 
-// What becomes of a key by a change that is being made.
+// A change of a key that is being made.
 struct Happened {
-  const ObjectInfo& info;  // what was made, or changed; of a removal the version that went, or the delete marker
-  uint64_t bucket = 0;     // which of the buckets that had its name in time
-  uint64_t sequence = 0;   // of a key, a later change has a greater one
+  const ObjectInfo& info;  // the new or changed object; of a removal the removed version, or the delete marker
+  uint64_t bucket = 0;     // the bucket's id, which no other bucket of its name has
+  uint64_t sequence = 0;   // of a key: a later change has a greater one
   int64_t time_us = 0;
 };
 
 class Announcement {
  public:
   virtual ~Announcement() = default;
-  // Inside the change: may run more than once, and goes by nothing but its argument and the room that there is.
-  // slow_down: a queue is full, and so the change is refused.
+  // The events of a change. Runs inside the change, perhaps more than once, and depends only on its argument and on
+  // free space in the queues. slow_down: a queue is full, so the change is refused.
   virtual Result<std::vector<EventRow>> events(const Happened& happened) const = 0;
-  // When the change with these is made. On any thread; must not wait.
+  // Called when the change with these events is committed. On any thread; must not wait.
   virtual void committed(uint64_t bucket, const std::vector<EventRow>& events) const = 0;
 };
 

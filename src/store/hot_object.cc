@@ -8,10 +8,10 @@
 namespace verbena::store {
 namespace {
 
-constexpr size_t line = 64;           // of the processor's caches
+constexpr size_t line = 64;           // a cache line of the processor
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
 
-// A lease this much larger than its bytes is not worth keeping: small ones are copied into one that fits.
+// Whether a lease is so much larger than its bytes that they are copied into one that fits.
 bool wasteful(const memory::Lease& lease, size_t bytes) {
   return lease.capacity() >= 2 * std::max<size_t>(bytes, 4096);
 }
@@ -20,7 +20,7 @@ bool wasteful(const memory::Lease& lease, size_t bytes) {
 
 std::shared_ptr<const void> KeptObjects::add(uint64_t term) {
   const std::lock_guard lock(mutex_);
-  if (term < term_) return nullptr;  // it comes late: that term is over
+  if (term < term_) return nullptr;  // too late: that term is over
   if (term != std::exchange(term_, term)) count_ = 0;
   ++count_;
   return {nullptr, [self = shared_from_this(), term](const void*) {
@@ -71,7 +71,7 @@ void HotObject::fetch_ahead() const {
 
 void HotObject::fetch_ahead_behind() const {
   __builtin_prefetch(info_.etag.data());
-  // Where a copy of them begins; from there on the processor sees what is coming.
+  // Prefetch the beginning; from there on the processor predicts the rest of the copy.
   const std::byte* const end = first_.data() + std::min(first_.size(), 8 * line);
   for (const std::byte* at = first_.data(); at < end; at += line) __builtin_prefetch(at);
 }
@@ -82,7 +82,7 @@ Task<Result<memory::Chunk>> HotObject::read(uint64_t offset, size_t length) {
   if (offset > size || length > size - offset) co_return fail(Errc::invalid_range, "reader: range");
   memory::Chunk first = peek(offset, length);
   if (first.bytes.size() == length) co_return first;
-  // Over two pieces: gathered.
+  // The range spans two pieces: gather it.
   VB_CO_ASSIGN(memory::Lease lease, arena_.lease(length));
   const memory::Chunk second = peek(offset + first.bytes.size(), length - first.bytes.size());
   copy_bytes(lease.data(), first.bytes);
@@ -105,7 +105,7 @@ HotObject::Piece HotPieces::make_piece(memory::Chunk& chunk) {
     return {std::make_shared<const memory::Lease>(std::move(*copy)), bytes};
   }
   const Bytes bytes = chunk.bytes;
-  // The peer that sent or asked for them answers for them only as long as its transfer does.
+  // The peer that sent or requested these bytes is charged only while its transfer lasts.
   chunk.charge = chunk.lease.detach_charge();
   auto lease = std::make_shared<const memory::Lease>(std::move(chunk.lease));
   chunk.shared = lease;

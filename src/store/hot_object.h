@@ -1,4 +1,4 @@
-// An object in memory, and one that is on its way there. Internal to store/.
+// An object in memory, and the collector that makes one from passing bytes. Internal to store/.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,10 @@
 
 namespace verbena::store {
 
-// Objects in memory that are kept, in one term after the other. Thread-safe.
+// Counts the objects in memory under read leases, one lease epoch (term) after the other. Thread-safe.
 class KeptObjects : public std::enable_shared_from_this<KeptObjects> {
  public:
-  // One of them, as long as that lives.
+  // Counts one object for as long as the result lives.
   std::shared_ptr<const void> add(uint64_t term);
   uint64_t count(uint64_t term) const;
 
@@ -39,20 +39,20 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
   Bytes view(uint64_t offset, uint64_t length) const override;
-  // In this order, with others' calls between, brings what a GET reads of it nearer to the processor.
+  // Prefetches, step by step in this order (with other objects' steps between), what a GET reads of the object.
   void fetch_ahead() const;
   void fetch_ahead_behind() const;
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
 
-  // Of an engine whose keys others change, too: the term in which the object is kept (store/shared_keys.h), 0: it is
-  // not; and how often it was found to be the current one since that was last asked for.
+  // For engines whose keys other processes change: the lease epoch in which the object is kept (store/shared_keys.h),
+  // 0: none; and how often it was found to be current since the last query.
   uint64_t kept_in() const { return kept_in_.load(std::memory_order_acquire); }
   void keep(uint64_t term, KeptObjects& among);
   uint32_t passed_check() { return checks_.fetch_add(1, std::memory_order_relaxed) + 1; }
   void forget_checks() { checks_.store(0, std::memory_order_relaxed); }
 
  private:
-  // What a GET looks at comes first, in as few of the processor's lines as it fits.
+  // The fields that a GET reads come first, in as few cache lines as possible.
   std::atomic<uint64_t> kept_in_{0};
   const Bytes first_;  // of the first piece
   const ObjectInfo info_;
@@ -67,14 +67,14 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
 // Collects the pieces of an object as they pass, in any order.
 class HotPieces {
  public:
-  // Larger objects are not collected, nor what the tier has no room for on its way.
+  // Larger objects are not collected, nor those for which the tier has no room.
   HotPieces(memory::Arena& arena, std::shared_ptr<cache::HotTier> tier, uint64_t size_max)
       : arena_(arena), fill_(std::move(tier)), size_max_(size_max) {}
 
-  // Takes a chunk that lies at `offset` and gives it back to be used further, shared from now on. A chunk that is no
-  // piece is given back as it came, and ends the collecting unless `last` says that nothing can follow it.
+  // Takes a chunk of the object at `offset` and returns it for further use, shared from now on. A chunk that is not a
+  // whole piece is returned unchanged and ends the collecting, unless `last` says that nothing can follow it.
   memory::Chunk take(memory::Chunk chunk, uint64_t offset, bool last);
-  // The object, when exactly its bytes were taken. At most once.
+  // The object, if exactly its bytes were collected. At most once.
   std::shared_ptr<HotObject> finish(const ObjectInfo& info);
   void give_up();
   bool given_up() const { return given_up_; }

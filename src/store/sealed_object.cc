@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t block_size = sealed_block_size;
 constexpr size_t tag_size = sealed_tag_size;
-constexpr uint64_t tags_kept_max = 4096;  // of one reader: 64 KiB, for 256 MiB of the object
+constexpr uint64_t tags_kept_max = 4096;  // per reader: 64 KiB, for 256 MiB of the object
 static_assert(tag_size == aead_tag_size && object_key_size == aead_key_size);
 
 metrics::Counter& corrupt_blocks() {
@@ -37,7 +37,7 @@ AeadNonce block_nonce(uint64_t number) {
 
 uint64_t blocks_of(uint64_t size) { return (size + block_size - 1) / block_size; }
 
-// Where the chunk's bytes may be rewritten, or a lease for as many. Shared bytes belong to others, too.
+// The place to rewrite the chunk's bytes: the chunk itself, or a new lease if its bytes are shared.
 Result<memory::Chunk> own(memory::Arena& arena, memory::Chunk& chunk, std::byte*& place) {
   if (chunk.lease && chunk.shared == nullptr) {
     place = chunk.lease.data() + (chunk.bytes.data() - chunk.lease.data());
@@ -65,7 +65,7 @@ class SealingWriter final : public ObjectWriter {
     VB_CO_ASSIGN(memory::Chunk sealed, own(arena_, chunk, place));
     seal(plain, place);
     chunk.release();
-    // Only the last one may wait: whoever has more to come may need the memory of this one for it.
+    // Only the last chunk may be held back: a caller with more to send may need its memory for that.
     if (size_ != size_hint_) co_return co_await below_->append(std::move(sealed));
     held_ = std::move(sealed);
     co_return Result<void>();
@@ -90,7 +90,7 @@ class SealingWriter final : public ObjectWriter {
   }
 
  private:
-  // A small object should come to the engine in one piece: behind the last one's bytes there is often room.
+  // Appends the tags to the last chunk if it has room, so that a small object reaches the engine in one piece.
   void add_tags_to(memory::Chunk& chunk) {
     if (!chunk.lease || tags_.empty()) return;
     const auto end = static_cast<size_t>(chunk.bytes.data() - chunk.lease.data()) + chunk.bytes.size();
@@ -122,18 +122,18 @@ class SealingWriter final : public ObjectWriter {
   memory::Arena& arena_;
   Aead cipher_;
   const std::optional<uint64_t> size_hint_;
-  memory::Chunk held_;  // the last one, sealed
+  memory::Chunk held_;  // the last chunk, sealed
   uint64_t size_ = 0;   // plain bytes so far
   std::vector<std::byte> tags_;
 };
 
-// Used by one core at a time, as the object it belongs to is.
+// Used by one core at a time, like the object it belongs to.
 class OpeningReader final : public ObjectReader {
  public:
   OpeningReader(std::shared_ptr<ObjectReader> below, memory::Arena& arena, const Secret& object_key,
                 const std::vector<SealedPart>& parts, std::string name)
       : below_(std::move(below)), arena_(arena), object_key_(object_key.copy()), name_(std::move(name)) {
-    corrupt_blocks();  // there before the first of them
+    corrupt_blocks();  // registers the counter before the first error
     uint64_t start = 0, stored = 0;
     for (const SealedPart& part : parts) {
       if (part.size != 0) pieces_.push_back({part, start, stored});
@@ -156,7 +156,7 @@ class OpeningReader final : public ObjectReader {
     if (length == 0 || length > chunk_size_max) co_return fail(Errc::invalid_argument, "reader: length");
     if (offset > size || length > size - offset) co_return fail(Errc::invalid_range, "reader: range");
     if (fit(offset, length, chunk_size_max) == length) co_return co_await read_piece(piece_at(offset), offset, length);
-    // Over two parts, or more blocks than a chunk has: gathered.
+    // The range spans two parts, or more blocks than a chunk has: gather it.
     VB_CO_ASSIGN(memory::Lease lease, arena_.lease(length));
     for (size_t done = 0; done < length;) {
       const size_t n = fit(offset + done, length - done, chunk_size_max);
@@ -174,7 +174,7 @@ class OpeningReader final : public ObjectReader {
     uint64_t start = 0;   // in the plain object
     uint64_t stored = 0;  // where its sealed bytes begin
   };
-  // Of one piece, from block `first` on.
+  // Tags of one piece, from block `first` on.
   struct Tags {
     const Piece* piece = nullptr;
     uint64_t first = 0;
@@ -192,7 +192,7 @@ class OpeningReader final : public ObjectReader {
     return *std::prev(after);
   }
 
-  // Whether a part's few blocks and their tags are better read at once: where no larger lease is needed for it.
+  // Whether a part's few blocks and their tags are read together: where that needs no larger lease.
   static bool read_with_tags(const Piece& piece, uint64_t low, uint64_t high) {
     if (low != 0 || high != piece.part.size || sealed_size(high) > chunk_size_max) return false;
     return memory::Arena::class_size(sealed_size(high)) == memory::Arena::class_size(high);
@@ -266,7 +266,7 @@ class OpeningReader final : public ObjectReader {
   std::vector<Piece> pieces_;  // without empty ones
   std::shared_ptr<const Tags> tags_;
   std::optional<Aead> cipher_;
-  const Piece* cipher_piece_ = nullptr;  // whose key that is
+  const Piece* cipher_piece_ = nullptr;  // the piece whose key is loaded
 };
 
 }  // namespace

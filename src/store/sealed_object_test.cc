@@ -11,7 +11,7 @@ namespace {
 using local::pattern;
 using local::TestStore;
 
-// What is stored, where a test can reach it.
+// The stored form, accessible to a test.
 struct Shelf {
   std::string bytes;
   ObjectInfo info;
@@ -136,7 +136,7 @@ TEST_F(SealedObjectTest, PartsAreOneObject) {
   EXPECT_EQ(opened(whole, parts, 0, 10).error().code, Errc::corrupt_object);
 }
 
-// Nothing of a flipped bit ever comes out, wherever it is: what is stored has no byte that is not checked.
+// Plain bytes of a flipped bit are never returned, wherever it is: every stored byte is authenticated.
 TEST_F(SealedObjectTest, EveryFlippedByteIsSeen) {
   const std::string bytes = pattern(65'536 + 333, 9);
   const Shelf good = sealed(bytes, salt_of(1));
@@ -186,7 +186,7 @@ TEST_F(SealedObjectTest, WhatWasCutIsSeen) {
   shelf.bytes.resize(shelf.bytes.size() - 16 - 65'536);
   shelf.info.stored_size = shelf.bytes.size();
   EXPECT_EQ(opened(shelf, salt_of(1)).error().code, Errc::corrupt_object);
-  // Also by whoever makes the sizes fit: the last block then ends where it did not.
+  // Also if the sizes are made to fit: the last block then ends elsewhere.
   Shelf fitted = sealed(bytes, salt_of(1));
   const std::string tags = fitted.bytes.substr(bytes.size());
   fitted.bytes = fitted.bytes.substr(0, 199'990) + tags;

@@ -1,8 +1,8 @@
-// What a hot tier asks of an engine whose keys other processes change, too.
+// The interface between a hot tier and an engine whose keys other processes change, too.
 //
-// What was read once may be answered again when the engine says that it is still so, which is a question to others.
-// A key that is *kept* needs none: nobody changes it before this process was told and has let it go, or has been silent
-// for so long that it knows by its own clock that it may answer nothing any more.
+// A cached object may be served if the engine confirms that it is still current, which is a round trip. A key under a
+// *read lease* (kept) needs none: no other process changes it before this one was notified and has dropped the object,
+// or has been silent for so long that by its own clock its leases have expired.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,30 @@ class SharedKeys {
  public:
   virtual ~SharedKeys() = default;
 
-  // As Store::open() of the current object; null: it is the one that had this stamp (ObjectInfo::stamp).
+  // As Store::open() of the current object; null: the current one has this stamp (ObjectInfo::stamp).
   virtual Task<Result<std::shared_ptr<ObjectReader>>> open_unless(std::string_view bucket, std::string_view key,
                                                                   uint64_t stamp) = 0;
 
-  // The term in which this process answers for what it keeps; 0: it answers for nothing just now. What was kept in a
-  // term may be answered while that is the term. Cheap; for any thread.
+  // The lease epoch: objects kept in an epoch may be served while term() returns it. 0: this process holds no leases
+  // just now. Cheap; for any thread.
   virtual uint64_t term() const = 0;
-  // Keeps a key whose object still has this stamp. `kept` is run once it is, on any thread, with the term; it is never
-  // run where that cannot be had, for now or at all. Whoever lets go of the object meanwhile has to do so for good:
-  // what is found later is another one.
+  // Requests a read lease on a key whose object still has this stamp. `kept` runs with the epoch when the lease is
+  // granted, on any thread; never if it cannot be granted. A caller that drops the object meanwhile must drop it for
+  // good: an object that it finds later is another one.
   virtual void keep(std::string_view bucket, std::string_view key, uint64_t stamp,
                     std::function<void(uint64_t term)> kept) = 0;
 
-  // Told on any thread, and others wait for its return: it must not wait itself.
+  // Called on any thread, while other processes wait for its return: it must not wait itself.
   class Listener {
    public:
     virtual ~Listener() = default;
     virtual void let_go(std::string_view bucket, std::string_view key) = 0;
     virtual void let_go_of_bucket(std::string_view bucket) = 0;
     virtual void let_go_of_all() = 0;
-    // How many objects it answers for in that term: for people.
+    // The number of objects kept in that epoch, for statistics.
     virtual uint64_t kept(uint64_t term) const = 0;
   };
-  // One, or null: nobody. It is not told any more when the call has returned.
+  // Sets the one listener; null: none. It is not called any more once the call has returned.
   virtual void listen(Listener* listener) = 0;
 };
 

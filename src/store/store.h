@@ -1,6 +1,6 @@
 // The one interface under s3/. Engines (store/local, later others) are folders here.
 //
-// Semantics that every engine keeps:
+// Guarantees of every engine:
 //  - A commit is atomic: before it nothing of the object is visible, after it all of it is. When commit() or remove()
 //    returns success, the change survives kill -9 and power loss (in `sync` buckets).
 //  - A reader sees the object as it was when opened, whatever happens to the key meanwhile.
@@ -39,21 +39,22 @@ inline constexpr uint64_t documents_bytes_max = 16 * MiB;  // of all buckets of 
 
 enum class Durability : uint8_t { sync = 0, memory = 1 };
 
-// Of a bucket. `off`: never enabled. Once enabled it can be suspended, never off again.
+// Of a bucket. `off`: never enabled. Once enabled it can be suspended, but not turned off again.
 enum class Versioning : uint8_t { off = 0, enabled = 1, suspended = 2 };
 
-// How a version is retained. governance: callers with the right to may shorten or bypass it; compliance: nobody.
+// The retention mode of a version. governance: callers with the right may shorten or bypass it; compliance: no caller
+// may.
 enum class LockMode : uint8_t { none = 0, governance = 1, compliance = 2 };
 
-// What forbids to remove one version.
+// Locks that forbid removing one version.
 struct ObjectLock {
   LockMode mode = LockMode::none;
-  int64_t retain_until_us = 0;  // microseconds since the epoch; of no meaning without a mode
+  int64_t retain_until_us = 0;  // microseconds since the epoch; meaningless without a mode
   bool legal_hold = false;
   bool operator==(const ObjectLock&) const = default;
 };
 
-// Object lock of a bucket, and what new versions get that come without a retention of their own.
+// Object lock of a bucket, and the default for new versions without a retention of their own.
 struct BucketLock {
   bool enabled = false;
   LockMode mode = LockMode::none;  // none: no default retention
@@ -64,8 +65,8 @@ struct BucketLock {
 
 using Tags = std::vector<std::pair<std::string, std::string>>;  // key, value; in the order they came
 
-// What S3 keeps with a version for itself (its access control list, how it is encrypted), opaque to the engine: name,
-// value; each name once.
+// Properties that S3 stores with a version for itself (its access control list, its encryption), opaque to the engine:
+// name, value; each name once.
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 struct Checksum {
@@ -85,34 +86,34 @@ struct PartInfo {
   uint64_t stored_size = 0;  // as ObjectInfo's
 };
 
-// All that is known of an object besides its bytes.
+// An object's metadata.
 struct ObjectInfo {
-  // First what most answers tell: it lies side by side.
+  // The fields that most answers need come first, adjacent in memory.
   uint64_t size = 0;  // bytes
-  // Bytes that the engine keeps for it, where they are not the object's own (encrypted: the tags come on top); 0:
-  // `size` bytes. Readers and writers count in these. Not told by list().
+  // The bytes that the engine stores, if they differ from the object's (encrypted: plus the tags); 0: `size` bytes.
+  // Readers and writers count in these. Not set by list().
   uint64_t stored_size = 0;
   int64_t modified_us = 0;  // set by the engine at commit
   std::string etag;         // without quotes; MD5 hex for HTTP PUTs, contains a '-' otherwise
-  // Set by the engine: empty in a bucket that never had versioning, "null" for what was written without it, else
+  // Set by the engine: empty in a bucket that never had versioning, "null" for a version written without it, else
   // URL-safe and not guessable.
   std::string version_id;
   Attributes attributes{};
   bool delete_marker = false;  // set by the engine; such a version has no bytes, etag, headers
-  // Headers to give back as they came, lower-case names: content-type, cache-control, content-disposition,
-  // content-encoding, content-language, expires, x-amz-meta-*, x-amz-storage-class.
+  // Headers to return unchanged, lower-case names: content-type, cache-control, content-disposition, content-encoding,
+  // content-language, expires, x-amz-meta-*, x-amz-storage-class.
   std::vector<std::pair<std::string, std::string>> headers;
   std::vector<Checksum> checksums;
   std::vector<PartInfo> parts;  // of a multipart upload, in order; empty otherwise
-  // What Store::update() may change later. A commit without a retention gets the bucket's default one.
+  // Properties that Store::update() may change later. A commit without a retention gets the bucket's default one.
   Tags tags;
   ObjectLock lock;
-  // Of an engine whose keys others change, too (shared_keys.h): another number after each change of the key; 0: none is
-  // told. Not kept with the object.
+  // For engines whose keys other processes change, too (shared_keys.h): another number after each change of the key; 0:
+  // not supported. Not stored with the object.
   uint64_t stamp = 0;
 };
 
-// Bytes that an object's reader has.
+// The bytes that an object's reader returns.
 inline uint64_t stored_size(const ObjectInfo& info) { return info.stored_size != 0 ? info.stored_size : info.size; }
 
 struct BucketInfo {
@@ -128,54 +129,54 @@ struct BucketInfo {
 using Document = std::shared_ptr<const std::string>;
 struct BucketAndDocuments {
   BucketInfo bucket;
-  std::vector<Document> documents;  // in the order in which they were asked for; null here: it has none of that name
+  std::vector<Document> documents;  // in the order of the request; null: no document of that name
 };
 
-// What a change tells to others (event.h); null: nobody wants to know.
+// Events that a change leaves for subscribers (event.h); null: none.
 class Announcement;
 using AnnouncementPtr = std::shared_ptr<const Announcement>;
 
-// On the key's current object, or for remove() on the version that is named. ETags without quotes; "*" matches any.
-// Empty optionals mean no condition. A key without an object: if_match is no_such_key for a commit; remove() then
+// Conditions on the key's current object, or for remove() on the named version. ETags without quotes; "*" matches any.
+// Empty optionals mean no condition. For a key without an object if_match is no_such_key at a commit, and remove()
 // succeeds. A delete marker meets only conditions on time and on a size of 0.
 struct CommitConditions {
   std::optional<std::string> if_match{};
   std::optional<std::string> if_none_match{};
   std::optional<int64_t> if_modified_s{};   // the version is of this second
-  std::optional<int64_t> if_modified_us{};  // and of this very microsecond
+  std::optional<int64_t> if_modified_us{};  // and of this exact microsecond
   std::optional<uint64_t> if_size{};
   std::string_view if_without{};   // appends: an attribute that the object must not have; a static string
-  AnnouncementPtr announcement{};  // no condition: goes with the change that meets these
+  AnnouncementPtr announcement{};  // not a condition: committed with the change
 
   bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }
 };
 
-// What a rule's removal was judged by (removal_grounds.h); null: a caller asked for it.
+// The facts that a rule's removal was decided by (removal_grounds.h); null: a client requested it.
 struct RemovalGrounds;
 using RemovalGroundsPtr = std::shared_ptr<const RemovalGrounds>;
 
 struct RemoveRequest {
-  std::string version_id{};  // empty: the key's current object, of which a versioned bucket keeps the versions
+  std::string version_id{};  // empty: the key's current object, which a versioned bucket keeps as a version
   CommitConditions conditions{};
-  bool bypass_governance = false;  // the caller may and wants to remove what is under governance
-  RemovalGroundsPtr grounds{};     // precondition_failed where they no longer hold
-  // A delete marker may be added where no object is hidden by it, so that the bucket holds one row more and nothing
-  // less. False: quota_exceeded in that case, whatever else is removed as always.
+  bool bypass_governance = false;  // the caller has the right to bypass governance and asks for it
+  RemovalGroundsPtr grounds{};     // precondition_failed if they no longer hold
+  // Whether a delete marker may be added that hides no object, so that the bucket holds one row more. False:
+  // quota_exceeded in that case; other removals are not affected.
   bool may_add_marker = true;
 };
 struct Removed {
-  std::string version_id;      // of the delete marker that was made, or of the version that went; as in ObjectInfo
-  bool delete_marker = false;  // one was made, or what went was one
+  std::string version_id;      // of the delete marker that was made, or of the removed version; as in ObjectInfo
+  bool delete_marker = false;  // a delete marker was made or removed
 };
 
-// What changes of a version; what is not set stays.
+// Changes of a version; unset fields stay.
 struct ObjectChange {
   std::optional<Tags> tags;
   std::optional<std::pair<LockMode, int64_t>> retention;  // mode and retain_until_us; none: without retention
   std::optional<bool> legal_hold;
   bool bypass_governance = false;
-  Attributes attributes{};  // these are set, the others stay; an empty value takes one away
-  // Only of a version that was written then and has that size; another one is a conditional_conflict.
+  Attributes attributes{};  // sets these, keeps the others; an empty value removes one
+  // Applies only to a version with that time and that size; another one is a conditional_conflict.
   std::optional<int64_t> if_modified_us{};
   std::optional<uint64_t> if_size{};
   AnnouncementPtr announcement{};
@@ -185,32 +186,32 @@ struct ObjectChange {
   }
 };
 
-// An object gets another name in its bucket, at which whatever was there goes.
+// A new name for an object in its bucket. An object that has that name is replaced.
 struct RenameRequest {
   std::string from, to;
-  // Says no by an error. Run inside the change, perhaps more than once: it looks at nothing but its arguments. It may
-  // change the source's attributes. `target`: what is there; null: nothing.
+  // Refuses by an error. Runs inside the change, perhaps more than once, and depends only on its arguments. It may
+  // change the source's attributes. `target`: the object at the new name; null: none.
   std::function<Result<void>(ObjectInfo& source, const ObjectInfo* target)> judge{};
-  // Of the client, for requests that are repeated: what was done under it within the last hour is not done again.
+  // The client's token for repeated requests: a rename with a token of the last hour is not made again.
   std::string token{};
-  std::string asked{};  // of the request, all that must be the same when it comes again
+  std::string asked{};  // everything that must be the same when the request is repeated
 };
 
 class ObjectReader {
  public:
-  virtual ~ObjectReader() = default;  // lets go of the extents
+  virtual ~ObjectReader() = default;  // releases the bytes
   virtual const ObjectInfo& info() const = 0;
   // Bytes [offset, offset + length): verified, in arena memory. length is at most chunk_size_max and the range lies
   // inside the object. Several reads may be in flight.
   static constexpr size_t chunk_size_max = 1 * MiB;
   virtual Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) = 0;
-  // From `offset` on, what lies in memory in one piece: at least one byte and at most `length`. An empty chunk when the
-  // bytes are not in memory. For small objects the way to answer without a suspension.
+  // Bytes from `offset` on that are contiguous in memory: at least one byte and at most `length`. An empty chunk when
+  // they are not in memory. Answers small objects without a suspension.
   virtual memory::Chunk peek(uint64_t /*offset*/, uint64_t /*length*/) const { return {}; }
-  // The bytes that peek() tells, valid as long as this reader is. Empty where they may go before it does.
+  // The bytes of peek(), valid as long as this reader is. Empty where they may be freed before.
   virtual Bytes view(uint64_t /*offset*/, uint64_t /*length*/) const { return {}; }
-  // How much of [offset, offset + length) a read gets that leases at most `memory_max` bytes (64 KiB or more) of the
-  // arena: whole blocks are read, so a range that is not aligned needs more memory than it has bytes.
+  // How many bytes of [offset, offset + length) a read returns if it may lease at most `memory_max` bytes (64 KiB or
+  // more) of the arena: whole blocks are read, so an unaligned range needs more memory than it has bytes.
   virtual size_t fit(uint64_t /*offset*/, size_t length, size_t memory_max) const {
     return std::min(length, memory_max);
   }
@@ -218,9 +219,9 @@ class ObjectReader {
 
 class ObjectWriter {
  public:
-  virtual ~ObjectWriter() = default;  // without commit: gives the space back, nothing becomes visible
-  // The next bytes. Takes the chunk; may return while it is still being written (a bounded number in flight);
-  // a write error is the error of a later call.
+  virtual ~ObjectWriter() = default;  // without commit: frees the space, nothing becomes visible
+  // Appends the next bytes. Takes the chunk; may return while it is still being written (a bounded number in flight);
+  // a write error is reported by a later call.
   virtual Task<Result<void>> append(memory::Chunk chunk) = 0;
   // Makes the object durable and visible. stored_size(info) must equal the bytes appended; modified_us is set here.
   // Returns what was stored.
@@ -246,7 +247,7 @@ struct ListPage {
 
 struct ListVersionsRequest {
   std::string prefix{}, delimiter{}, key_marker{};
-  std::string version_id_marker{};  // with key_marker: behind this version of it; empty: behind all of its versions
+  std::string version_id_marker{};  // with key_marker: after this version of it; empty: after all of its versions
   int max_keys = 1000;              // versions plus common prefixes
 };
 struct VersionEntry {
@@ -261,15 +262,15 @@ struct VersionPage {
   std::string next_key_marker, next_version_id_marker;
 };
 
-// An event on its way into a queue. Queues have names of lower-case letters, digits, '-' and '_'.
+// An event to be queued. Queues have names of lower-case letters, digits, '-' and '_'.
 struct EventRow {
   std::string queue, record;
 };
 struct QueuedEvent {
-  uint64_t id = 0;  // grows with the changes of a key; with those of a bucket where one server alone makes them
+  uint64_t id = 0;  // grows with the changes of a key; with those of a bucket if one server alone makes them
   std::string record;
 };
-// What waits in one queue of the events of one bucket, which may be gone.
+// The waiting events of one bucket in one queue; the bucket may be gone.
 struct EventBacklog {
   uint64_t bucket = 0, events = 0, bytes = 0;
 };
@@ -281,7 +282,7 @@ struct UploadInfo {
   std::vector<std::pair<std::string, std::string>> headers;  // for the object to be
   std::optional<Algorithm> checksum_algorithm;
   bool checksum_full_object = false;  // x-amz-checksum-type: FULL_OBJECT
-  Tags tags;                          // for the object to be, as its lock and attributes
+  Tags tags;                          // for the final object, like its lock and attributes
   ObjectLock lock;
   Attributes attributes{};
 };
@@ -301,7 +302,7 @@ struct PartPage {
   int next_part_number_marker = 0;
 };
 
-// What every engine asks of a document before it takes it: invalid_argument, too_large.
+// Limits of documents in every engine: invalid_argument, too_large.
 inline Result<void> check_document(std::string_view name, std::string_view bytes) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyz0123456789-_";
   if (name.empty() || name.size() > document_name_max || name.find_first_not_of(allowed) != std::string_view::npos) {
@@ -317,7 +318,7 @@ inline const std::string* find_attribute(const Attributes& attributes, std::stri
   return it == attributes.end() ? nullptr : &it->second;
 }
 
-// Sets each of `changes` in `attributes`; an empty value takes one away.
+// Sets each of `changes` in `attributes`; an empty value removes one.
 inline void change_attributes(Attributes& attributes, const Attributes& changes) {
   for (const auto& change : changes) {
     std::erase_if(attributes, [&](const auto& attribute) { return attribute.first == change.first; });
@@ -337,40 +338,40 @@ class Store {
   virtual Task<Result<void>> create_bucket(BucketInfo bucket) = 0;     // bucket_already_exists
   virtual Task<Result<BucketInfo>> bucket(std::string_view name) = 0;  // no_such_bucket
   virtual Task<Result<void>> set_durability(std::string_view bucket, Durability durability) = 0;
-  // invalid_bucket_state: off once it was on, or suspended under object lock.
+  // invalid_bucket_state: `off` after it was enabled, or suspended under object lock.
   virtual Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) = 0;
-  // invalid_bucket_state: versioning is not enabled; or to disable what was enabled.
+  // invalid_bucket_state: versioning is not enabled; or the lock would be disabled.
   virtual Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) = 0;
   virtual Task<Result<void>> remove_bucket(std::string_view name) = 0;  // bucket_not_empty
   virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;          // by name
 
-  // What the bucket holds, with all that was acknowledged before the call. not_implemented: the engine keeps no such
-  // numbers; service_unavailable: what an older server left is still being counted.
+  // The bucket's contents in numbers, including everything acknowledged before the call. not_implemented: the engine
+  // keeps no such numbers; service_unavailable: data of an older server is still being counted.
   virtual Task<Result<Usage>> bucket_usage(std::string_view /*bucket*/) {
     co_return fail(Errc::not_implemented, "This store keeps no numbers of what its buckets hold.");
   }
-  // At once, a little too much at most (usage.h). no_such_bucket, not_implemented.
+  // Without waiting; may be slightly too high (usage.h). no_such_bucket, not_implemented.
   virtual Result<UsageNow> usage_now(std::string_view /*bucket*/) {
     return fail(Errc::not_implemented, "This store keeps no numbers of what its buckets hold.");
   }
   virtual std::vector<BucketUsage> usages_now() { return {}; }  // by name; of all buckets
-  virtual bool keeps_usage() const { return false; }            // else none of these tells anything
+  virtual bool keeps_usage() const { return false; }            // false: the functions above return nothing
 
-  // Events (event.h). An engine that keeps none is given no announcements.
+  // Events (event.h). An engine that keeps none must not be given announcements.
   virtual bool keeps_events() const { return false; }
-  // Announces what concerns no object. As durable as the bucket.
+  // Announces an event that concerns no object. As durable as the bucket.
   virtual Task<Result<void>> announce(std::string_view /*bucket*/, AnnouncementPtr /*announcement*/) {
     co_return fail(Errc::not_implemented, "This store keeps no events.");
   }
-  // The names of those with events in them, sorted. Of one that was emptied maybe until event_backlog() has said so.
+  // The names of queues with events, sorted. An emptied one may stay listed until event_backlog() has found it empty.
   virtual Task<Result<std::vector<std::string>>> event_queues() {
     co_return fail(Errc::not_implemented, "This store keeps no events.");
   }
   virtual Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view /*queue*/) {
     co_return fail(Errc::not_implemented, "This store keeps no events.");
   }
-  // Those behind `after`, in the order of the changes that left them: at most so many, and of so many bytes unless the
-  // first has more. What a power cut might take back is not among them.
+  // Events after `after`, in the order of their changes: at most `events_max`, and `bytes_max` unless the first has
+  // more. Events that a power cut could undo are not among them.
   virtual Task<Result<std::vector<QueuedEvent>>> events(std::string_view /*queue*/, uint64_t /*bucket*/,
                                                         uint64_t /*after*/, size_t /*events_max*/,
                                                         size_t /*bytes_max*/) {
@@ -381,20 +382,20 @@ class Store {
     co_return fail(Errc::not_implemented, "This store keeps no events.");
   }
 
-  // Bucket documents: what a bucket is configured with (CORS, tags, lifecycle, ...), opaque to the engine. Setting and
-  // removing is atomic and durable whatever the bucket's durability; reading a small one costs no I/O; they go with the
-  // bucket.
+  // Bucket documents: a bucket's configurations (CORS, tags, lifecycle, ...), opaque to the engine. Setting and
+  // removing is atomic and durable whatever the bucket's durability; reading a small one costs no I/O; they are removed
+  // with the bucket.
   // Names are lower-case letters, digits, '-' and '_'. no_such_bucket; not_found: the bucket has no such document.
   virtual Task<Result<Document>> document(std::string_view bucket, std::string_view name) = 0;
-  // A bucket and those of its documents, as they are at one moment (large ones may be of a later one). `names` outlives
-  // the call. no_such_bucket.
+  // A bucket and the named documents, as of one moment (large ones may be of a later one). `names` outlives the call.
+  // no_such_bucket.
   virtual Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
                                                                 std::span<const std::string_view> names) = 0;
-  // invalid_argument (name, or one document too many), too_large; limit_exceeded: the owner's buckets have documents of
-  // documents_bytes_max together.
+  // invalid_argument (name, or one document too many), too_large; limit_exceeded: the documents of the owner's buckets
+  // exceed documents_bytes_max together.
   virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;
-  // The same where the document is still `was` (null: there is none of that name), for a change of what was read;
-  // precondition_failed where it is another by now.
+  // set_document() if the document is still `was` (null: none of that name), for a read-modify-write;
+  // precondition_failed if it has changed.
   virtual Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
                                               std::string bytes) = 0;
   // Succeeds for a document that does not exist.
@@ -404,9 +405,9 @@ class Store {
   // marker; invalid_version: no version id.
   virtual Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                            std::string_view version_id = {}) = 0;
-  // The current object, if the whole of it lies in memory: at once, and null otherwise.
+  // The current object, if all of it is in memory: without waiting, and null otherwise.
   virtual std::shared_ptr<ObjectReader> hot(std::string_view /*bucket*/, std::string_view /*key*/) { return nullptr; }
-  // As hot() of each, which for many is faster.
+  // hot() for many keys, which is faster than one by one.
   struct HotLookup {
     std::string_view bucket, key;
     std::shared_ptr<ObjectReader> found{};
@@ -414,32 +415,32 @@ class Store {
   virtual void hot_many(std::span<HotLookup> lookups) {
     for (HotLookup& one : lookups) one.found = hot(one.bucket, one.key);
   }
-  // As open() without a claim on the bytes: for HEAD.
+  // As open() without holding the bytes: for HEAD.
   virtual Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
                                         std::string_view version_id = {}) = 0;
-  // As stat(), but a delete marker is an answer, too: to tell one from a key that never was.
+  // As stat(), but delete markers are returned, too: to distinguish one from a key that never existed.
   virtual Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
                                                 std::string_view version_id) = 0;
   // `size_hint`: the final size if known; decides the layout, not the result.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
                                                              std::optional<uint64_t> size_hint) = 0;
-  // Up to which size an object may be put by put_whole(); 0: none may.
+  // The largest object that put_whole() accepts; 0: none.
   virtual uint64_t whole_put_max() const { return 0; }
-  // What create(), append() and commit() do of a small object without conditions, and no coroutine. True: `put.then` is
-  // told of it. False: it may have to wait for something. Nothing was stored then; the bytes are still there, but none
-  // of the rest is of use any more: the caller begins anew with create().
+  // create(), append() and commit() of a small object without conditions, without a coroutine. True: `put.then` is
+  // called. False: it may have to wait. Nothing was stored then; `put` still has the bytes, but its other fields are
+  // unusable: the caller starts over with create().
   virtual bool put_whole(WholePut& /*put*/) { return false; }
-  // A writer whose commit adds its bytes to the object's end (logic/append.h). What readers have open stays as it was.
-  // It takes plain bytes: `seal` says how they are encrypted (append_seal.h), null that they are not.
+  // A writer whose commit appends its bytes to the object (logic/append.h). Open readers keep seeing the object as it
+  // was. It takes plain bytes: `seal` encrypts them (append_seal.h), null: they are stored plain.
   virtual Task<Result<std::unique_ptr<ObjectWriter>>> create_append(std::string_view bucket, std::string_view key,
                                                                     std::optional<uint64_t> size_hint,
                                                                     AppendSealPtr seal = {}) = 0;
-  // Atomic, and no byte is copied: neither name is ever missing or there twice. Returns the object; of a request that
-  // was done before, nothing is told but that. no_such_key, invalid_bucket_state, idempotency_mismatch.
+  // Atomic, without copying bytes: the object is never missing nor visible under both names. Returns the object; of a
+  // repeated request only that it was made. no_such_key, invalid_bucket_state, idempotency_mismatch.
   virtual Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) = 0;
   // Succeeds for a key or version that does not exist (S3). access_denied: the version is locked.
   virtual Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) = 0;
-  // Changes what may change of a version without touching its bytes; returns it as it is then. Errors as stat(), and
+  // Changes a version's mutable properties without touching its bytes; returns the new state. Errors as stat(), and
   // access_denied: the retention forbids it; invalid_request: a lock in a bucket without object lock.
   virtual Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                           ObjectChange change) = 0;
@@ -460,7 +461,7 @@ class Store {
   virtual Task<Result<UploadPage>> list_uploads(std::string_view bucket, ListUploadsRequest request) = 0;
   // Makes the object from these parts (numbers ascending; each etag must be the stored one: else invalid_part) without
   // copying bytes. `info` has etag, headers and checksums ready; size, parts, modified_us, tags and lock are set here.
-  // Attributes: the upload's, over which go those of `info`.
+  // Attributes: the upload's, overridden by those of `info`.
   virtual Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key,
                                                    std::string_view upload_id, std::vector<PartInfo> parts,
                                                    ObjectInfo info, CommitConditions conditions) = 0;

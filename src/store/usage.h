@@ -1,4 +1,4 @@
-// What a bucket holds, in numbers that are kept with every change.
+// The contents of a bucket in numbers, updated with every change.
 #pragma once
 
 #include <array>
@@ -7,17 +7,17 @@
 
 namespace verbena::store {
 
-// A change of one is one, too: what goes is added as its complement, so sums wrap around and come out right.
+// Also used for differences: a decrease is added as its complement, so sums wrap around and come out right.
 struct Usage {
   uint64_t objects = 0, bytes = 0;           // current objects; bytes are those that clients see
   uint64_t versions = 0, version_bytes = 0;  // older versions of objects
   uint64_t delete_markers = 0;
-  uint64_t uploads = 0, upload_bytes = 0;  // unfinished ones, and what came of their parts
+  uint64_t uploads = 0, upload_bytes = 0;  // unfinished uploads, and the bytes of their parts
 
   static constexpr size_t member_count = 7;
   static constexpr std::array<uint64_t Usage::*, member_count> members();
 
-  // What quotas are about: everything that takes a row, or space.
+  // The number that quotas limit: everything that takes a row, or space.
   uint64_t all_objects() const { return objects + versions + delete_markers + uploads; }
   uint64_t all_bytes() const { return bytes + version_bytes + upload_bytes; }
 
@@ -45,10 +45,11 @@ constexpr Usage Usage::operator-() const {
 constexpr Usage operator+(Usage a, const Usage& b) { return a += b; }
 constexpr Usage operator-(Usage a, const Usage& b) { return a += -b; }
 
-// Without waiting: what was acknowledged and is not in the catalogue yet counts besides what it may replace there.
+// Usage without waiting: acknowledged objects that are not in the catalogue yet count in addition to those that they
+// may replace there.
 struct UsageNow {
   Usage bucket, owner;  // owner: of all buckets of the bucket's owner
-  // False: what was there before the start of the server is still being counted.
+  // False: the usage from before the start of the server is still being counted.
   bool bucket_counted = false, owner_counted = false;
 };
 

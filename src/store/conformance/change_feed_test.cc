@@ -1,4 +1,4 @@
-// Whoever listens is told every change of a key, in order, when it can be seen.
+// Listeners are notified of every change of a key, in order, when it becomes visible.
 #include "store/change_feed.h"
 
 #include <latch>
@@ -140,7 +140,7 @@ TEST_P(ChangeFeedTest, VersionsAndDeleteMarkersAreTold) {
   EXPECT_EQ(changes[1].time_us, two->modified_us);
 }
 
-// Readers who name no version see none of these, or another object.
+// Readers of the current object see none of these, or another object.
 TEST_P(ChangeFeedTest, WhatBecomesOfOldVersionsIsNotToldAsOfTheObject) {
   ASSERT_TRUE(put("a", "1"));
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
@@ -170,7 +170,7 @@ TEST_P(ChangeFeedTest, WhatBecomesOfOldVersionsIsNotToldAsOfTheObject) {
   EXPECT_EQ(told(), Texts{"removed a v"});
 }
 
-// A cache of versions kept it: nobody had said that it was gone.
+// A cache of versions kept it when its removal was not reported.
 TEST_P(ChangeFeedTest, TheOldNullVersionThatAnotherOneReplacesIsTold) {
   ASSERT_TRUE(put("a", "1"));
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
@@ -187,7 +187,7 @@ TEST_P(ChangeFeedTest, TheOldNullVersionThatAnotherOneReplacesIsTold) {
   EXPECT_EQ(told(), (Texts{"removed a v -", "created a 5 v"})) << "the marker that was the null version";
 }
 
-// Told behind another change, both at the same moment: the count that it gives back must say which of them came first.
+// An early report that races with a report of the catalogue: the returned count must say which of them came first.
 TEST(BucketFeedTest, WhoIsToldEarlyKnowsWhatTheCatalogueHadToldBefore) {
   struct Slow final : ChangeListener {
     void told(uint64_t, const KeyChangePtr& change) override {

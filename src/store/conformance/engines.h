@@ -1,4 +1,4 @@
-// The engines that every test here runs on.
+// The engines on which every test here runs.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace verbena::store::conformance {
 
-// On a file system that forgets what was not synced when it crashes.
+// The local engine on a file system that forgets unsynced data when it crashes.
 class LocalRig : private std::unique_ptr<local::FaultyFileSystem>, public local::TestStore {
  public:
   explicit LocalRig(bool short_io = false)
@@ -51,7 +51,7 @@ class MemoryRig : public Rig {
   std::unique_ptr<in_memory::MemoryStore> store_;
 };
 
-// The same one behind a catalogue that has nothing at hand.
+// The memory engine behind a catalogue that has nothing at hand.
 class FarRig final : public MemoryRig {
  public:
   void open() override {
@@ -73,7 +73,7 @@ struct EngineUnderTest {
 
 inline std::ostream& operator<<(std::ostream& out, const EngineUnderTest& engine) { return out << engine.name; }
 
-// Where there is a cluster for it, tests/rados runs them on that, too.
+// Adds the engine over RADOS where there is a cluster; tests/rados runs these.
 inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engines) {
   if (!RadosRig::has_cluster()) return engines;
   engines.push_back({"Rados", [] { return std::make_unique<RadosRig>(); }});
@@ -91,7 +91,7 @@ inline const std::vector<EngineUnderTest>& engines() {
   return all;
 }
 
-// Where it is about bytes: on the machine's own files, too, and where a read or write does less than it was asked.
+// For tests about bytes: also on the machine's own files, and with short reads and writes.
 inline const std::vector<EngineUnderTest>& engines_and_disks() {
   static const std::vector<EngineUnderTest> all = with_rados({
       {"Local", [] { return std::make_unique<LocalRig>(); }},

@@ -214,7 +214,7 @@ TEST_P(EventTest, WhatIsAcknowledgedFromMemoryHasItsEventAllTheSame) {
     ASSERT_TRUE(t.put("fast", "a", "x", {.conditions = telling(told), .size_hint = 1, .etag = std::to_string(i)}));
   }
   EXPECT_EQ(told->told, 6u);
-  // Shown to who delivers when it is durable.
+  // Deliverers see it once it is durable.
   ASSERT_TRUE(t.run(t.engine().set_durability("fast", Durability::sync)));
   EXPECT_EQ(waiting("q"), (Texts{"put:0", "put:1", "put:2"}));
 }

@@ -13,13 +13,13 @@ namespace {
 constexpr size_t page_rows = 7;  // few, so that listings go over many pages
 constexpr uint64_t lost_race_every = 2;
 
-// Others run meanwhile.
+// Lets other tasks run.
 Task<> round_trip() {
   auto executor = co_await boost::asio::this_coro::executor;
   co_await boost::asio::post(executor, boost::asio::use_awaitable);
 }
 
-// Has a page of rows from where it was put; behind it another one must be fetched.
+// A cursor that has one page of rows from its position; the next page must be fetched.
 class FarCursor final : public Cursor {
  public:
   using Open = std::function<std::unique_ptr<Cursor>()>;
@@ -47,7 +47,7 @@ class FarCursor final : public Cursor {
   }
 
  private:
-  // The page is known by where it begins.
+  // A page is identified by its first key.
   bool here() const {
     if (steps_ < page_rows) return true;
     if (!fetched_.has(table_, "page from " + last_)) return false;
@@ -89,7 +89,7 @@ class FarMoment final : public Moment {
   const uint64_t moment_;
 };
 
-// The other engine's transaction, row by row.
+// Forwards to the other engine's transaction, row by row.
 class FarTransaction final : public Transaction {
  public:
   FarTransaction(Transaction& near, Fetched& fetched) : near_(near), view_(near, fetched) {}
@@ -168,7 +168,7 @@ Task<Result<void>> FarCatalogue::read(const char*, Place place, Look look) {
   for (;;) {
     auto done = look(rows);
     if (done || !(done.error() == Errc::would_block)) co_return done;
-    const uint64_t changes = changes_.load();  // what comes while they are read may be of before or after it
+    const uint64_t changes = changes_.load();  // a change during the fetch may be seen or not
     if (!fetched.fetch(near, changes)) co_return fail(Errc::internal, "far: would_block without a question");
     ++round_trips_;
     co_await round_trip();
@@ -178,7 +178,7 @@ Task<Result<void>> FarCatalogue::read(const char*, Place place, Look look) {
 Result<void> FarCatalogue::judge(Transaction& transaction, const Judge& judge, Fetched& fetched, bool& was_judged) {
   FarTransaction far(transaction, fetched);
   VB_TRY(judge(far));
-  // Somebody else was faster: nothing of it is kept, and it is judged again.
+  // A simulated lost race: nothing of the change is kept, and it is judged again.
   if (!std::exchange(was_judged, true) && ++commits_ % lost_race_every == 0) return fail(Errc::cancelled, "far: guard");
   return {};
 }

@@ -1,5 +1,5 @@
 // The logic as an engine across a network runs it: nothing is at hand, each look costs a round trip, and a change may
-// have to be judged again because somebody else was faster. Over another engine's seams; for tests.
+// lose a race and be judged again. Over another engine's seams; for tests.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@
 
 namespace verbena::store::conformance {
 
-// What one function has asked for over its runs, and what has come. Where it opened a Moment, that is the one at which
-// the first of it came; it is lost when others have changed something before the next comes.
+// The rows that one function has requested over its runs, and those that have arrived. If it opened a Moment, that is
+// the moment at which the first row arrived; it is lost when a change precedes the next arrival.
 class Fetched {
  public:
-  // False: it is on its way now.
+  // False: the row is requested now.
   bool has(Table table, std::string_view key);
-  // A round trip: all that was asked for comes. False when nothing was. `rows`: where it comes from, after `changes`.
+  // A round trip: fetches everything requested. False when nothing was. `rows`: the source, read after `changes`.
   bool fetch(View& rows, uint64_t changes);
 
   void hold_moment() { holds_moment_ = true; }
@@ -33,7 +33,8 @@ class Fetched {
   std::unique_ptr<Moment> near_;
 };
 
-// Rows of another view, each after it was fetched. Buckets' rows are kept by every server, so they are at hand.
+// Rows of another view, each available after it was fetched. Buckets' rows are kept by every server, so they are at
+// hand.
 class FarView final : public View {
  public:
   FarView(View& rows, Fetched& fetched) : rows_(rows), fetched_(fetched) {}
@@ -56,7 +57,7 @@ class FarCatalogue final : public Catalogue {
   Task<Result<void>> sync() override { return near_.sync(); }
 
   uint64_t round_trips() const { return round_trips_; }  // for looks, so far
-  uint64_t commits() const { return commits_; }          // that were tried once the judge had all it asked for
+  uint64_t commits() const { return commits_; }          // attempts made once the judge had all the rows it requested
 
  private:
   Result<void> judge(Transaction& transaction, const Judge& judge, Fetched& fetched, bool& was_judged);

@@ -53,7 +53,7 @@ TEST_F(FarAway, APageOfAListingIsFetchedOnceHoweverLongTheListIs) {
 }
 
 TEST_F(FarAway, WhoLosesARaceIsJudgedAgainAndSeesTheWinner) {
-  // Both find the key absent; the one whose commit comes second must not.
+  // Both find the key absent; the second commit must not.
   int made = 0, refused = 0;
   for (int i = 0; i < 10; ++i) {
     const std::string key = "k" + std::to_string(i);

@@ -1,5 +1,5 @@
-// What is looked at while others change it is of one moment: pages of versions, the parts of an upload, a version by
-// its name. Threads beside each other, on every engine; which moment it is does not matter.
+// Reads of several rows during changes are as of one moment: pages of versions, the parts of an upload, a version by
+// its name. With concurrent threads, on every engine; any moment is right.
 #include <map>
 #include <set>
 #include <thread>
@@ -62,7 +62,7 @@ class Moments : public OnEngine {
   }
   static std::string key(int i) { return "k" + std::to_string(10 + i); }
 
-  // Pages are read here until `change` has ended on another thread, or is told to.
+  // Reads pages here until `change`, on another thread, has ended or is stopped.
   template <class Change, class Check>
   void while_changing(Change change, Check check) {
     std::atomic<bool> stop{false}, ended{false};

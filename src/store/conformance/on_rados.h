@@ -1,4 +1,4 @@
-// For tests of what only the engine over RADOS has, on the cluster that tests/rados starts.
+// Support for tests of the engine over RADOS alone, on the cluster that tests/rados starts.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -25,7 +25,7 @@ class OnRados : public ::testing::Test {
     if (!RadosRig::has_cluster()) GTEST_SKIP() << "no cluster: tests/rados/conformance_test.py starts one";
   }
   static std::string key(int i) { return "key/" + std::to_string(1000 + i); }
-  // All keys of the bucket, a page after the other.
+  // All keys of the bucket, read page by page.
   static std::vector<std::string> keys_of(Rig& t, int page) {
     std::vector<std::string> keys;
     ListRequest request;
@@ -42,7 +42,7 @@ class OnRados : public ::testing::Test {
   }
 };
 
-// Another one than a store's.
+// A connection besides the store's own.
 inline std::unique_ptr<rados::Cluster> connect(const rados::Options& options) {
   auto cluster = rados::Cluster::connect({.conf = options.conf,
                                           .user = options.user,
@@ -52,7 +52,7 @@ inline std::unique_ptr<rados::Cluster> connect(const rados::Options& options) {
   return cluster ? std::move(*cluster) : nullptr;
 }
 
-// For this connection the index pool takes nothing as long as this lives: it looks at a snapshot.
+// Makes the index pool read-only for this connection while it lives, by selecting a snapshot.
 class NoWrites {
  public:
   explicit NoWrites(rados::Cluster& cluster) : pool_(cluster.context(rados::Cluster::Pool::index)) {
@@ -80,7 +80,7 @@ class Steps {
   T run(Task<T> task) {
     return end(begin(std::move(task)));
   }
-  // Until nothing has happened for a while: all wait for somebody else.
+  // Runs until nothing has happened for a while: everything waits for another process.
   void rest() {
     while (io.run_one_for(std::chrono::milliseconds(500)) != 0) {
     }
@@ -96,7 +96,7 @@ class Steps {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io.get_executor()};
 };
 
-// The engine's own thread does nothing as long as this lives: no change is sent to the cluster.
+// Blocks the engine's own thread while it lives: no change is sent to the cluster.
 class Stalled {
  public:
   explicit Stalled(rados::Engine& engine) {

@@ -209,7 +209,7 @@ TEST_F(KeepingOnRados, ABucketOfTheSameNameHasNothingOfTheOldOne) {
   }
 }
 
-// Every read is told what was acknowledged or seen by anybody before it began, and finds that or what is newer.
+// Every read returns what was acknowledged, or seen by any reader, before it began, or something newer.
 TEST_F(KeepingOnRados, NoReaderGoesBackWhileKeysAreWrittenAndTabletsSplit) {
   std::vector<std::unique_ptr<Neighbour>> readers;
   a->options.keep_rest = std::chrono::milliseconds(2);  // without any, a change loses to the next mark again and again

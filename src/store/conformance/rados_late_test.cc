@@ -1,5 +1,4 @@
-// What comes late over RADOS: calls that are made, or whose answers are looked at, when others have changed what they
-// rest on.
+// Late calls over RADOS: calls that are made, or whose answers are read, after other servers changed their premises.
 #include <chrono>
 #include <thread>
 
@@ -36,7 +35,7 @@ TEST_F(OnRados, WhoWasAwayWhileOthersUndidWhatHeBeganFindsThatOut) {
   EXPECT_TRUE(t.put("b", "k", "x"));
 }
 
-// Found by a history: a change whose server came to doubt its count while it was reading it was acknowledged and not
+// Found by a random history: a change whose server began to doubt its count while reading it was acknowledged and not
 // made.
 TEST_F(OnRados, AChangeWhoseCountIsDoubtedAgainWhileItIsReadIsMade) {
   RadosRig t;

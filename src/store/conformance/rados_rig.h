@@ -1,5 +1,4 @@
-// The engine over RADOS, on a cluster that the starter of the test names in its environment; each rig has a namespace
-// of its own there.
+// The engine over RADOS, on a cluster that the environment names; each rig has a namespace of its own there.
 #pragma once
 
 #include <cstdlib>
@@ -37,7 +36,7 @@ class RadosRig : public Rig {
     auto opened = rados::RadosStore::connect(options);
     if (!opened) ADD_FAILURE() << opened.error();
     store_ = std::move(*opened);
-    // Who delivers events is who sees them as they are.
+    // Only the leader, which delivers events, sees them in their current state.
     EXPECT_TRUE(eventually([this] { return store_->on_duty(); }));
   }
   void reopen() override { open(); }
@@ -65,7 +64,7 @@ class RadosRig : public Rig {
   rados::Options options;
 
  private:
-  // Until what was removed has gone; a reader may hold it back.
+  // Waits until removed bytes are gone; a reader may delay that.
   bool settle() {
     return eventually([this] { return store_->settled(); });
   }
@@ -94,7 +93,7 @@ class SplittingRadosRig final : public RadosRig {
   SplittingRadosRig() { options.split_rows = 4; }
 };
 
-// With the hot tier in front, which keeps every key that it was asked for twice.
+// With a hot tier in front, which takes a read lease on every key that it is asked for twice.
 class KeepingRadosRig final : public RadosRig {
  public:
   KeepingRadosRig() {
@@ -108,7 +107,7 @@ class KeepingRadosRig final : public RadosRig {
   }
   void expect_no_leak() override {
     RadosRig::expect_no_leak();
-    hot_.reset();  // what it holds is no leak
+    hot_.reset();  // what it holds is not a leak
     put_in_front();
   }
   Store& engine() override { return *hot_; }

@@ -57,7 +57,7 @@ TEST_F(OnRados, ALifeBeginsWhenItsFirstSignIsThere) {
   {
     const NoWrites ill(*cluster);
     while (cluster->calls() < before + 3) steps.io.run_one();  // and cannot write another one
-    life = garbage->life();                                    // of a blob that is begun now, and that nobody protects
+    life = garbage->life();                                    // of an unprotected blob begun now
   }
   const auto read_at = SteadyClock::now();
   EXPECT_FALSE(steps.run(garbage->may_name(life, read_at))) << "a repair may have taken it";
@@ -66,7 +66,7 @@ TEST_F(OnRados, ALifeBeginsWhenItsFirstSignIsThere) {
   steps.end(std::move(signing));
 }
 
-// As after a virtual machine was paused, whose clocks say nothing of it.
+// Like a virtual machine that was paused, whose clocks do not show it.
 TEST_F(OnRados, NoChangeNamesWhatWasTakenBetweenTwoSigns) {
   RadosRig t;
   t.open();
@@ -98,7 +98,7 @@ TEST_F(OnRados, NoChangeNamesWhatWasTakenBetweenTwoSigns) {
   EXPECT_FALSE(t.leaks());
 }
 
-// As of a server that was killed in between, or whose call landed after it had been given up.
+// Like a server that was killed in between, or a call that arrived after its caller had given up.
 TEST_F(OnRados, AChangeThatNobodyWasToldOfIsFoundWhenItIsToldAgain) {
   RadosRig t;
   t.open();
@@ -334,7 +334,7 @@ TEST_F(ChangesOnRados, WhoWaitsForAReadingIsNotWokenOnceItIsClosed) {
   EXPECT_FALSE(Steps::is_ready(waits)) << "there may be nothing to wake up on";
 }
 
-// As servers from before there were marks tell it.
+// As servers without marks report it.
 TEST_F(ChangesOnRados, ABucketIsReadByItsNumberAlone) {
   rados::Engine& engine = engine_of(*other_);
   ASSERT_TRUE(engine.run(engine.reload(id_)));

@@ -129,7 +129,7 @@ TEST_F(OnRadosWire, ACallThatIsMadeTwiceChangesAKeyOnce) {
   EXPECT_EQ(t.get("b", "large").value_or("nothing"), small);
   EXPECT_EQ(t.get("b", "lock").value_or("nothing"), large + small);
   EXPECT_EQ(t.get("b", "parts").value_or("nothing"), large);
-  // The first message with the key is the look at what is there.
+  // The first message with the key is the read of the current object.
   ASSERT_TRUE(t.put("b", "mark-removed", large));
   EXPECT_TRUE(change_twice(t, "mark-removed", 1, t.engine().remove("b", "mark-removed", {})));
   RenameRequest rename;

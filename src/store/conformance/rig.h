@@ -1,4 +1,4 @@
-// What the tests of all engines share: plain calls into a store, and what a test may do to an engine.
+// Support shared by the tests of all engines: plain calls into a store, and manipulations of an engine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,15 +48,15 @@ class Rig {
   Rig(const Rig&) = delete;
 
   virtual Store& engine() = 0;
-  virtual Store& below() { return engine(); }  // without a tier in front of it
+  virtual Store& below() { return engine(); }  // without a hot tier in front
   virtual void open() = 0;
-  // As after an orderly end and a new start; nothing happens to an engine whose store ends with it.
+  // An orderly stop and a new start; does nothing for an engine whose data ends with its store.
   virtual void reopen() {}
-  // Likewise after the machine lost its power: what was not made durable may be gone. `seed`: which of it.
+  // Likewise after a power loss: data that was not made durable may be gone. `seed` chooses which.
   virtual void crash(uint64_t /*seed*/) {}
-  // Bytes that the engine holds for objects and parts, when all that was removed has gone.
+  // Bytes that the engine holds for objects and parts, once all removed ones are gone.
   virtual uint64_t live_bytes() = 0;
-  // Something is held that no row names, or named that is not held.
+  // Whether something is held that no row names, or named that is not held.
   virtual bool leaks() = 0;
   virtual void expect_no_leak() { EXPECT_FALSE(leaks()); }
   // Before open(): chooses among the engine's options.
@@ -146,7 +146,7 @@ class Rig {
   Result<VersionPage> list_versions(const std::string& bucket, ListVersionsRequest request = {}) {
     return run(engine().list_versions(bucket, std::move(request)));
   }
-  // From there on, of all pages: one may be short where its moment was lost.
+  // All versions from the request's marker on; a page may be short because its moment was lost.
   Result<std::vector<VersionEntry>> all_versions(const std::string& bucket, ListVersionsRequest request = {}) {
     std::vector<VersionEntry> all;
     for (bool more = true; more;) {
@@ -163,7 +163,7 @@ class Rig {
   }
 
   Result<Usage> usage(const std::string& bucket) { return run(engine().bucket_usage(bucket)); }
-  // The same by looking at everything there is.
+  // The usage, counted by listing everything.
   Result<Usage> usage_by_listing(const std::string& bucket) {
     Usage usage;
     VB_ASSIGN(const auto versions, all_versions(bucket));

@@ -10,7 +10,7 @@
 namespace verbena::store::conformance {
 namespace {
 
-// Keeps an object's key beside it and digests the list: what somebody who knows no keys can check as well.
+// Stores an object's key beside it and digests the list: checks that need no secret keys.
 class TestSeal final : public AppendSeal {
  public:
   explicit TestSeal(memory::Arena& arena, std::string kind = "kind") : arena_(arena), kind_(std::move(kind)) {

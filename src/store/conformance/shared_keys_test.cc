@@ -1,4 +1,4 @@
-// The hot tier in front of an engine whose keys others change, too: when it asks, and when it need not.
+// The hot tier in front of an engine whose keys other processes change: when it must ask, and when it need not.
 #include "store/shared_keys.h"
 
 #include "store/conformance/rig.h"
@@ -43,7 +43,7 @@ class SharedEngine final : public EngineStore, public SharedKeys {
   Listener* listener = nullptr;
 
  private:
-  // A change of a key that this process keeps tells itself.
+  // Reports its own changes of keys that this process keeps.
   class Telling final : public ObjectWriter {
    public:
     Telling(std::unique_ptr<ObjectWriter> below, SharedEngine& engine) : below_(std::move(below)), engine_(engine) {}

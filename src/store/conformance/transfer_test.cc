@@ -19,7 +19,7 @@ class TransferTo : public OnEngine {
                                      Transfer::Options{.look_again = look_again});
     auto counts = to.run(transfer->run());
     transfer.reset();
-    // Its ids are the whole store's: it is told when all have come.
+    // Its ids are store-wide: it is called once all have arrived.
     if (auto* local = dynamic_cast<LocalRig*>(&to); local != nullptr && counts) {
       local->options.ids_above = counts->id_max;
       local->reopen();
@@ -163,7 +163,7 @@ TEST_P(TransferTo, ARunThatWasBrokenOffIsGoneOnWith) {
   EXPECT_EQ(counts->keys, 2u);
   EXPECT_EQ(counts->keys_there, 9u);
   for (const char* bucket : {"plain", "versions"}) EXPECT_EQ(all_of(t, bucket), all_of(source_, bucket)) << bucket;
-  // Where nobody can have used the target, what is another one's goes, too.
+  // Rows of another origin are removed, too, if the target cannot have been used.
   ASSERT_TRUE(t.remove("plain", "size/300000"));
   ASSERT_TRUE(t.put("plain", "size/10", "something else"));
   ASSERT_TRUE(t.put("plain", "zz", pattern(100'000, 1), {.conditions = {}, .size_hint = 100'000}));

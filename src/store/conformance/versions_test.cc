@@ -226,7 +226,7 @@ TEST_P(VersionStore, RemovalsKeepTheirConditions) {
                        .if_modified_us = info->modified_us,
                        .if_size = 3};
   EXPECT_EQ(attempt(all), Errc::ok);
-  // What is newest now is a delete marker.
+  // The newest version is a delete marker now.
   for (const auto& c : {tag, size, second, microsecond}) EXPECT_EQ(attempt(c), Errc::precondition_failed);
   EXPECT_EQ(attempt(all, one), Errc::ok);
   // A PUT's conditions see no object where a marker is.

@@ -1,4 +1,4 @@
-// What is put without a coroutine is what a writer would have made of it.
+// An object put without a coroutine equals one put by a writer.
 #include "store/whole_put.h"
 
 #include "store/conformance/engines.h"

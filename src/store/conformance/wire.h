@@ -1,5 +1,5 @@
-// What a network does to the calls of the engine over RADOS, where the starter of the test has loaded
-// tests/rados/wire.cc. Messages go by bytes that are in them: the cluster encrypts nothing.
+// Network faults for the engine over RADOS, where the test runs with tests/rados/wire.cc preloaded. Messages are
+// selected by bytes that they contain: the cluster encrypts nothing.
 #pragma once
 
 #include <dlfcn.h>
@@ -11,13 +11,13 @@ namespace verbena::store::conformance {
 class Wire {
  public:
   static bool is_there() { return dlsym(RTLD_DEFAULT, "verbena_wire_go") != nullptr; }
-  // The first message with these bytes, and all that follows on its connection, does not get through. `pass`: so many
-  // of them do.
+  // Holds back the first message with these bytes, and everything after it on its connection. The first `pass` such
+  // messages get through.
   static void hold(const std::string& bytes, int pass = 0) { function<Arm>("verbena_wire_hold")(bytes.c_str(), pass); }
-  // The first message with these bytes gets through, and its answer does not.
+  // Delivers the first message with these bytes, and drops its answer.
   static void lose(const std::string& bytes, int pass = 0) { function<Arm>("verbena_wire_lose")(bytes.c_str(), pass); }
   static bool caught() { return function<int (*)()>("verbena_wire_caught")() != 0; }
-  // What was held arrives; or the connection is cut, so that what was not answered is sent again.
+  // Releases held messages, or cuts the connection, so that unanswered messages are sent again.
   static void go() { function<void (*)()>("verbena_wire_go")(); }
 
  private:

@@ -1,4 +1,4 @@
-// An object that the index does not have yet, read from the memory that it was acknowledged from.
+// The reader of an object that the index does not have yet: reads from the memory that it was acknowledged from.
 #include "store/local/write_behind.h"
 
 namespace verbena::store::local {

@@ -81,7 +81,7 @@ void Batch::save() {
 void Batch::roll_back() {
   (void)batch_.RollbackToSavePoint();
   changes_ = saved_changes_;
-  // The newest first: each is the first of its place then.
+  // Newest first: each row is then the first of its place.
   while (rows_.size() > saved_rows_) {
     const Row& row = rows_.back();
     newest_[row.hash & (newest_.size() - 1)] = row.before;
@@ -104,11 +104,11 @@ Result<std::string> Batch::get(Family family, std::string_view key) {
   return std::string(value_of(*row));
 }
 
-// Cursors of one batch come one after the other: each finds in order what the one before it did, and adds what is new.
+// Cursors of one batch are used one after the other: each reuses the order of the previous one and adds new rows.
 Cursor Batch::cursor(Family family, std::string prefix) {
   auto* const handle = index_.handle(family);
   Ordered& ordered = ordered_[static_cast<size_t>(family)];
-  // Somebody still goes by what was there.
+  // Another cursor still uses the old order.
   if (ordered.seen != rows_.size() && ordered.rows.use_count() > 1) ordered = {};
   for (; ordered.seen != rows_.size(); ++ordered.seen) {
     const Row& row = rows_[ordered.seen];

@@ -18,20 +18,20 @@ namespace verbena::store::local {
 // Reads through it see its changes. It belongs to one thread.
 //
 // RocksDB has this, too (WriteBatchWithIndex), but orders all changes, which costs a PUT of a small object as much as
-// writing them; here they are found by their hash, and put in order when a cursor is to meet them.
+// writing them; here changes are found by hash, and sorted only when a cursor needs their range.
 class Batch {
  public:
   explicit Batch(Index& index) : index_(index) {}
   void put(Family family, std::string_view key, std::string_view value);
   void erase(Family family, std::string_view key);
-  // Likewise, of rows that nobody reads through this batch: they are not kept a second time for those who look.
+  // put() for rows that are never read through this batch: they are not indexed.
   void put_unread(Family family, std::string_view key, std::string_view value);
   void erase_unread(Family family, std::string_view key);
   Result<std::string> get(Family family, std::string_view key);  // not_found
-  Cursor cursor(Family family, std::string prefix);              // does not see what changes after this call
-  void save();                                                   // start of a part that may be taken back
+  Cursor cursor(Family family, std::string prefix);              // does not see changes made after this call
+  void save();                                                   // start of a part that may be rolled back
   void roll_back();                                              // to the last save()
-  // What is going to come, about, so that it need not be moved as it grows. Of an empty batch.
+  // Reserves about as many bytes, so that the batch need not be moved as it grows. On an empty batch.
   void expect(size_t bytes);
   bool empty() const { return changes_ == 0; }
   size_t changes() const { return changes_; }
@@ -39,7 +39,7 @@ class Batch {
  private:
   friend class Index;
   static constexpr uint32_t none = UINT32_MAX;
-  // A change, in the order in which they came. Its key and its value lie in text_, up to where the next row's begin.
+  // A change, in order of arrival. Its key and its value are in text_, up to where the next row's begin.
   struct Row {
     Family family;
     bool erased;
@@ -66,7 +66,7 @@ class Batch {
   std::array<Ordered, family_count> ordered_;
   std::vector<uint32_t> newest_;  // a row for each place, whose number is a hash's lower bits
   size_t changes_ = 0, saved_changes_ = 0, saved_rows_ = 0;
-  std::array<uint32_t, family_count> removals_{};  // what was taken back included
+  std::array<uint32_t, family_count> removals_{};  // includes removals that were rolled back
 };
 
 }  // namespace verbena::store::local

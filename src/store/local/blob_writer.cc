@@ -18,7 +18,7 @@ namespace asio = boost::asio;
 constexpr size_t stage_size = 256 * KiB;  // a multiple of block_size
 constexpr size_t in_flight_max = 4;       // writes at a time, each of at most one lease
 constexpr uint64_t run_size_max = 64 * MiB;
-// Runs grow with what has arrived, whatever size was promised: a client that says 64 MiB and sends 1 holds 2.
+// Runs grow with the bytes received, not with the promised size: a client that promises 64 MiB and sends 1 holds 2.
 constexpr uint64_t first_run_size = 1 * MiB;
 
 }  // namespace
@@ -57,8 +57,8 @@ Task<Result<void>> VolumeBlobWriter::append(memory::Chunk chunk) {
   co_return state_;
 }
 
-// Room for `more` bytes, up to a full stage. The first lease is as small as the first bytes allow, since most objects
-// that need a stage are small ones that come in one piece.
+// Makes room for `more` bytes, up to a full stage. The first lease is as small as the first bytes allow, since most
+// objects that need a stage are small ones that arrive in one piece.
 Result<void> VolumeBlobWriter::make_stage(size_t more) {
   size_t need = std::min(staged_ + more, stage_size);
   if (stage_.size() >= need) return {};
@@ -146,7 +146,7 @@ Task<Result<void>> VolumeBlobWriter::next_run(uint64_t at_least) {
   co_return Result<void>();
 }
 
-// The last run ends where it was written to; the rest goes back.
+// Cuts the last run at the last written byte and frees the rest.
 void VolumeBlobWriter::end_run() {
   if (runs_.empty() || run_used_ == runs_.back().length) return;
   Run& run = runs_.back();

@@ -1,5 +1,5 @@
-// Writes one blob: bytes in, extents and checksums out. Nothing here is visible to anybody until a mutation names it;
-// a writer that goes away first gives its space back.
+// Writes one blob: bytes in, extents and checksums out. The blob is invisible until a mutation names it; a writer that
+// is destroyed first frees its space.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -33,15 +33,15 @@ class VolumeBlobWriter final : public BlobWriter, public std::enable_shared_from
   uint64_t id() const override { return written_.ref.id; }
   Task<Result<void>> append(memory::Chunk chunk) override;
   Task<Result<BlobRef>> finish() override;
-  // In place of append() and finish(): all of the blob, which is small.
+  // Replaces append() and finish() for a small blob that is given whole.
   BlobRef finish_in_index(Bytes bytes);
 
-  // When it has finished: what the index is to say of the blob, and once its runs, for the mutation that names it.
+  // The finished blob: its index records, and once its runs, for the mutation that names it.
   const WrittenBlob& written() const { return written_; }
   std::vector<Run> take_runs() { return std::exchange(written_.runs, {}); }
 
  private:
-  using SharedLease = std::shared_ptr<const void>;  // what keeps the bytes
+  using SharedLease = std::shared_ptr<const void>;  // owns the bytes
   Result<void> make_stage(size_t more);
   Task<Result<void>> flush_stage(bool last);
   // `bytes`: whole blocks; the last call's may end in a partial one, padded to 4096, of which `padding` bytes are not

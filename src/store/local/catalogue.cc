@@ -58,7 +58,7 @@ void IndexTransaction::keep_count(const std::shared_ptr<const Bucket>& bucket) {
 
 void IndexTransaction::roll_back() {
   batch().roll_back();
-  forget_bucket_row();  // it may be what was taken back
+  forget_bucket_row();  // the cached row may be of the rolled-back part
   forget_count();
 }
 
@@ -67,7 +67,7 @@ void IndexTransaction::forget_count() {
   completes_ = false;
 }
 
-// The numbers in memory are those of the last batch that was written: a bucket's changes all come by one queue.
+// The numbers in memory are those of the last written batch: all changes of a bucket pass through one queue.
 void IndexTransaction::put_usage() {
   for (const Counted& counted : usage_) {
     const Bucket& bucket = *counted.bucket;
@@ -82,7 +82,7 @@ IndexCatalogue::IndexCatalogue(Engine& engine)
       at_hand_{{*engine.index, Tier::cached, Visible::newest}, {*engine.index, Tier::cached, Visible::durable}},
       disk_{{*engine.index, Tier::disk, Visible::newest}, {*engine.index, Tier::disk, Visible::durable}} {}
 
-// All that is in memory was asked for already: what is left is worth a thread.
+// Everything in memory was tried already: the rest goes to a thread.
 Task<Result<void>> IndexCatalogue::read(const char* reason, Place place, Look look) {
   auto work = [engine = engine_.shared_from_this(), &rows = disk_[shown(place)], look = std::move(look)] {
     return look(rows);

@@ -1,5 +1,5 @@
-// The index as the logic's catalogue: looks at once where RocksDB has the row in memory, else on the blocking pool;
-// changes through the committer, which judges them one after the other.
+// The index as the logic's catalogue. Looks run at once if RocksDB has the rows in memory, else on the blocking pool;
+// changes go through the committer, which judges them one after the other.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ namespace verbena::store::local {
 class Committer;
 struct Engine;
 
-// The index as it was when the snapshot was taken. Thread-safe.
+// The index as of a snapshot. Thread-safe.
 class IndexMoment final : public Moment {
  public:
   IndexMoment(Index& index, Index::Snapshot snapshot, Tier tier)
@@ -35,7 +35,7 @@ class IndexMoment final : public Moment {
   const Tier tier_;
 };
 
-// Reads what is in the index now. Thread-safe.
+// Reads the current index. Thread-safe.
 class IndexView final : public View {
  public:
   IndexView(Index& index, Tier tier, Visible visible) : index_(index), tier_(tier), visible_(visible) {}
@@ -57,10 +57,10 @@ class IndexView final : public View {
   const Visible visible_;
 };
 
-// Batches as the transaction of one change after the other. Of the committer's.
+// Batches as transactions, one change after the other. Used by the committer.
 class IndexTransaction final : public Transaction {
  public:
-  // Without `left` no key's object goes.
+  // Null `left`: the changes remove no key's object.
   IndexTransaction(Index& index, const std::function<uint64_t()>& next_id, int64_t now_us, LeftTimes* left = nullptr)
       : index_(index), left_(left), next_id_(next_id), now_us_(now_us) {
     batches_.emplace_back(index);
@@ -79,7 +79,7 @@ class IndexTransaction final : public Transaction {
   void abandon(uint64_t bucket) override;
   void count(const Usage& change) override { counted_ += change; }
   void count_from_zero(uint64_t bucket) override;
-  // What the change adds is all that the bucket held before its changes were counted.
+  // Marks that the change adds everything the bucket held before its changes were counted.
   void complete_count() { completes_ = true; }
   Result<uint64_t> next_id() override { return next_id_(); }
   int64_t now_us() const override { return now_us_; }
@@ -91,7 +91,7 @@ class IndexTransaction final : public Transaction {
   }
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
-  // What was changed since the last next_batch().
+  // The changes since the last next_batch().
   Batch& batch() { return batches_.back(); }
   const std::vector<uint64_t>& dead() const { return dead_; }  // blobs that have a dead record now
 
@@ -102,12 +102,12 @@ class IndexTransaction final : public Transaction {
     Usage change;
     bool completes = false;
   };
-  // What one judge counted, after it: kept with that of the others, or forgotten.
+  // Adds the count of one judge to the batch's; without this call it is dropped.
   void keep_count(const std::shared_ptr<const Bucket>& bucket);
   void forget_count();
-  // The rows of usage as they are with the batch. One for each bucket, however many changes there are.
+  // Writes the usage rows as of this batch: one per bucket, however many changes there are.
   void put_usage();
-  // The batch has been written; changes from here on go into another. What was counted stays counted.
+  // Starts another batch, after one has been written. Counts stay.
   void next_batch() {
     batches_.emplace_back(index_);
     forget_bucket_row();
@@ -119,7 +119,7 @@ class IndexTransaction final : public Transaction {
   Index& index_;
   LeftTimes* const left_;
   std::deque<Batch> batches_;
-  // The last row of meta that was looked up: of changes that come together most are of one bucket, which each asks for.
+  // The last row of meta that was looked up: changes in a group are mostly of one bucket, whose row each reads.
   std::string bucket_row_key_, bucket_row_;
   const std::function<uint64_t()>& next_id_;
   const int64_t now_us_;
@@ -144,7 +144,7 @@ class IndexCatalogue final : public Catalogue {
   static size_t shown(const Place& place) { return place.shown == Durability::sync ? 1 : 0; }
 
   Engine& engine_;
-  IndexView at_hand_[2], disk_[2];  // all that was written; what is durable
+  IndexView at_hand_[2], disk_[2];  // all that was written; all that is durable
 };
 
 }  // namespace verbena::store::local

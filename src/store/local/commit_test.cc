@@ -309,7 +309,7 @@ TEST_F(CommitTest, ABucketThatGoesBeforeTheChangeIsJudgedTakesNothing) {
   EXPECT_TRUE(held.get());
   ASSERT_TRUE(removal.get());
   EXPECT_EQ(late.get().error(), Errc::no_such_bucket);
-  t_.make_bucket("sync");  // somebody else's, of the same name
+  t_.make_bucket("sync");  // a new bucket of the same name
   EXPECT_EQ(t_.get("sync", "k").error(), Errc::no_such_key);
   EXPECT_EQ(t_.usage("sync")->objects, 0u);
   t_.expect_no_leak();

@@ -75,7 +75,7 @@ void Committer::enqueue(Pending pending) {
     if (queue.stopping) {
       refusal = {Errc::closed, 0, "store is closed"};
     } else if (queue.waiting.size() < options_.queue_max) {
-      // Who waits and says that no more follow is not to be kept by others' batches.
+      // A member that says no more follow must not be delayed by others' batches.
       const bool closing = !queue.waiting.empty() && !queue.more_follow;
       queue.more_follow = queue.durable && pending.mutation.more_follow && !closing;
       queue.waiting.push_back(std::move(pending));
@@ -105,7 +105,7 @@ Committer::Group::Group(Committer& committer)
     : transaction(committer.index_, committer.options_.next_id, committer.options_.clock->now_us(), &committer.left_),
       until(SteadyClock::now() + committer.options_.gather_max) {}
 
-// What waits, as far as the group has room. False: none came, and it is complete.
+// Takes waiting members, up to the group's size. False: none came, and the group is complete.
 bool Committer::take(CommitQueue& queue, Group& group) {
   std::unique_lock lock(queue.mutex);
   if (!group.open || group.members.size() >= options_.group_max) return false;
@@ -114,11 +114,12 @@ bool Committer::take(CommitQueue& queue, Group& group) {
     return queue.stopping || !queue.more_follow || queue.waiting.size() >= options_.piece_size;
   });
   group.open = in_time && queue.more_follow;
-  if (!in_time) queue.more_follow = false;  // it was not true, or not soon enough
+  if (!in_time) queue.more_follow = false;  // the hint was wrong, or too late
   if (queue.waiting.empty()) return false;
   const size_t before = group.members.size();
   while (!queue.waiting.empty() && group.members.size() < options_.group_max) {
-    // A bucket's removal takes a row along that the other queue writes: not since the snapshot of the first piece.
+    // Removing a bucket also erases a row that the other queue writes, which conflicts with the snapshot before the
+    // first piece.
     if (!group.hidden.empty() && queue.waiting.front().mutation.bucket == nullptr) {
       group.open = false;
       break;
@@ -137,12 +138,12 @@ bool has_data(const Mutation& mutation) { return !mutation.runs.empty(); }
 
 std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
   Group group(*this);
-  // Of a group that waits for no sync, all is under the one lock: what it changes and what it counts belong together.
+  // A group that needs no sync runs under one lock: its changes and its counts belong together.
   std::unique_lock lock(index_mutex_, std::defer_lock);
   do {
     const size_t from = group.members.size();
     if (!take(queue, group)) break;
-    // Data is synced before the index is written: one sync of a volume is to be enough for the whole group.
+    // Data is synced before the index is written: one sync of a volume should cover the whole group.
     while (std::ranges::any_of(group.members.begin() + static_cast<ptrdiff_t>(from), group.members.end(), has_data,
                                &Pending::mutation) &&
            take(queue, group)) {
@@ -162,13 +163,13 @@ std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
 }
 
 void Committer::let_go(Mutation& mutation) {
-  garbage_.reclaim(std::move(mutation.runs));  // only a refused one still has them
-  // What the closures hold goes before the caller hears: it may end the store next.
+  garbage_.reclaim(std::move(mutation.runs));  // left only if it was refused
+  // Destroy the closures before the caller is answered: it may close the store next.
   mutation = {};
 }
 
-// One wake-up of an executor for many who wait there, but not for so many at once that others of it had to wait long,
-// or that they had to wait for what others' closures hold.
+// One wake-up of an executor answers many waiters, but not so many at once that other work of the executor is delayed
+// long, or that answers wait for the destruction of other members' closures.
 void Committer::answer(std::vector<Pending> members) {
   constexpr size_t together_max = 32;
   struct Answers {
@@ -195,8 +196,9 @@ void Committer::answer(std::vector<Pending> members) {
   }
 }
 
-// A bucket that has become durable meanwhile gets what it promises. One that has become a `memory` bucket must not have
-// its keys changed by both queues at a time: what one of them takes back, the other may have replaced.
+// Moves members whose bucket changed its durability. A bucket that became durable gets its promise at once. The keys of
+// one that became a `memory` bucket must not be changed by both queues at a time: a roll-back of one could undo a
+// change of the other.
 void Committer::hand_over(Group& group) {
   std::erase_if(group.members, [&](Pending& pending) {
     if (!pending.other_queue) return false;
@@ -209,7 +211,7 @@ void Committer::hand_over(Group& group) {
 void Committer::sync_data(Members members) {
   for (Pending& pending : members) {
     for (const Run& run : pending.mutation.runs) {
-      // Volume::sync() is free when the group's first member has paid for all.
+      // Volume::sync() is free for all members after the first.
       pending.outcome = run.volume->sync();
       if (!pending.outcome) break;
     }
@@ -239,9 +241,9 @@ Result<void> Committer::recover_index() {
   return {};
 }
 
-// About as many as these make of a batch.
+// The estimated batch size of these members.
 size_t Committer::batch_bytes(Members members) {
-  constexpr size_t of_rows = 512;  // heads, and what goes for them
+  constexpr size_t of_rows = 512;  // heads, and the rows that they replace
   size_t bytes = 0;
   for (const Pending& pending : members) {
     const auto& blob = pending.mutation.blob;
@@ -250,7 +252,7 @@ size_t Committer::batch_bytes(Members members) {
   return bytes;
 }
 
-// The members from `from` on that hold, in the batch.
+// Puts the members from `from` on that hold into the batch.
 void Committer::apply(const CommitQueue& queue, Group& group, size_t from) {
   IndexTransaction& transaction = group.transaction;
   for (size_t i = from; i < group.members.size(); ++i) {
@@ -277,7 +279,7 @@ void Committer::apply(const CommitQueue& queue, Group& group, size_t from) {
 
 void Committer::write_piece(const CommitQueue& queue, Group& group, size_t from) {
   IndexTransaction& transaction = group.transaction;
-  transaction.forget_bucket_row();  // the index was not locked since the last piece
+  transaction.forget_bucket_row();  // the index was unlocked since the last piece
   group.written = recover_index();
   if (group.written) {
     transaction.batch().expect(batch_bytes(Members(group.members).subspan(from)));
@@ -289,7 +291,7 @@ void Committer::write_piece(const CommitQueue& queue, Group& group, size_t from)
     if (group.written && queue.durable) group.hidden.push_back(&batch);
     transaction.next_batch();
   }
-  // Now, before the other queue makes the index recover: with this piece all of the group goes.
+  // Before the other queue makes the index recover: with this piece the whole group is undone.
   if (!group.written && !group.hidden.empty()) index_.give_up(group.hidden);
 }
 
@@ -306,7 +308,7 @@ void Committer::finish(const CommitQueue& queue, Group& group, std::unique_lock<
   }
 }
 
-// Effects are under the mutex: a bucket changes its queue between two groups of the other queue, not within one.
+// Effects run under the mutex: a bucket changes its queue between two groups of the other queue, not within one.
 void Committer::succeed(const CommitQueue& queue, Group& group) {
   const IndexTransaction& transaction = group.transaction;
   for (size_t i : group.applied) {

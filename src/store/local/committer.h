@@ -2,15 +2,15 @@
 // makes their data durable with one fdatasync per volume, evaluates each one's conditions in order against the index
 // and against those before it, writes one batch with one log sync, and answers all.
 //
-// Where a mutation says that more follow, its group is written piece by piece as they arrive, and one log sync at the
-// end is for all of them. A snapshot of before the first piece is what Visible::durable shows until then.
+// If a mutation says that more follow, its group is written piece by piece as they arrive, with one log sync at the
+// end. Until then Visible::durable shows a snapshot from before the first piece.
 //
 // There are two queues: `durable`, and `written_behind` for buckets with Durability::memory, which neither syncs nor
-// waits for those who do. Conditions are evaluated and batches written under one mutex, which makes "one owner per key"
-// hold; it is not held while the log is synced. What the durable queue has written is hidden until then from calls that
-// read (Visible::durable); the other queue's conditions, which are on keys of other buckets, may see it. A bucket that
-// changes its durability takes what is queued of it along to the other queue, so that a key always belongs to one of
-// them.
+// waits for syncs of the other. Conditions are evaluated and batches written under one mutex, which makes "one owner
+// per key" hold; it is not held while the log is synced. What the durable queue has written is hidden until then from
+// calls that read (Visible::durable); the other queue's conditions, which are on keys of other buckets, may see it.
+// When a bucket changes its durability, its queued mutations move to the other queue, so that a key always belongs to
+// one queue.
 #pragma once
 
 #include <boost/asio/async_result.hpp>
@@ -43,7 +43,7 @@ class VolumeBlobWriter;
 struct Mutation {
   Judge judge;                             // on the queue's thread, once
   std::shared_ptr<VolumeBlobWriter> blob;  // its records go into the batch; null: none
-  std::vector<Run> runs;                   // named by the index if this succeeds; the committer's from here on
+  std::vector<Run> runs;                   // named by the index if this succeeds; owned by the committer from here on
   std::shared_ptr<const Bucket> bucket;    // decides the queue; null: durable
   bool takes_space = false;                // refused when the disk is nearly full; deletes are not
   bool more_follow = false;                // Change::more_follow
@@ -56,7 +56,7 @@ class Committer {
     std::function<uint64_t()> next_id;
     size_t queue_max = 4096;
     size_t group_max = 256;
-    // Of a group that more follow to: how many are written at once, and how long all may be waited for.
+    // Limits of a group that more mutations follow: how many are written at once, and how long they are waited for.
     size_t piece_size = 32;
     std::chrono::microseconds gather_max{2000};
   };
@@ -64,15 +64,15 @@ class Committer {
   ~Committer() { stop(); }
 
   void start();
-  void stop();  // does what is queued; later submissions fail with closed
+  void stop();  // completes queued mutations; later submissions fail with closed
 
   // Returns when the mutation is in the index (and durable, in a sync bucket) or was refused. slow_down when the queue
-  // is full. After io_error and insufficient_storage the change is not visible and will not be, except that a crash
-  // before the index has recovered may bring it back, whole.
+  // is full. After io_error and insufficient_storage the change is not visible and will not become so, except that a
+  // crash before the index has recovered may bring it back, whole.
   Task<Result<void>> submit(Mutation mutation);
   // Likewise, without a coroutine: `done` runs on the executor.
   void submit(Mutation mutation, boost::asio::any_io_executor executor, Committed done);
-  // Likewise: `done` runs on a thread of the committer's, or at once when it is refused.
+  // Likewise: `done` runs on a thread of the committer, or within the call when it is refused.
   void submit(Mutation mutation, Committed done) { enqueue({std::move(mutation), std::move(done)}); }
 
  private:
@@ -84,24 +84,24 @@ class Committer {
     uint64_t queued = ticks();
     bool other_queue = false;  // its bucket has changed its durability meanwhile
   };
-  // What becomes durable together, and is answered then.
+  // Mutations that become durable together, and are answered then.
   struct Group {
     explicit Group(Committer& committer);
     std::vector<Pending> members;
-    std::vector<size_t> applied;  // of those: what the batches hold
+    std::vector<size_t> applied;  // indexes of the members in the batches
     IndexTransaction transaction;
     Index::Hidden hidden;  // batches that are written and not durable yet
     Result<void> written;
-    SteadyClock::time_point until;  // more may be waited for
-    bool open = true;               // more may come
+    SteadyClock::time_point until;  // the deadline for more members
+    bool open = true;               // more members may join
   };
   struct CommitQueue {
     bool durable = true;
     std::mutex mutex;
     std::condition_variable wake;
     std::deque<Pending> waiting;
-    bool more_follow = false;  // as the last one said that came
-    size_t wanted = 1;         // of `waiting`, before the thread is worth waking
+    bool more_follow = false;  // as of the last member
+    size_t wanted = 1;         // in `waiting`, before the thread is woken
     bool stopping = false;
     std::thread thread;
   };

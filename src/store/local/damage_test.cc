@@ -92,7 +92,7 @@ class StartAfterDamage : public ::testing::Test {
       }
       for (int i = 0; i < objects; ++i) {
         auto got = other.get("b", key_of(i));
-        // A table may be rotten where nobody looked yet: that is an error of the object, never "no such key".
+        // A table may have rot that was not read yet: that is an error of the object, never "no such key".
         if (got) {
           EXPECT_TRUE(*got == value_of(i)) << path << " byte " << at;
         } else {
@@ -259,8 +259,8 @@ TEST_F(StartAfterDamage, AMissingVolumeIsRefusedAndNamed) {
   EXPECT_EQ(t.get("b", "large").error(), Errc::corrupt_object);
 }
 
-// The machine stops while changes that nobody was told are durable are on their way to the disk, and brings some of
-// them there and not those before: what a power loss does to the log of `memory` buckets.
+// The machine stops while changes not acknowledged as durable are being written, and some of them reach the disk but
+// not those before: the effect of a power loss on the log of `memory` buckets.
 TEST_F(StartAfterDamage, ALogThatAPowerLossToreStartsSilently) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     FaultyFileSystem disk;

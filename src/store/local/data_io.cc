@@ -10,7 +10,7 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr size_t cached_size_max = 256 * KiB;  // longer copies would hold up the core
+constexpr size_t cached_size_max = 256 * KiB;  // longer copies would delay the core
 
 struct Ways {
   metrics::Counter& ring = of("io_uring");
@@ -29,8 +29,8 @@ struct Ways {
   }
 };
 
-// A thread's read says better than the ring whether and why the disk refuses, but for an error of the disk itself:
-// that takes long enough once.
+// True for an error of the disk itself, which takes long enough once. Any other error is retried by a thread's read,
+// which reports its cause more precisely than the ring.
 bool is_final(int error) { return error == EIO; }
 
 }  // namespace

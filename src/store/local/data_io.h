@@ -1,5 +1,5 @@
-// Moves bytes between volumes and memory without blocking an event loop. What lies past the page cache is read by the
-// loop's io_uring, where it has one; what is in the page cache is copied at once; all else goes over the blocking pool.
+// Moves bytes between volumes and memory without blocking an event loop. Direct I/O reads go through the loop's
+// io_uring, if it has one; bytes in the page cache are copied at once; all else goes over the blocking pool.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class DataIo {
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }  // so far
 
  private:
-  // Bytes read from the start of `into`, aligned unless they are all. Fewer: the rest is a thread's.
+  // The bytes read from the start of `into`, aligned unless they are all. Fewer: a thread reads the rest.
   static Task<Result<size_t>> read_by_ring(IoRing& ring, File& file, int fd, uint64_t offset, MutableBytes into);
 
   BlockingPool& pool_;

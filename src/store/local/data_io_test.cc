@@ -13,7 +13,7 @@
 namespace verbena::store::local {
 namespace {
 
-// A file of the machine's whose reads by the ring are spoiled.
+// A real file whose reads by the ring are spoiled.
 class SpoiledFile final : public File {
  public:
   using Spoil = std::function<int(MutableBytes, int result)>;

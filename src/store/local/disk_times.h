@@ -1,4 +1,4 @@
-// How long the disk takes (verbena_disk_duration_seconds{op}), and how often it fails. Private to this room.
+// Durations (verbena_disk_duration_seconds{op}) and failures of disk operations. Private to this room.
 #pragma once
 
 #include "base/histogram.h"
@@ -6,7 +6,7 @@
 namespace verbena::store::local {
 
 struct DiskTimes {
-  metrics::Histogram& read = of("read");          // of a volume: what one call asked for
+  metrics::Histogram& read = of("read");          // of a volume: one call
   metrics::Histogram& write = of("write");        // to a volume
   metrics::Histogram& sync = of("sync");          // of a volume
   metrics::Histogram& log_sync = of("log_sync");  // of the index's log, with what a group of commits wrote to it
@@ -22,8 +22,8 @@ struct DiskTimes {
   }
 };
 
-// What a disk is replaced for. All of it is there from the start: what goes from nothing to one is then seen as a
-// change.
+// Errors for which a disk is replaced. All counters exist from the start, so that a step from zero to one is visible as
+// a change.
 struct DiskTrouble {
   metrics::Counter& corrupt = metrics::counter("verbena_store_corrupt_reads_total", "Reads that met damaged data");
   metrics::Counter& failed = metrics::counter("verbena_store_failed_reads_total",

@@ -1,4 +1,4 @@
-// What all parts of the engine share. Internal to this folder; readers and writers hold it by shared_ptr.
+// State shared by all parts of the engine. Internal to this folder; readers and writers hold it by shared_ptr.
 #pragma once
 
 #include <atomic>
@@ -39,10 +39,10 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   uint64_t epoch = 0;
   std::atomic<uint64_t> next{1};
 
-  // In the order of what needs what.
+  // In order of dependence.
   std::unique_ptr<FileLock> lock;
-  bool had_version = false;  // the directory was one of ours before
-  bool usage_lost = false;   // changes are missing in the index: its numbers may be others than those of its rows
+  bool had_version = false;  // the directory had a store already
+  bool usage_lost = false;   // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<Volumes> volumes;

@@ -1,5 +1,5 @@
-// The machine stops at every operation that changes the disk while objects are put of which somebody wants to know:
-// then there is an event for each object that is there, and for no other.
+// The machine stops at every operation that changes the disk while objects with subscribed events are put: afterwards
+// each existing object has its event, and no other event exists.
 #include <set>
 
 #include "base/log.h"

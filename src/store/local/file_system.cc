@@ -39,8 +39,8 @@ FileStat to_file_stat(const struct stat& s) {
   return {static_cast<uint64_t>(s.st_size), static_cast<uint64_t>(s.st_blocks) * 512, s.st_mtim.tv_sec};
 }
 
-// Through the page cache, pieces of this size are on their way to the disk at once. They would go with the next sync,
-// all together, and whoever then changes the file system's own data waits for it, too.
+// Writes through the page cache start write-back in pieces of this size. Otherwise all would go with the next sync, and
+// any change of the file system's own data would wait for it, too.
 constexpr size_t write_out_from = 256 * KiB;
 
 class RealFile final : public File {
@@ -64,7 +64,7 @@ class RealFile final : public File {
       const bool was_direct = direct();
       ssize_t n = ::pwrite(fd_, from.data(), from.size(), static_cast<off_t>(offset));
       if (n > 0 && !was_direct && static_cast<size_t>(n) >= write_out_from) {
-        // What it says of errors, datasync() says, too.
+        // datasync() reports its errors, too.
         (void)::sync_file_range(fd_, static_cast<off_t>(offset), n, SYNC_FILE_RANGE_WRITE);
       }
       if (n >= 0) return static_cast<size_t>(n);
@@ -104,11 +104,11 @@ class RealFile final : public File {
     if (direct()) return fail(Errc::would_block, "file: past the page cache");
     const iovec piece{into.data(), into.size()};
     const ssize_t n = ::preadv2(fd_, &piece, 1, static_cast<off_t>(offset), RWF_NOWAIT);
-    // An error, or a file system that does not know: pread() will tell.
+    // An error, or no support by the file system: pread() reports it.
     if (n < 0) return fail(Errc::would_block, "file: not in the page cache", errno);
     return static_cast<size_t>(n);
   }
-  // Past the page cache alone: a ring would copy from it on the loop's thread.
+  // Direct I/O only: otherwise a ring would copy from the page cache on the loop's thread.
   int ring_descriptor() const override { return direct() ? fd_ : -1; }
 
  private:

@@ -17,7 +17,7 @@
 
 namespace verbena::store::local {
 
-// Offsets, lengths and buffers of volume I/O are multiples of this: what O_DIRECT asks for on every disk in use.
+// Offsets, lengths and buffers of volume I/O are multiples of this, the largest that O_DIRECT requires on disks in use.
 inline constexpr uint64_t disk_alignment = 4096;
 inline constexpr uint64_t align_up(uint64_t n, uint64_t unit = disk_alignment) { return (n + unit - 1) / unit * unit; }
 inline constexpr uint64_t align_down(uint64_t n, uint64_t unit = disk_alignment) { return n / unit * unit; }
@@ -44,13 +44,13 @@ class File {
   // True when I/O bypasses the page cache and so must be aligned.
   virtual bool direct() const { return false; }
 
-  // As pread(), but never waits for the disk: would_block when the start of the range is not in the page cache.
+  // pread() that never waits for the disk: would_block when the start of the range is not in the page cache.
   virtual Result<size_t> pread_cached(MutableBytes /*into*/, uint64_t /*offset*/) {
     return fail(Errc::would_block, "file: not in the page cache");
   }
-  // For reads by io_uring; -1: the file is read by pread() alone.
+  // For reads by io_uring; -1: the file is read by pread() only.
   virtual int ring_descriptor() const { return -1; }
-  // Does not block. Each such read passes here, with the bytes that it brought or -errno; what is returned counts.
+  // Passes each result of a ring read, bytes read or -errno, and returns the result to use. Does not block.
   virtual int ring_read(MutableBytes /*into*/, uint64_t /*offset*/, int result) { return result; }
 };
 
@@ -64,7 +64,7 @@ struct OpenMode {
   bool write = false;
   bool create = false;    // makes the file if it is missing
   bool truncate = false;  // empties it
-  bool direct = false;    // O_DIRECT where the file system takes it, silently without where not
+  bool direct = false;    // O_DIRECT if the file system supports it, silently without if not
 };
 
 class FileSystem {
@@ -89,8 +89,8 @@ class FileSystem {
 // The machine's. Lives for the whole program.
 FileSystem& real_file_system();
 
-// True when a failed read says that the bytes are gone: no file, or one that ends early. Everything else, EIO among it,
-// says that they could not be read now, and nothing of what they are.
+// Whether a failed read means that the bytes are missing: no file, or one that ends early. Any other error, EIO
+// included, means that they could not be read now, and says nothing about their contents.
 inline bool is_missing(const Error& error) {
   return error == Errc::not_found || error == Errc::corrupt_object || (error == Errc::io_error && error.sys == 0);
 }

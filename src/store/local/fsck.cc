@@ -31,7 +31,7 @@ class Data {
  public:
   Data(FileSystem& fs, std::filesystem::path directory) : fs_(fs), directory_(std::move(directory)) {}
 
-  // What is wrong with `length` bytes of a blob whose blocks have these checksums; "" if nothing is.
+  // The defect of `length` bytes of a blob whose blocks have these checksums; "" if none.
   std::string check(const Extent& extent, uint64_t length, const uint32_t* crcs) {
     const Volume* volume = open(extent.volume);
     if (volume->file == nullptr) return name(extent.volume) + ": " + volume->trouble;
@@ -105,7 +105,7 @@ class Check {
 
  private:
   Result<std::unique_ptr<FileLock>> take_store() {
-    // A lock would be made where there is no store. One that has lost its VERSION is a store all the same.
+    // Taking the lock would create one where there is no store. A store that has lost its VERSION is still a store.
     auto there = fs_.stat(options_.directory / "VERSION");
     if (!there) there = fs_.stat(options_.directory / "index" / "CURRENT");
     if (!there) there = fs_.stat(options_.directory / "volumes");
@@ -117,7 +117,7 @@ class Check {
     return lock;
   }
 
-  // False: there is nothing to walk.
+  // False: there is no index to walk.
   Result<bool> open_index() {
     const auto directory = options_.directory / "index";
     if (!fs_.stat(options_.directory / "VERSION")) wrong("VERSION is missing.");
@@ -182,7 +182,8 @@ class Check {
     const uint64_t lost_before = report_.lost_count;
     usage_ = {};
     walk_rows(id, bucket);
-    // Of what cannot be read nobody knows what it was counted as; behind damage of the log the next start counts anew.
+    // Records that cannot be read have an unknown share of the count; after damage of the log the next start counts
+    // again.
     if (report_.lost_count == lost_before && index_is_whole_) check_usage(id, bucket);
   }
 
@@ -259,7 +260,7 @@ class Check {
     if (!parts || parts->size() != record->part_count) return lose(name, "the list of its parts is damaged");
     std::string why;
     for (const StoredPart& part : *parts) {
-      auto of_part = check_blob(part.blob);  // all of them: each blob is somebody's
+      auto of_part = check_blob(part.blob);  // check all: each blob has an owner
       if (why.empty()) why = std::move(of_part);
     }
     if (!why.empty()) lose(name, std::move(why));
@@ -317,7 +318,7 @@ class Check {
   void walk_dead() {
     Cursor cursor = index_->cursor(Family::meta, keys::dead_prefix());
     for (; cursor.valid(); cursor.next()) {
-      if (const auto blob = keys::parse_dead(cursor.key())) named_.insert(*blob);  // its space is on its way back
+      if (const auto blob = keys::parse_dead(cursor.key())) named_.insert(*blob);  // it is being collected
     }
     ended(cursor, "blobs to be collected");
   }
@@ -351,9 +352,9 @@ class Check {
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<Index> index_;
   std::map<uint64_t, std::string> buckets_;
-  Usage usage_;  // of the bucket that is walked
+  Usage usage_;  // of the bucket being walked
   bool index_is_whole_ = false;
-  std::unordered_set<uint64_t> named_;  // blobs that somebody names
+  std::unordered_set<uint64_t> named_;  // blobs with an owner
   FsckReport report_;
 };
 

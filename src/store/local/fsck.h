@@ -1,4 +1,4 @@
-// Says what a store has lost, and changes nothing: every object's bytes against their checksums, every index record
+// Reports what a store has lost, and changes nothing: every object's bytes against their checksums, every index record
 // against the others. For a store that no server has open.
 #pragma once
 
@@ -24,16 +24,16 @@ struct FsckReport {
   };
   static constexpr size_t names_max = 10'000;  // of each list; the numbers count all
 
-  std::vector<std::string> index;  // what is wrong with the index and with files that it needs; sentences
-  std::vector<Loss> lost;          // what cannot be read whole
+  std::vector<std::string> index;  // defects of the index and of files that it needs; sentences
+  std::vector<Loss> lost;          // objects and parts that cannot be read whole
   uint64_t lost_count = 0;
   // Changes in the log behind its damage. A start with accept_data_loss keeps them; the damaged ones are lost.
   uint64_t changes_behind_damage = 0;
-  bool torn_end = false;  // the log ends in changes that nobody was told are durable: no loss
+  bool torn_end = false;  // the log ends in changes that were never acknowledged as durable: no loss
 
   uint64_t buckets = 0, objects = 0, old_versions = 0, parts = 0;  // parts: of uploads that are not completed
   uint64_t bytes = 0;                                              // of all those
-  uint64_t orphan_extents = 0, orphan_bytes = 0;  // that the space map keeps for nobody: space, no loss
+  uint64_t orphan_extents = 0, orphan_bytes = 0;                   // in the space map, without an owner: space, no loss
 
   bool damaged() const { return !index.empty() || lost_count != 0; }
 };

@@ -205,7 +205,7 @@ Result<void> Garbage::collect_one(uint64_t blob, Batch& batch, std::set<uint64_t
     extents.insert(extents.end(), segment.extents.begin(), segment.extents.end());
   }
   VB_TRY(cursor.status());
-  // Neighbours first become one, so that a large object costs few calls.
+  // Adjacent extents are merged first, so that a large object costs few calls.
   std::vector<Extent> holes;
   for (const Extent& x : extents) {
     if (!holes.empty() && holes.back().volume == x.volume && holes.back().offset + holes.back().length == x.offset) {
@@ -230,13 +230,13 @@ Result<void> Garbage::punch(uint64_t id, uint64_t offset, uint64_t length) {
   if (!volume && volume.error() == Errc::not_found) return {};
   if (!volume) return std::unexpected(volume.error());
   auto done = (*volume)->file().punch(offset, length);
-  // Where holes do not exist, space comes back when the whole volume is dead.
+  // Without holes, space is freed when the whole volume is dead.
   if (!done && done.error() == Errc::unsupported) return {};
   if (done) punched_bytes().add(length);
   return done;
 }
 
-// The volume may have been closed since it was punched: holes belong to the file, whoever syncs it.
+// The volume may have been closed since it was punched: any descriptor of the file syncs its holes.
 Result<void> Garbage::sync_holes(uint64_t id) {
   auto volume = volumes_.open(id);
   if (volume) return (*volume)->sync_holes();
@@ -253,10 +253,10 @@ void Garbage::tidy(std::set<uint64_t> touched, bool all) {
   if (!batch.empty() && !index_.write(batch)) return;
   for (uint64_t id : touched) {
     if (!index_.get(Family::meta, keys::volume_clean(id))) continue;  // still written to, or not settled
-    // Two looks, and sound in this order: nothing is written any more to a volume that is marked clean.
+    // Safe in this order: a volume that is marked clean is never written to again.
     Cursor cursor = index_.cursor(Family::extents, keys::extent_prefix(id));
     if (cursor.valid() || !cursor.status()) continue;
-    // The removal of the last extent must be durable before the file that it named goes.
+    // The removal of the last extent must be durable before its file is unlinked.
     if (!index_.sync() || !volumes_.drop(id)) continue;
     Batch gone(index_);
     gone.erase(Family::meta, keys::volume_clean(id));

@@ -1,9 +1,9 @@
-// Gives space back, on a thread of its own: holes of dead blobs and of runs that were never named, then volumes in
-// which nothing lives. The order is always: the index change is durable, no reader holds the extent, the hole is
-// punched, the records that named it go. A crash between any two steps is mended by doing the step again.
+// Frees space, on a thread of its own: holes of dead blobs and of runs that were never named, then volumes without live
+// extents. The order is always: the index change is durable, no reader holds the extent, the hole is punched, its
+// records are removed. A crash between any two steps is repaired by repeating the step.
 //
-// The same thread makes what `memory` buckets hold durable, once a second. What died in one of them waits for that: its
-// death must be durable before its bytes go, and a sync for each removal would be one for each that a client asks for.
+// The same thread makes `memory` buckets durable, once a second. Removals in them wait for that: a removal must be
+// durable before its bytes are freed, and a sync for each removal would be one per client request.
 #pragma once
 
 #include <chrono>
@@ -22,33 +22,33 @@
 
 namespace verbena::store::local {
 
-// Takes the next piece of what a removed bucket left out of the index and returns the blobs that have lost their names.
-// Not synced: what is lost of it is done again. After an error nothing has changed.
+// Removes the next piece of a removed bucket's rows from the index and returns the blobs that nothing names any more.
+// Not synced: a lost piece is removed again. After an error nothing has changed.
 Result<std::vector<uint64_t>> sweep_piece(Index& index, BucketSweep& bucket);
 
 class Garbage {
  public:
-  // `before_collecting` is told which blobs come next, so that whoever only keeps them lets go. On the garbage thread.
+  // `before_collecting` gets the blobs that come next, so that caches of readers release them. On the garbage thread.
   using BeforeCollecting = std::function<void(const std::vector<uint64_t>& blobs)>;
   Garbage(Index& index, Volumes& volumes, BeforeCollecting before_collecting)
       : index_(index), volumes_(volumes), before_collecting_(std::move(before_collecting)) {}
   ~Garbage() { stop(); }
 
   void start();
-  // Does what is queued (but leaves removed buckets to the next start), ends the volumes and marks them clean.
-  // Afterwards nothing is collected any more; what comes later is found by the next start.
+  // Completes what is queued (but leaves removed buckets to the next start), ends the volumes and marks them clean.
+  // Nothing is collected afterwards; the next start finds the rest.
   void stop();
   // Waits until everything queued so far is done (blobs that readers hold are not waited for).
   void drain();
 
-  // These blobs have a dead record in the index; `durable`: it would survive a crash.
+  // Queues blobs with a dead record in the index; `durable`: the record would survive a crash.
   void add_dead(const std::vector<uint64_t>& blobs, bool durable);
-  // This bucket's record is gone from the index; what it leaves behind goes piece by piece.
+  // Queues a bucket whose record is gone from the index; its remaining rows are removed in pieces.
   void add_removed_bucket(uint64_t bucket);
-  // These runs are named by nothing and nobody reads or writes them.
+  // Frees runs that nothing names, reads or writes.
   void reclaim(std::vector<Run> runs);
 
-  // Nothing may live in this volume any more (before start()).
+  // Checks at the start whether the volume is dead (before start()).
   void reconsider(uint64_t volume) { reconsider_.insert(volume); }
 
   bool pin(uint64_t blob) { return pins_.pin(blob); }
@@ -64,7 +64,7 @@ class Garbage {
   void reclaim_now(std::vector<Run>& runs);
   void sweep(BucketSweep& bucket);
   void collect(std::vector<uint64_t> blobs);
-  // Punches what the blob names and adds the removal of its records to the batch.
+  // Punches the blob's extents and adds the removal of its records to the batch.
   Result<void> collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched);
   Result<void> punch(uint64_t volume, uint64_t offset, uint64_t length);
   Result<void> sync_holes(uint64_t volume);
@@ -80,8 +80,8 @@ class Garbage {
   std::vector<uint64_t> dying_;  // their dead records are not durable yet
   std::vector<Run> runs_;
   std::deque<BucketSweep> removed_;
-  unsigned drains_ = 0;  // who waits in drain()
-  // What went wrong; tried again at the next tick. Of the garbage thread alone.
+  unsigned drains_ = 0;  // callers that wait in drain()
+  // Failed steps, tried again at the next tick. Used by the garbage thread alone.
   std::vector<uint64_t> dead_again_, dying_again_;
   std::vector<Run> runs_again_;
   std::vector<BucketSweep> removed_again_;

@@ -42,7 +42,7 @@ Result<void> checked(const rocksdb::Status& status, const char* context) {
   return {};
 }
 
-// RocksDB's warnings go to the one log; its chatter goes nowhere.
+// Forwards RocksDB's warnings to the log, and drops the rest.
 class LogBridge final : public rocksdb::Logger {
  public:
   LogBridge() : rocksdb::Logger(rocksdb::InfoLogLevel::WARN_LEVEL) {}
@@ -79,7 +79,7 @@ void export_work() {
   blocks_read.set(work.blocks_read);
 }
 
-// One for all indexes of the process, as metrics are.
+// One for all indexes of the process, like metrics.
 const std::shared_ptr<rocksdb::Statistics>& statistics() {
   static const auto shared = [] {
     auto made = rocksdb::CreateDBStatistics();
@@ -90,26 +90,25 @@ const std::shared_ptr<rocksdb::Statistics>& statistics() {
   return shared;
 }
 
-// Cursors walk over these on a client's behalf. A removal stays in the way of every later walk until a compaction has
-// carried it to the bottom, so many of them must not wait for one by chance.
+// Whether cursors walk over the family for clients. A removal slows every later walk until a compaction has carried it
+// to the bottom, so a large number of them triggers one.
 bool is_walked(Family family) { return family != Family::in_index; }
 bool is_listed(Family family) {
   return family == Family::objects || family == Family::versions || family == Family::uploads;
 }
-constexpr uint64_t removals_in_memory_max = 64 * 1024;  // of a family that is listed, before its table is written
+constexpr uint64_t removals_in_memory_max = 64 * 1024;  // of a walked family, before its table is written
 constexpr std::chrono::seconds flush_patience{30};
 constexpr size_t removals_window = 16 * 1024, removals_of_window_max = 8 * 1024;  // more: the table is compacted
 
-// Rows whose keys begin with as many equal bytes often come one beside the other: RocksDB remembers for each such
-// beginning where the last one went in the table in memory, and looks from there for the next one's place. 0: they
-// don't.
+// The length of prefix that adjacent inserts often share: for each prefix RocksDB remembers the position of the last
+// insert in the table in memory, and starts the next search there. 0: none.
 size_t neighbours_prefix(Family family) {
   switch (family) {
     case Family::objects:
     case Family::versions:
       return 8;  // the bucket: keys of a batch tend to be in order
     case Family::in_index:
-      return 7;  // of an id: new blobs come at the end, those that they replace go elsewhere
+      return 7;  // of an id: new blobs are at the end, those that they replace elsewhere
     default:
       return 0;
   }
@@ -127,7 +126,8 @@ rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr
     options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(prefix));
   }
   if (family == Family::objects) {
-    // A PUT looks for its key first, and most keys are new: this says so without a walk through the table in memory.
+    // A PUT looks up its key first, and most keys are new: the filter answers that without a search in the table in
+    // memory.
     options.memtable_prefix_bloom_size_ratio = 0.02;
     options.memtable_whole_key_filtering = true;
   }
@@ -141,14 +141,14 @@ rocksdb::ColumnFamilyOptions family_options(Family family, const std::shared_ptr
   return options;
 }
 
-// Index::recover() does more than RocksDB's own recovery, and the two get in each other's way.
+// Index::recover() does more than RocksDB's own recovery, and the two would conflict.
 class NoSelfRecovery final : public rocksdb::EventListener {
  public:
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* automatic) override {
     *automatic = false;
   }
-  // A write can meet a log whose sync has just failed before RocksDB has noted why. What it says then, "previous
-  // error", would be fatal and outlast recover(), which the sync's own error may not be.
+  // A write can meet a log whose sync has just failed before RocksDB has recorded the failure. Its error then,
+  // "previous error", would be fatal and outlast recover(), which the sync's own error need not be.
   void OnBackgroundError(rocksdb::BackgroundErrorReason, rocksdb::Status* error) override {
     const char* text = error->getState();
     if (error->IsIOError() && error->severity() >= rocksdb::Status::Severity::kFatalError && text != nullptr &&
@@ -245,7 +245,7 @@ Result<std::unique_ptr<Index>> Index::open(const IndexOptions& options) {
   index->db_.reset(db);
   for (size_t i = 0; i < family_count; ++i) index->handles_[i] = handles[i];
   index->read_only_ = options.read_only;
-  index->durable_sequence_ = db->GetLatestSequenceNumber();  // what the log had is in tables by now
+  index->durable_sequence_ = db->GetLatestSequenceNumber();  // the log's contents are in tables by now
   if (!lends_checksum()) log::debug("store: index: RocksDB computes CRC32C by itself");
   return index;
 }
@@ -273,7 +273,7 @@ Index::~Index() {
   (void)db_->Close();
 }
 
-// A start replays the log and then writes its tables all the same: what is written now makes the next start short. A
+// A start replays the log and then writes its tables in any case: tables written now make the next start shorter. A
 // short log is not worth a file.
 void Index::flush_long_log() {
   constexpr uint64_t worth_it = 4 * MiB;
@@ -284,7 +284,7 @@ void Index::flush_long_log() {
   for (const auto& log : logs) bytes += log->SizeFileBytes();
   if (bytes < worth_it) return;
   std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
-  (void)db_->Flush({}, all);  // the log has it, whatever comes of this
+  (void)db_->Flush({}, all);  // the log has it, whether this succeeds or not
 }
 
 Result<std::string> Index::get_in(const Snapshot& snapshot, Family family, std::string_view key, Tier tier) {
@@ -318,7 +318,7 @@ Cursor Index::cursor_over(std::shared_ptr<rocksdb::WriteBatchWithIndex> changes,
   return {std::move(end), std::move(both), std::move(prefix), {}, std::move(changes)};
 }
 
-// A batch that was hidden after the look at hidings_ may have been seen: then once more, with the snapshot.
+// A batch that was hidden after the check of hidings_ may have been seen: read again, with the snapshot.
 Result<std::string> Index::get(Family family, std::string_view key, Tier tier, Visible visible) {
   for (;;) {
     const uint64_t hidings = hidings_.load(std::memory_order_acquire);
@@ -361,7 +361,7 @@ bool Index::hide() {
 }
 
 void Index::show() {
-  Snapshot before;  // let go without the lock
+  Snapshot before;  // released without the lock
   const std::lock_guard lock(before_mutex_);
   if (!before_) return;
   before = std::move(before_);
@@ -374,12 +374,12 @@ Index::Snapshot Index::before_hidden() {
 }
 
 Result<void> Index::write_locked(Batch& batch) {
-  // RocksDB may clear an error by itself; what lies torn in its log is still there until recover().
+  // RocksDB may clear an error by itself; a torn record in its log stays until recover().
   if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
   const std::string mark = log_mark(durable_sequence_.load(std::memory_order_acquire));
   (void)batch.batch_.PutLogData(slice(mark));
   auto done = checked(db_->Write({}, &batch.batch_), "write");
-  unsynced_.store(true, std::memory_order_release);  // after it: a sync that runs at the same time need not have it
+  unsynced_.store(true, std::memory_order_release);  // after the write: a concurrent sync need not cover it
   if (!done) failed_.store(true, std::memory_order_release);
   if (done) count_removals(batch);
   return done;
@@ -395,7 +395,7 @@ Result<void> Index::write_hidden(Batch& batch) {
   if (failed()) return fail(Errc::io_error, "index: an earlier write failed");
   const bool first = hide();
   auto done = write_locked(batch);
-  if (!done && first) show();  // nothing of it is there to be seen
+  if (!done && first) show();  // nothing of it was written
   return done;
 }
 
@@ -457,7 +457,7 @@ void Index::count_removals(const Batch& batch) {
     removals_[i] = 0;
     rocksdb::FlushOptions in_background;
     in_background.wait = false;
-    in_background.allow_write_stall = true;  // else it would wait here where writes come too fast
+    in_background.allow_write_stall = true;  // else it would wait here when writes come too fast
     (void)db_->Flush(in_background, handles_[i]);
   }
 }
@@ -468,7 +468,7 @@ Result<void> Index::sync() {
   return sync_locked();
 }
 
-// Writes go on meanwhile; what they write is for the next sync.
+// Writes continue meanwhile; the next sync covers them.
 Result<void> Index::sync_locked() {
   if (!unsynced_.exchange(false, std::memory_order_acq_rel)) return {};
   const uint64_t upto = db_->GetLatestSequenceNumber();
@@ -482,7 +482,7 @@ Result<void> Index::sync_locked() {
   return done;
 }
 
-// Puts back what the hidden batches changed.
+// Restores the keys that the hidden batches changed.
 Result<void> Index::take_back() {
   if (to_take_back_.empty()) return {};
   const Snapshot before = before_hidden();
@@ -503,7 +503,7 @@ Result<void> Index::take_back() {
   return checked(db_->Write(unlogged, &batch), "take back");
 }
 
-// Returns when nothing of the families is in memory alone. After a Resume() RocksDB's own Flush() does not wait.
+// Returns when all of the families is in tables. After a Resume() RocksDB's own Flush() does not wait.
 Result<void> Index::flush(const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
   const auto failures = [this] {
     uint64_t count = 0;
@@ -532,8 +532,8 @@ Result<void> Index::recover() {
   const std::lock_guard lock(write_mutex_);
   VB_TRY(checked(db_->Resume(), "resume"));
   VB_TRY(take_back());
-  // A batch whose write failed may lie in the current log, whole or torn. One unlogged key in each family and a flush
-  // of all move every family past that log, so that no crash can replay it and nothing is written behind the tear.
+  // A batch whose write failed may be in the current log, whole or torn. One unlogged key in each family and a flush of
+  // all move every family past that log, so that no crash can replay it and no write follows the tear.
   rocksdb::WriteOptions unlogged;
   unlogged.disableWAL = true;
   std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
@@ -542,7 +542,7 @@ Result<void> Index::recover() {
   durable_sequence_.store(db_->GetLatestSequenceNumber(), std::memory_order_release);
   unsynced_.store(false, std::memory_order_release);
   failed_.store(false, std::memory_order_release);
-  // A batch that is hidden still and whose sync has not failed stays so until its make_durable().
+  // A batch that is still hidden and whose sync has not failed stays hidden until its make_durable().
   if (!std::exchange(to_take_back_, {}).empty()) show();
   return {};
 }

@@ -1,4 +1,4 @@
-// The index: RocksDB behind one wrapper. Knows families and bytes, not what they mean (keys.h and record.h do).
+// The index: RocksDB behind one wrapper. Handles families and bytes, not their meaning (keys.h and record.h do).
 // Thread-safe, except that a Batch (batch.h) and a Cursor belong to one thread.
 #pragma once
 
@@ -27,12 +27,12 @@ class Batch;
 
 inline rocksdb::Slice slice(std::string_view s) { return {s.data(), s.size()}; }
 
-// How the log is read at the start. What a log holds is judged before (index_check.h); RocksDB is never asked to find
-// out by itself.
+// The reading of the log at the start. index_check.h decides beforehand which mode a log needs; RocksDB never decides
+// by itself.
 enum class LogMode : uint8_t {
   whole,          // any damage is an error
-  up_to_the_end,  // that a power loss tore off
-  around_damage,  // what can be read, without what cannot
+  up_to_the_end,  // a torn end, from a power loss, is dropped
+  around_damage,  // all readable changes, without the damaged ones
 };
 
 struct IndexOptions {
@@ -41,41 +41,41 @@ struct IndexOptions {
   uint64_t cache_bytes = 0;     // blocks that are kept in memory
   size_t open_files_max = 256;  // tables that stay open
   LogMode log = LogMode::whole;
-  bool create = false;             // where there is none
+  bool create = false;             // if there is none
   bool read_only = false;          // no file changes; writes fail
-  std::string* trouble = nullptr;  // an error's own words
+  std::string* trouble = nullptr;  // receives RocksDB's error message
 };
 
 // Whether a read may go to disk. cached never blocks: it fails with would_block instead.
 enum class Tier : uint8_t { cached, disk };
 
-// What a read may see. `newest`: all that was written. `durable`: nothing of a batch whose log is not yet synced, since
-// a power cut may still take that back.
+// Visibility of changes to a read. `newest`: all that was written. `durable`: nothing of a batch whose log is not yet
+// synced, since a power cut could undo it.
 enum class Visible : uint8_t { newest, durable };
 
-// What the indexes of this process have done so far: a request's share of it must not grow with the number of objects.
+// Work done by the indexes of this process. Per request it must not grow with the number of objects.
 struct IndexWork {
   uint64_t gets = 0;         // look-ups of one key
-  uint64_t seeks = 0;        // cursors put somewhere
+  uint64_t seeks = 0;        // positionings of cursors
   uint64_t steps = 0;        // of cursors, to the next key
   uint64_t skipped = 0;      // entries that a cursor passed because they were removed or replaced
-  uint64_t blocks = 0;       // of about 4 KiB, looked into
+  uint64_t blocks = 0;       // of about 4 KiB, searched
   uint64_t blocks_read = 0;  // of those, not in the index's own memory
 };
 IndexWork index_work();
 
-// Walks the keys that start with a prefix, in byte order. Never looks behind them: what was removed there is free.
+// Walks the keys that start with a prefix, in byte order, and never past them: removed keys there cost nothing.
 class Cursor final : public store::Cursor {
  public:
-  // RocksDB looks at it for as long as the iterator lives.
+  // The bound of an iterator; RocksDB refers to it for as long as the iterator lives.
   struct End {
     std::string key;
     rocksdb::Slice slice;
   };
-  // Of the keys with this prefix; null: there is none.
+  // The bound after the keys with this prefix; null: none.
   static std::unique_ptr<End> end_of(std::string_view prefix);
 
-  // On the first key from `from` on, or the first of all. `keeps`: what the iterator reads from.
+  // Positioned at the first key from `from` on, or at the first of all. `keeps`: owns what the iterator reads from.
   Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from,
          std::shared_ptr<const void> keeps = nullptr);
   bool valid() const override;
@@ -95,7 +95,7 @@ class Cursor final : public store::Cursor {
 class Index {
  public:
   static Result<std::unique_ptr<Index>> open(const IndexOptions& options);
-  // The number of the first log that holds changes which are in no table. Changes nothing.
+  // The number of the first log with changes that are in no table. Changes nothing.
   static Result<uint64_t> first_log_needed(const std::filesystem::path& directory, rocksdb::Env* env);
   ~Index();
   Index(const Index&) = delete;
@@ -105,7 +105,7 @@ class Index {
                           Visible visible = Visible::newest);
   Cursor cursor(Family family, std::string prefix, std::string_view from = {}, Tier tier = Tier::disk,
                 Visible visible = Visible::newest);
-  // What is there now, for as long as somebody holds it; goes before the index.
+  // The current state, kept while a holder lives; must be released before the index.
   using Snapshot = std::shared_ptr<const rocksdb::Snapshot>;
   Snapshot snapshot(Visible visible = Visible::newest);
   Result<std::string> get_of(const Snapshot& snapshot, Family family, std::string_view key, Tier tier = Tier::disk) {
@@ -115,22 +115,23 @@ class Index {
                    Tier tier = Tier::disk);
 
   // Atomic, not durable. After an error the outcome is unknown (a crash may bring the batch back) until recover() has
-  // succeeded; then it is certain that the batch did not happen. Until then all writes fail.
+  // succeeded; after it the batch certainly did not happen. Until then all writes fail.
   Result<void> write(Batch& batch);
-  // Atomic and durable, in two steps, so that others write while the log is synced: between them Visible::durable does
-  // not show the batch. Several may be hidden before one make_durable() of them all; what batches of write() change
-  // meanwhile must be other keys. Errors as those of write().
-  using Hidden = std::vector<Batch*>;  // all that are
+  // Atomic and durable, in two steps, so that other writes continue while the log is synced: between them
+  // Visible::durable does not show the batch. Several may be hidden before one make_durable() of them all; batches of
+  // write() must change other keys meanwhile. Errors as those of write().
+  using Hidden = std::vector<Batch*>;  // all hidden batches
   Result<void> write_hidden(Batch& batch);
   Result<void> make_durable(const Hidden& batches);
-  // In place of make_durable(), after a write failed that belongs to them: the next recover() takes them back.
+  // Replaces make_durable() after a write of the group failed: the next recover() undoes them.
   void give_up(const Hidden& batches);
-  // Writes batches of a log again that RocksDB did not read (index_check.h), in their order; then all is durable.
+  // Writes batches that RocksDB did not read from its log again (index_check.h), in their order; then all is durable.
   Result<void> replay(const std::vector<std::string>& batches);
   // All earlier writes are durable after this.
   Result<void> sync();
   Result<void> recover();
-  // Reads all tables and compares their checksums. `trouble`: what is wrong, where, in RocksDB's words.
+  // Reads all tables and compares their checksums. `trouble` receives the defect and its location, as RocksDB reports
+  // it.
   Result<void> check_tables(std::string& trouble);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
@@ -141,13 +142,13 @@ class Index {
   void count_removals(const Batch& batch);
   Result<void> write_locked(Batch& batch);
   Result<void> sync_locked();
-  bool hide();  // false: something is hidden already
+  bool hide();  // false: a batch is hidden already
   void show();
   void give_up_locked(const Hidden& batches);
   Snapshot before_hidden();  // null: nothing is hidden
   Result<std::string> get_in(const Snapshot& snapshot, Family family, std::string_view key, Tier tier);
   Cursor cursor_in(Snapshot snapshot, Family family, std::string prefix, std::string_view from, Tier tier);
-  // With these changes as if they had been made; null: none.
+  // A cursor that sees these changes as if made; null: none.
   Cursor cursor_over(std::shared_ptr<rocksdb::WriteBatchWithIndex> changes, Family family, std::string prefix);
   Result<void> take_back();
   Result<void> flush(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
@@ -155,18 +156,18 @@ class Index {
 
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, family_count> handles_{};
-  // Log syncs one at a time, writes one at a time: once one has failed, RocksDB must not be asked for another before
-  // recover() (it asserts that nobody touches a log writer that has failed). sync_mutex_ is taken first.
+  // Serialize log syncs, and writes: once one has failed, RocksDB must not be asked for another before recover() (it
+  // asserts that a failed log writer is not used). sync_mutex_ is taken first.
   std::mutex sync_mutex_, write_mutex_;
-  std::array<uint64_t, family_count> removals_{};  // since the last flush for their sake; guarded by write_mutex_
+  std::array<uint64_t, family_count> removals_{};  // since the last flush that they caused; guarded by write_mutex_
   bool read_only_ = false;
-  std::atomic<uint64_t> durable_sequence_{0};  // all changes up to this one are; written under sync_mutex_
+  std::atomic<uint64_t> durable_sequence_{0};  // all changes up to this one are durable; written under sync_mutex_
   std::atomic<bool> unsynced_{false}, failed_{false};
 
   std::atomic<uint64_t> hidings_{0};  // odd while a batch is hidden
   std::mutex before_mutex_;
   Snapshot before_;  // guarded by before_mutex_
-  // Family and key: what batches changed whose log could not be synced, for recover(). Guarded by sync_mutex_.
+  // Family and key of changes whose log could not be synced, for recover(). Guarded by sync_mutex_.
   std::vector<std::pair<uint32_t, std::string>> to_take_back_;
 };
 

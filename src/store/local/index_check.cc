@@ -29,7 +29,7 @@ std::optional<uint64_t> parse_mark(std::string_view blob) {
   return little_endian(blob.substr(mark_head.size(), 8));
 }
 
-// What a batch behind damage says.
+// Reads the contents of a batch that follows damage.
 class BatchReader final : public rocksdb::WriteBatch::Handler {
  public:
   rocksdb::Status PutCF(uint32_t, const rocksdb::Slice&, const rocksdb::Slice&) override { return {}; }
@@ -76,7 +76,7 @@ class Logs {
     return {};
   }
 
-  // Durable changes are damaged.
+  // Whether durable changes are damaged.
   bool broken() const { return first_ && (!first_->torn || proven_); }
   bool torn() const { return first_.has_value() && !broken(); }
   const IndexDamage& where() const { return where_; }
@@ -91,10 +91,10 @@ class Logs {
   void take(const LogRecord& record, const LogDamage* before) {
     if (before != nullptr && !first_) found(*before);
     const auto header = parse_header(record.bytes);
-    if (header && header->count == 0) return;  // RocksDB's own, after a recovery
+    if (header && header->count == 0) return;  // written by RocksDB itself after a recovery
     if (!first_ && !header) found({record.offset, "a record is no batch of changes", false});
-    // Each change follows on the one before it. (Between two logs some may never have been logged, see
-    // Index::recover(); then the first of them is not needed any more.)
+    // Changes are numbered without gaps. (Between two logs some may never have been logged, see Index::recover(); then
+    // the first of the logs is not needed any more.)
     if (!first_ && known_ && header->sequence != expected_) {
       found({record.offset, "changes are missing before it", false});
     }
@@ -112,7 +112,7 @@ class Logs {
     if (!batch.Iterate(&reader).ok()) return;
     ++changes_behind_;
     if (tell_) tell_(record.bytes);
-    // Batches of older servers have no mark: what lies before a whole one counts as durable.
+    // Batches of older servers have no mark: everything before a whole one counts as durable.
     if (!reader.mark || *reader.mark >= expected_) proven_ = true;
   }
 
@@ -120,7 +120,7 @@ class Logs {
   const std::filesystem::path directory_;
   const BatchBehind& tell_;
   std::filesystem::path file_;
-  bool known_ = false;     // a record came
+  bool known_ = false;     // a record was read
   uint64_t expected_ = 0;  // the sequence number of the next change
   std::optional<LogDamage> first_;
   IndexDamage where_;
@@ -146,7 +146,7 @@ Result<void> check_logs(FileSystem& fs, const std::filesystem::path& directory, 
     report.torn_end = logs.torn();
     return {};
   }
-  // A log whose changes are all in tables may be left after a crash, damaged or not.
+  // A log whose changes are all in tables may remain after a crash, damaged or not.
   if (const auto needed = first_log_needed()) {
     std::erase_if(names, [&](const std::string& name) { return *log_number(name) < *needed; });
   }
@@ -160,7 +160,7 @@ Result<void> check_logs(FileSystem& fs, const std::filesystem::path& directory, 
   return {};
 }
 
-// RocksDB takes a length that reaches past the end of the manifest for its torn end, and forgets tables for it.
+// RocksDB takes a length that reaches past the end of the manifest for a torn end, and drops tables because of it.
 Result<void> check_manifest(FileSystem& fs, const std::filesystem::path& directory, const std::string& name,
                             IndexFiles& report) {
   const auto path = directory / name;
@@ -178,7 +178,7 @@ Result<void> check_manifest(FileSystem& fs, const std::filesystem::path& directo
 }
 
 bool is_trace(const std::string& name) {
-  // A first start that was cut off leaves MANIFEST-000001 and no more.
+  // An interrupted first start leaves only MANIFEST-000001.
   return name.ends_with(".sst") || log_number(name).has_value() ||
          (name.starts_with("MANIFEST-") && name != "MANIFEST-000001");
 }

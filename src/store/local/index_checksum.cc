@@ -9,8 +9,7 @@
 
 namespace rocksdb::crc32c {
 
-// util/crc32c.h of RocksDB: the CRC of what `crc` is that of, and of `data` behind it. Weak: a RocksDB that is linked
-// statically has its own.
+// util/crc32c.h of RocksDB: extends the CRC `crc` over `data`. Weak: a statically linked RocksDB has its own.
 __attribute__((weak, visibility("default"))) uint32_t Extend(uint32_t crc, const char* data, size_t size) {
   return verbena::crc32c(verbena::Bytes(reinterpret_cast<const std::byte*>(data), size), crc);
 }

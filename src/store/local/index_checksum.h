@@ -1,9 +1,9 @@
-// CRC32C for RocksDB, which computes it over all that goes to its log. Debian builds RocksDB for the oldest amd64, and
-// there it does so by tables.
+// CRC32C for RocksDB, which computes it over everything in its log. Debian builds RocksDB for the oldest amd64, where
+// it uses tables.
 //
-// Its function is a symbol of the shared library, which the library itself calls by name: what the program defines
-// comes first (ELF's order of resolution). The values are the same either way; a RocksDB that has another function, or
-// is linked into the program, goes on with its own.
+// RocksDB's function is a symbol of the shared library, which the library itself calls by name: a definition in the
+// program takes precedence (ELF's order of resolution). The values are the same either way; a RocksDB with another
+// function, or linked statically, uses its own.
 #pragma once
 
 namespace verbena::store::local {

@@ -10,7 +10,7 @@ constexpr size_t kept_max = 16;  // of at most 10,000 parts each
 }  // namespace
 
 std::shared_ptr<ObjectReader> KeptReaders::find(uint64_t object, std::string_view head) {
-  std::list<Kept> outdated;  // readers go without the lock
+  std::list<Kept> outdated;  // readers are destroyed without the lock
   std::lock_guard lock(mutex_);
   const auto it = std::ranges::find(kept_, object, &Kept::object);
   if (it == kept_.end()) return nullptr;

@@ -1,8 +1,8 @@
 // Readers of large objects, kept for the next request: a range of a large object is often one of many, and looking up
-// thousands of parts anew for each costs more than reading it.
+// thousands of parts for each costs more than reading it.
 //
-// A kept reader pins its blobs as any other, so it must be let go when they are to be collected (release()). It is
-// found only for the very head that it was opened with. Thread-safe.
+// A kept reader pins its blobs like any other, so it must be released when they are to be collected (release()). It is
+// found only by the same head that it was opened with. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace verbena::store::local {
 
 class KeptReaders {
  public:
-  // Null when there is none. `head`: all that the index says of the object now.
+  // Null when there is none. `head`: the object's current head in the index.
   std::shared_ptr<ObjectReader> find(uint64_t object, std::string_view head);
   // `blob`: one of the object's, all of which die together.
   void keep(uint64_t object, std::string head, uint64_t blob, std::shared_ptr<ObjectReader> reader);
-  // These blobs are to be collected.
+  // Releases the readers of these blobs, which are to be collected.
   void release(const std::vector<uint64_t>& blobs);
-  // Lets go of all, and keeps none from now on.
+  // Releases all, and keeps none from now on.
   void close();
 
  private:

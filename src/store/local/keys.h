@@ -1,4 +1,4 @@
-// How the index's own keys are laid out, beside those of the store's logic (store/logic/keys.h).
+// The layout of the index's own keys, beside those of the store's logic (store/logic/keys.h).
 #pragma once
 
 #include "store/catalogue.h"
@@ -8,7 +8,7 @@ namespace verbena::store::local {
 
 // One RocksDB column family each; one write-ahead log for all.
 enum class Family : uint8_t {
-  meta = 0,      // Table::meta, and of the engine itself: epoch, volumes' clean marks, dead blobs
+  meta = 0,      // Table::meta, and rows of the engine itself: epoch, volumes' clean marks, dead blobs
   objects = 1,   // Table::objects
   uploads = 2,   // Table::uploads
   segments = 3,  // where a blob's bytes lie, and their CRCs
@@ -35,9 +35,9 @@ std::string dead_prefix();
 std::string dead(uint64_t blob);
 std::optional<uint64_t> parse_dead(std::string_view key);
 std::string removed_bucket_prefix();
-std::string removed_bucket(uint64_t bucket);  // what it leaves behind is still being taken away
+std::string removed_bucket(uint64_t bucket);  // its remaining rows are still being removed
 std::optional<uint64_t> parse_removed_bucket(std::string_view key);
-std::string usage(uint64_t bucket);  // what it holds (store/logic/usage.h); none: nobody has counted it yet
+std::string usage(uint64_t bucket);  // its contents in numbers (store/logic/usage.h); no row: not counted yet
 
 // segments, extents, in_index
 std::string segment_prefix(uint64_t blob);

@@ -29,7 +29,7 @@ Result<ScrubReport> LocalStore::scrub() {
   return Scrub(*engine_).run_once();
 }
 
-// What the index names and what files take, one after the other: numbers for people, of which nothing is concluded.
+// Counts the index's live bytes, then the files' blocks: statistics, which may not match exactly.
 Result<LocalStore::Usage> LocalStore::usage() {
   engine_->behind->flush();
   Usage usage;

@@ -27,12 +27,12 @@ bool all_zero(Bytes bytes) {
 struct LogPiece {
   PieceType type = zero;
   Bytes bytes;
-  const char* wrong = nullptr;  // else it is whole
+  const char* wrong = nullptr;  // null: it is whole
   bool torn = false;
-  size_t end = 0;  // in the block, when it is whole
+  size_t end = 0;  // in the block, if whole
 };
 
-// One block of the file, or what the file has of it.
+// One block of the file, perhaps cut short by its end.
 class Block {
  public:
   explicit Block(Bytes bytes) : bytes_(bytes) {}
@@ -58,7 +58,7 @@ class Block {
     return piece;
   }
 
-  // The first place from `at` on where a record begins from which all is whole up to the end of the block.
+  // The first offset from `at` on at which a record begins and all pieces are whole up to the end of the block.
   std::optional<size_t> whole_from(size_t at) const {
     for (; at + header_size <= bytes_.size(); ++at) {
       const uint8_t type = byte_at(bytes_, at + 6);
@@ -87,7 +87,7 @@ class Block {
     }
     return true;
   }
-  // As piece(), without asking why one is broken: it is asked of each byte of a damaged block.
+  // piece() without the reason of damage: called at each byte of a damaged block.
   LogPiece piece_for_chain(size_t at) const {
     LogPiece piece;
     piece.wrong = "";
@@ -101,7 +101,7 @@ class Block {
     piece.end = end;
     return piece;
   }
-  // A sector that was not written reads as it was before: zeros behind the old end of the file.
+  // A sector that was not written reads as before: zeros past the old end of the file.
   bool lost_sector(size_t from, size_t to) const {
     while (from < to) {
       const size_t end = std::min(to, (from / sector + 1) * sector);
@@ -110,7 +110,7 @@ class Block {
     }
     return false;
   }
-  // The bytes are there and right, only the length is not: it has changed since it was written.
+  // The bytes are intact under another length: the length has changed since it was written.
   bool whole_at_another_length(size_t at) const {
     const uint32_t wanted = stored_crc(at);
     uint32_t crc = crc32c(bytes_.subspan(at + 6, 1));
@@ -165,7 +165,7 @@ class Scan {
     } else if (in_record_) {
       record_ += as_text(piece.bytes);
     } else {
-      // Behind damage it belongs to the record that is damaged.
+      // After damage it belongs to the damaged record.
       note(at, "a record without its beginning", false);
     }
     if (!in_record_ || (piece.type != full && piece.type != last)) return;

@@ -48,7 +48,7 @@ TEST_F(Multipart, AReaderIsKeptForTheNextRequestUntilItsObjectChangesOrGoes) {
   EXPECT_TRUE(*t.read(*second, 0, bytes.size()) == bytes);
   ASSERT_TRUE(t.put("b", "k", "other"));
   EXPECT_EQ(*t.get("b", "k"), "other");
-  // Who still reads the old one reads on.
+  // An open reader of the old object reads on.
   EXPECT_TRUE(*t.read(*first, 0, bytes.size()) == bytes);
 }
 

@@ -24,7 +24,7 @@ OpenVolumes::Pinned OpenVolumes::find(uint64_t id) {
 }
 
 OpenVolumes::Pinned OpenVolumes::add(uint64_t id, Pinned volume) {
-  std::vector<Pinned> closed;  // without the lock
+  std::vector<Pinned> closed;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   if (const auto it = by_id_.find(id); it != by_id_.end()) return it->second->volume;
   by_use_.push_front({id, volume});
@@ -34,8 +34,8 @@ OpenVolumes::Pinned OpenVolumes::add(uint64_t id, Pinned volume) {
   return volume;
 }
 
-// A volume that nobody holds has nothing to remember: whoever has reserved space or written in it without a sync since
-// holds it. Copies are made under the lock alone, so a count of one stays one.
+// A volume without other holders has no state to lose: a caller with reserved space or unsynced writes holds it. Copies
+// are made under the lock alone, so a count of one stays one.
 void OpenVolumes::close_unused_locked(std::vector<Pinned>& closed) {
   for (auto it = by_use_.end(); by_use_.size() > max_ && it != by_use_.begin();) {
     --it;

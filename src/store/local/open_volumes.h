@@ -1,5 +1,5 @@
-// The volumes whose files are open: a bounded number, however many the store has. Who holds a volume pins it; of the
-// others the one that was used longest ago is closed when another is opened.
+// The volumes whose files are open: a bounded number, however many the store has. A holder pins its volume; of the
+// others the least recently used is closed when another is opened.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class OpenVolumes {
   OpenVolumes& operator=(const OpenVolumes&) = delete;
 
   Pinned find(uint64_t id);  // null: not open
-  // Another thread may have opened the same volume meanwhile: what is returned is the one that counts.
+  // Another thread may have opened the same volume meanwhile: the caller uses the returned one.
   Pinned add(uint64_t id, Pinned volume);
   void remove(uint64_t id);
 
@@ -37,7 +37,7 @@ class OpenVolumes {
 
   const size_t max_;
   std::mutex mutex_;
-  std::list<Entry> by_use_;  // the last used first
+  std::list<Entry> by_use_;  // most recently used first
   std::unordered_map<uint64_t, std::list<Entry>::iterator> by_id_;
 };
 

@@ -1,4 +1,4 @@
-// Which blobs readers hold. A blob that lost its last index record is collected only when nobody holds it.
+// Blobs that readers hold. A blob that lost its last index record is collected only when no reader holds it.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class Pins {
   bool pin(uint64_t blob);
   // True when this was the last pin of a blob that try_collect() had to leave: collect it now.
   bool unpin(uint64_t blob);
-  // False when someone holds the blob (remembered: unpin() will tell). Otherwise nobody can pin it until collected().
+  // False when a reader holds the blob (remembered for unpin()). If true, the blob cannot be pinned until collected().
   bool try_collect(uint64_t blob);
   void collected(uint64_t blob);
 

@@ -15,9 +15,9 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr size_t checksums_max = 256 * 1024;  // of blocks, that a reader has at hand: 1 MiB
+constexpr size_t checksums_max = 256 * 1024;  // of blocks, cached per reader: 1 MiB
 
-// A blob's segment, ready to be read.
+// A blob's segment, loaded for reading.
 struct LoadedSegment {
   Segment segment;
   std::vector<uint64_t> starts;  // of each extent, in bytes from the segment's start
@@ -112,7 +112,7 @@ std::unexpected<Error> VolumeReader::corrupt(const char* what) const {
   return fail(Errc::corrupt_object, what);
 }
 
-// What is missing is damage; what the disk or the system refuses to read may be sound.
+// A missing file or row is damage; bytes that the disk or the system refuses to read may be intact.
 std::unexpected<Error> VolumeReader::not_read(const Error& error) const {
   if (is_missing(error)) return corrupt("a volume is missing or ends early");
   DiskTrouble::get().failed.add();
@@ -147,7 +147,7 @@ Result<bool> VolumeReader::prepare(std::span<const BlobRef> blobs, Tier tier) {
     }
   }
   if (blobs.size() != 1 || pieces_.empty() || pieces_.front().blob.kind != BlobKind::extents) return true;
-  // One blob: its first segment is wanted anyway, and its presence shows that the pin came in time.
+  // One blob: its first segment is needed anyway, and its presence shows that the pin came in time.
   const uint64_t blob = pieces_.front().blob.id;
   auto first = load_segment(engine(), blob, 0, tier);
   if (!first && first.error() == Errc::not_found) return false;
@@ -164,7 +164,7 @@ std::vector<Piece>::const_iterator VolumeReader::piece_at(uint64_t offset) const
   return std::prev(after);
 }
 
-// Ends with the part, so that nothing has to be gathered, and with the last block that there is memory for.
+// Ends with the part, so that no gathering is needed, and with the last block that fits the memory.
 size_t VolumeReader::fit(uint64_t offset, size_t length, size_t memory_max) const {
   const auto it = piece_at(offset);
   const uint64_t in_piece = offset - it->start;
@@ -179,7 +179,7 @@ Task<Result<memory::Chunk>> VolumeReader::read(uint64_t offset, size_t length) {
   if (offset > size || length > size - offset) co_return fail(Errc::invalid_range, "reader: range");
   auto it = piece_at(offset);
   if (offset + length <= it->start + it->blob.size) co_return co_await read_piece(*it, offset - it->start, length);
-  // A range over several parts: gathered.
+  // The range spans several parts: gather it.
   VB_CO_ASSIGN(memory::Lease lease, engine().options.arena->lease(length));
   size_t done = 0;
   for (; done < length; ++it) {
@@ -223,7 +223,7 @@ Task<Result<void>> VolumeReader::read_blocks(const Piece& piece, uint64_t from, 
   co_return verify(piece, *loaded, segment_start, from, into);
 }
 
-// Held for one read, so that a store may have more volumes than a process may have files open.
+// Held for one read, so that a store may have more volumes than a process may have open files.
 Task<Result<std::shared_ptr<Volume>>> VolumeReader::open_volume(uint64_t id) {
   if (auto volume = engine().volumes->cached(id)) co_return volume;
   auto work = [engine = hold_.engine(), id] { return engine->volumes->open(id); };
@@ -268,7 +268,7 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> VolumeReader::segment(const P
     std::lock_guard lock(mutex_);
     if (auto it = segments_.find(key); it != segments_.end()) co_return it->second;
   }
-  // Only a read from disk is worth a thread.
+  // Only a read from disk is moved to a thread.
   auto loaded = load_segment(engine(), key.first, key.second, Tier::cached);
   if (!loaded && loaded.error() == Errc::would_block) {
     auto work = [engine = hold_.engine(), key] { return load_segment(*engine, key.first, key.second, Tier::disk); };
@@ -280,7 +280,7 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> VolumeReader::segment(const P
   if (!loaded) co_return loaded;
   std::lock_guard lock(mutex_);
   if (!segments_.emplace(key, *loaded).second) co_return loaded;
-  // A reader of a huge object must not collect every checksum it ever met: the oldest goes.
+  // A reader of a huge object must not collect every checksum it ever read: the oldest is dropped.
   by_age_.push_back(key);
   checksums_ += (*loaded)->segment.block_crcs.size();
   while (checksums_ > checksums_max && by_age_.size() > 1) {

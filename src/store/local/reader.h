@@ -1,4 +1,4 @@
-// Blobs in volumes and in the index, as the logic sees them: writers of new ones, readers of an object's.
+// The logic's blobs, in volumes and in the index: writers of new ones, readers of an object's.
 #pragma once
 
 #include "store/blobs.h"

@@ -1,4 +1,5 @@
-// What the index holds beside the logic's rows (store/logic/record.h): where blobs lie, and whose an extent is.
+// Contents of the index's own rows, beside the logic's (store/logic/record.h): locations of blobs, and owners of
+// extents.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace verbena::store::local {
 
-inline constexpr uint64_t block_size = 64 * KiB;             // what one CRC32C covers
+inline constexpr uint64_t block_size = 64 * KiB;             // the unit that one CRC32C covers
 inline constexpr uint64_t segment_size = 1024 * block_size;  // of a blob: one index value describes this much
 
 // A piece of a volume. Offset and length are multiples of 4096; the length covers the padding.
@@ -21,7 +22,7 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-// Up to segment_size bytes of a blob: where they lie, and the CRC32C of each 64 KiB block (the last may be shorter; a
+// Up to segment_size bytes of a blob: their location, and the CRC32C of each 64 KiB block (the last may be shorter; a
 // block never spans two extents).
 struct Segment {
   std::vector<Extent> extents;
@@ -29,7 +30,7 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// What the space map says of an extent: which blob it belongs to.
+// An extent's entry in the space map: the blob that owns it.
 struct ExtentOwner {
   uint64_t blob = 0;
   uint64_t length = 0;
@@ -38,12 +39,12 @@ struct ExtentOwner {
 std::string encode(const Segment& segment);
 std::string encode(const ExtentOwner& owner);
 
-// malformed for anything that encode() did not make.
+// malformed for anything that encode() did not produce.
 Result<Segment> decode_segment(std::string_view bytes);
 Result<ExtentOwner> decode_extent_owner(std::string_view bytes);
 
 // An inline blob's value: the CRC32C of the bytes, then the bytes.
 std::string encode_inline(Bytes bytes);
-Result<std::string_view> decode_inline(std::string_view value);  // corrupt_object when the CRC says so
+Result<std::string_view> decode_inline(std::string_view value);  // corrupt_object when the CRC does not match
 
 }  // namespace verbena::store::local

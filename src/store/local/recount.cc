@@ -51,7 +51,7 @@ void Recount::run() {
 }
 
 void Recount::count(const std::shared_ptr<const Bucket>& bucket) {
-  // All three tables as they were before the first change, which is where counting in memory began.
+  // All three tables as of before the first change, which is where counting in memory began.
   IndexMoment rows(*engine_.index, snapshot_, Tier::disk);
   const auto usage = count_bucket(rows, bucket->id, [this] { return !stopping_within(std::chrono::seconds(0)); });
   if (!usage && usage.error() == Errc::cancelled) return;

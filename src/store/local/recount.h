@@ -1,6 +1,6 @@
-// Counts what buckets hold whose numbers the index does not have: those of a store that an older program left, or of
-// one that has lost changes. On a thread of its own, beside everything else; until a bucket is done its changes are
-// added up in memory alone, so a server that ends before counts it anew.
+// Counts the contents of buckets whose numbers are missing in the index: in a store of an older program, or in one that
+// has lost changes. On a thread of its own, beside everything else; until a bucket is done its changes are added up in
+// memory alone, so a server that stops before counts it again.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ struct Engine;
 
 class Recount {
  public:
-  // Of all buckets that are uncounted, as they are now: before the first change.
+  // Of all buckets that are uncounted now: constructed before the first change.
   explicit Recount(Engine& engine);
   ~Recount() { stop(); }
   void start();

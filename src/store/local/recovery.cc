@@ -1,10 +1,10 @@
-// Start: takes the directory, opens the index, gives back the space that no index record names.
+// Start: takes the directory, opens the index, frees the space that no index record names.
 //
-// Cost: only volumes that were not marked clean are looked through, and of those only the space map's keys (one per
-// extent, so at most about 50,000 for 1 GiB of the smallest extents). The number of objects does not matter.
+// Cost: only volumes that were not marked clean are examined, and of those only the space map's keys (one per extent,
+// so at most about 50,000 for 1 GiB of the smallest extents). The number of objects does not matter.
 //
-// Nothing is changed before it is certain that the index has all that was acknowledged: where it does not, its space
-// map would call acknowledged bytes nobody's. Engine::check_index() and check_volumes() refuse such a start.
+// Nothing is changed before it is certain that the index has everything acknowledged: if it does not, acknowledged
+// bytes would have no owner in its space map. Engine::check_index() and check_volumes() refuse such a start.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -24,12 +24,12 @@
 namespace verbena::store::local {
 namespace {
 
-// 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. Each reads everything of
-// those before it, so such a directory becomes one of its own when it is opened.
+// 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. Each version reads all
+// earlier formats, and opening a directory converts it.
 constexpr int format_number = 5;
 constexpr std::string_view version_head = "verbena local store, format ";
 
-// Starts that damage to the log may have made the index forget, at the very most.
+// The most starts that the index may have forgotten because of damage to the log.
 constexpr uint64_t starts_forgotten_max = 1024;
 
 std::string version_text() { return std::string(version_head) + std::to_string(format_number) + "\n"; }
@@ -79,7 +79,7 @@ Result<void> Engine::start() {
   VB_TRY(queue_dead_blobs());
   VB_TRY(queue_removed_buckets());
   garbage->start();
-  recount = std::make_unique<Recount>(*this);  // what it counts is what is there before the first change
+  recount = std::make_unique<Recount>(*this);  // it counts the state before the first change
   committer->start();
   recount->start();
   behind->start();
@@ -88,7 +88,7 @@ Result<void> Engine::start() {
   return {};
 }
 
-// What the logic sees of the engine.
+// Connects the logic to the engine.
 void Engine::supply_seams() {
   catalogue = std::make_unique<IndexCatalogue>(*this);
   volume_blobs = std::make_unique<VolumeBlobs>(*this);
@@ -132,7 +132,7 @@ Result<void> Engine::open_directory() {
   return {};
 }
 
-// Of a bucket without a row nobody knows yet what it holds; Recount finds out.
+// A bucket without a row is not counted yet; Recount counts it.
 Result<void> Engine::load_usage() {
   Batch wrong(*index);
   for (const auto& bucket : buckets.all()) {
@@ -158,7 +158,7 @@ std::unexpected<Error> Engine::refuse(std::string sentence) const {
   return fail(Errc::corrupt_object, "store: acknowledged changes are damaged or missing");
 }
 
-// Looks before RocksDB does: it takes damage for the end of the log.
+// Examines the log before RocksDB does, which would take damage for the end of the log.
 Result<LogMode> Engine::check_index(std::vector<std::string>& behind_damage) {
   const auto directory = options.directory / "index";
   const auto first_needed = [&] { return Index::first_log_needed(directory, env.get()); };
@@ -224,7 +224,7 @@ Result<void> Engine::open_index() {
     return std::unexpected(opened.error());
   }
   index = std::move(*opened);
-  // RocksDB drops all of a block behind damage in it: what can be read there comes again.
+  // RocksDB drops the rest of a block after damage in it: the readable batches are written again.
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
   usage_lost = log == LogMode::around_damage;
@@ -251,13 +251,13 @@ Result<void> Engine::read_epoch() {
   } else {
     return std::unexpected(stored.error());
   }
-  // Ids are never used again, whatever the index may have forgotten.
+  // Ids are never reused, whatever the index may have forgotten.
   for (const uint64_t id : ids) epoch = std::max(epoch, (id >> 40) + 1);
   epoch = std::max(epoch, options.ids_above == 0 ? 0 : (options.ids_above >> 40) + 1);
   return {};
 }
 
-// A volume that the space map names must be there: its file goes only after its last extent has gone for good.
+// A volume that the space map names must exist: its file is unlinked only after its last extent is durably gone.
 Result<void> Engine::check_volumes() {
   VB_ASSIGN(const auto ids, volumes->on_disk());
   const std::set<uint64_t> there(ids.begin(), ids.end());
@@ -302,7 +302,7 @@ Result<void> Engine::recover_volumes() {
   return index->write(batch);
 }
 
-// Punches the gaps between what the space map names, cuts off what lies behind it. All of the map is read before.
+// Punches the gaps between the space map's extents, and cuts off everything after them. Reads all of the map first.
 Result<void> Engine::recover_volume(uint64_t id) {
   VB_ASSIGN(auto volume, volumes->open(id));
   VB_ASSIGN(FileStat stat, volume->file().stat());
@@ -325,7 +325,7 @@ Result<void> Engine::recover_volume(uint64_t id) {
   if (stat.size < end) {
     log::error("store: volume {:016x} ends at {} where the index names bytes up to {}", id, stat.size, end);
   } else {
-    // Also where the size is right: blocks may have been promised behind the end.
+    // Even if the size is right: blocks may have been reserved past the end.
     VB_TRY(volume->file().truncate(end));
   }
   VB_TRY(volume->sync_holes());

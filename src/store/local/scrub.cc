@@ -19,13 +19,13 @@ using namespace std::chrono_literals;
 
 constexpr size_t read_size = 1 * MiB;       // a multiple of block_size
 constexpr size_t inline_batch = 256;        // small blobs in one step
-constexpr uint64_t save_every = 256 * MiB;  // a restart repeats at most so much
-constexpr auto busy_look = 100ms;           // how often it looks whether others use the disk
-constexpr uint64_t busy_operations = 4;     // of others in that time: more is a load
-constexpr auto busy_wait_max = 10s;         // before it goes on all the same
+constexpr uint64_t save_every = 256 * MiB;  // the most that a restart repeats
+constexpr auto busy_look = 100ms;           // interval of checks for other use of the disk
+constexpr uint64_t busy_operations = 4;     // by others in that interval: more is a load
+constexpr auto busy_wait_max = 10s;         // before it continues despite the load
 constexpr auto scrub_again_after = 60s;     // when the index could not be read
 constexpr auto rest_min = 1s;               // after a round, which may have had nothing to read
-constexpr size_t names_max = 100;           // of a round: each costs a walk through the index
+constexpr size_t names_max = 100;           // per round: each costs a walk through the index
 
 struct Counters {
   metrics::Counter& bytes = metrics::counter("verbena_scrub_bytes_total", "Bytes that the scrub has read and checked");
@@ -42,8 +42,8 @@ Counters& counters() {
   return all;
 }
 
-// The padding behind the last byte is not covered, and only the blob's record knows its size: of the last block each
-// length that it may have is tried.
+// The padding after the last byte is not covered, and only the blob's record has its size: for the last block each
+// possible length is tried.
 bool block_matches(Bytes block, uint32_t wanted, bool last) {
   if (crc32c(block) == wanted) return true;
   if (!last) return false;
@@ -135,8 +135,8 @@ Result<bool> Scrub::step(Position& at, Pace pace, ScrubReport& report) {
   return true;
 }
 
-// The first segment at or behind `at`, which is then the one behind it. No cursor is kept: it would hold old files of
-// the index for as long as a round takes.
+// Checks the first segment at or after `at`, which becomes the next position. No cursor is kept: it would hold old
+// files of the index for a whole round.
 Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
   uint64_t blob = 0;
   uint32_t number = 0;
@@ -151,22 +151,22 @@ Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
   }
   at.blob = blob;
   at.segment = number + 1;
-  // What is being collected is named by no row any more; what is pinned stays, and its segment is read again under the
+  // A blob that is being collected has no row any more; a pinned one stays, and its segment is read again under the
   // pin.
   if (!engine_.garbage->pin(blob)) return true;
   auto checked = check_segment(blob, number, pace, report);
   engine_.garbage->unpin(blob);
   if (!checked) {
-    if (checked.error() == Errc::slow_down) at.segment = number;  // it says nothing of this segment: once more
+    if (checked.error() == Errc::slow_down) at.segment = number;  // no result for this segment: try again
     return std::unexpected(checked.error());
   }
-  if (stopping()) at.segment = number;  // it may not have been read to its end
+  if (stopping()) at.segment = number;  // it may not have been read completely
   return true;
 }
 
 Result<void> Scrub::check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report) {
   auto value = engine_.index->get(Family::segments, keys::segment(blob, number));
-  if (!value && value.error() == Errc::not_found) return {};  // went before the pin
+  if (!value && value.error() == Errc::not_found) return {};  // removed before the pin
   if (!value) return std::unexpected(value.error());
   const auto segment = decode_segment(*value);
   if (!segment) {
@@ -278,8 +278,8 @@ bool names(Index& index, const Index::Snapshot& snapshot, const ObjectRecord& re
 
 }  // namespace
 
-// Nothing leads from a blob to its object but a walk: rot is rare. By one snapshot, since a version that becomes
-// current, or no longer is, goes from one table to the other.
+// The object of a blob is found only by a walk: rot is rare. On one snapshot, since a version that becomes current, or
+// stops being current, moves from one table to the other.
 std::string Scrub::name_of(uint64_t blob) const {
   Index& index = *engine_.index;
   const Index::Snapshot snapshot = index.snapshot();

@@ -1,8 +1,8 @@
-// Finds rot before a reader does: a thread that slowly reads all live bytes and checks them against their checksums.
-// What it finds it names in the log and counts; it changes nothing. What could not be read is counted apart: a disk
-// that refuses says nothing of the bytes, and when descriptors or memory are short the scrub waits and reads again.
-// Where it is, it notes in the index, so that it goes on there after a restart. While others use the disk it waits, but
-// not for ever: a store that is never idle is scrubbed, too.
+// Finds rot before a reader does: a thread that slowly reads all live bytes and checks them against their checksums. It
+// logs and counts damage, and changes nothing. Bytes that could not be read are counted apart: a disk error does not
+// say what they are, and when descriptors or memory are short the scrub waits and reads again. Its position is saved in
+// the index, so that it continues after a restart. While others use the disk it waits, but not for ever: a store that
+// is never idle is scrubbed, too.
 #pragma once
 
 #include <condition_variable>
@@ -47,7 +47,7 @@ class Scrub {
   Result<bool> step_segment(Position& at, Pace pace, ScrubReport& report);
   Result<bool> step_in_index(Position& at, Pace pace, ScrubReport& report);
   Result<void> check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report);
-  // How much is wrong with what was read, in blocks.
+  // Blocks found wrong.
   struct Wrong {
     uint64_t damaged = 0, unreadable = 0;
   };
@@ -58,7 +58,7 @@ class Scrub {
   void name(uint64_t blob, const char* what, std::vector<std::string>& names);
   std::string name_of(uint64_t blob) const;
   void rest_after(uint64_t bytes, Pace pace);
-  bool wait(std::chrono::nanoseconds time);  // false: the store ends
+  bool wait(std::chrono::nanoseconds time);  // false: the store is closing
   void wait_while_busy();
   bool stopping() {
     std::lock_guard lock(mutex_);

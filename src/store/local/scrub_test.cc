@@ -52,7 +52,7 @@ TEST_F(ScrubTest, NamesTheObjectWhoseBitFlippedWhereverThatIs) {
     EXPECT_EQ(counter.value(), before + 1);
     fs_.flip_bit(volume(), at);
   }
-  fs_.flip_bit(volume(), 200'500);  // padding is nobody's
+  fs_.flip_bit(volume(), 200'500);  // padding belongs to no object
   EXPECT_EQ(scrub().damaged_blocks, 0u);
 }
 
@@ -97,7 +97,7 @@ TEST_F(ScrubTest, AVolumeThatIsGoneIsDamage) {
   const std::string path = volume();
   t_.close();
   ASSERT_TRUE(fs_.unlink(path));
-  t_.options.accept_data_loss = true;  // else the start says what is missing, and refuses
+  t_.options.accept_data_loss = true;  // else the start reports what is missing, and refuses
   t_.open();
   const ScrubReport report = scrub();
   EXPECT_EQ(report.damaged_blocks, 2u);

@@ -34,7 +34,7 @@ IOStatus to_status(const Result<T>& result) {
 
 MutableBytes writable(char* p, size_t n) { return {reinterpret_cast<std::byte*>(p), n}; }
 
-// Fills as much as there is before the end of the file.
+// Reads up to the end of the file or of the buffer.
 Result<size_t> read_some(File& file, MutableBytes into, uint64_t offset) {
   size_t done = 0;
   while (done < into.size()) {

@@ -1,4 +1,4 @@
-// What the engine's tests share: a store on a directory (or on a faulty file system) and plain calls into it.
+// Support for the engine's tests: a store on a directory (or on a faulty file system) and plain calls into it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 
 namespace verbena::store::local {
 
-// A loop for a thread of a test. When its work is done the store's threads may still be in the midst of waking it, so
-// it stays, as a core's does, until they have ended.
+// A loop for a thread of a test. When its work is done the store's threads may still be waking it, so it stays until
+// they have ended, as a core's does.
 inline boost::asio::io_context& loop_that_stays() {
   static std::mutex mutex;
   static std::deque<boost::asio::io_context> loops;
@@ -73,7 +73,7 @@ class TestStore : public conformance::Rig {
     const auto usage = store->usage();
     return !usage || usage->allocated_bytes != usage->live_bytes;
   }
-  // Nothing is held that the index does not name.
+  // Checks that nothing is held that the index does not name.
   void expect_no_leak() override {
     store->drain();
     auto usage = store->usage();

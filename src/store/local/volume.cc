@@ -171,15 +171,15 @@ Result<void> Volumes::sync_written_behind() {
       if (ended.kind == VolumeKind::written_behind && ended.volume->dirty()) dirty.push_back(ended.volume);
     }
   }
-  // One that fails must not keep the others from their sync.
+  // A failure must not keep the others from their sync.
   for (auto& volume : dirty) {
     if (auto synced = volume->sync(); !synced) outcome = synced;
   }
   return outcome;
 }
 
-// Without these the volume is not clean: the next start looks through it again. Synced, because the mark must not
-// outlive a crash that holes do not. After a failure another sync would only seem to succeed.
+// Without these the volume is not clean: the next start examines it again. Synced, because the mark must not outlive a
+// crash that holes do not. After a failure another sync would only seem to succeed.
 bool Volumes::finish(const Ended& ended) {
   if (ended.volume->failed()) return false;
   const bool cut = ended.volume->file().truncate(ended.size).has_value();

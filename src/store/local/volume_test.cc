@@ -1,4 +1,4 @@
-// Volumes: which of them have their files open, and what is durable when.
+// Volumes: which have their files open, and what is durable when.
 #include "store/local/volume.h"
 
 #include <cerrno>

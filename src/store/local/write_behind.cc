@@ -21,7 +21,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-constexpr auto try_again_after = 1s;  // what the disk refused is tried again
+constexpr auto try_again_after = 1s;  // after a refusal by the disk
 constexpr auto settle_within = 15s;   // longer than a full table takes to be written
 constexpr size_t batch_max = 256;     // objects in one step: a group of the committer
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
@@ -95,7 +95,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
   object->key = key;
   object->held_bytes = held + key.size() + overhead;
   std::string name(Name(*bucket, key).text());
-  AcknowledgedPtr replaced;  // let go when no lock is held
+  AcknowledgedPtr replaced;  // destroyed when no lock is held
   ObjectInfo stored;
   {
     std::unique_lock lock(mutex_);
@@ -105,7 +105,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
       wake_.notify_one();
       return std::nullopt;
     }
-    // Nobody waits with the sender any more: its bytes are ours now.
+    // The sender's transfer is over: its bytes are not charged to it any more.
     bytes.lease.detach_charge().release();
     bytes.charge.release();
     object->bytes = std::move(bytes);
@@ -127,8 +127,8 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     }
     const auto old = newest == nullptr ? waiting_.end() : waiting_.find(newest->sequence);
     if (old != waiting_.end()) {
-      // It takes the older one's place: whoever waits for that one waits for this one then, and a key that is written
-      // all the time gets its turn.
+      // It takes the older one's place: waiters for that one then wait for this one, and a key that is written all the
+      // time is still written out in time.
       replaced = std::move(old->second);
       object->sequence = replaced->sequence;
       object->since = replaced->since;
@@ -299,7 +299,7 @@ void WriteBehind::loop() {
     lock.lock();
     if (!trouble_) continue;
     if (last_try) return;
-    // Nobody is helped by trying at once what the disk has just refused.
+    // Trying again at once what the disk has just refused is useless.
     wake_.wait_for(lock, try_again_after, [this] { return stopping_; });
     hurry_upto_ = last_sequence_;
   }
@@ -315,7 +315,7 @@ WriteBehind::Batch WriteBehind::take_batch_locked() {
   return batch;
 }
 
-// What a mutation needs; shared because std::function copies what it holds.
+// The state of a mutation; shared because std::function copies what it holds.
 struct WriteBehind::Written {
   AcknowledgedPtr object;
   WrittenBlob blob;
@@ -323,7 +323,7 @@ struct WriteBehind::Written {
 
 namespace {
 
-// Brings an object into the index that was acknowledged already, at the time that its info says.
+// Brings an acknowledged object into the index, with the time in its info.
 Result<void> put_acknowledged(IndexTransaction& transaction, const Acknowledged& object, const WrittenBlob& blob) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
@@ -367,8 +367,8 @@ void WriteBehind::write(Batch batch) {
   wake_settled(std::move(lock));
 }
 
-// A change that came by the catalogue was told after this object, which readers see instead of it all the same: the
-// last that is told of a key is what there is.
+// A change by the catalogue was reported after this object, which readers still see instead of it: the last report of a
+// key must match what readers see.
 void WriteBehind::tell_again_locked(const Acknowledged& object) const {
   BucketFeed& feed = *object.bucket->feed;
   if (!feed.wanted() || feed.committed(object.key) == object.told_after) return;
@@ -429,7 +429,7 @@ Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {
   return blob;
 }
 
-// Whole pages straight from the object's memory where it is aligned; what is not whole by way of the staging.
+// Whole pages go directly from the object's memory if it is aligned; the rest goes through the staging buffer.
 Result<Run> WriteBehind::write_run(Bytes bytes) {
   constexpr size_t staging_size = object_size_max + disk_alignment;
   if (staging_.empty()) {

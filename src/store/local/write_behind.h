@@ -1,14 +1,14 @@
-// The microsecond PUT: what `memory` buckets acknowledged from memory and the index does not know yet.
+// The microsecond PUT: objects that `memory` buckets acknowledge from memory before the index has them.
 //
-// A small object that comes in one piece, without conditions, to a bucket with Durability::memory and without versions
-// is acknowledged as soon as it is in here. A thread takes what waited for a moment, writes the bytes to the volumes
-// and hands the heads to the committer. An overwrite of a key that still waits replaces it: what was overwritten in
-// memory never costs a write. Until the index has an object, look-ups find it here; it leaves in the very transaction
-// that brings it into the index, so that nobody ever sees an older one after a newer one.
+// A small object that arrives in one piece, without conditions, for a bucket with Durability::memory and without
+// versions is acknowledged as soon as it is in the table here. A thread takes what has waited for a moment, writes the
+// bytes to the volumes and passes the heads to the committer. An overwrite of a key that still waits replaces it: an
+// object overwritten in memory never costs a write. Until the index has an object, look-ups find it here; it leaves in
+// the same transaction that brings it into the index, so that no reader ever sees an older one after a newer one.
 //
-// Everything else that concerns a key or a bucket first waits until what was acknowledged before it is in the index
-// (settle), or shuts the way in for as long as it takes (Early::Shut). What is in here is bounded; when it is full,
-// when the disk refuses writes, or when the bucket is shut, put() declines and the PUT takes the way through the index.
+// Every other operation on a key or a bucket first waits until everything acknowledged before it is in the index
+// (settle), or shuts the table for its bucket while it runs (Early::Shut). The table is bounded; when it is full, when
+// the disk refuses writes, or when the bucket is shut, put() declines and the PUT goes through the index.
 #pragma once
 
 #include <atomic>
@@ -36,14 +36,14 @@ struct Acknowledged {
   std::string key;
   ObjectInfo info;
   memory::Chunk bytes;
-  size_t held_bytes = 0;  // bytes of memory
-  uint64_t sequence = 0;  // in the order of the acknowledgements, from 1; what replaces a waiting one has its number
-  SteadyClock::time_point since{};  // when that number was given
-  uint64_t told_after = 0;          // BucketFeed::committed() when this was told
+  size_t held_bytes = 0;            // bytes of memory
+  uint64_t sequence = 0;            // order of the acknowledgements, from 1; a replacement takes over the number
+  SteadyClock::time_point since{};  // when that number was assigned
+  uint64_t told_after = 0;          // BucketFeed::committed() at its report
 };
 using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
-// Reads it where it lies.
+// A reader of the acknowledged memory.
 std::shared_ptr<ObjectReader> open_acknowledged(AcknowledgedPtr object);
 
 class WriteBehind final : public Early {
@@ -54,9 +54,9 @@ class WriteBehind final : public Early {
   ~WriteBehind() override { stop(); }
 
   void start();
-  // Writes everything that waits, then declines for ever. Logs what could not be written.
+  // Writes everything that waits, then declines for ever. Logs objects that could not be written.
   void stop();
-  // Blocks until what was acknowledged so far is in the index, or could not be written.
+  // Blocks until everything acknowledged so far is in the index, or could not be written.
   void flush();
 
   std::optional<ObjectInfo> put(const std::shared_ptr<const Bucket>& bucket, std::string_view key, ObjectInfo& info,
@@ -78,22 +78,22 @@ class WriteBehind final : public Early {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
   };
-  struct Written;  // one of a batch, on its way into the index
+  struct Written;  // a member of a batch
 
   void shut(const Bucket& bucket, bool is) override;
   AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
   void loop();
   bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
   bool due_locked(Clock::time_point now) const;
-  Clock::time_point due_at_locked() const;  // of the first that waits
+  Clock::time_point due_at_locked() const;  // of the first one waiting
   Batch take_batch_locked();
   void write(Batch batch);
   Result<WrittenBlob> write_blob(const Acknowledged& object);
   Result<Run> write_run(Bytes bytes);
   void in_index(const Acknowledged& object);              // on the committer's thread, inside the transaction
-  void failed(AcknowledgedPtr object, const Error& why);  // waits for another try, or is lost
+  void failed(AcknowledgedPtr object, const Error& why);  // queued for another try, or lost
   void tell_again_locked(const Acknowledged& object) const;
-  void forget_locked(const Acknowledged& object);  // of the table, if it is the newest of its key
+  void forget_locked(const Acknowledged& object);  // removes it from the table, if it is the newest of its key
   uint64_t settled_upto_locked() const;
   void wake_settled(std::unique_lock<std::mutex> lock);
   Task<Result<void>> wait_for(uint64_t upto);
@@ -109,10 +109,10 @@ class WriteBehind final : public Early {
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
   uint64_t last_sequence_ = 0;
-  uint64_t hurry_upto_ = 0;  // somebody waits for these, or they are too many; what comes later has its own time
+  uint64_t hurry_upto_ = 0;  // up to here without delay: a caller waits for these, or they are too many
   bool stopping_ = false, sleeps_ = false;
-  bool trouble_ = true;   // the disk refused something of the last batch; until start(), too
-  bool refused_ = false;  // it did so in this batch
+  bool trouble_ = true;   // the disk refused a write of the last batch; also until start()
+  bool refused_ = false;  // in this batch
   std::thread thread_;
   std::unique_ptr<std::byte[]> staging_memory_;  // of the thread
   MutableBytes staging_;

@@ -14,7 +14,7 @@ using Fault = FaultyFileSystem::Fault;
 int64_t held_bytes() { return metrics::gauge("verbena_store_write_behind_bytes", "").value(); }
 uint64_t taken() { return metrics::counter("verbena_store_write_behind_total", "").value(); }
 
-// Nothing is written before somebody needs it to be.
+// Nothing is written before an operation needs it.
 class WriteBehindTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -22,7 +22,7 @@ class WriteBehindTest : public ::testing::Test {
     t.open();
     t.make_bucket("b", Durability::memory);
   }
-  // With its size told before, as by every client that knows it.
+  // With its size announced, as by every client that knows it.
   Result<ObjectInfo> put(const std::string& key, std::string_view bytes, TestStore::How how = {}) {
     how.size_hint = bytes.size();
     return t.put("b", key, bytes, std::move(how));
@@ -235,7 +235,7 @@ TEST_F(WriteBehindTest, OldEnoughItIsWrittenUnasked) {
   EXPECT_EQ(*t.get("b", "k"), "1");
 }
 
-// One who waits for a key once made the thread write whatever came, for as long as something always waited.
+// A waiter for one key once made the thread write everything that arrived, for as long as something always waited.
 TEST_F(WriteBehindTest, WhoWaitsForOneObjectDoesNotHurryThoseThatComeAfterIt) {
   constexpr int count = 300, written_at_once = 256;
   int64_t behind = 0;
@@ -341,7 +341,7 @@ TEST(WriteBehindOnSeveralCores, EachReadsItsOwnWrites) {
   t.expect_no_leak();
 }
 
-// A listing waits for what was acknowledged before it; what is overwritten meanwhile is there all the time.
+// A listing waits for what was acknowledged before it; keys overwritten meanwhile are present all the time.
 TEST(WriteBehindOnSeveralCores, WhatIsOverwrittenIsListedAllTheSame) {
   TestStore t;
   t.options.write_behind_after = 1ms;

@@ -14,12 +14,12 @@
 namespace verbena::store {
 namespace {
 
-// The object as it was found: its bytes stay what they are for as long as it has this id.
+// The object as found before the append: its bytes cannot change while it has this id.
 struct Base {
   uint64_t id = 0;  // 0: there is none
   ObjectInfo info;
   std::vector<StoredPart> parts;
-  bool listed = false;  // it has a list of them
+  bool listed = false;  // it has a list of parts
 };
 
 Result<std::vector<StoredPart>> parts_of(View& rows, const ObjectRecord& record) {
@@ -46,7 +46,7 @@ Result<Base> find_base(View& rows, const Bucket& bucket, const std::string& key)
   return Base{record->id, std::move(record->info), std::move(*parts), record->part_count != 0};
 }
 
-// A full object's CRC goes on over what is added; other checksums do not.
+// Extends a full object's CRC over the added bytes; other checksums cannot be extended.
 std::vector<Checksum> continued(const std::vector<Checksum>& before, const std::vector<Checksum>& added,
                                 uint64_t size) {
   std::vector<Checksum> out;
@@ -61,13 +61,13 @@ std::vector<Checksum> continued(const std::vector<Checksum>& before, const std::
   return out;
 }
 
-// The object as it is so far, while appends are added to it one after the other.
+// The object's state while appends are added to it one after the other.
 struct Growing {
   bool there = false;
   ObjectInfo info;
 };
 
-// Whether the bytes may lie where the object's do.
+// Checks that the append and the object are of one kind: both encrypted or both plain.
 Result<void> check_kind(const Growing& object, const Appending& one) {
   if (!object.there) return {};
   if (one.seal != nullptr) return one.seal->check(object.info.attributes);
@@ -93,7 +93,7 @@ Result<void> check(const Growing& object, const Appending& one) {
   return check_kind(object, one);
 }
 
-// An object has one checksum: of what came, the first.
+// The first of the received checksums: an object has one.
 std::vector<Checksum> first_of(const std::vector<Checksum>& checksums) {
   if (checksums.empty()) return {};
   return {checksums.front()};
@@ -114,13 +114,14 @@ void grow(Growing& object, const Appending& one) {
   object.info.etag = one.info.etag;
 }
 
-// What is known before the change: which appends hold for the base, and which of its parts go into the new one.
+// The decisions made before the change: which appends are accepted for the base, and which of its parts are merged into
+// the new one.
 struct Plan {
   uint64_t base_id = 0;
   std::vector<AppendingPtr> accepted;
   std::vector<StoredPart> kept, absorbed;
-  uint64_t added = 0;     // bytes of those that are accepted
-  AppendSealPtr seal;     // where the object is encrypted, that of the first
+  uint64_t added = 0;     // bytes of the accepted appends
+  AppendSealPtr seal;     // if the object is encrypted: the seal of the first append
   Attributes attributes;  // of the object
 };
 
@@ -129,8 +130,8 @@ void refuse(Plan& plan, const Error& error) {
   plan.accepted.clear();
 }
 
-// Whether these are the parts that the object was given last, before they get a new list: else a list that somebody
-// changed on the disk would be taken for ours from then on.
+// Checks that these are the parts the object was last stored with, before it gets a new list: otherwise a list that was
+// altered on the disk would be authenticated from then on.
 Result<void> verify_parts(const AppendSeal& seal, const Attributes& object, bool listed,
                           const std::vector<StoredPart>& parts) {
   VB_ASSIGN(const auto numbered, numbered_parts(object, listed, parts));
@@ -174,12 +175,12 @@ struct AppendJob {
   std::string key;
   Plan plan;
   BlobRef blob{};
-  Attributes part_attributes{};       // of the new part, where it is sealed
+  Attributes part_attributes{};       // of the new part, if it is sealed
   Secret sealed_under{};              // of a large one, the key
-  std::vector<ObjectInfo> answers{};  // of those accepted, in their order
+  std::vector<ObjectInfo> answers{};  // of the accepted appends, in their order
 };
 
-// What the new head names: a list of parts, or where there is one part alone, that. `parts`: with the new one.
+// Stores what the new head names: a list of parts, or a single part itself. `parts` includes the new one.
 Result<void> put_parts(Transaction& transaction, ObjectRecord& record, std::vector<StoredPart> parts,
                        const AppendSeal* seal) {
   StoredPart& last = parts.back();
@@ -205,14 +206,14 @@ Result<void> put_parts(Transaction& transaction, ObjectRecord& record, std::vect
   return {};
 }
 
-// The bucket, if its objects can be appended to: another version would share the bytes of the one before it.
+// The bucket, if it never had versions: another version would share the bytes of the one before it.
 Result<BucketRecord> check_plain_bucket(Transaction& transaction, const Bucket& bucket) {
   VB_ASSIGN(BucketRecord record, check_bucket(transaction, bucket));
   if (record.info.versioning == Versioning::off) return record;
   return fail(Errc::invalid_bucket_state, "Objects of a bucket with versioning cannot be appended to.");
 }
 
-// `changes`: nothing else could have; the new part is `blob`.
+// Replaces the object's head with one that includes the new part, `blob`.
 Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::optional<ObjectRecord>& current,
                           const Plan& plan) {
   VB_ASSIGN(const BucketRecord bucket, check_plain_bucket(transaction, *job.bucket));
@@ -243,21 +244,21 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
     job.answers[i].modified_us = record.info.modified_us;
     VB_TRY(announce(transaction, plan.accepted[i]->conditions.announcement, bucket.id, job.answers[i]));
   }
-  // Appends that are one change are told as one.
+  // Appends that are one change are reported as one.
   transaction.on_commit([p = &job, what = current ? KeyEvent::appended : KeyEvent::created] {
     p->bucket->feed->tell(what, p->key, p->answers.back());
   });
   return {};
 }
 
-// conditional_conflict: the object is no longer the one that the plan was made for.
+// conditional_conflict: the object is not the one that the plan was made for.
 Result<void> judge_append(Transaction& transaction, AppendJob& job) {
   VB_ASSIGN(const auto current, find_object(transaction, *job.bucket, job.key));
   if ((current ? current->id : 0) != job.plan.base_id) return fail(Errc::conditional_conflict, "append: changed");
   return replace_head(transaction, job, current, job.plan);
 }
 
-// Of bytes that were sealed on their way: whether what is there lies under the same key, and is whole.
+// For bytes that were sealed on arrival: checks that the current object has the same key and is intact.
 Result<void> check_sealed_under(const AppendJob& job, const std::optional<ObjectRecord>& current,
                                 const std::vector<StoredPart>& parts) {
   const AppendSeal& seal = *job.plan.seal;
@@ -269,7 +270,7 @@ Result<void> check_sealed_under(const AppendJob& job, const std::optional<Object
   return verify_parts(seal, current->info.attributes, current->part_count != 0, parts);
 }
 
-// Of bytes that are written already: whatever is there gets one part more.
+// For bytes that are written already: adds one part to the current object, whichever that is.
 Result<void> judge_large_append(Transaction& transaction, AppendJob& job) {
   VB_ASSIGN(const auto current, find_object(transaction, *job.bucket, job.key));
   Plan plan = job.plan;
@@ -298,7 +299,7 @@ Task<Result<Base>> look_for_base(Context& context, std::shared_ptr<const Bucket>
   co_return co_await look_up(*context.rows, "append look", place_for(*bucket, *key), std::move(look));
 }
 
-// The bytes of the parts that go into the new one. Null: they are gone, as the object is another one by now.
+// The bytes of the parts that are merged into the new one. Null: they are gone because the object was replaced.
 Task<Result<std::shared_ptr<ObjectReader>>> open_absorbed(Context& context, std::shared_ptr<const Bucket> bucket,
                                                           std::shared_ptr<const std::string> key, const Plan& plan) {
   auto blobs = std::make_shared<std::vector<BlobRef>>();
@@ -340,7 +341,7 @@ Task<Result<void>> write_plain(const Plan& plan, std::shared_ptr<ObjectReader> a
   co_return Result<void>{};
 }
 
-// Into memory of their own, where they are sealed: what came stays as it is, since the change may have to be made anew.
+// Copies the bytes for sealing: the received ones stay as they are, since the change may have to be made again.
 // `behind`: bytes that will be added at the end.
 Task<Result<void>> append_gathered(memory::Arena& arena, const Plan& plan, size_t behind, SealedPartWriter& into) {
   constexpr size_t piece_max = 256 * KiB;
@@ -387,7 +388,7 @@ void answer(AppendJob& job) {
   for (size_t i = 0; i < job.plan.accepted.size(); ++i) job.plan.accepted[i]->outcome = std::move(job.answers[i]);
 }
 
-// Once: conditional_conflict where somebody else changed the object.
+// One attempt: conditional_conflict if another change replaced the object.
 Task<Result<void>> try_append(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
                               std::shared_ptr<const std::string> key, const std::vector<AppendingPtr>& group) {
   if (Early::holds_any(*bucket)) VB_CO_TRY(co_await context->early->settle(bucket, *key));
@@ -421,7 +422,7 @@ Task<Result<void>> try_append(std::shared_ptr<Context> context, std::shared_ptr<
   co_return Result<void>{};
 }
 
-constexpr int tries_max = 64;  // changes by others that may come between the look and the commit
+constexpr int tries_max = 64;  // other changes that may come between the look and the commit
 
 }  // namespace
 

@@ -5,14 +5,14 @@
 namespace verbena::store {
 namespace {
 
-// 0 for parts of about a tail's size, 1 for what eight of those make, ...
+// A part's merge level: 0 up to about a tail's size, 1 for what eight of those make, ...
 int level_of(uint64_t size) {
   int level = 0;
   for (uint64_t bound = 2 * tail_size; size >= bound; bound *= fan_in) ++level;
   return level;
 }
 
-// Of an upload's parts the client knows size and entity tag.
+// Whether a part may be merged. Parts of an upload stay: the client knows their size and entity tag.
 bool can_go(const StoredPart& part) { return part.info.etag.empty(); }
 
 }  // namespace

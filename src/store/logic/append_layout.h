@@ -1,4 +1,4 @@
-// Which parts an append takes into the part that it writes.
+// The choice of parts that an append merges into the part that it writes.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace verbena::store {
 
-// A last part goes into the next one while both are no more than this: so few bytes lie with the rows, sealed ones too.
-// What lies there costs no write to a volume, and no wait for one, until eight such parts become one.
+// A last part is merged into the next one while both are no larger than this: so few bytes are stored with the rows,
+// sealed ones too. There they cost no write to a volume, and no wait for one, until eight such parts become one.
 inline constexpr uint64_t tail_size = 16 * KiB - 256;
-// Parts from this on stay as they are.
+// Parts of this size or more are never merged.
 inline constexpr uint64_t settled_size = 1 * MiB;
-// So many parts of about one size become one.
+// This many parts of about one size become one.
 inline constexpr size_t fan_in = 8;
 
-// How many of the last parts, for an append of `added` bytes. Only parts that appends made are taken.
+// How many of the last parts an append of `added` bytes merges. Only parts made by appends are taken.
 size_t parts_to_absorb(const std::vector<StoredPart>& parts, uint64_t added);
 
 // The CRC of a concatenation, in raw digest bytes. nullopt: no CRC, or none of that length.

@@ -5,7 +5,7 @@
 namespace verbena::store {
 namespace {
 
-// The end of a writer that seals what passes.
+// The lower end of a sealing writer: appends to a blob.
 class BlobBelow final : public ObjectWriter {
  public:
   explicit BlobBelow(std::shared_ptr<BlobWriter> blob) : blob_(std::move(blob)) {}

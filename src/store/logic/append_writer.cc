@@ -14,7 +14,7 @@
 namespace verbena::store {
 namespace {
 
-// A queue is served by the loop of whoever found it without a server.
+// Serves a queue on the loop of the caller that found it without a server.
 class Serving {
  public:
   Serving(std::shared_ptr<Context> context, AppendQueues::Name name)
@@ -40,7 +40,7 @@ Task<void> serve_queue(std::shared_ptr<Context> context, std::shared_ptr<const B
   for (auto group = serving.take(); !group.empty(); group = serving.take()) {
     co_await append_group(context, bucket, key, group);
     for (const AppendingPtr& one : group) {
-      const auto done = std::move(one->done);  // its caller may let go of it at once
+      const auto done = std::move(one->done);  // its caller may release it at once
       done();
     }
   }
@@ -87,13 +87,13 @@ class AppendWriter final : public ObjectWriter {
   }
 
  private:
-  // Longer ones are written as they come.
+  // Longer appends are written as they arrive.
   static constexpr size_t small_max = 256 * KiB;
 
   Task<Result<void>> begin_large() {
     bytes_ = context_->blobs->create(*bucket_, seal_ && size_hint_ ? sealed_size(*size_hint_) : size_hint_);
     if (seal_ == nullptr) co_return Result<void>{};
-    // Who is encrypted otherwise hears it before many bytes have come.
+    // Reports a mismatch of encryption before many bytes have been sent.
     VB_CO_ASSIGN(const auto there, co_await attributes_now(context_, bucket_, key_));
     if (there) VB_CO_TRY(seal_->check(*there));
     VB_CO_ASSIGN(sealed_under_, seal_->object_key(there ? *there : seal_->fresh()));
@@ -113,7 +113,7 @@ class AppendWriter final : public ObjectWriter {
       auto shared = std::make_shared<decltype(handler)>(std::move(handler));
       waiting->done = [executor, shared] { boost::asio::post(executor, [shared]() mutable { (*shared)(); }); };
       if (!context->appends->add({bucket->id, key}, std::move(waiting))) return;
-      // Not at once: what comes in the same turn of the loop goes together.
+      // Deferred: appends that arrive in the same turn of the loop become one change.
       boost::asio::post(executor, [context, bucket, key, executor] {
         boost::asio::co_spawn(executor, serve_queue(context, bucket, key), boost::asio::detached);
       });
@@ -137,12 +137,12 @@ class AppendWriter final : public ObjectWriter {
   std::shared_ptr<const Bucket> bucket_;
   std::string key_;
   const std::optional<uint64_t> size_hint_;
-  std::optional<memory::Chunk> whole_;  // all that came so far, in one piece
+  std::optional<memory::Chunk> whole_;  // everything received so far, in one piece
   std::shared_ptr<BlobWriter> bytes_;
   const AppendSealPtr seal_;
   Secret sealed_under_;                      // the object's key
   std::optional<SealedPartWriter> sealing_;  // into bytes_
-  uint64_t size_ = 0;                        // bytes that came
+  uint64_t size_ = 0;                        // bytes received
   bool committed_ = false;
 };
 
@@ -175,7 +175,7 @@ std::vector<AppendingPtr> AppendQueues::take(const Name& name) {
 }
 
 void AppendQueues::abandon(const Name& name) {
-  std::deque<AppendingPtr> waiting;  // goes without the lock
+  std::deque<AppendingPtr> waiting;  // moved out, so that it is destroyed without the lock
   const std::lock_guard lock(mutex_);
   const auto queue = queues_.find(name);
   if (queue == queues_.end()) return;

@@ -75,7 +75,7 @@ Documents::~Documents() {
   for (const auto& [name, entry] : documents_) owners_->fetch_sub(entry.size);
 }
 
-// What replaces a document needs no more room than it is larger.
+// A replacement needs room only for the bytes by which it is larger.
 DocumentRoom::DocumentRoom(const Documents& documents, std::string_view name, uint64_t size)
     : owners_(documents.owners_) {
   const uint64_t before = documents.size_of(name);
@@ -92,7 +92,8 @@ void Bucket::set(const BucketInfo& info) const {
 }
 
 UsageNow Bucket::usage_now() const {
-  // In this order: what leaves these has come into the others before, so it may be seen twice and is never missed.
+  // Read in this order: usage moves from these to the others before it leaves these, so it may be counted twice but is
+  // never missed.
   const Usage early = acknowledged_usage.read(), owners_early = owners->acknowledged.read();
   return {.bucket = committed.read() + early,
           .owner = owners->committed.read() + owners_early,
@@ -145,7 +146,7 @@ void Buckets::remove(std::string_view name) {
   const auto it = buckets_.find(name);
   if (it == buckets_.end()) return;
   const Bucket& bucket = *it->second;
-  bucket.count(-bucket.committed.read());  // its unfinished uploads
+  bucket.count(-bucket.committed.read());  // subtract its unfinished uploads
   bucket.set_uncounted(false);
   bucket.feed->end();
   buckets_.erase(it);

@@ -1,4 +1,4 @@
-// A bucket as the running store knows it. All buckets are in memory; the catalogue has them for the next start.
+// A bucket in the running store. All buckets are in memory; the catalogue persists them.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace verbena::store {
 
 using ByteCount = std::atomic<uint64_t>;
 
-// Usage that one changes at a time and everybody reads: each number is as it was at some moment of the reading.
+// Usage with one writer and many readers: each number is consistent in itself, as of some moment of the read.
 class LiveUsage {
  public:
   void add(const Usage& change) {
@@ -37,31 +37,31 @@ class LiveUsage {
   std::array<std::atomic<uint64_t>, Usage::member_count> cells_{};
 };
 
-// Of all buckets of one owner.
+// The usage of all buckets of one owner.
 struct OwnersUsage {
   LiveUsage committed, acknowledged;
-  std::atomic<uint64_t> uncounted{0};  // buckets whose numbers are not known yet
+  std::atomic<uint64_t> uncounted{0};  // buckets that are still being counted
 };
 
-// A bucket's documents. The small ones are in memory; of the large ones only how large they are, so that nobody's
-// documents stay there for good. Thread-safe; a reader's document stays as it was when read.
+// A bucket's documents. Small ones are in memory; of large ones only the size is, so that no owner's documents fill the
+// memory. Thread-safe; a document once read does not change.
 class Documents {
  public:
-  static constexpr size_t kept_max = 32 * KiB;  // bytes of one that is kept in memory
+  static constexpr size_t kept_max = 32 * KiB;  // bytes of a document that is kept in memory
 
   Documents() = default;
   ~Documents();
   Documents(const Documents&) = delete;
 
-  // Counts them among those of the bucket's owner. Before the first is set.
+  // Counts the documents towards the bucket owner's total. Called before the first is set.
   void count_for(std::shared_ptr<ByteCount> owners) { owners_ = std::move(owners); }
-  Result<Document> get(std::string_view name) const;  // not_found; null: it is in the index alone
-  // Of one moment, in the order of the names; nullopt: there is none.
+  Result<Document> get(std::string_view name) const;  // not_found; null: only in the index
+  // All as of one moment, in the order of the names; nullopt: no such document.
   std::vector<std::optional<Document>> get_all(std::span<const std::string_view> names) const;
-  bool has_room(std::string_view name) const;  // for one of this name
+  bool has_room(std::string_view name) const;  // for a document of this name
   void set(std::string_view name, Document document);
   void remove(std::string_view name);
-  void replace_all(std::map<std::string, Document, std::less<>> documents);  // at one moment
+  void replace_all(std::map<std::string, Document, std::less<>> documents);  // atomically
   std::vector<std::string> names() const;
 
  private:
@@ -76,7 +76,8 @@ class Documents {
   std::shared_ptr<ByteCount> owners_ = std::make_shared<ByteCount>(0);
 };
 
-// Room among the documents of a bucket's owner for one that is about to be set. Given back when it is set or refused.
+// A reservation for a document that is about to be set, in the bucket owner's total. Released when it is set or
+// refused.
 class DocumentRoom {
  public:
   DocumentRoom(const Documents& documents, std::string_view name, uint64_t size);
@@ -91,26 +92,27 @@ class DocumentRoom {
 };
 
 struct Bucket {
-  uint64_t id = 0;  // never used again, so a bucket of the same name made later shares nothing with this one
+  uint64_t id = 0;  // never reused, so a later bucket of the same name shares nothing with this one
   std::string name;
   int64_t created_us = 0;
   std::string owner;
   mutable std::atomic<Durability> durability{Durability::sync};
-  // For calls that read; a mutation asks the bucket's record.
+  // For calls that read; a change uses the bucket's record instead.
   mutable std::atomic<Versioning> versioning{Versioning::off};
   mutable std::atomic<BucketLock> lock{};
   mutable Documents documents;
-  // Of early.h: keys whose newest object the catalogue does not have yet; how many keep new ones out (guarded there).
+  // State of early.h (which guards it): the number of keys whose newest object the catalogue does not have yet, and of
+  // holders that shut new ones out.
   mutable std::atomic<uint32_t> acknowledged{0};
   mutable uint32_t shut = 0;
-  // What committed changes made of it; `uncounted`: since the start of the server. Of those keys of early.h: what they
-  // hold, besides what the catalogue has of them.
+  // Usage: by committed changes (`uncounted`: since the start of the server), and by the keys of early.h beyond what
+  // the catalogue has of them.
   mutable LiveUsage committed, acknowledged_usage;
   mutable std::atomic<bool> uncounted{false};
   std::shared_ptr<OwnersUsage> owners = std::make_shared<OwnersUsage>();
-  BucketFeedPtr feed;  // who wants to know what becomes of its keys
+  BucketFeedPtr feed;  // reports changes of its keys
 
-  void set(const BucketInfo& info) const;  // what may change of a bucket
+  void set(const BucketInfo& info) const;  // updates the mutable settings
   void count(const Usage& change) const {
     committed.add(change);
     owners->committed.add(change);

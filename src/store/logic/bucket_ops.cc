@@ -17,8 +17,9 @@ Result<void> erase_documents(Transaction& transaction, const Bucket& bucket) {
   return {};
 }
 
-// Removals are judged by the rules. An engine whose keys change apart from their bucket lets no change through that was
-// judged before one of the bucket's record, so the record is written with them, as it is.
+// Makes a removal conflict with a change of the rules that it was judged by. An engine whose keys change apart from
+// their bucket refuses changes judged before one of the bucket's record, so the record is rewritten unchanged with the
+// document.
 void fence_rules(Transaction& transaction, const BucketRecord& record, std::string_view document) {
   if (document != rules_document) return;
   transaction.put(Table::meta, keys::bucket(record.info.name), encode(record));
@@ -63,7 +64,7 @@ Change remove_bucket_change(Buckets& buckets, std::shared_ptr<const Bucket> buck
     if (versions) return fail(Errc::bucket_not_empty);
     VB_TRY(erase_documents(transaction, *bucket));
     transaction.erase(Table::meta, keys::bucket(bucket->name));
-    // Its uploads may be millions of rows: they go piece by piece.
+    // Its uploads may be millions of rows: they are removed in pieces.
     transaction.abandon(bucket->id);
     transaction.on_commit([&buckets, bucket] { buckets.remove(bucket->name); });
     return {};

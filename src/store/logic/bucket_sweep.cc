@@ -14,7 +14,7 @@ struct Piece {
   bool full() const { return rows.size() >= BucketSweep::rows_max; }
 };
 
-// False: the piece is full before the upload's last part.
+// False: the piece was full before the upload's last part.
 Result<bool> add_parts(View& rows, uint64_t upload, Piece& piece) {
   const auto parts = rows.cursor(Table::uploads, keys::part_prefix(upload));
   for (; parts->valid(); parts->next()) {
@@ -27,7 +27,7 @@ Result<bool> add_parts(View& rows, uint64_t upload, Piece& piece) {
   return true;
 }
 
-// False: the piece is full before the last.
+// False: the piece was full before the last row.
 Result<bool> add_rows(View& rows, const std::string& prefix, Piece& piece) {
   const auto cursor = rows.cursor(Table::uploads, prefix);
   for (; cursor->valid(); cursor->next()) {
@@ -42,7 +42,7 @@ Result<bool> add_rows(View& rows, const std::string& prefix, Piece& piece) {
 
 Result<BucketSweep> BucketSweep::step(Transaction& transaction) const {
   Piece piece;
-  // Found first, changed after: a cursor does not like rows to go under it.
+  // Collected first, removed afterwards: a cursor must not lose rows under it.
   const auto uploads = transaction.cursor(Table::uploads, keys::upload_prefix(bucket_), from_);
   for (; uploads->valid() && !piece.full(); uploads->next()) {
     VB_ASSIGN(const UploadRecord upload, decode_upload(uploads->value()));
@@ -57,7 +57,7 @@ Result<BucketSweep> BucketSweep::step(Transaction& transaction) const {
   for (const std::string& prefix : {keys::rename_token_prefix(bucket_), keys::rename_age_prefix(bucket_)}) {
     if (!next.done_) break;
     VB_ASSIGN(next.done_, add_rows(transaction, prefix, piece));
-    if (!next.done_) next.from_ = keys::upload_prefix(bucket_);  // of uploads there are none any more
+    if (!next.done_) next.from_ = keys::upload_prefix(bucket_);  // no uploads are left
   }
   for (const BlobRef& blob : piece.blobs) transaction.kill(blob);
   for (const std::string& row : piece.rows) transaction.erase(Table::uploads, row);

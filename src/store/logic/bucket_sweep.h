@@ -1,6 +1,6 @@
-// What a removed bucket leaves behind: its uploads and their parts, which nothing finds without the bucket. They go a
-// piece at a time, so that no change waits for all of them. Each piece is found and removed in one change, and nothing
-// comes to a bucket whose record has gone, since every change of it looks at that first.
+// The rest of a removed bucket: its uploads and their parts, which cannot be found without the bucket. They are removed
+// in pieces, so that no change waits for all of them. Each piece is found and removed in one change, and nothing is
+// added to a bucket whose record is gone, since every change looks at the record first.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ class BucketSweep {
 
   explicit BucketSweep(uint64_t bucket) : bucket_(bucket) {}
 
-  // Takes away the next piece. Returns the sweep as it stands when the change is made.
+  // Removes the next piece. Returns the sweep as it is after that change.
   Result<BucketSweep> step(Transaction& transaction) const;
   uint64_t bucket() const { return bucket_; }
   bool done() const { return done_; }
 
  private:
   uint64_t bucket_;
-  std::string from_;  // the first row that the next piece looks at
+  std::string from_;  // the first row of the next piece
   bool done_ = false;
 };
 

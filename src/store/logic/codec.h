@@ -1,7 +1,7 @@
-// How records are written: versioned binary, decoded as if a stranger had written them.
+// The encoding of records: versioned binary, decoded as untrusted input.
 //
 // Each record starts with its format version. Integers are LEB128 varints, strings carry their length, lists their
-// count; a count is checked against the bytes that are left before anything is allocated.
+// count; a count is checked against the remaining bytes before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +93,7 @@ class Decoder {
     in_.remove_prefix(size);
     return s;
   }
-  // How many elements follow, each of at least `element_min` bytes: bounded by what is there.
+  // The number of elements that follow, each of at least `element_min` bytes: bounded by the remaining bytes.
   size_t count(size_t element_min) {
     uint64_t n = varint();
     if (bad_ || n > in_.size() / element_min) {

@@ -36,7 +36,7 @@ Task<Result<std::shared_ptr<const Bucket>>> Context::settled_bucket(std::string 
   co_return known_bucket(name);
 }
 
-// Two walks, and one moment: nothing changes before the first verb.
+// Two walks without a Moment: nothing changes before the first verb.
 Result<void> Context::load_buckets(View& view) {
   const auto cursor = view.cursor(Table::meta, keys::bucket_prefix());
   for (; cursor->valid(); cursor->next()) {

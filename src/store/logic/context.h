@@ -1,4 +1,4 @@
-// What the verbs share: an engine's seams, and the buckets as they are now. Readers, writers and requests hold it by
+// State that the verbs share: an engine's seams, and the current buckets. Readers, writers and requests hold it by
 // shared_ptr.
 #pragma once
 
@@ -20,12 +20,12 @@ std::shared_ptr<AppendQueues> make_append_queues();
 struct Context {
   virtual ~Context() = default;
 
-  // would_block: others are changing it, and it is to be settled first (VB_CO_BUCKET).
+  // would_block: another process is changing the bucket, and its state must be read again first (VB_CO_BUCKET).
   Result<std::shared_ptr<const Bucket>> find_bucket(std::string_view name) const {
     if (fresh) VB_TRY(may_answer(name));
     return known_bucket(name);
   }
-  // As it was last read, for what need not be of this moment.
+  // The bucket as last read, for uses that tolerate an older state.
   Result<std::shared_ptr<const Bucket>> known_bucket(std::string_view name) const {
     auto bucket = buckets.find(name);
     if (!bucket) return fail(Errc::no_such_bucket);
@@ -33,29 +33,29 @@ struct Context {
   }
   Task<Result<std::shared_ptr<const Bucket>>> settled_bucket(std::string name);
   Result<void> may_answer(std::string_view name) const;
-  // All buckets and their documents, into memory: before the first verb.
+  // Loads all buckets and their documents into memory: before the first verb.
   Result<void> load_buckets(View& view);
 
-  // Set by the engine before the first verb, and as long as the context.
+  // Set by the engine before the first verb; outlives the context.
   Catalogue* rows = nullptr;
   Blobs* blobs = nullptr;
   Early* early = nullptr;  // null: nothing is acknowledged before the catalogue has it
   const WallClock* clock = &system_clock();
-  // Of an engine whose buckets others may change: whether what is known of them is what they are. Empty: always.
+  // For an engine whose buckets other processes may change: whether the known state is current. Empty: always.
   std::function<bool()> fresh;
-  // Likewise, of one bucket: whether nobody is changing it or its documents just now. Reads one of which that is not so
-  // anew.
+  // Likewise for one bucket: true if no process is changing it or its documents just now. If not, the bucket is read
+  // again.
   std::function<bool(std::string_view name)> is_sure;
   std::function<Task<Result<void>>(std::string name)> settle;
   bool keeps_usage = false;    // the engine adds up Transaction::count()
-  bool tells_changes = false;  // every change of a key goes through this process (Bucket::feed)
-  uint64_t whole_put_max = 0;  // Store::whole_put_max(): both seams can do without waiting
-  bool keeps_events = false;   // rows that go into any change, whichever place they are of
+  bool tells_changes = false;  // every change of a key passes through this process (Bucket::feed)
+  uint64_t whole_put_max = 0;  // Store::whole_put_max(): both seams can work without waiting
+  bool keeps_events = false;   // event rows may be part of any change, whatever its place
   Buckets buckets;
   const std::shared_ptr<AppendQueues> appends = make_append_queues();
 };
 
-// The bucket of that name, in a coroutine: at once, but where others are changing it.
+// The bucket of that name, in a coroutine: without waiting unless another process is changing it.
 #define VB_CO_BUCKET(var, context, name) VB_CO_BUCKET_(VB_CONCAT(vb_bucket_, __COUNTER__), var, context, name)
 #define VB_CO_BUCKET_(tmp, var, context, name)                          \
   auto tmp = (context)->find_bucket(name);                              \

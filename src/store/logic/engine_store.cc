@@ -15,7 +15,7 @@
 namespace verbena::store {
 namespace {
 
-// What a look on another thread needs of a version's name.
+// A version's name with its own storage, for a look on another thread.
 struct OwnedName {
   std::string key, version_id;
   operator VersionName() const { return {key, version_id}; }
@@ -25,7 +25,7 @@ std::shared_ptr<const OwnedName> own(std::string_view key, std::string_view vers
   return std::make_shared<const OwnedName>(OwnedName{std::string(key), std::string(version_id)});
 }
 
-// One that is too large to be kept in memory.
+// Reads a document that is too large to be kept in memory.
 Task<Result<Document>> large_document(const Context& context, uint64_t bucket, std::string_view name) {
   const std::string row = keys::document(bucket, name);
   const Place place{.bucket = bucket};  // documents are durable in every bucket
@@ -67,8 +67,8 @@ Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability
   Early::Shut shut(context->early, found);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   if (durability == Durability::memory) co_return co_await context->rows->commit(edit_bucket_change(found, edit));
-  // What the bucket acknowledged from memory so far becomes durable, too: first, since a bucket whose objects may be
-  // gone must not become one that promises otherwise, and again for what came until it was one.
+  // Make everything acknowledged from memory durable, too: first, because a bucket whose objects may be lost must not
+  // promise otherwise, and again for what arrived until the promise was made.
   VB_CO_TRY(co_await context->rows->sync());
   VB_CO_TRY(co_await context->rows->commit(edit_bucket_change(found, edit)));
   co_return co_await context->rows->sync();
@@ -146,7 +146,7 @@ Task<Result<void>> EngineStore::announce(std::string_view bucket, AnnouncementPt
   co_return co_await context->rows->commit(announcement_change(found, std::move(announcement)));
 }
 
-// The queues are no bucket's: they are shown and changed as what must not be lost.
+// Event queues belong to no bucket: they are shown and changed at the highest durability.
 Task<Result<std::vector<std::string>>> EngineStore::event_queues() {
   auto context = context_;
   if (!context->keeps_events) co_return fail(Errc::not_implemented, "This store keeps no events.");
@@ -173,8 +173,8 @@ Task<Result<std::vector<QueuedEvent>>> EngineStore::events(std::string_view queu
   auto look = [page](View& rows) { return read_events(rows, *page); };
   const Place nowhere;
   auto events = co_await look_up(*context->rows, "event read", nowhere, std::move(look));
-  // Rows of buckets that are not synced are visible before they are durable: who is told must not be ahead of a power
-  // cut.
+  // Rows of buckets that are not synced are visible before they are durable: a subscriber must not learn of an event
+  // that a power cut could undo.
   if (events && !events->empty()) VB_CO_TRY(co_await context->rows->sync());
   co_return events;
 }
@@ -228,7 +228,7 @@ Task<Result<BucketAndDocuments>> EngineStore::bucket_and_documents(std::string_v
 
 namespace {
 
-// `was`: what the document must still be; nullopt: it may be anything.
+// `was`: the document that must still be there; nullopt: any.
 Task<Result<void>> write_document(std::shared_ptr<Context> context, std::string_view bucket, std::string_view name,
                                   std::optional<Document> was, std::string bytes) {
   VB_CO_TRY(check_document(name, bytes));
@@ -273,7 +273,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> EngineStore::open(std::string_view b
       co_return acknowledged;
     }
   }
-  // What is at hand is answered here and now.
+  // Rows at hand are answered without waiting.
   auto opened = open_object(*context->blobs, context->rows->at_hand(place_of(*found, key)), *found, {key, version_id});
   if (opened || !(opened.error() == Errc::would_block)) co_return opened;
   const auto name = own(key, version_id);
@@ -319,7 +319,7 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create(std::string_view
   co_return make_object_writer(std::move(context), std::move(found), std::string(key), size_hint);
 }
 
-// What is wrong with it, the long way says.
+// Any error is left to the general path to report.
 bool EngineStore::put_whole(WholePut& put) {
   if (put.bytes.bytes.size() > context_->whole_put_max || !check_key(put.key)) return false;
   auto found = context_->find_bucket(put.bucket);
@@ -423,7 +423,7 @@ Task<Result<std::unique_ptr<ObjectWriter>>> EngineStore::create_part(std::string
   if (part_number < 1 || part_number > part_number_max) co_return fail(Errc::invalid_argument, "part number");
   if (size_hint && *size_hint > part_stored_size_max) co_return fail(Errc::entity_too_large);
   const auto name = own(key, upload_id);
-  // Asked for now so that a client hears early; the commit decides.
+  // Checked early for the client's sake; the commit decides.
   auto look = [found, name](View& rows) { return find_upload(rows, *found, name->key, name->version_id); };
   VB_CO_TRY(co_await look_up(*context->rows, "upload stat", place_of(*found, name->key), std::move(look)));
   co_return make_part_writer(context, std::move(found), name->key, name->version_id, part_number, size_hint);
@@ -434,7 +434,7 @@ Task<Result<PartPage>> EngineStore::list_parts(std::string_view bucket, std::str
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
   const auto name = own(key, upload_id);
-  // The upload and its parts at one moment: completed in between, it would have none.
+  // The upload and its parts as of one moment: if it were completed in between, it would seem to have none.
   auto look = [found, name, after_part, max_parts](View& rows) -> Result<PartPage> {
     const auto moment = rows.moment();
     VB_ASSIGN(UploadRecord upload, find_upload(*moment, *found, name->key, name->version_id));

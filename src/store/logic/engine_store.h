@@ -1,5 +1,4 @@
-// The store over any engine: every verb of store.h, said in looks and changes of the engine's catalogue and in its
-// blobs.
+// The store over any engine: each verb of store.h as looks and changes of the engine's catalogue and its blobs.
 //
 // Used from all cores' threads at once; a writer belongs to the core that made it, a reader may be shared.
 #pragma once
@@ -74,7 +73,7 @@ class EngineStore : public Store, public ChangeFeeds {
   Task<Result<void>> abort_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                   RemovalGroundsPtr grounds = {}) override;
 
-  // What another front of the same store needs.
+  // For another front end of the same store.
   const std::shared_ptr<Context>& context() const { return context_; }
 
  protected:

@@ -12,7 +12,7 @@ Result<void> announce(Transaction& transaction, const AnnouncementPtr& announcem
                       const ObjectInfo& info) {
   if (announcement == nullptr) return {};
   VB_ASSIGN(const uint64_t sequence, transaction.next_id());
-  const int64_t time_us = std::max(transaction.now_us(), info.modified_us);  // which grows with the key's changes
+  const int64_t time_us = std::max(transaction.now_us(), info.modified_us);  // grows with each change of the key
   const Happened happened{.info = info, .bucket = bucket, .sequence = sequence, .time_us = time_us};
   VB_ASSIGN(auto events, announcement->events(happened));
   if (events.empty()) return {};

@@ -1,4 +1,4 @@
-// Events as rows: written by the judges of changes, read and removed by who delivers them.
+// Events as rows: written by the judges of changes, read and removed by the deliverers.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace verbena::store {
 
-// Inside a judge, when its rows are written: what is announced of the change goes with it.
+// Writes the announced events of a change; called inside its judge after the change's rows are known.
 Result<void> announce(Transaction& transaction, const AnnouncementPtr& announcement, uint64_t bucket,
                       const ObjectInfo& info);
 Change announcement_change(std::shared_ptr<const Bucket> bucket, AnnouncementPtr announcement);
@@ -21,7 +21,7 @@ struct EventPage {
   size_t events_max = 0, bytes_max = 0;
 };
 Result<std::vector<QueuedEvent>> read_events(View& rows, const EventPage& page);
-// Goes from queue to queue: the events between are passed by.
+// Seeks from queue to queue and skips the events between.
 Result<std::vector<std::string>> list_event_queues(View& rows);
 // Walks the whole queue.
 Result<std::vector<EventBacklog>> count_events(View& rows, const std::string& queue);

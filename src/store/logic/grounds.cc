@@ -5,7 +5,7 @@ namespace {
 
 std::unexpected<Error> no_longer(const char* what) { return fail(Errc::precondition_failed, what); }
 
-// The id under which the row lies that the cursor stands on; nullopt: on none.
+// The id in the key of the cursor's row; nullopt: no row.
 Result<std::optional<uint64_t>> id_at(const Cursor& cursor) {
   if (!cursor.valid()) {
     VB_TRY(cursor.status());
@@ -16,8 +16,8 @@ Result<std::optional<uint64_t>> id_at(const Cursor& cursor) {
   return parsed->second;
 }
 
-// The version that is next newer is the one that was seen, and of that time: since then this one is noncurrent. Found
-// from the successor, however many versions the key has.
+// Checks that the next newer version is the recorded one, with the recorded time: this version has been noncurrent
+// since then. Finds it from the successor, however many versions the key has.
 Result<void> check_successor(Transaction& transaction, uint64_t bucket, std::string_view key, uint64_t id,
                              const RemovalGrounds& grounds) {
   VB_ASSIGN(const auto successor, find_version(transaction, bucket, key, grounds.successor_id));
@@ -34,7 +34,7 @@ Result<void> check_successor(Transaction& transaction, uint64_t bucket, std::str
   return {};
 }
 
-// Of the noncurrent versions at least so many are newer than this one.
+// Checks that at least this many noncurrent versions are newer than this one.
 Result<void> check_newer(Transaction& transaction, uint64_t bucket, std::string_view key, uint64_t id,
                          uint32_t newer_min) {
   if (newer_min == 0) return {};
@@ -50,7 +50,7 @@ Result<void> check_newer(Transaction& transaction, uint64_t bucket, std::string_
   return {};
 }
 
-// Of the key there is nothing but this delete marker.
+// Checks that the delete marker is the key's only version.
 Result<void> check_alone(Transaction& transaction, uint64_t bucket, std::string_view key, const Version& version) {
   if (!version.record.info.delete_marker) return no_longer("no delete marker");
   VB_ASSIGN(const auto head, find_row(transaction, Table::objects, keys::object(bucket, key)));

@@ -1,4 +1,4 @@
-// Whether what a rule's removal was judged by still holds, inside the judge of its commit.
+// Checks, inside the commit's judge, that the grounds of a rule's removal still hold.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace verbena::store {
 
-// All of them: precondition_failed where something is another by now.
-// The bucket, and its rules.
+// Each fails with precondition_failed when something has changed.
+// Checks the bucket and its rules.
 Result<void> check_rules(Transaction& transaction, const BucketRecord& bucket, const RemovalGrounds& grounds);
-// These, and that the version is what it was: with these tags, and current, or noncurrent since then.
+// Checks those and that the version is unchanged: the same tags, and current, or noncurrent since the same time.
 Result<void> check_grounds(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
                            const std::optional<Version>& version, const RemovalGrounds& grounds);
 

@@ -11,7 +11,7 @@ namespace {
 
 bool blocks(const Error& error) { return error == Errc::would_block; }
 
-// The parts of each, where it has some. One that waits does not keep the others from being asked for.
+// Reads the parts of each version that has some. One that would block does not keep the others from being requested.
 Result<void> read_parts(Moment& rows, std::vector<KeyRows::Version*>& versions) {
   bool waits = false;
   for (KeyRows::Version* version : versions) {
@@ -61,7 +61,7 @@ Result<void> read_older(Moment& rows, uint64_t bucket, std::string_view key, std
   return cursor->status();
 }
 
-// Where the bytes lie is not what they are.
+// Removes the location from a reference: two copies of the same bytes compare equal.
 BlobRef unplaced(const BlobRef& blob) { return {BlobKind::empty, 0, blob.size}; }
 
 std::string shape_of(std::vector<StoredPart> parts) {
@@ -103,7 +103,7 @@ class KeyCursor {
             std::string_view from)
       : bucket_(bucket), prefix_(prefix), key_of_(key_of), cursor_(rows.cursor(table, all, prefix(bucket, from))) {}
 
-  // Empty: there is none any more, or it has to be waited for.
+  // Empty: at the end, or the rows have to be waited for.
   std::string key() const { return cursor_->valid() ? key_of_(cursor_->key()).value_or("") : ""; }
   Result<void> status() const { return cursor_->status(); }
   void leave(const std::string& key) { cursor_->seek(prefix_(bucket_, key + '\0')); }

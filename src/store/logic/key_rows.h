@@ -1,4 +1,4 @@
-// All rows of a bucket, key by key, as they are: what goes from one store to another (transfer.h).
+// All rows of a bucket, key by key, unchanged: the unit that is copied from one store to another (transfer.h).
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace verbena::store {
 struct KeyRows {
   struct Version {
     ObjectRecord record;
-    std::vector<StoredPart> parts;  // of an object that has some
+    std::vector<StoredPart> parts;  // of a multipart object
   };
   struct Upload {
     UploadRecord record;  // with its key and id
@@ -27,16 +27,16 @@ struct KeyRows {
 
   bool empty() const { return !current && older.empty() && uploads.empty(); }
   uint64_t id_max() const;
-  // Of two keys that differ in nothing but where their bytes lie it is the same.
+  // Equal for two keys that differ only in where their bytes are stored.
   std::string shape() const;
-  // Whether that has all of these, as they are but for where their bytes lie.
+  // Whether `whole` has all of these rows, the same except for where their bytes are stored.
   bool is_part_of(const KeyRows& whole) const;
 };
 
-// The key at one moment. would_block as all looks; what the next run needs has been asked for all at once.
+// The key as of one moment. would_block as all looks; all rows that the next run needs were requested together.
 Result<KeyRows> read_key(View& rows, uint64_t bucket, std::string_view key);
 
-// Keys that have any row, in order, from `from` on; a page is of one moment.
+// Keys that have any row, in order, from `from` on; a page is as of one moment.
 struct KeyPage {
   std::vector<std::string> keys;
   bool more = false;

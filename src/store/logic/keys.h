@@ -1,5 +1,5 @@
-// How the keys of rows are laid out. Fixed-width numbers are big-endian, so byte order is numeric order; a bucket's id
-// comes first and has eight bytes, so the keys of one bucket lie together and sort by their own bytes.
+// The layout of the rows' keys. Fixed-width numbers are big-endian, so byte order is numeric order; a bucket's id comes
+// first and has eight bytes, so the keys of one bucket are adjacent and sort by their own bytes.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ bool is_part(std::string_view key);  // of the table of uploads, these two
 bool is_object_parts(std::string_view key);
 std::string null_version(uint64_t bucket, std::string_view key);  // -> the id of the key's null version in `versions`
 
-// A client's token for a rename -> when it came and what for; and the tokens by their age: bucket id, time, token.
+// Rename tokens of clients: a token's time and request; and the tokens by age: bucket id, time, token.
 std::string rename_token_prefix(uint64_t bucket);
 std::string rename_token(uint64_t bucket, std::string_view token);
 std::string rename_age_prefix(uint64_t bucket);

@@ -1,6 +1,6 @@
-// When the objects that went lately were changed last, so that what comes in their place is not older, where an engine
-// keeps nothing of a key without rows. Bounded: keys share places, and one that shares a place with a later time gets
-// that; which matters only where the clock went back.
+// Times of the last changes of recently removed objects, so that an object that replaces one is not older, for engines
+// that store nothing of a key without rows. Bounded: keys share slots, and a key may get the later time of another in
+// its slot; that matters only where the clock went back.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class LeftTimes {
     if (!any_.load(std::memory_order_relaxed)) return 0;
     return times_[place(bucket, key)].load(std::memory_order_relaxed);
   }
-  // Changes of one key come one after the other; those of keys that share a place may not.
+  // Changes of one key are serialized; those of keys that share a slot may not be.
   void leave(uint64_t bucket, std::string_view key, int64_t us) {
     any_.store(true, std::memory_order_relaxed);
     auto& time = times_[place(bucket, key)];

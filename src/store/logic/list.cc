@@ -9,7 +9,7 @@
 namespace verbena::store {
 namespace {
 
-// Moves behind everything that starts with `hidden`. False when nothing can follow.
+// Moves past all keys that start with `hidden`. False when nothing can follow.
 bool skip(Cursor& cursor, const std::string& hidden) {
   auto next = keys::after_prefix(hidden);
   if (next) cursor.seek(*next);
@@ -82,7 +82,7 @@ UploadLister::UploadLister(std::shared_ptr<const Bucket> bucket, ListUploadsRequ
 void UploadLister::begin(View& rows) {
   std::string from;
   if (!request_.key_marker.empty() && request_.key_marker >= request_.prefix) {
-    // With an upload id: behind that upload. Without: behind all uploads of the key.
+    // With an upload id: after that upload. Without: after all uploads of the key.
     from = keys::upload(bucket_->id, request_.key_marker, request_.upload_id_marker);
     from = request_.upload_id_marker.empty() ? *keys::after_prefix(from) : from + '\0';
   }

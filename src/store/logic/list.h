@@ -1,8 +1,8 @@
 // Pages of keys. Each does bounded work: a common prefix is skipped by one seek, however many keys it hides.
 //
-// A lister stands where it stopped: run() on would_block goes on, in the same view, when the rows have come. Each of
-// these walks one table by one cursor and concludes nothing from two rows: a key, or an upload, is there or it is not.
-// So neither opens a Moment; where one cursor is several fetches, a page may have rows of each of them.
+// A lister keeps its position: run() after would_block continues in the same view, when the rows are there. Each lister
+// walks one table by one cursor and draws no conclusion from two rows: a key, or an upload, exists or it does not. So
+// none opens a Moment; if one cursor takes several fetches, a page may mix rows of each of them.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace verbena::store {
 
-inline constexpr int page_max = 1000;  // entries and common prefixes of one page, whatever was asked for
+inline constexpr int page_max = 1000;  // entries and common prefixes of one page, whatever was requested
 
 // The common prefix that hides `key`, up to and including the delimiter; empty when none does.
 std::string_view common_prefix(std::string_view key, std::string_view prefix, std::string_view delimiter);
@@ -25,7 +25,7 @@ class ObjectLister {
   Result<ListPage> run(View& rows);
 
  private:
-  Result<bool> step();  // false: the page is made
+  Result<bool> step();  // false: the page is complete
 
   const std::shared_ptr<const Bucket> bucket_;
   const ListRequest request_;

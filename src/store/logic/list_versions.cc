@@ -41,23 +41,23 @@ class VersionCursor {
   const ObjectRecord& record() const { return record_; }
   bool latest() const { return latest_; }  // the key's newest version
 
-  // Behind all versions of all keys that start with `prefix`. False: nothing can follow.
+  // Skips all versions of all keys that start with `prefix`. False: nothing can follow.
   bool skip_prefix(const std::string& prefix) {
     auto object = keys::after_prefix(keys::object(bucket_, prefix));
     auto version = keys::after_prefix(keys::version_key_prefix(bucket_, prefix));
     if (!object || !version) return false;
     return seek(*object, *version);
   }
-  // Behind all versions of the key.
+  // Skips all versions of the key.
   void skip_key(const std::string& key) {
     seek(keys::object(bucket_, key) + '\0', *keys::after_prefix(keys::version_prefix(bucket_, key)));
   }
-  // Behind the version of the key with that record id, whether it is still there or not.
+  // Skips the version of the key with that record id, whether it still exists or not.
   Result<void> skip_version(const std::string& key, uint64_t id) {
     std::string object_key = keys::object(bucket_, key);
     seek(object_key, keys::version(bucket_, key, id) + '\0');
-    // What is newer than the marker has been seen, if it was there. All that is looked at here is asked for first, so
-    // that it comes at once.
+    // Versions newer than the marker were listed already. All rows needed here are requested first, so that they arrive
+    // together.
     const auto newest = rows_.cursor(Table::versions, keys::version_prefix(bucket_, key));
     (void)objects_->valid();
     (void)versions_->valid();
@@ -105,8 +105,8 @@ class VersionCursor {
 
 namespace {
 
-// The record id behind a marker. A null version that is gone has none: its key is then begun again. Where it lies is
-// looked for in two places, at one moment.
+// The record id of a marker. A null version that is gone has none: its key is then listed again from its first version.
+// It may be in either of two tables, which are read as of one moment.
 Result<std::optional<uint64_t>> marker_id(Moment& rows, const Bucket& bucket, const ListVersionsRequest& request) {
   if (request.version_id_marker != null_version_id) {
     auto id = parse_version_id(request.version_id_marker);
@@ -132,7 +132,7 @@ Result<void> VersionLister::begin(View& rows) {
   auto moment = rows.moment();
   auto cursor = std::make_unique<VersionCursor>(*moment, *bucket_, request_.prefix);
   if (!request_.key_marker.empty() && request_.key_marker >= request_.prefix) {
-    // What it hides was all seen with it.
+    // Everything under this common prefix was listed with it.
     const std::string seen(common_prefix(request_.key_marker, request_.prefix, request_.delimiter));
     if (!seen.empty()) {
       ends_ = !cursor->skip_prefix(seen);
@@ -151,7 +151,7 @@ Result<void> VersionLister::begin(View& rows) {
   return {};
 }
 
-// One page is one moment: it ends where that was lost, and the next one goes on from there.
+// A page is as of one moment: it ends where the moment was lost, and the next page continues there.
 bool VersionLister::is_cut_short() {
   if (!moment_ || !moment_->lost()) return false;
   cursor_.reset();
@@ -190,7 +190,7 @@ Result<bool> VersionLister::step() {
   return cursor_->skip_prefix(hidden);
 }
 
-// These two: false when the page is full.
+// Both return false when the page is full.
 bool VersionLister::add_prefix(const std::string& hidden) {
   if (room_ == 0) return false;
   page_.common_prefixes.push_back(hidden);

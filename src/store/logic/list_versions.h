@@ -12,9 +12,9 @@ namespace verbena::store {
 
 class VersionCursor;
 
-// Bounded work per page: a common prefix, and the versions before a marker, are skipped by a seek. Goes on where it
-// stopped, as the listers of list.h do. Whatever changes meanwhile, a page is the bucket at one moment; where the
-// engine cannot hold on to it the page has fewer versions than were asked for, one at least, and the next one follows.
+// Pages with bounded work: a common prefix, and the versions before a marker, are skipped by a seek. Continues where it
+// stopped, as the listers of list.h do. Whatever changes meanwhile, a page is the bucket as of one moment; if the
+// engine cannot hold the moment, the page has fewer versions than requested, at least one, and the next one follows.
 class VersionLister {
  public:
   VersionLister(std::shared_ptr<const Bucket> bucket, ListVersionsRequest request);
@@ -24,7 +24,7 @@ class VersionLister {
  private:
   Result<void> begin(View& rows);
   bool is_cut_short();
-  Result<bool> step();  // false: the page is made
+  Result<bool> step();  // false: the page is complete
   bool add_prefix(const std::string& hidden);
   bool add_version();
 
@@ -33,8 +33,8 @@ class VersionLister {
   int room_;
   VersionPage page_;
   bool ends_ = false;  // nothing can follow the marker
-  // The record's id behind the marker, nullopt inside: the newest; once it was found. It is a place in the order,
-  // whatever became of that version since, so begin() does not look for it again.
+  // The marker's record id, once found; the inner nullopt: the newest. It is a position in the order, whatever happened
+  // to that version since, so begin() does not look for it again.
   std::optional<std::optional<uint64_t>> marker_;
   std::unique_ptr<Moment> moment_;
   std::unique_ptr<VersionCursor> cursor_;  // of the moment

@@ -38,11 +38,11 @@ Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName n
   const auto is_it = [&](const auto& record) {
     return record && (null ? record->is_null() : record->info.version_id == name.version_id);
   };
-  // At one moment: a version goes from one table to the other.
+  // As of one moment: a version may move from one table to the other.
   const auto moment = rows.moment();
   auto current = get_record(*moment, Table::objects, key);
   if (!current) {
-    if (current.error() == Errc::would_block) (void)get_older(*moment, bucket, name, id);  // comes along
+    if (current.error() == Errc::would_block) (void)get_older(*moment, bucket, name, id);  // request both rows at once
     return std::unexpected(current.error());
   }
   if (is_it(*current)) return std::move(**current);

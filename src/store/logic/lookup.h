@@ -12,8 +12,7 @@ struct VersionName {
   std::string_view version_id;  // empty: the current object
 };
 
-// no_such_key, no_such_version, invalid_version. A delete
-// marker is found when it is named.
+// no_such_key, no_such_version, invalid_version. A delete marker is found when it is named.
 Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName name);
 
 // Likewise, and without a version id finds the newest version, be it a delete marker.

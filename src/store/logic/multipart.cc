@@ -30,7 +30,7 @@ Result<std::vector<StoredPart>> stored_parts(View& rows, const UploadRecord& upl
   return parts;
 }
 
-// Splits what is stored into what `wanted` names, in order, and the rest.
+// The stored parts, split into those that `wanted` names, in order, and the rest.
 struct Chosen {
   std::vector<StoredPart> parts, unused;
   uint64_t size = 0, stored_size = 0;
@@ -44,7 +44,7 @@ Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo
     if (part.number <= previous) return fail(Errc::invalid_part_order);
     previous = part.number;
     for (; it != stored.end() && it->info.number < part.number; ++it) chosen.unused.push_back(std::move(*it));
-    // The attributes too: of an encrypted part that was sent again, the same bytes are not the same part.
+    // Attributes are compared, too: an encrypted part that was uploaded again has the same bytes and is another part.
     if (it == stored.end() || it->info.number != part.number || it->info.etag != part.etag ||
         it->info.attributes != part.attributes) {
       return fail(Errc::invalid_part);
@@ -58,7 +58,7 @@ Result<Chosen> choose(std::vector<StoredPart> stored, const std::vector<PartInfo
   return chosen;
 }
 
-// The upload and its parts are no longer there; what becomes of the parts' bytes is the caller's matter.
+// Removes the upload and its parts from the rows; the caller disposes of the parts' bytes.
 void erase_upload(Transaction& transaction, const Bucket& bucket, const UploadRecord& upload,
                   const std::vector<StoredPart>& stored) {
   Usage gone{.uploads = 1};
@@ -92,7 +92,7 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   VB_TRY(check_conditions(current, c.conditions));
 
   VB_TRY(step_aside(transaction, *c.bucket, bucket, c.key, current));
-  // Of the parts, those that the object names are its own, the others go.
+  // The parts that the object names become its own, the others are removed.
   erase_upload(transaction, *c.bucket, upload, stored);
   for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
   ObjectInfo info = completed_info(c, upload, chosen);
@@ -167,7 +167,7 @@ class PartWriter final : public ObjectWriter {
     Change change{.judge = [put](Transaction& transaction) { return judge_part(transaction, *put); },
                   .bucket = put->bucket,
                   .place = {put->bucket->id, put->key},
-                  .blob = bytes,  // it goes on this core
+                  .blob = bytes,  // freed on this core
                   .takes_space = true};
     VB_CO_TRY(co_await context_->rows->commit(std::move(change)));
     info.modified_us = put->info.modified_us;
@@ -226,7 +226,7 @@ Result<PartPage> list_parts(View& rows, const UploadRecord& upload, int after_pa
 Change create_upload_change(std::shared_ptr<const Bucket> bucket, std::shared_ptr<const UploadInfo> info) {
   auto judge = [bucket, info](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(BucketRecord now, check_bucket(transaction, *bucket));
-    // Said here too, so that a client hears before it uploads parts.
+    // Checked here too, so that the client gets the error before it uploads parts.
     if (info->lock != ObjectLock{} && !now.info.lock.enabled) {
       return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
     }

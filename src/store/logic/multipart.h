@@ -14,7 +14,7 @@ std::string make_upload_id(int64_t created_us);
 Result<UploadRecord> find_upload(View& rows, const Bucket& bucket, std::string_view key, std::string_view upload_id);
 Result<PartPage> list_parts(View& rows, const UploadRecord& upload, int after_part, int max_parts);
 
-// Likewise for one who changes something of it: as the bucket is now.
+// Likewise for a caller that changes it: in the bucket as it is now.
 Result<UploadRecord> upload_in(Transaction& transaction, const Bucket& bucket, std::string_view key,
                                std::string_view upload_id);
 
@@ -22,7 +22,7 @@ Change create_upload_change(std::shared_ptr<const Bucket> bucket, std::shared_pt
 Change abort_upload_change(std::shared_ptr<const Bucket> bucket, std::string key, std::string upload_id,
                            RemovalGroundsPtr grounds = {});
 
-// What complete needs, and leaves in `stored`.
+// The input of complete; the result is in `stored`.
 struct Completion {
   std::shared_ptr<const Bucket> bucket;
   std::string key, upload_id;

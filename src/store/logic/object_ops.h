@@ -20,20 +20,20 @@ Result<BucketRecord> check_bucket(View& rows, const Bucket& bucket);
 Result<std::optional<ObjectRecord>> find_object(View& rows, const Bucket& bucket, std::string_view key);
 // precondition_failed; no_such_key for if_match without an object.
 Result<void> check_conditions(const std::optional<ObjectRecord>& current, const CommitConditions& conditions);
-// What the object held goes.
+// Releases the object's bytes.
 Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& object);
 Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& object);
 
-// The time of what comes in the place of `before`, the key's current object or nothing: that of the clock, but later
-// than all that the key had.
+// The time of a change that replaces `before`, the key's current object or nothing: the clock's, but later than all
+// earlier times of the key.
 Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key,
                            const std::optional<ObjectRecord>& before, int64_t at_us);
 
-// The head of a new current object: id, time, version id and default retention are set. invalid_request: a lock where
-// the bucket has none.
+// The head of a new current object, with id, time, version id and default retention set. invalid_request: a lock in a
+// bucket without object lock.
 Result<ObjectRecord> new_record(Transaction& transaction, const BucketRecord& bucket, ObjectInfo info, int64_t at_us);
-// The new current object of a key, with these bytes: what was current steps aside. At that time, or later
-// (time_after()).
+// Makes these bytes the key's current object, and handles the previous one as the versioning asks. At the given time,
+// or later (time_after()).
 Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of, const BucketRecord& bucket,
                                      std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
                                      const BlobRef& blob, int64_t at_us);

@@ -15,9 +15,8 @@ struct Found {
   std::vector<StoredPart> parts;
 };
 
-// nullopt: the head changed between the two reads. Of two moments, and right: a list of parts has its object's id,
-// which is never used again, and never changes; and of bytes it matters whether they are there now, not whether they
-// were.
+// nullopt: the head changed between the two reads. They are of two moments, which is right: a list of parts never
+// changes and has its object's id, which is never reused; and the bytes must exist now, not at an earlier moment.
 Result<std::optional<Found>> with_parts(View& rows, const Bucket& bucket, ObjectRecord record) {
   Found found{std::move(record), {}};
   if (found.record.part_count != 0) {
@@ -41,17 +40,17 @@ Result<ObjectRecord> readable_record(View& rows, const Bucket& bucket, VersionNa
   return record;
 }
 
-// To look it up again costs more than reading a range of it.
+// Whether finding the object again costs more than reading a range of it.
 bool worth_keeping(const ObjectRecord& record) { return record.part_count != 0 || record.blob.size > 64 * MiB; }
 
-// All that a reader's answers depend on besides the parts, which never change.
+// Everything that a reader's answers depend on besides the parts, which never change.
 std::string head_of(const ObjectRecord& record, const Bucket& bucket) {
   return encode(record) + static_cast<char>(bucket.versioning.load(std::memory_order_acquire));
 }
 
-constexpr int looks_max = 100;  // overwrites that may come between looking up and holding
+constexpr int looks_max = 100;  // overwrites that may come between the look-up and the hold
 
-// Null: some of its bytes were removed before they were held.
+// Null: some of its bytes were removed before they could be held.
 Result<std::shared_ptr<ObjectReader>> hold(Blobs& blobs, View& rows, std::string name, Found found) {
   if (found.record.part_count == 0) {
     const std::array<BlobRef, 1> one = {found.record.blob};
@@ -62,17 +61,17 @@ Result<std::shared_ptr<ObjectReader>> hold(Blobs& blobs, View& rows, std::string
   for (const StoredPart& part : found.parts) parts.push_back(part.blob);
   VB_ASSIGN(auto reader, blobs.open(rows, std::move(name), std::move(found.record.info), parts));
   if (!reader) return reader;
-  // Were all held in time? They were if the object is still there.
+  // If the object still exists, all its bytes were held in time.
   VB_ASSIGN(auto again, find_row(rows, Table::uploads, keys::object_parts(found.record.id)));
   if (!again) reader.reset();
   return reader;
 }
 
-// For the next request.
+// Keeps the reader for the next request.
 void keep(Blobs& blobs, View& rows, const Bucket& bucket, VersionName name, uint64_t id, std::string head,
           const std::shared_ptr<ObjectReader>& reader) {
   blobs.keep(id, std::move(head), reader);
-  // A removal from now on finds it among the kept readers; one that came before is seen here.
+  // A later removal finds the reader among the kept ones; an earlier one is detected here.
   auto still = read_record(rows, bucket, name);
   if (!still || still->id != id) blobs.let_go(reader);
 }

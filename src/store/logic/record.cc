@@ -76,7 +76,7 @@ BlobRef get_blob(Decoder& d) {
   return blob;
 }
 
-// What is stored may be more than the bytes that clients see, never less.
+// The stored bytes may be more than the bytes that clients see, never fewer.
 uint64_t check_stored_size(Decoder& d, const BlobRef& blob, uint64_t size) {
   if (blob.size < size) d.reject();
   return blob.size == size ? 0 : blob.size;

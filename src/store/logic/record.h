@@ -1,4 +1,4 @@
-// What rows hold: heads of objects, parts, uploads, buckets. codec.h says how they are written.
+// Contents of rows: heads of objects, parts, uploads, buckets. codec.h defines their encoding.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace verbena::store {
 
-// What an object or a part may take with all that is added to its bytes.
+// The most bytes that an object or a part takes in the store, overhead included.
 inline constexpr uint64_t stored_size_max = object_size_max + object_size_max / 1024;
 inline constexpr uint64_t part_stored_size_max = part_size_max + part_size_max / 1024;
 
@@ -48,10 +48,10 @@ std::string encode(const StoredPart& part);
 std::string encode(const UploadRecord& record);
 std::string encode(const BucketRecord& record);
 
-// malformed for anything that encode() did not make.
+// malformed for anything that encode() did not produce.
 Result<ObjectRecord> decode_object(std::string_view bytes);
 Result<std::vector<StoredPart>> decode_parts(std::string_view bytes);
-// Of that object: corrupt_object when it has another number of them.
+// The parts of that object: corrupt_object when their number differs.
 Result<std::vector<StoredPart>> decode_parts_of(const ObjectRecord& object, std::string_view bytes);
 Result<StoredPart> decode_part(std::string_view bytes);
 Result<UploadRecord> decode_upload(std::string_view bytes);

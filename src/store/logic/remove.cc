@@ -9,7 +9,7 @@
 namespace verbena::store {
 namespace {
 
-// Nothing there is nothing to object to.
+// A missing object meets any condition.
 Result<void> check_remove(const std::optional<Version>& version, const CommitConditions& conditions) {
   if (!version) return {};
   const ObjectInfo& info = version->record.info;
@@ -59,8 +59,8 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
   return {};
 }
 
-// A marker that hides no object is one row more. In a bucket of suspended versioning it takes the place of the key's
-// null version, where that is: then the bucket holds no more than before.
+// Checks that a marker adds no row. One that hides no object is an additional row, except in a bucket of suspended
+// versioning where it replaces the key's null version.
 Result<void> check_marker_replaces(Transaction& transaction, const BucketRecord& bucket, std::string_view key) {
   if (bucket.info.versioning == Versioning::suspended) {
     VB_ASSIGN(const bool replaced, has_older_null_version(transaction, bucket.id, key));
@@ -73,7 +73,7 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
   if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, newest, *r.request.grounds));
   VB_TRY(check_remove(newest, r.request.conditions));
-  // What was to be removed only as it was known is not there: no marker either.
+  // A conditional removal of a missing object makes no marker either.
   if (!newest && r.request.conditions.any()) return {};
   std::optional<ObjectRecord> current, before;
   if (newest) before = newest->record;
@@ -93,7 +93,7 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
 void tell(const Removal& r) {
   BucketFeed& feed = *r.bucket->feed;
   const KeyEvent what = r.told.delete_marker ? KeyEvent::marked : KeyEvent::removed;
-  // That a version went whose place another one takes is nothing to who may not know of versions.
+  // A version that another one replaces is no event for clients that may not see versions.
   feed.tell(what, r.key, r.told, /*of_versions=*/!r.changes_current || r.uncovered);
   if (r.uncovered) feed.tell(KeyEvent::created, r.key, *r.uncovered);
 }

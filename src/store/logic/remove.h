@@ -1,4 +1,4 @@
-// Removing objects and versions, and changing what may change of one.
+// Removal of objects and versions, and changes of a version's mutable properties.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,22 @@
 
 namespace verbena::store {
 
-// What a removal needs, and leaves in `removed`.
+// The input of a removal; the result is in `removed`.
 struct Removal {
   std::shared_ptr<const Bucket> bucket;
   std::string key;
   RemoveRequest request;
   Removed removed;
-  ObjectInfo told{};  // what others are told of it
-  // Who may not know of versions is told of these alone: whether there is another current object now, or none any more,
-  // and the older version that is there again.
+  ObjectInfo told{};  // reported to listeners
+  // Reported to clients that may not see versions: whether the current object was replaced or removed, and the older
+  // version that became current.
   bool changes_current = false;
   std::optional<ObjectInfo> uncovered{};
-  bool happened = false;  // something went, or a delete marker was made
+  bool happened = false;  // a version was removed, or a delete marker was made
 };
 Change removal_change(std::shared_ptr<Removal> removal);
 
-// What a change needs, and leaves in `info`.
+// The input of a change; the result is in `info`.
 struct Update {
   std::shared_ptr<const Bucket> bucket;
   std::string key, version_id;
@@ -34,7 +34,7 @@ struct Update {
 };
 Change update_change(std::shared_ptr<Update> update);
 
-// access_denied: the retention there is may not become `wanted` (mode, retain_until_us) now.
+// access_denied: the existing retention may not become `wanted` (mode, retain_until_us) now.
 Result<void> check_retention(const ObjectLock& lock, const std::pair<LockMode, int64_t>& wanted, int64_t now_us,
                              bool bypass_governance);
 

@@ -8,9 +8,9 @@
 namespace verbena::store {
 namespace {
 
-constexpr size_t tokens_forgotten_at_once = 2;  // for each that comes: so they do not pile up
+constexpr size_t tokens_forgotten_at_once = 2;  // for each new one, so that they do not pile up
 
-// A token's row: when it came, and what for.
+// Whether the token's rename was made already. Its row has the time and the request.
 Result<bool> was_done(Transaction& transaction, const Renaming& r) {
   if (r.request.token.empty()) return false;
   VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, keys::rename_token(r.bucket->id, r.request.token)));
@@ -48,7 +48,7 @@ Result<void> remember_token(Transaction& transaction, const Renaming& r) {
   return {};
 }
 
-// With its parts, of which the request's judge may want to know.
+// The object with its parts, which the request's judge may read.
 Result<ObjectInfo> whole_info(Transaction& transaction, const ObjectRecord& record) {
   ObjectInfo info = record.info;
   if (record.part_count == 0) return info;
@@ -83,7 +83,7 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   transaction.leave_us(bucket.id, r.request.from, r.gone.modified_us);
   source->info.attributes = r.info.attributes;
   transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));
-  // Under its old id: what it names by that (its list of parts) need not be touched.
+  // The id stays: the list of parts, which is named by it, is not touched.
   transaction.put(Table::objects, keys::object(bucket.id, r.request.to), encode(*source));
   transaction.on_commit([p = &r] {
     p->bucket->feed->tell(KeyEvent::renamed_away, p->request.from, p->gone);

@@ -9,18 +9,18 @@
 
 namespace verbena::store {
 
-// For so long a request that comes again with its token is known. Clients repeat what got no answer within seconds.
+// The time for which a repeated request is recognized by its token. Clients repeat unanswered requests within seconds.
 inline constexpr int64_t rename_token_life_us = int64_t{3'600} * 1'000'000;
 
 struct Renaming {
   std::shared_ptr<const Bucket> bucket;
   RenameRequest request;
   ObjectInfo info{};  // the answer
-  ObjectInfo gone{};  // what others are told of the old name
+  ObjectInfo gone{};  // reported to listeners under the old name
 };
 
-// no_such_key, invalid_bucket_state (the bucket has or had versions), idempotency_mismatch, and what the request's own
-// judge says.
+// no_such_key, invalid_bucket_state (the bucket has or had versions), idempotency_mismatch, and errors of the request's
+// own judge.
 Change rename_change(std::shared_ptr<Renaming> renaming);
 
 }  // namespace verbena::store

@@ -21,7 +21,7 @@ constexpr const char* changed_since =
     "somebody has changed it since an earlier run was broken off, and nothing of that is overwritten: take the change "
     "back, or remove the bucket there";
 
-// What the document says while a bucket is not all there: which keys are, so that it is known who has gone since.
+// The document of an incomplete bucket: all keys below this one were copied. One that is missing later was removed.
 std::string mark_of(std::string_view done_below) { return "1" + std::string(done_below); }
 
 Task<Result<KeyRows>> rows_of(std::shared_ptr<Context> context, uint64_t bucket, std::string key) {
@@ -34,7 +34,7 @@ Task<Result<KeyPage>> keys_of(std::shared_ptr<Context> context, uint64_t bucket,
   co_return co_await look_up(*context->rows, "copying a store", Place{bucket}, std::move(look));
 }
 
-// It has a document, or a key.
+// True if the bucket has a document or a key.
 Task<Result<bool>> is_used(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket) {
   if (!bucket->documents.names().empty()) co_return true;
   VB_CO_ASSIGN(const KeyPage page, co_await keys_of(context, bucket->id, ""));
@@ -46,7 +46,7 @@ bool same(const BucketInfo& a, const BucketInfo& b) {
          a.versioning == b.versioning && a.lock == b.lock;
 }
 
-// It came from there, whatever has become of it since.
+// Whether the bucket was copied from that one, whatever changed since.
 bool same_origin(const BucketInfo& a, const BucketInfo& b) {
   return a.created_us == b.created_us && a.owner == b.owner;
 }
@@ -83,7 +83,7 @@ void clear_version(Transaction& transaction, const KeyRows::Version& version) {
   transaction.erase(Table::uploads, keys::object_parts(version.record.id));
 }
 
-// All rows of a key as they were read, and the parts that were brought for versions which are not there yet.
+// Removes all rows of a key as they were read, and parts that were copied for versions which do not exist yet.
 Result<void> clear(Transaction& transaction, uint64_t bucket, const std::string& key, const KeyRows& rows,
                    const std::vector<uint64_t>& begun) {
   for (const uint64_t of : begun) VB_TRY(clear_parts(transaction, of));
@@ -129,7 +129,7 @@ Task<Result<TransferCounts>> Transfer::run() {
   co_return counts_;
 }
 
-// Half of a bucket would look like all of it where it is copied to.
+// Refuses incomplete buckets: a copy of one would look complete.
 Result<void> Transfer::check_source(const std::vector<BucketInfo>& buckets) {
   for (const BucketInfo& info : buckets) {
     where_ = info.name;
@@ -141,7 +141,7 @@ Result<void> Transfer::check_source(const std::vector<BucketInfo>& buckets) {
   return {};
 }
 
-// What is refused is refused before anything is changed.
+// All refusals come before any change.
 Result<void> Transfer::check_target(const std::vector<BucketInfo>& buckets) {
   for (const BucketInfo& there : target_.context->buckets.list()) {
     where_ = there.name;
@@ -166,7 +166,7 @@ Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo in
       VB_CO_ASSIGN(const bool has_anything, co_await is_used(target_.context, there));
       VB_CO_ASSIGN(const bool wants_anything, co_await is_used(source_.context, from));
       if (has_anything || !wants_anything) co_return std::nullopt;
-      // A run that ended between the bucket and its mark has left it like that.
+      // An earlier run ended between creating the bucket and marking it.
     }
     if (found) mark = **found;
     if (!same(there->info(), info)) {
@@ -204,12 +204,12 @@ Task<Result<void>> Transfer::copy_document(Pair pair, std::string name) {
   const auto there = co_await target_.store.document(pair.target->name, name);
   if (!there && !(there.error() == Errc::not_found)) co_return std::unexpected(there.error());
   if (there && **there == *document) co_return Result<void>{};
-  // Documents come before the first key: one that is missing behind that was removed by somebody.
+  // Documents are copied before the first key: one that is missing later was removed by another client.
   if (!options_.look_again && (there || !pair.done.empty())) co_return fail(Errc::conditional_conflict, changed_since);
   co_return co_await target_.store.set_document(pair.target->name, name, *document);
 }
 
-// What is counted with each change is what was brought: that finds what this forgets.
+// Compares the usage counted with each change to the source's: detects rows that this code forgot.
 Task<Result<void>> Transfer::check_usage(const std::string& bucket) {
   const std::string name = bucket;
   const auto from = co_await source_.store.bucket_usage(name);
@@ -222,7 +222,7 @@ Task<Result<void>> Transfer::check_usage(const std::string& bucket) {
 Task<Result<KeyPage>> Transfer::next_keys(Pair pair, std::string from) {
   VB_CO_ASSIGN(KeyPage page, co_await keys_of(source_.context, pair.source->id, from));
   VB_CO_ASSIGN(const KeyPage there, co_await keys_of(target_.context, pair.target->id, from));
-  // What lies behind the end of either page comes with the next one.
+  // Keys past the end of either page come with the next one.
   const auto cut = [&page, &there](const std::string& key) {
     return (page.more && key > page.keys.back()) || (there.more && key > there.keys.back());
   };
@@ -232,7 +232,7 @@ Task<Result<KeyPage>> Transfer::next_keys(Pair pair, std::string from) {
   co_return both;
 }
 
-// What the workers of one bucket share. Of one executor.
+// State that the workers of one bucket share. Used on one executor.
 struct Transfer::Work {
   explicit Work(const boost::asio::any_io_executor& executor) : changed(executor) {}
   Pair pair{};
@@ -293,7 +293,7 @@ Result<void> Transfer::check_keys(const Pair& pair, const std::string& key, cons
   if (wanted.current) look(*wanted.current);
   std::ranges::for_each(wanted.older, look);
   for (const KeyRows::Upload& upload : wanted.uploads) same_id |= is_other(upload.record.id);
-  // Engines whose ids are the whole store's name lists of parts by these alone: two would be one.
+  // Engines with store-wide ids name lists of parts by the id alone: two objects with one id would share a list.
   if (same_id) {
     return fail(Errc::conditional_conflict,
                 "its parts have the id of another one's, which came from another directory: copy the object onto "
@@ -322,7 +322,7 @@ Task<Result<void>> Transfer::copy_key(Pair pair, std::string key) {
   if (wanted.current) has_parts(*wanted.current);
   std::ranges::for_each(wanted.older, has_parts);
   if (!there.empty() || !begun.empty()) VB_CO_TRY(co_await clear_key(pair.target, key, std::move(there), begun));
-  // Oldest first, the current one last: what is seen of the key was so once.
+  // Oldest first, the current one last: every intermediate state of the key existed once.
   for (auto version = wanted.older.rbegin(); version != wanted.older.rend(); ++version) {
     const bool null = wanted.null_version == version->record.id;
     VB_CO_TRY(co_await copy_version(pair, key, std::move(*version), /*current=*/false, null));
@@ -359,7 +359,7 @@ Task<Result<void>> Transfer::copy_version(Pair pair, std::string key, KeyRows::V
     VB_CO_TRY(co_await copy_bytes(pair, key, version.record.blob, std::move(put)));
     co_return Result<void>{};
   }
-  // First the parts by themselves, as those of an upload that nobody sees, then all of it at once.
+  // First the parts by themselves, as those of an invisible upload, then everything in one change.
   const uint64_t of = version.record.id;
   int number = 0;
   for (StoredPart& part : version.parts) {
@@ -431,7 +431,7 @@ Task<Result<BlobRef>> Transfer::copy_bytes(Pair pair, std::string key, BlobRef f
 }
 
 Task<Result<void>> Transfer::commit(BucketRef bucket, std::string key, Judge judge, std::shared_ptr<BlobWriter> blob) {
-  // An engine's ids are above those that come, and where it counts them for each place it is told.
+  // Some engines count ids per place: the judge registers copied ids there (Transaction::take_id()).
   Change change{.judge = std::move(judge),
                 .bucket = bucket,
                 .place = {bucket->id, key},

@@ -38,11 +38,11 @@ Result<std::optional<uint64_t>> null_version(Transaction& transaction, uint64_t 
   return id;
 }
 
-// Of those in `versions`: the newest with an id of at most `id_max`.
+// The newest record in `versions` with an id of at most `id_max`.
 Result<std::optional<ObjectRecord>> newest_below(Transaction& transaction, uint64_t bucket, std::string_view key,
                                                  uint64_t id_max) {
   const auto cursor = transaction.cursor(Table::versions, keys::version_prefix(bucket, key));
-  // Behind the newer ones, which may be many that have just been erased.
+  // Seek past the newer ones, which may be many that were just erased.
   if (id_max != UINT64_MAX) cursor->seek(keys::version(bucket, key, id_max));
   if (cursor->valid()) return decode_object(cursor->value());
   VB_TRY(cursor->status());

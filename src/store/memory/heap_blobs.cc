@@ -31,7 +31,7 @@ void HeapBlob::append(Bytes bytes, std::optional<uint64_t> more) {
       resize(blocks_.emplace_back(), static_cast<uint32_t>(std::min<uint64_t>(known, block_size)));
     }
     Block& last = blocks_.back();
-    if (last.size == last.capacity) resize(last, block_size);  // more than was announced
+    if (last.size == last.capacity) resize(last, block_size);  // more than announced
     const size_t n = std::min<size_t>(bytes.size(), last.capacity - last.size);
     std::memcpy(last.bytes.get() + last.size, bytes.data(), n);
     last.size += static_cast<uint32_t>(n);

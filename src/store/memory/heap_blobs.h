@@ -1,4 +1,4 @@
-// Bytes on the heap: written once, checked on each read, gone when no row names them and no reader holds them.
+// Blobs on the heap: written once, checked on each read, freed when no row names them and no reader holds them.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace verbena::store::in_memory {
 
-// What all blobs of a store take. Outlives the store for as long as a reader has one of them.
+// The memory of all blobs of a store. Outlives the store for as long as a reader has one of them.
 struct Account {
   std::atomic<uint64_t> bytes{0}, blobs{0};
 };
@@ -28,11 +28,11 @@ class HeapBlob {
   ~HeapBlob();
 
   uint64_t size() const { return size_; }
-  // `more`: how much there will be from here on, where that is known.
+  // `more`: the bytes to come from here on, if known.
   void append(Bytes bytes, std::optional<uint64_t> more);
-  // No more comes: checksums are taken, what was not needed goes back.
+  // Ends the blob: computes the checksums, frees unused memory.
   void finish();
-  // corrupt_object: a block is not what was written.
+  // corrupt_object: a block differs from what was written.
   Result<void> read(uint64_t offset, MutableBytes into) const;
   void flip_bit(uint64_t offset);
 
@@ -58,14 +58,14 @@ class HeapBlobs final : public Blobs {
   Result<std::shared_ptr<ObjectReader>> open(View& rows, std::string name, ObjectInfo info,
                                              std::span<const BlobRef> blobs) override;
 
-  // A change names it from now on / no longer: what has no reader goes with the returned pointer.
+  // Starts / ends naming the blob; without a reader it is freed with the returned pointer.
   void add(const BlobWriter& writer);
   std::shared_ptr<const HeapBlob> take(uint64_t id);
 
   std::vector<uint64_t> ids();  // ascending
   const Account& account() const { return *account_; }
   bool has_space(uint64_t more) const { return account_->bytes.load(std::memory_order_relaxed) + more <= bytes_max_; }
-  // For tests: damages what the reader of an object reads.
+  // For tests: damages the bytes that the reader of an object reads.
   static void flip_bit(ObjectReader& reader, uint64_t offset);
 
  private:

@@ -56,7 +56,7 @@ class Engine final : public Context, public Catalogue {
     return done;
   }
 
-  // Its uploads go, a piece at a time: others come in between.
+  // Removes its uploads in pieces: other changes come in between.
   void sweep(uint64_t bucket) {
     BucketSweep at(bucket);
     while (!at.done()) {

@@ -1,6 +1,6 @@
-// The engine that keeps nothing on disk: rows in ordered maps, bytes on the heap. For tests, for trying things out and
-// for scratch data: what is in it is gone when it goes. The semantics are those of store.h, so every read is checked
-// against checksums here, too.
+// The engine that keeps nothing on disk: rows in ordered maps, bytes on the heap. For tests, for trials and for scratch
+// data: its contents are gone when it is closed. The semantics are those of store.h, so every read is checked against
+// checksums here, too.
 //
 // Used from all cores' threads at once; a writer belongs to the core that made it, a reader may be shared.
 #pragma once
@@ -28,15 +28,16 @@ class MemoryStore : public EngineStore {
   ~MemoryStore() override;
 
   struct Usage {
-    uint64_t blob_bytes = 0, blobs = 0;  // that a row names or a reader holds
+    uint64_t blob_bytes = 0, blobs = 0;  // named by a row or held by a reader
     uint64_t row_bytes = 0, rows = 0;
   };
   Usage usage() const;
 
-  // Blobs that no row names; there are none. corrupt_object: a row names one that is not there. Looks at everything.
+  // The number of blobs that no row names; 0 in a sound store. corrupt_object: a row names a missing blob. Walks
+  // everything.
   Result<uint64_t> unnamed_blobs() const;
 
-  // For tests: flips a bit of what is stored of the key's current object, where it has a byte at `offset`.
+  // For tests: flips a bit of the key's current object as stored, if it has a byte at `offset`.
   Task<Result<void>> damage(std::string_view bucket, std::string_view key, uint64_t offset);
 
  private:

@@ -73,7 +73,7 @@ void TableCursor::stand(std::string_view from, bool behind) {
   auto now = behind ? rows.upper_bound(from) : rows.lower_bound(from);
   auto then = behind ? before.upper_bound(from) : before.lower_bound(from);
   row_.reset();
-  // What has changed since is as it was then, which may be that it was not there.
+  // A row that changed since the moment is read as it was then, which may be absent.
   for (;;) {
     const bool changed = then != before.end() && (now == rows.end() || then->first <= now->first);
     if (!changed && now == rows.end()) return;

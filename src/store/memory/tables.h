@@ -1,4 +1,4 @@
-// Rows on the heap, and changes of them that happen whole or not at all: one at a time, and no look sees half of one.
+// Rows on the heap, and atomic changes of them: one change at a time, and no look sees half of one.
 #pragma once
 
 #include <algorithm>
@@ -26,36 +26,38 @@ class Tables {
  public:
   using Rows = std::map<std::string, std::string, std::less<>>;
 
-  // Looks of many, changes of one.
+  // Shared for looks, exclusive for changes.
   std::shared_mutex& mutex() const { return mutex_; }
-  // The caller holds the mutex, for itself alone where it changes something.
+  // The caller holds the mutex, exclusively to change rows.
   Rows& rows(Table table) { return tables_[static_cast<size_t>(table)]; }
   const Rows& rows(Table table) const { return tables_[static_cast<size_t>(table)]; }
-  // Null takes the row away. What was there before is returned.
+  // Null erases the row. Returns the previous value.
   std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value);
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 
-  // What rows were at the moment that began it, of those that have changed since; nullopt: there was none.
+  // The rows changed since a moment began, as they were at its begin; nullopt: absent.
   using Before = std::array<std::map<std::string, std::optional<std::string>, std::less<>>, table_count>;
-  // From the first of these calls to the second set() notes there what it changes.
+  // Between these two calls set() saves there the rows that it changes.
   void begin_moment(Before& before) const;
   void end_moment(Before& before) const;
 
  private:
   mutable std::shared_mutex mutex_;
   std::array<Rows, table_count> tables_;
-  // Of those who look. Changed by who holds both mutexes, the tables' shared; read by who holds that alone.
+  // Guards the moments. To change them, hold both mutexes, the tables' one shared; to read them, hold the tables' one
+  // exclusively.
   mutable std::mutex moments_mutex_;
   mutable std::set<Before*> moments_;
   std::atomic<uint64_t> bytes_{0}, count_{0};
 };
 
-// Stands on a copy of its row, so that rows may come and go under it.
+// Holds a copy of its row, so that rows may change under it.
 class TableCursor final : public Cursor {
  public:
-  // `locks`: the caller does not hold the mutex. `before`: the moment whose rows it walks; null: that of each step.
+  // `locks`: the caller does not hold the mutex. `before`: the moment whose rows it walks; null: the rows as of each
+  // step.
   TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
               const Tables::Before* before = nullptr);
   bool valid() const override { return row_.has_value(); }
@@ -66,7 +68,7 @@ class TableCursor final : public Cursor {
   Result<void> status() const override { return {}; }
 
  private:
-  void stand(std::string_view from, bool behind);  // on the first row from there on, or behind there
+  void stand(std::string_view from, bool behind);  // to the first row from there on, or after there
   std::shared_lock<std::shared_mutex> lock() const;
 
   const Tables& tables_;
@@ -88,7 +90,7 @@ class TablesView final : public View {
   const Tables& tables_;
 };
 
-// Rows as they were when it was made: those that change are copied for it first.
+// Rows as they were when it was made: changed rows are copied for it first.
 class TablesMoment final : public Moment {
  public:
   explicit TablesMoment(const Tables& tables) : tables_(tables) { tables_.begin_moment(before_); }
@@ -102,7 +104,7 @@ class TablesMoment final : public Moment {
   Tables::Before before_;  // guarded by the tables' mutex
 };
 
-// Changes the rows in place and can take all of it back. Of one that holds the mutex for itself alone.
+// Changes the rows in place and can undo everything. For a caller that holds the mutex exclusively.
 class TablesTransaction final : public Transaction {
  public:
   TablesTransaction(Tables& tables, LeftTimes& left, uint64_t& last_id, int64_t now_us)

@@ -1,4 +1,4 @@
-// For the tests above the store: the memory engine with faults on demand, a clock of its own and plain calls.
+// For tests above the store: the memory engine with faults on demand, a clock of its own and plain calls.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -21,7 +21,7 @@
 
 namespace verbena::store::in_memory {
 
-// Stands still but for a second at each object, part and removal.
+// Stands still except for one second at each object, part and removal.
 class SteppingClock final : public WallClock {
  public:
   int64_t now_us() const override { return now.load(); }
@@ -29,7 +29,7 @@ class SteppingClock final : public WallClock {
   std::atomic<int64_t> now{1'767'323'045'678'000};  // 2026-01-02T03:04:05.678Z
 };
 
-// A base of its own, so that it is there before the engine that goes by it.
+// A base class, so that the clock exists before the engine that uses it.
 struct HasClock {
   SteppingClock clock;
 };
@@ -40,14 +40,14 @@ class TestStore : private HasClock, public MemoryStore {
 
   std::optional<uint64_t> rot_at;                // reads that touch this offset are corrupt
   std::optional<Errc> append_error;              // the next append fails so
-  std::function<bool(std::string_view)> is_hot;  // which keys' objects lie in memory; empty: none
+  std::function<bool(std::string_view)> is_hot;  // keys whose objects are in memory; empty: none
   std::atomic<size_t> writers_made{0};           // of objects, by create()
-  std::function<Task<>()> before_update;         // happens once, between the request for a change and the change
-  // Likewise, of an upload: before its parts are looked at, and before it is completed.
+  std::function<Task<>()> before_update;         // called once, between the request for a change and the change
+  // Likewise for an upload: before its parts are read, and before it is completed.
   std::function<void()> before_parts, before_completion;
-  std::function<void()> before_replacement;  // likewise, of a document that is to be still the same
-  std::function<void()> while_written;           // happens once, when an object's or a part's bytes come
-  std::function<void()> while_removed;           // happens once, when an object is removed
+  std::function<void()> before_replacement;  // likewise, before a conditional replacement of a document
+  std::function<void()> while_written;       // called once, when bytes of an object or a part arrive
+  std::function<void()> while_removed;       // called once, when an object is removed
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
@@ -141,13 +141,13 @@ class TestStore : private HasClock, public MemoryStore {
   void forget_document(const std::string& bucket, const std::string& name) { (void)run(remove_document(bucket, name)); }
   using MemoryStore::document;
 
-  // What is kept of a key's current object, as it is kept.
+  // The stored form of a key's current object.
   struct Stored {
     ObjectInfo info;
     std::string data;
   };
   Stored object(const std::string& bucket, const std::string& key) { return run(object_task(bucket, key)).value(); }
-  // The same for somebody to change: what open() and stat() find until the key is written or removed.
+  // Likewise, to be altered: open() and stat() return it until the key is written or removed.
   Stored& tamper(const std::string& bucket, const std::string& key) {
     const auto [at, is_new] = tampered_.try_emplace({bucket, key});
     if (is_new) at->second = run(object_task(bucket, key)).value();
@@ -197,7 +197,7 @@ class TestStore : private HasClock, public MemoryStore {
     memory::Chunk peek(uint64_t offset, uint64_t length) const override {
       return {.lease = {}, .bytes = as_bytes(object_->data).subspan(offset, length), .shared = object_, .charge = {}};
     }
-    // Of every other size, so that callers go both ways.
+    // For every other size, so that both paths of callers are tested.
     Bytes view(uint64_t offset, uint64_t length) const override {
       return object_->data.size() % 2 == 0 ? as_bytes(object_->data).subspan(offset, length) : Bytes();
     }
@@ -205,7 +205,7 @@ class TestStore : private HasClock, public MemoryStore {
 
   class Writer final : public ObjectWriter {
    public:
-    // `name`: of the object that it makes; none for a part.
+    // `name`: of the object; none for a part.
     Writer(TestStore& store, std::unique_ptr<ObjectWriter> writer, std::optional<Name> name)
         : store_(store), writer_(std::move(writer)), name_(std::move(name)) {}
     Task<Result<void>> append(memory::Chunk chunk) override {
