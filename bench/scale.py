@@ -31,8 +31,10 @@ import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 from first_byte import presign  # noqa: E402
 import verbena_server  # noqa: E402
+import wrap_prose  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZE = 256          # bytes of an object
@@ -416,7 +418,7 @@ def hold_in_all(holders, step, each):
 
 
 def idle_cost(server, seconds):
-    """What the server does while nobody asks it anything: CPU, and how often one of its threads wakes up, per second."""
+    """What the server does without requests it anything: CPU, and how often one of its threads wakes up, per second."""
     cpu, wakes = server.cpu_s(), server.wakes()
     began = time.monotonic()
     time.sleep(seconds)
@@ -611,7 +613,7 @@ def objects_tables(rows):
     return (f"Cost of a request, by number of objects of {SIZE} bytes: server CPU / time on one connection, microseconds.\n\n"
             + table(head, cost)
             + "\n\nWhat the index does for it: keys looked up / cursors placed / steps / blocks looked into / of those not in "
-            "the index's memory.\n\n" + table(head, work) + "\n\nThe rest.\n\n" + table(head, other))
+            "the index's memory.\n\n" + table(head, work) + "\n\nOther costs.\n\n" + table(head, other))
 
 
 def connections_table(rows):
@@ -634,7 +636,7 @@ def connections_table(rows):
                       size_text(row["client_bytes_each"]) if "client_bytes_each" in row else "", idle,
                       pair(row, "one_"), pair(row, ""), at_once])
     return ("Open HTTP connections, and native sessions of several client processes. Memory is the resident one of the process. Idle is the whole "
-            "server while nobody asks. A hot GET: by one session beside all the others, by all in turn (each once at least), and by "
+            "server without requests. A hot GET: by one session beside all the others, by all in turn (each once at least), and by "
             "all connections at once.\n\n" + table(head, lines))
 
 
@@ -671,7 +673,7 @@ def update(path, text):
     _, end, tail = rest.partition(END)
     if not mark or not end:
         raise RuntimeError(f"{path}: no {BEGIN} ... {END}")
-    path.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", encoding="utf-8")
+    path.write_text(f"{head}{BEGIN}\n{wrap_prose.paragraphs(text)}{END}{tail}", encoding="utf-8")
 
 
 # --- What --check judges: counts alone
