@@ -253,15 +253,15 @@ def speed_table(rounds):
         out.append(f"| {what} | {wanted} | {spread(ratios[figure], decimals)} | {spread(ratios['rate'], decimals)} | {' | '.join(cells)} |")
     for provider in rounds[0]["native"]:
         pairs = [one["native"][provider] for one in rounds]
-        out.append(f"| native GET 4 KiB of a kept object on `{provider}`, p50, against the embedded engine's | its microseconds | "
+        out.append(f"| native GET 4 KiB of a leased object on `{provider}`, p50, against the embedded engine's | its microseconds | "
                    f"{spread([there / here for there, here in pairs], 2)}: {statistics.median(p[0] for p in pairs):.1f} us against "
                    f"{statistics.median(p[1] for p in pairs):.1f} us | | | | |")
     return out
 
 
 COUNTS = (
-    ("get small hot", "GET 4 KiB, hot, kept", "0"),
-    ("get small hot, not kept", "GET 4 KiB, hot, not kept (`rados.keep` false)", "1"),
+    ("get small hot", "GET 4 KiB, hot, under a read lease", "0"),
+    ("get small hot, not kept", "GET 4 KiB, hot, without (`rados.keep` false)", "1"),
     ("get small cold", "GET 4 KiB, cold", "1"),
     ("head cold", "HEAD, cold", "1"),
     ("put small, one caller", "PUT 4 KiB of a new key, one caller", ""),
