@@ -19,7 +19,7 @@
 #include "auth/auth.h"
 #include "cli/bench.h"
 #include "client/endpoint.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 #include "verbena/client.h"
 
 namespace verbena::bench {

@@ -27,7 +27,7 @@
 #include <sstream>
 
 #include "base/log.h"
-#include "client/native_session.h"
+#include "client/native/session.h"
 #include "store/local/local_store.h"
 
 namespace verbena::bench {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "client/s3_xml.h"
+#include "client/http/s3_xml.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace verbena::client;

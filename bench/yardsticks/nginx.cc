@@ -10,7 +10,7 @@
 
 #include "cli/bench_loop.h"
 #include "cli/child.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 #include "yardsticks/yardsticks.h"
 
 namespace verbena::yardsticks {

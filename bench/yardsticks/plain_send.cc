@@ -17,7 +17,7 @@
 
 #include "base/fd.h"
 #include "cli/bench_loop.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 #include "yardsticks/yardsticks.h"
 
 namespace verbena::yardsticks {

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "cli/report.h"
 #include "client/endpoint.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 #include "client/outcome.h"
 #include "iam/admin.h"
 #include "server/data_directory.h"

@@ -7,7 +7,7 @@
 #include "cli/bench_loop.h"
 #include "cli/bench_runner.h"
 #include "client/endpoint.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 
 namespace verbena::cli {
 

@@ -12,7 +12,7 @@
 #include "cli/admin_call.h"
 #include "cli/report.h"
 #include "client/endpoint.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 
 namespace verbena::cli {
 namespace {

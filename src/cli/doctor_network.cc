@@ -3,7 +3,7 @@
 
 #include "cli/doctor.h"
 #include "client/endpoint.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 
 namespace verbena::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "client/endpoint.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 
 namespace verbena::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "base/exposition.h"
 #include "base/hex.h"
 #include "base/readings.h"
-#include "client/http_client.h"
+#include "client/http/http_client.h"
 #include "rdma/transport.h"
 #include "world.h"
 

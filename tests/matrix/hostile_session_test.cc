@@ -2,8 +2,8 @@
 // wrong kind and windows that are none, on tcp with the frames below them, on shared memory with what both share.
 #include <gtest/gtest.h>
 
-#include "client/native_dial.h"
-#include "client/native_handshake.h"
+#include "client/native/dial.h"
+#include "client/native/handshake.h"
 #include "fabric/local/test_support.h"
 #include "fabric/ofi/hostile.h"
 #include "fabric/tcp/stream.h"

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "client/endpoint.h"
-#include "client/s3_http.h"
+#include "client/http/s3_http.h"
 #include "world.h"
 
 namespace verbena::matrix {

@@ -6,7 +6,7 @@
 
 #include "base/checksum.h"
 #include "client/endpoint.h"
-#include "client/s3_http.h"
+#include "client/http/s3_http.h"
 #include "world.h"
 
 namespace verbena::matrix {

@@ -1,0 +1,177 @@
+// What a Client's copies share: the doors, in order of preference, and the rules for falling back.
+#pragma once
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/api/appends.h"
+#include "client/endpoint.h"
+#include "client/forks.h"
+#include "client/http/http_client.h"
+#include "client/http/s3_http.h"
+#include "client/native/session_door.h"
+#include "client/retry.h"
+#include "client/token/token_door.h"
+#include "client/worker_pool.h"
+#include "verbena/client.h"
+
+namespace verbena {
+
+// `native` keeps the mapping that a native session shares with its server; `own` is plain page-aligned memory; neither:
+// the caller's.
+struct Buffer::Memory {
+  std::shared_ptr<client::NativeMemory> native;
+  void* own = nullptr;
+  size_t own_bytes = 0;
+  uint64_t forks = client::forks();
+  ~Memory();
+};
+
+// Memory of a call: where, and what it lies in if that is a native session's.
+template <class Byte>
+struct CallMemory {
+  std::span<Byte> bytes;
+  const client::NativeMemory* native = nullptr;
+};
+using GetMemory = CallMemory<std::byte>;
+using PutMemory = CallMemory<const std::byte>;
+
+namespace client {
+// The door itself is at fault, not the request: another door may do it.
+bool speaks_against_door(const ClientError& error);
+bool get_may_fall_back(const ClientError& error);
+}  // namespace client
+
+class Client::Impl {
+ public:
+  static Outcome<std::shared_ptr<Impl>> create(ClientOptions options);
+  ~Impl();
+
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, GetMemory into, const GetOptions& options,
+                        bool native_too = true);
+  Outcome<GetReply> get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
+                               GetMemory into, const GetOptions& options);
+  Outcome<PutReply> put(const std::string& bucket, const std::string& key, PutMemory from, const PutOptions& options,
+                        bool native_too = true);
+  Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
+                               const PutOptions& options);
+
+  // One part of an upload that was begun elsewhere, by token where that works and by HTTP where not.
+  Outcome<PutReply> put_part(const client::UploadPart& part);
+
+  // `inline_done`: the completion may run on a fabric's progress thread (it only wakes someone up).
+  void get_async(std::string bucket, std::string key, Buffer into, GetOptions options, Callback<GetReply> done,
+                 bool inline_done);
+  void put_async(std::string bucket, std::string key, Buffer from, PutOptions options, Callback<PutReply> done,
+                 bool inline_done);
+
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options = {});
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options = {});
+  Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
+                   const RenameOptions& options);
+  Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
+
+  // Batches. `windows`: none for head and remove.
+  enum class Many { get, head, put, remove };
+  Outcome<Transfer> many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
+                         std::span<BatchResult> results, const BatchOptions& options);
+  std::future<Outcome<Transfer>> many_async(Many what, std::vector<BatchItem> items, std::vector<Buffer> windows,
+                                            std::span<BatchResult> results, BatchOptions options);
+
+  Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
+
+  Outcome<std::unique_ptr<client::NativeWatch>> watch(const std::string& bucket, const WatchOptions& options);
+
+  Outcome<Buffer> allocate(size_t size);
+
+  // `forked` in a child of the process that made this.
+  Outcome<> usable() const;
+  // Runs on one of the client's threads.
+  void post(std::function<void()> work) { workers_->post(std::move(work)); }
+
+  bool native_open() const { return session_ && session_->open(); }
+  bool wants_token(uint64_t size);
+  client::S3Http& s3() { return *s3_; }
+  // Retries of operations that only HTTP has.
+  template <class Fn>
+  auto retried(bool idempotent, Fn&& operation) {
+    unsigned attempts = 0;
+    return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation));
+  }
+  // Likewise, of a change that is not to be made twice.
+  template <class Fn>
+  auto retried_change(Fn&& operation) {
+    unsigned attempts = 0;
+    return client::with_retries_of_change(retry_, false, attempts, std::forward<Fn>(operation));
+  }
+  const ClientOptions& options() const { return options_; }
+
+ private:
+  explicit Impl(ClientOptions options) : options_(std::move(options)) {}
+  Outcome<> open();
+  Outcome<GetReply> get_once(const std::string& bucket, const std::string& key, GetMemory into,
+                             const GetOptions& options, bool native_too);
+  Outcome<PutReply> put_once(const std::string& bucket, const std::string& key, PutMemory from,
+                             const PutOptions& options, bool native_too);
+  Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
+                                 const PutOptions& options, std::string& reason, bool& done);
+  static PutMemory memory_of(const Buffer& from);
+  // One that the native door has answered.
+  void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome);
+  client::Appends::Ways ways_of_appends();
+  // What was appended to this key before, without waiting, leaves before what comes now.
+  void flush_appends(const std::string& bucket, const std::string& key);
+  void rest_token(const std::string& why);
+  Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
+                                   const PutOptions& options);
+
+  // A batch by single requests side by side: the items that `answered` does not have.
+  void many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
+                    std::span<BatchResult> results, std::vector<uint8_t>& answered, size_t told,
+                    const BatchOptions& options, bool native_too, Transfer& transfer);
+  Outcome<> single(Many what, const BatchItem& item, MutableBytes memory, BatchResult& result, bool native_too,
+                   Transfer& transfer);
+
+  Outcome<ValuePage> list_and_get(const std::string& bucket, const ValueOptions& options, const Buffer& into);
+
+  // Multipart. A worker's current part: bytes of the caller's, or its own.
+  struct Upload;
+  struct Piece {
+    Bytes bytes;
+    std::vector<std::byte> own;
+  };
+  using NextPart = std::function<Outcome<bool>(Piece&)>;  // false: no more
+  Outcome<PutReply> put_parts(const std::string& bucket, const std::string& key, Bytes from, const PutOptions& options);
+  // `next` gives part after part; `helpers_max` threads besides the caller's send them.
+  Outcome<PutReply> run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
+                               const NextPart& next, const PutOptions& options);
+  Outcome<PutReply> put_part_once(const client::UploadPart& part);
+  Outcome<PutReply> finish_upload(Upload& upload, const PutOptions& options);
+
+  ClientOptions options_;
+  const uint64_t forks_ = client::forks();
+  client::RetryPolicy retry_;
+  std::unique_ptr<client::HttpClient> http_;
+  std::unique_ptr<client::S3Http> s3_;
+  std::unique_ptr<client::TokenDoor> token_;      // null: never (anonymous, or another door was asked for)
+  std::unique_ptr<client::SessionDoor> session_;  // likewise
+  std::atomic<int64_t> token_rests_until_{0};     // steady clock, ns
+  std::mutex reason_mutex_;
+  std::string token_reason_;
+  std::string tls_reason_;  // why automatic leaves RDMA between hosts alone; set at the start, empty when it does not
+  std::atomic<bool> closing_{false};
+  std::unique_ptr<client::Appends> appends_;  // of the native door
+  // Sends what waited for answers: completions, which may wait for those, have threads of their own.
+  std::unique_ptr<client::WorkerPool> append_worker_;
+  std::unique_ptr<client::WorkerPool> workers_;
+};
+
+struct Client::Inside {
+  using Impl = Client::Impl;
+  static Impl& impl(const Client& client) { return *client.impl_; }
+};
+
+}  // namespace verbena

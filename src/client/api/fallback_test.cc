@@ -1,0 +1,358 @@
+// What the client believes and what it does when a door does not keep its word: scripted servers.
+#include <gtest/gtest.h>
+
+#include "base/checksum.h"
+#include "client/api/client_impl.h"
+#include "client/http/object_headers.h"
+#include "client/testing/scripted_server.h"
+#include "verbena/client.h"
+
+namespace verbena {
+namespace {
+
+using client::http_reply;
+using client::ScriptedRequest;
+using client::ScriptedServer;
+
+// A port that nothing listens on.
+uint16_t closed_port() {
+  ScriptedServer server([](const ScriptedRequest&, int) { return std::string(); });
+  return server.port();
+}
+
+ClientOptions options_for(const ScriptedServer& server, Via via = Via::automatic) {
+  ClientOptions options;
+  options.endpoint = server.url();
+  options.native_endpoint = "127.0.0.1:" + std::to_string(closed_port());
+  options.access_key = "AKIDEXAMPLE";
+  options.secret_key = "secret";
+  options.via = via;
+  options.provider = "tcp";  // of tokens, which have no device here
+  options.token_size_min = 1;
+  options.attempts_max = 2;
+  return options;
+}
+
+std::string crc_of(std::string_view text) { return client::crc32c_base64(crc32c(as_bytes(text))); }
+std::span<const std::byte> bytes_of(std::string_view text) { return as_bytes(text); }
+
+TEST(Fallback, APutIsSentAgainWithItsBodyWhenTheServerDoesNotKnowTokens) {
+  // Such a server stores an empty object and answers 200 with an ETag.
+  ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "etag: \"e\"\r\n", ""); });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client) << client.error().message;
+  auto put = client->put("b", "k", bytes_of("payload"));
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.door, Via::http);
+  EXPECT_NE(put->transfer.fell_back_reason.find("native"), std::string::npos) << put->transfer.fell_back_reason;
+  EXPECT_NE(put->transfer.fell_back_reason.find("does not know tokens"), std::string::npos);
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_TRUE(requests[0].has("x-amz-rdma-token: "));
+  EXPECT_TRUE(requests[0].has("content-length: 0\r\n"));
+  EXPECT_TRUE(requests[0].has("x-amz-content-sha256: UNSIGNED-PAYLOAD"));
+  EXPECT_TRUE(requests[0].has(";x-amz-rdma-token")) << "the token must be signed";
+  EXPECT_FALSE(requests[1].has("x-amz-rdma-token"));
+  EXPECT_EQ(requests[1].body, "payload");
+
+  // And it is not asked again.
+  ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
+  EXPECT_EQ(server.requests().size(), 3u);
+}
+
+TEST(Fallback, APutIsDoneByTokenOnlyWithTheMatchingChecksum) {
+  std::string checksum = "wrong===";
+  ScriptedServer server([&](const ScriptedRequest& request, int) {
+    if (!request.has("x-amz-rdma-token")) return http_reply(200, "etag: \"h\"\r\n", "");
+    return http_reply(200, "etag: \"t\"\r\nx-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + checksum + "\r\n", "");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  auto put = client->put("b", "k", bytes_of("payload"));
+  ASSERT_TRUE(put);
+  EXPECT_EQ(put->transfer.door, Via::http);
+  EXPECT_EQ(put->etag, "h");
+
+  checksum = crc_of("payload");
+  auto second = Client::connect(options_for(server));
+  ASSERT_TRUE(second);
+  put = second->put("b", "k", bytes_of("payload"));
+  ASSERT_TRUE(put);
+  EXPECT_EQ(put->transfer.door, Via::token);
+  EXPECT_EQ(put->transfer.provider, "tcp");
+  EXPECT_EQ(put->transfer.bytes, 7u);
+  EXPECT_EQ(put->etag, "t");
+}
+
+// A writer goes on at the size that it was told.
+TEST(Fallback, AnAppendByTokenTellsTheObjectsSize) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    const std::string size = request.has("x-amz-write-offset-bytes: 7") ? "x-amz-object-size: 14\r\n" : "";
+    return http_reply(
+        200, size + "etag: \"t\"\r\nx-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + crc_of("payload") + "\r\n", "");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
+  PutOptions options;
+  options.append_at = 7;
+  const auto put = client->put("b", "k", bytes_of("payload"), options);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.door, Via::token);
+  EXPECT_EQ(put->object_size, 14u);
+}
+
+TEST(Fallback, ADeclinedPutIsSentWithItsBody) {
+  for (const int status : {200, 501}) {
+    ScriptedServer server([status](const ScriptedRequest& request, int) {
+      if (!request.has("x-amz-rdma-token")) return http_reply(200, "etag: \"h\"\r\n", "");
+      return http_reply(status, "x-amz-rdma-reply: 501\r\nx-verbena-rdma-declined: because\r\n",
+                        "<Error><Code>RDMANotSupported</Code></Error>");
+    });
+    auto client = Client::connect(options_for(server));
+    ASSERT_TRUE(client);
+    auto put = client->put("b", "k", bytes_of("payload"));
+    ASSERT_TRUE(put);
+    EXPECT_EQ(put->transfer.door, Via::http);
+    EXPECT_NE(put->transfer.fell_back_reason.find("declined the token"), std::string::npos);
+    EXPECT_NE(put->transfer.fell_back_reason.find("(because)"), std::string::npos);
+    EXPECT_EQ(server.requests().size(), 2u);
+    EXPECT_EQ(server.requests().back().body, "payload");
+  }
+}
+
+TEST(Fallback, AskedForTokenAloneADeclineIsAnError) {
+  ScriptedServer server(
+      [](const ScriptedRequest&, int) { return http_reply(200, "x-amz-rdma-reply: 501\r\n", "body"); });
+  auto client = Client::connect(options_for(server, Via::token));
+  ASSERT_TRUE(client) << client.error().message;
+  auto put = client->put("b", "k", bytes_of("payload"));
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::unsupported);
+  std::byte memory[16];
+  auto got = client->get("b", "k", std::span(memory));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::unsupported);
+}
+
+TEST(Fallback, AConditionalPutIsNoGuineaPigForAnUnknownServer) {
+  ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "etag: \"e\"\r\n", ""); });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  PutOptions options;
+  options.if_none_match = "*";
+  auto put = client->put("b", "k", bytes_of("payload"), options);
+  ASSERT_TRUE(put);
+  ASSERT_EQ(server.requests().size(), 1u);
+  EXPECT_FALSE(server.requests()[0].has("x-amz-rdma-token"));
+}
+
+// The body would fail a condition that the first request has changed, or be appended a second time.
+TEST(Fallback, AConditionalPutByTokenWhoseSuccessCannotBeTrustedIsNotMadeAgain) {
+  for (const char* const said : {"", "x-amz-rdma-reply: 200\r\n"}) {
+    ScriptedServer server([&](const ScriptedRequest& request, int number) {
+      if (!request.has("x-amz-rdma-token"))
+        return http_reply(412, "", "<Error><Code>PreconditionFailed</Code></Error>");
+      if (number != 0) return http_reply(200, said, "");
+      return http_reply(200, "x-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + crc_of("payload") + "\r\n", "");
+    });
+    auto client = Client::connect(options_for(server));
+    ASSERT_TRUE(client);
+    ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
+    PutOptions options;
+    if (*said == '\0') options.if_none_match = "*";
+    if (*said != '\0') options.append_at = 7;
+    const auto put = client->put("b", "k", bytes_of("payload"), options);
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
+    EXPECT_EQ(server.requests().size(), 2u);
+  }
+}
+
+TEST(Fallback, APartByTokenThatMayHaveArrivedIsNotDeniedByTheBodysRefusal) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    if (request.has("x-amz-rdma-token")) return std::string();
+    return http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  const client::UploadPart part{.bucket = "b",
+                                .key = "k",
+                                .upload_id = "u",
+                                .number = 1,
+                                .from = bytes_of("payload"),
+                                .checksum = {Algorithm::crc32c, crc_of("payload")}};
+  const auto put = Client::Inside::impl(*client).put_part(part);
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
+}
+
+TEST(Fallback, ADeclinedGetUsesTheBody) {
+  ScriptedServer server([](const ScriptedRequest&, int) {
+    return http_reply(200, "x-amz-rdma-reply: 501\r\nx-amz-checksum-crc32c: " + crc_of("the body") + "\r\n",
+                      "the body");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  std::byte memory[64];
+  auto got = client->get("b", "k", std::span(memory));
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->transfer.door, Via::http);
+  EXPECT_EQ(got->bytes, 8u);
+  EXPECT_EQ(as_text(Bytes(memory).first(8)), "the body");
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+TEST(Fallback, ATokenGetThatDoesNotSayHowMuchIsNotBelieved) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    if (!request.has("x-amz-rdma-token")) return http_reply(200, "", "by http");
+    return http_reply(200, "x-amz-rdma-reply: 200\r\n", "");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  std::byte memory[64];
+  auto got = client->get("b", "k", std::span(memory));
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->transfer.door, Via::http);
+  EXPECT_EQ(got->bytes, 7u);
+}
+
+TEST(Fallback, ATokenGetThatClaimsBytesItDidNotMoveFailsItsChecksum) {
+  ScriptedServer server([](const ScriptedRequest&, int) {
+    return http_reply(200,
+                      "x-amz-rdma-reply: 200\r\nx-amz-rdma-bytes-transferred: 8\r\nx-amz-checksum-crc32c: " +
+                          crc_of("the body") + "\r\n",
+                      "");
+  });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client);
+  std::byte memory[64] = {};
+  auto got = client->get("b", "k", std::span(memory));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::checksum_mismatch);
+}
+
+TEST(Fallback, BytesThatDoNotMatchTheirChecksumAreAnError) {
+  ScriptedServer server([](const ScriptedRequest&, int) {
+    return http_reply(200, "x-amz-checksum-crc32c: " + crc_of("something else") + "\r\n", "the body");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  std::byte memory[64];
+  auto got = client->get("b", "k", std::span(memory));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::checksum_mismatch);
+}
+
+TEST(Fallback, AnOverloadedServerIsAskedAgain) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(503, "", "<Error><Code>SlowDown</Code></Error>") : http_reply(200, "", "ok");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  std::byte memory[8];
+  auto got = client->get("b", "k", std::span(memory));
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->transfer.attempts, 2u);
+}
+
+TEST(Fallback, AConditionalPutIsNotRepeatedAfterABrokenConnection) {
+  ScriptedServer server([](const ScriptedRequest&, int) { return std::string(); });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  PutOptions options;
+  options.if_none_match = "*";
+  auto put = client->put("b", "k", bytes_of("payload"), options);
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 1u);
+
+  put = client->put("b", "k", bytes_of("payload"));
+  ASSERT_FALSE(put);
+  EXPECT_EQ(server.requests().size(), 3u) << "without a condition twice is as good as once";
+}
+
+TEST(Fallback, ARemoveThatMayHaveHappenedIsNotRepeated) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(200, "", "<ListBucketResult/>") : std::string();
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  (void)client->list("b", {});  // so that the remove has a kept connection
+  const auto removed = client->remove("b", "k");
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().code, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
+// By HTTP alone, as an item with a version or a condition goes where the native door is not to be had.
+TEST(Fallback, ARemoveOfAVersionThatMayHaveHappenedIsNotRepeated) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(200, "", "<ListBucketResult/>") : std::string();
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  (void)client->list("b", {});  // so that the remove has a kept connection
+  const BatchItem item{.bucket = "b", .key = "k", .version_id = "v"};
+  BatchResult result;
+  (void)client->remove_many(std::span(&item, 1), std::span(&result, 1));
+  EXPECT_EQ(result.error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
+TEST(Fallback, ARemoveOfAVersionThatTheServerWasTooLateWithMayHaveHappened) {
+  ScriptedServer server([](const ScriptedRequest&, int) {
+    return http_reply(503, "", "<Error><Code>ServiceUnavailable</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  const BatchItem items[] = {{.bucket = "b", .key = "k", .version_id = "v"},
+                             {.bucket = "b", .key = "l", .if_match = "e"}};
+  BatchResult results[2];
+  (void)client->remove_many(items, results);
+  EXPECT_EQ(results[0].error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(results[1].error, ErrorCode::outcome_unknown);
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
+TEST(Fallback, ARemoveThatTheServerRefusedToWorkOnIsRepeated) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(503, "", "<Error><Code>SlowDown</Code></Error>") : http_reply(204, "", "");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  EXPECT_TRUE(client->remove("b", "k"));
+}
+
+TEST(Fallback, ErrorsKeepTheServersWords) {
+  ScriptedServer server([](const ScriptedRequest&, int) {
+    return http_reply(404, "",
+                      "<Error><Code>NoSuchBucket</Code><Message>No b here.</Message><RequestId>R</RequestId></Error>");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  auto listed = client->list("b");
+  ASSERT_FALSE(listed);
+  EXPECT_EQ(listed.error().code, ErrorCode::no_such_bucket);
+  EXPECT_EQ(listed.error().message, "No b here.");
+  EXPECT_EQ(listed.error().s3_code, "NoSuchBucket");
+  EXPECT_EQ(listed.error().request_id, "R");
+  EXPECT_EQ(listed.error().http_status, 404);
+}
+
+TEST(Fallback, NoServerAtAllIsSaidAtOnce) {
+  ClientOptions options;
+  options.endpoint = "http://127.0.0.1:" + std::to_string(closed_port());
+  options.native_endpoint = "127.0.0.1:" + std::to_string(closed_port());
+  options.access_key = "A";
+  options.secret_key = "s";
+  for (Via via : {Via::automatic, Via::native, Via::http}) {
+    options.via = via;
+    auto client = Client::connect(options);
+    ASSERT_FALSE(client);
+    EXPECT_EQ(client.error().code, ErrorCode::connection_failed) << to_string(via);
+  }
+}
+
+}  // namespace
+}  // namespace verbena

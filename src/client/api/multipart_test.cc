@@ -1,0 +1,65 @@
+// Large PUTs in parts, by HTTP to scripted servers.
+#include <gtest/gtest.h>
+
+#include "client/testing/scripted_client.h"
+#include "verbena/client.h"
+
+namespace verbena::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+Client client_of_parts(const ScriptedServer& server) {
+  ClientOptions options = http_options(server);
+  options.multipart_threshold = options.part_size = 5 * MiB;
+  return *Client::connect(options);
+}
+
+std::string an_upload() {
+  return http_reply(200, "", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+}
+
+// At a server that is frozen, whichever request it is: what is left to do must not wait for it either.
+TEST(Multipart, ACancelledPutIsCancelledAndNothingOfItIsSentAgain) {
+  for (const std::string frozen : {"POST /b/k?uploads", "PUT ", "POST /b/k?uploadId"}) {
+    std::atomic<bool> over{false};
+    std::stop_source stop;
+    {
+      ScriptedServer server([&](const ScriptedRequest& request, int) {
+        if (request.head.starts_with(frozen)) stop.request_stop();
+        while (stop.stop_requested() && !over) std::this_thread::sleep_for(1ms);
+        return request.has("?uploads") ? an_upload() : http_reply(200, "etag: \"e\"\r\n", "");
+      });
+      const Client client = client_of_parts(server);
+      const std::vector<std::byte> bytes(6 * MiB);
+      PutOptions options;
+      options.cancel = stop.get_token();
+      const auto begun = std::chrono::steady_clock::now();
+      const auto put = client.put("b", "k", std::span(bytes), options);
+      EXPECT_LT(std::chrono::steady_clock::now() - begun, 20s);
+      over = true;
+      ASSERT_FALSE(put);
+      EXPECT_EQ(put.error().code, ErrorCode::cancelled) << frozen << put.error().message;
+      const auto requests = server.requests();
+      const auto is_frozen = [&](const ScriptedRequest& request) { return request.head.starts_with(frozen); };
+      EXPECT_LE(std::ranges::count_if(requests, is_frozen), frozen == "PUT " ? 2 : 1);
+    }
+  }
+}
+
+// It became a new object, without a word of what was there.
+TEST(Multipart, AStreamThatIsTooLongForOneAppendIsRefused) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    return request.has("?uploads") ? an_upload() : http_reply(200, "etag: \"e\"\r\n", "");
+  });
+  const Client client = client_of_parts(server);
+  PutOptions options;
+  options.append_at = 7;
+  const auto put = client.put_stream("b", "k", [](std::span<std::byte> into) { return into.size(); }, options);
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::unsupported) << put.error().message;
+  EXPECT_TRUE(server.requests().empty());
+}
+
+}  // namespace
+}  // namespace verbena::client

@@ -1,0 +1,43 @@
+// What HTTP headers say of objects, both ways, and the checksums in them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "client/http/http_client.h"
+#include "client/outcome.h"
+
+namespace verbena::client {
+
+// invalid_argument when a name or value cannot stand in a header (line breaks, other control characters).
+Outcome<HttpHeaders> put_headers(const PutOptions& options);
+HttpHeaders get_headers(const GetOptions& options);
+
+// Of a GET, HEAD or ranged GET. `key` is copied into it.
+ObjectInfo object_info(const HttpReply& reply, std::string_view key);
+
+// What a PUT's answer says of the object: PutReply::headers.
+std::map<std::string, std::string> said_headers(const HttpReply& reply);
+
+struct KnownChecksum {
+  Algorithm algorithm = Algorithm::crc32c;
+  std::string base64;
+};
+// The full-object checksum among the reply's headers that is cheapest to check; composite ones ("...-4") are none.
+std::optional<KnownChecksum> checksum_of(const HttpReply& reply);
+// False only when `known` is there and `bytes` do not match it.
+bool matches(const std::optional<KnownChecksum>& known, Bytes bytes);
+
+// "CRC32C:yZRlqg==". invalid_argument for what is none.
+Outcome<KnownChecksum> parse_checksum(std::string_view text);
+
+std::string crc32c_base64(uint32_t crc);
+// "x-amz-checksum-crc32c"
+std::string checksum_header(Algorithm algorithm);
+
+}  // namespace verbena::client

@@ -1,0 +1,71 @@
+#include "client/native/call.h"
+
+#include "base/copy.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+void copy_object(const wire::ObjectReply& reply, NativeObject& object) {
+  object.length = reply.length;
+  object.object_size = reply.object_size;
+  object.modified_us = reply.modified_us;
+  object.partial = reply.partial;
+  object.parts = reply.parts;
+  object.etag.assign(reply.etag);
+  object.version_id.assign(reply.version);
+  for (const auto& sum : reply.checksums)
+    object.checksums.push_back({sum.algorithm, std::string(sum.value), sum.parts});
+  for (const auto& range : reply.ranges) object.ranges.emplace_back(range.offset, range.length);
+  for (const auto& header : reply.headers) object.headers.emplace_back(header.name, header.value);
+}
+
+}  // namespace
+
+Result<void> ObjectCall::answered(Bytes body) {
+  const auto reply = wire::decode_object_reply(body);
+  if (!reply) return fail(Errc::malformed, "native: reply");
+  const bool get = type == wire::Type::get;
+  // Inline bytes are all the bytes or none.
+  if (reply->inline_size != 0 && (!get || reply->inline_size != reply->length)) {
+    return fail(Errc::malformed, "native: reply's inline bytes");
+  }
+  if (get) {
+    if (reply->length > into.size()) return fail(Errc::malformed, "native: more bytes than there is room for");
+    if (reply->inline_size != 0) {
+      copy_bytes(into.data(), reply->inline_bytes.data(), reply->inline_size);
+    } else if (reply->length != 0 && lent == nullptr) {
+      return fail(Errc::malformed, "native: bytes in a window that was not lent");
+    } else {
+      bytes_staged = staging != nullptr && reply->length != 0;
+    }
+  }
+  copy_object(*reply, object);
+  return {};
+}
+
+Result<void> ListCall::answered(Bytes body) {
+  const auto reply = wire::decode_list_reply(body);
+  if (!reply) return fail(Errc::malformed, "native: list reply");
+  // A page that has more after it but brings nothing would be asked for again and again.
+  if (reply->truncated && reply->count == 0) return fail(Errc::malformed, "native: empty page");
+  wire::Reader items(reply->items);
+  for (uint32_t i = 0; i < reply->count; ++i) {
+    const auto item = wire::next_item(items);
+    if (item->common_prefix) {
+      page.common_prefixes.emplace_back(item->key);
+    } else {
+      page.entries.push_back({.key = std::string(item->key),
+                              .etag = std::string(item->etag),
+                              .size = item->size,
+                              .modified_us = item->modified_us});
+    }
+    page.next_after.assign(item->key);
+  }
+  page.truncated = reply->truncated;
+  if (!page.truncated) page.next_after.clear();
+  return {};
+}
+
+}  // namespace verbena::client

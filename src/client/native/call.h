@@ -1,0 +1,77 @@
+// One native request in flight on a lane.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "client/native/session.h"
+#include "fabric/fabric.h"
+#include "native/wire/bodies.h"
+#include "native/wire/message.h"
+
+namespace verbena::client {
+
+// A block of memory that a lane can lend for nothing, used when the caller's own cannot be lent.
+using StagingBlock = std::shared_ptr<MutableBytes>;
+
+// All members are guarded by the lane's mutex, but `state`.
+struct NativeCall {
+  virtual ~NativeCall() = default;
+  // Reads an authenticated reply's body (an Errc of ok); malformed if it does not fit the request.
+  virtual Result<void> answered(Bytes body) = 0;
+
+  native::wire::Type type = native::wire::Type::ping;
+  uint64_t request = 0;
+  Deadline deadline;
+  std::stop_token stop;
+  uint64_t received_before = 0;  // the lane's count of messages when this was sent
+  Result<void> outcome;
+  bool done = false;
+  bool leaving = false;  // it is being written and sent, by the thread that will say how that went: nobody else ends it
+  bool asynchronous = false;
+  bool patient = false;                // no answer in time says nothing of the server
+  std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before anyone learns of it
+  StagingBlock staging;
+  size_t staging_size = 0;
+
+  // What a thread that sleeps for this call is woken for.
+  enum State : uint32_t { waiting, finished, lead };
+  std::atomic<uint32_t> state{waiting};
+  bool sleeping = false;
+};
+
+// For requests answered by a code alone.
+struct CodeCall : NativeCall {
+  Result<void> answered(Bytes body) override {
+    if (body.size() != 2) return fail(Errc::malformed, "native: reply");
+    return {};
+  }
+};
+
+// GET, HEAD, PUT.
+struct ObjectCall : NativeCall {
+  Result<void> answered(Bytes body) override;
+  // GET: where inline bytes go, and the most that may have been delivered.
+  MutableBytes into;
+  NativeObject object;
+  bool bytes_staged = false;  // they are in `staging` and have to be copied to `into`
+};
+
+// An asynchronous request. Owned by its lane while in flight.
+struct AsyncCall final : ObjectCall {
+  // Before the completion: staged bytes to their place.
+  std::function<void(ObjectCall&)> settle;
+  std::function<void(Result<NativeObject>)> complete;
+};
+
+struct ListCall : NativeCall {
+  Result<void> answered(Bytes body) override;
+  NativePage page;
+};
+
+}  // namespace verbena::client

@@ -1,0 +1,37 @@
+// The signed HTTP request that opens a native session.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "client/native/session.h"
+#include "native/wire/keys.h"
+
+namespace verbena::client {
+
+// The terms on which the server has opened a session; its answer has been authenticated.
+struct SessionTerms {
+  unsigned version = 1;  // of the protocol
+  uint64_t session = 0;
+  native::wire::MasterKey master;
+  uint32_t credits = 0;  // per endpoint
+  uint32_t cores = 0;
+  std::chrono::seconds idle_timeout{0};
+  bool trace_context = false;  // messages may say which trace they belong to
+  std::vector<NativeEndpoint> endpoints;
+  std::string server_ip;
+};
+
+// The server's Errc for a refusal; connection_failed; unsupported: something else answers there; malformed: the answer
+// is none, or its proof does not fit.
+Result<SessionTerms> request_session(const NativeOptions& options);
+
+// For tests and the fuzzer: the answer's body, whose proof was checked or does not matter. Fills all but master and
+// server_ip.
+struct NativeAnswer {
+  SessionTerms terms;
+  native::wire::Nonce server_nonce{};
+};
+Result<NativeAnswer> parse_session_answer(std::string_view body);
+
+}  // namespace verbena::client

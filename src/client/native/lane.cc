@@ -1,0 +1,498 @@
+#include "client/native/lane.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "client/trace_scope.h"
+#include "native/wire/batch.h"
+#include "native/wire/watch.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+constexpr std::chrono::milliseconds lane_nap{20};  // deadlines are looked at this often
+constexpr std::chrono::milliseconds bye_patience{100};
+constexpr std::chrono::milliseconds end_patience{100};
+
+}  // namespace
+
+NativeLane::NativeLane(std::unique_ptr<fabric::Link> link, Setup setup)
+    : setup_(std::move(setup)),
+      link_(std::move(link)),
+      provider_(link_->provider()),
+      message_size_max_(std::min<size_t>(link_->message_size_max(), setup_.endpoint.message_size_max)),
+      slots_(setup_.credits),
+      buffer_(message_size_max_) {
+  for (uint32_t slot = setup_.credits; slot > 0; --slot) free_slots_.push_back(slot - 1);
+}
+
+NativeLane::~NativeLane() { close(); }
+
+NativeLane::Lock NativeLane::enter() {
+  entering_.fetch_add(1);
+  if (link_waits_.load()) link_->wake();
+  Lock lock(mutex_);
+  entering_.fetch_sub(1);
+  return lock;
+}
+
+// A leader that only ever unlocked and locked again would starve the others.
+void NativeLane::let_in(Lock& lock) {
+  if (entering_.load() == 0) return;
+  lock.unlock();
+  for (int i = 0; i < 64 && entering_.load() != 0; ++i) sched_yield();
+  lock.lock();
+}
+
+Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
+  Lock lock = enter();
+  VB_TRY(take_slot(lock, call));
+  if (auto sent = submit(lock, call, prepare); !sent) {
+    call.lent.reset();
+    if (!call.done) free_slot(call);
+    fire(lock);
+    return sent;
+  }
+  await(lock, call);
+  fire(lock);
+  return call.outcome;
+}
+
+Result<void> NativeLane::post(NativeCall& call, const Prepare& prepare, bool patient) {
+  Lock lock = enter();
+  if (!patient && free_slots_.empty() && !broken_) return fail(Errc::would_block, "native: no credit");
+  VB_TRY(take_slot(lock, call));
+  auto sent = submit(lock, call, prepare);
+  if (!sent) {
+    call.lent.reset();
+    if (!call.done) free_slot(call);
+  }
+  fire(lock);
+  return sent;
+}
+
+bool NativeLane::drive(NativeCall& call, Deadline until) {
+  Lock lock = enter();
+  if (!call.done && until == Deadline::max()) {
+    await(lock, call);
+  } else if (!call.done && !led_) {
+    led_ = true;
+    const auto enough = [&] { return call.done || SteadyClock::now() >= until; };
+    lead(lock, enough, until);
+    hand_over();
+  } else if (!call.done) {
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  fire(lock);
+  return call.done;
+}
+
+bool NativeLane::is_done(const NativeCall& call) {
+  Lock lock = enter();
+  return call.done;
+}
+
+void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
+  Lock lock = enter();
+  if (auto slot = take_slot(lock, *call); !slot) {
+    call->outcome = slot;
+    finished_.push_back(std::move(call));
+    return fire(lock);
+  }
+  // Its slot owns it from here on, before it is sent: a link that breaks while it is being sent finishes all calls that
+  // have a slot, this one too, and finish() alone hands it over, once.
+  AsyncCall& started = *call.release();
+  started.asynchronous = true;
+  ++async_in_flight_;
+  if (auto sent = submit(lock, started, prepare); !sent && !started.done) {
+    started.lent.reset();  // nobody was told of it
+    finish(started, sent, Answer::missing);
+  }
+  if (async_in_flight_ > 0) start_progress_thread();
+  if (!led_) progress_wanted_.notify_one();
+  fire(lock);
+}
+
+// With a slot taken, which the call keeps when this fails.
+Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& prepare) {
+  call.leaving = true;
+  auto sent = take_turn(lock, call);
+  if (sent) sent = write(lock, call, prepare);
+  call.leaving = false;
+  return sent;
+}
+
+// Behind a message that the link does not take.
+Result<void> NativeLane::take_turn(Lock& lock, const NativeCall& call) {
+  while (buffer_waits_ && !broken_) {
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
+    buffer_free_.wait_until(lock, std::min(deadline_in(lane_nap), call.deadline));
+  }
+  if (broken_) return fail(Errc::closed, "native: the session is broken");
+  return {};
+}
+
+Result<void> NativeLane::write(Lock& lock, NativeCall& call, const Prepare& prepare) {
+  wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
+  Body body{out, *link_, staging_};
+  auto prepared = prepare(body);
+  if (prepared && !out.ok()) prepared = fail(Errc::unsupported, "native: request exceeds a message");
+  if (prepared) {
+    add_trace(call, body);
+    return transmit(lock, call, body.flags, out.size());
+  }
+  // Nothing is lent or allocated on a link that is closed: others must learn that it is, and open another.
+  if (prepared.error() == Errc::closed) break_off(prepared.error());
+  return prepared;
+}
+
+// Where there is room for it: a request is not refused for its trace.
+void NativeLane::add_trace(const NativeCall& call, Body& body) const {
+  const ThreadTrace* const trace = thread_trace();
+  if (trace == nullptr || !setup_.trace_context || call.type <= wire::Type::bye || wire::is_batch(call.type)) return;
+  if (body.out.left() < trace->in_message.size()) return;
+  body.out.bytes(trace->in_message);
+  body.flags |= wire::flag_trace;
+}
+
+void NativeLane::free_slot(NativeCall& call) {
+  const auto slot = static_cast<uint32_t>(call.request);
+  slots_[slot] = nullptr;
+  (slot < setup_.credits ? free_slots_ : free_watch_slots_).push_back(slot);
+  slot_freed_.notify_one();
+}
+
+// Where its slot comes from.
+std::vector<uint32_t>& NativeLane::free_for(const NativeCall& call) {
+  if (call.type != wire::Type::watch_next) return free_slots_;
+  if (free_watch_slots_.empty() && slots_.size() < setup_.credits + wire::lane_watches_max) {
+    free_watch_slots_.push_back(static_cast<uint32_t>(slots_.size()));
+    slots_.push_back(nullptr);
+  }
+  return free_watch_slots_;
+}
+
+Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
+  std::vector<uint32_t>& slots = free_for(call);
+  const auto free = [&] { return !slots.empty() || broken_; };
+  // A server has no more watches of a session than these.
+  if (call.type == wire::Type::watch_next && !free()) return fail(Errc::slow_down, "native: too many watches");
+  // Someone leads, or the progress thread is about to, as long as a slot is taken.
+  while (!free()) {
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: no credit");
+    const Deadline slice = call.stop.stop_possible() ? deadline_in(lane_nap) : call.deadline;
+    slot_freed_.wait_until(lock, std::min(slice, call.deadline), free);
+  }
+  if (broken_) return fail(Errc::closed, "native: the session is broken");
+  const uint32_t slot = slots.back();
+  slots.pop_back();
+  call.request = uint64_t{++generation_} << 32 | slot;
+  slots_[slot] = &call;
+  return {};
+}
+
+Result<void> NativeLane::transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - SteadyClock::now()).count();
+  const wire::Header header{.type = static_cast<uint8_t>(call.type),
+                            .flags = flags,
+                            .session = setup_.session,
+                            .sequence = ++last_sequence_,
+                            .request = call.request,
+                            .body_length = static_cast<uint32_t>(body_size),
+                            .timeout_ms = static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 0xffffffff))};
+  const size_t size = wire::seal(setup_.keys.to_server, header, buffer_);
+  for (;;) {
+    call.received_before = received_;
+    auto sent = link_->send(Bytes(buffer_).first(size));
+    if (sent) return {};
+    if (sent.error() != Errc::would_block) {
+      break_off(sent.error());
+      return fail(Errc::closed, "native: the link broke", sent.error().sys);
+    }
+    poll_once();
+    if (!broken_) expire(SteadyClock::now());
+    if (broken_) return fail(Errc::closed, "native: the link broke");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
+    // Others see to their own, and who has been answered goes.
+    buffer_waits_ = true;
+    lock.unlock();
+    sched_yield();
+    lock = enter();
+    buffer_waits_ = false;
+    buffer_free_.notify_one();
+    if (broken_) return fail(Errc::closed, "native: the link broke");
+  }
+}
+
+void NativeLane::await(Lock& lock, NativeCall& call) {
+  while (!call.done) {
+    if (led_) {
+      call.sleeping = true;
+      lock.unlock();
+      call.state.wait(NativeCall::waiting);
+      lock.lock();
+      call.sleeping = false;
+      if (call.state.load() != NativeCall::lead) continue;
+      call.state = NativeCall::waiting;
+      if (call.done) {  // finished just as the lead was handed to it
+        hand_over();
+        return;
+      }
+    }
+    led_ = true;
+    const auto until = [&call] { return call.done; };
+    lead(lock, until);
+    hand_over();
+  }
+}
+
+template <class Until>
+void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
+  last_progress_ = SteadyClock::now();
+  Deadline looked = last_progress_;
+  while (!until() && !broken_) {
+    const uint64_t before = received_;
+    poll_once();
+    if (!unwanted_.empty()) [[unlikely]]
+      end_unwanted(lock);
+    if (!finished_.empty()) fire(lock);
+    // However much comes: others have their deadlines and wishes, and want to be let in.
+    if (received_ != before && last_progress_ - looked < lane_nap) continue;
+    const auto now = looked = SteadyClock::now();
+    expire(now);
+    if (until() || broken_) break;
+    if (received_ != before) {
+      // More may be there already.
+    } else if (now - last_progress_ > setup_.spin_for) {
+      link_waits_ = true;
+      if (entering_.load() == 0) link_->wait(std::min(now + lane_nap, awake_by));
+      link_waits_ = false;
+    } else {
+      sched_yield();  // the server may need this very core
+    }
+    let_in(lock);
+  }
+}
+
+// The leader leaves: the next sleeper leads, else the progress thread if there is work for it.
+void NativeLane::hand_over() {
+  led_ = false;
+  for (NativeCall* call : slots_) {
+    if (call == nullptr || !call->sleeping || call->state.load() != NativeCall::waiting) continue;
+    led_ = true;  // reserved for it
+    call->state = NativeCall::lead;
+    call->state.notify_one();
+    return;
+  }
+  if (async_in_flight_ > 0) progress_wanted_.notify_one();
+}
+
+void NativeLane::poll_once() {
+  const auto handler = [this](Bytes message) { receive(message); };
+  auto polled = link_->poll(handler);
+  if (!polled) return break_off(polled.error());
+  if (*polled != 0) last_progress_ = SteadyClock::now();
+}
+
+// Whatever is not exactly the reply to one of our requests is passed over.
+void NativeLane::receive(Bytes message) {
+  const auto header = wire::parse_header(message, message_size_max_);
+  if (!header || header->session != setup_.session) return;
+  if (!wire::mac_matches(setup_.keys.to_client, message) || !seen_.accept(header->sequence)) return;
+  ++received_;
+  if (header->type == (static_cast<uint8_t>(wire::Type::bye) | wire::reply_bit)) {
+    return break_off({.code = Errc::closed, .sys = 0, .context = "native: the server ended the session"});
+  }
+  const uint64_t slot = header->request & 0xffffffff;
+  if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->request != header->request ||
+      slots_[slot]->leaving) {
+    return receive_late(*header, wire::body_of(message));
+  }
+  NativeCall& call = *slots_[slot];
+  if (header->type != (static_cast<uint8_t>(call.type) | wire::reply_bit)) return;
+  const Bytes body = wire::body_of(message);
+  const auto code = wire::decode_error(body);
+  if (!code) {
+    finish(call, fail(Errc::malformed, "native: reply"), Answer::came);
+  } else if (*code != Errc::ok) {
+    finish(call, fail(*code, "native: the server's answer"), Answer::came);
+  } else {
+    finish(call, call.answered(body), Answer::came);
+  }
+}
+
+// The answer to a request that was given up. A watch has begun by it all the same.
+void NativeLane::receive_late(const wire::Header& header, Bytes body) {
+  if (header.type != (static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit)) return;
+  if (const auto begun = wire::decode_watch_started(body); begun && unwanted_.size() < wire::lane_watches_max) {
+    unwanted_.push_back(begun->watch);
+  }
+}
+
+// Not from inside a poll: while a message waits for its way out, it is in the buffer.
+void NativeLane::end_unwanted(Lock& lock) {
+  if (buffer_waits_) return;
+  for (const uint64_t watch : std::exchange(unwanted_, {})) {
+    if (broken_ || buffer_waits_) return;
+    CodeCall end;
+    end.type = wire::Type::watch_end;
+    end.request = ~uint64_t{0};  // of no slot: the answer is passed over
+    end.deadline = deadline_in(end_patience);
+    wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
+    encode(out, wire::WatchEnd{.watch = watch});
+    (void)transmit(lock, end, 0, out.size());  // it ends by itself, too, when nobody asks
+  }
+}
+
+void NativeLane::end_watch(uint64_t watch) {
+  Lock lock = enter();
+  if (closing_ || broken_) return;
+  unwanted_.push_back(watch);
+  end_unwanted(lock);
+  fire(lock);
+}
+
+void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
+  call.outcome = outcome;
+  // From here on nothing lands in the caller's memory. Without an answer, an operation may still be under way.
+  if (call.lent != nullptr && answer == Answer::missing) call.lent->revoke();
+  call.lent.reset();
+  free_slot(call);
+  call.done = true;
+  if (call.asynchronous) {
+    --async_in_flight_;
+    finished_.emplace_back(static_cast<AsyncCall*>(&call));
+  } else if (call.sleeping && call.state.load() == NativeCall::waiting) {
+    call.state = NativeCall::finished;
+    call.state.notify_one();
+  }
+}
+
+void NativeLane::expire(Deadline now) {
+  bool revoked = false;
+  for (NativeCall* call : slots_) {
+    if (call == nullptr || call->leaving) continue;
+    if (call->stop.stop_requested()) {
+      revoked = revoked || call->lent != nullptr;
+      finish(*call, fail(Errc::cancelled, "native: the caller's wish"), Answer::missing);
+      continue;
+    }
+    if (call->deadline > now) continue;
+    // Silence since it was sent: the server may have forgotten the session.
+    if (call->received_before == received_ && !call->patient) broken_ = true;
+    revoked = revoked || call->lent != nullptr;
+    finish(*call, fail(Errc::timed_out, "native: no answer in time"), Answer::missing);
+  }
+  // To take a window back may have cost the link its connections: then it says so now.
+  if (revoked && !broken_) poll_once();
+  if (broken_) break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
+}
+
+void NativeLane::break_off(Error why) {
+  broken_ = true;
+  for (NativeCall* call : slots_) {
+    if (call == nullptr || call->leaving) continue;
+    finish(*call, fail(Errc::closed, why.context, why.sys), Answer::missing);
+  }
+  slot_freed_.notify_all();
+  buffer_free_.notify_all();
+}
+
+// Runs the completions of what has finished, outside the lock.
+void NativeLane::fire(Lock& lock) {
+  while (!finished_.empty()) {
+    auto batch = std::move(finished_);
+    finished_.clear();
+    lock.unlock();
+    for (auto& call : batch) {
+      call->settle(*call);
+      if (call->outcome) {
+        call->complete(std::move(call->object));
+      } else {
+        call->complete(std::unexpected(call->outcome.error()));
+      }
+    }
+    batch.clear();
+    lock.lock();
+  }
+}
+
+void NativeLane::start_progress_thread() {
+  if (!progress_.joinable()) progress_ = std::thread([this] { progress_thread(); });
+}
+
+void NativeLane::progress_thread() {
+  Lock lock(mutex_);
+  while (!closing_) {
+    if (led_ || async_in_flight_ == 0 || broken_) {
+      progress_wanted_.wait(lock);
+      continue;
+    }
+    led_ = true;
+    const auto until = [this] {
+      if (async_in_flight_ == 0 || closing_) return true;
+      // A caller that waits polls with less delay than a wake-up costs it.
+      return std::ranges::any_of(slots_, [](NativeCall* call) { return call != nullptr && call->sleeping; });
+    };
+    lead(lock, until);
+    fire(lock);
+    hand_over();
+  }
+}
+
+Result<void> NativeLane::hello(Deadline deadline) {
+  CodeCall call;
+  call.type = wire::Type::hello;
+  call.deadline = deadline;
+  const auto prepare = [this](Body& body) -> Result<void> {
+    const std::string address = link_->address();
+    const wire::Hello hello{.message_size_max = static_cast<uint32_t>(message_size_max_), .address = address};
+    encode(body.out, hello);
+    return {};
+  };
+  return run(call, prepare);
+}
+
+void NativeLane::close() {
+  Lock lock = enter();
+  if (closing_) return;
+  closing_ = true;
+  if (!broken_ && !buffer_waits_) {
+    CodeCall bye;
+    bye.type = wire::Type::bye;
+    bye.deadline = deadline_in(bye_patience);
+    (void)transmit(lock, bye, 0, 0);
+  }
+  break_off({.code = Errc::closed, .sys = 0, .context = "native: the session was closed"});
+  fire(lock);
+  staging_.clear();
+  progress_wanted_.notify_all();
+  std::thread progress = std::move(progress_);
+  lock.unlock();
+  if (progress.joinable()) progress.join();
+}
+
+Result<StagingBlock> NativeLane::allocate(size_t size) {
+  Lock lock = enter();
+  if (broken_) return fail(Errc::closed, "native: the session is broken");
+  auto block = link_->allocate(size);
+  if (!block && block.error() == Errc::closed) break_off(block.error());
+  return block;
+}
+
+void NativeLane::release(StagingBlock block, bool reusable) {
+  Lock lock = enter();
+  if (reusable && !closing_) staging_.give_back(std::move(block));
+  block.reset();  // under the lock: the link is used by one thread at a time
+}
+
+}  // namespace verbena::client

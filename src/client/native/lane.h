@@ -1,0 +1,136 @@
+// A lane: the session on one link, that is with one of the server's cores. Holds the requests in flight, their
+// sequence numbers and keys, and who polls the link.
+//
+// The link may be used by one thread at a time: by whoever holds the mutex. One thread leads: it polls for everyone. A
+// thread that waits for its own reply leads if nobody does; else it sleeps until its call is finished or the leader
+// hands over. While asynchronous calls are in flight and nobody else leads, the lane's progress thread does.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "client/native/call.h"
+#include "client/native/staging.h"
+
+namespace verbena::client {
+
+class NativeLane {
+ public:
+  struct Setup {
+    NativeEndpoint endpoint;
+    uint64_t session = 0;
+    native::wire::LaneKeys keys;
+    uint32_t credits = 0;
+    std::chrono::microseconds spin_for{100};
+    bool trace_context = false;  // the server takes the trace's context behind bodies
+  };
+  NativeLane(std::unique_ptr<fabric::Link> link, Setup setup);
+  ~NativeLane();  // close() came before
+  NativeLane(const NativeLane&) = delete;
+
+  // A request. `prepare` runs under the lock, once there is a credit: it lends what the call needs, returns the flags
+  // and writes the body.
+  struct Body {
+    native::wire::Writer& out;
+    fabric::Link& link;
+    NativeStaging& staging;
+    uint8_t flags = 0;
+  };
+  using Prepare = std::function<Result<void>(Body&)>;
+
+  // Sends and waits. The call is done afterwards; the result is its outcome.
+  Result<void> run(NativeCall& call, const Prepare& prepare);
+  // For who has several in flight. Sends, and waits for a credit only if `patient`: who holds one must not wait for
+  // another. would_block: no credit is free, nothing was sent. A call that was sent must be driven until it is done.
+  Result<void> post(NativeCall& call, const Prepare& prepare, bool patient);
+  // Polls until the call is done or the time has come; not at all where somebody else polls. Whether it is done.
+  bool drive(NativeCall& call, Deadline until);
+  bool is_done(const NativeCall& call);
+  // Sends; the completion comes later, or, when sending fails, before this returns.
+  void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
+
+  // The first request of a lane.
+  Result<void> hello(Deadline deadline);
+  // Says BYE, ends what is in flight with `closed`, joins the progress thread. Not from inside a completion.
+  void close();
+
+  // Sends a WATCH_END whose answer nobody waits for.
+  void end_watch(uint64_t watch);
+
+  Result<StagingBlock> allocate(size_t size);
+  void release(StagingBlock block, bool reusable);
+
+  bool broken() const { return broken_.load(std::memory_order_relaxed); }
+  const NativeEndpoint& endpoint() const { return setup_.endpoint; }
+  size_t message_size_max() const { return message_size_max_; }
+  std::string_view provider() const { return provider_; }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  Lock enter();
+  void let_in(Lock& lock);
+  Result<void> submit(Lock& lock, NativeCall& call, const Prepare& prepare);
+  Result<void> take_turn(Lock& lock, const NativeCall& call);
+  Result<void> write(Lock& lock, NativeCall& call, const Prepare& prepare);
+  void free_slot(NativeCall& call);
+  std::vector<uint32_t>& free_for(const NativeCall& call);
+  Result<void> transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size);
+  Result<void> take_slot(Lock& lock, NativeCall& call);
+  void add_trace(const NativeCall& call, Body& body) const;
+  void await(Lock& lock, NativeCall& call);
+  template <class Until>
+  void lead(Lock& lock, Until until, Deadline awake_by = Deadline::max());
+  void hand_over();
+  void poll_once();
+  void receive(Bytes message);
+  void receive_late(const native::wire::Header& header, Bytes body);
+  void end_unwanted(Lock& lock);
+  enum class Answer { came, missing };
+  void finish(NativeCall& call, Result<void> outcome, Answer answer);
+  void expire(Deadline now);
+  void break_off(Error why);
+  void fire(Lock& lock);
+  void progress_thread();
+  void start_progress_thread();
+
+  const Setup setup_;
+  std::unique_ptr<fabric::Link> link_;
+  std::string provider_;
+  const size_t message_size_max_;
+
+  std::mutex mutex_;
+  std::atomic<unsigned> entering_{0};    // threads that want the mutex
+  std::atomic<bool> link_waits_{false};  // the leader sleeps inside the link, holding the mutex
+  std::atomic<bool> broken_{false};
+
+  // Guarded by the mutex:
+  // By the low half of the request id; nullptr: free. Behind those that the credits are for lie those of WATCH_NEXTs,
+  // which take no credit while they wait: made as they are wanted.
+  std::vector<NativeCall*> slots_;
+  std::vector<uint32_t> free_slots_, free_watch_slots_;
+  uint32_t generation_ = 0;  // the high half
+  std::condition_variable slot_freed_;
+  std::vector<std::byte> buffer_;  // of the message being sent
+  bool buffer_waits_ = false;      // with a message that the link does not take yet
+  std::condition_variable buffer_free_;
+  // Watches of the server's that nobody here wants, which it is to be told.
+  std::vector<uint64_t> unwanted_;
+  uint64_t last_sequence_ = 0;
+  native::wire::ReplayWindow seen_;
+  uint64_t received_ = 0;
+  bool led_ = false;
+  Deadline last_progress_{};
+  size_t async_in_flight_ = 0;
+  std::vector<std::unique_ptr<AsyncCall>> finished_;  // to be completed outside the lock
+  NativeStaging staging_;
+  bool closing_ = false;
+  std::condition_variable progress_wanted_;
+  std::thread progress_;
+};
+
+}  // namespace verbena::client

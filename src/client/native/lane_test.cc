@@ -1,0 +1,324 @@
+// A lane on a link that does what a test wants: it takes no message, goes away, or loses its connections.
+#include "client/native/lane.h"
+
+#include "client/trace_scope.h"
+#include "native/wire/watch.h"
+#include "verbena/client.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+namespace verbena::client {
+namespace {
+
+using namespace std::chrono_literals;
+namespace wire = native::wire;
+
+// What the test and the link share; the lane owns the link.
+struct Script {
+  Result<void> send;
+  std::atomic<bool> closed{false};
+  bool revoking_closes = false;
+  std::vector<std::vector<std::byte>> replies;  // handed over by poll(), one each
+  bool floods = false;                          // poll() then brings a reply to nobody each time
+  uint64_t flooded = 0;
+  std::vector<std::vector<std::byte>> sent;
+};
+
+class ScriptedLent final : public fabric::Lent {
+ public:
+  ScriptedLent(Script& script, MutableBytes bytes) : script_(script), bytes_(bytes) {}
+  const fabric::WindowDescriptor& descriptor() const override { return descriptor_; }
+  MutableBytes bytes() const override { return bytes_; }
+  void revoke() override { script_.closed = script_.closed || script_.revoking_closes; }
+
+ private:
+  Script& script_;
+  MutableBytes bytes_;
+  fabric::WindowDescriptor descriptor_{};
+};
+
+constexpr uint64_t scripted_session = 7;
+
+std::vector<std::byte> reply_to(uint64_t request, uint64_t sequence, Errc code) {
+  std::vector<std::byte> reply(wire::frame_size + 2);
+  wire::Writer body(MutableBytes(reply).subspan(wire::header_size, 2));
+  wire::encode_error(body, code);
+  const wire::Header header{.type = static_cast<uint8_t>(wire::Type::get) | wire::reply_bit,
+                            .flags = 0,
+                            .session = scripted_session,
+                            .sequence = sequence,
+                            .request = request,
+                            .body_length = 2,
+                            .timeout_ms = 0};
+  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
+  return reply;
+}
+
+class ScriptedLink final : public fabric::Link {
+ public:
+  explicit ScriptedLink(Script& script) : script_(script) {}
+  std::string_view provider() const override { return "scripted"; }
+  std::string address() const override { return "here"; }
+  size_t message_size_max() const override { return 4096; }
+  Result<void> send(Bytes message) override {
+    if (script_.closed) return fail(Errc::closed, "scripted: closed");
+    script_.sent.emplace_back(message.begin(), message.end());
+    return script_.send;
+  }
+  Result<size_t> poll(const OnMessage& handler) override {
+    if (script_.closed) return fail(Errc::closed, "scripted: closed");
+    if (script_.floods) script_.replies.push_back(reply_to(99, ++script_.flooded, Errc::ok));
+    if (script_.replies.empty()) return 0;
+    const auto reply = std::move(script_.replies.front());
+    script_.replies.erase(script_.replies.begin());
+    handler(reply);
+    return 1;
+  }
+  void wait(Deadline) override { std::this_thread::yield(); }
+  Result<std::unique_ptr<fabric::Lent>> lend(MutableBytes memory, fabric::Access) override {
+    if (script_.closed) return fail(Errc::closed, "scripted: closed");
+    return std::make_unique<ScriptedLent>(script_, memory);
+  }
+  Result<std::shared_ptr<MutableBytes>> allocate(size_t) override { return fail(Errc::unsupported, "scripted"); }
+
+ private:
+  Script& script_;
+};
+
+class NativeLaneTest : public testing::Test {
+ protected:
+  NativeLaneTest() {
+    NativeLane::Setup setup;
+    setup.endpoint.message_size_max = 4096;
+    setup.session = scripted_session;
+    setup.credits = 4;
+    setup.trace_context = true;
+    lane_ = std::make_unique<NativeLane>(std::make_unique<ScriptedLink>(script_), std::move(setup));
+  }
+  void TearDown() override { lane_->close(); }
+
+  std::unique_ptr<AsyncCall> call_that_counts(std::chrono::milliseconds timeout = 10s) {
+    auto call = std::make_unique<AsyncCall>();
+    call->type = wire::Type::get;
+    call->deadline = deadline_in(timeout);
+    call->settle = [](ObjectCall&) {};
+    call->complete = [this](Result<NativeObject> got) {
+      ++completions_;
+      if (!got) error_ = got.error().code;
+    };
+    return call;
+  }
+  static Result<void> nothing_to_say(NativeLane::Body&) { return {}; }
+
+  Script script_;
+  std::unique_ptr<NativeLane> lane_;
+  std::atomic<int> completions_{0};
+  Errc error_ = Errc::ok;
+};
+
+TEST_F(NativeLaneTest, AnAsynchronousCallWhoseSendFailsIsFinishedOnceAndFreedOnce) {
+  script_.send = fail(Errc::io_error, "scripted: the link breaks");
+  lane_->start(call_that_counts(), nothing_to_say);
+  EXPECT_EQ(completions_, 1);
+  EXPECT_EQ(error_, Errc::closed);
+  EXPECT_TRUE(lane_->broken());
+  lane_->start(call_that_counts(), nothing_to_say);  // has no slot
+  EXPECT_EQ(completions_, 2);
+}
+
+TEST_F(NativeLaneTest, AnAsynchronousCallThatCannotBeWrittenIsFinishedOnceAndLeavesItsSlot) {
+  const auto refuse = [](NativeLane::Body&) -> Result<void> { return fail(Errc::invalid_request, "no"); };
+  for (int i = 1; i <= 10; ++i) {  // more than there are slots
+    lane_->start(call_that_counts(), refuse);
+    EXPECT_EQ(completions_, i);
+  }
+  EXPECT_EQ(error_, Errc::invalid_request);
+  EXPECT_FALSE(lane_->broken());
+}
+
+TEST_F(NativeLaneTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
+  script_.send = fail(Errc::would_block, "scripted: full");
+  lane_->start(call_that_counts(20ms), nothing_to_say);
+  EXPECT_EQ(completions_, 1);
+  EXPECT_EQ(error_, Errc::timed_out);
+}
+
+// The others behind it, too.
+TEST_F(NativeLaneTest, ALinkThatTakesNoMessageKeepsNobodyFromHisOwnDeadlineOrWish) {
+  script_.send = fail(Errc::would_block, "scripted: full");
+  std::stop_source stop;
+  std::jthread first([&] {
+    CodeCall call;
+    call.type = wire::Type::get;
+    call.deadline = deadline_in(60s);
+    call.stop = stop.get_token();
+    EXPECT_EQ(lane_->run(call, nothing_to_say).error(), Errc::cancelled);
+  });
+  const auto begun = SteadyClock::now();
+  CodeCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(50ms);
+  EXPECT_EQ(lane_->run(call, nothing_to_say).error(), Errc::timed_out);
+  stop.request_stop();
+  first.join();
+  EXPECT_LT(SteadyClock::now() - begun, 30s);
+}
+
+TEST_F(NativeLaneTest, AServerThatNeverPausesKeepsNobodyBeyondHisDeadlineOrWish) {
+  script_.floods = true;
+  CodeCall late, cancelled;
+  late.type = cancelled.type = wire::Type::get;
+  late.deadline = deadline_in(50ms);
+  EXPECT_EQ(lane_->run(late, nothing_to_say).error(), Errc::timed_out);
+  std::stop_source stop;
+  cancelled.deadline = deadline_in(60s);
+  cancelled.stop = stop.get_token();
+  stop.request_stop();
+  EXPECT_EQ(lane_->run(cancelled, nothing_to_say).error(), Errc::cancelled);
+}
+
+// docs/native-protocol.md: codes of the house are never sent, and would say what only this end can know.
+TEST_F(NativeLaneTest, ACodeThatNoServerSendsIsMalformed) {
+  uint64_t sequence = 0;
+  for (const Errc code : {Errc::connection_failed, Errc::cancelled, Errc::out_of_memory, Errc::too_large}) {
+    CodeCall call;
+    call.type = wire::Type::get;
+    call.deadline = deadline_in(10s);
+    const auto prepare = [&](NativeLane::Body&) -> Result<void> {
+      script_.replies.push_back(reply_to(call.request, ++sequence, code));
+      return {};
+    };
+    EXPECT_EQ(lane_->run(call, prepare).error(), code == Errc::too_large ? code : Errc::malformed);
+  }
+}
+
+// On tcp, to take back a window whose answer did not come closes the link.
+TEST_F(NativeLaneTest, ALaneWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRepliesHadCome) {
+  script_.revoking_closes = true;
+  // A reply to nobody's request, which yet says that the server lives.
+  std::vector<std::byte> memory(64);
+  script_.replies.push_back(reply_to(99, 1, Errc::ok));
+  CodeCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(50ms);
+  const auto lend = [&](NativeLane::Body& body) -> Result<void> {
+    VB_ASSIGN(call.lent, body.link.lend(memory, fabric::Access::server_writes));
+    return {};
+  };
+  EXPECT_EQ(lane_->run(call, lend).error(), Errc::timed_out);
+  ASSERT_TRUE(script_.replies.empty());
+  ASSERT_TRUE(script_.closed);
+  EXPECT_TRUE(lane_->broken()) << "nobody opens another lane in place of this one";
+}
+
+TEST_F(NativeLaneTest, ALaneThatCannotLendBecauseItsLinkIsClosedIsBroken) {
+  std::vector<std::byte> memory(64);
+  script_.closed = true;
+  CodeCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(10s);
+  const auto lend = [&](NativeLane::Body& body) -> Result<void> {
+    VB_ASSIGN(call.lent, body.link.lend(memory, fabric::Access::server_writes));
+    return {};
+  };
+  EXPECT_EQ(lane_->run(call, lend).error(), Errc::closed);
+  EXPECT_TRUE(lane_->broken());
+}
+
+// The server has begun it, and would keep it for as long as the session lives.
+TEST_F(NativeLaneTest, AWatchWhoseAnswerCameTooLateIsEnded) {
+  CodeCall watch;
+  watch.type = wire::Type::watch;
+  watch.deadline = deadline_in(1ms);
+  watch.patient = true;
+  EXPECT_EQ(lane_->run(watch, nothing_to_say).error(), Errc::timed_out);
+  std::vector<std::byte> reply(wire::frame_size + 10);
+  wire::Writer body(MutableBytes(reply).subspan(wire::header_size, 10));
+  encode(body, wire::WatchStarted{.watch = 42});
+  const wire::Header header{.type = static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit,
+                            .flags = 0,
+                            .session = scripted_session,
+                            .sequence = 1,
+                            .request = watch.request,
+                            .body_length = 10,
+                            .timeout_ms = 0};
+  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
+  script_.replies.push_back(reply);
+  CodeCall next;
+  next.type = wire::Type::get;
+  next.deadline = deadline_in(20ms);
+  next.patient = true;
+  EXPECT_EQ(lane_->run(next, nothing_to_say).error(), Errc::timed_out);
+  const auto sent = wire::parse_header(script_.sent.back(), 4096);
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->type, static_cast<uint8_t>(wire::Type::watch_end));
+  const auto end = wire::decode_watch_end(wire::body_of(script_.sent.back()));
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->watch, 42u);
+  EXPECT_FALSE(lane_->broken());
+  lane_->end_watch(43);
+  EXPECT_EQ(wire::decode_watch_end(wire::body_of(script_.sent.back()))->watch, 43u);
+}
+
+TEST_F(NativeLaneTest, WhatAThreadAsksForCarriesItsTrace) {
+  const auto send = [this](wire::Type type, size_t size = 4) {
+    CodeCall call;
+    call.type = type;
+    call.deadline = deadline_in(1ms);
+    call.patient = true;
+    const auto prepare = [size](NativeLane::Body& body) -> Result<void> {
+      body.out.text(std::string(size, 'b'));
+      return {};
+    };
+    EXPECT_EQ(lane_->run(call, prepare).error(), Errc::timed_out);
+    const auto& message = script_.sent.back();
+    const auto header = wire::parse_header(message, 4096);
+    EXPECT_TRUE(header);
+    return std::pair(int{header->flags}, to_hex(wire::body_of(message)));
+  };
+  using Sent = std::pair<int, std::string>;
+  EXPECT_EQ(send(wire::Type::get), (Sent{0, "62626262"}));
+  const TraceScope scope("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03");
+  for (const auto type : {wire::Type::get, wire::Type::put, wire::Type::list, wire::Type::watch}) {
+    EXPECT_EQ(send(type), (Sent{16,
+                                "62626262"
+                                "0af7651916cd43dd8448eb211c80319cb7ad6b716920333101"}));
+  }
+  // A server takes none of these with a trace.
+  for (const auto type : {wire::Type::hello, wire::Type::ping, wire::Type::get_many, wire::Type::delete_many}) {
+    EXPECT_EQ(send(type), (Sent{0, "62626262"}));
+  }
+  EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 24).first, 0) << "no room";
+  EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 25).first, 16);
+  EXPECT_FALSE(lane_->broken()) << "nobody was to answer in time";
+}
+
+TEST(TraceScopeTest, TakesWhatTheRecommendationCallsATraceparentAndNothingElse) {
+  const std::string good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  {
+    const TraceScope outer(good);
+    EXPECT_TRUE(outer.valid());
+    {
+      const TraceScope inner("00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-00");
+      EXPECT_EQ(thread_trace()->in_message.back(), std::byte{0});
+      const TraceScope none("nonsense");
+      EXPECT_FALSE(none.valid());
+      EXPECT_NE(thread_trace()->traceparent, good);
+    }
+    EXPECT_EQ(thread_trace()->traceparent, good);
+  }
+  EXPECT_EQ(thread_trace(), nullptr);
+  const std::string later = "01" + good.substr(2), zeros = std::string(32, '0');
+  for (const std::string& bad :
+       {std::string(), good.substr(1), good + "-more", "ff" + good.substr(2), "00-" + zeros + good.substr(35),
+        good.substr(0, 36) + zeros.substr(16) + "-01", "0G" + good.substr(2),
+        good.substr(0, 3) + "0AF7" + good.substr(7), later + "-\r\nx: y", later + "x"}) {
+    EXPECT_FALSE(TraceScope(bad).valid()) << bad;
+  }
+  EXPECT_TRUE(TraceScope(later + "-more").valid());
+}
+
+}  // namespace
+}  // namespace verbena::client

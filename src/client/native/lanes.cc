@@ -1,0 +1,90 @@
+#include "client/native/lanes.h"
+
+#include <optional>
+
+#include "base/log.h"
+#include "client/native/dial.h"
+#include "client/native/handshake.h"
+#include "client/retry.h"
+
+namespace verbena::client {
+
+namespace wire = native::wire;
+
+Result<std::vector<std::unique_ptr<NativeLane>>> NativeLanes::connect(const SessionTerms& terms,
+                                                                      const NativeOptions& options,
+                                                                      const NativeDial& dial,
+                                                                      std::string_view provider) {
+  std::vector<std::unique_ptr<NativeLane>> lanes;
+  for (const NativeEndpoint& endpoint : terms.endpoints) {
+    if (!same_provider(provider, endpoint.provider)) continue;
+    if (options.encrypted_only && provider != "local" && !endpoint.encrypted) continue;
+    VB_ASSIGN(auto link, dial(endpoint, terms));
+    NativeLane::Setup setup{.endpoint = endpoint,
+                            .session = terms.session,
+                            .keys = wire::derive_lane(terms.master, endpoint.index),
+                            .credits = terms.credits,
+                            .spin_for = options.spin_for,
+                            .trace_context = terms.trace_context};
+    lanes.push_back(std::make_unique<NativeLane>(std::move(link), std::move(setup)));
+    VB_TRY(lanes.back()->hello(deadline_in(options.connect_timeout)));
+  }
+  return lanes;
+}
+
+Result<std::shared_ptr<NativeLanes>> NativeLanes::open(const NativeOptions& options, const NativeDial& dial) {
+  Error last{.code = Errc::connection_failed, .sys = 0, .context = "native: no common provider"};
+  std::optional<SessionTerms> terms;
+  for (const std::string& provider : options.providers) {
+    if (!terms) {
+      auto asked = request_session(options);
+      // However it broke off: what the session was wanted for has not been sent.
+      if (!asked && (may_have_happened(asked.error()) || asked.error() == Errc::too_large)) {
+        return fail(Errc::connection_failed, asked.error().context, asked.error().sys);
+      }
+      if (!asked) return std::unexpected(asked.error());
+      terms = std::move(*asked);
+    }
+    auto lanes = connect(*terms, options, dial, provider);
+    if (!lanes) {
+      log::debug("native: provider {} does not connect: {}", provider, describe(lanes.error()));
+      last = lanes.error();
+      terms.reset();  // it may have ended with the lanes that did connect
+      continue;
+    }
+    if (lanes->empty()) continue;
+    std::shared_ptr<NativeLanes> all(new NativeLanes);
+    all->lanes_ = std::move(*lanes);
+    all->credits_ = terms->credits;
+    all->version_ = terms->version;
+    all->idle_timeout_ = terms->idle_timeout;
+    all->by_core_.resize(std::max(1u, terms->cores), 0);
+    for (uint32_t i = 0; i < all->lanes_.size(); ++i) {
+      const uint32_t core = all->lanes_[i]->endpoint().core;
+      if (core < all->by_core_.size()) all->by_core_[core] = i;
+    }
+    all->touch();
+    return all;
+  }
+  return fail(Errc::connection_failed, last.context, last.sys);
+}
+
+NativeLanes::~NativeLanes() { close(); }
+
+void NativeLanes::close() {
+  for (auto& lane : lanes_) lane->close();
+}
+
+NativeLane& NativeLanes::lane_of(std::string_view bucket, std::string_view key) {
+  return *lanes_[by_core_[wire::core_of(bucket, key, static_cast<uint32_t>(by_core_.size()))]];
+}
+
+bool NativeLanes::stale() const {
+  for (const auto& lane : lanes_) {
+    if (lane->broken()) return true;
+  }
+  // Early enough that the server has not let it go first.
+  return SteadyClock::now() - last_used_.load(std::memory_order_relaxed) > idle_timeout_ * 3 / 4;
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,47 @@
+// One session as the server opened it, with a lane to each of the server's cores over one provider. Replaced as a whole
+// when it breaks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/native/lane.h"
+
+namespace verbena::client {
+
+class NativeLanes : public std::enable_shared_from_this<NativeLanes> {
+ public:
+  // Asks for a session and tries the providers in order of preference until one connects to every core it is offered
+  // on. `dial` makes the links.
+  static Result<std::shared_ptr<NativeLanes>> open(const NativeOptions& options, const NativeDial& dial);
+  ~NativeLanes();
+
+  NativeLane& lane_of(std::string_view bucket, std::string_view key);
+  NativeLane& any() { return *lanes_.front(); }
+  // A lane broke, or the server may have let the session go for idleness.
+  bool stale() const;
+  void touch() { last_used_.store(SteadyClock::now(), std::memory_order_relaxed); }
+  void close();
+
+  uint32_t credits() const { return credits_; }
+  unsigned version() const { return version_; }  // of the protocol
+  std::chrono::milliseconds idle_timeout() const { return idle_timeout_; }
+  std::string provider() const { return std::string(lanes_.front()->provider()); }
+
+ private:
+  NativeLanes() = default;
+  static Result<std::vector<std::unique_ptr<NativeLane>>> connect(const struct SessionTerms& terms,
+                                                                  const NativeOptions& options, const NativeDial& dial,
+                                                                  std::string_view provider);
+
+  std::vector<std::unique_ptr<NativeLane>> lanes_;  // at least one
+  std::vector<uint32_t> by_core_;                   // core -> lane
+  uint32_t credits_ = 0;
+  unsigned version_ = 1;
+  // In milliseconds, because it is divided: three quarters of one whole second are none.
+  std::chrono::milliseconds idle_timeout_{0};
+  std::atomic<SteadyClock::time_point> last_used_{};
+};
+
+}  // namespace verbena::client

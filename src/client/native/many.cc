@@ -1,0 +1,157 @@
+#include "client/native/many.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "client/native/many_message.h"
+#include "client/retry.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the next is served while one is answered
+// Reads that all go to one core go as two messages: while it serves the one, the other is written, and answers are
+// read. Writes share a sync of the log if they come together.
+constexpr size_t half_min = 64;
+constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // of one lane before the next is looked at
+
+class ManyRun {
+ public:
+  ManyRun(NativeLanes& lanes, ManyCall& call) : lanes_(lanes), call_(call), deadline_(deadline_in(call.timeout)) {
+    call_.answered.resize(call_.items.size(), 0);
+  }
+
+  Result<void> run() {
+    distribute();
+    auto patience = deadline_in(short_while);
+    for (;;) {
+      send();
+      if (messages_.empty()) break;
+      const bool moved = wait(SteadyClock::now() < patience ? short_while : long_while);
+      if (moved) patience = deadline_in(short_while);
+      tell_order();
+    }
+    tell_order();
+    return outcome_;
+  }
+
+ private:
+  // To the core that owns each.
+  void distribute() {
+    for (uint32_t i = 0; i < call_.items.size(); ++i) {
+      if (call_.answered[i] != 0 || !call_.may_ask_again(i)) continue;
+      NativeLane& lane = lanes_.lane_of(call_.items[i].bucket, call_.items[i].key);
+      auto queue = std::ranges::find(queues_, &lane, &ManyQueue::lane);
+      if (queue == queues_.end()) {
+        queues_.emplace_back().lane = &lane;
+        queue = std::prev(queues_.end());
+      }
+      queue->items.push_back(i);
+    }
+    const bool reads = call_.type == wire::Type::get_many || call_.type == wire::Type::head_many;
+    if (!reads || queues_.size() != 1) return;
+    ManyQueue& queue = queues_.front();
+    if (queue.items.size() >= 2 * half_min) queue.items_max = (queue.items.size() + 1) / 2;
+  }
+
+  // As many messages as may be in flight. Whoever holds credits must not wait for one: others might do the same.
+  void send() {
+    for (ManyQueue& queue : queues_) {
+      while (outcome_ && !queue.items.empty() && queue.in_flight < in_flight_max) {
+        auto message = std::make_unique<ManyMessage>(call_, queue);
+        message->type = call_.type;
+        message->deadline = deadline_;
+        const auto prepare = [&](NativeLane::Body& body) { return message->prepare(body); };
+        auto sent = queue.lane->post(*message, prepare, messages_.empty());
+        if (!sent) {
+          message->outcome = sent;
+          (void)message->settle();  // its items go back
+          if (sent.error() != Errc::would_block) note(sent);
+          break;
+        }
+        ++queue.in_flight;
+        messages_.push_back(std::move(message));
+      }
+    }
+  }
+
+  // A message failed. Of writes that one is told which may have happened: what was refused could be repeated.
+  void note(const Result<void>& failed) {
+    const bool writes = call_.type == wire::Type::put_many || call_.type == wire::Type::delete_many;
+    if (outcome_ || (writes && may_have_happened(failed.error()) && !may_have_happened(outcome_.error())))
+      outcome_ = failed;
+  }
+
+  // For one of the messages. True: something was answered.
+  bool wait(std::chrono::nanoseconds most) {
+    const bool alone = messages_.size() == 1 && !call_.in_order;
+    const Deadline until = alone ? Deadline::max() : deadline_in(most);
+    ManyMessage& first = *messages_[next_++ % messages_.size()];
+    first.queue().lane->drive(first, until);
+    bool moved = false;
+    for (size_t i = 0; i < messages_.size();) {
+      ManyMessage& message = *messages_[i];
+      if (!message.queue().lane->is_done(message)) {
+        ++i;
+        continue;
+      }
+      moved = true;
+      --message.queue().in_flight;
+      auto settled = message.settle();
+      if (!settled) note(settled);
+      // What arrived without an answer is asked for anew; the caller is told of it when that has arrived.
+      if (!here_.empty()) message.forget_unanswered(here_);
+      messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(i));
+    }
+    return moved;
+  }
+
+  void tell_order() {
+    if (!call_.in_order) return;
+    if (here_.empty()) here_.resize(call_.items.size());
+    for (const auto& message : messages_) {
+      const size_t arrived = message->arrived();
+      for (size_t i = 0; i < arrived; ++i) here_[message->item(i)] = 1;
+    }
+    const size_t before = call_.told;
+    size_t& leading = call_.told;
+    while (leading < here_.size() && (here_[leading] != 0 || call_.answered[leading] != 0)) ++leading;
+    if (leading != before) call_.in_order(leading);
+  }
+
+  NativeLanes& lanes_;
+  ManyCall& call_;
+  const Deadline deadline_;
+  std::deque<ManyQueue> queues_;
+  std::vector<std::unique_ptr<ManyMessage>> messages_;  // in flight
+  size_t next_ = 0;
+  std::vector<uint8_t> here_;
+  Result<void> outcome_;
+};
+
+}  // namespace
+
+bool names_its_bytes(const BatchItem& item) {
+  const bool version = !item.version_id.empty() && item.version_id != "null";
+  const bool etag = !item.if_match.empty() && item.if_match != "*";
+  return version || etag;
+}
+
+bool ManyCall::may_ask_again(size_t item) {
+  if (item >= told || names_its_bytes(items[item])) return true;
+  results[item].error = ErrorCode::connection_failed;
+  results[item].bytes = results[item].size = 0;
+  results[item].etag.clear();
+  results[item].version_id.clear();
+  answered[item] = 1;
+  return false;
+}
+
+Result<void> run_many(NativeLanes& lanes, ManyCall& call) {
+  if (lanes.version() < 2) return fail(Errc::unsupported, "native: the server knows no batches");
+  return ManyRun(lanes, call).run();
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,316 @@
+#include "client/native/many_message.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/checksum.h"
+#include "base/copy.h"
+#include "client/native/request.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+// Smaller ones ride in the messages themselves; one-sided operations pay above that.
+constexpr size_t inline_get_max = 256, inline_put_max = 1024;
+// What an answer takes with ETag and version, more or less.
+constexpr size_t entry_space = 72;
+constexpr uint64_t message_bytes_max = 8 * MiB;  // through windows: so that answers come while others are under way
+constexpr size_t reply_size_max = wire::reply_size_max;
+constexpr size_t progress_size = 8;
+
+// Several windows, given back together.
+class LentMany final : public fabric::Lent {
+ public:
+  const fabric::WindowDescriptor& descriptor() const override { return lent_.front()->descriptor(); }
+  MutableBytes bytes() const override { return lent_.front()->bytes(); }
+  void revoke() override {
+    for (auto& lent : lent_) lent->revoke();
+  }
+  void add(std::unique_ptr<fabric::Lent> lent) { lent_.push_back(std::move(lent)); }
+
+ private:
+  std::vector<std::unique_ptr<fabric::Lent>> lent_;
+};
+
+wire::Descriptor wire_descriptor(const fabric::WindowDescriptor& d) { return {d.base, d.size, d.key}; }
+
+size_t shared_prefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+std::string raw_crc32c(Bytes bytes) {
+  const uint32_t crc = crc32c(bytes);
+  std::string raw;
+  for (int shift = 24; shift >= 0; shift -= 8) raw.push_back(static_cast<char>(crc >> shift));
+  return raw;
+}
+
+uint8_t details_of(const ManyCall& call) {
+  uint8_t details = wire::detail_etag | wire::detail_size | wire::detail_version;
+  if (call.type == wire::Type::delete_many) details = wire::detail_version;
+  if (call.type == wire::Type::get_many && call.verify) details |= wire::detail_checksum;
+  return details;
+}
+
+}  // namespace
+
+bool ManyMessage::in_message(const BatchItem& item) const {
+  if (item.size == 0) return true;
+  // The progress word speaks of places: what rides in the reply is there only with it.
+  if (is_get() && call_.in_order) return false;
+  const size_t most =
+      std::min<size_t>(queue_.lane->endpoint().inline_max_bytes, is_put() ? inline_put_max : inline_get_max);
+  return item.size <= most;
+}
+
+// As many of the queue as the message and the answer to it hold; at least one, if that is too much the encoding says
+// so.
+void ManyMessage::choose(size_t room) {
+  const size_t reply_room = std::min(queue_.lane->message_size_max(), reply_size_max) - wire::frame_size - 8;
+  size_t request = 32 + 24 * (call_.windows.size() + 1), reply = 0;
+  uint64_t bytes = 0;
+  std::string_view before;
+  while (!queue_.items.empty() && items_.size() < queue_.items_max) {
+    const uint32_t index = queue_.items.front();
+    const BatchItem& item = call_.items[index];
+    auto bucket = std::ranges::find(buckets_, item.bucket);
+    if (bucket == buckets_.end()) {
+      if (buckets_.size() == wire::batch_buckets_max) break;
+      request += 1 + item.bucket.size();
+    }
+    const bool carried = in_message(item);
+    request += 6 + item.key.size() - shared_prefix(before, item.key) + 16 + 3 + item.version_id.size() +
+               item.if_match.size() + item.if_none_match.size();
+    reply += entry_space;
+    if (is_get() || is_put()) request += carried ? 4 : 17;
+    if (is_get() && carried) reply += item.size;
+    if (is_put()) request += 32 + item.content_type.size() + (carried ? item.size : 0);
+    if (!carried) bytes += item.size;
+    if (!items_.empty() && (request > room || reply > reply_room || bytes > message_bytes_max)) break;
+    if (bucket == buckets_.end()) bucket = buckets_.insert(buckets_.end(), item.bucket);
+    items_.push_back(index);
+    bucket_numbers_.push_back(static_cast<uint8_t>(bucket - buckets_.begin()));
+    queue_.items.pop_front();
+    before = item.key;
+  }
+}
+
+Result<void> ManyMessage::prepare(NativeLane::Body& body) {
+  choose(body.out.left());
+  told_ = call_.told;
+  wire::BatchHead head;
+  head.details = details_of(call_);
+  for (const std::string_view bucket : buckets_) head.buckets.add(bucket);
+  if (is_get() && !call_.in_order) {
+    head.inline_max = static_cast<uint32_t>(std::min<size_t>(queue_.lane->endpoint().inline_max_bytes, inline_get_max));
+  }
+  if (is_get() || is_put()) VB_TRY(lend(body, head));
+  if (is_get() && call_.in_order) VB_TRY(lend_progress(body, head));
+  return encode(body, head);
+}
+
+// Of each of the caller's windows that part which the items use; where it cannot be lent, a block of the lane's with
+// nothing but the items.
+Result<void> ManyMessage::lend(NativeLane::Body& body, wire::BatchHead& head) {
+  windows_.resize(call_.windows.size());
+  staged_at_.assign(items_.size(), 0);
+  std::vector<uint64_t> sizes(call_.windows.size(), 0);
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const BatchItem& item = call_.items[items_[i]];
+    if (in_message(item)) continue;
+    Window& window = windows_[item.window];
+    if (sizes[item.window] == 0) window.from = item.offset;
+    window.from = std::min<uint64_t>(window.from, item.offset);
+    window.to = std::max<uint64_t>(window.to, item.offset + item.size);
+    staged_at_[i] = sizes[item.window];
+    sizes[item.window] += item.size;
+  }
+  const bool aside = std::ranges::any_of(items_, [this](uint32_t index) { return was_told(index); });
+  const auto access = is_get() ? fabric::Access::server_writes : fabric::Access::server_reads;
+  auto all = std::make_unique<LentMany>();
+  for (size_t w = 0; w < windows_.size(); ++w) {
+    if (sizes[w] == 0) continue;
+    Window& window = windows_[w];
+    const MutableBytes memory = call_.windows[w].subspan(window.from, window.to - window.from);
+    Result<std::unique_ptr<fabric::Lent>> lent = fail(Errc::unsupported);
+    if (!aside) lent = body.link.lend(memory, access);
+    if (!lent) {
+      VB_ASSIGN(window.staged, body.staging.take(body.link, sizes[w]));
+      blocks_.push_back(window.staged);
+      if (is_put()) {
+        for (size_t i = 0; i < items_.size(); ++i) {
+          const BatchItem& item = call_.items[items_[i]];
+          if (in_message(item) || item.window != w) continue;
+          copy_bytes(window.staged->data() + staged_at_[i], call_.windows[w].data() + item.offset, item.size);
+        }
+      }
+      lent = body.link.lend(window.staged->first(sizes[w]), access);
+      if (!lent) return std::unexpected(lent.error());
+    }
+    window.number = static_cast<uint8_t>(head.windows.count);
+    if (!head.windows.add(wire_descriptor((*lent)->descriptor()))) return fail(Errc::invalid_request, "batch: windows");
+    all->add(std::move(*lent));
+  }
+  if (head.windows.count != 0) this->lent = std::move(all);
+  return {};
+}
+
+Result<void> ManyMessage::lend_progress(NativeLane::Body& body, wire::BatchHead& head) {
+  VB_ASSIGN(progress_, body.staging.take(body.link, progress_size));
+  blocks_.push_back(progress_);
+  const MutableBytes word = progress_->first(progress_size);
+  std::memset(word.data(), 0, word.size());
+  VB_ASSIGN(auto lent, body.link.lend(word, fabric::Access::server_writes));
+  head.progress_window = static_cast<uint8_t>(head.windows.count);
+  if (!head.windows.add(wire_descriptor(lent->descriptor()))) return fail(Errc::invalid_request, "batch: windows");
+  auto all = std::make_unique<LentMany>();
+  all->add(std::move(lent));
+  if (this->lent != nullptr) all->add(std::move(this->lent));
+  this->lent = std::move(all);
+  return {};
+}
+
+Result<void> ManyMessage::encode(NativeLane::Body& body, const wire::BatchHead& head) {
+  wire::BatchWriter batch(body.out, call_.type);
+  if (!batch.begin(head)) return fail(Errc::unsupported, "batch: buckets and windows exceed a message");
+  wire::BatchItem out;
+  std::string crc;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const BatchItem& item = call_.items[items_[i]];
+    const bool carried = in_message(item);
+    out.fields = 0;
+    out.bucket = bucket_numbers_[i];
+    out.key = item.key;
+    if ((is_get() || is_put()) && !carried) {
+      const Window& window = windows_[item.window];
+      out.fields |= wire::field_place;
+      out.place = {window.number, window.staged != nullptr ? staged_at_[i] : item.offset - window.from, item.size};
+    }
+    if (item.range && !is_put() && call_.type != wire::Type::delete_many) {
+      out.fields |= wire::field_range;
+      out.range = {item.range->offset,
+                   item.range->length == 0 ? wire::open_end : item.range->offset + item.range->length - 1};
+    }
+    if (!item.version_id.empty() && !is_put()) out.fields |= wire::field_version, out.version = item.version_id;
+    if (!item.if_match.empty()) out.fields |= wire::field_if_match, out.if_match = item.if_match;
+    if (!item.if_none_match.empty() && call_.type != wire::Type::delete_many) {
+      out.fields |= wire::field_if_none_match;
+      out.if_none_match = item.if_none_match;
+    }
+    if (is_put()) {
+      const Bytes bytes = Bytes(call_.windows[item.window]).subspan(item.offset, item.size);
+      out.headers.count = 0;
+      out.expected.reset();
+      if (call_.checked) {
+        crc = raw_crc32c(bytes);
+        out.expected = wire::ChecksumView{Algorithm::crc32c, 0, crc};
+      }
+      if (!item.content_type.empty()) out.headers.add({"content-type", item.content_type});
+      if (out.expected || out.headers.count != 0) out.fields |= wire::field_stored;
+      if (carried) out.fields |= wire::field_inline, out.inline_bytes = bytes;
+    }
+    if (!batch.add(out)) {
+      if (i == 0) return fail(Errc::unsupported, "batch: an item exceeds a message");
+      // The guess was too high: those behind go with the next message.
+      while (items_.size() > i) {
+        queue_.items.push_front(items_.back());
+        items_.pop_back();
+      }
+      break;
+    }
+  }
+  batch.finish();
+  return {};
+}
+
+Result<void> ManyMessage::answered(Bytes body) {
+  auto reply = wire::decode_batch_reply(body);
+  const Error bad{.code = Errc::malformed, .sys = 0, .context = "native: batch reply"};
+  if (!reply || reply->details != details_of(call_) || reply->answered > items_.size()) return std::unexpected(bad);
+  // An answer to nothing would be asked for again and again.
+  if (reply->answered == 0) return std::unexpected(bad);
+  wire::BatchEntry entry;
+  for (size_t i = 0; i < reply->answered; ++i) {
+    if (!wire::next_entry(*reply, entry)) return std::unexpected(bad);
+    VB_TRY(take(items_[i], entry, staged_at_.empty() ? 0 : staged_at_[i]));
+    answered_ = i + 1;
+  }
+  if (reply->entries.left() != 0) return std::unexpected(bad);
+  return {};
+}
+
+// Runs under the lane's lock, while the message is there.
+Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, uint64_t staged_at) {
+  const BatchItem& item = call_.items[index];
+  BatchResult& result = call_.results[index];
+  if (entry.code != Errc::ok) {
+    result.error = from_error({.code = entry.code, .sys = 0, .context = ""}, "").code;
+    // The server does not know either whether it happened.
+    const bool changes = is_put() || call_.type == wire::Type::delete_many;
+    if (changes && entry.code == Errc::service_unavailable) result.error = ErrorCode::outcome_unknown;
+    result.bytes = result.size = 0;
+    result.etag.clear();
+    result.version_id.clear();
+    return {};
+  }
+  result.error.reset();
+  result.size = entry.object_size;
+  result.bytes = is_get() || is_put() ? entry.length : 0;
+  result.etag.assign(entry.etag);
+  result.version_id.assign(entry.version);
+  result.last_modified = std::chrono::system_clock::time_point(std::chrono::microseconds(entry.modified_us));
+  if (!is_get()) return {};
+  const bool carried = in_message(item);
+  // The server is not told of places for what rides in the reply: that this one is too small is for us to say.
+  if (carried && entry.in_reply && entry.length > item.size) {
+    result.error = ErrorCode::buffer_too_small;
+    result.bytes = 0;
+    return {};
+  }
+  if (entry.length > item.size || (carried && !entry.in_reply && entry.length != 0)) {
+    return fail(Errc::malformed, "native: more bytes than there is room for");
+  }
+  if (was_told(index)) return {};
+  const MutableBytes place = call_.windows[item.window].subspan(item.offset, entry.length);
+  if (entry.in_reply) {
+    copy_bytes(place.data(), entry.inline_bytes.data(), place.size());
+  } else if (!carried && windows_[item.window].staged != nullptr && !place.empty()) {
+    copy_bytes(place.data(), windows_[item.window].staged->data() + staged_at, place.size());
+  }
+  if (entry.checksum && !entry.partial) {
+    checks_.push_back({index, entry.checksum->algorithm, std::string(entry.checksum->value)});
+  }
+  return {};
+}
+
+Result<void> ManyMessage::settle() {
+  for (auto& block : blocks_) queue_.lane->release(std::move(block), outcome.has_value());
+  for (Window& window : windows_) window.staged.reset();
+  progress_.reset();
+  for (const Check& check : checks_) {
+    const BatchItem& item = call_.items[check.item];
+    BatchResult& result = call_.results[check.item];
+    Digest digest(check.algorithm);
+    digest.update(Bytes(call_.windows[item.window]).subspan(item.offset, result.bytes));
+    if (digest.finish() != check.digest) result.error = ErrorCode::checksum_mismatch;
+  }
+  for (size_t i = 0; i < answered_; ++i) call_.answered[items_[i]] = 1;
+  for (size_t i = items_.size(); i > answered_; --i) {
+    if (call_.may_ask_again(items_[i - 1])) queue_.items.push_front(items_[i - 1]);
+  }
+  return outcome;
+}
+
+size_t ManyMessage::arrived() const {
+  if (progress_ == nullptr) return 0;
+  // What is staged is not in its place yet.
+  if (std::ranges::any_of(windows_, [](const Window& window) { return window.staged != nullptr; })) return 0;
+  // The server writes it whole, after the bytes that it speaks of.
+  auto& word = *reinterpret_cast<uint64_t*>(progress_->data());
+  return std::min<size_t>(std::atomic_ref<uint64_t>(word).load(std::memory_order_acquire), items_.size());
+}
+
+}  // namespace verbena::client

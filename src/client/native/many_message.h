@@ -1,0 +1,78 @@
+// One message of a batch in flight.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/native/lane.h"
+#include "client/native/many.h"
+#include "native/wire/batch.h"
+
+namespace verbena::client {
+
+// The items that one lane has still to ask for, in order.
+struct ManyQueue {
+  NativeLane* lane = nullptr;
+  std::deque<uint32_t> items;
+  size_t items_max = native::wire::batch_items_max;  // of one message
+  size_t in_flight = 0;
+};
+
+class ManyMessage final : public NativeCall {
+ public:
+  ManyMessage(ManyCall& call, ManyQueue& queue) : call_(call), queue_(queue) {}
+
+  // Takes items off the queue, as many as a message and its answer hold. Under the lane's lock.
+  Result<void> prepare(NativeLane::Body& body);
+  Result<void> answered(Bytes body) override;
+
+  // After the call is done. What was not answered goes back to the queue.
+  Result<void> settle();
+  ManyQueue& queue() { return queue_; }
+  // How many of the leading items have arrived so far, where that was asked for.
+  size_t arrived() const;
+  uint32_t item(size_t position) const { return items_[position]; }
+  // After settle(): marks that items have arrived which were not answered.
+  void forget_unanswered(std::vector<uint8_t>& here) const {
+    for (size_t i = answered_; i < items_.size(); ++i) here[items_[i]] = 0;
+  }
+
+ private:
+  struct Window {
+    uint64_t from = 0, to = 0;  // of the caller's window: what the items use of it
+    std::shared_ptr<MutableBytes> staged;
+    uint8_t number = native::wire::no_window;  // in the message
+  };
+  struct Check {
+    uint32_t item;
+    Algorithm algorithm;
+    std::string digest;
+  };
+  bool is_get() const { return call_.type == native::wire::Type::get_many; }
+  bool is_put() const { return call_.type == native::wire::Type::put_many; }
+  bool in_message(const BatchItem& item) const;
+  // Its bytes have arrived before, and only its result is wanted.
+  bool was_told(uint32_t index) const { return index < told_; }
+  void choose(size_t room);
+  Result<void> lend(NativeLane::Body& body, native::wire::BatchHead& head);
+  Result<void> lend_progress(NativeLane::Body& body, native::wire::BatchHead& head);
+  Result<void> encode(NativeLane::Body& body, const native::wire::BatchHead& head);
+  Result<void> take(uint32_t index, const native::wire::BatchEntry& entry, uint64_t staged_at);
+
+  ManyCall& call_;
+  ManyQueue& queue_;
+  std::vector<uint32_t> items_;
+  size_t told_ = 0;  // of the call, when this was written
+  std::vector<std::string_view> buckets_;
+  std::vector<uint8_t> bucket_numbers_;
+  std::vector<uint64_t> staged_at_;
+  std::vector<Window> windows_;
+  std::vector<Check> checks_;
+  std::vector<StagingBlock> blocks_;
+  StagingBlock progress_;
+  size_t answered_ = 0;
+};
+
+}  // namespace verbena::client

@@ -1,0 +1,272 @@
+// Batches between a session and a native door on real fabrics, over a store in memory.
+#include "client/native/many.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "client/native/dial.h"
+#include "client/native/test_server.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+class NativeManyTest : public testing::TestWithParam<std::string> {
+ protected:
+  NativeTestServer server_{{.provider = GetParam()}};
+  std::unique_ptr<NativeSession> session_ = server_.session();
+  std::vector<std::string> keys_;
+  std::vector<BatchItem> items_;
+  std::vector<std::byte> plain_;
+  std::shared_ptr<NativeMemory> lendable_;
+
+  void name(size_t count, size_t size) {
+    for (size_t i = 0; i < count; ++i) keys_.push_back("a/prefix/that/all/have/" + std::to_string(i));
+    for (size_t i = 0; i < count; ++i) {
+      items_.push_back({.bucket = "bucket", .key = keys_[i], .offset = i * size, .size = size});
+    }
+  }
+  MutableBytes memory(bool lendable) {
+    const size_t size = items_.back().offset + items_.back().size;
+    plain_.assign(size, std::byte{0});
+    if (!lendable) return plain_;
+    lendable_ = *session_->allocate(size);
+    std::ranges::fill(lendable_->bytes(), std::byte{0});
+    return lendable_->bytes().first(size);
+  }
+  ManyCall call_of(wire::Type type, std::span<const MutableBytes> windows, std::span<BatchResult> results) const {
+    ManyCall call;
+    call.type = type;
+    call.items = items_;
+    call.windows = windows;
+    call.results = results;
+    return call;
+  }
+  Result<void> run(ManyCall& call) {
+    return session_->with_lanes(false, [&](NativeLanes& lanes) { return run_many(lanes, call); });
+  }
+};
+
+TEST_P(NativeManyTest, ThousandsOfObjectsGoInAndOutByFewMessages) {
+  ASSERT_TRUE(session_);
+  for (const size_t size : {size_t{100}, size_t{3000}}) {
+    for (const bool lendable : {true, false}) {
+      keys_.clear();
+      items_.clear();
+      name(1500, size);
+      const MutableBytes window = memory(lendable);
+      std::mt19937 random(1);
+      for (auto& byte : window) byte = static_cast<std::byte>(random());
+      const std::vector<std::byte> before(window.begin(), window.end());
+      std::vector<BatchResult> results(items_.size());
+      ManyCall put = call_of(wire::Type::put_many, std::span(&window, 1), results);
+      ASSERT_TRUE(run(put));
+      for (const auto& result : results) ASSERT_FALSE(result.error);
+      EXPECT_EQ(server_.store.count("bucket"), 1500u);
+
+      std::ranges::fill(window, std::byte{0});
+      size_t leading = 0;
+      ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+      get.in_order = [&](size_t n) {
+        EXPECT_GT(n, leading);
+        const size_t from = leading * size, bytes = (n - leading) * size;
+        EXPECT_EQ(std::memcmp(window.data() + from, before.data() + from, bytes), 0) << n;
+        leading = n;
+      };
+      ASSERT_TRUE(run(get));
+      EXPECT_EQ(leading, items_.size());
+      for (const auto& result : results) {
+        ASSERT_FALSE(result.error);
+        ASSERT_EQ(result.bytes, size);
+      }
+      EXPECT_EQ(std::memcmp(window.data(), before.data(), before.size()), 0);
+
+      ManyCall head = call_of(wire::Type::head_many, {}, results);
+      ASSERT_TRUE(run(head));
+      EXPECT_EQ(results[1499].size, size);
+      ManyCall remove = call_of(wire::Type::delete_many, {}, results);
+      ASSERT_TRUE(run(remove));
+      EXPECT_TRUE(server_.store.count("bucket") == 0);
+    }
+  }
+}
+
+TEST_P(NativeManyTest, AnItemsFailureIsItsOwn) {
+  ASSERT_TRUE(session_);
+  name(6, 1000);
+  server_.store.put("bucket", keys_[0], std::string(1000, 'a'));
+  server_.store.put("bucket", keys_[2], std::string(1001, 'c'));
+  server_.store.put("bucket", keys_[3], std::string(10, 'd'));
+  server_.store.put("bucket", keys_[5], std::string(1000, 'f'));
+  items_[4].bucket = "absent";
+  items_[5].if_none_match = "*";
+  const MutableBytes window = memory(true);
+  std::vector<BatchResult> results(items_.size());
+  ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+  ASSERT_TRUE(run(get));
+  EXPECT_FALSE(results[0].error);
+  EXPECT_EQ(results[1].error, ErrorCode::no_such_key);
+  EXPECT_EQ(results[2].error, ErrorCode::buffer_too_small);
+  EXPECT_FALSE(results[3].error);
+  EXPECT_EQ(results[3].bytes, 10u);
+  EXPECT_EQ(results[4].error, ErrorCode::no_such_bucket);
+  EXPECT_EQ(results[5].error, ErrorCode::not_modified);
+  EXPECT_EQ(as_text(Bytes(window).subspan(3000, 12)), std::string(10, 'd') + std::string(2, '\0'));
+}
+
+// What is small rides in the reply, whose sender knows no places: the whole batch failed as malformed.
+TEST_P(NativeManyTest, AnItemThatIsTooLongForItsPlaceFailsAloneInAReplyToo) {
+  ASSERT_TRUE(session_);
+  name(3, 10);
+  const MutableBytes window = memory(true);
+  std::ranges::fill(window, std::byte{7});
+  std::vector<BatchResult> results(items_.size());
+  ManyCall put = call_of(wire::Type::put_many, std::span(&window, 1), results);
+  ASSERT_TRUE(run(put));
+  for (const size_t room : {size_t{9}, size_t{0}}) {
+    std::ranges::fill(window, std::byte{0});
+    items_[1].size = room;
+    ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+    ASSERT_TRUE(run(get));
+    EXPECT_FALSE(results[0].error);
+    EXPECT_EQ(results[1].error, ErrorCode::buffer_too_small);
+    EXPECT_EQ(results[1].bytes, 0u);
+    EXPECT_FALSE(results[2].error);
+    EXPECT_EQ(std::ranges::count(window, std::byte{7}), 20);
+    EXPECT_EQ(std::ranges::count(window.subspan(10, 10), std::byte{0}), 10);
+  }
+}
+
+TEST_P(NativeManyTest, SeveralCallersShareTheCredits) {
+  ASSERT_TRUE(session_);
+  name(1000, 400);
+  for (const auto& key : keys_) server_.store.put("bucket", key, std::string(400, key.back()));
+  std::vector<std::jthread> callers;
+  std::atomic<int> good{0};
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      std::vector<std::byte> memory(400 * 1000);
+      const MutableBytes window(memory);
+      std::vector<BatchResult> results(items_.size());
+      for (int round = 0; round < 5; ++round) {
+        ManyCall get = call_of(wire::Type::get_many, std::span(&window, 1), results);
+        if (!run(get)) return;
+        for (size_t i = 0; i < items_.size(); ++i) {
+          if (results[i].error || memory[i * 400] != static_cast<std::byte>(keys_[i].back())) return;
+        }
+      }
+      ++good;
+    });
+  }
+  callers.clear();
+  EXPECT_EQ(good, 4);
+}
+
+// Brings no messages while it is held; meanwhile the server reaches what was lent all the same.
+class HeldLink final : public fabric::Link {
+ public:
+  enum State { open, held, broken };
+  HeldLink(std::unique_ptr<fabric::Link> link, std::shared_ptr<std::atomic<State>> state)
+      : link_(std::move(link)), state_(std::move(state)) {}
+  std::string_view provider() const override { return link_->provider(); }
+  std::string address() const override { return link_->address(); }
+  size_t message_size_max() const override { return link_->message_size_max(); }
+  Result<void> send(Bytes message) override { return link_->send(message); }
+  Result<size_t> poll(const OnMessage& handler) override {
+    if (*state_ == broken) return fail(Errc::closed, "test: broken");
+    return *state_ == held ? Result<size_t>(0) : link_->poll(handler);
+  }
+  void wait(Deadline deadline) override { link_->wait(deadline); }
+  void wake() override { link_->wake(); }
+  Result<std::unique_ptr<fabric::Lent>> lend(MutableBytes memory, fabric::Access access) override {
+    return link_->lend(memory, access);
+  }
+  Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return link_->allocate(size); }
+
+ private:
+  std::unique_ptr<fabric::Link> link_;
+  std::shared_ptr<std::atomic<State>> state_;
+};
+
+// A session that breaks is replaced, and what was not answered asked for again. Bytes that the caller has been told of
+// get the result of the same bytes or an error: of a key that was overwritten meanwhile never that of the new ones.
+TEST(NativeManyInOrder, WhatTheCallerWasToldOfHasNoResultOfOtherBytesWhenTheSessionBreaks) {
+  NativeTestServer server({.cores = 1});
+  NativeOptions options = server.options();
+  options.providers = {"local"};
+  std::vector<std::shared_ptr<std::atomic<HeldLink::State>>> links;
+  options.dial = [&, dial = make_native_dial(options)](
+                     const NativeEndpoint& endpoint,
+                     const SessionTerms& terms) -> Result<std::unique_ptr<fabric::Link>> {
+    VB_ASSIGN(auto link, dial(endpoint, terms));
+    links.push_back(std::make_shared<std::atomic<HeldLink::State>>(HeldLink::open));
+    return std::make_unique<HeldLink>(std::move(link), links.back());
+  };
+  auto session = NativeSession::open(options);
+  ASSERT_TRUE(session) << describe(session.error());
+  constexpr size_t count = 8, size = 1000;
+  enum { plain, any_etag, null_version, by_etag };
+  std::vector<std::string> keys, etags;
+  std::vector<BatchItem> items;
+  for (size_t i = 0; i < count; ++i) keys.push_back("k" + std::to_string(i));
+  for (size_t i = 0; i < count; ++i) {
+    server.store.put("bucket", keys[i], std::string(size, 's'));
+    items.push_back({.bucket = "bucket", .key = keys[i], .offset = i * size, .size = size});
+  }
+  std::vector<BatchResult> results(count);
+  ManyCall head;
+  head.type = wire::Type::head_many;
+  head.items = items;
+  head.results = results;
+  const auto ask = [&](NativeLanes& lanes) { return run_many(lanes, head); };
+  ASSERT_TRUE((*session)->with_lanes(true, ask));
+  for (const BatchResult& result : results) etags.push_back(result.etag);
+  items[any_etag].if_match = "*";
+  items[null_version].version_id = "null";
+  items[by_etag].if_match = etags[by_etag];
+  const auto memory = *(*session)->allocate(count * size);
+  const MutableBytes window = memory->bytes().first(count * size);
+  std::ranges::fill(window, std::byte{0});
+  ManyCall get;
+  get.items = items;
+  get.windows = std::span(&window, 1);
+  get.results = results;
+  size_t told = 0;
+  get.in_order = [&](size_t n) {
+    EXPECT_GT(n, told);
+    EXPECT_EQ(as_text(window.subspan(told * size, (n - told) * size)), std::string((n - told) * size, 's'));
+    std::ranges::fill(window.first(n * size), std::byte{'u'});  // the caller uses them
+    told = n;
+    if (n < count) return;
+    for (size_t i = 0; i < count; ++i) {
+      if (i != by_etag) server.store.put("bucket", keys[i], std::string(size / 2, 'z'));
+    }
+    *links.front() = HeldLink::broken;
+  };
+  const size_t before = links.size();
+  *links.front() = HeldLink::held;
+  const auto once = [&](NativeLanes& lanes) { return run_many(lanes, get); };
+  const auto done = (*session)->with_lanes(true, once);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(links.size(), before + 1);
+  EXPECT_EQ(told, count);
+  for (size_t i = 0; i < count; ++i) {
+    if (i == by_etag) continue;
+    ASSERT_TRUE(results[i].error) << i << ": a result of " << results[i].size << " bytes for others";
+    EXPECT_EQ(*results[i].error, ErrorCode::connection_failed) << i;
+    EXPECT_EQ(results[i].bytes, 0u) << i;
+    EXPECT_EQ(results[i].etag, "") << i;
+  }
+  EXPECT_FALSE(results[by_etag].error);
+  EXPECT_EQ(results[by_etag].bytes, size);
+  EXPECT_EQ(results[by_etag].etag, etags[by_etag]);
+  EXPECT_EQ(as_text(window), std::string(count * size, 'u')) << "the caller's places were written again";
+}
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, NativeManyTest, testing::Values("local", "tcp"));
+
+}  // namespace
+}  // namespace verbena::client

@@ -1,0 +1,24 @@
+// From the public request structures to messages: what is lent or staged, and the body.
+#pragma once
+
+#include "client/native/lane.h"
+
+namespace verbena::client {
+
+// Checks what can be checked before anything is sent: invalid_request, key_too_long.
+Result<void> check(const NativeGet& request);
+Result<void> check(const NativePut& request);
+
+// Called under the lane's lock (NativeLane::Prepare).
+Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, ObjectCall& call, NativeLane::Body& body);
+Result<void> prepare_head(const NativeGet& request, NativeLane::Body& body);
+Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, ObjectCall& call, NativeLane::Body& body);
+
+// Lends the memory itself, or, where that cannot be lent, a staging block of the lane.
+Result<native::wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableBytes memory,
+                                      fabric::Access access);
+
+// After the call is done: staged bytes to their place, the staging block back to its lane.
+void settle(NativeLane& lane, ObjectCall& call);
+
+}  // namespace verbena::client

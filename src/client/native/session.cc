@@ -1,0 +1,344 @@
+#include "client/native/session.h"
+
+#include <condition_variable>
+#include <mutex>
+
+#include "client/native/dial.h"
+#include "client/native/lanes.h"
+#include "client/native/request.h"
+#include "client/retry.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+class LentMemory final : public NativeMemory {
+ public:
+  explicit LentMemory(StagingBlock block) : block_(std::move(block)) {}
+  MutableBytes bytes() const override { return *block_; }
+
+ private:
+  StagingBlock block_;
+};
+
+// The session is lost, and whether the server acted on the request is not known.
+bool lost(const Error& error) { return error == Errc::closed || error == Errc::connection_failed; }
+
+}  // namespace
+
+struct NativeSession::State {
+  explicit State(NativeOptions given) : options(std::move(given)) {
+    dial = options.dial ? options.dial : make_native_dial(options);
+  }
+
+  // The session to use now, opened anew if the last one broke. An attempt that fails while callers wait for it was
+  // theirs, too: else each would wait for all before him.
+  Result<std::shared_ptr<NativeLanes>> lanes() {
+    std::unique_lock lock(mutex);
+    const uint64_t failures_before = failures;
+    opened.wait(lock, [&] { return !opening || failures != failures_before; });
+    if (failures != failures_before) return std::unexpected(failure);
+    if (closed) return fail(Errc::closed, "native: the session was closed");
+    if (current == nullptr || current->stale()) {
+      // Requests in flight on the old one may still use it. It is let go here, on a caller's thread: its own progress
+      // thread could not join itself.
+      if (current != nullptr) retired.push_back(std::move(current));
+      std::erase_if(retired, [](const auto& old) { return old.use_count() == 1; });
+      opening = true;
+      lock.unlock();
+      auto made = NativeLanes::open(options, dial);
+      lock.lock();
+      opening = false;
+      opened.notify_all();
+      if (!made) {
+        ++failures;
+        failure = made.error();
+        return std::unexpected(failure);
+      }
+      current = std::move(*made);
+    }
+    current->touch();
+    return current;
+  }
+
+  // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated. Of one that
+  // changes something the first may have happened, whatever became of the second.
+  template <class T, class Request>
+  Result<T> repeat(bool repeatable, Request request, bool changes = false) {
+    Result<T> first = once<T>(request);
+    if (first || !lost(first.error()) || !repeatable) return first;
+    Result<T> second = once<T>(request);
+    if (changes && !second && nothing_was_done(second.error())) {
+      return fail(Errc::closed, second.error().context, second.error().sys);
+    }
+    return second;
+  }
+  template <class T, class Request>
+  Result<T> once(const Request& request) {
+    VB_ASSIGN(const auto lanes, this->lanes());
+    return request(*lanes);
+  }
+
+  Deadline deadline(std::chrono::milliseconds timeout) const {
+    return deadline_in(timeout.count() > 0 ? timeout : options.request_timeout);
+  }
+
+  const NativeOptions options;
+  NativeDial dial;
+  std::mutex mutex;
+  std::shared_ptr<NativeLanes> current;
+  std::vector<std::shared_ptr<NativeLanes>> retired;
+  bool closed = false;
+  bool opening = false;  // a caller does, without the mutex
+  std::condition_variable opened;
+  uint64_t failures = 0;  // of attempts to open one
+  Error failure;          // of the last of them
+};
+
+NativeSession::NativeSession(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Result<std::unique_ptr<NativeSession>> NativeSession::open(NativeOptions options) {
+  auto state = std::make_shared<State>(std::move(options));
+  VB_TRY(state->lanes());
+  return std::unique_ptr<NativeSession>(new NativeSession(std::move(state)));
+}
+
+NativeSession::~NativeSession() {
+  std::vector<std::shared_ptr<NativeLanes>> all;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->closed = true;
+    all = std::move(state_->retired);
+    if (state_->current != nullptr) all.push_back(std::move(state_->current));
+  }
+  for (auto& lanes : all) lanes->close();
+}
+
+Result<NativeObject> NativeSession::get(const NativeGet& request) {
+  VB_TRY(check(request));
+  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
+    NativeLane& lane = lanes.lane_of(request.bucket, request.key);
+    ObjectCall call;
+    call.type = wire::Type::get;
+    call.deadline = state_->deadline(request.timeout);
+    call.stop = request.stop;
+    const auto prepare = [&](NativeLane::Body& body) {
+      return prepare_get(request, lane.endpoint().inline_max_bytes, call, body);
+    };
+    const auto done = lane.run(call, prepare);
+    call.outcome = done;
+    settle(lane, call);
+    if (!done) return std::unexpected(done.error());
+    return std::move(call.object);
+  };
+  return state_->repeat<NativeObject>(true, once);
+}
+
+Result<NativeObject> NativeSession::head(const NativeGet& request) {
+  VB_TRY(check(request));
+  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
+    ObjectCall call;
+    call.type = wire::Type::head;
+    call.deadline = state_->deadline(request.timeout);
+    call.stop = request.stop;
+    const auto prepare = [&](NativeLane::Body& body) { return prepare_head(request, body); };
+    VB_TRY(lanes.lane_of(request.bucket, request.key).run(call, prepare));
+    return std::move(call.object);
+  };
+  return state_->repeat<NativeObject>(true, once);
+}
+
+namespace {
+
+Result<wire::Type> type_of(const NativePut& request, const NativeLanes& lanes) {
+  for (const NativeChecksum& sum : request.expected) {
+    const bool known = lanes.version() >= wire::version_of_new_checksums || sum.algorithm <= Algorithm::sha256;
+    if (!known) return fail(Errc::unsupported, "native: the server knows no such checksum");
+  }
+  if (!request.append_at) return wire::Type::put;
+  if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server appends nothing");
+  return wire::Type::append;
+}
+
+}  // namespace
+
+Result<NativeObject> NativeSession::put(const NativePut& request) {
+  VB_TRY(check(request));
+  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
+    NativeLane& lane = lanes.lane_of(request.bucket, request.key);
+    ObjectCall call;
+    VB_ASSIGN(call.type, type_of(request, lanes));
+    call.deadline = state_->deadline(request.timeout);
+    call.stop = request.stop;
+    const auto prepare = [&](NativeLane::Body& body) {
+      return prepare_put(request, lane.endpoint().inline_max_bytes, call, body);
+    };
+    const auto done = lane.run(call, prepare);
+    call.outcome = done;
+    settle(lane, call);
+    if (!done) return std::unexpected(done.error());
+    return std::move(call.object);
+  };
+  // Without conditions, storing the same bytes twice is storing them once.
+  const bool repeatable = request.if_match.empty() && request.if_none_match.empty() && !request.append_at;
+  return state_->repeat<NativeObject>(repeatable, once, true);
+}
+
+Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_token& stop) {
+  if (request.bucket.size() > wire::bucket_size_max) return fail(Errc::invalid_bucket_name, "native: bucket");
+  for (const std::string_view key : {request.from, request.to}) {
+    if (key.empty()) return fail(Errc::invalid_request, "native: empty key");
+    if (key.size() > wire::key_size_max) return fail(Errc::key_too_long, "native: key");
+  }
+  for (const std::string_view text :
+       {request.source_if_match, request.if_match, request.if_none_match, request.token}) {
+    if (text.size() > 255) return fail(Errc::invalid_argument, "native: an ETag or token that is none");
+  }
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server renames nothing");
+    CodeCall call;
+    call.type = wire::Type::rename;
+    call.deadline = state_->deadline({});
+    call.stop = stop;
+    const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+      encode(body.out, request);
+      return {};
+    };
+    return lanes.lane_of(request.bucket, request.to).run(call, prepare);
+  };
+  return state_->repeat<void>(!request.token.empty(), once, true);
+}
+
+Result<void> NativeSession::remove(std::string_view bucket, std::string_view key, std::string_view if_match,
+                                   const std::stop_token& stop) {
+  if (bucket.size() > wire::bucket_size_max) return fail(Errc::invalid_bucket_name, "native: bucket");
+  if (key.empty()) return fail(Errc::invalid_request, "native: empty key");
+  if (key.size() > wire::key_size_max) return fail(Errc::key_too_long, "native: key");
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    CodeCall call;
+    call.type = wire::Type::del;
+    call.deadline = state_->deadline({});
+    call.stop = stop;
+    const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+      const wire::Delete message{.bucket = bucket, .key = key, .if_match = if_match};
+      encode(body.out, message);
+      return {};
+    };
+    return lanes.lane_of(bucket, key).run(call, prepare);
+  };
+  // A second delete could hit what someone stored in between.
+  return state_->repeat<void>(false, once);
+}
+
+Result<NativePage> NativeSession::list(const NativeList& request) {
+  NativePage all;
+  std::string after(request.after);
+  size_t wanted = static_cast<size_t>(std::clamp<int>(request.max_keys, 0, wire::list_keys_max));
+  for (;;) {
+    const auto once = [&](NativeLanes& lanes) -> Result<NativePage> {
+      ListCall call;
+      call.type = wire::Type::list;
+      call.deadline = state_->deadline(request.timeout);
+      call.stop = request.stop;
+      const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+        const wire::List message{.bucket = request.bucket,
+                                 .prefix = request.prefix,
+                                 .delimiter = request.delimiter,
+                                 .after = after,
+                                 .max_keys = static_cast<uint32_t>(wanted)};
+        encode(body.out, message);
+        return {};
+      };
+      VB_TRY(lanes.any().run(call, prepare));
+      return std::move(call.page);
+    };
+    VB_ASSIGN(NativePage page, state_->repeat<NativePage>(true, once));
+    const size_t got = page.entries.size() + page.common_prefixes.size();
+    std::ranges::move(page.entries, std::back_inserter(all.entries));
+    std::ranges::move(page.common_prefixes, std::back_inserter(all.common_prefixes));
+    all.truncated = page.truncated;
+    all.next_after = page.next_after;
+    if (!page.truncated || got >= wanted) return all;
+    wanted -= got;
+    after = page.next_after;
+  }
+}
+
+Result<void> NativeSession::with_lanes(bool repeatable, const std::function<Result<void>(NativeLanes&)>& request) {
+  return state_->repeat<void>(repeatable, request);
+}
+
+Result<void> NativeSession::ping() {
+  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+    CodeCall call;
+    call.type = wire::Type::ping;
+    call.deadline = state_->deadline({});
+    const auto prepare = [](NativeLane::Body&) -> Result<void> { return {}; };
+    return lanes.any().run(call, prepare);
+  };
+  return state_->repeat<void>(true, once);
+}
+
+namespace {
+
+// The completion settles the staging first, and keeps the lanes alive until then.
+std::unique_ptr<AsyncCall> make_async(wire::Type type, Deadline deadline, std::shared_ptr<NativeLanes> lanes,
+                                      NativeLane& lane, NativeSession::Done done) {
+  auto call = std::make_unique<AsyncCall>();
+  call->type = type;
+  call->deadline = deadline;
+  call->settle = [lanes = std::move(lanes), &lane](ObjectCall& settled) { settle(lane, settled); };
+  call->complete = std::move(done);
+  return call;
+}
+
+}  // namespace
+
+void NativeSession::get_async(const NativeGet& request, Done done) {
+  if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
+  auto lanes = state_->lanes();
+  if (!lanes) return done(std::unexpected(lanes.error()));
+  NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
+  auto call = make_async(wire::Type::get, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  call->stop = request.stop;
+  const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
+    return prepare_get(request, lane.endpoint().inline_max_bytes, *raw, body);
+  };
+  lane.start(std::move(call), prepare);
+}
+
+void NativeSession::put_async(const NativePut& request, Done done) {
+  if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
+  auto lanes = state_->lanes();
+  if (!lanes) return done(std::unexpected(lanes.error()));
+  NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
+  const auto type = type_of(request, **lanes);
+  if (!type) return done(std::unexpected(type.error()));
+  auto call = make_async(*type, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  call->stop = request.stop;
+  const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
+    return prepare_put(request, lane.endpoint().inline_max_bytes, *raw, body);
+  };
+  lane.start(std::move(call), prepare);
+}
+
+Result<std::shared_ptr<NativeMemory>> NativeSession::allocate(size_t size) {
+  VB_ASSIGN(const auto lanes, state_->lanes());
+  VB_ASSIGN(auto block, lanes->any().allocate(size));
+  return std::make_shared<LentMemory>(std::move(block));
+}
+
+std::string NativeSession::provider() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->current == nullptr ? std::string() : state_->current->provider();
+}
+
+std::chrono::milliseconds NativeSession::request_timeout() const { return state_->options.request_timeout; }
+
+uint32_t NativeSession::credits() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->current == nullptr ? 0 : state_->current->credits();
+}
+
+}  // namespace verbena::client

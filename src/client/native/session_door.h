@@ -1,0 +1,68 @@
+// The native door as the client uses it: a session that is opened when first wanted, and left alone for a while after
+// it could not be opened or broke. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "client/native/many.h"
+#include "client/native/session.h"
+#include "client/native/watch.h"
+#include "client/outcome.h"
+
+namespace verbena::client {
+
+class SessionDoor {
+ public:
+  SessionDoor(NativeOptions options, bool verify_checksums);
+
+  // The session, opened if need be. connection_failed (with why) when it cannot be had now.
+  Outcome<std::shared_ptr<NativeSession>> session();
+  // After a failure that speaks against the door: nobody tries it again for `rest`.
+  void suspend(const ClientError& why);
+  bool open() const;
+  // Ends the session for good; requests in flight complete before this returns.
+  void close();
+  std::string provider() const;  // empty while closed
+
+  // `memory`: what `into` or `from` lies in, or nullptr.
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
+                        const NativeMemory* memory, const GetOptions& options, std::span<const Range> ranges);
+  Outcome<PutReply> put(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
+                        const PutOptions& options);
+  // Neither knows versions.
+  Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options);
+  Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
+  Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
+                   const RenameOptions& options);
+  Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
+
+  // The parts of `call` that this door decides (checksums, time) are set here. Items that were answered are marked in
+  // it, also when it fails.
+  Outcome<> many(ManyCall& call);
+  Outcome<> list_values(const std::string& bucket, const ValueOptions& options, MutableBytes into, ValuePage& page);
+
+  // `unsupported`: the server tells nobody what changes.
+  Outcome<std::unique_ptr<NativeWatch>> watch(const std::string& bucket, const std::string& prefix,
+                                              const std::stop_token& stop);
+  static Outcome<WatchNews> next(NativeWatch& watch, Deadline until, const std::stop_token& stop);
+
+  // As above; `done` comes once, possibly on a progress thread: it must not block nor call this door.
+  void get_async(const std::string& bucket, const std::string& key, MutableBytes into, const NativeMemory* memory,
+                 const GetOptions& options, Callback<GetReply> done);
+  void put_async(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
+                 const PutOptions& options, Callback<PutReply> done);
+
+ private:
+  NativeOptions options_;
+  bool verify_checksums_;
+  mutable std::mutex mutex_;
+  std::mutex opening_;  // one thread opens, the others wait for its outcome
+  std::shared_ptr<NativeSession> session_;
+  Deadline closed_until_{};
+  std::string closed_reason_;
+};
+
+}  // namespace verbena::client

@@ -1,0 +1,19 @@
+// Clients of a scripted server, for tests.
+#pragma once
+
+#include "client/testing/scripted_server.h"
+#include "verbena/client.h"
+
+namespace verbena::client {
+
+// Of a client that speaks to it over HTTP alone.
+inline ClientOptions http_options(const ScriptedServer& server) {
+  ClientOptions options;
+  options.endpoint = server.url();
+  options.access_key = "AKROOT";
+  options.secret_key = "secret/root";
+  options.via = Via::http;
+  return options;
+}
+
+}  // namespace verbena::client

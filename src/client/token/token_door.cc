@@ -1,0 +1,213 @@
+#include "client/token/token_door.h"
+
+#include <charconv>
+
+#include "fabric/ofi/ofi.h"
+#include "rdma/token.h"
+
+namespace verbena::client {
+namespace {
+
+constexpr size_t links_max = 8;  // one loan each at a time; more callers wait
+
+std::optional<uint64_t> decimal(std::optional<std::string_view> text) {
+  uint64_t value = 0;
+  if (!text || text->empty()) return std::nullopt;
+  auto [end, ec] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (ec != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return value;
+}
+
+std::string declined(const HttpReply& reply) {
+  const auto why = reply.header("x-verbena-rdma-declined");
+  return "the server declined the token" + (why ? " (" + std::string(why->substr(0, 200)) + ")" : std::string());
+}
+
+// "bytes 5-9/100" -> 5
+std::optional<uint64_t> range_length(std::optional<std::string_view> content_range) {
+  if (!content_range || !content_range->starts_with("bytes ")) return std::nullopt;
+  const std::string_view text = content_range->substr(6);
+  const size_t dash = text.find('-'), slash = text.find('/');
+  if (dash == text.npos || slash == text.npos || dash > slash) return std::nullopt;
+  const auto first = decimal(text.substr(0, dash)), last = decimal(text.substr(dash + 1, slash - dash - 1));
+  if (!first || !last || *last < *first) return std::nullopt;
+  return *last - *first + 1;
+}
+
+}  // namespace
+
+TokenDoor::TokenDoor(S3Http& s3, std::string provider)
+    : s3_(s3), wanted_provider_(provider == "local" || provider.empty() ? "auto" : std::move(provider)) {}
+
+std::string TokenDoor::provider() const {
+  std::lock_guard lock(mutex_);
+  return provider_;
+}
+
+Outcome<> TokenDoor::open() {
+  OUT_ASSIGN(auto link, take());
+  give_back(std::move(link));
+  return {};
+}
+
+Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
+  fabric::ofi::Options options;
+  options.provider = wanted_provider_;
+  if (std::string local = s3_.http().local_address(); !local.empty()) options.bind_address = std::move(local);
+  // On most machines there is none, which is worth a reason in the reply and no line in the log.
+  if (wanted_provider_ == "verbs" && !fabric::ofi::available(options)) {
+    return fault(ErrorCode::unsupported, "token: no RDMA device here");
+  }
+  auto link = fabric::ofi::connect(options, {});
+  if (!link) return fault(link.error(), "token");
+  return std::make_unique<PolledLink>(std::move(*link));
+}
+
+Outcome<std::unique_ptr<PolledLink>> TokenDoor::take() {
+  {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [this] { return !idle_.empty() || open_links_ < links_max; });
+    if (!idle_.empty()) {
+      auto link = std::move(idle_.back());
+      idle_.pop_back();
+      return link;
+    }
+    ++open_links_;
+  }
+  auto link = open_link();
+  std::lock_guard lock(mutex_);
+  if (link) {
+    provider_ = (*link)->provider();
+  } else {
+    --open_links_;
+    returned_.notify_one();
+  }
+  return link;
+}
+
+void TokenDoor::give_back(std::unique_ptr<PolledLink> link) {
+  std::lock_guard lock(mutex_);
+  if (link) {
+    idle_.push_back(std::move(link));
+  } else {
+    --open_links_;
+  }
+  returned_.notify_one();
+}
+
+Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, fabric::Access access) {
+  OUT_ASSIGN(auto link, take());
+  auto loan = link->lend(window, access);
+  if (!loan) {
+    give_back(std::move(link));
+    ClientError error = from_error(loan.error(), "token: lend");
+    error.code = ErrorCode::unsupported;  // not this memory, not here: the body can still carry it
+    return std::unexpected(std::move(error));
+  }
+  const fabric::WindowDescriptor& lent = (*loan)->descriptor();
+  rdma::Token token;
+  token.dialect = rdma::Dialect::ofi1;
+  token.provider = link->provider();
+  token.endpoint_name = link->address();
+  token.base = lent.base;
+  token.size = lent.size;
+  token.key = lent.key;
+  call.headers.emplace_back("x-amz-rdma-token", rdma::format_token(token));
+  // Of what moved; this one the server knows already when the object has it, or the PUT announces it.
+  call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
+  // A dead kept connection is found out by the retry, with a window of its own.
+  call.replayable = false;
+  auto reply = s3_.call(call);
+  // The window is withdrawn before anyone sees the outcome, also when the server never answered.
+  const bool doubtful = !reply && reply.error().http_status == 0;
+  if (doubtful) (*loan)->unanswered();
+  loan->reset();
+  if (doubtful) link.reset();  // the server's connection to this endpoint ends with it
+  give_back(std::move(link));
+  return reply;
+}
+
+Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& key, MutableBytes into,
+                                 const GetOptions& options) {
+  S3Call call{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options), .into = into};
+  if (!options.version_id.empty()) call.query.emplace_back("versionId", options.version_id);
+  call.stop = options.cancel;
+  const bool verify = s3_.options().verify_checksums && !options.range;
+  if (verify) call.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
+  MutableBytes window = into;
+  if (options.range && options.range->length > 0 && options.range->length < into.size()) {
+    window = into.first(options.range->length);
+  }
+  auto called = call_with_window(std::move(call), window, fabric::Access::server_writes);
+  if (!called) {
+    if (called.error().s3_code == "InvalidRDMAToken") called.error().code = ErrorCode::unsupported;
+    return std::unexpected(std::move(called).error());
+  }
+  const HttpReply& reply = *called;
+  const auto said = reply.header("x-amz-rdma-reply");
+  GetReply out;
+  out.info = object_info(reply, key);
+  if (said == "200" || said == "206" || said == "204") {
+    knowledge_ = Knowledge::yes;
+    const auto moved = decimal(reply.header("x-amz-rdma-bytes-transferred"));
+    const uint64_t bytes = said == "204" ? 0 : moved.value_or(UINT64_MAX);
+    if (reply.body_bytes != 0 || bytes > window.size()) {
+      return fault(ErrorCode::malformed_reply, "token: the server's reply does not say what it transferred");
+    }
+    if (options.range && range_length(reply.header("content-range")) != bytes) {
+      return fault(ErrorCode::malformed_reply, "token: the server transferred another range");
+    }
+    if (!options.range) out.info.size = bytes;
+    out.bytes = bytes;
+    out.transfer.door = Via::token;
+    out.transfer.provider = provider();
+  } else {
+    knowledge_ = said ? Knowledge::yes : Knowledge::no;
+    out.bytes = reply.body_bytes;
+    out.transfer.door = Via::http;
+    out.transfer.provider = s3_.provider();
+    out.transfer.fell_back_reason = said ? declined(reply) : "the server does not know tokens";
+  }
+  if (options.range && reply.status != 206) return fault(ErrorCode::malformed_reply, "the server ignored the range");
+  if (verify && !matches(checksum_of(reply), Bytes(into).first(out.bytes))) {
+    return fault(ErrorCode::checksum_mismatch, "the bytes that arrived do not match the object's checksum");
+  }
+  out.transfer.bytes = out.bytes;
+  return out;
+}
+
+Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
+                                                 std::string& reason) {
+  const std::string name = checksum_header(checksum.algorithm);
+  if (md5_etag) call.headers.emplace_back("x-verbena-etag", "MD5");
+  call.unsigned_payload = true;
+  std::erase_if(call.headers, [](const auto& header) { return header.first.starts_with("x-amz-checksum-"); });
+  call.headers.emplace_back(name, checksum.base64);
+  // The server only reads this window (server_reads); the cast does not make it writable.
+  const MutableBytes window(const_cast<std::byte*>(from.data()), from.size());
+  auto reply = call_with_window(std::move(call), window, fabric::Access::server_reads);
+  if (!reply) {
+    const std::string& code = reply.error().s3_code;
+    if (code == "RDMANotSupported" || code == "RDMATransferFailed") knowledge_ = Knowledge::yes;
+    if (code == "RDMATransferFailed" || code == "InvalidRDMAToken" || reply.error().code == ErrorCode::unsupported) {
+      reason = (code == "RDMANotSupported" ? "the server declined the token: " : "token: ") + reply.error().message;
+      return std::optional<HttpReply>();
+    }
+    return std::unexpected(std::move(reply).error());
+  }
+  const auto said = reply->header("x-amz-rdma-reply");
+  if (said == "200" && reply->header(name) == std::string_view(checksum.base64)) {
+    knowledge_ = Knowledge::yes;
+    return std::optional<HttpReply>(std::move(*reply));
+  }
+  if (!said) {
+    knowledge_ = Knowledge::no;
+    return fault(ErrorCode::outcome_unknown, "the server does not know tokens");
+  }
+  if (said == "200") return fault(ErrorCode::outcome_unknown, "token: the server did not confirm the checksum");
+  knowledge_ = Knowledge::yes;
+  reason = declined(*reply);
+  return std::optional<HttpReply>();
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,60 @@
+// S3 with an RDMA token (dialect ofi1, docs/s3.md): an ordinary S3 request whose payload the server moves
+// into or out of memory lent for that one request. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/http/s3_http.h"
+#include "client/token/polled_link.h"
+
+namespace verbena::client {
+
+class TokenDoor {
+ public:
+  // `provider`: as ClientOptions::provider; "local" has no tokens and means "auto".
+  TokenDoor(S3Http& s3, std::string provider);
+
+  // Opens a first link, bound to the address that reaches the server (it refuses tokens that name another).
+  Outcome<> open();
+  // The provider in tokens; empty before open().
+  std::string provider() const;
+  // False once the server has answered as if it had never heard of tokens.
+  bool known_to_server() const { return knowledge_ != Knowledge::no; }
+  // The server has answered a token at least once, so it will not store an empty object in place of a PUT.
+  bool proven() const { return knowledge_ == Knowledge::yes; }
+
+  // The reply's transfer says whether the bytes came by RDMA (door token) or in the body after all (door http, with
+  // the reason). `into` must not be empty. unsupported: the server refused the token itself.
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
+                        const GetOptions& options);
+
+  // A PUT or UploadPart prepared by the caller, without a body. Done only when the server says that RDMA carried it and
+  // gives back the same checksum, `from`'s. nullopt and `reason`: it was declined; send it with a body. outcome_unknown
+  // also of a success that cannot be trusted: a server that does not know tokens has stored what came with it, nothing.
+  Outcome<std::optional<HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
+                                        std::string& reason);
+
+ private:
+  enum class Knowledge : uint8_t { unknown, yes, no };
+  Outcome<std::unique_ptr<PolledLink>> take();
+  void give_back(std::unique_ptr<PolledLink> link);
+  Outcome<std::unique_ptr<PolledLink>> open_link();
+  Outcome<HttpReply> call_with_window(S3Call call, MutableBytes window, fabric::Access access);
+
+  S3Http& s3_;
+  std::string wanted_provider_;
+  std::atomic<Knowledge> knowledge_{Knowledge::unknown};
+  mutable std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<PolledLink>> idle_;
+  size_t open_links_ = 0;
+  std::string provider_;
+};
+
+}  // namespace verbena::client
