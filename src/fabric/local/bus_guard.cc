@@ -21,7 +21,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
     previous_action.sa_handler(signal);
   } else {
-    // Back to the default and return: the instruction faults again, and the process ends with the right status.
+    // Restore the default and return: the instruction faults again, and the process ends with the right status.
     ::signal(SIGBUS, SIG_DFL);
   }
 }

@@ -1,6 +1,6 @@
-// Touching shared memory without dying of it. A page of a memfd can be gone when it is touched (the peer punched a hole
-// and the machine refuses to back it again, the page was poisoned, ...): the kernel then sends SIGBUS to whoever
-// touched it. Seals rule out the truncated file, not these. So the server touches shared memory inside
+// Access to shared memory that survives missing pages. A page of a memfd can be missing when it is touched (the peer
+// punched a hole and the machine cannot back it again, the page was poisoned, ...): the kernel then sends SIGBUS to the
+// touching thread. Seals rule out the truncated file, not these. So the server touches shared memory inside
 // survives_bus_error(), which turns the signal into `false`.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace verbena::fabric::local {
 
-// Installs the SIGBUS handler for the whole process, once; a signal outside a guard goes to the handler before it.
+// Installs the SIGBUS handler for the whole process, once; a signal outside a guard is passed to the previous handler.
 void install_bus_guard();
 
 namespace detail {
-// The mask would cost a system call, and the handler runs with SA_NODEFER, so it need not be restored. The thread
-// sanitizer puts a handler of its own before ours, which blocks all signals.
+// Saving the mask would cost a system call, and the handler runs with SA_NODEFER, so it need not be restored. The
+// thread sanitizer installs a handler before ours, which blocks all signals.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr int saves_signal_mask = 1;
 #elif defined(__has_feature)

@@ -13,8 +13,8 @@ namespace verbena::fabric::local {
 
 namespace {
 
-// The order matters: seals are answered by the memory file system or not at all, while fstat() of a foreign file may
-// ask a FUSE process. And only memfds carry these seals (a file on a tmpfs mount starts out sealed against seals).
+// The order matters: the memory file system itself answers queries for seals, while fstat() of another file may ask a
+// FUSE process. And only memfds have these seals (a file on a tmpfs mount starts out sealed against seals).
 Result<void> check(int fd, uint64_t size) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0) return fail(Errc::invalid_argument, "local: shared descriptor is no memfd", errno);
@@ -59,7 +59,7 @@ Result<std::shared_ptr<ClientMemory>> ClientMemory::map(Fd fd, uint64_t size, co
     return fail(errno == EPERM ? Errc::invalid_argument : Errc::out_of_memory, "local: map shared memfd", errno);
   }
   memory->mapping_ = Mapping(base, size);
-  ::madvise(base, size, MADV_DONTDUMP);  // the client's bytes have no business in the server's core file
+  ::madvise(base, size, MADV_DONTDUMP);  // the client's bytes must not be in the server's core file
   return memory;
 }
 

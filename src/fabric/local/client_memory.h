@@ -1,4 +1,4 @@
-// Memory that a client shares with the server, as the server holds it: checked, counted and mapped.
+// Memory that a client shares with the server, on the server's side: checked, counted and mapped.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace verbena::fabric::local {
 
-// Bounds something that several threads take from.
+// A bounded resource that several threads take from.
 class Budget {
  public:
   explicit Budget(uint64_t limit) : limit_(limit) {}
@@ -29,7 +29,7 @@ class Budget {
   std::atomic<uint64_t> used_{0};
 };
 
-// What may still be mapped. A piece counts until it is unmapped, which is after the last operation on it.
+// Limits of mapped memory. A piece counts until it is unmapped, which is after the last operation on it.
 struct MemoryBudgets {
   std::shared_ptr<Budget> port_bytes;
   std::shared_ptr<Budget> peer_bytes;
@@ -38,11 +38,11 @@ struct MemoryBudgets {
 
 class ClientMemory {
  public:
-  // Maps a descriptor that a client sent and says is `size` bytes long. It must be a memfd of ordinary pages (of
+  // Maps a descriptor sent by a client, which claims to be `size` bytes long. It must be a memfd of ordinary pages (of
   // hugetlbfs, a missing page cannot be made), sealed against shrinking and growing, writable, and backed by memory
-  // already: what the client allocated is charged to the client, and a hole would be charged to whoever touches it.
-  // A client can still punch holes later; the server then survives (bus_guard.h), within the budgets.
-  // invalid_argument: the descriptor is not fit; slow_down: past a budget; out_of_memory.
+  // already: memory that the client allocated is charged to the client, and a hole would be charged to the process that
+  // touches it. A client can still punch holes later; the server then survives (bus_guard.h), within the budgets.
+  // invalid_argument: an unsuitable descriptor; slow_down: past a budget; out_of_memory.
   static Result<std::shared_ptr<ClientMemory>> map(Fd fd, uint64_t size, const MemoryBudgets& budgets);
 
   ~ClientMemory();

@@ -57,7 +57,7 @@ Result<Packet> receive_packet(int socket) {
       packet.descriptors.emplace_back(fd);
     }
   }
-  // An empty packet is none of ours, so it may be taken for the end; with descriptors it is malformed.
+  // No valid packet is empty, so an empty one is treated as the end; with descriptors it is malformed.
   if (received < 0 || (received == 0 && packet.descriptors.empty())) {
     return fail(Errc::closed, "local: peer closed the socket", received < 0 ? errno : 0);
   }
@@ -85,7 +85,7 @@ Result<void> send_control(int socket, const ControlMessage& message, std::span<c
     sent = ::sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return {};
-  // ETOOMANYREFS: too many descriptors of this user are under way in sockets; they go as they are received.
+  // ETOOMANYREFS: too many descriptors of this user are in flight in sockets; the number drops as they are received.
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS) {
     return fail(Errc::would_block, "local: send", errno);
   }

@@ -37,15 +37,15 @@ struct ControlMessage {
 };
 static_assert(sizeof(ControlMessage) == 40);
 
-// Checks size, magic, version, type, and that as many descriptors came as the type has.
+// Checks size, magic, version, type, and that the number of descriptors is right for the type.
 // unsupported: another version; malformed: anything else.
 Result<ControlMessage> parse_control(Bytes packet, size_t descriptors);
 
 struct Packet {
-  std::vector<std::byte> bytes;  // at most one byte more than a ControlMessage: enough to see that it is too long
+  std::vector<std::byte> bytes;  // up to one byte more than a ControlMessage, to detect longer packets
   std::vector<Fd> descriptors;
 };
-// Takes one packet without blocking. would_block when there is none, closed at the end of the connection.
+// Receives one packet without blocking. would_block when there is none, closed at the end of the connection.
 Result<Packet> receive_packet(int socket);
 
 // Sends one packet without blocking. would_block when the socket's buffer is full, closed when the peer is gone.

@@ -1,4 +1,4 @@
-// What the same-host way counts.
+// Metrics of the same-host transport.
 #pragma once
 
 #include "base/metrics.h"

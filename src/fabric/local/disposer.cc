@@ -30,7 +30,7 @@ class Disposer {
         condition_.notify_one();
       }
     }
-    // Not moved from when the queue was full: `item` closes here.
+    // When the queue was full, `item` was not moved from and closes here.
   }
 
  private:

@@ -1,15 +1,14 @@
-// Closes descriptors and unmaps memory that came from clients, on a thread of its own. close() of a descriptor that
-// somebody else made can block (a FUSE file's flush, a TCP socket that lingers, and a Unix socket with either of them
-// unread in its queue), and unmapping gigabytes takes milliseconds: neither may happen on a core's thread or hold up
-// the listener.
+// Closes descriptors and unmaps memory that came from clients, on a thread of its own. close() of a foreign descriptor
+// can block (a FUSE file's flush, a TCP socket that lingers, and a Unix socket with either of them unread in its
+// queue), and unmapping gigabytes takes milliseconds: neither may happen on a core's thread or delay the listener.
 #pragma once
 
 #include "fabric/local/fd.h"
 
 namespace verbena::fabric::local {
 
-// From any thread; at once. With very many already waiting, the caller does the work itself: descriptors do not pile up
-// without bound.
+// From any thread, without blocking. With very many already queued the caller does the work itself: descriptors must
+// not pile up without bound.
 void dispose(Fd fd);
 void dispose(Mapping mapping);
 

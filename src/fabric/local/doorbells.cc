@@ -11,9 +11,9 @@ namespace verbena::fabric::local {
 
 namespace {
 
-constexpr uint64_t own_id = 0;  // no set has it
+constexpr uint64_t own_id = 0;  // no set has this id
 
-// Edges: nobody has to read the counter that the client shares.
+// Edge-triggered, so that the counter, which the client shares, need not be read.
 Result<void> watch_edges(int epoll, int fd, uint64_t id) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
@@ -87,7 +87,7 @@ void Doorbells::answer(const Handler& handler) {
   take_events(outer_descriptor_, answer_one, [] { return true; });
 }
 
-// How many of the rings were of those that were forgotten.
+// Returns how many rings came from forgotten clients.
 size_t Doorbells::answer_set(uint64_t id, const Handler& handler) {
   const auto found = sets_.find(id);
   if (found == sets_.end()) return 0;
@@ -108,7 +108,7 @@ void Doorbells::put_aside(uint64_t id) {
   Set& set = sets_.at(id);
   if (::epoll_ctl(outer_descriptor_, EPOLL_CTL_DEL, set.epoll.get(), nullptr) != 0) return;
   set.quiet = 0;
-  set.watched = set_size;  // nobody else shall wait in it
+  set.watched = set_size;  // full: no other client is added to it
   aside_.push_back(id);
 }
 
@@ -124,7 +124,7 @@ void Doorbells::look_aside(const Handler& handler) {
   }
 }
 
-// It goes aside sooner the next time.
+// The set is put aside sooner the next time.
 bool Doorbells::take_back(uint64_t id) {
   Set& set = sets_.at(id);
   if (!watch_edges(outer_descriptor_, set.epoll.get(), id)) return false;

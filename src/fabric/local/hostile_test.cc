@@ -356,7 +356,7 @@ pid_t fork_client(Client client) {
   ::_exit(0);
 }
 
-// Clients joined, never said which session they have, and kept the places of those who would.
+// Clients joined, never named their session, and kept the places of others.
 TEST_F(HostileTest, WhoJoinsAndNeverShowsWhoItIsMakesRoom) {
   Server server(path_, {.peers_max = 4, .admission_timeout = std::chrono::hours(1)});
   auto known = must_connect(path_);
@@ -365,7 +365,7 @@ TEST_F(HostileTest, WhoJoinsAndNeverShowsWhoItIsMakesRoom) {
   std::vector<std::unique_ptr<Link>> idlers;
   for (int i = 0; i < 12; ++i) idlers.push_back(must_connect(path_));
   server.wait_for_gone(9);
-  // Who was admitted was never thrown out.
+  // An admitted client is never disconnected.
   EXPECT_EQ(as_text(echo(*known, as_bytes("still here"))), "still here");
   good_client_is_served();
 }

@@ -87,7 +87,7 @@ void Lending::withdraw(Held held) {
   shared.permit.store(0, std::memory_order_relaxed);
   // The other half of LocalWindow::copy's fence.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // One slice of a copy at most, unless the server is stopped in the middle of it: then nothing but waiting is right.
+  // At most one slice of a copy, unless the server is stopped in the middle of it: then waiting is the only option.
   for (size_t turn = 1; shared.busy.load(std::memory_order_acquire) != 0; ++turn) {
     if (turn % 64 != 0) {
       pause_briefly();
@@ -149,7 +149,7 @@ Result<size_t> LocalLink::poll(const OnMessage& handler) {
       closed_ = true;
       return fail(Errc::closed, "local: ring is damaged");
     }
-    handler(view);  // in place: the server is trusted with what it writes, and does not touch it before release()
+    handler(view);  // in place: the server's data is trusted, and the server does not touch it before release()
     replies_.release();
   }
   if (received != 0) {
@@ -163,7 +163,7 @@ Result<size_t> LocalLink::poll(const OnMessage& handler) {
   return size_t{0};
 }
 
-// Something happened that the caller of wait() can act on.
+// Whether something happened that the caller of wait() can act on.
 bool LocalLink::may_go_on() const {
   return replies_.pending() || woken_.load(std::memory_order_relaxed) ||
          (blocked_size_ != 0 && requests_.fits(blocked_size_));
@@ -180,7 +180,7 @@ bool LocalLink::spin(Deadline deadline) const {
     }
     const auto now = SteadyClock::now();
     if (now >= end) return false;
-    // The server may need this very processor.
+    // The server may need this processor.
     if (now - start > spin_before_yielding) ::sched_yield();
   }
 }
@@ -213,7 +213,7 @@ void LocalLink::wake() {
   ring(own_doorbell_.get());
 }
 
-// Takes what waits on the socket: wake-ups, and the reply to `request` if it is there. An error when the server is
+// Receives what waits on the socket: wake-ups, and the reply to `request` if it is there. An error when the server is
 // gone.
 Result<void> LocalLink::drain_socket(uint32_t request, ControlMessage* reply) {
   for (;;) {
@@ -237,7 +237,7 @@ Result<std::unique_ptr<Lent>> LocalLink::lend(MutableBytes memory, Access access
   return std::make_unique<LocalLent>(lending_, held, place->slab, descriptor, memory);
 }
 
-// The server's key for a slab; at first use the slab is handed over.
+// The server's key for a slab; shares the slab at its first use.
 Result<uint32_t> LocalLink::share(const std::shared_ptr<Slab>& slab) {
   if (const auto found = shared_.find(slab->id()); found != shared_.end()) return found->second.key;
   withdraw_freed();
@@ -248,12 +248,12 @@ Result<uint32_t> LocalLink::share(const std::shared_ptr<Slab>& slab) {
   return static_cast<uint32_t>(reply.a);
 }
 
-// Tells the server about slabs that are no more, so that it unmaps them.
+// Withdraws slabs that no longer exist, so that the server unmaps them.
 void LocalLink::withdraw_freed() {
   for (auto it = shared_.begin(); it != shared_.end();) {
     bool told = false;
     if (it->second.slab.expired()) {
-      // Once it was sent the key is gone, also without an answer; only a full socket is worth another try.
+      // Once sent, the key is invalid, also without an answer; only a full socket is worth another try.
       auto reply = ask({.type = ControlType::withdraw, .a = it->second.key});
       told = reply || reply.error() != Errc::would_block;
     }
@@ -261,14 +261,14 @@ void LocalLink::withdraw_freed() {
   }
 }
 
-// One exchange on the socket.
+// One request and its reply on the socket.
 Result<ControlMessage> LocalLink::ask(ControlMessage request, std::span<const int> descriptors) {
   if (closed_) return fail(Errc::closed, "local: the server is gone");
   request.request = request_next_++;
   const Deadline deadline = deadline_in(reply_timeout_);
   ControlMessage reply;
-  // Before sending, too: wake-ups that nobody needed may have filled the socket, and the server drops who has no room
-  // for its reply.
+  // Drain before sending, too: unneeded wake-ups may have filled the socket, and the server disconnects a client that
+  // has no room for its reply.
   for (bool sent = false; reply.type != ControlType::shared; sent = true) {
     if (auto drained = drain_socket(request.request, &reply); !drained) {
       closed_ = true;

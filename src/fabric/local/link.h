@@ -1,4 +1,4 @@
-// The client's end of the same-host way.
+// The client's end of the same-host transport.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace verbena::fabric::local {
 
-// What outlives the link while something is lent: the socket (to see whether the server lives), the shared region, and
-// who has which permit.
+// State that outlives the link while memory is lent: the socket (to notice the server's end), the shared region, and
+// the owners of permits.
 class Lending {
  public:
   Lending(Fd socket, SharedRegion region);
@@ -85,7 +85,7 @@ class LocalLink final : public Link {
   std::shared_ptr<Pool> pool_;
   std::map<uint64_t, SharedSlab> shared_;  // by slab id
   uint32_t request_next_ = 1;
-  size_t blocked_size_ = 0;  // of the message that met a full ring; 0: none
+  size_t blocked_size_ = 0;  // of the message that found the ring full; 0: none
   size_t idle_polls_ = 0;
   bool closed_ = false;
   std::atomic<bool> woken_{false};

@@ -98,7 +98,7 @@ void LocalListener::admit(PeerId peer) {
 void LocalListener::run() {
   while (!stopping_.load()) {
     epoll_event events[64];
-    // With handshakes under way, look for slow ones now and then.
+    // With handshakes in progress, check for slow ones now and then.
     const bool deadlines = waiting_ != 0 && options_.admission_timeout.count() != 0;
     const int timeout_ms = handshakes() != 0 ? 50 : deadlines ? 500 : -1;
     const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
@@ -149,7 +149,7 @@ void LocalListener::accept_all() {
   }
 }
 
-// One packet a turn: a client that sends many does not keep the others waiting.
+// One packet per turn: a client that sends many does not delay the others.
 void LocalListener::serve(int fd) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
@@ -181,7 +181,7 @@ bool LocalListener::handle(Connection& connection, Packet packet) {
   return false;
 }
 
-// -1: there is none. Those that were admitted, of which there may be thousands, are not looked at.
+// -1: there is none. Skips admitted clients, of which there may be thousands.
 template <class Condition>
 int LocalListener::oldest_of_new(Condition condition) const {
   int oldest = -1;
@@ -195,7 +195,7 @@ int LocalListener::oldest_of_new(Condition condition) const {
   return oldest;
 }
 
-// A client that has joined and does not say which session is its own must not keep out those that would.
+// A client that has joined and never authenticates a session must not keep others out.
 bool LocalListener::make_room() {
   if (options_.admission_timeout.count() == 0 || waiting_ == 0) return false;
   const int oldest = oldest_of_new([](const Connection& connection) { return connection.peer != 0; });
@@ -250,7 +250,7 @@ bool LocalListener::welcome(Connection& connection) {
 
 bool LocalListener::share(Connection& connection, const ControlMessage& message, Fd fd) {
   ControlMessage reply{.type = ControlType::shared, .request = message.request};
-  if (connection.key_next > memory_key_max) return false;  // a million in one connection: it can reconnect
+  if (connection.key_next > memory_key_max) return false;  // a million keys in one connection: it can reconnect
   auto memory = ClientMemory::map(std::move(fd), message.a, connection.budgets);
   if (!memory) {
     Counters::get().memory_refused.add();
@@ -284,7 +284,7 @@ bool LocalListener::withdraw(Connection& connection, const ControlMessage& messa
 void LocalListener::refuse(Connection& connection, Errc code) {
   Counters::get().refused.add();
   const ControlMessage refusal{.type = ControlType::refused, .status = static_cast<uint32_t>(code)};
-  [[maybe_unused]] auto sent = send_control(connection.socket->get(), refusal);  // it may not be listening any more
+  [[maybe_unused]] auto sent = send_control(connection.socket->get(), refusal);  // a client may not read it any more
 }
 
 void LocalListener::close(int fd, bool tell) {

@@ -1,6 +1,6 @@
-// The listener of a port: a thread that accepts connections, shakes hands, and takes the memory that clients share. All
-// that may block or take long (receiving and closing foreign descriptors, mapping memory) happens here; the core's
-// thread sees finished things, in order, through ListenerEvents.
+// The listener of a port: a thread that accepts connections, shakes hands, and receives the memory that clients share.
+// Everything that may block or take long (receiving and closing foreign descriptors, mapping memory) happens here; the
+// core's thread gets the results, in order, through ListenerEvents.
 #pragma once
 
 #include <atomic>
@@ -34,10 +34,10 @@ class Socket {
   Fd fd_;
 };
 
-// Called on the core's thread, in the order in which the listener saw things happen.
+// Called on the core's thread, in the order of the events at the listener.
 class ListenerEvents {
  public:
-  // A client shook hands. It was not welcomed yet: whoever implements this does, once it is ready for messages.
+  // A client finished the handshake. The implementation sends the welcome once it is ready for messages.
   virtual void joined(PeerId peer, std::shared_ptr<Socket> socket, SharedRegion region, Fd doorbell) = 0;
   // A client shared memory (under `key`), and waits for `reply`.
   virtual void memory_shared(PeerId peer, uint32_t key, std::shared_ptr<ClientMemory> memory,
@@ -57,7 +57,7 @@ class LocalListener {
                                                      ListenerEvents* events, std::weak_ptr<void> alive);
   ~LocalListener();  // joins the thread, closes all connections and removes the socket file
 
-  // From any thread: that client may stay.
+  // From any thread: keeps that client connected.
   void admit(PeerId peer);
   // From any thread: closes that client's connection. gone() is not called for it.
   void drop(PeerId peer);
@@ -67,12 +67,12 @@ class LocalListener {
  private:
   struct Connection {
     std::shared_ptr<Socket> socket;
-    PeerId peer = 0;    // 0: has not said hello
-    Deadline deadline;  // for hello, then for being admitted
+    PeerId peer = 0;    // 0: no hello yet
+    Deadline deadline;  // for the hello, then for admission
     bool admitted = false;
     MemoryBudgets budgets;
     uint32_t key_next = 0;
-    bool refusal_logged = false;  // once is enough: the rest is counted
+    bool refusal_logged = false;  // logged once; the rest is counted
     std::vector<uint32_t> keys;
   };
 
@@ -109,10 +109,10 @@ class LocalListener {
   Fd wakeup_;
   std::shared_ptr<Budget> memory_bytes_;
   std::unordered_map<int, Connection> connections_;  // by descriptor
-  std::unordered_map<PeerId, int> descriptors_;      // of those that shook hands
+  std::unordered_map<PeerId, int> descriptors_;      // of clients that finished the handshake
   PeerId peer_next_ = 1;
-  std::unordered_set<int> new_;  // of connections_: those that were not admitted
-  size_t waiting_ = 0;           // of them, clients that shook hands
+  std::unordered_set<int> new_;  // of connections_: not admitted yet
+  size_t waiting_ = 0;           // of those, clients that finished the handshake
 
   std::mutex mutex_;
   std::vector<PeerId> dropped_, admitted_;  // guarded by mutex_

@@ -24,7 +24,7 @@ Result<std::shared_ptr<Slab>> Slab::create(size_t size) {
   slab->memfd_ = make_memfd("verbena-window");
   if (!slab->memfd_) return fail(Errc::out_of_memory, "local: memfd_create", errno);
   const int fd = slab->memfd_.get();
-  // Backed now, while it can still fail cleanly; the server refuses a memfd with holes.
+  // Backed now, when it can still fail cleanly; the server refuses a memfd with holes.
   int error;
   do {
     error = ::posix_fallocate(fd, 0, static_cast<off_t>(size));
@@ -39,7 +39,7 @@ Result<std::shared_ptr<Slab>> Slab::create(size_t size) {
   return slab;
 }
 
-// What a handle from allocate() owns.
+// Owned by a handle from allocate().
 struct Pool::Piece {
   std::shared_ptr<Pool> pool;
   std::shared_ptr<Slab> slab;

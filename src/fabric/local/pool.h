@@ -1,5 +1,5 @@
 // Client: memory to lend. A few large memfds ("slabs"), sealed and backed by memory, so that descriptors stay few;
-// pieces are cut from them first fit. A piece larger than a slab gets a memfd of its own, which goes with it.
+// pieces are cut from them first fit. A piece larger than a slab gets a memfd of its own, which is freed with it.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace verbena::fabric::local {
 
 class Slab {
  public:
-  // A multiple of the page size. Populated: neither end meets a page fault later.
+  // A multiple of the page size. Populated, so that neither end meets a page fault later.
   static Result<std::shared_ptr<Slab>> create(size_t size);
 
   uint64_t id() const { return id_; }  // unique in this process
@@ -45,7 +45,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
     std::shared_ptr<Slab> slab;
     uint64_t offset = 0;
   };
-  // Where `memory` lies; nullopt when it is not all inside one slab.
+  // The position of `memory`; nullopt when it is not all inside one slab.
   std::optional<Place> find(Bytes memory) const;
 
  private:

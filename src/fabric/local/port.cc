@@ -12,12 +12,13 @@ namespace verbena::fabric::local {
 
 namespace {
 
-constexpr int messages_per_turn = 16;  // of one peer, before the next has its turn
+constexpr int messages_per_turn = 16;  // of one peer per turn
 constexpr size_t turns_until_idle = 4096;
-// Looks at as many rings cost about what one doorbell costs.
+// Polling this many rings costs about as much as one doorbell.
 constexpr size_t polled_max = 32;
 constexpr std::chrono::milliseconds look_aside_every{4};  // see Doorbells
-// Of a client since its last message. Each wakes the core, and an honest one rings for a message.
+// Rings of a client since its last message. Each wakes the core, and a client following the protocol rings once per
+// message.
 constexpr unsigned rings_max = 1024;
 
 }  // namespace
@@ -85,7 +86,7 @@ void LocalPort::memory_shared(PeerId id, uint32_t key, std::shared_ptr<ClientMem
 void LocalPort::memory_withdrawn(PeerId id, uint32_t key, const ControlMessage& reply) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
-  peer->windows.erase(key);  // counted no more when the reply goes out, so that the client can share again
+  peer->windows.erase(key);  // not counted any more when the reply is sent, so that the client can share again
   if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
 }
 
@@ -182,7 +183,7 @@ void LocalPort::remove(Peer& peer, bool tell) {
   const PeerId id = peer.id;
   removed_.push_back(std::move(node.mapped()));
   if (!tell) return;
-  // Not from here: this may run inside a send() of whoever is told.
+  // Deferred: this may run inside a send() of the handler's owner.
   boost::asio::post(core_.io(), [this, id, alive = std::weak_ptr<char>(alive_)] {
     if (!alive.expired() && on_gone_) on_gone_(id);
   });
@@ -195,7 +196,7 @@ void LocalPort::sweep() {
 
 void LocalPort::wake(Peer& peer) {
   Counters::get().wakes.add();
-  // A full socket buffer is fine (there are wake-ups in it), a closed socket is the listener's business.
+  // A full socket buffer is fine (it contains wake-ups); the listener handles a closed socket.
   [[maybe_unused]] auto sent = send_control(peer.socket->get(), ControlMessage{.type = ControlType::wake});
 }
 
@@ -262,8 +263,8 @@ void LocalPort::activate(Peer& peer) {
   Counters::get().doorbells.add();
 }
 
-// Before one more is polled: of those that are, the first that was not heard since the hand's last round is waited for.
-// Who has something in its ring stays, so that there may be more than polled_max for a moment.
+// Makes room for another polled peer: the first one that was silent since the hand's last round is moved to its
+// doorbell. A peer with something in its ring stays, so that there may be more than polled_max for a moment.
 void LocalPort::make_room() {
   if (active_.size() < polled_max || polling_) return;
   for (size_t looked = 0; looked < 2 * active_.size(); ++looked) {
@@ -277,8 +278,7 @@ void LocalPort::make_room() {
   }
 }
 
-// Whoever said nothing for `turns_until_idle` turns is waited for instead of polled, so that many idle clients cost
-// nothing.
+// Moves peers that were silent for `turns_until_idle` turns to their doorbells, so that many idle clients cost nothing.
 void LocalPort::demote_idle() {
   std::erase_if(active_, [this](Peer* peer) {
     if (peer->heard || !falls_asleep(*peer)) {
@@ -290,7 +290,7 @@ void LocalPort::demote_idle() {
   });
 }
 
-// Asks the client to ring from now on. False when there is something to do already.
+// Asks the client to ring from now on. False when its ring is not empty.
 bool LocalPort::falls_asleep(Peer& peer) {
   Control& control = peer.memory->region.control();
   bool pending = true;
@@ -310,7 +310,7 @@ bool LocalPort::wakes_up(Peer& peer) {
 bool LocalPort::arm() {
   for (Peer* peer : active_) {
     if (falls_asleep(*peer)) continue;
-    // The loop naps when someone refuses to be armed. There is work: wake it at once.
+    // The loop naps when a pollable refuses to be armed. There is work: wake it at once.
     doorbells_.ring_own();
     return false;
   }

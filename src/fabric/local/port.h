@@ -1,6 +1,6 @@
-// The server's end: one Port per core. Polls the rings of the clients that were heard from last, a bounded number of
-// them: every look at a ring is paid by whoever waits in another one. The others announce themselves through their
-// doorbell (doorbells.h), which costs the same however many they are.
+// The server's end: one Port per core. Polls the rings of the clients heard from last, a bounded number of them: every
+// poll of a ring delays the messages in the others. The other clients use their doorbells (doorbells.h), which cost the
+// same however many they are.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -49,8 +49,8 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
     Consumer requests;
     Producer replies;
     std::unordered_map<uint32_t, std::shared_ptr<ClientMemory>> windows;
-    bool active = true;  // polled; else waited for
-    bool heard = true;   // since the last look at who is idle
+    bool active = true;  // polled; else its doorbell is watched
+    bool heard = true;   // since the last check for idle peers
     unsigned rings = 0;  // since its last message
     bool removed = false;
   };
@@ -81,16 +81,16 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
   OnMessage on_message_;
   OnGone on_gone_;
   Doorbells doorbells_;
-  boost::asio::posix::stream_descriptor rung_;  // theirs
-  boost::asio::steady_timer look_aside_;        // at those of them that are not to wake the core
+  boost::asio::posix::stream_descriptor rung_;  // the doorbells' descriptor
+  boost::asio::steady_timer look_aside_;        // for sets of doorbells that are put aside
   bool looks_aside_ = false;
   std::unordered_map<PeerId, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> active_;
-  std::vector<std::unique_ptr<Peer>> removed_;  // until nobody is using them
-  std::vector<std::byte> message_;              // the private copy that on_message sees
+  std::vector<std::unique_ptr<Peer>> removed_;  // until they are not in use
+  std::vector<std::byte> message_;              // the private copy for on_message
   std::shared_ptr<CopyQueue> copies_ = std::make_shared<CopyQueue>();
   size_t turns_ = 0;
-  size_t hand_ = 0;  // of the clock that make_room() turns over active_
+  size_t hand_ = 0;  // of the clock algorithm in make_room(), over active_
   bool polling_ = false;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   std::unique_ptr<LocalListener> listener_;

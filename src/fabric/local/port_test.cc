@@ -172,7 +172,7 @@ TEST_F(PortTest, WithdrawingRacesWithCopiesAndNeverLosesOne) {
     });
     while (!started) std::this_thread::yield();
     lent.reset();
-    // All or nothing, and what is there now stays.
+    // All or nothing, and the contents now are final.
     const bool written = (*memory)[0] == bytes[0] && (*memory)[memory->size() - 1] == bytes.back();
     EXPECT_EQ(writing.get().has_value(), written);
   }
@@ -257,7 +257,7 @@ TEST_F(PortTest, AnIdleClientIsHeardAgain) {
 
 // However many clients are there, the core looks at the rings of a few; each of the others rings once for itself.
 TEST_F(PortTest, OfManyClientsAFewArePolledAndTheOthersRing) {
-  Server server(path_, {}, std::chrono::microseconds(1'000'000));  // nobody rings because the core sleeps
+  Server server(path_, {}, std::chrono::microseconds(1'000'000));  // no doorbell rings because the core sleeps
   std::vector<std::unique_ptr<Link>> clients;
   for (int i = 0; i < 100; ++i) clients.push_back(must_connect(path_));
   const auto in_turn = [&] {

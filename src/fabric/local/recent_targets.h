@@ -1,4 +1,4 @@
-// What a thread wrote into others' memory of late, and so whether a place is in a cache still.
+// A thread's recent writes into other processes' memory: whether a destination may still be in a cache.
 #pragma once
 
 #include <array>
@@ -9,18 +9,18 @@ namespace verbena::fabric::local {
 
 class RecentTargets {
  public:
-  // Bytes that a thread writes before what it wrote first is in no cache that is near. (Of copies of 1 MiB each, around
-  // so many bytes: memcpy was the faster one of 1 MiB, both were alike from 2 to 32 MiB, and past the caches it
-  // went 1.8 times as fast around 64 MiB, 1.6 times around 128; Intel Xeon, virtual. `micro_bench
+  // After this many bytes written by the thread a destination is in no near cache any more. (Copies of 1 MiB each,
+  // cycling over a buffer: memcpy was the faster one for 1 MiB, both were equal from 2 to 32 MiB, and past the caches
+  // it was 1.8 times as fast for 64 MiB, 1.6 times for 128; Intel Xeon, virtual. `micro_bench
   // --benchmark_filter=copy_around`.)
   static constexpr uint64_t window = 12 << 20;
 
-  // Whether something of [to, to + size) was written within the last `window` bytes; notes that it is written now.
+  // Whether a part of [to, to + size) was written within the last `window` bytes; records the write.
   bool note(const std::byte* to, size_t size) {
     const auto begin = reinterpret_cast<uintptr_t>(to), end = begin + size;
     const bool found = is_recent(begin, end);
     Range& last = ranges_[newest_];
-    if (last.end == begin && last.bytes + size <= window / 4) {  // goes on where the last one ended
+    if (last.end == begin && last.bytes + size <= window / 4) {  // continues the last one
       last.end = end;
       last.bytes += size;
     } else {

@@ -1,8 +1,8 @@
 // A single-producer single-consumer ring of messages in memory that both ends can write.
 //
 // Each end keeps its own index privately and only publishes it; the other end's index and every length are copied once
-// and then checked, so a peer that scribbles over all of it can bring garbage messages or be found out (`violated`),
-// never a wild access. The data is mapped twice in a row, so that a record is contiguous wherever it starts.
+// and then checked, so a malicious peer can cause garbage messages or be detected (`violated`), never a wild access.
+// The data is mapped twice in a row, so that a record is contiguous wherever it starts.
 //
 // A record: 8 bytes of header (length, zero), the message, padding to 64 bytes. Records start on a cache line, so that
 // producer and consumer never write to the same one.
@@ -51,7 +51,7 @@ class Producer {
     const uint64_t need = record_size(size);
     if (need > ring_.capacity - (head_ - tail_seen_)) {
       const uint64_t tail = ring_.indices->tail.load(std::memory_order_acquire);
-      if (tail - tail_seen_ > head_ - tail_seen_) return Push::violated;  // backwards, or beyond what was published
+      if (tail - tail_seen_ > head_ - tail_seen_) return Push::violated;  // backwards, or beyond the published index
       tail_seen_ = tail;
       if (need > ring_.capacity - (head_ - tail_seen_)) return Push::full;
     }
@@ -65,7 +65,7 @@ class Producer {
     return Push::ok;
   }
 
-  // Whether a message of `size` bytes would fit now. Looks at the shared index.
+  // Whether a message of `size` bytes would fit now. Reads the shared index.
   bool fits(uint64_t size) const {
     const uint64_t used = head_ - ring_.indices->tail.load(std::memory_order_acquire);
     return used <= ring_.capacity && record_size(size) <= ring_.capacity - used;
@@ -83,8 +83,8 @@ class Consumer {
 
   explicit Consumer(const RingMemory& memory) : ring_(memory) {}
 
-  // Finds the next message. `view` points into the ring: who does not trust the producer copies it (its length is a
-  // private copy already), then calls release().
+  // Finds the next message. `view` points into the ring: a consumer that does not trust the producer copies it (its
+  // length is a private copy already), then calls release().
   Pop peek(Bytes& view) {
     if (head_seen_ == tail_) {
       const uint64_t head = ring_.indices->head.load(std::memory_order_acquire);
@@ -96,14 +96,14 @@ class Consumer {
     const std::byte* at = ring_.data + (tail_ & (ring_.capacity - 1));
     uint64_t header;
     std::memcpy(&header, at, sizeof header);
-    asm volatile("" : "+r"(header));  // one load: what is checked is what is used
+    asm volatile("" : "+r"(header));  // one load: the value checked is the value used
     if (header == 0 || header > ring_.message_size_max || record_size(header) > head_seen_ - tail_)
       return Pop::violated;
     view = {at + record_header_size, static_cast<size_t>(header)};
     taken_ = record_size(header);
     return Pop::message;
   }
-  // Gives the space of the message that peek() found back to the producer.
+  // Returns the space of the message from peek() to the producer.
   void release() {
     tail_ += taken_;
     taken_ = 0;

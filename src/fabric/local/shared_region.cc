@@ -18,7 +18,7 @@ constexpr int region_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 }  // namespace
 
 Result<Mapping> map_twice(int fd, size_t offset, size_t size) {
-  // Reserves the whole range first, so that nothing else can land in its second half.
+  // Reserve the whole range first, so that its second half cannot be taken by another mapping.
   void* base = ::mmap(nullptr, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return fail(Errc::out_of_memory, "local: reserve ring", errno);
   Mapping mapping(base, 2 * size);

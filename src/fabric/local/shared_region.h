@@ -4,8 +4,8 @@
 //   4 KiB      Permits: one cache line for each window the client can lend at once
 //   128 KiB    ring client -> server, then ring server -> client, `ring_size` bytes each
 //
-// The server makes and seals it (no shrinking, no growing, no more seals), so its size is what the server chose. It is
-// not written to before the client uses it: its pages are charged to whoever touches them first.
+// The server makes and seals it (no shrinking, no growing, no more seals), so its size is the server's choice. It is
+// not written to before the client uses it: its pages are charged to the process that touches them first.
 #pragma once
 
 #include <atomic>
@@ -22,17 +22,18 @@ struct Control {
   RingIndices to_client;
   // "I am about to sleep: wake me after you have published." Set by the sleeper before its last look at the ring, with
   // a full fence between (and one between publishing and reading this on the other side): one of the two always sees
-  // the other. Who finds it set clears it and wakes: the server by one byte on the socket, the client by eventfd.
+  // the other. The side that finds it set clears it and wakes the other: the server by one byte on the socket, the
+  // client by eventfd.
   alignas(line_pair) std::atomic<uint32_t> server_sleeps;
   alignas(line_pair) std::atomic<uint32_t> client_sleeps;
-  // The client met a full ring and sleeps until there is space.
+  // The client found the ring full and sleeps until there is space.
   std::atomic<uint32_t> client_wants_space;
 };
 static_assert(sizeof(Control) <= 4096);
 
-// The right to touch one lent window, revocable at once: the client sets `permit` when it lends and clears it when it
-// withdraws, then waits while `busy`. The server sets `busy`, fences, and compares `permit` before each slice it
-// copies. A client that lies here gives itself late bytes or waits for itself.
+// The right to touch one lent window, revocable at any moment: the client sets `permit` when it lends and clears it
+// when it withdraws, then waits while `busy`. The server sets `busy`, fences, and compares `permit` before each slice
+// it copies. A client that violates this gets late bytes itself, or waits for itself.
 struct Permit {
   alignas(64) std::atomic<uint64_t> permit;  // generation << 8 | Access bits; 0: nothing is lent
   std::atomic<uint32_t> busy;
@@ -57,7 +58,7 @@ class SharedRegion {
  public:
   // Server: a new, sealed region. ring_size is a power of two and a multiple of the page size.
   static Result<SharedRegion> create(size_t ring_size, size_t message_size_max);
-  // Client: maps what the server sent.
+  // Client: maps the region that the server sent.
   static Result<SharedRegion> attach(Fd memfd, size_t ring_size, size_t message_size_max);
 
   int memfd() const { return memfd_.get(); }

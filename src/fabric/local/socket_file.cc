@@ -29,7 +29,7 @@ Result<Fd> new_socket() {
   return socket;
 }
 
-// Nothing there, or a socket that nobody listens on.
+// Succeeds if the path is free, or a socket without a listener.
 Result<void> may_replace(const std::string& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) {
@@ -50,7 +50,7 @@ Result<void> may_replace(const std::string& path) {
 
 Result<Listener> listen_at(const std::string& path) {
   VB_TRY(may_replace(path));
-  // Made under another name and renamed: clients see the old file or one that is ready.
+  // Made under another name and renamed: clients see the old file or a ready one.
   const std::string fresh = path + ".new";
   VB_ASSIGN(const sockaddr_un address, address_of(fresh));
   Listener listener;
@@ -59,7 +59,7 @@ Result<Listener> listen_at(const std::string& path) {
   if (::bind(listener.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return fail(Errc::io_error, "local: bind", errno);
   }
-  // Anyone on this machine may connect: who may do what is decided by the signed session above.
+  // Any local user may connect: the signed session on top decides about access.
   struct stat status{};
   if (::chmod(fresh.c_str(), 0666) != 0 || ::listen(listener.socket.get(), 128) != 0 ||
       ::lstat(fresh.c_str(), &status) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {

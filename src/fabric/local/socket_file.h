@@ -1,4 +1,4 @@
-// The file that a Unix socket is reached by.
+// The file of a Unix socket.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct Listener {
   uint64_t device = 0, inode = 0;  // of the socket file, so that only our own is removed at the end
 };
 
-// Listens at `path` (SOCK_SEQPACKET, non-blocking, mode 0666). A socket file that nobody listens on is replaced
-// atomically; one that somebody listens on, or a file of another kind, is an error and stays.
+// Listens at `path` (SOCK_SEQPACKET, non-blocking, mode 0666). A socket file without a listener is replaced atomically;
+// one with a listener, or a file of another kind, is an error and stays.
 Result<Listener> listen_at(const std::string& path);
 void remove_socket_file(const std::string& path, uint64_t device, uint64_t inode);
 

@@ -1,4 +1,4 @@
-// What the tests of this room share: a port on a core of its own, and a client without manners.
+// Support for the tests of this room: a port on a core of its own, and a client that violates the protocol.
 #pragma once
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ class TemporaryDirectory {
 
 inline Deadline soon() { return deadline_in(std::chrono::seconds(30)); }
 
-// A server that echoes every message, on its own core. `on_core` runs something on the core's thread.
+// A server that echoes every message, on its own core. `on_core` runs a function on the core's thread.
 class Server {
  public:
   explicit Server(const std::string& path, Options options = {},
@@ -126,7 +126,7 @@ inline bool sees_closed(Link& link) {
   return false;
 }
 
-// Speaks the socket protocol by hand, and holds the shared region to scribble into.
+// Speaks the socket protocol by hand, with direct access to the shared region.
 struct RawClient {
   Fd socket;
   SharedRegion region;
@@ -156,7 +156,7 @@ struct RawClient {
     const uint64_t one = 1;
     EXPECT_EQ(::write(doorbell.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
   }
-  // The server's answer to sharing `fd`: its status, or closed.
+  // The server's reply to sharing `fd`: its status, or closed.
   Errc share(int fd, uint64_t size) {
     const int fds[] = {fd};
     EXPECT_TRUE(send_control(socket.get(), {.type = ControlType::share, .request = 7, .a = size}, fds));
@@ -176,7 +176,7 @@ struct RawClient {
   }
 };
 
-// A memfd as an honest client makes it, unless told otherwise.
+// A memfd as made by a correct client, unless other arguments are given.
 inline Fd shared_memfd(size_t size, int seals, bool backed = true, unsigned flags = 0) {
   Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
   EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);

@@ -47,12 +47,13 @@ Result<void> LocalWindow::check(Access wanted, size_t size, uint64_t at) const {
 
 namespace {
 
-// A core's thread copies for all its clients, and it is that core's caches that matter.
+// A core's thread copies for all its clients, and that core's caches matter.
 using Copy = void (*)(std::byte* to, const std::byte* from, size_t size);
 Copy way_to(const std::byte* client_memory, size_t size) {
   constexpr size_t worth_a_look = 64 * KiB;
   if (size < worth_a_look) return copy_bytes;
-  // Not itself: this is in the client library, too, whose thread-local bytes have to fit into programs that load it.
+  // Allocated separately: this is in the client library, too, whose thread-local bytes must fit into programs that load
+  // it.
   static thread_local std::unique_ptr<RecentTargets> recent;
   if (recent == nullptr) recent = std::make_unique<RecentTargets>();
   return recent->note(client_memory, size) ? static_cast<Copy>(copy_bytes) : copy_past_caches;
@@ -95,7 +96,7 @@ Result<void> LocalWindow::copy_in(std::span<const Write> writes) {
   });
 }
 
-// What the server reads it looks at next: that is to be in its caches.
+// The server processes these bytes next: they should be in its caches.
 Result<void> LocalWindow::copy_out(MutableBytes into, uint64_t at) {
   return permitted([&] { copy_bytes(into.data(), data_ + at, into.size()); });
 }

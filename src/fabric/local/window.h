@@ -1,4 +1,4 @@
-// Memory that a client lent for a request, as the server sees it.
+// The server's end of memory that a client lent for a request.
 #pragma once
 
 #include <deque>
@@ -12,14 +12,14 @@
 
 namespace verbena::fabric::local {
 
-// Long copies let the rings have a turn between slices. A post to the io_context would not do: its poll() runs whatever
-// is ready before the core polls the rings again. So the port resumes one long copy at each of its own turns.
+// Long copies let the rings be polled between slices. A post to the io_context would not do: its poll() runs everything
+// that is ready before the core polls the rings again. So the port resumes one long copy at each of its own turns.
 class CopyQueue {
  public:
   Task<> wait_for_turn();
-  // Resumes the copy that waits longest. False when none waits.
+  // Resumes the copy that has waited longest. False when none waits.
   bool resume_one();
-  // Copies that still wait are destroyed: the port is going away, and their coroutines hold this queue.
+  // Destroys waiting copies: the port is going away, and their coroutines hold this queue.
   void drop() { std::exchange(waiting_, {}).clear(); }
   bool empty() const { return waiting_.empty(); }
 
@@ -27,7 +27,7 @@ class CopyQueue {
   std::deque<std::function<void()>> waiting_;
 };
 
-// What a peer's windows share with its port; outlives the peer while a window is open.
+// State that a peer's windows share with its port; outlives the peer while a window is open.
 struct PeerMemory {
   SharedRegion region;
   bool gone = false;  // no copy starts any more
@@ -35,7 +35,7 @@ struct PeerMemory {
 
 class LocalWindow final : public Window {
  public:
-  // 30 us of memcpy: short enough for whoever waits behind it.
+  // 30 us of memcpy: a short delay for others.
   static constexpr size_t slice_size = 512 * KiB;
 
   // The caller checked that base and size lie inside `memory`.
@@ -51,7 +51,7 @@ class LocalWindow final : public Window {
 
  private:
   Result<void> check(Access wanted, size_t size, uint64_t at) const;
-  // Copies while the permit is there.
+  // Copies while the permit is valid.
   Result<void> copy_in(std::span<const Write> writes);
   Result<void> copy_out(MutableBytes into, uint64_t at);
   // `copy` touches the window's memory.

@@ -21,7 +21,7 @@ ip::address unmapped(const ip::address& address) {
   return address;
 }
 
-// Without its zone, too.
+// Also without its zone.
 ip::address bare(const ip::address& address) {
   const auto plain = unmapped(address);
   return plain.is_v6() ? ip::address(ip::address_v6(plain.to_v6().to_bytes())) : plain;
@@ -69,7 +69,7 @@ std::optional<EndpointAddress> decode_socket_name(std::string_view name) {
                                                       : 0;
   if (size != name.size()) return std::nullopt;
   const auto address = from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
-  // sin_port and sin6_port share their place.
+  // sin_port and sin6_port are at the same offset.
   const uint16_t port = ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
   if (!address || port == 0 || !belongs_to_one_host(*address)) return std::nullopt;
   return EndpointAddress{*address, port};
@@ -121,7 +121,7 @@ bool is_own_endpoint(const EndpointAddress& address) {
 
 namespace {
 
-// The addresses of this host's interfaces. Asking the kernel costs more than a small request, so the answer is kept.
+// The addresses of this host's interfaces. Cached, since asking the kernel costs more than a small request.
 struct HostAddresses {
   std::mutex mutex;
   SteadyClock::time_point asked_at{};
@@ -139,7 +139,7 @@ bool is_host_address(const ip::address& address) {
   const auto now = SteadyClock::now();
   if (host.asked_at == SteadyClock::time_point{} || now - host.asked_at >= host_addresses_keep) {
     ifaddrs* interfaces = nullptr;
-    if (getifaddrs(&interfaces) != 0) return true;  // who cannot tell assumes the worse
+    if (getifaddrs(&interfaces) != 0) return true;  // unknown: assume that it is a host address
     host.addresses.clear();
     for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
       if (i->ifa_addr == nullptr) continue;

@@ -10,7 +10,7 @@
 namespace verbena::fabric::ofi {
 namespace {
 
-// Large transfers go in pieces: bounded by the provider's message size, small enough to pipeline.
+// Large transfers are split: bounded by the provider's message size, small enough to pipeline.
 constexpr uint64_t chunk_size_max = 4 * MiB;
 constexpr unsigned chunks_per_transfer_max = 16;
 constexpr size_t completions_per_read = 16;
@@ -29,7 +29,7 @@ Result<std::unique_ptr<DataEndpoint>> DataEndpoint::open(Domain& domain, size_t 
 Result<void> DataEndpoint::open_handles(boost::asio::io_context& io) {
   fid_ep* endpoint = nullptr;
   const int first_descriptor = domain_.is_tcp() ? next_descriptor() : -1;
-  // The info's source address has port 0: any will do, nobody dials this endpoint.
+  // The info's source address has port 0: any will do, since no peer connects to this endpoint.
   if (const int ret = fi_endpoint(domain_.domain(), const_cast<fi_info*>(&domain_.info()), &endpoint, nullptr)) {
     return fi_fail(Errc::io_error, "fi_endpoint of a data endpoint", ret);
   }
@@ -96,8 +96,8 @@ ssize_t DataEndpoint::post_one(Transfer& transfer) {
   return ret;
 }
 
-// Behind the writes on the same connection, where the owner's device serves it after them. It has no bytes, so it needs
-// no right to read; when a write was refused the connection is gone and the fence fails with it.
+// Posted after the writes on the same connection, so the owner's device serves it after them. It has no bytes, so it
+// needs no right to read; when a write was refused the connection is gone and the fence fails with it.
 ssize_t DataEndpoint::post_fence(Transfer& transfer) {
   const ssize_t ret = post(transfer, {&fence_byte_, 0}, fi_mr_desc(fence_region_.get()), transfer.remote, false);
   if (ret == 0) transfer.fence = Transfer::Fence::posted;
@@ -119,9 +119,9 @@ ssize_t DataEndpoint::post(Transfer& transfer, MutableBytes local, void* descrip
   message.rma_iov = &remote;
   message.rma_iov_count = 1;
   message.context = &chunk.context;
-  // FI_DELIVERY_COMPLETE: the bytes are in the owner's memory when the completion comes, so the reply that follows on
-  // another connection cannot overtake them. On tcp that is an acknowledgement by the owner's provider (it must poll):
-  // one message back per chunk. On verbs the acknowledgement of the reliable connection serves.
+  // FI_DELIVERY_COMPLETE: the bytes are in the owner's memory at the completion, so the reply that follows on another
+  // connection cannot overtake them. On tcp that is an acknowledgement by the owner's provider (it must poll): one
+  // message back per chunk. On verbs the acknowledgement of the reliable connection serves.
   const ssize_t ret = write ? fi_writemsg(endpoint_.get(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
                             : fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
   if (ret == 0) {
@@ -131,7 +131,7 @@ ssize_t DataEndpoint::post(Transfer& transfer, MutableBytes local, void* descrip
   return ret;
 }
 
-// Chunks of all transfers in turn, so that a large one does not hold up a small one.
+// Chunks of all transfers in turn, so that a large one does not delay a small one.
 bool DataEndpoint::post_all() {
   bool posted = true, waiting = false;
   while (posted) {
@@ -246,7 +246,7 @@ bool DataEndpoint::fail_peer(const DataPeer& peer, const Error& error) {
 }
 
 std::vector<Transfer*> DataEndpoint::close(std::vector<Transfer*>& done) {
-  // Closing flushes everyone's operations with errors, so who is to blame is settled first.
+  // Closing flushes all peers' operations with errors, so the failing ones are determined first.
   for (const auto& peer : peers_) {
     const auto culprit = std::find_if(transfers_.begin(), transfers_.end(),
                                       [&peer](const Transfer* t) { return t->peer == peer && !t->outcome; });
@@ -260,7 +260,7 @@ std::vector<Transfer*> DataEndpoint::close(std::vector<Transfer*>& done) {
   }
   waiter_.reset();
   endpoint_.reset();
-  // Completions that came before or with the closing. What is not reported now never will be: it was flushed.
+  // Completions from before or during the close. An operation without one was flushed.
   size_t events = 0;
   for (int i = 0; i < 1'000'000 && queue_; ++i) {
     const size_t before = events;

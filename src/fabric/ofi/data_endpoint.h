@@ -1,7 +1,7 @@
-// A disposable endpoint for the windows of few peers. One-sided operations cannot be cancelled; closing the endpoint is
-// the only thing that ends one. So whatever goes wrong, the endpoint is closed, what it flushed is
-// collected, and only then do its operations resume. Its address vector only grows, to `peers_max`; then the endpoint
-// is retired with its last peer.
+// A disposable endpoint for the windows of few peers. One-sided operations cannot be cancelled; only closing the
+// endpoint ends one. So after any failure the endpoint is closed, its flushed completions are collected, and only then
+// do its operations resume. Its address vector only grows, to `peers_max`; then the endpoint is retired with its last
+// peer.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ class DataEndpoint {
  public:
   static constexpr size_t peers_max = 4;
 
-  // `depth`: chunks in flight. `io`: to be woken by completions, where the domain's own descriptor does not tell.
-  // `settle`: what was given up is told so much later than close().
+  // `depth`: chunks in flight. `io`: woken by completions, if the domain's own descriptor does not report them.
+  // `settle`: the delay between close() and reporting failed operations.
   static Result<std::unique_ptr<DataEndpoint>> open(Domain& domain, size_t depth, std::chrono::milliseconds settle,
                                                     boost::asio::io_context& io);
   ~DataEndpoint();
@@ -32,16 +32,16 @@ class DataEndpoint {
   void start(Transfer& transfer);
   bool busy() const { return !transfers_.empty(); }
 
-  // Posts what fits and collects what completed. Finished transfers move to `done`. False: the endpoint is broken and
-  // must be closed; the transfers that broke it carry an error in their outcome.
+  // Posts what fits and collects completions. Finished transfers move to `done`. False: the endpoint is broken and must
+  // be closed; the transfers that broke it carry an error in their outcome.
   bool progress(std::vector<Transfer*>& done, size_t& events);
   // Marks transfers past their deadline as failed. False as above.
   bool check_deadlines(SteadyClock::time_point now);
   // Fails all transfers of one peer; false when there were any: the endpoint must then be closed.
   bool fail_peer(const DataPeer& peer, const Error& error);
   // Closes and flushes. Afterwards local memory is not touched any more, and the owner's not once the transfer has
-  // settled (Transfer::settled_at): its device still serves packets that were on their way. Returns the transfers that
-  // were still under way: with an error those that were to blame, and without one those that others dragged along.
+  // settled (Transfer::settled_at): its device still serves packets in flight. Returns the unfinished transfers: those
+  // that caused the failure with an error, the others without one.
   std::vector<Transfer*> close(std::vector<Transfer*>& done);
 
   bool arm();  // as Pollable::arm()
@@ -77,7 +77,7 @@ class DataEndpoint {
   std::vector<Transfer*> transfers_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<Chunk*> free_chunks_;
-  SteadyClock::time_point post_after_{};  // a connection is being made: do not ask at every poll
+  SteadyClock::time_point post_after_{};  // while a connection is being made: no post at every poll
   std::chrono::microseconds backoff_{0};
 };
 

@@ -27,7 +27,8 @@ std::string key_of(DataPool::Lender lender, std::string_view name) {
 
 DataPool::DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth)
     : core_(core), domain_(domain), arena_(arena), options_(options), depth_(depth) {
-  // The bytes of a closed TCP connection are in the owner's kernel, where no time helps: Lent::revoke() drops them.
+  // The bytes of a closed TCP connection are in the owner's kernel, where waiting does not help: Lent::revoke() drops
+  // them.
   if (!domain.is_tcp()) settle_ = options.settle;
 }
 
@@ -44,7 +45,7 @@ Result<std::unique_ptr<Window>> DataPool::open_window(Lender lender, std::string
     peer->key = std::move(key);
     peer->name = name;
   }
-  // Bound at once, so that a full pool is known before anything else is done for the request.
+  // Bound now, so that a full pool is detected before anything else is done for the request.
   const std::shared_ptr<DataPeer> kept = peer;
   ++kept->windows;
   if (const auto bound = bind(kept); !bound) {
@@ -90,7 +91,7 @@ Result<void> DataPool::bind(const std::shared_ptr<DataPeer>& peer) {
   return endpoint->add_peer(peer);
 }
 
-// Peers share an endpoint only when there are no more: an idle one first.
+// Peers share an endpoint only at the limit: an idle one is dropped first.
 DataEndpoint* DataPool::room_for_one_more() {
   DataEndpoint* best = nullptr;
   for (const auto& endpoint : endpoints_) {
@@ -103,7 +104,7 @@ DataEndpoint* DataPool::room_for_one_more() {
   return best;
 }
 
-// Closes the endpoint without open windows that was used longest ago.
+// Closes the least recently used endpoint without open windows.
 bool DataPool::drop_least_used() {
   DataEndpoint* oldest = nullptr;
   SteadyClock::time_point oldest_at = SteadyClock::time_point::max();
@@ -144,7 +145,7 @@ Result<void> DataPool::start(Transfer& transfer) {
   return {};
 }
 
-// The provider learns only when it is asked that an owner has hung up since the last transfer. Asked first, it dials
+// The provider notices only when asked that an owner has hung up since the last transfer. If asked first, it connects
 // again; else this transfer would be the one that fails.
 void DataPool::forget_hung_up(const std::shared_ptr<DataPeer>& peer) {
   DataEndpoint* endpoint = peer->endpoint;
@@ -153,7 +154,7 @@ void DataPool::forget_hung_up(const std::shared_ptr<DataPeer>& peer) {
   if (!endpoint->progress(done_, events)) recycle(*endpoint, "failed");
 }
 
-// Its peer is bound.
+// The peer is bound.
 void DataPool::begin(Transfer& transfer) {
   DataPeer& peer = *transfer.peer;
   if (!peer.connected && peer.bytes_in_flight == 0) peer.connect_by = deadline_in(options_.connect_deadline);
@@ -162,7 +163,7 @@ void DataPool::begin(Transfer& transfer) {
   peer.endpoint->start(transfer);
 }
 
-// Some of its bytes in flight have ended.
+// Begins waiting transfers after some of the peer's bytes in flight have ended.
 void DataPool::begin_waiting(DataPeer& peer) {
   while (!peer.waiting.empty() && fits(peer, *peer.waiting.front())) {
     Transfer& next = *peer.waiting.front();
@@ -182,7 +183,7 @@ void DataPool::begin_waiting(DataPeer& peer) {
   }
 }
 
-// Nothing of it was posted. It is resumed like those that were.
+// Ends a transfer of which nothing was posted. It is resumed like the others.
 void DataPool::end_unbegun(Transfer& transfer, const Result<void>& outcome) {
   transfer.outcome = outcome;
   transfer.peer->bytes_in_flight += transfer.size;
@@ -199,7 +200,7 @@ void DataPool::fail_waiting(DataPeer& peer, const Error& error) {
   }
 }
 
-// What waits has a deadline of its own: the peer's operations in flight may take theirs in full.
+// Waiting transfers have deadlines of their own: the peer's operations in flight may use theirs in full.
 void DataPool::expire_waiting(SteadyClock::time_point now) {
   const Error late{Errc::rdma_transfer_failed, FI_ETIMEDOUT, "fabric: waited too long for the peer's other operations"};
   for (const auto& [key, peer] : peers_) {
@@ -242,7 +243,7 @@ void DataPool::scan(SteadyClock::time_point now) {
     DataEndpoint& endpoint = *endpoints_[i];
     if (endpoint.busy()) continue;
     size_t events = 0;
-    // Providers with an event queue per endpoint (rxm) learn only so that a peer went away.
+    // For providers with an event queue per endpoint (rxm) this is the only way to notice that a peer is gone.
     if (!domain_.is_tcp()) endpoint.progress(done_, events);
     const bool unused = std::all_of(endpoint.peers().begin(), endpoint.peers().end(), [&](const auto& peer) {
       return peer->endpoint != &endpoint || (peer->windows == 0 && now - peer->used_at > options_.idle_peer_keep);
@@ -275,8 +276,8 @@ void DataPool::recycle(DataEndpoint& endpoint, const char* reason) {
   restart(std::move(under_way));
 }
 
-// Those to blame end with their error; the others go on elsewhere, from their start (writing the same bytes again, or
-// reading into the same memory, is harmless).
+// Transfers that caused the failure end with their error; the others start over on another endpoint (writing the same
+// bytes again, or reading into the same memory, is harmless).
 void DataPool::restart(std::vector<Transfer*> transfers) {
   const auto now = SteadyClock::now();
   for (Transfer* transfer : transfers) {
@@ -327,7 +328,7 @@ void DataPool::resume_finished() {
       peer->bytes_in_flight -= transfer->size;
       --transfers_;
       if (!peer->waiting.empty()) begin_waiting(*peer);
-      // The transfer lives in the frame that this resumes.
+      // The transfer is in the frame that this resumes.
       auto handler = std::move(*transfer->handler);
       const Result<void> outcome = transfer->outcome;
       handler(outcome);

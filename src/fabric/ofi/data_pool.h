@@ -1,4 +1,4 @@
-// The data endpoints of one core, and which peers they serve: dialled on demand, kept connected while the peer is used,
+// The data endpoints of one core and the peers that they serve: connected on demand, kept while a peer is used,
 // bounded, recycled on failure.
 #pragma once
 
@@ -16,22 +16,22 @@ namespace verbena::fabric::ofi {
 class DataPool {
  public:
   DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth);
-  ~DataPool();  // close() came first
+  ~DataPool();  // requires close()
   DataPool(const DataPool&) = delete;
 
-  // Who lent a window. A session's end must not touch windows that a token lent from the same endpoint.
+  // The lender of a window. The end of a session must not affect windows that a token lent from the same endpoint.
   enum class Lender : char { session = 's', token = 't' };
 
   // A window of the peer with this (checked) endpoint name. slow_down when every endpoint is taken.
   Result<std::unique_ptr<Window>> open_window(Lender lender, std::string_view name, const WindowDescriptor& lent,
                                               Access access);
-  // The session's operations in flight fail.
+  // Fails the session's operations in flight.
   void forget_session(std::string_view name);
 
   size_t poll();
   bool busy() const { return transfers_ - settling_.size() + waiting_ != 0; }
   bool arm();
-  // Ends everything with `closed`. Windows may outlive this; their operations then answer `closed`.
+  // Ends everything with `closed`. Windows may outlive this; their operations then return `closed`.
   void close();
   size_t endpoints() const { return endpoints_.size(); }
 
@@ -66,7 +66,7 @@ class DataPool {
   std::unordered_map<std::string, std::shared_ptr<DataPeer>> peers_;
   std::vector<std::unique_ptr<DataEndpoint>> endpoints_;
   std::vector<Transfer*> done_;      // finished, to be resumed at the end of a poll
-  std::vector<Transfer*> settling_;  // over, but not yet told
+  std::vector<Transfer*> settling_;  // ended, not reported yet
   size_t transfers_ = 0;             // begun and not resumed
   size_t waiting_ = 0;               // transfers that wait for their peer's others
   bool closed_ = false;

@@ -1,5 +1,5 @@
-// What only libibverbs can say of an RDMA device: how large its queues may be. libfabric hands asked sizes down and
-// reports a refusal as "no such provider" or as an errno without a name.
+// Limits of an RDMA device that only libibverbs reports: the sizes of its queues. libfabric passes requested sizes on
+// and reports a refusal as "no such provider" or as an errno without a name.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct DeviceLimits {
   size_t completions = 0;      // of one completion queue
 };
 
-// nullopt: no device of that name, or it may not be opened.
+// nullopt: no device of that name, or it cannot be opened.
 std::optional<DeviceLimits> device_limits(const std::string& device);
 
 }  // namespace verbena::fabric::ofi

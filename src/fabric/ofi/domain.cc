@@ -7,8 +7,8 @@
 namespace verbena::fabric::ofi {
 namespace {
 
-// Some drivers truncate a registration larger than their max_mr_size without a word. Slices of a size that all devices
-// take avoid that; no lease crosses one, since leases are at most 4 MiB and aligned to their size class.
+// Some drivers silently truncate a registration larger than their max_mr_size. Slices of a size that all devices take
+// avoid that; no lease crosses one, since leases are at most 4 MiB and aligned to their size class.
 constexpr size_t slice_size = 1 * GiB;
 constexpr int key_attempts_max = 16;
 
@@ -60,7 +60,7 @@ void* Domain::descriptor(const void* p, size_t& contiguous) const {
 Result<FidPtr<fid_mr>> Domain::register_region(MutableBytes memory, uint64_t access, const char* failure) {
   fid_mr* region = nullptr;
   int ret = -FI_ENOKEY;
-  // A random key may collide with a living one.
+  // A random key may collide with one in use.
   for (int i = 0; i < key_attempts_max && ret == -FI_ENOKEY; ++i) {
     ret = fi_mr_reg(domain_.get(), memory.data(), memory.size(), access, 0, random_key(), 0, &region, nullptr);
   }

@@ -1,5 +1,5 @@
-// A domain and what is registered in it. One per core on the server, one per Link on the client; FI_THREAD_DOMAIN:
-// everything that belongs to a domain is used by one thread at a time.
+// A domain and its registrations. One per core on the server, one per Link on the client; FI_THREAD_DOMAIN: all of a
+// domain is used by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -23,24 +23,24 @@ class Domain {
   bool is_tcp() const { return provider() == "tcp"; }
   bool needs_local_registration() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
 
-  // Registers with local rights only (send, receive, read, write: never FI_REMOTE_*), in slices, if the provider wants
-  // registration at all. On iWARP without FI_READ, which there would make the memory writable by peers.
+  // Registers with local rights only (send, receive, read, write: never FI_REMOTE_*), in slices, if the provider
+  // requires registration at all. On iWARP without FI_READ, which there would make the memory writable by peers.
   Result<void> register_local(MutableBytes memory);
-  // Descriptor for a local buffer; null where the provider wants none. `contiguous`: how many bytes from `p` on one
+  // Descriptor for a local buffer; null if the provider needs none. `contiguous`: how many bytes from `p` on one
   // descriptor covers (an operation must not cross it).
   void* descriptor(const void* p, size_t& contiguous) const;
 
-  // Registers for a peer's use with exactly `access` (FI_REMOTE_WRITE or FI_REMOTE_READ) under a random key where the
-  // provider lets us choose.
+  // Registers for a peer's use with exactly `access` (FI_REMOTE_WRITE or FI_REMOTE_READ) under a random key if the
+  // provider accepts one.
   struct Remote {
     FidPtr<fid_mr> region;
     uint64_t key = 0;
-    uint64_t base = 0;  // what a peer calls the first byte
+    uint64_t base = 0;  // a peer's address for the first byte
   };
   Result<Remote> register_remote(MutableBytes memory, uint64_t access);
 
-  // Where an RDMA READ lands on iWARP, whose protocol has the peer write there: memory of one operation, exposed while
-  // that lasts and gone afterwards.
+  // The target of an RDMA READ on iWARP, whose protocol has the peer write there: memory of one operation, exposed only
+  // while that lasts.
   Result<FidPtr<fid_mr>> register_landing(MutableBytes memory);
 
   bool iwarp() const { return iwarp_; }
@@ -60,7 +60,7 @@ class Domain {
 
 // An address vector and a completion queue for one endpoint of `domain`.
 Result<FidPtr<fid_av>> open_address_vector(const Domain& domain, size_t count);
-// `with_wait`: FI_WAIT_FD is tried first and dropped where the provider refuses it.
+// `with_wait`: tries FI_WAIT_FD first and does without if the provider refuses it.
 Result<FidPtr<fid_cq>> open_completion_queue(const Domain& domain, size_t size, fi_cq_format format, bool with_wait);
 // fi_getname() of an enabled endpoint.
 Result<std::string> endpoint_name(fid_ep* endpoint);

@@ -30,7 +30,7 @@ struct InfoCloser {
 };
 using InfoPtr = std::unique_ptr<fi_info, InfoCloser>;
 
-// What libfabric returned (a negative fi_errno) as an Error.
+// A libfabric result (a negative fi_errno) as an Error.
 [[nodiscard]] inline std::unexpected<Error> fi_fail(Errc code, const char* context, ssize_t ret) {
   return fail(code, context, static_cast<int>(ret < 0 ? -ret : ret));
 }

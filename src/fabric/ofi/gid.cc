@@ -85,7 +85,7 @@ std::optional<Gid> read_gid(const fs::path& port, unsigned index, bool iwarp) {
   return found;
 }
 
-// The best GID of one port, or the one asked for.
+// The best GID of one port, or the requested one.
 std::optional<Gid> pick(const fs::path& port, std::optional<unsigned> index, bool iwarp) {
   if (index) return read_gid(port, *index, iwarp);
   std::error_code error;

@@ -17,11 +17,11 @@ struct GidChoice {
 };
 
 // Text of the source address. bad_config when the GID does not exist or its interface has no IP address (InfiniBand
-// needs IPoIB, RoCE an IP-based GID); a log line says which.
+// needs IPoIB, RoCE an IP-based GID); a log line has the reason.
 Result<std::string> gid_source_address(const GidChoice& choice,
                                        const std::filesystem::path& sysfs = "/sys/class/infiniband");
 
-// An iWARP device: its RDMA READ needs a target that the peer may write to.
+// Whether it is an iWARP device: its RDMA READ needs a target that the peer may write to.
 bool is_iwarp(const std::string& device, const std::filesystem::path& sysfs = "/sys/class/infiniband");
 
 }  // namespace verbena::fabric::ofi

@@ -1,5 +1,5 @@
-// Test support: a peer of libfabric's tcp provider that speaks its protocol by hand, and wrongly. The layout is that of
-// prov/tcp/src/xnet_proto.h (version 3 of the headers).
+// Test support: a peer of libfabric's tcp provider that speaks its protocol by hand, and violates it. The layout is
+// that of prov/tcp/src/xnet_proto.h (version 3 of the headers).
 #pragma once
 
 #include <arpa/inet.h>
@@ -56,7 +56,7 @@ inline std::vector<std::byte> frame(const TcpHeader& header, const std::vector<T
   return bytes;
 }
 
-// What opens a connection (type 0), or answers that (1): a control header and the endpoint's own data.
+// Opens a connection (type 0), or answers that (1): a control header and the endpoint's own data.
 inline std::vector<std::byte> hello(bool request, uint16_t claimed_size = 8, uint64_t endianness = 1) {
   struct {
     uint8_t version = 3, type;
@@ -83,10 +83,10 @@ struct NamedBytes {
   std::vector<std::byte> bytes;
 };
 
-// To a write this is a proper answer: a peer that acknowledges bytes which it has not taken harms itself alone.
+// A valid answer to a write: a peer that acknowledges bytes which it has not taken harms only itself.
 constexpr char acknowledgement[] = "an acknowledgement";
 
-// Everything after the hello. The first two were seen to end a process whose library trusts them.
+// Frames after the hello. The first two ended a process whose library trusts them.
 inline std::vector<NamedBytes> hostile_frames() {
   std::vector<NamedBytes> all;
   const auto add = [&all](std::string name, std::vector<std::byte> bytes) {
@@ -133,7 +133,7 @@ inline std::vector<NamedBytes> hostile_frames() {
   add("half a header", std::vector<std::byte>(9, std::byte{3}));
   add("zeros", std::vector<std::byte>(4096));
   add("ones", std::vector<std::byte>(4096, std::byte{0xff}));
-  // Acknowledgements are asked for and never read.
+  // Requests acknowledgements and never reads them.
   std::vector<std::byte> many;
   for (int i = 0; i < 4000; ++i) {
     const auto one = frame({.op = TcpOp::read_request, .regions = 1, .header_size = 40, .size = 40}, {{0, 0, 1}});
@@ -143,7 +143,7 @@ inline std::vector<NamedBytes> hostile_frames() {
   return all;
 }
 
-// First words of a connection that are no hello.
+// First bytes of a connection that are no hello.
 inline std::vector<NamedBytes> hostile_hellos(bool request) {
   std::vector<NamedBytes> all;
   auto whole = hello(request);
@@ -166,7 +166,7 @@ inline std::vector<NamedBytes> hostile_hellos(bool request) {
   return all;
 }
 
-// What the peer says, until it is still for `limit`, has said `enough` or hangs up.
+// Reads from the peer until it is silent for `limit`, has sent `enough` or hangs up.
 inline size_t drain(int fd, int limit_ms, size_t enough = SIZE_MAX) {
   size_t total = 0;
   char bytes[4096];
@@ -178,14 +178,14 @@ inline size_t drain(int fd, int limit_ms, size_t enough = SIZE_MAX) {
   return total;
 }
 
-// The same of a peer that owes an answer: its first byte may take as long as a busy machine needs.
+// Likewise for a peer that owes an answer: its first byte may take as long as a busy machine needs.
 inline size_t drain_answer(int fd, int limit_ms) {
   pollfd entry{fd, POLLIN, 0};
   ::poll(&entry, 1, 5000);
   return drain(fd, limit_ms);
 }
 
-// Never waits for a peer that takes nothing.
+// Never waits for a peer that does not read.
 inline void send_all(int fd, Bytes bytes) {
   while (!bytes.empty()) {
     pollfd entry{fd, POLLOUT, 0};
@@ -196,7 +196,7 @@ inline void send_all(int fd, Bytes bytes) {
   }
 }
 
-// Connects to an endpoint by its name. Closed when nobody answers in time.
+// Connects to an endpoint by its name. Closed when it is not accepted in time.
 inline Fd connect_to(std::string_view name, int limit_ms = 300) {
   Fd fd(
       ::socket(name.size() == sizeof(sockaddr_in) ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -227,7 +227,7 @@ class HostileListener {
     name_.assign(reinterpret_cast<const char*>(&in), sizeof in);
   }
   const std::string& name() const { return name_; }
-  // Closed when nobody calls in time.
+  // Closed when no peer connects in time.
   Fd accept(int limit_ms) {
     pollfd entry{fd_.get(), POLLIN, 0};
     if (::poll(&entry, 1, limit_ms) != 1) return Fd();
@@ -239,8 +239,8 @@ class HostileListener {
   std::string name_;
 };
 
-// The owner of a window that answers every call of the server with `hello`, then with `bytes`, as long as this lives. A
-// server calls again when its first connection breaks.
+// The owner of a window that answers every connection of the server with `hello`, then with `bytes`, as long as this
+// lives. A server connects again when its first connection breaks.
 class HostileOwner {
  public:
   HostileOwner(HostileListener& listener, std::vector<std::byte> hello, std::vector<std::byte> bytes)
@@ -256,7 +256,7 @@ class HostileOwner {
     while (!stopping_) {
       const Fd fd = listener_.accept(5);
       if (!fd) continue;
-      if (drain(fd.get(), 5000, 40) == 0) continue;  // it has hung up
+      if (drain(fd.get(), 5000, 40) == 0) continue;  // the server has hung up
       ++calls_;
       send_all(fd.get(), hello_);
       drain(fd.get(), 5);

@@ -176,7 +176,7 @@ TEST_F(HostilePeer, CannotReachAnEndpointThatOnlyDials) {
   TestServer dialling(options);
   ASSERT_TRUE(dialling.fabric) << describe(dialling.error);
   EXPECT_FALSE(testing::connect_to(dialling.fabric->port().address()));
-  TestClient client;  // with nobody to call
+  TestClient client;  // without a server
   std::vector<std::byte> memory(moved_size);
   auto lent = client.link->lend(memory, Access::server_writes);
   ASSERT_TRUE(lent);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t huge_page_size = 2 * MiB;
 constexpr auto spin_for = std::chrono::microseconds(30);
-constexpr auto nap_max = std::chrono::microseconds(1000);  // providers progress only when asked
+constexpr auto nap_max = std::chrono::microseconds(1000);  // providers progress only when polled
 
 class OfiLent final : public Lent {
  public:
@@ -31,7 +31,7 @@ class OfiLent final : public Lent {
   void revoke() override {
     const std::lock_guard lock(link_->mutex);
     withdraw();
-    // The tcp provider has looked the key up when a write began; only without its connection does the rest not land.
+    // The tcp provider looked up the key when the write began; only closing its connection keeps the rest out.
     if (link_->domain->is_tcp() && link_->messages) link_->messages->close();
   }
 
@@ -41,7 +41,7 @@ class OfiLent final : public Lent {
     fid_mr* region = region_.release();
     if (region == nullptr) return;
     if (fi_close(&region->fid) == 0) return;
-    // Busy: operations are under way. Without the endpoint there are none.
+    // Busy: operations are in progress. Closing the endpoint ends them.
     if (link_->messages) link_->messages->close();
     fi_close(&region->fid);
   }
@@ -56,7 +56,7 @@ Result<std::shared_ptr<MutableBytes>> map_memory(size_t size) {
   const size_t page = size >= huge_page_size ? huge_page_size : 4096;
   const size_t rounded = (std::max<size_t>(size, 1) + page - 1) / page * page;
   if (rounded < size) return fail(Errc::too_large, "fabric: allocate");
-  // Over-mapped by one page of that size, to align it.
+  // Mapped larger by one page of that size, to align it.
   const size_t mapped = rounded + (page > 4096 ? page : 0);
   void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return fail(Errc::out_of_memory, "mmap", errno);
@@ -116,7 +116,7 @@ Result<std::unique_ptr<OfiLink>> OfiLink::open(const Options& options, std::stri
   shape.send_deadline = options.send_deadline;
   shape.sends_per_peer_max = limits.sends;
   shape.peers = 4;
-  if (server.empty()) shape.receives = shape.sends = 1;  // it has nobody to talk to
+  if (server.empty()) shape.receives = shape.sends = 1;  // it has no peer
   VB_ASSIGN(state.memory, map_memory((shape.receives + shape.sends) * shape.message_size_max));
   VB_TRY(state.domain->register_local(*state.memory));
   VB_ASSIGN(state.messages, MessageEndpoint::open(*state.domain, shape, std::span(state.memory.get(), 1)));
@@ -151,7 +151,7 @@ Result<size_t> OfiLink::poll(const OnMessage& handler) {
   return events + messages.deliver(handler);
 }
 
-// Spins a little, then sleeps on the descriptor, in naps: what arrives for a window raises no completion here.
+// Spins a little, then sleeps on the descriptor, in naps: bytes that arrive for a window raise no completion here.
 void OfiLink::wait(Deadline deadline) {
   const auto spin_until = std::min(deadline, deadline_in(spin_for));
   int fd = -1;

@@ -12,8 +12,8 @@
 
 namespace verbena::fabric::ofi {
 
-// Shared by the Link and what it lent, so that either may go first. The lock lets a Lent end on another thread than
-// the one that polls (its owner's progress thread).
+// Shared by the Link and the memory it lent, so that either may be destroyed first. The lock lets a Lent end on another
+// thread than the one that polls (its owner's progress thread).
 struct LinkState {
   std::recursive_mutex mutex;
   std::unique_ptr<Domain> domain;

@@ -58,7 +58,7 @@ Result<void> MessageEndpoint::open_handles() {
   const InfoPtr info(fi_dupinfo(&domain_.info()));
   if (!info) return fail(Errc::out_of_memory, "fi_dupinfo");
   if (shape_.port != 0 && info->src_addr != nullptr && has_socket_addresses(*info)) {
-    // sin_port and sin6_port share their place.
+    // sin_port and sin6_port are at the same offset.
     static_cast<sockaddr_in*>(info->src_addr)->sin_port = htons(shape_.port);
   }
   fid_ep* endpoint = nullptr;
@@ -107,7 +107,7 @@ void MessageEndpoint::remove_peer(fi_addr_t peer) {
   if (!closed()) fi_av_remove(peers_.get(), &peer, 1, 0);
 }
 
-// With `under_way` to the same peer. Those that take nothing leave slots to the others, however many they are.
+// `under_way`: sends in flight to the same peer. Peers that do not read leave slots for others, however many they are.
 bool MessageEndpoint::may_send(size_t under_way) const {
   if (under_way >= shape_.sends_per_peer_max) return false;
   return shape_.sends_per_peer_max >= shape_.sends || under_way <= free_sends_.size() / 2;
@@ -191,7 +191,7 @@ MessageEndpoint::Slot* MessageEndpoint::slot_of(void* context) {
   return slot;
 }
 
-// A frozen peer's messages would hold their slots for good.
+// A frozen peer's messages would hold their slots forever.
 std::vector<fi_addr_t> MessageEndpoint::find_stalled() {
   std::vector<fi_addr_t> stalled;
   const auto now = SteadyClock::now();
@@ -238,7 +238,7 @@ size_t MessageEndpoint::progress() {
 }
 
 size_t MessageEndpoint::deliver(const std::function<void(Bytes)>& handler) {
-  // Only those that are here now: what a handler's own sends bring in waits for the next round.
+  // Only those present now: messages that a handler's own sends bring in wait for the next round.
   size_t count = 0;
   for (size_t left = received_.size(); left > 0 && !received_.empty(); --left) {
     const Received message = received_.front();

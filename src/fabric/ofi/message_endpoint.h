@@ -21,12 +21,12 @@ class MessageEndpoint {
     size_t receives = 128;
     size_t sends = 128;
     size_t completions = 256;
-    size_t sends_per_peer_max = 32;  // one slow peer cannot take all slots, and less as fewer are left
+    size_t sends_per_peer_max = 32;  // one slow peer cannot take all slots, and gets fewer when few are left
     size_t peers = 64;               // first size of the address vector
-    // A peer that took nothing for so long loses its connection, and its messages their slots.
+    // A peer that accepts nothing for this long loses its connection, and its messages their slots.
     std::chrono::milliseconds send_deadline{10'000};
     uint16_t port = 0;       // to listen on; 0: any
-    bool dial_only = false;  // nobody may reach what is listened on (tcp: nobody can)
+    bool dial_only = false;  // no peer may connect to the listening socket (tcp: none can)
   };
 
   // `memory`, in pieces that hold (receives + sends) messages in all, is registered with `domain` already
@@ -43,24 +43,24 @@ class MessageEndpoint {
   Result<fi_addr_t> add_peer(std::string_view name);
   void remove_peer(fi_addr_t peer);
 
-  // would_block: no slot, too many to this peer, or its connection is not there yet; poll and try again.
-  // One message, from two parts.
+  // Sends one message, from two parts. would_block: no slot, too many to this peer, or its connection is still being
+  // made; poll and try again.
   Result<void> send(fi_addr_t peer, Bytes first, Bytes second = {});
 
-  // Moves completions in; returns how many.
+  // Collects completions; returns how many.
   size_t progress();
   bool has_message() const { return !received_.empty(); }
-  // Calls `handler` for each message that came in, then posts its buffer again. A handler may call anything here.
+  // Calls `handler` for each received message, then posts its buffer again. A handler may call anything here.
   size_t deliver(const std::function<void(Bytes)>& handler);
 
   size_t sends_in_flight() const { return sends_in_flight_; }
-  // Peers that have taken nothing for send_deadline: to be removed. A device tries for ever to reach one that has no
-  // receive posted; tcp's connections are cut by progress(). To be asked right after that, when no slot is one of a
+  // Peers that have accepted nothing for send_deadline: to be removed. A device retries for ever if a peer has no
+  // receive posted; tcp's connections are cut by progress(). To be called right after that, when no slot is one of a
   // peer that was removed.
   std::vector<fi_addr_t> stalled_peers();
-  // To be slept on; -1 when there is none.
+  // The descriptor to sleep on; -1 when there is none.
   int wait_fd() const { return wait_fd_; }
-  // Before sleeping on wait_fd(). False: there is something to do.
+  // Before sleeping on wait_fd(). False: events are pending.
   bool try_wait();
   // Ends everything: the endpoint is gone, its memory no longer touched.
   void close();

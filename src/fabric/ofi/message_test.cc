@@ -13,8 +13,8 @@ using testing::eventually;
 using testing::TestClient;
 using testing::TestServer;
 
-// Answers every message with itself, to the peer whose address the first message of a client told. A connection that is
-// still being made takes no answer: on a device the first message may be here before the news that it stands.
+// Answers every message with itself, to the address in a client's first message. A connection in progress takes no
+// answer: on a device the first message may arrive before the event that it is established.
 struct Echo {
   explicit Echo(TestServer& server) : port(server.fabric->port()), io(server.core.io()) {
     server.call([this] {

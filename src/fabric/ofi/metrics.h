@@ -1,4 +1,4 @@
-// What the fabric counts.
+// Metrics of the fabric.
 #pragma once
 
 #include "base/metrics.h"

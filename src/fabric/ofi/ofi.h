@@ -27,13 +27,13 @@ struct Options {
   // auto | tcp | verbs | efa | cxi, or several in order of preference, separated by commas. auto: verbs, then tcp.
   std::string provider = "auto";
   // An address of this host, or a wildcard (then the first usable interface). connect() with a server's address ignores
-  // it and takes the address that routes there.
+  // it and uses the local address that routes there.
   std::string bind_address = "127.0.0.1";
   // The Port listens on the first free port of this range; 0: any. Data endpoints dial out and need no open port.
   uint16_t port_first = 0;
   uint16_t port_last = 0;
 
-  // Keys that an operator set explicitly. One that the chosen provider cannot honour is bad_config, with a log line
+  // Keys that an operator set explicitly. One that the chosen provider does not support is bad_config, with a log line
   // that names the key and the provider.
   std::optional<std::string> device_name;  // verbs: as in /sys/class/infiniband
   std::optional<int> ib_port;              // verbs
@@ -41,23 +41,23 @@ struct Options {
   std::optional<size_t> max_send_wr;       // sends and one-sided operations in flight per endpoint; default 128
   std::optional<size_t> max_recv_wr;       // receives posted per Port; default 128
   std::optional<size_t> max_sge;
-  // At least max_send_wr + max_recv_wr; default just that. verbs: what the device's queue may have, over all
+  // At least max_send_wr + max_recv_wr; the default is that sum. verbs: the size of the device's queue, over all
   // connections of an endpoint (default max_recv_wr + 16 x max_send_wr).
   std::optional<size_t> cq_size;
 
-  // Nobody calls: no Port, only windows of tokens. On tcp nothing that is listened on can then be reached.
+  // No peer connects: no Port, only windows of tokens. On tcp no listening socket can then be reached.
   bool dial_only = false;
 
   size_t message_size_max = 16 * KiB;                    // bytes, both directions; both sides use the same
   std::chrono::milliseconds operation_deadline{30'000};  // caps the deadline of every one-sided operation
-  // An operation that was given up is answered so much later than its queue pair was destroyed: its packets on the wire
-  // are still served by the owner's device until then (0: at once; tcp never waits).
+  // The delay between destroying the queue pair of an abandoned operation and reporting its failure: until then the
+  // owner's device still serves its packets in flight (0: none; tcp never waits).
   std::chrono::milliseconds settle{500};
   std::chrono::milliseconds connect_deadline{3'000};  // a window whose owner cannot be reached fails after this
-  std::chrono::milliseconds send_deadline{10'000};    // tcp: a peer that reads nothing for so long is cut off
+  std::chrono::milliseconds send_deadline{10'000};    // tcp: a peer that reads nothing for this long is cut off
   std::chrono::milliseconds idle_peer_keep{60'000};   // connections of windows are cached so long
   size_t data_endpoints_max = 64;  // per core; each serves up to 4 peers, one each while there are enough
-  uint64_t transfer_bytes_per_peer_max = 64 * MiB;  // in flight; what does not fit waits for the peer's others
+  uint64_t transfer_bytes_per_peer_max = 64 * MiB;  // in flight; more waits for the peer's earlier transfers
 };
 
 struct ProviderInfo {
@@ -66,38 +66,36 @@ struct ProviderInfo {
   std::string domain;              // device or interface
   std::string address;             // its source address as text; empty when it has none
   uint64_t message_bytes_max = 0;  // of one operation
-  bool usable = false;             // Verbena would choose it
+  bool usable = false;             // whether Verbena would choose it
 };
 std::vector<ProviderInfo> discover();
 
-// open() would find a provider of these options at this address, or a key that cannot be honoured. Does not miss one
-// aloud.
+// Whether open() would find a provider of these options at this address, or would reject a key. Logs no error if not.
 bool available(const Options& options);
 
-// The libfabric in use is the one that tools/build-libfabric.sh makes: it checks what peers of `tcp` and `verbs`
-// send.
+// Whether the libfabric in use is built by tools/build-libfabric.sh: it checks what peers of `tcp` and `verbs` send.
 bool checks_peers();
 
-// From now on the metrics hold what the kernel counts of RDMA ports (port_counters.h).
+// Adds the kernel's counters of RDMA ports to the metrics from now on (port_counters.h).
 void export_port_counters();
 
 class CoreFabric {
  public:
-  virtual ~CoreFabric() = default;                // ends every operation in flight with `closed`, having flushed it
+  virtual ~CoreFabric() = default;                // ends every operation in flight with `closed`, after flushing it
   virtual std::string_view provider() const = 0;  // "tcp", "verbs;ofi_rxm"
   virtual Port& port() = 0;
-  // Token door: a window of the owner of `endpoint_name` (fi_getname bytes). invalid_rdma_token when that is no address
-  // of the provider's format; slow_down when every data endpoint is taken.
+  // For tokens: a window of the owner of `endpoint_name` (fi_getname bytes). invalid_rdma_token when that is not an
+  // address of the provider's format; slow_down when every data endpoint is taken.
   virtual Result<std::unique_ptr<Window>> open_window(std::string_view endpoint_name, const WindowDescriptor& lent,
                                                       Access access) = 0;
-  // Connected data endpoints now open.
+  // The number of connected data endpoints.
   virtual size_t data_endpoints() const = 0;
 };
 
-// bad_config: a key cannot be honoured; unsupported: no such provider here; io_error: the provider failed.
+// bad_config: an unsupported key; unsupported: no such provider here; io_error: the provider failed.
 Result<std::unique_ptr<CoreFabric>> open(Core& core, memory::Arena& arena, const Options& options);
 
-// `server_address`: what Port::address() said. Empty: no peer; such a Link lends windows and makes progress only.
+// `server_address`: from Port::address(). Empty: no peer; such a Link lends windows and makes progress only.
 Result<std::unique_ptr<Link>> connect(const Options& options, std::string_view server_address);
 
 }  // namespace verbena::fabric::ofi

@@ -26,7 +26,7 @@ Result<std::unique_ptr<OfiCoreFabric>> OfiCoreFabric::open(Core& core, memory::A
   VB_ASSIGN(self->domain_, Domain::open(std::move(info)));
   VB_TRY(self->domain_->register_local(arena.mapping()));
   VB_TRY(self->listen(options, limits, arena));
-  // No more than a connection's queue takes: a full one looks like a connection that is still being made.
+  // No more than a connection's queue holds: a full one looks like a connection that is still being made.
   self->pool_ = std::make_unique<DataPool>(core, *self->domain_, arena, options, limits.sends_per_connection);
   if (const int fd = self->messages_->wait_fd(); fd >= 0) self->waiter_ = std::make_unique<Waiter>(core.io(), fd);
   add_own_endpoint(self->address());
@@ -37,7 +37,7 @@ Result<std::unique_ptr<OfiCoreFabric>> OfiCoreFabric::open(Core& core, memory::A
   return self;
 }
 
-// Takes the first port of the range that is free.
+// Listens on the first free port of the range.
 Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits, memory::Arena& arena) {
   MessageEndpoint::Shape shape;
   shape.dial_only = options.dial_only;
@@ -46,7 +46,7 @@ Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits,
   shape.sends = limits.sends;
   shape.completions = limits.completions;
   shape.send_deadline = options.send_deadline;
-  if (options.dial_only) shape.receives = shape.sends = 1;  // it is there for its name and its wait descriptor
+  if (options.dial_only) shape.receives = shape.sends = 1;  // needed for its name and its wait descriptor only
   std::vector<MutableBytes> memory;
   const size_t slots_per_lease = std::max<size_t>(1, lease_size / shape.message_size_max);
   for (size_t slots = 0; slots < shape.receives + shape.sends; slots += slots_per_lease) {
@@ -64,7 +64,7 @@ Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits,
       messages_ = std::move(*opened);
       return {};
     }
-    // Providers report a taken port in different words, so any failure of a given port moves on.
+    // Providers report a port in use in different ways, so any failure tries the next port.
     why = opened.error();
     if (port == 0) return std::unexpected(why);
   }
@@ -77,11 +77,11 @@ OfiCoreFabric::~OfiCoreFabric() {
   if (pool_) pool_->close();
   if (messages_) remove_own_endpoint(messages_->name());
   waiter_.reset();
-  messages_.reset();  // before the memory that it receives into
+  messages_.reset();  // before the memory of its receives
 }
 
-// A claimed endpoint name in the form that the address vector takes. For socket addresses it is rebuilt from what was
-// understood of it; other formats have one size only.
+// A claimed endpoint name in the form that the address vector takes. Socket addresses are rebuilt from their decoded
+// form; other formats have one size only.
 Result<std::string> OfiCoreFabric::checked_name(std::string_view claimed) const {
   if (!has_socket_addresses(domain_->info())) {
     if (claimed.size() != messages_->name().size()) return fail(Errc::malformed, "endpoint name: size");
@@ -144,7 +144,7 @@ size_t OfiCoreFabric::poll() {
   return events + pool_->poll();
 }
 
-// Whoever has this address: messages to it hold slots until its connection is closed.
+// Disconnects the peer with this address: messages to it hold slots until its connection is closed.
 void OfiCoreFabric::cut(fi_addr_t address) {
   std::vector<PeerId> gone;
   for (const auto& [id, peer] : peers_) {

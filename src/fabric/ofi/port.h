@@ -25,7 +25,7 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   size_t data_endpoints() const override { return pool_->endpoints(); }
 
   void on_message(OnMessage handler) override { on_message_ = std::move(handler); }
-  // Connectionless to its users: only of those that are cut off for taking nothing. Other sessions expire.
+  // Called only for peers that are disconnected because they do not read. Other sessions expire.
   void on_gone(OnGone handler) override { on_gone_ = std::move(handler); }
   size_t message_size_max() const override { return messages_->message_size_max(); }
   std::string address() const override { return messages_->name(); }

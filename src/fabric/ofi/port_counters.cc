@@ -32,7 +32,7 @@ std::vector<std::string> entries(const fs::path& folder, size_t most) {
 
 void read_folder(const fs::path& folder, const metrics::Labels& port) {
   for (const auto& name : entries(folder, counters_max)) {
-    if (name == "lifespan") continue;  // how long the kernel caches the others, in ms
+    if (name == "lifespan") continue;  // the kernel's cache time of the others, in ms
     const std::string text = first_line(folder / name);
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

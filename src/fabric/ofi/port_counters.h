@@ -5,10 +5,11 @@
 
 namespace verbena::fabric::ofi {
 
-// export_port_counters() (ofi.h) reads them before each exposition of the metrics, from devices that are there then:
+// Reads the counters once; export_port_counters() (ofi.h) calls this before each exposition, for the devices then
+// present:
 //   verbena_rdma_port_counter_total{device,port,counter}   the kernel's names, its units (port_*_data: 4 octets)
-//   verbena_rdma_port_active{device,port}                  1: the port is ACTIVE// One reading. Names come from the
-//   kernel and are bounded all the same.
+//   verbena_rdma_port_active{device,port}                  1: the port is ACTIVE
+// Names come from the kernel and are bounded nevertheless.
 void read_port_counters(const std::filesystem::path& sysfs);
 
 }  // namespace verbena::fabric::ofi

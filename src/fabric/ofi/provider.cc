@@ -21,17 +21,17 @@ namespace {
 
 constexpr uint32_t api_version = FI_VERSION(2, 0);
 constexpr char verbs_name[] = "verbs;ofi_rxm";
-constexpr size_t rxm_packet_max = 16 * KiB;  // both sides of a connection must have the same
+constexpr size_t rxm_packet_max = 16 * KiB;  // must be equal on both sides of a connection
 
-// Beside threads that read the environment, as every log line does for its time: setenv() would free the array that
-// they are reading. The array before this one, of a process that has not changed it, is never freed. "NAME=value" each.
+// Adds variables ("NAME=value" each) while other threads read the environment, as every log line does for its time:
+// setenv() would free the array that they are reading. The previous array is never freed.
 void add_to_environment(const std::vector<std::string>& added) {
   size_t count = 0;
   while (environ != nullptr && environ[count] != nullptr) ++count;
   auto** const all = static_cast<char**>(calloc(count + added.size() + 1, sizeof(char*)));
   if (all == nullptr) return;
   std::copy_n(environ, count, all);
-  for (size_t i = 0; i < added.size(); ++i) all[count + i] = strdup(added[i].c_str());  // the process keeps them
+  for (size_t i = 0; i < added.size(); ++i) all[count + i] = strdup(added[i].c_str());  // never freed
   __atomic_store_n(&environ, all, __ATOMIC_RELEASE);
 }
 
@@ -51,10 +51,10 @@ void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::
     // Otherwise rxm keeps the connection of a peer that left the address vector.
     set("FI_AV_REMOVE_CLEANUP", "1");
     // Without a shared receive context, rxm 2.1 crashes when a connection with unread messages closes: it flushes its
-    // queue after closing the connection's endpoint, and posts receives to that again (rxm_close_conn).
+    // queue after closing the connection's endpoint, and posts receives to it again (rxm_close_conn).
     set("FI_OFI_RXM_USE_SRX", "1");
-    // Our messages fit into a packet each (message_size_max). With the library that checks its peers, rxm takes nothing
-    // else from them: what it has for others (pieces, rendezvous, atomics) believes every number in them.
+    // Our messages fit into a packet each (message_size_max). With the library that checks its peers, rxm accepts
+    // nothing else: its code for other messages (pieces, rendezvous, atomics) trusts every number in them.
     set("FI_OFI_RXM_EAGER_ONLY", "1");
     // Windows are registered once per request and withdrawn by closing: a cache would keep them reachable. Its
     // monitors would also patch this process's munmap.
@@ -74,11 +74,11 @@ InfoPtr make_hints(Role role, const std::string& provider) {
   InfoPtr hints(fi_allocinfo());
   if (!hints) return hints;
   hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_RMA;
-  // Never FI_REMOTE_*: nobody may reach into the server's memory.
+  // Never FI_REMOTE_*: no peer may access the server's memory.
   hints->caps |= role == Role::server ? FI_READ | FI_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
-  // All of what FI_MR_BASIC means; the provider clears what it does not need.
+  // All parts of FI_MR_BASIC; the provider clears those that it does not need.
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
@@ -99,7 +99,7 @@ std::optional<EndpointAddress> source_of(const fi_info& info) {
   return decode_socket_name(name);
 }
 
-// An interface that others can reach comes before loopback; link-local ones never serve.
+// An interface that other hosts can reach comes before loopback; link-local ones are never used.
 int rank(const fi_info& info) {
   const auto source = source_of(info);
   if (!source) return 1;
@@ -112,7 +112,7 @@ bool wants_rdma_device(const Options& options) {
   return options.device_name || options.ib_port || (options.gid_index && *options.gid_index != "auto");
 }
 
-// A key that only the verbs provider can honour.
+// A key that only the verbs provider supports.
 Result<void> check_device_keys(const Options& options, const std::string& provider) {
   if (provider == verbs_name) return {};
   const char* key = options.device_name                                   ? "device_name"
@@ -124,8 +124,8 @@ Result<void> check_device_keys(const Options& options, const std::string& provid
   return fail(Errc::bad_config, "rdma: device_name, ib_port and gid_index need the provider verbs");
 }
 
-// The device must have room for what the keys ask. libfabric itself cuts a work-request limit to the device's without a
-// word, and reports a completion queue that is too large as an invalid argument of some endpoint.
+// The device must have room for the requested sizes. libfabric itself silently reduces a work-request limit to the
+// device's, and reports a completion queue that is too large as an invalid argument of some endpoint.
 Result<void> check_device(const Options& options, const Depths& depths, const fi_info& info) {
   if (provider_name(info) != verbs_name || info.domain_attr->name == nullptr) return {};
   const std::string device = info.domain_attr->name;
@@ -151,7 +151,7 @@ Result<void> check_device(const Options& options, const Depths& depths, const fi
   return fail(Errc::bad_config, "rdma: the completion queue exceeds what the device has");
 }
 
-// The chosen provider must have room for what the keys ask.
+// The chosen provider must have room for the requested sizes.
 Result<void> check_limits(const Options& options, const fi_info& info) {
   const auto refuse = [&info](const char* key, size_t asked, size_t has) {
     log::error("fabric: rdma.{}: {} asked, the provider {} has {}", key, asked, provider_name(info), has);
@@ -172,7 +172,7 @@ Result<Depths> depths(const Options& options) {
   Depths d;
   d.sends = options.max_send_wr.value_or(d.sends);
   d.receives = options.max_recv_wr.value_or(d.receives);
-  // Who asks for sizes gets queues of just these.
+  // Requested sizes are used exactly.
   if (options.max_send_wr || options.cq_size) d.sends_per_connection = d.sends;
   if (d.sends == 0 || d.receives == 0 || d.sends > 65536 || d.receives > 65536) {
     return fail(Errc::bad_config, "rdma: max_send_wr and max_recv_wr are 1 to 65536");
@@ -211,7 +211,7 @@ Result<std::vector<std::string>> preferences(std::string_view provider) {
       names.emplace_back(verbs_name);
     } else if (one == "tcp" || one == "efa" || one == "cxi") {
       names.emplace_back(one);
-    } else if (one != "local") {  // fabric/local serves that one
+    } else if (one != "local") {  // handled by fabric/local
       log::error("fabric: rdma.provider: {} is not one of auto, verbs, tcp, efa, cxi, local", log::printable(one));
       return fail(Errc::bad_config, "rdma.provider: unknown provider");
     }
@@ -242,7 +242,7 @@ Result<std::string> source_address(const Options& options) {
 
 namespace {
 
-// Asked for `verbs`, libfabric reads all the names of the kernel's symbols, device or not: most of a start's time.
+// When asked for `verbs`, libfabric reads all the names of the kernel's symbols, device or not: most of a start's time.
 bool has_devices() {
   std::error_code error;
   const std::filesystem::directory_iterator first("/sys/class/infiniband", error);
@@ -257,7 +257,7 @@ Result<InfoPtr> find(const Options& options, Role role, const std::string& sourc
   const char* node = source.empty() ? nullptr : source.c_str();
   const uint64_t flags = source.empty() ? 0 : FI_SOURCE;
   for (const auto& name : names) {
-    // `auto` with a device key means verbs and nothing else.
+    // `auto` with a device key means verbs only.
     if (wants_rdma_device(options) && name != verbs_name) continue;
     if (name == verbs_name && !has_devices()) continue;
     InfoPtr hints = make_hints(role, name);
@@ -267,7 +267,7 @@ Result<InfoPtr> find(const Options& options, Role role, const std::string& sourc
     if (options.max_sge) hints->tx_attr->iov_limit = *options.max_sge;
     fi_info* list = nullptr;
     int ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
-    if (ret != 0 && options.max_sge) {  // say that it was this key, not the provider's absence
+    if (ret != 0 && options.max_sge) {  // report this key, not the provider's absence
       hints->tx_attr->iov_limit = 0;
       ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
     }
@@ -309,7 +309,7 @@ bool available(const Options& options) {
 
 bool checks_peers() {
   char version[256] = {};
-  fi_tostr_r(version, sizeof version, version, FI_TYPE_VERSION);  // looks at no data, but wants some
+  fi_tostr_r(version, sizeof version, version, FI_TYPE_VERSION);  // the data pointer is ignored but must not be null
   return std::string_view(version).find("-checked2") != std::string_view::npos;
 }
 
@@ -330,7 +330,7 @@ std::vector<ProviderInfo> discover() {
       info.message_bytes_max = i->ep_attr->max_msg_size;
       info.usable = rank(*i) >= 0;
       if (const auto source = source_of(*i)) info.address = source->ip.to_string();
-      // One for each memory-registration mode and the like, which nobody asks for here.
+      // libfabric lists one for each memory-registration mode and the like; the list is reduced to one of each.
       const bool known = std::any_of(found.begin(), found.end(), [&info](const ProviderInfo& other) {
         return other.provider == info.provider && other.domain == info.domain && other.address == info.address;
       });

@@ -1,4 +1,4 @@
-// Which provider, with which device and address: Options -> one fi_info.
+// The choice of provider, device and address: Options -> one fi_info.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace verbena::fabric::ofi {
 // Work requests with their defaults filled in.
 struct Depths {
   size_t sends = 128;
-  // verbs: of them to one peer, the depth of a connection's send queue, which is most of what a session takes here. One
+  // verbs: sends to one peer, the depth of a connection's send queue, which is most of a session's memory here. One
   // below a power of two: soft-RoCE rounds up to that.
   size_t sends_per_connection = 63;
   size_t receives = 128;
@@ -29,19 +29,19 @@ enum class Role { server, client };
 // The best fi_info for the options. `source`: text of the local address ("": any interface). Its port is 0: any.
 Result<InfoPtr> choose(const Options& options, Role role, const std::string& source);
 
-// The address that Options ask to bind: bind_address, or the one of the selected GID; "" for a wildcard.
+// The address to bind: bind_address, or the one of the selected GID; "" for a wildcard.
 Result<std::string> source_address(const Options& options);
 
-// "tcp", "verbs;ofi_rxm": the name that tokens carry.
+// "tcp", "verbs;ofi_rxm": the name in tokens.
 inline std::string_view provider_name(const fi_info& info) { return info.fabric_attr->prov_name; }
 
-// Longest message: what is asked, or what the provider carries in one packet.
+// Longest message: the requested size, or what the provider carries in one packet.
 size_t message_size_max(const Options& options, const fi_info& info);
 
-// Names are socket addresses (else their format is the provider's own: efa, cxi).
+// Whether names are socket addresses (else their format is the provider's own: efa, cxi).
 bool has_socket_addresses(const fi_info& info);
 
-// Provider "auto"/"a,b" -> names as fi_getinfo knows them, in order. bad_config for an unknown one.
+// Provider "auto"/"a,b" -> names of fi_getinfo, in order. bad_config for an unknown one.
 Result<std::vector<std::string>> preferences(std::string_view provider);
 
 }  // namespace verbena::fabric::ofi

@@ -6,7 +6,7 @@
 
 namespace verbena::fabric::ofi {
 
-// The first line of a file of sysfs; empty where it cannot be read.
+// The first line of a file of sysfs; empty if it cannot be read.
 inline std::string first_line(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string line;

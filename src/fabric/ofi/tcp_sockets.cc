@@ -81,7 +81,7 @@ size_t cut_stalled_connections(std::string_view name, std::chrono::milliseconds 
     tcp_info info{};
     socklen_t size = sizeof info;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
-    // Probes of a closed window are not data: only a peer that takes nothing gets here.
+    // Probes of a closed window are not data: only a peer that does not read gets here.
     int unsent = 0;
     if (ioctl(fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0) continue;
     if (info.tcpi_last_data_sent < limit.count()) continue;

@@ -92,7 +92,7 @@ class TestClient {
   }
   void freeze(bool frozen) {
     frozen_ = frozen;
-    // Neither a poll nor a wait (which makes progress, too) is under way when this returns.
+    // On return no poll and no wait (which makes progress, too) is in progress.
     while (parked_ != frozen) std::this_thread::yield();
   }
   Result<void> send(Bytes message) {
@@ -131,7 +131,7 @@ class TestClient {
 
   std::mutex polling_;
   std::atomic<bool> frozen_{false};
-  std::atomic<bool> parked_{false};  // the thread has seen that it is frozen
+  std::atomic<bool> parked_{false};  // the thread has noticed that it is frozen
   std::atomic<bool> stopping_{false};
   std::vector<std::string> received_;
   std::thread thread_;

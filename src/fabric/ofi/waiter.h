@@ -14,7 +14,7 @@ class Waiter {
   ~Waiter();
   Waiter(const Waiter&) = delete;
 
-  // An event on the descriptor now wakes the io_context, once.
+  // From now on an event on the descriptor wakes the io_context, once.
   void arm();
 
  private:

@@ -8,7 +8,7 @@
 namespace verbena::fabric::ofi {
 namespace {
 
-// Memory that an RDMA READ of iWARP lands in. The arena has no rights for that (Domain::register_local).
+// The target of an RDMA READ on iWARP. The arena has no rights for that (Domain::register_local).
 struct Landing {
   std::unique_ptr<std::byte[]> bytes;
   FidPtr<fid_mr> region;  // closed first
@@ -41,7 +41,7 @@ Task<Result<void>> PoolWindow::read(MutableBytes into, uint64_t at, Deadline dea
   return move(Access::server_reads, into.data(), into.size(), at, deadline);
 }
 
-// Nothing of `this` is used once suspended: the window may be destroyed meanwhile.
+// `this` must not be used after a suspension: the window may be destroyed meanwhile.
 Task<Result<void>> PoolWindow::move(Access direction, std::byte* local, uint64_t size, uint64_t at, Deadline deadline) {
   if (direction != access_) co_return fail(Errc::invalid_argument, "window: the other direction was lent");
   if (at > lent_.size || size > lent_.size - at) co_return fail(Errc::invalid_argument, "window: out of bounds");
@@ -53,15 +53,15 @@ Task<Result<void>> PoolWindow::move(Access direction, std::byte* local, uint64_t
   Landing landing;  // outlives every operation of the transfer
   transfer.peer = peer_;
   transfer.is_write = direction == Access::server_writes;
-  // iWARP completes a write when it has left, not when it has arrived.
+  // iWARP completes a write when it was sent, not when it has arrived.
   if (transfer.is_write && pool->domain_.iwarp()) transfer.fence = Transfer::Fence::wanted;
   transfer.local = local;
   transfer.size = size;
   transfer.remote = lent_.base + at;
   transfer.key = lent_.key;
   transfer.deadline = deadline;
-  // The tcp provider takes the length of a read's answer from the peer and reports success for a shorter one. Another
-  // tenant's bytes must not become this one's object.
+  // The tcp provider takes the length of a read's answer from the peer and reports success for a shorter one. Stale
+  // bytes of another tenant must not become part of this object.
   if (!transfer.is_write && pool->domain_.is_tcp()) std::memset(local, 0, size);
   if (!transfer.is_write && pool->domain_.iwarp()) {
     VB_CO_ASSIGN(landing, make_landing(pool->domain_, size));

@@ -51,7 +51,7 @@ bool Arrivals::refuse_oldest(List& list, const std::string* address) {
   return true;
 }
 
-// The session's own connections, too, are no more than a few.
+// Bounds the connections that named a session, too, to a few per session.
 void Arrivals::note_named(List::iterator arrival) {
   const uint64_t session = arrival->session;
   if (std::ranges::count(named_, session, &Arrival::session) >= static_cast<ptrdiff_t>(named_per_session_max)) {
@@ -66,7 +66,7 @@ std::optional<Arrivals::Welcome> Arrivals::progress(uint64_t id, const Port::Fin
   if (found == by_id_.end()) return std::nullopt;
   Arrival& arrival = *found->second;
   for (;;) {
-    // Never past what is expected: what follows is the connection's.
+    // Reads no further than expected: later bytes belong to the connection.
     const size_t wanted = arrival.handshake ? proof_size : hello_size;
     const ssize_t got =
         ::recv(arrival.socket.get(), arrival.bytes.data() + arrival.filled, wanted - arrival.filled, MSG_DONTWAIT);
@@ -90,7 +90,7 @@ std::optional<Arrivals::Welcome> Arrivals::progress(uint64_t id, const Port::Fin
   return std::nullopt;
 }
 
-// Whoever names no session gets no answer.
+// A client that names no existing session gets no answer.
 bool Arrivals::answer_hello(Arrival& arrival, const Port::FindKey& find_key) {
   Hello hello;
   std::copy_n(arrival.bytes.begin(), hello_size, hello.begin());
@@ -109,7 +109,7 @@ bool Arrivals::answer_hello(Arrival& arrival, const Port::FindKey& find_key) {
 
 void Arrivals::expire(Deadline now) {
   while (!silent_.empty() && silent_.front().deadline <= now) refuse(silent_.begin());
-  // These have their places by when they named a session, not by when they came.
+  // Ordered by the time at which they named a session, not by arrival.
   for (auto arrival = named_.begin(); arrival != named_.end();) {
     const auto next = std::next(arrival);
     if (arrival->deadline <= now) refuse(arrival);

@@ -1,6 +1,7 @@
-// Connections that have not shown a session's key yet. Bounded, overall and per address; each has the bytes of a hello
-// and a few seconds. Who comes too much takes the place of the oldest, so that silence cannot keep others out; who has
-// named a session, which nobody guesses, is the last to go, so that a flood of strangers cannot either.
+// Connections that have not authenticated yet. Bounded, overall and per address; each has room for a hello, and a few
+// seconds. A new connection over the limit replaces the oldest, so that silent clients cannot keep others out; those
+// that have named a session, whose id cannot be guessed, are replaced last, so that a flood of unauthenticated clients
+// cannot either.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,7 +19,7 @@
 
 namespace verbena::fabric::tcp {
 
-// Whom a limit counts as one: an IPv4 address, or the /64 of an IPv6 one.
+// The unit of the limit per address: an IPv4 address, or the /64 of an IPv6 one.
 std::string counted_as(const sockaddr_storage& address);
 
 class Arrivals {
@@ -31,18 +32,18 @@ class Arrivals {
     std::array<std::byte, std::max(hello_size, proof_size)> bytes;
     size_t filled = 0;
     uint64_t session = 0;
-    std::optional<Handshake> handshake;  // the challenge went out
-    bool named = false;                  // on the list of those that named a session
+    std::optional<Handshake> handshake;  // the challenge was sent
+    bool named = false;                  // in the list of those that named a session
   };
 
   explicit Arrivals(const Options& options) : options_(options) {}
 
-  // `id`: as the port names it in its epoll.
+  // `id`: the connection's id in the port's epoll.
   void add(Fd socket, uint64_t id, const sockaddr_storage& address);
   bool has(uint64_t id) const { return by_id_.contains(id); }
   size_t size() const { return by_id_.size(); }
 
-  // Its socket has something. What comes back has shown the key of its session, and is not here any more.
+  // Reads the connection's socket. A returned connection has shown the key of its session, and is not here any more.
   struct Welcome {
     Fd socket;
     uint64_t id = 0;
@@ -62,7 +63,7 @@ class Arrivals {
   void remove(List::iterator arrival);
 
   const Options options_;
-  List silent_, named_;  // named: a session that there is
+  List silent_, named_;  // named_: with an existing session
   std::unordered_map<uint64_t, List::iterator> by_id_;
   std::unordered_map<std::string, size_t> per_address_;
 };

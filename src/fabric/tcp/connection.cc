@@ -8,10 +8,10 @@
 namespace verbena::fabric::tcp {
 namespace {
 
-// Of one connection, before the next has its turn. Who keeps to the credits of a session has fewer messages under way.
+// Of one connection per turn. A client that keeps to a session's credits has fewer messages in flight.
 constexpr size_t receives_per_turn = 2;
 constexpr size_t messages_per_turn = 64;
-// Held back: a record and a call to the kernel cost more than to copy so much.
+// Frames up to this size are held back: a record and a system call cost more than copying so much.
 constexpr size_t held_frame_max = 16 * KiB;
 constexpr size_t held_max = 64 * KiB;
 
@@ -58,7 +58,7 @@ size_t Connection::receive() {
   size_t total = 0;
   has_more_ = false;
   messages_left_ = messages_per_turn;
-  const auto self = shared_from_this();  // a message may be this connection's end
+  const auto self = shared_from_this();  // a message may end this connection
   for (size_t turn = 0; open_; ++turn) {
     if (!ready_) {
       if (auto done = shake_hands(); !done) {
@@ -84,7 +84,7 @@ size_t Connection::receive() {
   return total;
 }
 
-// What was left of the last turn, or else what has come. Returns how much that was.
+// Processes the rest of the last turn, or else newly received bytes. Returns how many.
 Result<size_t> Connection::read() {
   if (reader_.paused()) {
     VB_TRY(reader_.resume(shared_->scratch, *this));
@@ -118,7 +118,7 @@ Transfer* Connection::find(uint64_t operation) {
   return nullptr;
 }
 
-// Pieces of an answer come in order and fill what was asked for, no more.
+// Pieces of an answer must arrive in order and not exceed the request.
 Result<std::byte*> Connection::landing(const Frame& frame) {
   Transfer* transfer = find(frame.id);
   if (transfer == nullptr) return fail(Errc::malformed, "tcp: data that nobody asked for");
@@ -155,11 +155,11 @@ Result<void> Connection::queue(const Frame& frame, std::span<const Bytes> pieces
     if (holds()) VB_TRY(send_held());
   }
   stream_.seal_little(crowded());
-  // Behind a frame without payload nothing follows that the kernel might wait for.
+  // After a frame without payload nothing follows that the kernel could wait for.
   return was_sent(outbox_.send(stream_, frame, pieces, more && frame.payload != 0));
 }
 
-// Copies a small frame behind those that are held. False: it has to go by itself.
+// Copies a small frame behind the held ones. False: it must be sent by itself.
 bool Connection::hold(const Frame& frame, std::span<const Bytes> pieces) {
   FrameHead head;
   const size_t head_size = encode(frame, head);
@@ -199,7 +199,7 @@ Result<void> Connection::was_sent(Result<void> sent) {
   count_queued();
   if (!outbox_.empty()) be_timed();
   if (!sent && sent.error().code != Errc::would_block) close(sent.error());
-  // Sealed were so many bytes as are at once, and the socket has room: it will not say so again.
+  // The limit of sealing at once was reached while the socket still has room: it will not signal again.
   if (sent && stream_.encrypted() && !outbox_.empty() && !stream_.backlogged()) flush();
   return sent;
 }
@@ -231,13 +231,13 @@ Result<void> Connection::write_now(std::span<const Window::Write> writes, uint64
   for (const Window::Write& write : writes) {
     if (write.from.empty()) continue;
     const Frame frame = write_frame(window, write.at, write.from.size());
-    // The reply comes right behind.
+    // The reply follows at once.
     VB_TRY(queue(frame, std::span(&write.from, 1), true));
   }
   return {};
 }
 
-// As one call, from where the bytes lie. Those that lie side by side in the window are one frame.
+// One system call, directly from the bytes. Adjacent ones in the window become one frame.
 Result<void> Connection::write_together(std::span<const Window::Write> writes, uint64_t window) {
   if (holds()) VB_TRY(send_held());
   if (!may_write_now()) return fail(Errc::would_block, "tcp: the peer's queue is full");
@@ -261,7 +261,7 @@ Result<void> Connection::write_together(std::span<const Window::Write> writes, u
 }
 
 void Connection::start(Transfer& write) {
-  if (holds()) (void)send_held();  // which may be the connection's end
+  if (holds()) (void)send_held();  // may end the connection
   if (!open_) {
     write.outcome = fail(Errc::closed, "tcp: the peer is gone");
     write.done = true;
@@ -279,7 +279,7 @@ void Connection::start(Transfer& read, Frame frame) {
   frame.operation = read.operation;
   be_timed();
   transfers_.push_back(&read);
-  // Of a batch there are many. Between two turns of the port nobody sends what is held.
+  // A batch has many of these. Between two turns of the port held frames would not be sent.
   if (auto asked = queue(frame, {}, shared_->in_turn); !asked && !read.done) complete(read, asked);
 }
 
@@ -335,7 +335,7 @@ void Connection::close(const Error& why) {
   open_ = false;
   let_go_of_held();
   Counters::get().connections.add(-1);
-  stream_.close();  // from here on nobody reads or writes the transfers' memory
+  stream_.close();  // from here on the transfers' memory is not used
   while (!transfers_.empty()) complete(*transfers_.back(), std::unexpected(why));
   shared_->closed.push_back(weak_from_this());
 }

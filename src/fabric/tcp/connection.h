@@ -1,4 +1,4 @@
-// An authenticated connection, as the server sees it: frames in, frames out, transfers under way. On its core's thread
+// The server's end of an authenticated connection: frames in, frames out, transfers in progress. On its core's thread
 // alone.
 #pragma once
 
@@ -17,34 +17,34 @@ namespace verbena::fabric::tcp {
 
 class Connection;
 
-// What the connections of a port share with it. Outlives the port, since windows hold their connection.
+// State that the connections of a port share with it. Outlives the port, since windows hold their connection.
 struct PortShared {
   Options options;
   std::vector<std::byte> scratch;
-  // Small frames of one connection that others follow at once: they go out together, in one record or a few
+  // Small frames of one connection that more frames follow at once: they are sent together, in one record or a few
   // (Connection).
   Connection* held_by = nullptr;
   std::vector<std::byte> held;
-  bool in_turn = false;  // the port has its turn: what is held goes out at its end
+  bool in_turn = false;  // during a turn of the port, at whose end held frames are sent
   Port::OnMessage on_message;
   std::vector<Transfer*> done;                    // to be resumed by the port's next poll
-  std::vector<std::weak_ptr<Connection>> closed;  // to be taken off the list by it
-  std::vector<std::weak_ptr<Connection>> timed;   // that have something to be done in time
+  std::vector<std::weak_ptr<Connection>> closed;  // to be removed from the list by it
+  std::vector<std::weak_ptr<Connection>> timed;   // that have a deadline
   size_t queued = 0;                              // bytes, copied or sealed, that wait for all peers' sockets
-  uint64_t operations = 0;                        // ids of reads given out
+  uint64_t operations = 0;                        // the last id given to a read
   size_t messages_left = SIZE_MAX;                // of all connections, in this turn of the port
   bool gone = false;                              // the port was destroyed
 };
 
 class Connection final : public std::enable_shared_from_this<Connection>, private FrameReceiver {
  public:
-  // `tls_key`: null where nothing is encrypted.
+  // `tls_key`: null without encryption.
   Connection(std::shared_ptr<PortShared> shared, PeerId peer, uint64_t session, Fd socket);
   ~Connection();
 
   Result<void> start_tls(const Sha256& key) { return stream_.start_tls(Side::server, key); }
 
-  bool hot = false;  // on the port's list of those that were heard of lately
+  bool hot = false;  // in the port's list of recently active connections
 
   PeerId peer() const { return peer_; }
   uint64_t session() const { return session_; }
@@ -52,19 +52,19 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool open() const { return open_; }
   bool ready() const { return ready_; }
 
-  // The socket has something, or takes something, or perhaps so. Returns how much happened.
+  // Called when the socket is, or may be, readable or writable. Returns the amount of progress.
   size_t progress();
   size_t receive();
-  // The peer has said all it will say: epoll does not tell it twice.
+  // Records that the peer has closed its side: epoll does not report it twice.
   void peer_left() { left_ = true; }
-  // There may be more than one turn's worth to receive.
+  // There may be more to receive than one turn allows.
   bool has_more() const { return has_more_; }
-  // It has something and others have their turn first.
+  // Has input, but others go first.
   void postpone() { has_more_ = true; }
 
-  // Small frames. Without an error the message goes out, unless the connection ends before.
+  // Sends a small frame. Without an error the message is sent, unless the connection ends before.
   Result<void> send(Bytes first, Bytes second);
-  // What is held back of the port's connections. At the latest when the port has had its turn.
+  // Sends the held frames of the port's connections, at the latest at the end of the port's turn.
   static void send_held(PortShared& shared);
   bool may_write_now() const { return open_ && outbox_.empty() && !stream_.backlogged() && ready_ && !crowded(); }
   Result<void> write_now(std::span<const Window::Write> writes, uint64_t window);
@@ -73,17 +73,17 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void start(Transfer& write);
   void start(Transfer& read, Frame frame);
 
-  // Deadlines. Closes the connection when one has passed. False: it has none, until it asks to be looked at again.
+  // Checks deadlines. Closes the connection when one has passed. False: it has none until be_timed() is called again.
   bool look_at_clock(SteadyClock::time_point now);
-  // From now on the port looks at its deadlines.
+  // Makes the port check its deadlines from now on.
   void be_timed() {
     if (!std::exchange(timed_, true)) shared_->timed.push_back(weak_from_this());
   }
   bool busy() const { return !transfers_.empty() || !outbox_.empty() || stream_.backlogged() || !ready_; }
 
-  // Ends it: transfers fail with `why`, the socket is closed before they are told.
+  // Ends it: closes the socket, then fails the transfers with `why`.
   void close(const Error& why);
-  // Everything that was under way is forgotten: the coroutines that waited are destroyed.
+  // Drops everything in progress: waiting coroutines are destroyed.
   void drop();
 
  private:
@@ -105,8 +105,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void close_if_late(SteadyClock::time_point now);
   void complete(Transfer& transfer, const Result<void>& outcome);
   Transfer* find(uint64_t operation);
-  // Peers that take nothing hold half of what they may all together: from here on nobody's bytes are copied or sealed
-  // ahead of the socket but those of messages. Payload waits in its lease, which is charged to its client.
+  // True when peers that do not read hold half of the bytes that all may hold: from here on only messages are copied or
+  // sealed ahead of the socket. Payload waits in its lease, which is charged to its client.
   bool crowded() const { return shared_->queued >= shared_->options.queued_max / 2; }
   void count_queued();
   void note_violation(const Error& what);
@@ -124,11 +124,11 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   size_t messages_left_ = 0;  // of this connection, in this receive()
   Deadline ready_by_;
   bool open_ = true;
-  bool timed_ = false;  // on the port's list of those that have deadlines
-  bool ready_ = false;  // TLS, where there is some, is done
+  bool timed_ = false;  // in the port's list of those with deadlines
+  bool ready_ = false;  // TLS, if used, is done
   bool left_ = false;
-  bool drained_ = false;  // the last read() brought all there was
-  bool has_more_ = true;  // it may have spoken before it was ours
+  bool drained_ = false;  // the last read() emptied the socket
+  bool has_more_ = true;  // input may have arrived before the connection was taken over
 };
 
 }  // namespace verbena::fabric::tcp

@@ -1,4 +1,4 @@
-// What the transport counts.
+// Metrics of the transport.
 #pragma once
 
 #include "base/metrics.h"

@@ -1,4 +1,4 @@
-// Connecting, and showing each other the session's key.
+// Connecting and mutual authentication by the session's key.
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -41,7 +41,7 @@ Result<Fd> connect_socket(const SocketAddress& address, Deadline deadline) {
   return socket;
 }
 
-// A new connection's buffer takes these few bytes at once.
+// A new connection's buffer takes these few bytes without waiting.
 Result<void> send_all(int socket, Bytes bytes) {
   const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent == static_cast<ssize_t>(bytes.size())) return {};

@@ -1,4 +1,4 @@
-// Frames: what both sides send once a connection is authenticated. Numbers are little-endian.
+// Frames: the protocol of an authenticated connection, in both directions. Numbers are little-endian.
 //
 //   head   u8 type, 3 zero bytes, u32 length of what follows these eight bytes; then the type's own fields
 //   1 message  (both)       the message
@@ -26,7 +26,7 @@ inline constexpr uint64_t read_size_max = 64 * MiB;    // of one read
 
 struct Frame {
   FrameType type = FrameType::message;
-  uint32_t payload = 0;    // bytes behind the head: the message, or a write's or data's bytes
+  uint32_t payload = 0;    // bytes after the head: the message, or a write's or data's bytes
   uint64_t id = 0;         // write, read: the window; data, refused: the operation
   uint64_t offset = 0;     // write, read, data; refused: the reason
   uint64_t size = 0;       // read
@@ -35,15 +35,15 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
-// Bytes of a head, prefix included; 0 for what is no type.
+// Bytes of a head, prefix included; 0 for an unknown type.
 size_t head_size(uint8_t type);
 
 using FrameHead = std::array<std::byte, head_size_max>;
 // Returns the head's size.
 size_t encode(const Frame& frame, FrameHead& head);
 
-// `head` holds head_size(its first byte) bytes. malformed: lengths that do not fit, or a type that `receiver` is never
-// sent.
+// `head` holds head_size(its first byte) bytes. malformed: inconsistent lengths, or a type that is not sent to
+// `receiver`.
 Result<Frame> decode(Bytes head, Side receiver, size_t message_size_max);
 
 }  // namespace verbena::fabric::tcp

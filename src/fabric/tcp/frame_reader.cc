@@ -9,7 +9,7 @@ namespace verbena::fabric::tcp {
 
 std::span<iovec> FrameReader::targets(MutableBytes scratch) {
   direct_ = 0;
-  // Behind a long frame there may be another one, whose payload is to come where it belongs, too.
+  // Another frame may follow a long one, and its payload should also be received in place.
   constexpr size_t room_behind = 4 * KiB, is_long = 64 * KiB;
   if (left_ != 0 && into_ != nullptr) {
     direct_ = left_;
@@ -17,7 +17,7 @@ std::span<iovec> FrameReader::targets(MutableBytes scratch) {
     targets_[1] = {scratch.data(), frame_.payload < is_long ? scratch.size() : room_behind};
     return {targets_, 2};
   }
-  // The beginning comes before its rest, so that a frame is looked at in one piece.
+  // The saved beginning is put before its rest, so that a frame is contiguous.
   std::ranges::copy(begun_, scratch.begin());
   targets_[0] = {scratch.data() + begun_.size(), scratch.size() - begun_.size()};
   return {targets_, 1};
@@ -70,7 +70,7 @@ Result<void> FrameReader::parse(Bytes bytes, FrameReceiver& receiver) {
   return {};
 }
 
-// Returns the bytes that it used; 0: more are needed.
+// Returns the bytes used; 0: more are needed.
 Result<size_t> FrameReader::begin_frame(Bytes bytes, FrameReceiver& receiver) {
   const size_t head = head_size(static_cast<uint8_t>(bytes[0]));
   if (head == 0) return fail(Errc::malformed, "tcp: frame type");

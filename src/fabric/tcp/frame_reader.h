@@ -1,5 +1,5 @@
-// From bytes as they arrive to frames. Small things go through a scratch buffer that a thread shares among its
-// connections; the payload of writes and data is received where it belongs.
+// Splits received bytes into frames. Small frames go through a scratch buffer that a thread shares among its
+// connections; the payload of writes and data is received directly into its destination.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,15 +11,15 @@
 
 namespace verbena::fabric::tcp {
 
-// What a side does with frames. An error ends the connection.
+// One side's handling of frames. An error ends the connection.
 class FrameReceiver {
  public:
   virtual Result<void> message(Bytes message) = 0;  // valid during the call
-  // A write or data begins: where its payload goes. nullptr: nowhere, it is skipped.
+  // A write or data frame begins: returns the destination of its payload; nullptr: it is skipped.
   virtual Result<std::byte*> landing(const Frame& frame) = 0;
-  virtual Result<void> landed(const Frame& frame) = 0;   // its last byte came, or was skipped
+  virtual Result<void> landed(const Frame& frame) = 0;   // its last byte was received or skipped
   virtual Result<void> control(const Frame& frame) = 0;  // read, refused
-  // False: others have their turn first. What has come already waits until resume().
+  // False: others go first. Bytes received already wait until resume().
   virtual bool may_go_on() { return true; }
 
  protected:
@@ -33,18 +33,18 @@ class FrameReader {
   // At least this much scratch.
   static size_t scratch_size(size_t message_size_max) { return std::max<size_t>(64 * KiB, 2 * message_size_max); }
 
-  // Where the next bytes go: one or two places. What is written there counts by received(), with the same scratch,
-  // which nobody else may use in between.
+  // The destinations of the next bytes: one or two. received() processes what was written there, with the same scratch,
+  // which must not be used in between.
   std::span<iovec> targets(MutableBytes scratch);
-  // malformed, or what the receiver said: the connection is of no use any more.
+  // malformed, or the receiver's error: the connection is unusable then.
   Result<void> received(size_t size, MutableBytes scratch, FrameReceiver& receiver);
-  // The receiver had enough for a turn: nothing is to be received before resume() has gone through the rest.
+  // The receiver stopped the turn: nothing may be received before resume() has processed the rest.
   bool paused() const { return paused_; }
   Result<void> resume(MutableBytes scratch, FrameReceiver& receiver);
 
   // The payload that is being received, if any.
   const Frame* under_way() const { return left_ != 0 ? &frame_ : nullptr; }
-  // Its memory is not to be touched any more: the rest of it is skipped.
+  // Stops using its destination: the rest of the payload is skipped.
   void skip_rest() { into_ = nullptr; }
 
  private:
@@ -54,14 +54,14 @@ class FrameReader {
 
   const Side side_;
   const size_t message_size_max_;
-  Frame frame_;                // whose payload is under way
-  uint32_t left_ = 0;          // of it
-  std::byte* into_ = nullptr;  // where the next of it goes
-  // A frame's beginning, less than a head and a message; when paused, whole frames, too.
+  Frame frame_;                // whose payload is being received
+  uint32_t left_ = 0;          // of its payload
+  std::byte* into_ = nullptr;  // destination of the next byte
+  // The beginning of a frame, less than a head and a message; when paused, whole frames, too.
   std::vector<std::byte> begun_;
   bool paused_ = false;
   iovec targets_[2];
-  size_t direct_ = 0;  // bytes of the first target that are payload's own place
+  size_t direct_ = 0;  // bytes of the first target that are a payload's destination
 };
 
 }  // namespace verbena::fabric::tcp

@@ -1,11 +1,11 @@
-// The first bytes of a connection, by which both sides show that they have the session's key. HMAC is HMAC-SHA256.
+// The first bytes of a connection, which authenticate both sides by the session's key. HMAC is HMAC-SHA256.
 //
 //   client  hello      "VTC" 01, u8 encrypted, 3 zero bytes, u64 session, 16 random bytes
 //   server  challenge  16 random bytes, HMAC(key, "verbena-tcp-1 server" 00 hello random)
 //   client  proof      HMAC(key, "verbena-tcp-1 client" 00 hello random)
 //
-// From then on frames, or, encrypted, TLS 1.3 with the pre-shared key HMAC(key, "verbena-tcp-1 tls" 00 hello random):
-// of this connection alone.
+// After these come frames, or, encrypted, TLS 1.3 with the pre-shared key HMAC(key, "verbena-tcp-1 tls" 00 hello
+// random), which is unique to the connection.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct HelloFields {
 };
 Result<HelloFields> parse_hello(const Hello& hello);  // malformed
 
-// What one connection derives from the session's key.
+// Values that one connection derives from the session's key.
 class Handshake {
  public:
   // `random`: the server's.

@@ -374,7 +374,7 @@ TEST_F(TcpHostileFrames, AStoppedProcessIsCutOffAtTheDeadline) {
 
 // --- A hostile server ------------------------------------------------------------------------------------------------
 
-// A link whose other end is ours.
+// A link whose other end belongs to the test.
 struct Pair {
   Pair() {
     int fds[2];

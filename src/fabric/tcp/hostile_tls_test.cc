@@ -10,7 +10,7 @@
 namespace verbena::fabric::tcp {
 namespace {
 
-// --- An OpenSSL of its own, for who does not keep to the rules -------------------------------------------------------
+// --- OpenSSL peers that violate the protocol -------------------------------------------------------------------------
 
 int give_key(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* name_size, SSL_SESSION** session) {
   static constexpr std::string_view identity = "verbena-tcp-1";
@@ -28,7 +28,7 @@ int give_key(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* name_s
 class TlsPeer {
  public:
   explicit TlsPeer(const TestServer& server, uint64_t session, const char* groups = nullptr) : socket_(server) {
-    ::signal(SIGPIPE, SIG_IGN);  // of OpenSSL's writes to who hung up
+    ::signal(SIGPIPE, SIG_IGN);  // of OpenSSL's writes to a closed connection
     EXPECT_TRUE(socket_.shake_hands(session, true));
     key_ = socket_.handshake->tls_key();
     context_.reset(SSL_CTX_new(TLS_client_method()));
@@ -52,7 +52,7 @@ class TlsPeer {
   bool say(std::string_view text) {
     return send({.type = FrameType::message, .payload = static_cast<uint32_t>(text.size())}, as_bytes(text));
   }
-  // The next message, whose length we know.
+  // Reads the next message, of known length.
   std::string hear(size_t size) {
     std::string said(prefix_size + size, '\0');
     for (size_t at = 0; at < said.size();) {
@@ -91,7 +91,7 @@ void expect_served(TestClient& client, TestServer& server) {
 
 // --- What TLS answers by itself --------------------------------------------------------------------------------------
 
-// The alert was sealed for the one, and went out in front of what was sealed next: for somebody else.
+// The alert was sealed for one connection, and sent before the next sealed bytes: to another one.
 TEST(TcpHostileTls, TheAlertForABrokenRecordGoesToNobodyElse) {
   TestServer server;
   TestClient honest(server, 1);
@@ -153,7 +153,7 @@ TEST(TcpHostileTls, NewKeysNowAndThenAreFine) {
   }
 }
 
-// --- What it costs to let somebody in --------------------------------------------------------------------------------
+// --- The cost of handshakes ------------------------------------------------------------------------------------------
 
 TEST(TcpHostileTls, NoGroupThatCostsMuchIsTaken) {
   TestServer server;
@@ -207,7 +207,7 @@ class MessageWatcher final : public Pollable {
   int seen_ = 0;
 };
 
-// Seven thousand fit what is received at once, and each may be a request.
+// Seven thousand fit into one read, and each may be a request.
 TEST(TcpHostile, MessagesThatComeTogetherTakeTurnsWithEverythingElse) {
   TestServer server({.encrypt = false});
   server.echo = false;
@@ -322,7 +322,7 @@ TEST(TcpHostile, StrangersWithoutEndDoNotPushOutWhoNamedASession) {
   std::vector<std::unique_ptr<RawSocket>> strangers;
   for (uint64_t i = 0; i < 100; ++i) {
     strangers.push_back(std::make_unique<RawSocket>(server));
-    if (i % 3 == 0) strangers.back()->send(make_hello(1000 + i, false));  // a session that there is not
+    if (i % 3 == 0) strangers.back()->send(make_hello(1000 + i, false));  // a session that does not exist
     if (i % 3 == 1) strangers.back()->send(as_bytes("VTC"));
   }
   for (size_t i = 0; i + 12 < strangers.size(); ++i) EXPECT_TRUE(strangers[i]->is_closed());
@@ -343,7 +343,7 @@ TEST(TcpHostile, WhoNamesOneSessionAgainAndAgainTakesHisOwnPlaces) {
   honest.expect_let_in();
 }
 
-// --- Who takes nothing -----------------------------------------------------------------------------------------------
+// --- Peers that do not read ------------------------------------------------------------------------------------------
 
 // Each was sealed, or copied, a quarter of a MiB ahead of what its socket took.
 TEST(TcpHostile, PeersThatTakeNothingHoldLittleTogether) {

@@ -1,5 +1,5 @@
-// What a client's link lends: which windows there are now. Shared by the link and what it lent, so that either may go
-// first. The lock lets a Lent end on another thread than the one that polls.
+// The windows that a client's link lends now. Shared by the link and its Lents, so that either may be destroyed first.
+// The lock lets a Lent end on another thread than the one that polls.
 #pragma once
 
 #include <memory>
@@ -24,12 +24,12 @@ class Lending {
   };
 
   std::recursive_mutex mutex;
-  TcpLink* link = nullptr;  // null once it is gone
+  TcpLink* link = nullptr;  // null after its destruction
 
   // All with the mutex held.
   uint64_t add(MutableBytes memory, Access access);
   void remove(uint64_t key);
-  // The bytes from `offset` on; empty when the window is not lent, not for this, or shorter.
+  // The bytes from `offset` on; empty when the window is not lent, not for this access, or shorter.
   MutableBytes find(uint64_t key, Access access, uint64_t offset, uint64_t size) const;
 
  private:
@@ -40,7 +40,7 @@ class Lending {
 
 std::unique_ptr<Lent> lend(const std::shared_ptr<Lending>& lending, MutableBytes memory, Access access);
 
-// Memory that the system gave, whole pages; large pieces on huge pages where there are any.
+// Memory from the system, in whole pages; large pieces on huge pages if there are any.
 Result<std::shared_ptr<MutableBytes>> allocate_pages(size_t size);
 
 }  // namespace verbena::fabric::tcp

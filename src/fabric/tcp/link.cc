@@ -10,7 +10,7 @@ namespace verbena::fabric::tcp {
 namespace {
 
 constexpr size_t queued_max = 1 * MiB;
-constexpr size_t answers_max = 4096;  // reads of the server under way
+constexpr size_t answers_max = 4096;  // reads of the server in progress
 constexpr size_t receives_per_poll = 4;
 
 }  // namespace
@@ -97,7 +97,7 @@ Result<void> TcpLink::message(Bytes message) {
   return {};
 }
 
-// What is lent no more is skipped: its memory may be somebody else's by now.
+// Payload for a withdrawn window is skipped: its memory may be in other use by now.
 Result<std::byte*> TcpLink::landing(const Frame& frame) {
   return lending_->find(frame.id, Access::server_writes, frame.offset, frame.payload).data();
 }
@@ -128,14 +128,14 @@ void TcpLink::withdrawn(uint64_t key) {
       ++it;
       continue;
     }
-    // The rest of a frame that was begun cannot come from anywhere else.
+    // The rest of a frame in progress can only come from this memory.
     const uint64_t operation = (*it)->out.id;
     if (closed_ || !outbox_.cancel((*it)->out) || !refuse(operation)) cut();
     it = answers_.erase(it);
   }
 }
 
-// Sleeps on the socket. The lock is not held meanwhile, so that others may send and lend.
+// Sleeps on the socket, without the lock, so that other threads may send and lend.
 void TcpLink::wait(Deadline deadline) {
   pollfd fds[2];
   {

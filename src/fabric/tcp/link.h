@@ -1,4 +1,4 @@
-// The client's end: one socket, the frames on it, and the server's reads and writes of what is lent.
+// The client's end: one socket, its frames, and the server's reads and writes of lent memory.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@ namespace verbena::fabric::tcp {
 
 class TcpLink final : public Link, private FrameReceiver {
  public:
-  // The stream is authenticated, and encrypted if it is to be.
+  // The stream is authenticated, and encrypted if required.
   TcpLink(Stream stream, size_t message_size_max);
   ~TcpLink() override;
   Result<void> open();
 
   std::string_view provider() const override { return "tcp"; }
-  std::string address() const override { return {}; }  // nobody dials us
+  std::string address() const override { return {}; }  // no peer connects to a client
   size_t message_size_max() const override { return message_size_max_; }
   Result<void> send(Bytes message) override;
   Result<size_t> poll(const OnMessage& handler) override;
@@ -32,7 +32,7 @@ class TcpLink final : public Link, private FrameReceiver {
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return allocate_pages(size); }
 
-  // That window's memory is not ours any more. With the lock held.
+  // Stops using that window's memory. With the lock held.
   void withdrawn(uint64_t key);
 
  private:

@@ -34,7 +34,7 @@ Result<void> Outbox::send_frames(Stream& stream, std::span<const iovec> places, 
   } else if (copied() + size > queued_max_) {
     return fail(Errc::would_block, "tcp: the peer's queue is full");
   }
-  // The stream says when it takes more.
+  // The stream reports when it takes more.
   for (const iovec& place : places) {
     const size_t skip = std::min(sent, place.iov_len);
     sent -= skip;
@@ -72,7 +72,7 @@ Result<void> Outbox::flush(Stream& stream, std::vector<Outgoing*>& done) {
     if (empty()) break;
     std::array<iovec, 3> places;
     size_t count = 0, size = 0;
-    // A frame that was begun goes to its end first.
+    // A frame in progress is completed first.
     const bool small_first = !in_frame_;
     if (small_first && copied() != 0) places[count++] = {small_.data() + small_sent_, copied()};
     if (!waiting_.empty()) {
@@ -90,7 +90,7 @@ Result<void> Outbox::flush(Stream& stream, std::vector<Outgoing*>& done) {
       small_sent_ += small;
       rest -= small;
       if (copied() != 0) {
-        in_frame_ = false;  // its head has not gone out yet
+        in_frame_ = false;  // its head was not sent yet
       } else {
         if (small_.capacity() > small_kept_max) small_ = {};
         small_.clear();

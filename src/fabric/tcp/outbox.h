@@ -1,5 +1,5 @@
-// What waits to be sent on a connection: small frames, copied, and payload that is sent from where it lies. Small
-// frames go first, at a frame's end; payload takes turns, a frame each.
+// The send queue of a connection: small frames, copied, and payload that is sent from its own memory. Small frames go
+// first, between frames; payloads take turns, a frame each.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace verbena::fabric::tcp {
 
-// Payload on its way out, as one or several frames. Owned by whoever waits for it.
+// Payload to be sent, as one or several frames. Owned by the transfer that waits for it.
 struct Outgoing {
   FrameType type = FrameType::write;
   uint64_t id = 0;  // the window, or the operation
   uint64_t offset = 0;
-  const std::byte* bytes = nullptr;  // what is not in a frame yet starts here
-  uint64_t left = 0;                 // of it
+  const std::byte* bytes = nullptr;  // the first byte that is not in a frame yet
+  uint64_t left = 0;                 // from there on
 };
 
 class Outbox {
@@ -27,25 +27,25 @@ class Outbox {
   explicit Outbox(size_t queued_max) : queued_max_(queued_max) {}
 
   bool empty() const { return copied() == 0 && waiting_.empty(); }
-  // Bytes of small frames that wait.
+  // Bytes of waiting small frames.
   size_t copied() const { return small_.size() - small_sent_; }
 
-  // One frame whose payload lies in `pieces`. What the stream does not take at once is copied. would_block: too much
-  // waits already, nothing of this was sent.
+  // Sends one frame whose payload is in `pieces`. What the stream does not take at once is copied. would_block: too
+  // much waits already, nothing of this was sent.
   Result<void> send(Stream& stream, const Frame& frame, std::span<const Bytes> pieces, bool more = false);
   // Whole frames, likewise.
   Result<void> send_frames(Stream& stream, std::span<const iovec> places, bool more = false);
-  // Payload; flush() brings it out. `outgoing` stays where it is until it is done or cancelled.
+  // Adds payload, which flush() sends. `outgoing` must stay in place until it is done or cancelled.
   void add(Outgoing& outgoing) {
     waiting_.push_back(&outgoing);
     note_progress(false);
   }
-  // False: a frame of it is half sent, so that the connection is of no use without its rest.
+  // False: one of its frames is half sent, so that the connection is unusable without the rest.
   bool cancel(const Outgoing& outgoing);
 
-  // Sends what the stream takes. `done` has what was sent whole, to be looked at by the caller.
+  // Sends what the stream takes. `done` receives what was sent completely, for the caller to process.
   Result<void> flush(Stream& stream, std::vector<Outgoing*>& done);
-  // Since when the stream has taken nothing although something waits.
+  // Whether the stream has taken nothing since that time although something waits.
   bool stalled_since(SteadyClock::time_point before) const { return !idle_ && progress_at_ < before; }
 
  private:
@@ -54,10 +54,10 @@ class Outbox {
   void note_progress(bool moved);
 
   const size_t queued_max_;
-  std::vector<std::byte> small_;  // whole frames, but for what was sent of the first
+  std::vector<std::byte> small_;  // whole frames, except for the sent part of the first
   size_t small_sent_ = 0;
   std::deque<Outgoing*> waiting_;
-  // The frame of waiting_.front() that is being sent.
+  // The frame of waiting_.front() in progress.
   bool in_frame_ = false;
   FrameHead head_;
   size_t head_size_ = 0, head_sent_ = 0;

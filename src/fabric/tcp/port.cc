@@ -20,11 +20,11 @@ namespace {
 constexpr uint64_t listener_id = 0;
 constexpr int backlog = 256;
 constexpr int accepts_per_turn = 64;
-constexpr size_t hot_max = 4;  // more are asked for together, by epoll
+constexpr size_t hot_max = 4;  // more are polled together, by epoll
 constexpr unsigned quiet_turns_max = 512;
 constexpr unsigned turns_between_epolls = 4;
-constexpr size_t all_messages_per_turn = 256;  // of all connections, before the core looks at something else
-constexpr unsigned handshakes_per_turn = 2;    // steps of TLS's, the dearest thing that a connection asks for
+constexpr size_t all_messages_per_turn = 256;  // of all connections per turn
+constexpr unsigned handshakes_per_turn = 2;    // steps of TLS handshakes, the most expensive operation of a connection
 constexpr auto look_every = std::chrono::milliseconds(20);
 constexpr auto session_look_every = std::chrono::seconds(5);
 
@@ -65,7 +65,7 @@ Result<void> TcpPort::listen() {
   for (uint32_t port = options.port_first; port <= std::max(options.port_first, options.port_last); ++port) {
     Fd socket(::socket(address.raw.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return fail(Errc::io_error, "tcp: socket", errno);
-    // A restarted server takes its ports at once. [::] means both families, another IPv6 address only itself.
+    // A restarted server can use its ports again at once. [::] means both families, another IPv6 address only itself.
     const int on = 1, v6_only = address.is_any() ? 0 : 1;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address.raw.ss_family == AF_INET6) {
@@ -88,7 +88,7 @@ TcpPort::~TcpPort() {
   if (opened_) core_.remove(this);
   for (auto& [id, connection] : peers_) connection->drop();
   shared_->on_message = nullptr;
-  // Coroutines that still wait are destroyed, not resumed: nothing may begin any more.
+  // Waiting coroutines are destroyed, not resumed: nothing may begin any more.
   for (Transfer* transfer : std::exchange(shared_->done, {})) {
     const auto waits = std::exchange(transfer->handler, std::nullopt);
   }
@@ -103,7 +103,7 @@ void TcpPort::accept_all() {
     socklen_t size = sizeof address;
     Fd socket(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      // Out of descriptors: the next look at the clock tries again.
+      // Out of descriptors: the next check of the clock tries again.
       if (errno != EAGAIN) accept_again_ = true;
       return;
     }
@@ -113,14 +113,15 @@ void TcpPort::accept_all() {
     const uint64_t id = id_next_++;
     if (!watch(epoll_.native_handle(), socket.get(), id, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) continue;
     arrivals_.add(std::move(socket), id, address);
-    // Most have spoken by now. Looked at before the next ones come, they are not taken for silent.
+    // Most have sent their hello by now. Processed before the next connections are accepted, they do not count as
+    // silent.
     if (auto arrived = arrivals_.progress(id, find_key_)) welcome(std::move(*arrived));
   }
   accept_again_ = true;
 }
 
 void TcpPort::welcome(Arrivals::Welcome arrived) {
-  // A session has one connection to a port: a second one can only be somebody who copies it.
+  // A session has one connection to a port: a second one can only come from a copy of the session.
   if (by_session_.contains(arrived.session)) return Counters::get().refused.add();
   auto connection = std::make_shared<Connection>(shared_, arrived.id, arrived.session, std::move(arrived.socket));
   if (encrypted()) {
@@ -164,7 +165,7 @@ Result<std::unique_ptr<Window>> TcpPort::open_window(PeerId id, const WindowDesc
   return std::make_unique<TcpWindow>(found->second, lent, access);
 }
 
-// A closed connection is taken off the list here, not where it is closed: callers up the stack may still use it.
+// A closed connection is removed from the list here, not where it is closed: callers up the stack may still use it.
 void TcpPort::forget_closed() {
   for (const auto& weak : std::exchange(shared_->closed, {})) {
     const auto connection = weak.lock();
@@ -196,7 +197,7 @@ size_t TcpPort::poll() {
   return progress;
 }
 
-// Hundreds that come together are not to hold up those that are there.
+// Limits handshakes per turn: hundreds at once must not delay established connections.
 size_t TcpPort::progress(Connection& connection) {
   if (!connection.ready() && handshakes_left_ == 0) {
     connection.postpone();
@@ -206,13 +207,13 @@ size_t TcpPort::progress(Connection& connection) {
   return connection.progress();
 }
 
-// Few are simply read. Of many, those that had more than a turn's worth; of the others, and of those in a handshake,
-// epoll knows more.
+// A few connections are read without asking. Of many, only those with more than a turn's worth of input; epoll reports
+// the others, and those in a handshake.
 size_t TcpPort::poll_hot() {
   const bool all = hot_.size() <= hot_max;
   size_t progress = 0;
   bool quiet = false;
-  // Messages of a turn may be at an end before all were asked: the first of this turn is not that of the last one.
+  // The turn's messages may run out before all were polled: each turn starts with another connection.
   if (hot_.size() > 1) std::ranges::rotate(hot_, hot_.begin() + 1);
   for (Hot& hot : hot_) {
     Connection& connection = *hot.connection;
@@ -274,7 +275,7 @@ size_t TcpPort::resume_done() {
   }
   const size_t resumed = done.size();
   done.clear();
-  if (shared_->done.empty()) shared_->done = std::move(done);  // keeps its memory
+  if (shared_->done.empty()) shared_->done = std::move(done);  // to reuse its memory
   return resumed;
 }
 
@@ -284,14 +285,14 @@ void TcpPort::look_at_clock() {
   next_look_ = now + look_every;
   arrivals_.expire(now);
   if (accept_again_) accept_all();
-  // Those that have a deadline: thousands that rest cost nothing here.
+  // Only connections with a deadline: thousands of idle ones cost nothing here.
   std::erase_if(shared_->timed, [&](const std::weak_ptr<Connection>& weak) {
     const auto connection = weak.lock();
     return connection == nullptr || !connection->look_at_clock(now);
   });
   if (now < next_session_look_) return;
   next_session_look_ = now + session_look_every;
-  // A session that ended, or was never used, keeps no connection.
+  // Disconnects sessions that ended, or were never used.
   for (auto& [id, connection] : peers_) {
     if (find_key_ && !find_key_(connection->session(), nullptr)) remove_peer(id);
   }
@@ -304,7 +305,7 @@ bool TcpPort::busy() const {
 bool TcpPort::arm() {
   Connection::send_held(*shared_);
   if (!shared_->done.empty() || !shared_->closed.empty() || ask_kernel_) return false;
-  // Events of what was read without epoll's word are stale; with them it would wake the loop at once.
+  // Events of connections that were read without epoll are stale, and would wake the loop at once.
   if (poll_kernel() != 0 || ask_kernel_) return false;
   if (std::ranges::any_of(hot_, [](const Hot& hot) { return hot.connection->has_more(); })) return false;
   if (!shared_->done.empty() || !shared_->closed.empty()) return false;

@@ -1,4 +1,4 @@
-// The server's end of one core: listens, lets in who shows a session's key, and serves the connections.
+// The server's end of one core: listens, authenticates connections by session keys, and serves them.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -71,10 +71,10 @@ class TcpPort final : public Port, private Pollable {
   Arrivals arrivals_;
   std::unordered_map<PeerId, std::shared_ptr<Connection>> peers_;
   std::unordered_map<uint64_t, PeerId> by_session_;
-  std::vector<Hot> hot_;  // heard of lately: read without asking epoll first
+  std::vector<Hot> hot_;  // recently active: read without asking epoll first
   uint64_t id_next_ = 1;  // of arrivals and peers; 0 is the listener
   unsigned turns_ = 0;
-  unsigned handshakes_left_ = 0;  // of this turn
+  unsigned handshakes_left_ = 0;  // in this turn
   bool ask_kernel_ = true;
   bool accept_again_ = false;
   SteadyClock::time_point next_look_{}, next_session_look_{};

@@ -10,7 +10,7 @@
 namespace verbena::fabric::tcp {
 namespace {
 
-// sin_port and sin6_port share their place.
+// sin_port and sin6_port are at the same offset.
 in_port_t& port_of(sockaddr_storage& raw) { return reinterpret_cast<sockaddr_in&>(raw).sin_port; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// IP socket addresses as bytes, the way Port::address() tells them: sockaddr_in or sockaddr_in6.
+// IP socket addresses as bytes, the format of Port::address(): sockaddr_in or sockaddr_in6.
 #pragma once
 
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ struct SocketAddress {
 
 // malformed.
 Result<SocketAddress> parse_socket_address(std::string_view bytes);
-// An IP address as text. bad_config when it is none.
+// An IP address as text. bad_config for any other text.
 Result<SocketAddress> make_socket_address(const std::string& ip, uint16_t port);
 Result<SocketAddress> own_address(int socket);
 

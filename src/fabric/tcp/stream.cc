@@ -17,7 +17,7 @@ constexpr size_t sealed_little = record_size;     // likewise, where memory is s
 constexpr size_t backlog_kept_max = 32 * KiB;     // of capacity, once it is empty
 constexpr size_t places_max = 2 * Window::writes_max;
 
-// The socket's answer to a write: bytes, 0 for none now.
+// The socket's answer to a write: bytes, 0 if it would block.
 Result<size_t> taken(ssize_t sent) {
   if (sent >= 0) return static_cast<size_t>(sent);
   if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS) return size_t{0};
@@ -29,7 +29,7 @@ class Gather {
  public:
   explicit Gather(std::span<const iovec> from) : from_(from) {}
 
-  // The next bytes, at most a record of them: where they lie if they lie together, else copied.
+  // The next bytes, at most a record: in place if they are contiguous, else copied.
   Bytes next(size_t limit) {
     skip_empty();
     limit = std::min(limit, record_size);
@@ -80,12 +80,12 @@ Result<void> Stream::start_tls(Side side, const Sha256& key) {
 
 Result<bool> Stream::handshake() {
   auto done = tls_->handshake();
-  VB_TRY(send_cipher_text());  // also what says why it failed
+  VB_TRY(send_cipher_text());  // also carries the reason for its failure
   return done;
 }
 
-// TLS answers some of what it reads by itself: new keys, what is no record. That lies where this thread's connections
-// seal what they send, and must be gone before another one does.
+// TLS answers some input by itself: key updates, malformed records. The answer is in this thread's shared seal buffer,
+// and must be removed before another connection seals.
 Result<Stream::Got> Stream::read(std::span<const iovec> into) {
   if (tls_ == nullptr) return read_plain(into);
   auto got = read_sealed(into);
@@ -113,7 +113,7 @@ Result<Stream::Got> Stream::read_sealed(std::span<const iovec> into) {
   for (const iovec& place : into) {
     const auto opened = tls_->open({static_cast<std::byte*>(place.iov_base), place.iov_len});
     if (!opened && got.size == 0) return std::unexpected(opened.error());
-    got.drained = opened && opened->drained;  // an error is told at the next call
+    got.drained = opened && opened->drained;  // an error is reported by the next call
     if (!opened) break;
     got.size += opened->size;
     if (opened->size < place.iov_len) break;
@@ -151,7 +151,7 @@ Result<size_t> Stream::write_sealed(std::span<const iovec> from) {
   return size;
 }
 
-// What the socket does not take at once waits in this connection's own buffer.
+// Bytes that the socket does not take at once wait in this connection's own buffer.
 Result<void> Stream::send_cipher_text() {
   const Bytes bytes = cipher_text();
   if (bytes.empty()) return {};

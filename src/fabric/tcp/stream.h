@@ -21,24 +21,24 @@ class Stream {
   bool encrypted() const { return tls_ != nullptr; }
   void close();
 
-  // From here on everything is TLS. handshake() until it says true.
+  // Switches to TLS. Call handshake() until it returns true.
   Result<void> start_tls(Side side, const Sha256& key);
   Result<bool> handshake();
 
-  // Fills the places one after the other. `drained`: there is nothing more until the socket says so. 0 bytes with
-  // drained: nothing was there. closed: the peer left, or the socket broke. malformed: what it sends is no TLS.
+  // Fills the buffers in order. `drained`: nothing more until the socket is readable again. 0 bytes with drained:
+  // nothing was there. closed: the peer left, or the socket broke. malformed: its input is not TLS.
   struct Got {
     size_t size = 0;
     bool drained = true;
   };
   Result<Got> read(std::span<const iovec> into);
-  // How many bytes were taken (0: it would block). The bytes are free again: they are in the kernel or sealed.
-  // `more`: something follows at once.
+  // The number of bytes taken (0: it would block). The caller may reuse the bytes: they are in the kernel or sealed.
+  // `more`: more follows at once.
   Result<size_t> write(std::span<const iovec> from, bool more = false);
-  // Sealed bytes wait for the socket. Then write() takes none until flush() has brought them out.
+  // Whether sealed bytes wait for the socket. Then write() takes none until flush() has sent them.
   bool backlogged() const { return waiting() != 0; }
   size_t waiting() const { return backlog_.size() - sent_; }
-  // Memory is short: no more is sealed ahead of the socket than one record.
+  // Memory is short: at most one record is sealed ahead of the socket.
   void seal_little(bool little) { little_ = little; }
   Result<void> flush();
 

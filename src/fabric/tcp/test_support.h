@@ -1,4 +1,4 @@
-// For tests: a server core with a port, clients polled by threads of their own, and sockets that say what they like.
+// For tests: a server core with a port, clients polled by threads of their own, and raw sockets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline ConnectionKey key_of(uint64_t session) {
   return key;
 }
 
-// One core with its port. Sessions 1 to 99 exist; each message is answered by itself.
+// One core with its port. Sessions 1 to 99 exist; each message is echoed.
 class TestServer {
  public:
   explicit TestServer(Options options = {})
@@ -67,7 +67,7 @@ class TestServer {
   auto spawn(Task<T> task) {
     return spawn_on(core, std::move(task));
   }
-  // A window belongs to its core: it ends there, too.
+  // A window belongs to its core: it is destroyed there, too.
   std::shared_ptr<Window> window(const WindowDescriptor& lent, Access access) {
     auto opened = call([&] { return port->open_window(last, lent, access); });
     EXPECT_TRUE(opened) << describe(opened.error());
@@ -142,7 +142,7 @@ class TestClient {
     }));
     return sent;
   }
-  // Says something and waits until the server knows us.
+  // Sends a message and waits until the server knows this client.
   void join(TestServer& server) {
     const int before = server.messages;
     ASSERT_TRUE(send(as_bytes("hello")));
@@ -179,7 +179,7 @@ class TestClient {
   std::thread thread_;
 };
 
-// A socket in the hands of somebody who does not keep to the rules.
+// A socket for sending arbitrary bytes, for clients that violate the protocol.
 class RawSocket {
  public:
   explicit RawSocket(const TestServer& server) : RawSocket(server.port->address()) {}
@@ -195,7 +195,7 @@ class RawSocket {
   bool receive(MutableBytes into) {
     return ::recv(fd_.get(), into.data(), into.size(), MSG_WAITALL) == static_cast<ssize_t>(into.size());
   }
-  // The server has hung up; what it said before is passed over.
+  // Whether the server has hung up; skips what it sent before.
   bool is_closed() {
     std::byte rest[4096];
     for (;;) {
@@ -211,7 +211,7 @@ class RawSocket {
   }
   int fd() const { return fd_.get(); }
 
-  // Authenticates; what follows is frames (without encryption).
+  // Authenticates; afterwards come frames (without encryption).
   bool shake_hands(uint64_t session = 1, bool encrypt = false) {
     return shake_hands(session, key_of(session), encrypt);
   }

@@ -11,7 +11,7 @@
 
 namespace verbena::fabric::tcp {
 
-// What OpenSSL's callbacks may touch.
+// The parts that OpenSSL's callbacks may touch.
 struct TlsAccess {
   static int socket(Tls& tls) { return tls.socket_; }
   static void ended(Tls& tls) { tls.ended_ = true; }
@@ -23,8 +23,8 @@ struct TlsAccess {
   static void received(Tls& tls, size_t size) {
     if (!tls.ready_) tls.handshake_bytes_ += size;
   }
-  // New keys cost this side many times what they cost who sends them, and OpenSSL reads on until bytes of the
-  // application come. Past its share it is for OpenSSL as if the peer had left: it looks at no further record.
+  // A key update costs this side many times what it costs the peer, and OpenSSL reads on until application data comes.
+  // Beyond its limit the peer seems to have left: OpenSSL reads no further record.
   static void own_message(Tls& tls) {
     if (!tls.ready_ || ++tls.own_messages_ <= own_messages_max + tls.opened_ / records_per_own_message) return;
     tls.flooded_ = true;
@@ -34,7 +34,7 @@ struct TlsAccess {
 
 namespace {
 
-constexpr std::string_view identity = "verbena-tcp-1";  // the key says who it is: it is of one connection
+constexpr std::string_view identity = "verbena-tcp-1";  // the same for all: the key is unique to the connection
 constexpr long read_buffer_size = 64 * 1024;
 constexpr int tls13_aes128_sha256 = 0x1301;
 
@@ -66,7 +66,7 @@ int bio_read(BIO* bio, char* into, int size) {
   return got < 0 ? -1 : 0;
 }
 
-// Nothing to do: what was written lies in `cipher` until the stream sends it.
+// No-op: written bytes stay in `cipher` until the stream sends them.
 long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
 BIO_METHOD* bio_method() {
@@ -101,7 +101,7 @@ int find_session(SSL* ssl, const unsigned char* named, size_t named_size, SSL_SE
   *session = nullptr;
   const std::string_view name(reinterpret_cast<const char*>(named), named_size);
   if (name == identity) *session = session_of(ssl);
-  return 1;  // without a session the handshake goes on to certificates, of which there are none
+  return 1;  // without a session the handshake continues with certificates, of which there are none
 }
 
 int use_session(SSL* ssl, const EVP_MD* digest, const unsigned char** name, size_t* name_size, SSL_SESSION** session) {
@@ -126,7 +126,7 @@ SSL_CTX* make_context(Side side) {
                      SSL_CTX_set_max_proto_version(made, TLS1_3_VERSION) == 1 &&
                      SSL_CTX_set_ciphersuites(made, "TLS_AES_128_GCM_SHA256") == 1 &&
                      SSL_CTX_set_num_tickets(made, 0) == 1 &&
-                     // Not what a peer may choose otherwise: 8,192 bits of ffdhe8192 cost a hundred times as much.
+                     // Limits the peer's choice: 8,192 bits of ffdhe8192 cost a hundred times as much.
                      SSL_CTX_set1_groups_list(made, "X25519:P-256") == 1;
   if (!sound) {
     SSL_CTX_free(made);
@@ -138,10 +138,10 @@ SSL_CTX* make_context(Side side) {
   SSL_CTX_set_msg_callback(made, see_message);
   SSL_CTX_set_read_ahead(made, 1);
   SSL_CTX_set_default_read_buffer_len(made, read_buffer_size);
-  // Nothing but the key: a peer that offers a certificate instead is refused, since no authority is trusted.
+  // Only the key: a peer that offers a certificate instead is refused, since no authority is trusted.
   SSL_CTX_set_verify(made, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   if (side == Side::server) {
-    // Asked for wherever peers are verified, though no session is ever resumed.
+    // Required wherever peers are verified, though no session is ever resumed.
     SSL_CTX_set_session_id_context(made, reinterpret_cast<const unsigned char*>(identity.data()), identity.size());
     SSL_CTX_set_psk_find_session_callback(made, find_session);
   } else {
@@ -191,7 +191,7 @@ Result<bool> Tls::handshake() {
   ERR_clear_error();
   const int done = SSL_do_handshake(ssl_.get());
   if (done == 1) {
-    // Both ends took the key, or there is no connection.
+    // Without the key on both ends there is no connection.
     if (SSL_session_reused(ssl_.get()) != 1) return fail(Errc::access_denied, "tcp: TLS without the key");
     OPENSSL_cleanse(key_.data(), key_.size());
     ready_ = true;
@@ -205,7 +205,7 @@ Result<bool> Tls::handshake() {
 
 Result<void> Tls::seal(Bytes plain) {
   ERR_clear_error();
-  // Goes out before this record.
+  // Sent before this record.
   if (sealed_ >= records_per_key && SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1) sealed_ = 0;
   size_t done = 0;
   ++sealed_;
@@ -227,7 +227,7 @@ Result<Tls::Opened> Tls::open(MutableBytes into) {
     }
     const int why = SSL_get_error(ssl_.get(), done);
     opened.drained = why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
-    if (opened.drained || opened.size != 0) break;  // an error is told at the next call
+    if (opened.drained || opened.size != 0) break;  // an error is reported by the next call
     if (why == SSL_ERROR_ZERO_RETURN || ended_) return fail(Errc::closed, "tcp: the peer left");
     return fail(Errc::malformed, "tcp: TLS record");
   }

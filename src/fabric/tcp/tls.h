@@ -1,6 +1,5 @@
 // TLS 1.3 with an external pre-shared key and no certificates (RFC 8446, section 4.2.11): psk_dhe_ke,
-// TLS_AES_128_GCM_SHA256. What it writes goes to a buffer of the thread, so that many records leave with one system
-// call.
+// TLS_AES_128_GCM_SHA256. Its output goes to a buffer of the thread, so that many records leave with one system call.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -16,8 +15,8 @@ namespace verbena::fabric::tcp {
 
 inline constexpr size_t record_size = 16 * KiB;  // plain bytes of one TLS record at most
 
-// What a peer that has the key may cost. All of a handshake that it sends; records that one call opens, however short;
-// messages of TLS's own afterwards (new keys): so many, and one more for each so many records.
+// Limits for a peer that has the key: bytes of its handshake; records that one call opens, however short; messages of
+// TLS's own afterwards (key updates): this many, and one more for each so many records.
 inline constexpr size_t handshake_bytes_max = 16 * KiB;
 inline constexpr size_t records_at_once_max = 64;
 inline constexpr uint64_t own_messages_max = 8;
@@ -28,30 +27,30 @@ struct SslFree {
 };
 using SslPtr = std::unique_ptr<SSL, SslFree>;
 
-// What records were made on this thread since it was last taken away.
+// The records made on this thread since the last take.
 MutableBytes cipher_text();
 void clear_cipher_text();
 
-// Reads `socket` itself. Does not own it. The key is used up by the handshake.
+// Reads `socket` itself. Does not own it. The key is erased by the handshake.
 class Tls {
  public:
   static Result<std::unique_ptr<Tls>> make(Side side, int socket, const Sha256& key);
   ~Tls();
   Tls(const Tls&) = delete;
 
-  // True: done. would-be-blocked is false, not an error. access_denied: the peer does not have the key.
+  // True: done. False: it would block. access_denied: the peer does not have the key.
   Result<bool> handshake();
   // Seals `plain` (at most a record) into cipher_text().
   Result<void> seal(Bytes plain);
-  // `drained`: nothing more until the socket says so. closed: the peer ended the stream. malformed: no TLS any more.
-  // May leave something for the peer in cipher_text(), also with an error.
+  // `drained`: nothing more until the socket is readable again. closed: the peer ended the stream. malformed: not TLS.
+  // May leave output for the peer in cipher_text(), also with an error.
   struct Opened {
     size_t size = 0;
     bool drained = false;
   };
   Result<Opened> open(MutableBytes into);
 
-  // New keys after so many records: AES-GCM is good for 2^24.5 of the longest (RFC 8446, section 5.5).
+  // Keys are updated after so many records: AES-GCM is safe for 2^24.5 of the longest (RFC 8446, section 5.5).
   uint64_t records_per_key = uint64_t{1} << 23;
 
  private:
@@ -63,7 +62,7 @@ class Tls {
   int socket_ = -1;
   bool ready_ = false;
   bool ended_ = false;
-  bool flooded_ = false;  // messages of TLS's own without end
+  bool flooded_ = false;  // too many messages of TLS's own
   size_t handshake_bytes_ = 0;
   uint64_t sealed_ = 0;  // records under this key
   uint64_t opened_ = 0;  // records

@@ -1,4 +1,4 @@
-// One read or write of a window while it is under way. It lives in the frame of the coroutine that waits for it.
+// One read or write of a window in progress. It is in the frame of the coroutine that waits for it.
 #pragma once
 
 #include <boost/asio/async_result.hpp>

@@ -22,7 +22,7 @@ Result<void> TcpWindow::check(Access wanted, size_t size, uint64_t at) const {
   return {};
 }
 
-// Nothing of `this` is used once suspended: the window may be destroyed meanwhile.
+// `this` must not be used after a suspension: the window may be destroyed meanwhile.
 Task<Result<void>> TcpWindow::write(Bytes from, uint64_t at, Deadline deadline) {
   VB_CO_TRY(check(Access::server_writes, from.size(), at));
   if (from.empty()) co_return Result<void>{};
@@ -53,7 +53,7 @@ Task<Result<void>> TcpWindow::read(MutableBytes into, uint64_t at, Deadline dead
   co_return Result<void>{};
 }
 
-// What is read comes when the client has answered.
+// Reads always wait for the client's answer.
 size_t TcpWindow::immediate_size_max() const {
   return access_ == Access::server_writes && connection_->may_write_now() ? at_once_max : 0;
 }

@@ -1,4 +1,4 @@
-// Memory that a client lent for a request, as the server sees it.
+// The server's end of memory that a client lent for a request.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ class Connection;
 
 class TcpWindow final : public Window {
  public:
-  // What is sent at once, and copied where the socket does not take it all.
+  // Sent within the call, and copied if the socket does not take it all.
   static constexpr size_t at_once_max = 256 * KiB;
 
   TcpWindow(std::shared_ptr<Connection> connection, const WindowDescriptor& lent, Access access)
