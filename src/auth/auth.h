@@ -1,6 +1,6 @@
-// Who is asking. SigV4 in all its forms (AWS Signature Version 4: header, presigned query, streaming payloads),
-// Signature Version 2 in headers and URLs, and the credentials behind them. Sources: AWS "Signature Version 4 signing
-// process", "Signature calculations: transferring payload in multiple chunks", "... with trailing headers".
+// Authentication of requests. SigV4 in all its forms (AWS Signature Version 4: header, presigned query, streaming
+// payloads), Signature Version 2 in headers and URLs, and the credentials behind them. Sources: AWS "Signature Version
+// 4 signing process", "Signature calculations: transferring payload in multiple chunks", "... with trailing headers".
 #pragma once
 
 #include <array>
@@ -26,27 +26,26 @@ struct Credentials {
   std::string session_token;  // of temporary credentials; empty for none
 };
 
-// What credentials that CreateSession gave are limited to: one directory bucket, and reading where that was asked for.
+// The limits of credentials from CreateSession: one directory bucket, and reading only if so requested.
 struct BucketSession {
   std::string bucket;
   bool read_only = false;
-  // How what is written in it is encrypted where a request says nothing: "AES256", "aws:kms"; empty: as the bucket has
-  // it.
+  // The default encryption of objects written by a request that names none: "AES256", "aws:kms"; empty: the bucket's.
   std::string encryption{}, kms_key_id{};
   bool operator==(const BucketSession&) const = default;
 };
 
 struct LastSigningKey;  // signing_key.h
 
-// A key that may sign, and who stands behind it. Immutable and shared.
+// A key that may sign, and its principal. Immutable and shared.
 struct AccessKey {
   Credentials credentials;
   PrincipalPtr principal;
   int64_t expires_s = 0;  // since the epoch; 0: never
-  // Of a session: the lasting key that it goes back to, and what tells it from another one of that name made later.
+  // Of a session: its long-term key, and a tag that differs for a later key of the same name.
   std::string parent_key{}, parent_tag{};
-  std::optional<BucketSession> limits{};  // of a session of a directory bucket, which is good for nothing else
-  // Of a session: for the verifier on the thread whose look-up gave this key, and nobody else.
+  std::optional<BucketSession> limits{};  // of a session of a directory bucket, which is valid for nothing else
+  // Of a session: a cache for the verifier on the thread whose look-up returned this key. Not used elsewhere.
   std::shared_ptr<LastSigningKey> last_signing_key{};
   bool expired(int64_t now_s) const { return expires_s != 0 && now_s >= expires_s; }
 };
@@ -56,42 +55,42 @@ using AccessKeyPtr = std::shared_ptr<const AccessKey>;
 class CredentialStore {
  public:
   virtual ~CredentialStore() = default;
-  // The key as it is now. invalid_access_key_id: unknown, or turned off; invalid_token: the session token is not this
-  // key's; expired_token.
+  // The current state of the key. invalid_access_key_id: unknown, or inactive; invalid_token: the session token is not
+  // this key's; expired_token.
   virtual Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token,
                                     int64_t now_s) const = 0;
   struct BucketCredentials {
     Credentials credentials;
     int64_t expires_s = 0;  // since the epoch
   };
-  // Temporary credentials within these limits, which end with the key that asks. not_implemented: this store makes
+  // Temporary credentials within these limits, which end with the requesting key. not_implemented: this store makes
   // none.
   virtual Result<BucketCredentials> open_bucket_session(const AccessKey& /*by*/, const BucketSession& /*limits*/,
                                                         int64_t /*now_s*/) const {
     return fail(Errc::not_implemented, "auth: sessions");
   }
-  // Another number after every change of keys or of what principals may do: whoever keeps an AccessKey asks here, and
-  // finds it again when the number differs.
+  // A number that differs after every change of keys or of principals' permissions: a caller that caches an AccessKey
+  // compares it, and looks the key up again when it differs.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  protected:
-  // After the change, before it is acknowledged to whoever asked for it.
+  // Called after a change, before it is acknowledged.
   void changed() { generation_.fetch_add(1, std::memory_order_release); }
 
  private:
   std::atomic<uint64_t> generation_{1};
 };
 
-// The account that owns what no other account does, and whose root may do everything.
+// The account that owns everything without another owner, and whose root user may do everything.
 inline constexpr std::string_view root_account_id = "000000000000";
 inline constexpr std::string_view root_canonical_id = "root";
 const AccountPtr& root_account();
 const PrincipalPtr& superuser();
-// Whether that is the server's root with nothing that limits it: no session of a directory bucket (which `key` says)
-// and no session policy. Every place that lets the root do what others may not asks this.
+// Whether the principal is the server's root without limits: no session of a directory bucket (`key`) and no session
+// policy. Every permission that only the root has is checked by this.
 bool is_unlimited_root(const Principal* principal, const AccessKey* key);
 
-// One key alone, the superuser's.
+// A store of one key, the superuser's.
 class RootCredentials : public CredentialStore {
  public:
   explicit RootCredentials(Credentials root);
@@ -106,7 +105,7 @@ struct HeaderView {
   std::string_view value;
 };
 
-// A request as it came over the wire, before any decoding.
+// A request as received, before any decoding.
 struct RequestView {
   std::string_view method;
   std::string_view path;   // still percent-encoded, without the query
@@ -114,7 +113,7 @@ struct RequestView {
   std::span<const HeaderView> headers;
 };
 
-// How the payload is protected (x-amz-content-sha256).
+// The protection of the payload (x-amz-content-sha256).
 enum class Payload : uint8_t {
   none,                      // anonymous request without the header: nothing to check
   unsigned_payload,          // UNSIGNED-PAYLOAD
@@ -128,10 +127,10 @@ struct Identity {
   bool anonymous = true;
   bool express = false;        // signed for S3 Express ("s3express" in the scope)
   std::string access_key;      // of the credentials that signed
-  PrincipalPtr principal;      // who stands behind them; null for anonymous callers
+  PrincipalPtr principal;      // the owner of the credentials; null for anonymous callers
   std::string signed_headers;  // "host;x-amz-date": lower case
-  AccessKeyPtr key;            // that signed; null for anonymous callers
-  uint64_t generation = 0;     // of the credentials (CredentialStore), from before the key was looked up
+  AccessKeyPtr key;            // the key that signed; null for anonymous callers
+  uint64_t generation = 0;     // of the credentials (CredentialStore), read before the key was looked up
   bool signs(std::string_view header) const;
 };
 
@@ -147,8 +146,8 @@ struct Verified {
   std::array<std::byte, 32> signing_key{};
 };
 
-// What a browser form says about its signature (AWS, "Browser-based uploads using POST"): the base64 policy is what is
-// signed. Version 4 has a credential, version 2 a bare access key; the empty members are the ones the form lacks.
+// The signature fields of a browser form (AWS, "Browser-based uploads using POST"): the signed text is the base64
+// policy. Version 4 has a credential, version 2 a bare access key; the empty members are fields that the form lacks.
 struct FormClaim {
   std::string_view policy;
   std::string_view signature;
@@ -164,10 +163,10 @@ struct Version2Claim;
 class Verifier {
  public:
   struct Options {
-    std::string region = "us-east-1";  // other regions are accepted in the scope; this is what errors name
+    std::string region = "us-east-1";  // the region in errors; other regions are accepted in the scope
     std::string service = "s3";
-    bool express = false;  // signatures for "s3express", too
-    std::string domain;    // of virtual hosts, as virtual_bucket() takes it
+    bool express = false;  // also accept signatures for "s3express"
+    std::string domain;    // of virtual hosts, as in virtual_bucket()
     int64_t skew_max_s = 15 * 60;
     int64_t presign_max_s = 7 * 24 * 3600;
   };
@@ -176,16 +175,16 @@ class Verifier {
   // Anonymous requests (no signature anywhere) succeed with identity.anonymous. Signing keys are cached per
   // access key, date and region. Compares in constant time. Thread-safe.
   Result<Verified> verify(const RequestView& request) const;
-  // A call of a query API (IAM, STS), signed for those services or for S3. Their clients sign the hash of a body that
-  // the request's headers do not name: `body_sha256` (hex) is that of the bytes that came.
+  // Verifies a call of a query API (IAM, STS), signed for those services or for S3. Their clients sign the hash of a
+  // body that the request's headers do not name: `body_sha256` (hex) is that of the received bytes.
   // missing_authentication when it is not signed at all, content_sha256_mismatch for a header that names another body.
   Result<Verified> verify_call(const RequestView& request, std::string_view body_sha256) const;
-  // Of such a call before its body is there: whether it claims a key that there is, at a time that can be. So nobody
-  // else's body is waited for. Errors as verify_call().
+  // Checks such a call before its body is read: that it names an existing key and a valid time, so that the server does
+  // not wait for bodies of unauthenticated callers. Errors as verify_call().
   Result<void> check_caller(const RequestView& request) const;
   // For the answer to missing_signed_header: the names of the headers that should have been signed, joined by ", ".
   static std::string headers_not_signed(const RequestView& request);
-  // Who signed a form's policy; the policy's own expiration is the caller's to check. invalid_argument (fields that do
+  // The signer of a form's policy; the caller must check the policy's own expiration. invalid_argument (fields that do
   // not make a signature), invalid_access_key_id, invalid_token, signature_does_not_match.
   Result<Identity> verify_form(const FormClaim& form) const;
 
@@ -203,9 +202,9 @@ class Verifier {
 // localhost; empty for none. `host` is lower case without port; `domain` may be empty.
 std::string_view virtual_bucket(std::string_view host, std::string_view domain);
 
-// Client side. Adds what signing needs (x-amz-date, x-amz-content-sha256, authorization, x-amz-security-token; for the
-// service s3express, x-amz-s3session-token) to `headers`, which must already hold host and everything that is to be
-// signed (all of them are).
+// Client side. Adds the headers of a signature (x-amz-date, x-amz-content-sha256, authorization, x-amz-security-token;
+// for the service s3express, x-amz-s3session-token) to `headers`, which must already contain host and all other headers
+// (all are signed).
 void sign(const Credentials& credentials, std::string_view region, std::string_view service, const WallClock& clock,
           std::string_view method, std::string_view path, std::string_view query, std::string_view payload_hash,
           std::vector<std::pair<std::string, std::string>>& headers);

@@ -131,7 +131,7 @@ TEST_F(BucketSessions, OfWhoseTokenABitIsAnotherDoNotOpen) {
   EXPECT_EQ(open_bucket_token(*others, made.session_token).error(), Errc::invalid_token) << "of another server";
 }
 
-// What is kept of them is bounded: whoever opens very many takes nothing from others but their place.
+// The cache is bounded: an account that opens very many sessions takes from others only cache slots.
 TEST_F(BucketSessions, ThatAreVeryManyAreTakenAllTheSame) {
   const Credentials first = open();
   std::vector<Credentials> many;

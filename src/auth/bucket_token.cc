@@ -9,7 +9,7 @@
 namespace verbena::auth {
 namespace {
 
-constexpr std::byte token_format{2};  // what the ring seals begins with 1
+constexpr std::byte token_format{2};  // tokens encrypted by the key ring begin with 1
 constexpr size_t key_id_size = 4, nonce_size = 6, expires_size = 5, code_size = 16;
 constexpr size_t fixed_size = 1 + key_id_size + nonce_size + expires_size + 1 + KeyTag().size();
 constexpr std::string_view purpose = "sessions of buckets";
@@ -44,14 +44,14 @@ bool read_flags(uint8_t flags, BucketSession& limits) {
   return true;
 }
 
-// One key makes both, so what is signed begins with what it is for.
+// One key makes both kinds of signature, so the signed text begins with its purpose.
 Sha256 sign(const HmacSha256& key, std::string_view what, std::string_view text) {
   std::string signed_text(what);
   signed_text += text;
   return key.sign(as_bytes(signed_text));
 }
 
-// The code goes into the token; what follows it in the same digest names the session, and is no secret.
+// The code goes into the token; the rest of the digest becomes the session's access key, which is not secret.
 Credentials keys_of(const HmacSha256& key, const Sha256& digest, std::string_view body, std::string_view token) {
   constexpr std::string_view base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
   Credentials out;
@@ -62,7 +62,7 @@ Credentials keys_of(const HmacSha256& key, const Sha256& digest, std::string_vie
   return out;
 }
 
-// Of the body, all of the token but its code.
+// Reads the body: the token without its code.
 std::optional<BucketToken> read_body(std::string_view body) {
   if (body.size() < fixed_size) return std::nullopt;
   BucketToken out;
@@ -98,7 +98,7 @@ std::optional<Credentials> make_bucket_token(const KeyRing& keys, const BucketTo
   append_text(body, contents.parent_key);
   append_text(body, limits.bucket);
   if (limits.encryption == "aws:kms") append_text(body, limits.kms_key_id);
-  // What it says must be what is read of it: names that the form has no room for are none of its.
+  // Encoding must be reversible: contents that do not fit the format are rejected.
   if (read_body(body) != contents) return std::nullopt;
   const HmacSha256 key(derived.key.bytes());
   const Sha256 digest = sign(key, "code", body);

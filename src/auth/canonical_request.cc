@@ -13,7 +13,7 @@ namespace {
 
 bool blank(char c) { return c == ' ' || c == '\t'; }
 
-// Without blanks at the ends, runs of blanks inside as one space. AWS says spaces; its SDKs treat tabs alike.
+// Trims blanks and collapses runs of them to one space. AWS says spaces; its SDKs treat tabs alike.
 void append_collapsed(std::string& out, std::string_view value) {
   value = trim(value);
   if (value.find('\t') == std::string_view::npos && value.find("  ") == std::string_view::npos) {
@@ -34,7 +34,7 @@ void append_collapsed(std::string& out, std::string_view value) {
   }
 }
 
-// A '+' is a space here, as it is for whoever acts upon the query: else one signature would stand for two requests.
+// A '+' means a space, as for the code that processes the query: else one signature would cover two requests.
 std::optional<std::string> decode_argument(std::string_view text) {
   if (text.find('+') == std::string_view::npos) return uri_decode(text);
   std::string spaced(text);
@@ -89,7 +89,7 @@ Result<void> check_one_reading(std::span<const QueryArgument> arguments) {
   names.reserve(arguments.size());
   for (const auto& argument : arguments) {
     if (argument.name == "tagKeys") continue;
-    // What stands for a header does so whatever its case.
+    // Arguments that replace a header are matched without regard to case, as headers are.
     const bool header = equal_ignoring_case(std::string_view(argument.name).substr(0, 6), "x-amz-");
     names.push_back(header ? lower(argument.name) : argument.name);
   }
@@ -134,7 +134,7 @@ Signature hex_of(const Sha256& raw) {
   return text;
 }
 
-// What is hashed is written here: a text of some hundred bytes, many times a second.
+// A buffer for the hashed text: some hundred bytes, many times a second.
 std::string& scratch() {
   constexpr size_t keep_max = 64 * KiB;
   thread_local std::string text;

@@ -15,10 +15,11 @@ struct ChunkContext {
   const std::array<std::byte, 32>& key;
 };
 
-// Of a chunk whose bytes have this hex SHA-256.
+// The signature of a chunk with this hex SHA-256.
 std::string chunk_signature(const ChunkContext& context, std::string_view previous, std::string_view chunk_sha256);
 
-// Of the trailing headers: the hex SHA-256 of their canonical text ("name:value\n" each, names lower case).
+// The signature of the trailing headers; `trailer_sha256`: the hex SHA-256 of their canonical text ("name:value\n"
+// each, names lower case).
 std::string trailer_signature(const ChunkContext& context, std::string_view previous, std::string_view trailer_sha256);
 
 }  // namespace verbena::auth

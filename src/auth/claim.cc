@@ -31,7 +31,7 @@ bool parse_signed_headers(std::string_view text, Claim& claim) {
   return sound && host;
 }
 
-// Of sixteen characters, as parse_amz_date() has seen.
+// `amz_date` has sixteen characters, as parse_amz_date() has checked.
 void set_date(Claim& claim, std::string_view amz_date) {
   std::copy_n(amz_date.begin(), claim.amz_date.size(), claim.amz_date.begin());
 }
@@ -55,7 +55,7 @@ Result<void> find_date(const RequestView& request, Claim& claim) {
 
 constexpr std::string_view session_header = "x-amz-s3session-token";
 
-// The token of a session of S3 Express. Who is in one has no other token.
+// Takes the token of an S3 Express session. Such a request must have no other token.
 Result<void> take_session(bool has_other, std::optional<std::string_view> token, Claim& claim) {
   if (!token) return {};
   if (has_other) return fail(Errc::invalid_token, "A request has one session token.");
@@ -123,7 +123,7 @@ Result<Claim> parse_header_claim(const RequestView& request, std::string_view au
   return claim;
 }
 
-// The one argument of that name; nullptr when absent, an error when it is there twice.
+// The only argument of that name; nullptr when absent, an error when it is repeated.
 Result<const std::string*> single_argument(std::span<const QueryArgument> arguments, std::string_view name) {
   const std::string* found = nullptr;
   for (const auto& argument : arguments) {

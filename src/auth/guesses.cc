@@ -10,7 +10,7 @@
 namespace verbena::auth {
 namespace {
 
-// Whose signature a request claims to have, read as the verifier reads it; empty for none.
+// The access key that a request claims, parsed as by the verifier; empty for none.
 std::string claimed_key(const RequestView& request) {
   const auto arguments = parse_query(request.query);
   if (!arguments) return {};
@@ -20,7 +20,7 @@ std::string claimed_key(const RequestView& request) {
   return claim && *claim ? std::string((*claim)->access_key) : std::string();
 }
 
-// Empty where nothing is counted.
+// The entry to count under; empty where failures are not counted.
 std::string entry_name(std::string_view peer, std::string_view key) {
   const std::string client = client_of(peer);
   if (key.empty() || is_loopback_client(client)) return {};

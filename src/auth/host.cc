@@ -6,7 +6,7 @@ namespace verbena::auth {
 
 std::string host_name(std::string_view header) {
   std::string_view host = trim(header);
-  const size_t bracket = host.rfind(']');  // of an IPv6 address, whose colons are its own
+  const size_t bracket = host.rfind(']');  // of an IPv6 address, which has colons itself
   const size_t colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
   host = host.substr(0, colon);
   if (host.ends_with('.')) host.remove_suffix(1);

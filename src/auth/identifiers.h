@@ -1,4 +1,4 @@
-// Names that we make up: access keys, secrets, unique ids.
+// Generated names: access keys, secrets, unique ids.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ std::string make_canonical_id();      // 64 hexadecimal digits
 std::string make_id(
     std::string_view kind);  // "AIDA" (user), "AGPA" (group), "AROA" (role), "ANPA" (policy) and 17 more
 
-// As AWS bounds them: 3 to 128 printable characters without '/'; 8 to 256 printable ones.
+// AWS's limits: 3 to 128 printable characters without '/'; 8 to 256 printable ones.
 bool is_access_key(std::string_view text);
 bool is_secret_key(std::string_view text);
 

@@ -20,7 +20,7 @@ struct AwsPolicy {
   const char *name, *description, *actions;
 };
 
-// Those of AWS's managed policies that are about services which this server has.
+// AWS's managed policies for the services that this server has.
 constexpr AwsPolicy aws_policies[] = {
     {"AdministratorAccess", "Everything.", R"("*")"},
     {"AmazonS3FullAccess", "Everything in S3.", R"("s3:*")"},
@@ -36,7 +36,7 @@ ByName<ManagedPolicy> make_aws_policies() {
     policy.name = source.name;
     policy.id = std::string("ANPAVERBENA") + source.name;
     policy.description = source.description;
-    policy.created_s = 1'423'000'000;  // fixed, so that two servers tell the same
+    policy.created_s = 1'423'000'000;  // fixed, so that all servers report the same
     policy.document.text = std::string(R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":[)") +
                            source.actions + R"(],"Resource":"*"}]})";
     if (auto parsed = parse_policy(policy.document.text, PolicyKind::identity)) policy.document.policy = *parsed;
@@ -45,7 +45,7 @@ ByName<ManagedPolicy> make_aws_policies() {
   return made;
 }
 
-// Null where there are none.
+// Null if there are none.
 std::shared_ptr<const Attributes> attributes_of(const TagMap& tags) {
   if (tags.empty()) return nullptr;
   auto made = std::make_shared<Attributes>();

@@ -1,5 +1,5 @@
-// What the server knows of accounts and what is in them: users, groups, roles, managed policies, keys. Plain values:
-// the store (identity_store.h) makes immutable snapshots of them.
+// Accounts and their contents: users, groups, roles, managed policies, keys. Plain values: the store (identity_store.h)
+// makes immutable snapshots of them.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ namespace verbena::auth {
 template <class T>
 using ByName = std::map<std::string, T, NameOrder>;
 
-// A tag's key keeps its case, too, and is one whatever it is.
+// Tags: keys preserve their case and compare without it.
 using TagMap = ByName<std::string>;
 
 struct PolicyDocument {
-  std::string text;  // as it was given
+  std::string text;  // unchanged
   PolicyPtr policy;
 };
 
 struct StoredKey {
   std::string access_key, secret_key;
-  std::string sealed;  // the secret as it is written to disk, base64
+  std::string sealed;  // the secret as stored on disk, base64
   bool active = true;
   int64_t created_s = 0;
 };
 
-// What a user, group or role may do.
+// The permissions of a user, group or role.
 struct PolicySet {
   ByName<PolicyDocument> inline_policies;
   std::set<std::string> attached;  // ARNs of managed policies
@@ -76,27 +76,27 @@ struct PolicyVersion {
 struct ManagedPolicy {
   std::string name, path = "/", id, description;
   int64_t created_s = 0;
-  PolicyDocument document;  // of the default version, the one that counts
+  PolicyDocument document;  // of the default version, the effective one
   int version = 1;          // its number
   int64_t version_created_s = 0;
-  std::map<int, PolicyVersion> others;  // the versions that do not count, by number
-  int versions_made = 1;                // a number is used once
+  std::map<int, PolicyVersion> others;  // the other versions, by number
+  int versions_made = 1;                // numbers are not reused
   TagMap tags;
 };
 
-// Who vouches for users of other systems, by OpenID Connect.
+// An OpenID Connect provider, which authenticates users of other systems.
 struct OpenIdProvider {
   std::string url;  // without https://
   int64_t created_s = 0;
-  std::vector<std::string> client_ids;   // in the order they came
+  std::vector<std::string> client_ids;   // in order of creation
   std::vector<std::string> thumbprints;  // of certificates: 40 hexadecimal digits each
   TagMap tags;
-  std::string id;  // no other provider ever has it; empty: of one that was made before there were ids
+  std::string id;  // never reused by another provider; empty: made before providers had ids
 };
 
 struct AccountEntry {
   AccountPtr account;
-  std::string name;  // unique; how the command line calls it
+  std::string name;  // unique; used on the command line
   int64_t created_s = 0;
   std::vector<StoredKey> keys;  // of its root; the configured root key is not among the root account's
   ByName<User> users;
@@ -116,17 +116,17 @@ std::string role_arn(const AccountEntry& account, const Role& role);
 std::string policy_arn(const AccountEntry& account, const ManagedPolicy& policy);
 
 std::string provider_arn(const AccountEntry& account, const OpenIdProvider& provider);
-// nullptr for an ARN that names none of the account's.
+// nullptr for an ARN of no provider of the account.
 const OpenIdProvider* find_provider(const AccountEntry& account, std::string_view arn);
-// Tells a provider from another one that is made under its name later.
+// Distinguishes a provider from a later one of the same name.
 std::string provider_tag(const OpenIdProvider& provider);
 
-// "arn:aws:iam::aws:policy/AmazonS3FullAccess" and a few more, which are there in every account.
+// "arn:aws:iam::aws:policy/AmazonS3FullAccess" and a few more, which exist in every account.
 const ByName<ManagedPolicy>& aws_managed_policies();
-// Of the account, or AWS's own; nullptr for an ARN that names none.
+// The account's, or AWS's own; nullptr for an unknown ARN.
 const ManagedPolicy* find_policy(const AccountEntry& account, std::string_view arn);
 
-// The limits that AWS has (IAM User Guide, "IAM and AWS STS quotas"), and our own of accounts.
+// AWS's limits (IAM User Guide, "IAM and AWS STS quotas"), and our own for accounts.
 inline constexpr uint64_t identity_file_bytes_max = 512 * MiB;
 inline constexpr size_t accounts_max = 10'000;
 inline constexpr size_t users_max = 5'000;
@@ -148,7 +148,7 @@ inline constexpr size_t open_id_providers_max = 100;
 inline constexpr size_t client_ids_max = 100;
 inline constexpr size_t thumbprints_max = 5;
 
-// Who a key stands for.
+// Principals of keys.
 PrincipalPtr root_of(const AccountEntry& account);
 PrincipalPtr principal_of(const AccountEntry& account, const User& user);
 // A role's session, before its session policies are added.

@@ -23,7 +23,7 @@ Json encode_keys(const std::vector<StoredKey>& keys) {
   return list;
 }
 
-// What users, groups, roles and managed policies have in common.
+// The common fields of users, groups, roles and managed policies.
 template <class T>
 Json encode_common(const T& from) {
   return {{"name", from.name}, {"path", from.path}, {"id", from.id}, {"created", from.created_s}};
@@ -119,7 +119,7 @@ Json encode_account(const AccountEntry& entry) {
   return out;
 }
 
-// Reads members of one object and remembers whether all were there.
+// Reads members of one object and records whether any is missing.
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json), sound_(json.is_object()) {}
@@ -141,7 +141,7 @@ class Reader {
     sound_ = false;
     return false;
   }
-  // What files of the first version do not have.
+  // For members that files of the first version lack.
   bool has(const char* name) const { return member(name) != nullptr; }
   const Json& object(const char* name) { return of_type(name, Json::value_t::object); }
   const Json& list(const char* name) { return of_type(name, Json::value_t::array); }
@@ -358,7 +358,7 @@ Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
   return entry;
 }
 
-// A flipped bit may leave JSON that says something else: a policy that allows more, a user of another name.
+// A flipped bit may leave valid JSON with another meaning: a policy that allows more, a user of another name.
 uint32_t checksum_of(const Json& accounts) {
   return crc32c(as_bytes(accounts.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
@@ -385,7 +385,7 @@ Result<AccountMap> decode_accounts(std::string_view text, const KeyRing& keys) {
   if (read.sound() && (version < 1 || version > identity_file_version)) {
     return fail(Errc::unsupported, "identity file: made by another version of Verbena");
   }
-  // Files of older servers have none.
+  // Files of older servers have no checksum.
   if (json.is_object() && json.contains("crc32c")) {
     if (!json.contains("accounts") || json["crc32c"] != checksum_of(json["accounts"])) {
       return fail(Errc::malformed, "identity file: damaged, its checksum (crc32c) is of other bytes");

@@ -23,7 +23,7 @@
 namespace verbena::auth {
 namespace {
 
-// Of those who vouch: "arn:aws:iam::123456789012:ldap/directory".
+// ARNs of configured vouchers: "arn:aws:iam::123456789012:ldap/directory".
 constexpr std::string_view voucher_arn = "arn:aws:iam::";
 constexpr size_t account_digits = 12;
 
@@ -39,7 +39,7 @@ Result<void> saved(const Result<void>& done) {
   return fail(done.error().code, "identity file: write", done.error().sys);
 }
 
-// nullopt: there is none.
+// nullopt: no such file.
 Result<std::optional<std::string>> read_file(const std::filesystem::path& path, uint64_t bytes_max) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file && errno == ENOENT) return std::nullopt;
@@ -67,15 +67,15 @@ AccountMap first_accounts() {
   return {{root_account()->id, std::move(root)}};
 }
 
-// As AWS has it: too short to be worth stealing, and clients open the next one in good time.
+// As in AWS: too short to be worth stealing, and clients open the next one in time.
 constexpr int64_t bucket_session_s = 300;
 
-// Tells a key from another one that is made under its name later, and gives nothing of its secret away.
+// Distinguishes a key from a later one of the same name, and reveals nothing of its secret.
 std::string tag_of(const Credentials& key) {
   return to_hex(as_bytes(hmac_sha256(as_bytes(key.secret_key), as_bytes("sessions of " + key.access_key))));
 }
 
-// The same of a session of a bucket, and of whose key it is: a user of another id is another one.
+// Likewise for a session of a bucket; covers the key's user, too: one with another id is another user.
 KeyTag short_tag_of(const AccessKey& key) {
   const std::string what = "sessions of buckets of " + key.credentials.access_key + " " + key.principal->user_id;
   const std::string digest = hmac_sha256(as_bytes(key.credentials.secret_key), as_bytes(what));
@@ -99,7 +99,7 @@ uint64_t next_store_number() {
 struct Identities {
   struct Compiled {
     AccountEntryPtr entry;
-    std::vector<std::pair<std::string, AccessKeyPtr>> keys;  // null for those that are turned off
+    std::vector<std::pair<std::string, AccessKeyPtr>> keys;  // null for inactive ones
   };
   std::shared_ptr<const AccountMap> accounts;
   std::map<std::string, std::shared_ptr<const Compiled>> compiled;
@@ -119,7 +119,7 @@ void compile_keys(const std::vector<StoredKey>& stored, const PrincipalPtr& prin
   }
 }
 
-// Accounts that were read anew: what was taken of a quota that stays the same stays taken.
+// Keeps the consumed quota of reloaded accounts if the quota itself is unchanged.
 void keep_limits(AccountMap& accounts, const AccountMap& before) {
   for (auto& [id, entry] : accounts) {
     const auto old = before.find(id);
@@ -194,8 +194,8 @@ Result<void> IdentityStore::take(const std::optional<std::string>& text) {
   return {};
 }
 
-// Over what is there now, whatever this server has heard of. It is shown when it is heard of, as on the others: so what
-// is shown never goes back.
+// Edits the shared text's current version, whatever this server has read so far. The change becomes visible when the
+// notification arrives, as on the other servers: so the visible state never goes back.
 Result<void> IdentityStore::change_shared(const std::function<Result<void>(AccountMap&)>& edit) {
   VB_ASSIGN(const auto before, shared_->read());
   VB_ASSIGN(AccountMap accounts, decode(before));
@@ -261,7 +261,7 @@ Result<IdentitiesPtr> IdentityStore::compile(AccountMap accounts, const Identiti
 
 Result<void> IdentityStore::save(const AccountMap& accounts) const {
   const std::string text = encode_accounts(accounts);
-  // The next start reads no file that is larger.
+  // The next start reads no larger file.
   if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
   if (file_.empty()) return {};
   return saved(put_private_file(file_, text));
@@ -275,7 +275,7 @@ IdentitiesPtr IdentityStore::snapshot() const {
 void IdentityStore::show(IdentitiesPtr next) {
   {
     std::unique_lock lock(mutex_);
-    snapshot_.swap(next);  // the old one goes outside of the lock
+    snapshot_.swap(next);  // the old one is destroyed outside of the lock
   }
   changed();
 }
@@ -288,7 +288,7 @@ Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)
   VB_TRY(edit(accounts));
   VB_ASSIGN(auto next, compile(std::move(accounts), before.get()));
   VB_TRY(save(*next->accounts));
-  // The file has it, so what is shown has it, too, even when it is not sure to outlast a crash.
+  // The file has the change, so it becomes visible even if it may not survive a crash.
   show(std::move(next));
   if (file_.empty()) return {};
   return saved(sync_folder_of(file_));
@@ -363,7 +363,7 @@ Result<AccessKeyPtr> IdentityStore::find(std::string_view access_key, std::strin
 
 Result<AccessKeyPtr> IdentityStore::find_session(std::string_view access_key, std::string_view token,
                                                  int64_t now_s) const {
-  // Before the snapshot is read: a change in between makes what is kept here stale at once.
+  // Before the snapshot is read: a change in between makes the cached entry stale at once.
   const uint64_t generation = this->generation();
   OpenedTokens& opened = opened_by_this_thread();
   AccessKeyPtr key = opened.find(number_, generation, token);
@@ -384,7 +384,7 @@ Result<AccessKeyPtr> IdentityStore::open_token(std::string_view token) const {
   return resolve(contents, token);
 }
 
-// Who opened it is who its key belongs to now.
+// The session's principal is the current owner of its key.
 Result<AccessKeyPtr> IdentityStore::open_short(std::string_view token) const {
   VB_ASSIGN(MadeBucketToken made, open_bucket_token(ring_, token));
   BucketToken& contents = made.contents;
@@ -414,7 +414,7 @@ void IdentityStore::set_voucher(const std::string& name, std::set<std::string> t
   changed();
 }
 
-// nullopt: nobody of the server's own configuration.
+// nullopt: not from the server's own configuration.
 std::optional<bool> IdentityStore::has_voucher(const SessionContents& contents) const {
   const size_t name_at = std::min(contents.parent_key.size(), voucher_arn.size() + account_digits + 1);
   const std::shared_lock lock(mutex_);
@@ -437,7 +437,7 @@ bool IdentityStore::has_parent(const SessionContents& contents) const {
          equal_constant_time(as_bytes(tag_of(found->second->credentials)), as_bytes(contents.parent_tag));
 }
 
-// The one that the session is of, or the key that it goes back to, may have gone or be another one of the same name.
+// The session's subject, or its long-term key, may be gone or be another one of the same name.
 Result<AccessKeyPtr> IdentityStore::resolve(const SessionContents& contents, std::string_view token) const {
   const auto gone = fail(Errc::invalid_access_key_id, "auth: the session's principal is gone");
   const AccountEntryPtr entry = account(contents.account_id);
@@ -459,7 +459,7 @@ Result<AccessKeyPtr> IdentityStore::resolve(const SessionContents& contents, std
     principal.session.push_back(std::move(policy));
   }
   for (const std::string& arn : contents.policy_arns) {
-    // Without a policy that limited it, the session would be allowed more than it was given: so it has ended.
+    // Without a policy that limited it, the session would have more rights than it was given: so it has ended.
     const ManagedPolicy* policy = find_policy(*entry, arn);
     if (policy == nullptr) return gone;
     principal.session.push_back(policy->document.policy);
@@ -488,9 +488,9 @@ StoredKey IdentityStore::make_key(std::string access_key, std::string secret_key
 Credentials IdentityStore::make_session(SessionContents& contents, const AccessKey& by, int64_t now_s) const {
   contents.access_key = make_temporary_key_id();
   contents.secret_key = make_secret_key();
-  // A session of a bucket that a session opened is as old as that one, for policies that end old sessions.
+  // A bucket session opened by a session counts as issued with that one, for policies that end old sessions.
   if (!contents.limits || contents.issued_s == 0) contents.issued_s = now_s;
-  // What it goes on from may have an end of its own, and so has what goes on from this one.
+  // The requesting session may have an end of its own, which applies to this one and its successors.
   if (!by.credentials.session_token.empty()) {
     const auto first = open_session(ring_, by.credentials.session_token);
     const int64_t end_s = first ? first->not_after_s : by.expires_s;
@@ -512,7 +512,7 @@ Result<CredentialStore::BucketCredentials> IdentityStore::open_bucket_session(co
     if (auto made = make_bucket_token(ring_, wanted)) return BucketCredentials{std::move(*made), wanted.expires_s};
     return fail(Errc::invalid_argument, "auth: a session of such names");
   }
-  // A session in a session: with that one's policies, and not longer.
+  // A session opened by a session: with that one's policies, and no longer.
   if (by.limits) return fail(Errc::access_denied, "auth: a session of a bucket opens no other one");
   VB_ASSIGN(contents, open_session(ring_, by.credentials.session_token));
   contents.expires_s = std::min(contents.expires_s, now_s + bucket_session_s);

@@ -1,8 +1,8 @@
 // The accounts of a server: one file in the data directory, and an immutable snapshot of it in memory that every
 // look-up reads.
 //
-// A change edits a copy, writes the whole file beside the old one, makes it durable, renames it, and only then shows
-// it: whoever was told "done" finds it after a crash, and a crash leaves the old file or the new one.
+// A change edits a copy, writes the whole file beside the old one, makes it durable, renames it, and only then becomes
+// visible: an acknowledged change survives a crash, and a crash leaves the old file or the new one.
 #pragma once
 
 #include <expected>
@@ -24,29 +24,29 @@ namespace verbena::auth {
 struct Identities;
 using IdentitiesPtr = std::shared_ptr<const Identities>;
 
-// Thread-safe. What blocks says so.
+// Thread-safe. Blocking calls are marked.
 class IdentityStore final : public CredentialStore, public AccountDirectory {
  public:
-  // `file` need not be there yet; an empty name: the accounts are in memory alone. `root` is the superuser's key;
-  // `keys` outlives the store. The error is a sentence for people: the file cannot be read, is corrupt, or its secrets
-  // do not open with these keys. No change makes the file larger than `file_bytes_max`, and no larger one is read.
+  // `file` may be missing; an empty name: the accounts are in memory only. `root` is the superuser's key; `keys`
+  // outlives the store. The error is a sentence for the operator: the file cannot be read, is corrupt, or these keys do
+  // not decrypt its secrets. No change makes the file larger than `file_bytes_max`, and no larger one is read.
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(
       const std::filesystem::path& file, const KeyRing& keys, Credentials root,
       uint64_t file_bytes_max = identity_file_bytes_max);
-  // Likewise of accounts that other servers change, too; `shared` outlives the store, and its replace() lets every
-  // server hear of the change (take()), this one too. Of two changes at the same moment one gets slow_down.
+  // Likewise for accounts that several servers change; `shared` outlives the store, and its replace() notifies every
+  // server of the change (take()), including this one. Of two concurrent changes one fails with slow_down.
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(SharedText& shared, const KeyRing& keys,
                                                                          Credentials root);
   ~IdentityStore() override;
-  // Whom the server's configuration trusts besides what accounts have registered: by "ldap/NAME" or "certificate/NAME",
-  // as they stand in ARNs, the tags of those who vouch by that name now. Sessions by the word of one whose tag is not
-  // among them have ended.
+  // Sets a trusted voucher of the server's configuration, besides providers registered by accounts: `name` is
+  // "ldap/NAME" or "certificate/NAME", as in ARNs, `tags` are those of the current configuration. Sessions of a voucher
+  // whose tag is not among them have ended.
   void set_voucher(const std::string& name, std::set<std::string> tags);
-  // The shared text is this one now. Errors leave everything as it was.
+  // Replaces the accounts by the shared text. Errors leave everything as it was.
   Result<void> take(const std::optional<std::string>& text);
 
   Result<AccessKeyPtr> find(std::string_view access_key, std::string_view session_token, int64_t now_s) const override;
-  // For five minutes, or for as long as the session that asks. What a lasting key opens has a short token
+  // Valid for five minutes, or as long as the requesting session. A session opened by a long-term key has a short token
   // (bucket_token.h).
   Result<BucketCredentials> open_bucket_session(const AccessKey& by, const BucketSession& limits,
                                                 int64_t now_s) const override;
@@ -61,17 +61,16 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   AccountEntryPtr account_named(std::string_view name) const;
 
   // Blocks. One change at a time, all or nothing: an error of `edit` leaves everything as it was. entity_already_exists
-  // when the result holds an access key, account name, canonical id or email twice; limit_exceeded when the file would
-  // get too large; io_error, insufficient_storage: after an io_error
-  // the change may be there, but not yet durable.
+  // when the result has an access key, account name, canonical id or email twice; limit_exceeded when the file would
+  // get too large; io_error, insufficient_storage: after an io_error the change may be visible, but not yet durable.
   Result<void> change(const std::function<Result<void>(AccountMap&)>& edit);
-  // The same for one account. no_such_entity when it is gone.
+  // change() of one account. no_such_entity when it is gone.
   Result<void> change_account(std::string_view id, const std::function<Result<void>(AccountEntry&)>& edit);
 
   // A key for a user's list: random where an argument is empty.
   StoredKey make_key(std::string access_key, std::string secret_key, int64_t now_s) const;
-  // Completes `contents` and seals it: credentials with their session token. `by`: the key that asks for them; the
-  // session ends with it, or with the lasting key that it goes back to itself.
+  // Completes `contents` and encrypts it: credentials with their session token. `by`: the requesting key; the session
+  // ends with it, or with its long-term key.
   Credentials make_session(SessionContents& contents, const AccessKey& by, int64_t now_s) const;
 
  private:
@@ -96,7 +95,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   const uint64_t file_bytes_max_;
   const AccessKeyPtr root_;
   std::mutex change_mutex_;
-  mutable std::shared_mutex mutex_;  // of what follows: held for a pointer's copy, or a look
+  mutable std::shared_mutex mutex_;  // guards the following: held to copy a pointer, or for one look-up
   std::map<std::string, std::set<std::string>, std::less<>> vouchers_;
   IdentitiesPtr snapshot_;
   const uint64_t number_;  // among the stores of this process

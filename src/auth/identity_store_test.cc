@@ -109,7 +109,7 @@ class IdentityStoreTest : public testing::Test {
     contents.expires_s = now + 900;
     return contents;
   }
-  // Made by the user or root whose key `access_key` is.
+  // A session made by the user or root with the key `access_key`.
   Credentials session(SessionContents& contents, const std::string& access_key = "AKALICE") {
     const auto by = store_->find(access_key, "", now);
     EXPECT_TRUE(by);
@@ -315,7 +315,7 @@ TEST_F(IdentityStoreTest, TagsVersionsAndProvidersAreThereAfterARestart) {
   EXPECT_EQ(provider.id, "OIDC1");
 }
 
-// Until providers had ids of their own, the second in which they were made told them apart. Sessions of then go on.
+// Before providers had ids, they were distinguished by the second of their creation. Sessions of that time stay valid.
 TEST_F(IdentityStoreTest, AProviderOfAnOlderFileHasNoId) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   ASSERT_TRUE(change("alice", [&](AccountEntry& entry) {
@@ -401,7 +401,7 @@ TEST_F(IdentityStoreTest, AFlippedBitAnywhereInTheFileIsFoundOut) {
     write(flipped);
     const auto opened = open_with(file(), *keys_, root_);
     if (!opened) continue;
-    // Space between the names, or the checksum's own name: what is in the file is what was written.
+    // Space between the names, or the checksum's own name: the contents are unchanged.
     EXPECT_TRUE((*opened)->account_named("alice") != nullptr) << at;
     const auto value = whole.find("\"crc32c\"");
     EXPECT_TRUE(std::isspace(static_cast<unsigned char>(whole[at])) || (at >= value && at < value + 8)) << at;

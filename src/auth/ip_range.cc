@@ -9,7 +9,7 @@
 namespace verbena::auth {
 
 std::optional<IpAddress> parse_ip(std::string_view text) {
-  constexpr size_t text_max = 45;  // INET6_ADDRSTRLEN without its end
+  constexpr size_t text_max = 45;  // INET6_ADDRSTRLEN without its terminator
   if (text.empty() || text.size() > text_max || text.find('\0') != std::string_view::npos) return std::nullopt;
   const std::string name(text);
   IpAddress address;

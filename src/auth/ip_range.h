@@ -1,4 +1,4 @@
-// Internet addresses and ranges of them, as policies and configurations write them.
+// Internet addresses and ranges of them, in the notation of policies and configurations.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ struct IpAddress {
   std::array<uint8_t, 16> bytes{};  // 4 of them for IPv4
 };
 
-// An IPv4 address that came mapped into IPv6 ("::ffff:10.0.0.1") is IPv4.
+// An IPv4 address mapped into IPv6 ("::ffff:10.0.0.1") becomes IPv4.
 std::optional<IpAddress> parse_ip(std::string_view text);
 
 struct IpRange {

@@ -28,7 +28,7 @@ constexpr std::string_view known_head =
     "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by "
     "it.\n";
 
-constexpr int shares_tried_max = 16;  // while other servers note theirs
+constexpr int shares_tried_max = 16;  // while other servers register their ids
 
 using Id = std::array<std::byte, id_size>;
 
@@ -43,7 +43,7 @@ std::expected<void, std::string> replace_file(const std::filesystem::path& path,
   return cannot(done.error().context, path);
 }
 
-// nullopt: there is no such file.
+// nullopt: no such file.
 std::expected<std::optional<Secret>, std::string> read_file(const std::filesystem::path& path, bool is_secret) {
   std::error_code unknown;
   if (!std::filesystem::exists(path, unknown) && !unknown) return std::nullopt;
@@ -70,13 +70,13 @@ bool each_line(std::string_view text, Each each) {
 struct KeyRing::Key {
   uint32_t version = 0;
   Secret key;
-  Id id{};  // follows from the key: a ring that lost this one never takes another for it
+  Id id{};  // derived from the key, so that no other key has the id of a lost one
 
   Key(uint32_t v, Secret k) : version(v), key(std::move(k)) {
     const std::string digest = hmac_sha256(key.bytes(), as_bytes("verbena master key id"));
     std::memcpy(id.data(), digest.data(), id.size());
   }
-  // The cipher for all nonces that begin with this half: its key is derived from the master key and the half.
+  // The cipher for all nonces with this first half: its key is derived from the master key and the half.
   Aead aead(Bytes first_half) const {
     std::string purpose("verbena seal ");
     purpose += as_text(first_half);
@@ -130,7 +130,7 @@ std::expected<KeyRing::Keys, std::string> KeyRing::load(const std::filesystem::p
 
 std::expected<void, std::string> KeyRing::save(const std::filesystem::path& path, const Keys& keys) {
   std::string text(file_head);
-  text.reserve(text.size() + keys.size() * 64 + 64);  // so that no copy of a key stays behind in a smaller buffer
+  text.reserve(text.size() + keys.size() * 64 + 64);  // so that no copy of a key remains in a smaller buffer
   for (const auto& key : keys) {
     std::string line = to_base64(key->key.bytes());
     text.append(std::to_string(key->version)).append(" ").append(line).append("\n");
@@ -147,8 +147,8 @@ std::set<std::string> KeyRing::ids_of(const Keys& keys) {
   return ids;
 }
 
-// Takes the keys if none is missing that was used before, and notes the new ones: in the store that servers share
-// first, so that no server starts without a key under which this one seals.
+// Takes the keys if no previously used one is missing, and registers the new ones: in the store that servers share
+// first, so that no server starts without a key under which this one encrypts.
 std::expected<void, std::string> KeyRing::adopt(Keys keys) {
   const std::set<std::string> ids = ids_of(keys);
   auto known = read_file(known_path_, false);
@@ -218,7 +218,7 @@ std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::fi
   return ring;
 }
 
-// Whether all are here that any server has used.
+// Checks that all keys used by any server are present.
 std::expected<void, std::string> KeyRing::check_shared(const Keys& keys) const {
   const auto noted = shared_->read();
   if (!noted) return std::unexpected("the ids of the servers' master keys: " + describe(noted.error()));
@@ -241,7 +241,7 @@ std::expected<void, std::string> KeyRing::check_shared(const Keys& keys) const {
   return std::unexpected(std::move(what));
 }
 
-// What others note meanwhile has to be here, too.
+// Ids that other servers register meanwhile must be present, too.
 std::expected<void, std::string> KeyRing::note_shared(const Keys& keys) {
   for (int i = 0; i < shares_tried_max; ++i) {
     if (auto right = check_shared(keys); !right) return right;
@@ -266,7 +266,7 @@ std::expected<void, std::string> KeyRing::share() {
   auto noted = note_shared(keys);
   if (noted) {
     sharing_ = true;
-  } else if (made_) {  // nothing was sealed under it
+  } else if (made_) {  // nothing was encrypted under it
     std::error_code ignored;
     std::filesystem::remove(known_path_, ignored);
     std::filesystem::remove(path_, ignored);

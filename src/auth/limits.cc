@@ -89,7 +89,7 @@ int64_t Meter::charge(uint64_t n, uint64_t rate, int64_t now_ns) {
   return next;
 }
 
-// What was charged later stands behind this charge and moves forward with it.
+// Later charges are queued after this one and move forward.
 void Meter::give_back(uint64_t n, uint64_t rate, int64_t paid_ns, int64_t now_ns) {
   if (paid_ns <= now_ns) return;
   until_ns_.fetch_sub(std::min(cost_ns(n, rate), paid_ns - now_ns), std::memory_order_relaxed);
@@ -104,7 +104,8 @@ bool Limits::reserve(uint64_t bytes, uint64_t objects, uint64_t held_bytes, uint
     if (!limit || wanted == 0) return true;
     return held <= *limit && wanted <= *limit - held && reserved <= *limit - held - wanted;
   };
-  // Nobody's promises keep others out: what can never fit is not added, and what does not fit now only for a moment.
+  // Reservations must not block others: one that can never fit is not added, and one that does not fit now only for a
+  // moment.
   if (!fits(quota_.bytes, held_bytes, bytes, 0) || !fits(quota_.objects, held_objects, objects, 0)) return false;
   const uint64_t others_bytes = reserved_bytes_.fetch_add(bytes, std::memory_order_acq_rel);
   const uint64_t others_objects = reserved_objects_.fetch_add(objects, std::memory_order_acq_rel);

@@ -1,8 +1,8 @@
-// What an administrator allows an account, a user or a bucket, and what it takes of that right now.
+// An administrator's limits for an account, a user or a bucket, and their current consumption.
 //
-// Requests and bytes a second are token buckets: a second's worth may come at once. Whoever has the room of a single
-// byte is let in with all of his request, and pays for it before the next. Bytes and objects that are kept are limited
-// by reservations: what a request is about to store is set aside before its body is read.
+// Requests and bytes per second are token buckets: a second's worth may come at once. A request is admitted as a whole
+// if there is room for a single byte, and the excess delays the next one. Stored bytes and objects are limited by
+// reservations: a request's size is reserved before its body is read.
 #pragma once
 
 #include <atomic>
@@ -16,53 +16,53 @@
 
 namespace verbena::auth {
 
-// What is not set is not limited.
+// Unset fields are unlimited.
 struct Quota {
-  std::optional<uint64_t> bytes{}, objects{};  // kept
+  std::optional<uint64_t> bytes{}, objects{};  // stored
   std::optional<uint64_t> requests_per_s{}, bytes_per_s{};
   bool empty() const { return !bytes && !objects && !requests_per_s && !bytes_per_s; }
   bool operator==(const Quota&) const = default;
 };
 
 inline constexpr uint64_t quota_max = uint64_t{1} << 62;  // of bytes and objects: sums stay far from overflowing
-inline constexpr uint64_t rate_max = 1'000'000'000'000;   // a second
-inline constexpr uint64_t bytes_per_s_min = 1024;         // less is no rate, but a way to lock somebody out
+inline constexpr uint64_t rate_max = 1'000'000'000'000;   // per second
+inline constexpr uint64_t bytes_per_s_min = 1024;         // a lower rate would only lock a user out
 
 // A JSON object with some of bytes, objects, requests_per_second, bytes_per_second. invalid_argument: anything else.
 Result<Quota> parse_quota(std::string_view json);
 std::string quota_text(const Quota& quota);
 
-// One token bucket. Times are of one steady clock. Thread-safe, without a lock.
+// One token bucket. Times are from one steady clock. Thread-safe, without a lock.
 class Meter {
  public:
-  // Takes `n` if there is room for one. 0: taken; else how long until there is, in nanoseconds.
+  // Takes `n` if there is room for one. 0: taken; else the time until there is room, in nanoseconds.
   uint64_t take(uint64_t n, uint64_t rate, int64_t now_ns);
   uint64_t wait_ns(int64_t now_ns) const;  // 0: there is room
-  // Takes `n` whether there is room or not. Returns the time at which all that was taken so far is paid for.
+  // Takes `n` whether there is room or not. Returns the time at which everything taken so far will be paid for.
   int64_t charge(uint64_t n, uint64_t rate, int64_t now_ns);
-  // Gives `n` of a charge back that would have been paid for at `paid_ns`: as much of it as time has not paid for yet.
+  // Returns `n` of a charge that would have been paid for at `paid_ns`: only the part not paid for yet.
   void give_back(uint64_t n, uint64_t rate, int64_t paid_ns, int64_t now_ns);
 
  private:
   static constexpr int64_t burst_ns = 1'000'000'000;
   static int64_t cost_ns(uint64_t n, uint64_t rate);
-  std::atomic<int64_t> until_ns_{0};  // when all that was taken is paid for
+  std::atomic<int64_t> until_ns_{0};  // when everything taken is paid for
 };
 
-// Shared by all that the quota is about, for as long as it stays what it is.
+// A quota and its consumption, shared by everything that it limits. Replaced when the quota changes.
 class Limits {
  public:
   explicit Limits(Quota quota);
   const Quota& quota() const { return quota_; }
   bool has_sizes() const { return quota_.bytes || quota_.objects; }
 
-  // Sets `bytes` and `objects` aside where they fit besides `held_*` and what is set aside already.
+  // Reserves `bytes` and `objects` if they fit besides `held_*` and earlier reservations.
   bool reserve(uint64_t bytes, uint64_t objects, uint64_t held_bytes, uint64_t held_objects) const;
   void release(uint64_t bytes, uint64_t objects) const;
 
-  // 0: `n` requests may come; else how long they have to wait, in nanoseconds.
+  // 0: `n` requests are admitted; else how long they must wait, in nanoseconds.
   uint64_t admit(uint64_t n, int64_t now_ns) const;
-  // Returns when the charge is paid for, which give_back() wants to know.
+  // Returns when the charge is paid for, an argument of give_back().
   int64_t charge(uint64_t bytes, int64_t now_ns) const;
   void give_back(uint64_t bytes, int64_t paid_ns, int64_t now_ns) const;
 
@@ -73,10 +73,10 @@ class Limits {
 };
 using LimitsPtr = std::shared_ptr<const Limits>;
 
-// The same ones where the quota is as it was; null for an empty quota.
+// The previous ones if the quota is unchanged; null for an empty quota.
 LimitsPtr make_limits(const Quota& quota, const LimitsPtr& before = nullptr);
 
-// Whether anybody in this process was ever limited in requests or bytes a second. Who is not asks no more than this.
+// Whether this process has ever had a limit of requests or bytes per second. Until then this is the only check.
 inline std::atomic<bool> rates_in_use{false};
 inline bool rates_are_in_use() { return rates_in_use.load(std::memory_order_relaxed); }
 

@@ -85,7 +85,7 @@ TEST(Limits, MoreThanThereCanBeIsRefusedAndForgotten) {
   EXPECT_TRUE(limits.reserve(1000, 10, 0, 0)) << "what was refused holds nothing";
 }
 
-// A quota may be set below what is there: nothing comes in, and what takes nothing is let through.
+// A quota may be set below the current use: nothing can be added, and requests that add nothing are admitted.
 TEST(Limits, WhoHasTooMuchAlreadyMayOnlyTakeNothing) {
   const Limits limits(Quota{.bytes = 1000, .objects = {}});
   EXPECT_FALSE(limits.reserve(1, 1, 5000, 5));

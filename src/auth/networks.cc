@@ -13,12 +13,12 @@ constexpr std::array special_v4 = {"0.0.0.0/8",      "10.0.0.0/8",     "100.64.0
                                    "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24",
                                    "203.0.113.0/24", "224.0.0.0/3"};
 constexpr const char* global_v6 = "2000::/3";
-// Of which these are not: protocol assignments and Teredo, ORCHID, documentation.
+// Exceptions from the global range: protocol assignments and Teredo, ORCHID, documentation.
 constexpr std::array special_v6 = {"2001::/23", "2001:db8::/32", "3fff::/20"};
 
 struct Wrapping {
   const char* range;
-  size_t at;  // where the IPv4 address lies
+  size_t at;  // the position of the IPv4 address
 };
 constexpr std::array wrappings = {Wrapping{"64:ff9b::/96", 12}, Wrapping{"2002::/16", 2}};
 

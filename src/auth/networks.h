@@ -1,5 +1,5 @@
-// Where the server itself may connect to when a tenant or the DNS names the place: the public Internet, and what the
-// server's owner allows besides. Else whoever may name it could look around in the network that the server is in.
+// Networks that the server may connect to when a tenant or the DNS names the address: the public Internet, and ranges
+// that the server's owner allows. Otherwise a tenant could explore the server's own network.
 #pragma once
 
 #include <expected>
@@ -15,10 +15,10 @@ class Networks {
  public:
   // Only public addresses.
   Networks() = default;
-  // And those of `ranges` ("10.0.0.0/8", "::1"). The error is a sentence for people.
+  // Public addresses and `ranges` ("10.0.0.0/8", "::1"). The error is a sentence for the operator.
   static std::expected<Networks, std::string> parse(const std::vector<std::string>& ranges);
 
-  // `address`: as text, without a port. What is no address, or has a scope, is not allowed.
+  // `address`: as text, without a port. Invalid addresses, and those with a scope, are not allowed.
   bool allow(std::string_view address) const;
 
  private:
@@ -26,7 +26,7 @@ class Networks {
 };
 
 // Not private, shared, loopback, link-local, multicast or documentation's (IANA's registries of special-purpose
-// addresses). An IPv4 address that is wrapped in an IPv6 one (mapped, NAT64, 6to4) is what it is by itself.
+// addresses). An IPv4 address embedded in an IPv6 one (mapped, NAT64, 6to4) is judged by itself.
 bool is_public(const IpAddress& address);
 
 }  // namespace verbena::auth

@@ -1,4 +1,4 @@
-// Session tokens of late, opened: what they say need not be unsealed and derived for each request. Internal to auth/.
+// A cache of decrypted session tokens, so that they need not be decrypted for each request. Internal to auth/.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace verbena::auth {
 
-// One thread's, so that no look-up takes a lock. Bounded, for each account and for all: who opens very many sessions
-// loses those of his own that he has not used for longest, and pays for opening them again.
+// One cache per thread, so that no look-up takes a lock. Bounded, for each account and in total: an account with very
+// many sessions loses its least recently used entries, and pays for decrypting them again.
 class OpenedTokens {
  public:
   static constexpr size_t tokens_max = 256, account_max = 64;
 
-  // Null: it is not known, or from before a change of keys or rights. `store` and `generation`: whose, and of when.
+  // Null: unknown, or from before a change of keys or rights. `store` and `generation` identify the credentials' state.
   AccessKeyPtr find(uint64_t store, uint64_t generation, std::string_view token);
-  // Of a token that opened.
+  // Adds a valid token.
   void put(uint64_t store, uint64_t generation, std::string_view token, AccessKeyPtr key);
   size_t size() const { return by_token_.size(); }
 
@@ -32,12 +32,12 @@ class OpenedTokens {
     std::string token;
     AccessKeyPtr key;
   };
-  using OfAccount = std::list<Opened>;  // what was used last comes first
+  using OfAccount = std::list<Opened>;  // most recently used first
   struct Place {
     OfAccount* list = nullptr;
     OfAccount::iterator at;
   };
-  // A token ends with what a secret key made of it: nobody chooses where it lies.
+  // The end of a token is the output of a secret key: a client cannot choose its hash.
   struct EndHash {
     size_t operator()(std::string_view token) const {
       return std::hash<std::string_view>()(token.substr(token.size() - std::min<size_t>(token.size(), 16)));
@@ -50,7 +50,7 @@ class OpenedTokens {
   };
   void forget_oldest(OfAccount& list);
 
-  uint64_t store_ = 0, generation_ = 0;  // of all that is here
+  uint64_t store_ = 0, generation_ = 0;  // of all entries
   std::map<std::string, OfAccount, std::less<>> accounts_;
   std::unordered_map<std::string_view, Place, EndHash, Equal> by_token_;
 };

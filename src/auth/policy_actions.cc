@@ -9,7 +9,7 @@
 namespace verbena::auth {
 namespace {
 
-// What an action is on, as a policy's Resource names it. other: an account, an access point, a job.
+// The resource of an action, as in a policy's Resource. other: an account, an access point, a job.
 enum class On : uint8_t { bucket, object, other };
 
 struct ActionName {
@@ -141,7 +141,7 @@ constexpr ActionName express_actions[] = {
     {"UntagResource", On::bucket},
 };
 
-// In lower case. What Verbena has no value for counts as absent, as it does in AWS where the fact does not apply.
+// In lower case. Keys without a value in Verbena count as absent, as in AWS for facts that do not apply.
 constexpr std::string_view condition_keys[] = {
     "s3:authtype",
     "s3:dataaccesspointaccount",
@@ -236,16 +236,16 @@ bool names_one_of(std::string_view name_pattern, std::span<const ActionName> act
   });
 }
 
-// What the resources of a statement can be, in one bucket.
+// The kinds of resources that a statement can cover, in one bucket.
 struct Resources {
   bool bucket = false, object = false;  // of S3
-  bool directory = false;               // a bucket of S3 Express; its objects have no names in policies
+  bool directory = false;               // a bucket of S3 Express; policies do not name its objects
 };
 
 Resources resources_of(const Statement& statement) {
   Resources found;
   for (const std::string_view arn : statement.resource_texts) {
-    // "arn:PARTITION:SERVICE:REGION:ACCOUNT:NAME": concerns_only() has seen to the rest. A key may have colons.
+    // "arn:PARTITION:SERVICE:REGION:ACCOUNT:NAME": concerns_only() has checked the rest. A key may have colons.
     constexpr std::string_view express = "arn:aws:s3express:", general = "arn:aws:s3:";
     if (arn.starts_with(express)) {
       found.directory = true;
@@ -256,7 +256,7 @@ Resources resources_of(const Statement& statement) {
     if (path == std::string_view::npos) continue;
     const std::string_view name = arn.substr(path + 1);
     const bool below = name.find('/') != std::string_view::npos;
-    // A wildcard in a bucket's name goes on over the slash behind it.
+    // A wildcard in a bucket's name also matches across the slash after it.
     found.object |= below || name.find_first_of("*?") != std::string_view::npos;
     found.bucket |= !below;
   }

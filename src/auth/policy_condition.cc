@@ -79,7 +79,7 @@ bool compare(Test test, double value, double operand) {
   }
 }
 
-// The first five end at a colon each, the sixth takes the rest. Colons inside of ${...} do not count.
+// The first five components end at a colon, the sixth is the rest. Colons inside of ${...} do not count.
 std::optional<std::array<std::string_view, 6>> split_arn(std::string_view text) {
   std::array<std::string_view, 6> parts;
   size_t begin = 0;
@@ -97,7 +97,7 @@ std::optional<std::array<std::string_view, 6>> split_arn(std::string_view text) 
   return parts;
 }
 
-// Keys of which fixed values make a statement not public (Amazon S3 User Guide, "The meaning of public").
+// Keys that make a statement non-public if their values are fixed (Amazon S3 User Guide, "The meaning of public").
 constexpr std::array<std::string_view, 12> narrowing_keys = {"aws:sourceip",
                                                              "aws:sourcearn",
                                                              "aws:sourcevpc",
@@ -194,7 +194,7 @@ Result<Condition> Condition::parse(ConditionOperator op, std::string_view key, c
   return condition;
 }
 
-// Whether the value passes the operator's test, before its negation, against one of the operands.
+// Whether the value passes the operator's test, before its negation, against any of the operands.
 bool Condition::value_equals(std::string_view value, Inquiry& inquiry) const {
   switch (op_.type) {
     case Type::string: {
@@ -243,10 +243,10 @@ bool Condition::value_equals(std::string_view value, Inquiry& inquiry) const {
 
 bool Condition::holds_for(const FactValues& values, Inquiry& inquiry) const {
   const auto passes = [&](const std::string& value) {
-    // Reading a long value is work, too: it counts against the bound of the whole question.
+    // Reading a long value also counts against the question's bound of work.
     return inquiry.spend(value.size()) && value_equals(value, inquiry) != op_.negated;
   };
-  // A key with several values and an operator for one: none of them may match a negated one.
+  // A key with several values and a single-value operator: none of them may match a negated one.
   const bool all = op_.set == Set::all_values || (op_.set == Set::single && op_.negated);
   return all ? std::ranges::all_of(values, passes) : std::ranges::any_of(values, passes);
 }
@@ -268,7 +268,7 @@ bool Condition::fixes_values() const {
   if (op_.negated || op_.if_exists || op_.set == Set::all_values || operands_.empty()) return false;
   if (std::ranges::find(narrowing_keys, key_) == narrowing_keys.end()) return false;
   if (op_.type == Type::string) {
-    // Anonymous callers have this user id, so a condition that accepts it lets everyone in.
+    // Anonymous callers have this user id, so a condition that accepts it admits everyone.
     const Question none;
     Inquiry inquiry(none);
     if (key_ == "aws:userid" && value_equals("anonymous", inquiry)) return false;

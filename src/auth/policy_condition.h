@@ -15,7 +15,7 @@
 
 namespace verbena::auth {
 
-// "ForAllValues:StringNotLikeIfExists", taken apart.
+// An operator like "ForAllValues:StringNotLikeIfExists", split into its parts.
 struct ConditionOperator {
   enum class Test : uint8_t { equal, equal_any_case, like, less, less_equal, greater, greater_equal, is_null };
   enum class Type : uint8_t { string, number, date, boolean, binary, ip, arn, null };
@@ -31,13 +31,13 @@ std::optional<ConditionOperator> parse_operator(std::string_view name);
 
 class Condition {
  public:
-  // Errors: malformed_policy. `values` as they stand in the policy, numbers and booleans as text.
+  // Errors: malformed_policy. `values` as in the policy, numbers and booleans as text.
   static Result<Condition> parse(ConditionOperator op, std::string_view key, const std::vector<std::string>& values,
                                  bool variables);
   bool holds(Inquiry& inquiry) const;
 
   const std::string& key() const { return key_; }
-  // It holds only for a few values that the policy fixes: what keeps a policy from being public.
+  // Whether it holds only for a few fixed values, which makes a policy non-public.
   bool fixes_values() const;
 
  private:

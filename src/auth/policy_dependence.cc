@@ -7,12 +7,12 @@
 namespace verbena::auth {
 namespace {
 
-// The text is JSON as it came, where "$" and "{" may be written "\u0024" and "\u007b".
+// The text is the original JSON, in which "$" and "{" may be written "\u0024" and "\u007b".
 bool may_have_variables(const Policy& policy) {
   return policy.text.find("${") != std::string::npos || policy.text.find("\\u") != std::string::npos;
 }
 
-// Every name that begins with `prefix` fits the pattern, or none does.
+// Whether the pattern matches either all names that begin with `prefix`, or none.
 bool fits_all_or_none(std::string_view pattern, std::string_view prefix) {
   const std::string_view plain = pattern.substr(0, pattern.find_first_of("*?"));
   if (plain == pattern && plain.size() < prefix.size()) return true;  // a shorter name

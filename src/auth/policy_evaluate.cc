@@ -1,4 +1,4 @@
-// What policies say to a question: one alone, then all of them together.
+// Evaluation of policies: each alone, then all of them together.
 #include <algorithm>
 
 #include "auth/policy_statement.h"
@@ -11,7 +11,7 @@ bool any_matches(const std::vector<Pattern>& patterns, std::string_view text, In
   return std::ranges::any_of(patterns, [&](const Pattern& p) { return p.matches(text, inquiry, letters); });
 }
 
-// Whether action, resource and conditions of the statement fit the question; its principals are judged elsewhere.
+// Whether the statement's action, resource and conditions match; its principals are checked separately.
 bool concerns(const Statement& statement, Inquiry& inquiry, PolicyKind kind) {
   const Question& question = inquiry.question;
   if (any_matches(statement.actions, question.action, inquiry, Letters::any_case) == statement.not_actions) {
@@ -28,7 +28,7 @@ Reach reach_of(const Statement& statement, const Principal* principal) {
   Reach reach = Reach::none;
   for (const PrincipalName& name : statement.principals) reach = std::max(reach, reach_of(name, principal));
   if (!statement.not_principals) return reach;
-  // NotPrincipal exempts only callers that it names themselves; naming their account exempts nobody in it.
+  // NotPrincipal exempts only callers that it names themselves; naming their account exempts no caller in it.
   return reach < Reach::principal ? Reach::principal : Reach::none;
 }
 
@@ -59,7 +59,7 @@ ResourceEffect evaluate_resource(const Policy& policy, Inquiry& inquiry) {
   return effect;
 }
 
-// Whether the pattern of a resource can match an object of the bucket. What is not plain is taken for yes.
+// Whether the pattern of a resource can match an object of the bucket. Patterns with variables count as matching.
 bool may_lie_in(std::string_view arn, std::string_view bucket) {
   constexpr std::string_view objects = "arn:aws:s3:::";
   if (!arn.starts_with(objects)) return true;
@@ -126,7 +126,7 @@ Decision decide(const Question& question, const Resource& resource) {
   const bool root = principal->superuser || principal->kind == Principal::Kind::account_root;
   const bool by_identity = root || identity == Effect::allow;
   const bool in_session = principal->session.empty() || session == Effect::allow;
-  // A resource policy that names the very session gives to it, whatever its session policies leave out.
+  // A resource policy that names the session itself grants to it, whatever its session policies omit.
   if (own && reach == Reach::session) return Decision::allowed;
   const bool base = own ? by_identity || reach >= Reach::principal : by_identity && reach >= Reach::account;
   return base && in_session ? Decision::allowed : Decision::refused;

@@ -1,4 +1,4 @@
-// From JSON to statements. Strict: what AWS refuses is refused here, too.
+// Parses JSON into statements. Strict: refuses everything that AWS refuses.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int depth_max = 16;
 
 std::unexpected<Error> malformed(const char* why) { return fail(Errc::malformed_policy, why); }
 
-// A name twice in an object would let two readers see two policies, and so would a NUL, where one of them stops.
+// A repeated name in an object, or a NUL, would let two readers see two policies.
 Result<Json> read_json(std::string_view text) {
   const char* wrong = nullptr;
   std::vector<std::set<std::string>> names;
@@ -42,7 +42,7 @@ Result<Json> read_json(std::string_view text) {
   return json;
 }
 
-// A string, or a list of them that is not empty.
+// A string, or a non-empty list of strings.
 Result<std::vector<std::string>> read_strings(const Json& value, const char* why) {
   std::vector<std::string> strings;
   if (value.is_string()) {
@@ -57,7 +57,7 @@ Result<std::vector<std::string>> read_strings(const Json& value, const char* why
   return strings;
 }
 
-// As read_strings, for the values of a condition: numbers and booleans, too.
+// read_strings() for the values of a condition: numbers and booleans, too.
 Result<std::vector<std::string>> read_condition_values(const Json& value) {
   std::vector<std::string> strings;
   const auto add = [&](const Json& item) {

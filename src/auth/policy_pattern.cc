@@ -31,7 +31,7 @@ std::string_view type_of(const Principal* principal) {
   return "Anonymous";
 }
 
-// AWS names a session by its role here: arn:aws:sts::ID:assumed-role/NAME/SESSION is arn:aws:iam::ID:role/NAME.
+// AWS identifies a session by its role here: arn:aws:sts::ID:assumed-role/NAME/SESSION is arn:aws:iam::ID:role/NAME.
 std::string principal_arn(const Principal& principal) {
   constexpr std::string_view infix = ":assumed-role/";
   const size_t at = principal.arn.find(infix);
@@ -91,7 +91,7 @@ std::string normal_key(std::string_view key) {
 bool find_fact(const Question& question, std::string_view key, FactValues& values) {
   if (principal_fact(question.principal, key, values)) return true;
   if (question.facts != nullptr && question.facts->find(key, values)) return true;
-  // Last: nothing that a provider says of somebody stands for what is known of the request.
+  // Last: a provider's claims must not override facts of the request.
   const Attributes* const attributes = question.principal == nullptr ? nullptr : question.principal->attributes.get();
   return attributes != nullptr && attribute_fact(*attributes, key, values);
 }
@@ -102,7 +102,7 @@ void Pattern::add_literal(std::string_view text) {
   pieces_.back().text += text;
 }
 
-// What stands between "${" and "}".
+// `inside`: the text between "${" and "}".
 bool Pattern::add_variable(std::string_view inside) {
   if (inside == "*" || inside == "?" || inside == "$") {
     add_literal(inside);
@@ -125,7 +125,7 @@ bool Pattern::add_variable(std::string_view inside) {
 
 std::optional<Pattern> Pattern::parse(std::string_view text, Syntax syntax) {
   Pattern pattern;
-  size_t begin = 0;  // of the literal that is being read
+  size_t begin = 0;  // of the current literal
   for (size_t i = 0; i < text.size();) {
     const bool variable = syntax.variables && text.substr(i, 2) == "${";
     const bool wildcard = syntax.wildcards && (text[i] == '*' || text[i] == '?');
@@ -158,16 +158,16 @@ bool Pattern::has_wildcard() const {
   return std::ranges::any_of(pieces_, [](const Piece& p) { return p.kind == Kind::one || p.kind == Kind::many; });
 }
 
-// Where the text that a "*" stands for may end next: most places are ruled out by the first letter of what follows.
+// The next possible end of the text that a "*" matches: most are ruled out by the first letter of the next piece.
 size_t Pattern::next_end(size_t piece, std::string_view text, size_t from, Inquiry& inquiry, Letters letters) const {
-  constexpr size_t letters_at_once = 16;  // that a search looks at in a step
+  constexpr size_t letters_at_once = 16;  // examined in one step of a search
   if (letters != Letters::exact || piece >= pieces_.size() || pieces_[piece].kind != Kind::literal) return from;
   const size_t found = std::min(text.find(pieces_[piece].text.front(), from), text.size());
   (void)inquiry.spend((found - from) / letters_at_once);
   return found;
 }
 
-// Greedy with a way back to the last "*" alone, so the cost is bounded by the product of both lengths.
+// Greedy, with backtracking to the last "*" only, so the cost is bounded by the product of both lengths.
 bool Pattern::match_pieces(std::string_view text, Inquiry& inquiry, Letters letters) const {
   size_t piece = 0, at = 0;
   size_t star = std::string_view::npos, star_at = 0;
@@ -175,7 +175,7 @@ bool Pattern::match_pieces(std::string_view text, Inquiry& inquiry, Letters lett
     if (piece < pieces_.size()) {
       const Piece& now = pieces_[piece];
       if (now.kind == Kind::many) {
-        if (piece + 1 == pieces_.size()) return true;  // whatever is left
+        if (piece + 1 == pieces_.size()) return true;  // matches the rest
         star = piece++;
         star_at = at;
         continue;
@@ -195,7 +195,7 @@ bool Pattern::match_pieces(std::string_view text, Inquiry& inquiry, Letters lett
   return true;
 }
 
-// Adds the text that the variable has for this question. False when it has none.
+// Adds the variable's value for this question. False when it has none.
 bool Pattern::fill(const Piece& variable, Inquiry& inquiry) {
   FactValues values;
   if (find_fact(inquiry.question, variable.text, values) && values.size() == 1) {

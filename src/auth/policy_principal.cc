@@ -1,4 +1,4 @@
-// Whom the Principal element of a policy names.
+// The Principal element of a policy, and the callers that it names.
 #include <algorithm>
 
 #include "auth/policy_statement.h"
@@ -20,7 +20,7 @@ bool is_entity_name(std::string_view text) {
   return !text.empty() && text.find_first_of("*? ") == std::string_view::npos;
 }
 
-// "ACCOUNT:rest" behind "arn:aws:iam::".
+// "ACCOUNT:rest" after "arn:aws:iam::".
 std::optional<PrincipalName> parse_iam_arn(std::string_view text, bool sts) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
@@ -53,7 +53,7 @@ Reach account_reach(std::string_view text, const Principal& principal) {
   return principal.kind == Principal::Kind::account_root ? Reach::principal : Reach::account;
 }
 
-// What the principal's ARN has behind `prefix` ("user/path/name"); empty when it is of another kind.
+// The principal's ARN after `prefix` ("user/path/name"); empty when it is of another kind.
 std::string_view entity_of(const Principal& principal, std::string_view prefix) {
   const std::string_view arn = principal.arn;
   const size_t at = arn.find(prefix);
@@ -63,8 +63,8 @@ std::string_view entity_of(const Principal& principal, std::string_view prefix) 
 
 std::string_view last_of_path(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// RADOS Gateway writes an account as a user of none: arn:aws:iam:::user/ID. An ARN that has an account means a user in
-// that account alone, whatever it calls the account: else a user of one would stand for the account of that name.
+// RADOS Gateway writes an account as a user without account: arn:aws:iam:::user/ID. An ARN with an account means a user
+// in that account alone, even if the user has the name of an account.
 Reach user_reach(const PrincipalName& name, const Principal& principal) {
   const bool here = !name.account.empty() && names_account(name.account, *principal.account);
   if (here && principal.kind == Principal::Kind::user && entity_of(principal, user_prefix) == name.name) {
@@ -94,8 +94,8 @@ PrincipalName parse_federated_principal(std::string_view text) {
 
 Reach reach_of(const PrincipalName& name, const Principal* principal) {
   using Kind = PrincipalName::Kind;
-  // "Everyone" is everyone who has a key here, or none: what a provider vouches for must be named to be let in,
-  // although a denial of everyone is one of them, too.
+  // "Everyone" grants to callers with a key here, and anonymous ones: federated callers must be named to be granted
+  // anything, although a denial of everyone applies to them, too.
   const bool federated = principal != nullptr && principal->kind == Principal::Kind::federated;
   if (name.kind == Kind::everyone) return federated ? Reach::account : Reach::principal;
   if (principal == nullptr) return Reach::none;

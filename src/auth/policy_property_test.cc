@@ -77,7 +77,7 @@ bool concerns(const World& world, const Json& statement) {
   return true;
 }
 
-// Does this string of a Principal element name the asker, or his account, or the very session?
+// Whether this string of a Principal element names the caller, or its account, or the session itself.
 bool names_him(const World& world, const std::string& text) {
   const Person& he = world.asker;
   if (text == "*") return true;

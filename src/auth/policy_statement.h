@@ -1,4 +1,4 @@
-// A policy as it is compiled. Internal to auth/.
+// The compiled form of a policy. Internal to auth/.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace verbena::auth {
 
-// Whom a Principal element names.
+// The callers that one string of a Principal element names.
 struct PrincipalName {
   enum class Kind : uint8_t {
     everyone,  // "*"
@@ -20,17 +20,17 @@ struct PrincipalName {
     user,      // arn:aws:iam::ACCOUNT:user/NAME
     role,      // arn:aws:iam::ACCOUNT:role/NAME
     session,   // arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION
-    provider,  // {"Federated": ARN of who vouches for people and machines}, which is the name
-    nobody,    // a service or another identity provider: no one who comes here
+    provider,  // {"Federated": ARN of an identity provider}, which is the name
+    nobody,    // a service or another identity provider: no caller here
   };
   Kind kind = Kind::nobody;
   std::string account;  // id or canonical id; empty: `name` may be an account's
-  std::string name;     // behind "user/", "role/" or "assumed-role/"
+  std::string name;     // after "user/", "role/" or "assumed-role/"
 };
 
-// One string of a Principal element: {"AWS": text}. nullopt: it names no principal.
+// Parses one string of a Principal element: {"AWS": text}. nullopt: not a principal.
 std::optional<PrincipalName> parse_aws_principal(std::string_view text);
-// {"Federated": text}: whatever it is, for those whom no one here vouches for are in policies, too.
+// {"Federated": text}: any text, since policies may name providers that are unknown here.
 PrincipalName parse_federated_principal(std::string_view text);
 Reach reach_of(const PrincipalName& name, const Principal* principal);
 
@@ -40,7 +40,7 @@ struct Statement {
   std::vector<PrincipalName> principals;
   std::vector<Pattern> actions;
   std::vector<Pattern> resources;
-  std::vector<std::string> resource_texts;  // as they stand in the policy
+  std::vector<std::string> resource_texts;  // as in the policy
   std::vector<Condition> conditions;
 };
 

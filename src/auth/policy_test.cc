@@ -453,7 +453,7 @@ TEST(PolicyEvaluate, RunsOfQuestionMarksCount) {
   EXPECT_TRUE(like("?*??"));
 }
 
-// One question took milliseconds, and whoever wrote the policy chose so.
+// One question took milliseconds, at the choice of the policy's author.
 TEST(PolicyWork, IsBoundedAndALongPlainPolicyIsFarBelow) {
   const std::string key(900, 'a');
   std::string costly, plain;
@@ -541,7 +541,7 @@ TEST(Federated, ATrustPolicyLetsInWhomItNamesAndNobodyByEveryone) {
     EXPECT_FALSE(lets_in(other)) << other;
   }
   EXPECT_TRUE(effect("\"*\"", "", "Deny").denied) << "a denial of everyone is one of them, too";
-  // What names a provider names nobody who has a key.
+  // A Principal that names a provider names no caller with a key.
   const Principal user = user_of(alice, "u");
   const auto trust =
       parsed(R"({"Statement":{"Effect":"Allow","Action":"sts:*","Principal":{"Federated":")" + arn + "\"}}}",

@@ -1,4 +1,4 @@
-// Who stands behind an access key. Immutable and shared: a change of a user, its keys or its policies makes a new one.
+// The principal of an access key. Immutable and shared: a change of a user, its keys or its policies makes a new one.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace verbena::auth {
 
-// An account owns buckets and objects; everything in it is its own. The server's root account is called "root".
+// An account owns its buckets and objects. The server's root account is called "root".
 struct Account {
   std::string id;            // 12 digits, as in ARNs
-  std::string canonical_id;  // what BucketInfo::owner, <Owner><ID> and grants hold
+  std::string canonical_id;  // the id in BucketInfo::owner, <Owner><ID> and grants
   std::string display_name;
   std::string email;  // lower case; empty for none; unique
 };
@@ -24,7 +24,7 @@ using AccountPtr = std::shared_ptr<const Account>;
 struct Attributes;
 
 struct Principal {
-  // `federated` is an identity provider's word for somebody who is about to take on a role: it signs nothing.
+  // `federated` is a caller authenticated by an identity provider that is about to assume a role: it signs nothing.
   enum class Kind : uint8_t { account_root, user, assumed_role, federated };
   Kind kind = Kind::account_root;
   AccountPtr account;
@@ -34,7 +34,7 @@ struct Principal {
   std::string user_id;                      // unique id ("AIDA...", an account's id for its root, "AROA...:session")
   std::string name;                         // user name; empty for an account's root
   std::vector<PolicyPtr> policies;          // identity policies: inline, attached, of groups; of the role
-  std::vector<PolicyPtr> session;           // session policies: what they do not allow is denied. Empty: no limit
+  std::vector<PolicyPtr> session;           // session policies: what none of them allows is denied. Empty: no limit
   std::optional<int64_t> token_issued_s{};  // of a session: when its credentials were made, since the epoch
   LimitsPtr limits{}, account_limits{};     // of a user; of its account. Null: none
   std::shared_ptr<const Attributes> attributes{};  // its tags and more (attributes.h). Null: none
@@ -49,7 +49,7 @@ class AccountDirectory {
   virtual AccountPtr by_canonical_id(std::string_view canonical_id) const = 0;
   virtual AccountPtr by_email(std::string_view email) const = 0;
   virtual AccountPtr by_id(std::string_view account_id) const = 0;
-  // What the account may keep; null: as much as there is room for.
+  // The account's limits of storage; null: none.
   virtual LimitsPtr limits_of(std::string_view /*canonical_id*/) const { return nullptr; }
 };
 

@@ -1,4 +1,4 @@
-// The superuser, and the store that knows no one else.
+// The superuser, and a credential store with this key only.
 #include "auth/auth.h"
 #include "base/bytes.h"
 

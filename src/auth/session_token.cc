@@ -9,9 +9,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Another one for sessions of buckets, so that no server takes such a token for one without limits.
+// Sessions of buckets have another context, so that no server takes such a token for one without limits.
 constexpr std::string_view token_seal_context = "session token", bucket_seal_context = "bucket session token";
-constexpr int format = 2;  // 1 did not name the key that it goes back to
+constexpr int format = 2;  // 1 lacked the long-term key
 
 bool read_text(const Json& json, const char* name, std::string& out) {
   const auto found = json.find(name);
@@ -89,7 +89,7 @@ bool read_attributes(const Json& json, Attributes& out) {
         if (!read_texts(values, out.claims[key])) return false;
       }
     } else {
-      return false;  // not of this server's making, and it may be a limit
+      return false;  // not made by this server, and it may be a limit
     }
   }
   return true;
@@ -136,7 +136,7 @@ std::optional<SessionContents> decode_session(std::string_view text) {
                      read_text(json, "policy", contents.policy) && read_number(json, "issued", contents.issued_s) &&
                      read_text(json, "parent", contents.parent_key) && read_text(json, "tag", contents.parent_tag) &&
                      read_arns(json, contents.policy_arns) && read_not_after(json, contents.not_after_s);
-  // Every session has an end: contents without one were not made by this server.
+  // Every session ends: contents without an end were not made by this server.
   if (!whole || contents.expires_s <= 0 || kind < 0 || kind > static_cast<int>(Principal::Kind::assumed_role)) {
     return std::nullopt;
   }

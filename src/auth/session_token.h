@@ -1,5 +1,5 @@
-// Temporary credentials, whole inside their session token: nothing of them is kept on the server. The token is sealed
-// under the key ring, so that whoever has one can neither read nor change it. Internal to auth/ and iam/.
+// Temporary credentials, stored entirely in their session token: the server keeps nothing of them. The token is
+// encrypted under the key ring, so that its holder can neither read nor change it. Internal to auth/ and iam/.
 #pragma once
 
 #include <optional>
@@ -25,10 +25,11 @@ struct SessionContents {
   std::string policy;               // session policy; empty for none
   std::vector<std::string> policy_arns;
   int64_t issued_s = 0;
-  // The lasting key that it goes back to: it ends when that key is gone, turned off or made anew. Of who signed in by
-  // an identity provider: that provider's ARN, likewise.
+  // Its long-term key: the session ends when that key is deleted, deactivated or created again. For a caller signed in
+  // by an identity provider: that provider's ARN, likewise.
   std::string parent_key, parent_tag;
-  // Neither it nor a session that it opens goes on from then; 0: no such time. Of who came by a certificate: its end.
+  // The end of the session and of sessions opened by it; 0: none. For a caller with a certificate: the certificate's
+  // end.
   int64_t not_after_s = 0;
   std::optional<BucketSession> limits{};  // a session of a directory bucket
   Attributes attributes{};                // of the session, besides its role's
@@ -39,10 +40,10 @@ inline constexpr size_t session_token_bytes_max = 16 * 1024;
 inline constexpr size_t session_policy_arns_max = 10;
 
 std::string seal_session(const KeyRing& keys, const SessionContents& contents);
-// invalid_token: not one of ours, or not whole.
+// invalid_token: not made by this server, or damaged.
 Result<SessionContents> open_session(const KeyRing& keys, std::string_view token);
 
-// The text that a session token carries encrypted, and back.
+// Encodes and decodes the text that a session token carries encrypted.
 std::string encode_session(const SessionContents& contents);
 std::optional<SessionContents> decode_session(std::string_view text);
 

@@ -1,4 +1,4 @@
-// A text that several servers share, instead of a file of each one's: their accounts, the ids of their master keys.
+// A text that several servers share in place of a file of each: their accounts, the ids of their master keys.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace verbena::auth {
 class SharedText {
  public:
   virtual ~SharedText() = default;
-  virtual Result<std::optional<std::string>> read() = 0;  // nullopt: there is none yet
-  // What was read becomes `text`, durably. False: it is another text by now.
+  virtual Result<std::optional<std::string>> read() = 0;  // nullopt: it does not exist yet
+  // Replaces `before` by `text`, durably. False: the current text is another one.
   virtual Result<bool> replace(const std::optional<std::string>& before, const std::string& text) = 0;
 };
 

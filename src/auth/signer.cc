@@ -34,7 +34,7 @@ void sign(const Credentials& credentials, std::string_view region, std::string_v
   set_header(headers, "x-amz-date", amz_date);
   set_header(headers, "x-amz-content-sha256", payload_hash);
   if (!credentials.session_token.empty()) {
-    // Who signs for S3 Express with a token does so in a session of a bucket.
+    // A token with a signature for S3 Express belongs to a session of a bucket.
     const std::string_view name = service == "s3express" ? "x-amz-s3session-token" : "x-amz-security-token";
     set_header(headers, name, credentials.session_token);
   }

@@ -1,4 +1,4 @@
-// A clock that stands where a test puts it.
+// A clock that a test sets.
 #pragma once
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-// Percent-encoding as Signature Version 4 wants it (AWS: "UriEncode()" in "Create a signed AWS API request").
+// Percent-encoding for Signature Version 4 (AWS: "UriEncode()" in "Create a signed AWS API request").
 #include "auth/canonical_request.h"
 #include "base/hex.h"
 

@@ -15,7 +15,7 @@ namespace verbena::auth {
 
 namespace {
 
-// What is cached depends on secret and scope alone: the verifiers of a process share it.
+// Cached keys depend on secret and scope alone: the verifiers of a process share the cache.
 // On the heap: a library with that much thread-local storage cannot be loaded into a running process.
 SigningKeyCache& keys_of_this_thread() {
   thread_local const std::unique_ptr<SigningKeyCache> cache = std::make_unique<SigningKeyCache>();
@@ -53,10 +53,10 @@ bool is_verbena(std::string_view name) {
   return name.size() > 10 && equal_ignoring_case(name.substr(0, 10), "x-verbena-");
 }
 
-// Headers that say what is asked for, so that a request with one that is not signed is refused: else anyone who sees a
-// request on its way, or holds a presigned URL, could add one. All others either say how the answer is to look (range,
-// conditions of reads) or are sent unsigned by clients that are in use (content-type, content-md5), as AWS allows.
-// The payload hash and the date are part of what is signed anyway.
+// Headers that change the meaning of a request: a request with one that is not signed is refused, otherwise anyone who
+// intercepts a request, or has a presigned URL, could add one. The other headers either shape the answer (range,
+// conditions of reads) or are sent unsigned by common clients (content-type, content-md5), as AWS allows. The payload
+// hash and the date are always part of the signed text.
 bool must_be_signed(std::string_view name) {
   if (name.size() < 3 || lower(name[0]) != 'x' || name[1] != '-') return false;
   if (is_verbena(name)) return true;
@@ -72,7 +72,7 @@ Result<void> check_all_signed(const RequestView& request, const Claim& claim) {
   return {};
 }
 
-// The same for version 2, whose signature covers all x-amz- headers and no other names that say what is asked for.
+// Likewise for version 2, whose signature covers all x-amz- headers and no other ones that change the meaning.
 Result<void> check_all_signed(const RequestView& request) {
   const auto unsigned_name = [](const HeaderView& header) { return is_verbena(header.name); };
   if (std::ranges::none_of(request.headers, unsigned_name)) return {};
@@ -103,8 +103,8 @@ Result<void> check_scope(const Claim& claim, const Verifier::Options& options) {
   return fail(code, "The credential scope names another service.");
 }
 
-// A session of S3 Express shows its token in a header of its own, and signs for that service; no other credentials do.
-// Where it is taken for others it would be no session any more.
+// A session of S3 Express sends its token in a header of its own, and signs for that service; other credentials do
+// neither. A token accepted for other credentials would be without the session's limits.
 Result<AccessKeyPtr> find_key(const CredentialStore& credentials, std::string_view access_key, std::string_view token,
                               bool bucket_session, int64_t now_s) {
   VB_ASSIGN(AccessKeyPtr key, credentials.find(access_key, token, now_s));
@@ -116,7 +116,7 @@ Result<AccessKeyPtr> find_key(const CredentialStore& credentials, std::string_vi
 
 bool signature_matches(const RequestView& request, const Claim& claim, std::span<const QueryArgument> arguments,
                        std::string_view scope, const HmacSha256& key) {
-  thread_local std::string lines;  // bounded by the heads that doors take
+  thread_local std::string lines;  // bounded by the doors' limit of request heads
   lines.clear();
   const bool complete = for_each_name(claim.signed_headers, [&](std::string_view name) {
     return append_canonical_header(lines, name, request.headers);
@@ -128,15 +128,15 @@ bool signature_matches(const RequestView& request, const Claim& claim, std::span
     const Signature expected = signature_of(key, canonical, claim.date_text(), scope);
     return equal_constant_time(as_bytes(text_of(expected)), as_bytes(claim.signature));
   };
-  // S3 signs the path encoded once from the key's bytes. Clients that encode fewer or other characters sign what
-  // they send. Both name the same key, so either may be signed.
+  // S3 signs the path encoded once from the key's bytes. Clients that encode fewer or other characters sign the path as
+  // sent. Both name the same key, so either may be signed.
   if (is_canonical_path(request.path)) return matches(request.path);
   const auto path = canonical_path(request.path);
   if (path && matches(*path)) return true;
   return path != request.path && matches(request.path);
 }
 
-// The signature that a version 4 form should have.
+// The expected signature of a version 4 form.
 Result<std::string> expected_form_signature(const FormClaim& form, const Claim& scope, const Credentials& credentials) {
   if (form.algorithm != algorithm_name) {
     return fail(Errc::invalid_argument, "X-Amz-Algorithm only supports AWS4-HMAC-SHA256.");
@@ -177,8 +177,8 @@ Result<void> check_version2_time(const Version2Claim& claim, int64_t now_s, int6
   return {};
 }
 
-// Directory buckets have hosts of their zone: "base--zone--x-s3.s3express-zone". The calls about them go to
-// "s3express-control", which is no bucket.
+// Directory buckets have hosts of their zone: "base--zone--x-s3.s3express-zone". The host "s3express-control" of calls
+// about them is no bucket.
 std::string_view without_zone(std::string_view name) {
   constexpr std::string_view ending = "--x-s3", label = ".s3express-";
   if (name == "s3express-control") return {};
@@ -230,7 +230,7 @@ Result<Verified> Verifier::verify_version2(const RequestView& request, const Ver
                                            std::span<const QueryArgument> arguments) const {
   VB_TRY(check_version2_time(claim, clock_.now_s(), options_.skew_max_s));
   VB_TRY(check_all_signed(request));
-  // Version 2 does not sign the payload, so it is handled as that of an anonymous request.
+  // Version 2 does not sign the payload, so it is handled like that of an anonymous request.
   VB_ASSIGN(Verified out, anonymous(request));
   const uint64_t generation = credentials_.generation();
   VB_ASSIGN(out.key, find_key(credentials_, claim.access_key, claim.session_token, false, clock_.now_s()));
@@ -280,7 +280,7 @@ Result<Identity> Verifier::verify_form(const FormClaim& form) const {
 }
 
 Result<Verified> Verifier::verify(const RequestView& request) const {
-  // Every signature is in the query or in that header.
+  // A signature is either in the query or in that header.
   const auto is_authorization = [](const HeaderView& header) {
     return equal_ignoring_case(header.name, "authorization");
   };
@@ -302,7 +302,7 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
   if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
   if (claim->service != "iam" && claim->service != "sts") VB_TRY(check_scope(*claim, options_));
   if (claim->bucket_session) return fail(Errc::invalid_token, "A session of S3 Express makes no such call.");
-  // A URL that stands for a call signs no body.
+  // A presigned URL of a call signs no body.
   if (claim->presigned) return fail(Errc::authorization_query_error, "A call must be signed in its headers.");
   if (claim->payload_hash != body_sha256) {
     return fail(Errc::content_sha256_mismatch, "auth: the body of a call");

@@ -74,7 +74,7 @@ TEST_F(VerifierTest, AnonymousUploadsMayStreamWithoutSignaturesButNotWithThem) {
   EXPECT_EQ(error_of(headers), Errc::invalid_request);
 }
 
-// A request whose body comes late is looked at again by these.
+// Used to check a request again whose body arrives late.
 TEST_F(VerifierTest, AnIdentitySaysWhichKeySignedAndOfWhen) {
   auto headers = host_;
   sign(root, "us-east-1", "s3", clock_, "GET", "/bucket/key", "", unsigned_payload_name, headers);

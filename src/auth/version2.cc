@@ -15,9 +15,9 @@ namespace {
 
 constexpr const char* only_one = "Only one authorization mechanism is allowed.";
 
-// The arguments that a signature covers: those that say what is asked for. What only shapes a listing no client signs,
-// and what nobody acts upon may be added by whoever passes a URL on. (tests/s3/table_test.py: none that S3 acts upon is
-// missing here.)
+// The query arguments that a signature covers: those that change the meaning. Clients do not sign arguments that only
+// shape a listing; ignored arguments may be added by anyone who passes a URL on. (tests/s3/table_test.py checks that
+// none that S3 uses is missing here.)
 constexpr std::string_view covered_arguments =
     " accelerate acl analytics append attributes cors defaultObjectAcl delete encryption intelligent-tiering inventory "
     "legal-hold lifecycle location logging metrics notification object-lock ownershipControls partNumber policy "
@@ -36,7 +36,7 @@ const std::string* argument(std::span<const QueryArgument> arguments, std::strin
   return found == arguments.end() ? nullptr : &found->value;
 }
 
-// A presigned request may carry in its query what it would say in this header.
+// A presigned request may carry the value of this header in its query.
 std::string header_or_argument(const RequestView& request, std::span<const QueryArgument> arguments, bool presigned,
                                std::string_view name) {
   for (const auto& header : request.headers) {
@@ -60,7 +60,7 @@ Result<Version2Claim> parse_header(const RequestView& request, std::string_view 
   claim.signature = text.substr(colon + 1);
   VB_ASSIGN(const HeaderView* amz_date, single_header(request, "x-amz-date"));
   VB_ASSIGN(const HeaderView* date, single_header(request, "date"));
-  // With x-amz-date, the line of the date stays empty: that header is signed among the others.
+  // With x-amz-date, the date's line stays empty: that header is signed among the others.
   if (amz_date == nullptr && date != nullptr) claim.date = trim(date->value);
   const HeaderView* from = amz_date != nullptr ? amz_date : date;
   const auto time = from != nullptr ? parse_signed_date(from->value) : std::nullopt;
@@ -106,7 +106,8 @@ std::string amz_lines(const RequestView& request, std::span<const QueryArgument>
   };
   for (const auto& header : request.headers) add(header.name, header.value, false);
   if (presigned) {
-    // Who was given a URL sends what it was signed with in a header, too: the same value is one, another is not signed.
+    // A client with a presigned URL also sends signed values as headers: the same value counts once, another one is not
+    // signed.
     for (const auto& one : arguments) add(one.name, one.value, true);
   }
   std::string out;
@@ -126,11 +127,11 @@ std::string resource(const RequestView& request, std::span<const QueryArgument> 
   out += request.path;
   std::vector<const QueryArgument*> covered;
   for (const auto& one : arguments) {
-    // S3 acts upon these as upon headers; in a presigned query they are signed as such.
+    // S3 treats these like headers; in a presigned query they are signed as such.
     const bool header = lower(one.name).starts_with("x-amz-");
     if (header ? !presigned : is_covered(one.name)) covered.push_back(&one);
   }
-  // Equal names keep their order, which is that of their addresses.
+  // Equal names keep their order (their addresses are in that order).
   std::ranges::sort(covered, [](const QueryArgument* a, const QueryArgument* b) {
     return a->name != b->name ? a->name < b->name : std::less<>()(a, b);
   });
@@ -151,7 +152,7 @@ bool is_override(std::string_view name) { return name.starts_with("response-"); 
 
 bool is_amz_argument(const std::string& name) { return lower(name).starts_with("x-amz-"); }
 
-// Whether what stands behind an '&' of the value is the name of an argument that is signed.
+// Whether the text after an '&' of the value is the name of a signed argument.
 bool holds_argument(std::string_view value) {
   for (size_t at = value.find('&'); at != std::string_view::npos; at = value.find('&', at + 1)) {
     const std::string_view behind = value.substr(at + 1);
@@ -161,8 +162,8 @@ bool holds_argument(std::string_view value) {
   return false;
 }
 
-// The value of an override is free text that ends where the next argument begins: none but overrides may stand there.
-// All other values are names and numbers of S3's own, which have no '&'.
+// The value of an override is free text that ends where the next argument begins: only overrides may follow. All other
+// values are names and numbers of S3's own, which have no '&'.
 Result<void> check_resource(std::span<const QueryArgument> arguments, bool presigned) {
   bool overrides = false, behind_overrides = false;
   size_t covered = 0, headers = 0;
@@ -174,13 +175,13 @@ Result<void> check_resource(std::span<const QueryArgument> arguments, bool presi
     overrides |= is_override(one.name);
     behind_overrides |= !is_override(one.name) && std::string_view(one.name) > "response-";
   }
-  // Header-like arguments are free text, too; without a presigned URL no client sends any.
+  // Header-like arguments are free text, too; outside of presigned URLs no client sends any.
   const bool open = (overrides && behind_overrides) || (headers != 0 && headers + covered > 1);
   if (open) return fail(Errc::access_denied, two_readings);
   return {};
 }
 
-// A line of the text that is signed has the name and the value whole, and nothing that would end one of them.
+// Whether name and value make one line of the signed text: neither may contain a terminator.
 bool is_one_line(std::string_view name, std::string_view value) {
   const auto ends_name = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == ':' || c == 0x7f; };
   return std::ranges::none_of(name, ends_name) && value.find_first_of("\r\n") == std::string_view::npos &&
@@ -193,7 +194,7 @@ Result<void> check_one_reading(const RequestView& request, std::span<const Query
                                const Version2Claim& claim) {
   VB_TRY(check_resource(arguments, claim.presigned));
   if (!claim.presigned) return {};
-  // What arguments say instead of headers: each once, or twice the same.
+  // Arguments that replace headers: each once, or repeated with the same value.
   std::map<std::string, std::string_view> seen;
   for (const auto& header : request.headers) seen.emplace(lower(header.name), trim(header.value));
   for (const auto& one : arguments) {

@@ -16,27 +16,27 @@ struct Version2Claim {
   bool presigned = false;
   std::string access_key, signature;  // base64
   std::string session_token;          // empty for none
-  std::string date;                   // as it stands in the string to sign
-  int64_t time_s = 0;                 // seconds since the epoch: of the request, or when a presigned one ends
+  std::string date;                   // as in the string to sign
+  int64_t time_s = 0;                 // seconds since the epoch: of the request, or the end of a presigned one
 };
 
-// nullopt for a request that is not signed so. invalid_argument (malformed, or two mechanisms), access_denied (no date,
-// or a presigned request that lacks a part).
+// nullopt for a request without such a signature. invalid_argument (malformed, or two mechanisms), access_denied (no
+// date, or a presigned request that lacks a part).
 Result<std::optional<Version2Claim>> parse_version2(const RequestView& request,
                                                     std::span<const QueryArgument> arguments);
 
-// A path-style "/bucket". Clients sign it with a slash behind or without: both name the bucket.
+// A path-style "/bucket". Clients sign it with or without a final slash: both name the bucket.
 bool names_bucket_alone(const RequestView& request, std::string_view domain);
 
-// A signature of version 2 is over values as they are, not encoded, so that one text may be that of two requests: by an
-// '&' in a value that begins another argument, a line end in a value that begins another header. Such a request is
-// access_denied, on either side of the pair. What is left: `response-*` one behind the other, which clients use
-// together; a value that holds "&response-" and the name of another is refused.
+// Rejects ambiguous requests. A version 2 signature covers values unencoded, so that one text may belong to two
+// requests: by an '&' in a value that begins another argument, or a line end in a value that begins another header.
+// Such a request is access_denied, on either side of the pair. Remaining: consecutive `response-*` arguments, which
+// clients use together; a value with "&response-" and the name of another one is refused.
 Result<void> check_one_reading(const RequestView& request, std::span<const QueryArgument> arguments,
                                const Version2Claim& claim);
 
-// Everything that S3 acts upon is covered: all x-amz-* of headers and query, the resource with the bucket that a
-// virtual host names, and all query arguments but those that only shape a listing, and those that S3 ignores.
+// Covers everything that changes the meaning: all x-amz-* of headers and query, the resource with the bucket of a
+// virtual host, and all query arguments except those that only shape a listing or are ignored.
 std::string version2_string_to_sign(const RequestView& request, std::span<const QueryArgument> arguments,
                                     const Version2Claim& claim, std::string_view domain);
 
