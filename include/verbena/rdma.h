@@ -41,8 +41,8 @@ class RDMAError : public std::runtime_error {
 
 class RDMAContext {
  public:
-  // A wish: which device carries the bytes follows from the way to the server. A server on the same host is reached by
-  // shared memory, one without RDMA by an encrypted TCP; provider() says which it was.
+  // A preference: the route to the server decides which device carries the bytes. A server on the same host is reached
+  // by shared memory, one without RDMA by an encrypted TCP; provider() returns the one used.
   explicit RDMAContext(std::string device = {}, int port = 1) : device_(std::move(device)), port_(port) {}
   ~RDMAContext() {
     for (auto& [address, buffer] : buffers_) verbena_buffer_free(buffer);
@@ -76,7 +76,7 @@ class RDMAContext {
     client_ = made;
   }
 
-  // Memory that is ready for RDMA, zeroed.
+  // Memory registered for RDMA, zeroed.
   void* alloc_mr(size_t size) {
     verbena_buffer* buffer = nullptr;
     check(verbena_buffer_alloc(client_, size, &buffer));
@@ -84,7 +84,7 @@ class RDMAContext {
     buffers_[verbena_buffer_data(buffer)] = buffer;
     return verbena_buffer_data(buffer);
   }
-  // What alloc_mr gave; nullptr is allowed.
+  // Memory of alloc_mr; nullptr is allowed.
   void free_mr(void* address) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = buffers_.find(address);
@@ -93,7 +93,7 @@ class RDMAContext {
     buffers_.erase(found);
   }
 
-  // The object into memory of `size` bytes, from alloc_mr or any other. Returns the object's size.
+  // Reads the object into memory of `size` bytes, from alloc_mr or any other. Returns the object's size.
   size_t rdma_read(const std::string& bucket, const std::string& key, void* memory, size_t size) {
     uint64_t bytes = 0;
     size_t offset = 0;
@@ -118,14 +118,14 @@ class RDMAContext {
     remember(transfer);
   }
 
-  // How the last transfer went: "local", "verbs;ofi_rxm", "tcp". Empty before the first.
+  // The provider of the last transfer: "local", "verbs;ofi_rxm", "tcp". Empty before the first.
   std::string provider() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return provider_;
   }
   const std::string& device() const { return device_; }
   int port() const { return port_; }
-  // Whether this machine has the device that was wished for.
+  // Whether this machine has the preferred device.
   bool device_present() const {
     return !device_.empty() && ::access(("/sys/class/infiniband/" + device_).c_str(), F_OK) == 0;
   }
@@ -147,7 +147,7 @@ class RDMAContext {
     verbena_error_details(&error);
     throw RDMAError(error);
   }
-  // The registered memory that this lies in.
+  // The registered memory that contains this range.
   verbena_buffer* buffer_of(const void* memory, size_t size, size_t& offset) const {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto at = reinterpret_cast<uintptr_t>(memory);

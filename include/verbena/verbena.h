@@ -1,14 +1,15 @@
 /* The C API of Verbena's client: a thin layer over client.h for other languages, in libverbena.so.0.
  *
- * Functions that can fail return 0 or a verbena_code; verbena_last_error() and verbena_error_details() then say more,
- * for the calling thread. Handles may be used from any thread at once; a handle must not be freed while another thread
- * uses it. Strings are UTF-8 and end with a zero byte. Sizes are bytes, times microseconds since the Unix epoch (UTC).
+ * Functions that can fail return 0 or a verbena_code; verbena_last_error() and verbena_error_details() then have the
+ * details, for the calling thread. Handles may be used from any thread at once; a handle must not be freed while
+ * another thread uses it. Strings are UTF-8 and end with a zero byte. Sizes are bytes, times microseconds since the
+ * Unix epoch (UTC).
  *
- * Structures begin with their size as the caller knows it (sizeof): fields that came later are then as if zero, and are
- * not written. Zero, or NULL, is the default of every field. Enumerations may get further values.
+ * Structures begin with their size as the caller knows it (sizeof): fields of later versions then count as zero, and
+ * are not written. Zero, or NULL, is the default of every field. Enumerations may get further values.
  *
- * After a fork the child may free what it has of the parent's handles, which leaves the parent's connections alone; all
- * other calls with them fail with VERBENA_FORKED. It makes clients of its own. */
+ * After a fork the child may free its copies of the parent's handles, which leaves the parent's connections alone; all
+ * other calls with them fail with VERBENA_FORKED. The child may make new clients. */
 #ifndef VERBENA_VERBENA_H
 #define VERBENA_VERBENA_H
 
@@ -62,26 +63,26 @@ typedef enum verbena_code {
 
 /* "0.1.0" */
 const char* verbena_version(void);
-/* "no_such_key"; "?" for a number that is none. */
+/* "no_such_key"; "?" for an unknown number. */
 const char* verbena_code_name(int code);
-/* Why the last call of this thread failed; "" if it did not. Valid until the thread's next call. */
+/* The reason why this thread's last call failed; "" if it did not. Valid until the thread's next call. */
 const char* verbena_last_error(void);
 
 typedef struct verbena_error {
   size_t struct_size;
   int code;
-  int http_status;      /* 0: the failure did not come over HTTP */
-  char s3_code[64];     /* "NoSuchKey"; empty when S3 has no name for it */
+  int http_status;      /* 0: not from HTTP */
+  char s3_code[64];     /* "NoSuchKey"; empty if S3 has no name for it */
   char request_id[128]; /* the server's, when it gave one */
-  char message[1024];   /* one line for people; never holds a secret */
+  char message[1024];   /* one line for users; never holds a secret */
 } verbena_error;
-/* Of the last call of this thread; code 0 if it did not fail. */
+/* The error of this thread's last call; code 0 if it did not fail. */
 void verbena_error_details(verbena_error* error);
 
 /* ---- Traces ---- */
 
-/* From now on the requests that this thread sends belong to the trace of this W3C traceparent; NULL: to none. Those of
- * batches, and what goes by the client's own threads, do not. VERBENA_INVALID_ARGUMENT for what is no traceparent. */
+/* Sets the trace of this thread's further requests, a W3C traceparent; NULL: none. Batches, and requests from the
+ * client's own threads, do not carry it. VERBENA_INVALID_ARGUMENT: not a traceparent. */
 int verbena_trace(const char* traceparent);
 
 /* ---- Clients ---- */
@@ -105,18 +106,18 @@ typedef struct verbena_options {
   uint64_t operation_timeout_ms; /* without any progress */
   unsigned attempts_max;         /* of one operation, with backoff in between */
   unsigned connections_max;      /* kept alive while idle */
-  unsigned async_threads;        /* asynchronous operations in flight where the native door is not open */
+  unsigned async_threads;        /* asynchronous operations in flight if the native door is not open */
   unsigned parts_in_flight;
-  uint64_t multipart_threshold; /* HTTP and token PUTs above this go in parts */
+  uint64_t multipart_threshold; /* larger HTTP and token PUTs are split into parts */
   uint64_t part_size;
   uint64_t token_size_min;
 } verbena_options;
 
 /* `options` may be NULL. */
 int verbena_connect(const verbena_options* options, verbena_client** client);
-/* Requests in flight end first. NULL is allowed, here and in every function that frees. */
+/* Waits for requests in flight. NULL is allowed, here and in every function that frees. */
 void verbena_close(verbena_client* client);
-/* Which door a transfer of that size would try first now: "native", "token", "http". */
+/* The door that a transfer of that size would try first now: "native", "token", "http". */
 const char* verbena_preferred(verbena_client* client, uint64_t size);
 
 /* ---- Memory ---- */
@@ -129,18 +130,19 @@ typedef enum verbena_memory_kind {
   VERBENA_MEMORY_DMABUF = 4
 } verbena_memory_kind;
 
-/* Memory of the caller's. Host memory is served; VERBENA_UNSUPPORTED says so of every other kind. */
+/* Memory of the caller. Only host memory is supported; every other kind gets VERBENA_UNSUPPORTED. */
 typedef struct verbena_memory {
   size_t struct_size;
   void* address;
   size_t size;
   int kind;      /* a verbena_memory_kind */
-  int device;    /* its number among those of the kind */
+  int device;    /* its number within the kind */
   int dmabuf_fd; /* of VERBENA_MEMORY_DMABUF */
   uint64_t dmabuf_offset;
 } verbena_memory;
 
-/* Memory ready for RDMA, zeroed; or the caller's own, which must outlive the handle. Buffers may outlive the client. */
+/* Memory registered for RDMA, zeroed; or the caller's own, which must outlive the handle. Buffers may outlive the
+ * client. */
 int verbena_buffer_alloc(verbena_client* client, size_t size, verbena_buffer** buffer);
 int verbena_buffer_register(verbena_client* client, const verbena_memory* memory, verbena_buffer** buffer);
 void* verbena_buffer_data(const verbena_buffer* buffer);
@@ -157,7 +159,7 @@ typedef struct verbena_object {
   char version_id[128]; /* empty when the object has none */
 } verbena_object;
 
-/* How the bytes went. */
+/* The route of the bytes. */
 typedef struct verbena_transfer {
   size_t struct_size;
   uint64_t bytes;
@@ -177,22 +179,22 @@ typedef struct verbena_range {
   uint64_t offset, length;
 } verbena_range;
 
-/* Ends the calls that were given it, from another thread or a signal's deputy, with VERBENA_CANCELLED and within some
- * 20 ms; calls that come later, too. Memory of a cancelled call is not touched any more once that has returned. Whether
- * a change happened is not known. */
+/* Ends the calls that use it, from another thread or a thread that handles signals, with VERBENA_CANCELLED and within
+ * some 20 ms; later calls, too. Memory of a cancelled call is not touched any more once the call has returned. Whether
+ * a change was made is unknown. */
 int verbena_cancellation_new(verbena_cancellation** cancellation);
 void verbena_cancel(verbena_cancellation* cancellation);
-void verbena_cancellation_free(verbena_cancellation* cancellation); /* calls that were given it may go on */
+void verbena_cancellation_free(verbena_cancellation* cancellation); /* calls in progress may go on */
 
-/* Options may be NULL, and so may be all that they point to. ETags are without quotes, or "*". */
+/* Options may be NULL, and so may all their pointers. ETags are without quotes, or "*". */
 typedef struct verbena_get_options {
   size_t struct_size;
   const char* if_match;
   const char* if_none_match;
-  const char* version_id;      /* by http or token: the native door has versions in batches alone */
-  const verbena_range* ranges; /* their bytes land one after the other, all of one version of the object */
+  const char* version_id;      /* by http or token: the native door supports versions in batches only */
+  const verbena_range* ranges; /* their bytes are written consecutively, all of one version of the object */
   size_t range_count;
-  verbena_info** info; /* where to put what else is known of the object; to be freed. NULL on failure */
+  verbena_info** info; /* receives the object's other metadata; to be freed. NULL on failure */
   verbena_cancellation* cancellation;
 } verbena_get_options;
 
@@ -203,10 +205,10 @@ typedef struct verbena_put_options {
   size_t metadata_count;
   const char* if_match;
   const char* if_none_match;
-  const char* checksum; /* "CRC32C:yZRlqg==": what the bytes must have, else nothing is stored */
-  int md5_etag;         /* the ETag is to be the MD5 of the bytes whichever way they go */
+  const char* checksum; /* "CRC32C:yZRlqg==": the expected checksum; otherwise nothing is stored */
+  int md5_etag;         /* make the ETag the MD5 of the bytes by every door */
   verbena_cancellation* cancellation;
-  verbena_info** info; /* as in verbena_get_options: its headers are what the server says of the new object */
+  verbena_info** info; /* as in verbena_get_options: the server's headers about the new object */
 } verbena_put_options;
 
 typedef struct verbena_head_options {
@@ -224,38 +226,38 @@ typedef struct verbena_delete_options {
 } verbena_delete_options;
 
 /* GET into [offset, offset + size) of the buffer. `bytes`, `object` and `transfer` may be NULL.
- * VERBENA_BUFFER_TOO_SMALL when the object, or its ranges, do not fit; nothing is then promised about the memory's
- * content, nor after any other failure. */
+ * VERBENA_BUFFER_TOO_SMALL when the object, or its ranges, do not fit; the memory's content is then undefined, as
+ * after any other failure. */
 int verbena_get(verbena_client* client, const char* bucket, const char* key, verbena_buffer* buffer, size_t offset,
                 size_t size, const verbena_get_options* options, uint64_t* bytes, verbena_object* object,
                 verbena_transfer* transfer);
 int verbena_put(verbena_client* client, const char* bucket, const char* key, verbena_buffer* buffer, size_t offset,
                 size_t size, const verbena_put_options* options, verbena_object* object, verbena_transfer* transfer);
-/* The same with memory that is in no buffer. */
+/* Likewise with memory outside of buffers. */
 int verbena_get_bytes(verbena_client* client, const char* bucket, const char* key, void* into, size_t size,
                       const verbena_get_options* options, uint64_t* bytes, verbena_object* object,
                       verbena_transfer* transfer);
 int verbena_put_bytes(verbena_client* client, const char* bucket, const char* key, const void* from, size_t size,
                       const verbena_put_options* options, verbena_object* object, verbena_transfer* transfer);
 
-/* Fills `into` unless the end comes first, and returns the bytes filled; negative: failed, and so does the call. */
+/* Fills `into` unless the end comes first, and returns the bytes filled; negative: failure, also of the call. */
 typedef int64_t (*verbena_reader)(void* context, void* into, size_t size);
-/* PUT of unknown length, in bounded memory. The reader is called by one thread at a time, which may be another one. */
+/* PUT of unknown length, in bounded memory. The reader is called by one thread at a time, not always the same. */
 int verbena_put_stream(verbena_client* client, const char* bucket, const char* key, verbena_reader reader,
                        void* context, const verbena_put_options* options, verbena_object* object,
                        verbena_transfer* transfer);
 
-/* For clients of S3 that give single requests away. */
+/* For S3 clients that delegate single requests. */
 typedef struct verbena_part_options {
   size_t struct_size;
-  const char* checksum; /* as in verbena_put_options: that of the part */
+  const char* checksum; /* as in verbena_put_options, of the part */
   int md5_etag;
   verbena_cancellation* cancellation;
   verbena_info** info; /* as in verbena_put_options */
 } verbena_part_options;
 
-/* One part, number 1 to 10,000, of an upload that someone began by CreateMultipartUpload and will complete: by token
- * where that works and over HTTP where not. `object` gets its size and ETag. */
+/* Uploads one part, number 1 to 10,000, of an upload that another client began by CreateMultipartUpload and will
+ * complete: by token if possible, else over HTTP. `object` gets its size and ETag. */
 int verbena_put_part(verbena_client* client, const char* bucket, const char* key, const char* upload_id,
                      unsigned number, const void* from, size_t size, const verbena_part_options* options,
                      verbena_object* object, verbena_transfer* transfer);
@@ -265,10 +267,10 @@ int verbena_head(verbena_client* client, const char* bucket, const char* key, co
 /* Succeeds for a key that does not exist, as S3 does. */
 int verbena_delete(verbena_client* client, const char* bucket, const char* key, const verbena_delete_options* options);
 
-/* Appends `size` bytes to an object in a directory bucket (or one that takes appends), which must be `at` bytes long,
- * or VERBENA_APPEND_AT_END: however long it is; 0 makes the object where there is none. One change: readers see the
- * object before it or after it. Not repeated once it may have happened. `object` gets the size of the whole. Of the
- * options metadata and content type are for the append that makes the object. */
+/* Appends `size` bytes to an object in a directory bucket (or one that allows appends), which must be `at` bytes long,
+ * or VERBENA_APPEND_AT_END: of any length; 0 creates the object if there is none. One change: readers see the object
+ * before it or after it. Not repeated if it may have been made. `object` gets the size of the whole. The options'
+ * metadata and content type apply to an append that creates the object. */
 #define VERBENA_APPEND_AT_END UINT64_MAX
 int verbena_append(verbena_client* client, const char* bucket, const char* key, const void* from, size_t size,
                    uint64_t at, const verbena_put_options* options, verbena_object* object, verbena_transfer* transfer);
@@ -276,22 +278,22 @@ int verbena_append(verbena_client* client, const char* bucket, const char* key, 
 typedef struct verbena_rename_options {
   size_t struct_size;
   const char* source_if_match;
-  const char* if_match;      /* of what is at the new name */
-  const char* if_none_match; /* "*": nothing may be there */
-  const char* token;         /* 1 to 64 visible characters: asked for again under it, it is not done again */
+  const char* if_match;      /* of the object at the new name */
+  const char* if_none_match; /* "*": there must be none */
+  const char* token;         /* 1 to 64 visible characters: a repeated rename with it is not made again */
   verbena_cancellation* cancellation;
 } verbena_rename_options;
-/* Gives an object of a directory bucket another name: one change, no byte is copied, what was there goes. */
+/* Renames an object of a directory bucket: atomic, without copying bytes. Replaces an object of the new name. */
 int verbena_rename(verbena_client* client, const char* bucket, const char* from, const char* to,
                    const verbena_rename_options* options);
 
-/* What is known of an object beside verbena_object. Strings are valid until the info is freed. */
+/* Metadata of an object besides verbena_object. Strings are valid until the info is freed. */
 const char* verbena_info_content_type(const verbena_info* info);
-const char* verbena_info_checksum(const verbena_info* info); /* "CRC32C:yZRlqg=="; "" when none is known */
+const char* verbena_info_checksum(const verbena_info* info); /* "CRC32C:yZRlqg=="; "" if unknown */
 size_t verbena_info_metadata_count(const verbena_info* info);
 /* VERBENA_INVALID_ARGUMENT past the end. */
 int verbena_info_metadata(const verbena_info* info, size_t index, verbena_pair* pair);
-/* What else is stored with the object or said of it, lower-case names: "cache-control",
+/* Other headers stored with the object or describing it, lower-case names: "cache-control",
  * "x-amz-server-side-encryption", "x-amz-expiration". */
 size_t verbena_info_header_count(const verbena_info* info);
 int verbena_info_header(const verbena_info* info, size_t index, verbena_pair* pair);
@@ -313,7 +315,7 @@ typedef struct verbena_item {
   size_t struct_size; /* the same for all items of a batch */
   const char* bucket;
   const char* key;
-  size_t window, offset, size; /* get, put: where the bytes go, or come from: [offset, offset + size) of that buffer */
+  size_t window, offset, size; /* get, put: the bytes are [offset, offset + size) of that buffer */
   uint64_t range_first;        /* get: with range_length or range_first above 0 a range; length 0: to the end */
   uint64_t range_length;
   const char* version_id; /* all of these may be NULL */
@@ -339,13 +341,13 @@ typedef struct verbena_batch {
   size_t window_count;
   verbena_item_result* results; /* `count` of them, each result_size apart */
   size_t result_size;           /* sizeof(verbena_item_result) */
-  /* get: called with how many of the leading items have arrived, each time that there are more. May be NULL. Must not
+  /* get: called with the number of leading items that have arrived, each time that it grows. May be NULL. Must not
    * call the client. */
   void (*in_order)(void* context, size_t leading);
   void* context;
 } verbena_batch;
 
-/* 0 when every item has its result; else nothing is promised of those whose code says nothing. */
+/* 0 when every item has its result; else the outcome of items without a code is unknown. */
 int verbena_get_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
 int verbena_head_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
 int verbena_put_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
@@ -363,17 +365,17 @@ typedef struct verbena_list_options {
   verbena_cancellation* cancellation;
 } verbena_list_options;
 
-/* One page of a listing. What it gives is valid until it is freed. */
+/* One page of a listing. Its strings are valid until it is freed. */
 int verbena_list_page(verbena_client* client, const char* bucket, const verbena_list_options* options,
                       verbena_page** page);
-/* The names of all buckets, as the keys of a page; modified_us is when they were made. */
+/* The names of all buckets, as the keys of a page; modified_us is the time of creation. */
 int verbena_buckets(verbena_client* client, verbena_page** page);
 size_t verbena_page_count(const verbena_page* page);
 /* The key, NULL past the end. `object` may be NULL. */
 const char* verbena_page_object(const verbena_page* page, size_t index, verbena_object* object);
 size_t verbena_page_prefix_count(const verbena_page* page);
 const char* verbena_page_prefix(const verbena_page* page, size_t index); /* NULL past the end */
-const char* verbena_page_continuation(const verbena_page* page);         /* NULL: it is the last page */
+const char* verbena_page_continuation(const verbena_page* page);         /* NULL: the last page */
 void verbena_page_free(verbena_page* page);
 
 /* All keys of a listing, walked with verbena_list_next: 1 for an object (`key` is valid until the next call on the
@@ -385,17 +387,17 @@ void verbena_list_end(verbena_list* list);
 
 /* ---- Watches ---- */
 
-/* What became of a key. The numbers of verbena::KeyEvent. */
+/* A change of a key. The numbers of verbena::KeyEvent. */
 typedef enum verbena_key_event {
-  VERBENA_KEY_CREATED = 1,      /* there is a new object: put, copied, completed */
-  VERBENA_KEY_APPENDED = 2,     /* bytes came to its end */
-  VERBENA_KEY_REMOVED = 3,      /* the object is gone, or the version that is named */
-  VERBENA_KEY_MARKED = 4,       /* a delete marker is the newest version now */
+  VERBENA_KEY_CREATED = 1,      /* a new object: put, copied, completed */
+  VERBENA_KEY_APPENDED = 2,     /* bytes were added at its end */
+  VERBENA_KEY_REMOVED = 3,      /* the object is gone, or the named version */
+  VERBENA_KEY_MARKED = 4,       /* a delete marker is the newest version */
   VERBENA_KEY_CHANGED = 5,      /* tags, access list, lock: the bytes are the same */
   VERBENA_KEY_RENAMED_AWAY = 6, /* it has another key now */
   VERBENA_KEY_RENAMED_HERE = 7  /* it came from another key */
 } verbena_key_event;
-/* "created", "renamed_away"; "?" for a number that is none. */
+/* "created", "renamed_away"; "?" for an unknown number. */
 const char* verbena_key_event_name(int what);
 
 typedef struct verbena_watch_options {
@@ -407,54 +409,54 @@ typedef struct verbena_watch_options {
 typedef struct verbena_change {
   size_t struct_size;
   int what;             /* a verbena_key_event */
-  uint64_t size;        /* of the object as it is now */
-  int64_t time_us;      /* when what is there was written; or when it went */
-  uint64_t number;      /* of one watch: grows with each change */
-  char etag[96];        /* empty where nothing is left */
-  char version_id[128]; /* in buckets with versions, for those who may list them */
+  uint64_t size;        /* of the current object */
+  int64_t time_us;      /* when the current object was written; or when it was removed */
+  uint64_t number;      /* within one watch: grows with each change */
+  char etag[96];        /* empty if no object is left */
+  char version_id[128]; /* in buckets with versions, for callers that may list them */
 } verbena_change;
 
 enum { VERBENA_WATCH_NOTHING = 0, VERBENA_WATCH_CHANGE = 1, VERBENA_WATCH_GAP = 2 };
 
-/* Tells what becomes of the keys under a prefix, by the native door alone (VERBENA_UNSUPPORTED by others). */
+/* Reports changes of the keys under a prefix, by the native door only (VERBENA_UNSUPPORTED by others). */
 int verbena_watch_begin(verbena_client* client, const char* bucket, const verbena_watch_options* options,
                         verbena_watch** watch);
-/* Waits until something happened, at most so long (-1: without end): VERBENA_WATCH_CHANGE, with the key, valid until
- * the next call on the watch, and `change`, which may be NULL; VERBENA_WATCH_GAP: something was missed, and what is
- * kept of keys under the prefix is not to be trusted; VERBENA_WATCH_NOTHING; or a negative verbena_code. After
- * VERBENA_CONNECTION_FAILED or VERBENA_SLOW_DOWN one may ask again. A thread at a time. */
+/* Waits for a change, at most `timeout_ms` (-1: without end): VERBENA_WATCH_CHANGE, with the key, valid until the next
+ * call on the watch, and `change`, which may be NULL; VERBENA_WATCH_GAP: changes were missed, and cached data of keys
+ * under the prefix is invalid; VERBENA_WATCH_NOTHING; or a negative verbena_code. After VERBENA_CONNECTION_FAILED or
+ * VERBENA_SLOW_DOWN the call may be repeated. One thread at a time. */
 int verbena_watch_next(verbena_watch* watch, int timeout_ms, const char** key, verbena_change* change);
-/* Ends it: who waits in verbena_watch_next gets VERBENA_CANCELLED. From any thread. */
+/* Ends it: a call that waits in verbena_watch_next returns VERBENA_CANCELLED. From any thread. */
 void verbena_watch_stop(verbena_watch* watch);
-/* Ends it if it has not ended, and frees it. */
+/* Ends it unless it has ended, and frees it. */
 void verbena_watch_end(verbena_watch* watch);
 
 /* ---- Asynchronous calls ---- */
 
-/* Where operations go when they are done. Many threads may start operations of one queue and take from it. */
+/* A queue of completed operations. Many threads may start operations of one queue and take from it. */
 int verbena_queue_new(verbena_queue** queue);
-/* Readable while operations wait to be taken: for poll, epoll and event loops. It is the queue's: do not read or close
- * it. */
+/* A descriptor that is readable while completed operations wait: for poll, epoll and event loops. Owned by the queue:
+ * do not read or close it. */
 int verbena_queue_fd(const verbena_queue* queue);
-/* The next operation that is done; NULL and 0 when there is none within the time. timeout_ms -1: without end. */
+/* The next completed operation; NULL and 0 if there is none within the time. timeout_ms -1: without end. */
 int verbena_queue_next(verbena_queue* queue, int timeout_ms, verbena_operation** operation);
-/* Operations that are still under way end by themselves, and are freed. */
+/* Operations still in progress end by themselves, and are freed. */
 void verbena_queue_free(verbena_queue* queue);
 
-/* Each starts an operation: it is done when verbena_queue_next hands it out, not before, and is then the caller's to
- * free. `context` is the caller's. `operation` may be NULL; what it gives serves verbena_operation_cancel alone until
- * then. Memory stays until the operation is done; names and options need to last for the call alone. Of options,
- * `cancellation` is not looked at, and with `info` the operation has one (verbena_operation_info), where that is told
- * to put NULL. When starting fails there is no operation. */
+/* Each starts an operation: it is complete when verbena_queue_next returns it, not before; the caller then frees it.
+ * `context` is the caller's. `operation` may be NULL; until completion its handle may only be used for
+ * verbena_operation_cancel. Memory must stay valid until the operation is complete; names and options only during the
+ * call. The options' `cancellation` is ignored; with `info`, the operation has one (verbena_operation_info), and NULL
+ * is stored there. If starting fails there is no operation. */
 int verbena_start_get(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
                       verbena_buffer* buffer, size_t offset, size_t size, const verbena_get_options* options,
                       void* context, verbena_operation** operation);
 int verbena_start_put(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
                       verbena_buffer* buffer, size_t offset, size_t size, const verbena_put_options* options,
                       void* context, verbena_operation** operation);
-/* `from` is memory as any other; it stays, too. Appends to one key that lie one behind the other, of up to 2 KiB and
- * with no options, share messages by the native door while others are under way, each with its own outcome; they leave
- * in the order in which they were started. `object` gets the size of the whole as it is with these bytes at its end. */
+/* `from` must stay valid, too. Appends to consecutive positions of one key, of up to 2 KiB and without options, share
+ * messages by the native door while others are in flight, each with its own outcome; they are sent in the order in
+ * which they were started. `object` gets the size of the whole including these bytes. */
 int verbena_start_append(verbena_client* client, verbena_queue* queue, const char* bucket, const char* key,
                          const void* from, size_t size, uint64_t at, const verbena_put_options* options, void* context,
                          verbena_operation** operation);
@@ -465,13 +467,13 @@ int verbena_start_delete(verbena_client* client, verbena_queue* queue, const cha
 int verbena_start_list(verbena_client* client, verbena_queue* queue, const char* bucket,
                        const verbena_list_options* options, void* context, verbena_operation** operation);
 
-/* The operation then comes out of its queue soon, with VERBENA_CANCELLED unless it was done before. */
+/* The operation then completes soon, with VERBENA_CANCELLED unless it was complete before. */
 void verbena_operation_cancel(verbena_operation* operation);
 void* verbena_operation_context(const verbena_operation* operation);
-/* What the call would have returned; verbena_last_error tells why. The others may be NULL. */
+/* The result of the call; verbena_last_error has the reason of a failure. The others may be NULL. */
 int verbena_operation_result(verbena_operation* operation, uint64_t* bytes, verbena_object* object,
                              verbena_transfer* transfer);
-/* The operation's own until it is freed: of get, put and head; of list. NULL where it has none. */
+/* Owned by the operation until it is freed: of get, put and head; of list. NULL if it has none. */
 const verbena_info* verbena_operation_info(const verbena_operation* operation);
 const verbena_page* verbena_operation_page(const verbena_operation* operation);
 void verbena_operation_free(verbena_operation* operation);

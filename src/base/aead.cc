@@ -31,7 +31,7 @@ int length(Bytes bytes) {
 
 }  // namespace
 
-// Two contexts, as each direction keeps its own tables.
+// Two contexts, since each direction keeps its own tables.
 struct Aead::Context {
   EVP_CIPHER_CTX* seal = EVP_CIPHER_CTX_new();
   EVP_CIPHER_CTX* open = EVP_CIPHER_CTX_new();

@@ -1,4 +1,4 @@
-// AES-256-GCM (NIST SP 800-38D): bytes that nobody reads or changes without the key.
+// AES-256-GCM (NIST SP 800-38D): authenticated encryption.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ inline constexpr size_t aead_tag_size = 16;
 using AeadNonce = std::array<std::byte, aead_nonce_size>;
 using AeadTag = std::array<std::byte, aead_tag_size>;
 
-// One key, scheduled once. Under one key no nonce may ever come twice: that is the caller's to keep. Not thread-safe.
+// A cipher for one key, scheduled once. The caller must never use a nonce twice under one key. Not thread-safe.
 class Aead {
  public:
   explicit Aead(Bytes key);  // aead_key_size bytes
@@ -23,13 +23,13 @@ class Aead {
   Aead& operator=(Aead&& other) noexcept;
   ~Aead();
 
-  // `out` has the size of `plain` and may be the same place. `context` is authenticated, not kept.
+  // `out` has the size of `plain` and may be the same memory. `context` is authenticated, not stored.
   void seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag);
-  // The same in pieces: begin, update ..., end. Nothing else of this object may be called in between but open().
+  // seal() in pieces: begin, update ..., end. In between only open() may be called.
   void begin(const AeadNonce& nonce);
   void update(Bytes plain, std::byte* out);
   void end(AeadTag& tag);
-  // False: not what was sealed under this key, nonce and context; `out` is then wiped.
+  // False: not encrypted under this key, nonce and context; `out` is then wiped.
   [[nodiscard]] bool open(const AeadNonce& nonce, Bytes context, Bytes sealed, Bytes tag, std::byte* out);
 
  private:

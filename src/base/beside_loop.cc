@@ -10,7 +10,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr size_t waiting_max = 1024;  // each of them is charged to its client
+constexpr size_t waiting_max = 1024;  // each is charged to its client
 
 // All services of a loop are shut down before the first coroutine of it is destroyed.
 class ThreadBesideLoop final : public asio::execution_context::service {

@@ -1,6 +1,6 @@
-// A thread beside a loop, for what has nothing to wait for and would hold the loop for long: a document of megabytes,
-// the sums of ten thousand parts. The loop owns it: it is there from the first use on and ends before the loop's
-// coroutines do, so work may refer to the frame of the coroutine that waits for it.
+// A thread beside a loop, for computations that would block the loop for long: a document of megabytes, the sums of ten
+// thousand parts. The loop owns it: it starts at first use and ends before the loop's coroutines do, so work may refer
+// to the frame of the coroutine that waits for it.
 //
 //   const auto work = [&] { return parse(text); };   // returns a Result
 //   VB_CO_ASSIGN(auto document, co_await beside_loop("document", work));
@@ -19,7 +19,7 @@ namespace verbena {
 
 BlockingPool& pool_beside(const boost::asio::any_io_executor& executor);
 
-// slow_down: too much waits for the thread already.
+// slow_down: too many calls wait for the thread.
 template <class Fn>
 Task<std::invoke_result_t<Fn>> beside_loop(const char* reason, Fn work) {
   BlockingPool& pool = pool_beside(co_await boost::asio::this_coro::executor);

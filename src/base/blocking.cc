@@ -27,7 +27,7 @@ struct BlockingPool::State {
   bool stopping = false;
   size_t working = 0;  // threads that have not ended
   std::condition_variable ended;
-  std::vector<std::thread> threads;  // of the pool's owner alone
+  std::vector<std::thread> threads;  // used by the pool's owner only
 
   void work();
 };

@@ -22,15 +22,15 @@ class BlockingPool {
  public:
   // `threads` workers; at most `queue_max` submissions wait.
   BlockingPool(unsigned threads, size_t queue_max);
-  ~BlockingPool();  // finishes what was submitted, then joins
-  // Ends it with what is under way, or without, where that takes longer: a disk that does not answer. Such work goes on
-  // by itself, so it must own all that it uses, what it tells others among that; what waits never runs. False: some is
-  // still under way.
+  ~BlockingPool();  // completes submitted work, then joins
+  // Ends the pool after the work in progress, or without it if that takes longer: a disk that does not answer. Such
+  // work continues by itself, so it must own everything that it uses, its means of notification included; queued work
+  // never runs. False: some work is still in progress.
   bool leave(std::chrono::milliseconds at_most);
   BlockingPool(const BlockingPool&) = delete;
 
-  // Runs `fn` (returning a Result<T>) on a worker and resumes the caller on its own executor with what it returned.
-  // `reason` is a static string; it labels verbena_blocking_calls_total and verbena_blocking_microseconds_total.
+  // Runs `fn` (returning a Result<T>) on a worker and resumes the caller on its own executor with the result. `reason`
+  // is a static string; it labels verbena_blocking_calls_total and verbena_blocking_microseconds_total.
   template <class Fn>
   Task<std::invoke_result_t<Fn>> run(const char* reason, Fn fn) {
     using R = std::invoke_result_t<Fn>;
@@ -44,7 +44,7 @@ class BlockingPool {
           (*shared)(std::move(result));
         });
       };
-      // What the work holds goes before the caller hears: it may take down next what the work was using.
+      // Destroy the closure before the caller is resumed: it may next destroy objects that the work was using.
       auto job = [done, work = std::make_shared<Fn>(std::move(work))]() mutable {
         R result = (*work)();
         work.reset();
@@ -58,12 +58,12 @@ class BlockingPool {
         std::move(initiate), boost::asio::use_awaitable, std::move(fn));
   }
 
-  // The plain form: false when the queue is full (then `work` never runs).
+  // Without a coroutine. False when the queue is full (then `work` never runs).
   bool submit(const char* reason, std::function<void()> work);
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // of its threads, too
+  std::shared_ptr<State> state_;  // shared with its threads
 };
 
 }  // namespace verbena

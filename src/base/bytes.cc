@@ -62,7 +62,7 @@ std::optional<std::vector<std::byte>> from_base64(std::string_view text) {
       if (value < 0) return std::nullopt;
       group = group << 6 | static_cast<uint32_t>(value);
     }
-    // The bits that padding cuts off must be zero: one text for one value.
+    // The bits cut off by padding must be zero, so that a value has one encoding only.
     if (padding == 1 && (group & 0xff) != 0) return std::nullopt;
     if (padding == 2 && (group & 0xffff) != 0) return std::nullopt;
     for (size_t j = 0; j < 3 - padding; ++j) bytes.push_back(static_cast<std::byte>(group >> (16 - 8 * j)));

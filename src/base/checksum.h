@@ -24,7 +24,7 @@ uint32_t crc32_combine(uint32_t a, uint32_t b, uint64_t b_size);
 uint32_t crc32c_combine(uint32_t a, uint32_t b, uint64_t b_size);
 uint64_t crc64_nvme_combine(uint64_t a, uint64_t b, uint64_t b_size);
 
-// S3's checksum algorithms. The numbers are those of records on disk and of the native protocol: none is given anew.
+// S3's checksum algorithms. The numbers are on disk and in the native protocol: none may be reassigned.
 enum class Algorithm : uint8_t {
   crc32 = 1,
   crc32c = 2,
@@ -40,7 +40,7 @@ enum class Algorithm : uint8_t {
 inline constexpr Algorithm all_algorithms[] = {
     Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme, Algorithm::sha1,    Algorithm::sha256,
     Algorithm::md5,   Algorithm::sha512, Algorithm::xxhash64,  Algorithm::xxhash3, Algorithm::xxhash128};
-// Whether a number from outside is one of them.
+// Whether an untrusted number is one of them.
 constexpr bool is_algorithm(uint8_t number) { return number >= 1 && number <= std::size(all_algorithms); }
 
 // S3's names: "CRC32", "CRC64NVME", "XXHASH3", ... Parsing ignores case.

@@ -48,7 +48,7 @@ const ConfigKey* find_key(std::string_view name) {
   return nullptr;
 }
 
-// Empty on success, else what is wrong with the text.
+// Empty on success, else the error.
 std::string assign(Config& config, const ConfigKey& key, const std::string& text, std::string source) {
   auto problem = key.set(config, text);
   if (problem.empty()) config.origins.insert_or_assign(std::string(key.name), ConfigOrigin{text, std::move(source)});
@@ -158,8 +158,7 @@ ConfigResult check_shape(std::string_view text, std::string_view origin) {
 
 constexpr std::string_view hidden = "***";
 
-// "amqp://user:word@host/x?token=y" -> "amqp://***@host/x?***". Whatever stands before the last '@' is taken for a
-// secret.
+// "amqp://user:word@host/x?token=y" -> "amqp://***@host/x?***". Everything before the last '@' is treated as a secret.
 void append_without_secrets(std::string& out, std::string_view text) {
   const size_t scheme = text.find("://");
   if (scheme == std::string_view::npos) {
@@ -177,8 +176,8 @@ void append_without_secrets(std::string& out, std::string_view text) {
   if (query < rest.size()) out.append(rest.substr(query, 1)).append(hidden);
 }
 
-// Kubernetes and Docker describe a service called "verbena" to every container with variables of these names
-// (VERBENA_SERVICE_HOST, VERBENA_PORT_9000_TCP_ADDR); they are not meant for us.
+// Kubernetes and Docker describe a service called "verbena" to every container in variables of these names
+// (VERBENA_SERVICE_HOST, VERBENA_PORT_9000_TCP_ADDR); they are not configuration.
 bool describes_a_service(std::string_view variable) {
   return variable.starts_with("VERBENA_SERVICE_") || variable == "VERBENA_PORT" ||
          variable.starts_with("VERBENA_PORT_");
@@ -249,7 +248,7 @@ std::string shown_value(const ConfigKey& key, std::string_view text) {
 
 namespace {
 
-// What nobody would look at is a mistake of somebody who believes that it does something.
+// A key without effect is reported: its author believes that it does something.
 ConfigResult check_sign_in(const Config::SignIn& config, const Config::Tls& tls) {
   if (config.ldap.url.empty()) {
     const std::pair<const char*, bool> set[] = {{"user_dn", !config.ldap.user_dn.empty()},
@@ -273,14 +272,14 @@ ConfigResult check_sign_in(const Config::SignIn& config, const Config::Tls& tls)
   return {};
 }
 
-// Two addresses of this machine, each named by itself.
+// Whether two addresses are different addresses of this machine, both specific.
 bool are_apart(const std::string& one, const std::string& other) {
   in_addr a{}, b{};
   return ::inet_pton(AF_INET, one.c_str(), &a) == 1 && ::inet_pton(AF_INET, other.c_str(), &b) == 1 &&
          a.s_addr != INADDR_ANY && b.s_addr != INADDR_ANY && a.s_addr != b.s_addr;
 }
 
-// Listeners of one port would share it (SO_REUSEPORT), and chance would say which of them has a connection.
+// Listeners on one port would share it (SO_REUSEPORT), and connections would be split among them at random.
 ConfigResult check_ports(const Config& config) {
   struct Place {
     const char* key;

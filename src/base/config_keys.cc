@@ -81,7 +81,7 @@ std::string parse_text(std::string& into, const std::string& text) {
   return "";
 }
 
-// As the names of hosts are compared: lower case, without the dot that ends a full name.
+// In the form in which host names are compared: lower case, without the dot that ends a full name.
 std::string parse_domain(std::string& into, const std::string& text) {
   std::string wrong = parse_text(into, lower(text));
   if (wrong.empty() && into.ends_with('.')) into.pop_back();
@@ -140,7 +140,7 @@ std::string parse_token_providers(std::vector<std::string>& into, const std::str
 }
 
 std::string parse_on_off(bool& into, const std::string& text) {
-  // YAML of old reads `on` and `off` as booleans, and some tools write them so.
+  // YAML 1.1 reads `on` and `off` as booleans, and some tools write them so.
   if (text != "on" && text != "off" && text != "true" && text != "false") return "not on or off";
   into = text == "on" || text == "true";
   return "";
@@ -153,7 +153,7 @@ std::string parse_gid_index(std::string& into, const std::string& text) {
   return "";
 }
 
-// It stands in ARNs.
+// The name is part of ARNs.
 std::string parse_voucher_name(std::string& into, const std::string& text) {
   const auto named = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
@@ -225,7 +225,7 @@ std::string parse_collector(std::string& into, const std::string& text) {
   return parse_text(into, text);
 }
 
-// It becomes a part of a header, and of addresses that a browser makes.
+// The issuer becomes part of a header, and of addresses that a browser makes.
 std::string parse_issuer(std::string& into, const std::string& text) {
   constexpr std::string_view begin = "https://", marks = "-._~:/[]";
   const auto plain = [&](char c) {

@@ -12,7 +12,7 @@ std::string indent_below(std::string_view section) {
   return std::string(2 * (1 + static_cast<size_t>(std::ranges::count(section, '.'))), ' ');
 }
 
-// The lines that lead from one section into another ("a.b": "#a:" and "#  b:"), those that both are in left out.
+// The lines that lead from one section into another ("a.b": "#a:" and "#  b:"), without their common ones.
 std::string open_section(std::string_view to, std::string_view from, std::string& text) {
   for (size_t end = 0; end < to.size();) {
     const size_t start = end == 0 ? 0 : end + 1;

@@ -5,9 +5,8 @@
 
 namespace verbena {
 
-// A YAML file with every key as a comment: what it does and its default (`verbena config`, /etc/verbena/verbena.yaml).
-// A key's line begins with '#' alone, a remark with '#' and one space: what is left when the former lose it is the
-// default configuration.
+// A YAML file with every key as a comment, with help and default (`verbena config`, /etc/verbena/verbena.yaml). A key's
+// line begins with '#' alone, a remark with '#' and one space: removing the former '#' gives the default configuration.
 std::string config_template();
 
 }  // namespace verbena

@@ -25,7 +25,7 @@ void stream_line(std::byte* to, const std::byte* from) {
 
 }  // namespace
 
-// Several pages side by side keep more of the memory's banks busy than one line after the other.
+// Copying several pages in parallel keeps more of the memory's banks busy than one line after the other.
 void copy_past_caches(std::byte* to, const std::byte* from, size_t size) {
   const size_t head = std::min(size, (line - reinterpret_cast<uintptr_t>(to) % line) % line);
   copy_bytes(to, from, head);
@@ -41,7 +41,7 @@ void copy_past_caches(std::byte* to, const std::byte* from, size_t size) {
     to += pages_at_once * page, from += pages_at_once * page;
   }
   for (; size >= line; size -= line, to += line, from += line) stream_line(to, from);
-  _mm_sfence();  // before whatever is stored next
+  _mm_sfence();  // before any later store
   copy_bytes(to, from, size);
 }
 

@@ -1,9 +1,9 @@
-// Copying bytes from one place to another that does not overlap it.
+// Copies of bytes between non-overlapping places.
 //
 // memcpy of glibc before 2.40 copies more than some KiB by `rep movsb`, and on AMD's Zen 3 and 4 that takes twenty
-// times as long where the target lies 1 to 31 bytes behind the source within a page (sourceware.org/bugzilla 30994):
-// from a page's beginning to memory of malloc(), for one, whose large blocks begin 16 bytes behind one. A plain loop is
-// spared that. `micro_bench --benchmark_filter=copy` shows both.
+// times as long if the target is 1 to 31 bytes behind the source within a page (sourceware.org/bugzilla 30994): for
+// example from a page's beginning to memory of malloc(), whose large blocks begin 16 bytes after one. A plain loop is
+// not affected. `micro_bench --benchmark_filter=copy` shows both.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t size) {
   if (size != 0) std::memcpy(to, from, size);
 }
 
-// Likewise, with stores that go past the caches to memory. For targets that are in no cache: memcpy reads such memory
-// before it writes it, so that half as many bytes again go over the memory's bus, and it takes up to twice as long.
-// Where the target is in a cache it is the slower one. Whoever is told of the bytes afterwards finds them.
+// A copy with stores that bypass the caches. For targets that are in no cache: memcpy reads such memory before it
+// writes it, so that half as many bytes again go over the memory's bus, and it takes up to twice as long. For a target
+// in a cache it is slower. A thread that is notified afterwards sees the bytes.
 void copy_past_caches(std::byte* to, const std::byte* from, size_t size);
 
 inline void copy_bytes(std::byte* to, Bytes from) { copy_bytes(to, from.data(), from.size()); }

@@ -17,9 +17,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Spinning yields, since the client that we wait for may need this very core. Where processes with work of their own
-// want it too, a yield costs whole time slices (seen: 20 ms a request under a compiler's load), while a thread that
-// sleeps is woken at once. So a yield that came back late suspends spinning, each time for longer.
+// Spinning yields, since the client that we wait for may need this core. If processes with work of their own want it
+// too, a yield costs whole time slices (seen: 20 ms a request under a compiler's load), while a sleeping thread is
+// woken at once. So a yield that returns late suspends spinning, each time for longer.
 class PoliteSpin {
  public:
   bool allowed(Deadline now) const { return now >= again_at_; }
@@ -44,12 +44,12 @@ constexpr auto eager_for = 2us;  // after the last progress
 constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile
 constexpr unsigned vain_max = 3, eager_again_every = 256;
 
-// The looks of the loop that this thread runs. io_.poll() goes on for as long as any socket has something, so those who
-// serve sockets count what they serve.
+// Polls between the socket events of this thread's loop. io_.poll() goes on for as long as any socket has events, so
+// the socket code counts the events that it serves.
 struct Looks {
   std::function<size_t()> look;
-  size_t events = 0;    // of sockets, since the last look
-  size_t progress = 0;  // that looks between events made
+  size_t events = 0;    // of sockets, since the last poll
+  size_t progress = 0;  // made by polls between events
   bool looking = false;
 };
 thread_local Looks* looks_of_this_thread = nullptr;
@@ -107,9 +107,9 @@ size_t Core::poll_all() {
   return progress;
 }
 
-// A ring that has just brought something will soon bring more: it is looked at again and again, which costs
-// nanoseconds, before the kernel is asked, which costs as much as serving a request from memory. Where that is in vain
-// (the client waits for this very processor) it is left alone, but for a try now and then.
+// A ring that has just brought messages will soon bring more: it is polled again and again, which costs nanoseconds,
+// before the kernel is asked, which costs as much as serving a request from memory. Where that is futile (the client
+// waits for this processor) it is skipped, except for a try now and then.
 size_t Core::poll_eagerly() {
   if (vain_ >= vain_max && ++vain_ % eager_again_every != 0) return poll_all();
   const auto start = SteadyClock::now();
@@ -130,7 +130,7 @@ size_t Core::poll_eagerly() {
   return total;
 }
 
-// Ready to sleep only if everyone is: one that cannot be woken keeps the loop polling.
+// Ready to sleep only if all pollables are: one that cannot be woken keeps the loop polling.
 bool Core::arm_all() {
   for (size_t i = 0; i < pollables_.size(); ++i) {
     if (pollables_[i] != nullptr && !pollables_[i]->arm()) {
@@ -154,13 +154,13 @@ void Core::run() {
   auto last_progress = SteadyClock::now();
   Deadline last_polled{};  // progress of a pollable
   PoliteSpin spin;
-  bool eager = false;  // the last progress was a pollable's
+  bool eager = false;  // the last progress was made by a pollable
   Looks looks{.look = [this] { return armed_ ? 0 : poll_all(); }};
   looks_of_this_thread = &looks;
   while (!stopping_.load(std::memory_order_relaxed)) {
     size_t polled = 0;
     const bool posted = !pollables_.empty();
-    // Inside the loop's own context, so that a coroutine which a message starts may run at once.
+    // Inside the loop's own context, so that a coroutine started by a message may run at once.
     if (posted) boost::asio::post(io_, [&] { polled = eager ? poll_eagerly() : poll_all(); });
     const size_t handled = io_.poll() - (posted ? 1 : 0);
     polled += std::exchange(looks.progress, 0);
@@ -174,9 +174,9 @@ void Core::run() {
       continue;
     }
     if (stopping_.load(std::memory_order_relaxed)) break;
-    // io_.poll() has left nothing to do: where only sockets had something, there is no need to ask again.
+    // io_.poll() has left nothing to do: after progress of sockets only, there is no need to ask again.
     const bool busy = std::any_of(pollables_.begin(), pollables_.end(), [](Pollable* p) { return p && p->busy(); });
-    // What sockets bring is no reason to spin, since they wake a sleeper: HTTP alone would burn the core between two
+    // Progress of sockets is no reason to spin, since they wake a sleeper: HTTP alone would burn the core between two
     // requests.
     const auto spins_since = busy ? last_progress : last_polled;
     if (!pollables_.empty() && now - spins_since < options_.spin_for && spin.allowed(now)) {
@@ -184,8 +184,8 @@ void Core::run() {
       continue;
     }
     armed_ = arm_all();
-    // Sleep until the io_context has an event. Where a pollable cannot be woken by one, or has operations in flight
-    // (some providers signal no descriptor for those), sleep only briefly.
+    // Sleep until the io_context has an event. If a pollable cannot be woken by one, or has operations in flight (some
+    // providers signal no descriptor for those), sleep only briefly.
     const auto nap = !armed_ ? std::chrono::microseconds(200)
                      : busy  ? std::chrono::microseconds(1000)
                              : std::chrono::microseconds(100'000);

@@ -1,5 +1,5 @@
 // A core: one pinned thread with its own event loop. Everything that belongs to a core runs on its thread alone, so
-// most of the house takes no locks. Work for another core is posted to it.
+// most of the code takes no locks. Work for another core is posted to it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -13,18 +13,18 @@
 
 namespace verbena {
 
-// Something that makes progress only when asked (a fabric endpoint, a shared-memory ring).
+// A source of work that makes progress only when polled (a fabric endpoint, a shared-memory ring).
 class Pollable {
  public:
   virtual ~Pollable() = default;
-  // Makes progress without blocking. Returns how much happened (0: nothing).
+  // Makes progress without blocking. Returns the number of events (0: none).
   virtual size_t poll() = 0;
   // True while operations are in flight whose completion only poll() can bring: the loop then does not sleep for long.
   virtual bool busy() const = 0;
-  // The loop is about to sleep: get ready to be woken through the io_context (wait objects, eventfd flags).
-  // False when there is work already, or when this cannot be woken: then the loop polls on.
+  // Prepares for a sleep of the loop: a wake-up must come through the io_context (wait objects, eventfd flags). False
+  // when there is work already, or when this cannot be woken: then the loop polls on.
   virtual bool arm() = 0;
-  // The loop woke up.
+  // Called when the loop has woken up.
   virtual void disarm() = 0;
 };
 
@@ -47,7 +47,7 @@ class Core {
   void add(Pollable* pollable);
   void remove(Pollable* pollable);
 
-  // Runs until stop(). Call from the thread that is to be this core's.
+  // Runs until stop(). Called from the thread that becomes this core's.
   void run();
   void stop();  // from any thread
 
@@ -59,8 +59,8 @@ class Core {
   Options options_;
   boost::asio::io_context io_;
   std::vector<Pollable*> pollables_;
-  bool armed_ = false;  // all of them, for a sleep
-  unsigned vain_ = 0;   // eager polls in a row that brought nothing
+  bool armed_ = false;  // all pollables, for a sleep
+  unsigned vain_ = 0;   // consecutive eager polls without progress
   std::atomic<bool> stopping_{false};
 };
 

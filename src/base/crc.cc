@@ -33,7 +33,7 @@ const Tables& crc64_tables() {
   return tables;
 }
 
-// The register after `data`.
+// The register's value after `data`.
 uint64_t crc64_by_table(uint64_t crc, Bytes data) {
   const Tables& t = crc64_tables();
   const auto* p = reinterpret_cast<const uint8_t*>(data.data());
@@ -79,7 +79,7 @@ constexpr auto crc32_powers = make_powers(crc32_polynomial);
 constexpr auto crc32c_powers = make_powers(crc32c_polynomial);
 constexpr auto crc64_nvme_powers = make_powers(crc64_nvme_polynomial);
 
-// `crc` times x^(8 * bytes): the register after so many zero bytes.
+// `crc` times x^(8 * bytes): the register after this many zero bytes.
 template <class U>
 U shift(U crc, uint64_t bytes, const Powers<U>& powers, U polynomial) {
   for (; bytes != 0; bytes &= bytes - 1) {
@@ -90,7 +90,7 @@ U shift(U crc, uint64_t bytes, const Powers<U>& powers, U polynomial) {
 
 }  // namespace
 
-// ISA-L's crc32_iscsi takes and gives the raw register; crc32_gzip_refl inverts by itself.
+// ISA-L's crc32_iscsi works on the raw register; crc32_gzip_refl inverts by itself.
 uint32_t crc32c(Bytes data, uint32_t seed) {
   auto* p = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(data.data()));
   uint32_t crc = ~seed;

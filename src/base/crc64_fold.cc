@@ -19,8 +19,8 @@ constexpr uint64_t power_of_x(unsigned n) {
   return value;
 }
 
-// A block of 128 bits moves `distance` bits on when its halves are multiplied by these. The product of two reflected
-// words stands one bit too low, hence the -1.
+// A block of 128 bits is shifted by `distance` bits by multiplying its halves with these. The product of two reflected
+// words is one bit too low, hence the -1.
 struct Constants {
   uint64_t low, high;
 };

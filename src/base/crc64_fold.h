@@ -5,10 +5,10 @@
 
 namespace verbena {
 
-// Folding begins to pay from this many bytes on.
+// Folding is faster from this many bytes on.
 inline constexpr size_t crc64_fold_size_min = 256;
 
-// Whether this processor can.
+// Whether this processor supports it.
 bool crc64_can_fold();
 
 // Replaces the 64-byte blocks that `data` begins with by 16 bytes of the same CRC: the register after them is that

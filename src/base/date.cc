@@ -48,7 +48,7 @@ std::optional<int64_t> to_seconds(const Civil& c) {
   return seconds <= seconds_max ? std::optional(seconds) : std::nullopt;
 }
 
-// Writes into a text that has the form already: every GET says a date, and a listing a thousand.
+// Writes into an existing text: every GET writes a date, and a listing a thousand.
 void two(std::string& text, size_t at, int value) {
   text[at] = static_cast<char>('0' + value / 10);
   text[at + 1] = static_cast<char>('0' + value % 10);
@@ -133,7 +133,7 @@ bool read_asctime(Cursor in, Civil& c) {
   return in.literal(" ") && in.clock(c) && in.literal(" ") && in.digits(4, c.year) && in.end();
 }
 
-// The digits behind a point, as microseconds.
+// The digits after a point, as microseconds.
 bool read_fraction(Cursor& in, int64_t& microseconds) {
   int digit = 0;
   size_t count = 0;
@@ -242,7 +242,7 @@ std::optional<int64_t> parse_iso8601(std::string_view text) {
     if (!read_zone(in, east)) return std::nullopt;
   }
   const auto local = to_seconds(c);
-  // The zone may lead out of the years that can be written.
+  // The zone may move the time out of the representable years.
   if (!local || *local - east < seconds_min || *local - east > seconds_max) return std::nullopt;
   return (*local - east) * 1'000'000 + fraction_us;
 }

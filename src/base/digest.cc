@@ -1,6 +1,6 @@
 // Digest: CRCs, OpenSSL's hashes and xxHash behind one interface; HMAC and SipHash.
 //
-// SHA-256 of a signature is a handful of blocks, of which EVP's contexts cost more than the hashing: those one-shot
+// SHA-256 of a signature is a handful of blocks, for which EVP's contexts cost more than the hashing: the one-shot
 // forms use the hash's own interface, which OpenSSL 3 calls deprecated and keeps. It has the same SHA-NI and AVX code.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/evp.h>
@@ -168,7 +168,7 @@ std::string Digest::finish_hex() { return to_hex(as_bytes(finish())); }
 
 namespace {
 
-// A context for the digests that begin and end in one call: making one costs more than a small digest does.
+// A context for digests that begin and end in one call: making one costs more than a small digest.
 EVP_MD_CTX* context_of_thread() {
   struct Owner {
     EVP_MD_CTX* const context = EVP_MD_CTX_new();

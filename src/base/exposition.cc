@@ -44,8 +44,8 @@ void add_collected(Families& families) {
   }
 }
 
-// OpenMetrics 1.0, "Text Format": escapes are \\, \" and \n. The text writer of prometheus-cpp knows neither exemplars
-// nor this format's names of counters.
+// OpenMetrics 1.0, "Text Format": escapes are \\, \" and \n. The text writer of prometheus-cpp supports neither
+// exemplars nor this format's names of counters.
 class OpenMetrics {
  public:
   std::string write(const Families& families) {
@@ -80,8 +80,8 @@ class OpenMetrics {
     const prometheus::MetricFamily& family = families.all[f];
     const bool counter = family.type == prometheus::MetricType::Counter;
     const bool histogram = family.type == prometheus::MetricType::Histogram;
-    // A counter's family is called as its sample, without _total. Where a gauge is called so already (what is open now,
-    // beside how many were opened), two of one name would be wrong: then it is told without its type.
+    // A counter's family has its sample's name without _total. If a gauge has that name (open now, beside opened in
+    // total), the two would collide: the counter is then written without its type.
     std::string_view name = family.name;
     constexpr std::string_view total = "_total";
     if (counter && name.ends_with(total)) name.remove_suffix(total.size());
@@ -139,11 +139,11 @@ class OpenMetrics {
     out_ += '\n';
   }
 
-  std::set<std::string, std::less<>> taken_;  // names of families that are no counters
+  std::set<std::string, std::less<>> taken_;  // names of families that are not counters
   std::string out_;
 };
 
-// "application/openmetrics-text;version=1.0.0;q=0.5" -> 0.5; none that can be read: 1.
+// "application/openmetrics-text;version=1.0.0;q=0.5" -> 0.5; unreadable or missing: 1.
 bool is_refused(std::string_view parameters) {
   const size_t q = parameters.find("q=");
   if (q == std::string_view::npos) return false;

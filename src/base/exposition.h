@@ -1,4 +1,4 @@
-// The metrics as a scraper reads them.
+// The metrics in a scraper's format.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@ enum class Format : uint8_t {
   text,          // Prometheus' text format 0.0.4
   open_metrics,  // OpenMetrics 1.0, which has exemplars
 };
-// What an Accept header asks for: OpenMetrics where it is named and not refused (q=0).
+// The format requested by an Accept header: OpenMetrics if it is named and not refused (q=0).
 Format format_of(std::string_view accept);
 std::string_view content_type(Format format);
 std::string exposition(Format format);
 
-// Counters and gauges whose labels come and go, as names of buckets do. `collect` runs at each exposition, one at a
-// time, for the whole program.
+// Counters and gauges with changing sets of labels, such as names of buckets. `collect` runs at each exposition, one at
+// a time, for the whole program.
 struct Collected {
   std::string name, help;
   struct Sample {

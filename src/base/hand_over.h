@@ -1,5 +1,5 @@
-// Work that one thread has finished, or taken in, for another: how long it lies there until that one takes it up.
-// Measured as verbena_queue_wait_seconds{queue="core"}.
+// Work handed from one thread to another: the time until the other takes it up. Measured as
+// verbena_queue_wait_seconds{queue="core"}.
 #pragma once
 
 #include <cstdint>

@@ -29,8 +29,8 @@ inline constexpr std::array<int8_t, 256> hex_values = [] {
   return values;
 }();
 
-// 0 to 15 for a lower-case digit, else 0xff. Values are gathered with |, so that a loop over a request's digits has no
-// branch in it.
+// 0 to 15 for a lower-case digit, else 0xff. Values are combined with |, so that a loop over a request's digits has no
+// branch.
 inline constexpr std::array<uint8_t, 256> lower_hex_values = [] {
   std::array<uint8_t, 256> values{};
   values.fill(0xff);
@@ -92,7 +92,7 @@ inline bool read_hex(std::string_view text, MutableBytes into) {
   return true;
 }
 
-// The same of lower-case digits alone. `into` may be written to when it fails.
+// read_hex() for lower-case digits only. `into` may be written to when it fails.
 inline bool read_lower_hex(std::string_view text, MutableBytes into) {
   if (text.size() != 2 * into.size()) return false;
   uint8_t seen = 0;

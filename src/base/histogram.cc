@@ -27,8 +27,8 @@ struct Histograms {
   std::mutex mutex;
   std::deque<Histogram> all;  // stable addresses
   std::map<std::string, HistogramFamily, std::less<>> families;
-  std::vector<detail::Cells*> cells;  // of all threads that there are or were
-  std::vector<detail::Cells*> free;   // of them, nobody's now: what they counted still counts
+  std::vector<detail::Cells*> cells;  // of all threads, past and present
+  std::vector<detail::Cells*> free;   // unused ones; their counts still count
 };
 
 Histograms& histograms() {
@@ -66,7 +66,7 @@ detail::Cells* detail::take_cells() {
 }
 
 Histogram& histogram(std::string_view name, std::string_view help, const Labels& labels) {
-  tick_source();  // before anybody reads the time for it
+  tick_source();  // before the time is first read for it
   auto& r = histograms();
   const std::lock_guard lock(r.mutex);
   auto& family = r.families[std::string(name)];
@@ -98,7 +98,7 @@ Histogram::Sum Histogram::sum() const {
   return sum;
 }
 
-// Nobody waits here: an exemplar more or less is no loss.
+// Skipped if locked: a missing exemplar is no loss.
 void Histogram::remember(size_t bucket, uint64_t ns, std::string_view request) {
   const std::unique_lock lock(exemplars_mutex_, std::try_to_lock);
   if (!lock) return;

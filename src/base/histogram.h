@@ -1,5 +1,5 @@
 // Distributions of durations in Prometheus' model. An observation takes no lock and no atomic read-modify-write: each
-// thread counts in cells of its own, and who asks for the metrics adds them up.
+// thread counts in cells of its own, and reading the metrics adds them up.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace verbena::metrics {
 
 class Histogram {
  public:
-  // Upper bounds are 250 ns, 500 ns, 1 us ... 16.8 s, each twice the one before; the last bucket has what took longer.
+  // Upper bounds are 250 ns, 500 ns, 1 us ... 16.8 s, each twice the one before; the last bucket has longer times.
   static constexpr uint64_t first_bound_ns = 250;
   static constexpr size_t bounds = 27;
   static constexpr size_t buckets = bounds + 1;
@@ -29,15 +29,14 @@ class Histogram {
   explicit Histogram(uint32_t index) : index_(index) {}
   Histogram(const Histogram&) = delete;
 
-  // Any thread. `request`: its id, of 16 characters, where there is one: of some observations it is kept as an
-  // exemplar.
+  // Any thread. `request`: its id, of 16 characters, if there is one: some observations keep it as an exemplar.
   void observe_ns(uint64_t ns, std::string_view request = {});
   void observe_since(uint64_t began, std::string_view request = {}) { observe_ns(ns_between(began, ticks()), request); }
 
   struct Exemplar {
     char request[16];
     uint64_t ns = 0;
-    int64_t time_ms = 0;  // Unix time; 0: there is none
+    int64_t time_ms = 0;  // Unix time; 0: none
   };
   struct Sum {
     uint64_t total_ns = 0;
@@ -54,20 +53,20 @@ class Histogram {
   std::array<Exemplar, buckets> exemplars_{};
 };
 
-// The histogram of that name and labels, made at first use; valid for the whole program. Names end in _seconds. There
-// is room for as many as are declared in code, whose labels are few: more than histograms_max end the program.
+// The histogram of that name and labels, made at first use; valid for the whole program. Names end in _seconds. The
+// number is bounded by the code's declarations, whose labels are few: more than histograms_max end the program.
 Histogram& histogram(std::string_view name, std::string_view help, const Labels& labels = {});
 
 namespace detail {
 
 constexpr size_t histograms_max = 256;
 
-// A thread's cells. The first of a row is the sum. They outlive the thread, and go to a later one.
+// A thread's cells. The first of a row is the sum. They outlive the thread, and are reused by a later one.
 struct Cells {
   using Row = std::array<std::atomic<uint64_t>, 1 + Histogram::buckets>;
   std::array<Row, histograms_max> rows{};
 
-  // One writer, so a load and a store do.
+  // Only one writer, so a load and a store suffice.
   static uint64_t bump(std::atomic<uint64_t>& cell, uint64_t n) {
     const uint64_t now = cell.load(std::memory_order_relaxed) + n;
     cell.store(now, std::memory_order_relaxed);
@@ -80,7 +79,7 @@ Cells* take_cells();
 }  // namespace detail
 
 inline void Histogram::observe_ns(uint64_t ns, std::string_view request) {
-  // Every 64th of the fast ones, and each of those that took longer than what asking for the time of day costs.
+  // Every 64th of the fast ones, and each one that took longer than reading the time of day.
   constexpr uint64_t one_exemplar_in = 64;
   constexpr uint64_t slow_ns = 1'000'000;
   detail::Cells* cells = detail::cells_of_thread;
@@ -94,7 +93,7 @@ inline void Histogram::observe_ns(uint64_t ns, std::string_view request) {
     remember(bucket, ns, request);
 }
 
-// Observes how long its scope took.
+// Observes the duration of its scope.
 class Timer {
  public:
   explicit Timer(Histogram& histogram) : histogram_(histogram), began_(ticks()) {}

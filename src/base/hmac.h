@@ -11,10 +11,10 @@ namespace verbena {
 using Sha256 = std::array<std::byte, 32>;
 Sha256 sha256_of(Bytes data);
 
-// HMAC-SHA256 (RFC 2104) under one key: what the hash is after the key's two pads is computed once.
+// HMAC-SHA256 (RFC 2104) under one key: the hash state after the key's two pads is computed once.
 class HmacSha256 {
  public:
-  HmacSha256() = default;  // not usable until one with a key is assigned to it
+  HmacSha256() = default;  // unusable until one with a key is assigned
   explicit HmacSha256(Bytes key);
   Sha256 sign(Bytes data) const;
 

@@ -21,7 +21,7 @@ namespace asio = boost::asio;
 
 constexpr size_t buffer_size_max = 1 * GiB;  // of a fixed buffer: the kernel's limit
 constexpr std::chrono::milliseconds again_after{1};
-constexpr size_t batch_max = 64;  // completions that are handed out in one go
+constexpr size_t batch_max = 64;  // delivered in one go
 
 // The lengths of reads and their results are ints.
 constexpr size_t read_size_max = 1 * GiB;
@@ -39,8 +39,8 @@ struct RingMetrics {
 
 }  // namespace
 
-// Where a loop keeps its ring. All services of a loop are shut down before the first is destroyed, so the ring's
-// descriptor and what its coroutines hold find those that they need.
+// A loop's storage for its ring. All services of a loop are shut down before the first is destroyed, so the services
+// that the ring's descriptor and its coroutines need still exist.
 class IoRing::Slot final : public asio::execution_context::service {
  public:
   explicit Slot(asio::execution_context& loop) : service(loop) {}
@@ -77,7 +77,7 @@ IoRing* IoRing::of(const asio::any_io_executor& executor) {
 
 Result<void> IoRing::set_up(const Options& options) {
   io_uring_params params{};
-  // Completions are worked off when the core enters the kernel anyway, instead of by an interrupt of what it does.
+  // Completions are processed when the core enters the kernel anyway, instead of by interrupting it.
   params.flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
   int failed = options.set_up(depth_, &ring_, &params);
   if (failed == -EINVAL) {  // before Linux 5.19
@@ -91,7 +91,7 @@ Result<void> IoRing::set_up(const Options& options) {
   const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
   if (probe != nullptr) ::io_uring_free_probe(probe);
   if (!reads) return fail(Errc::unsupported, "io_uring: this kernel does not read by it", ENOSYS);
-  // Some sandboxes let a ring be made and nothing be given to it.
+  // Some sandboxes allow a ring to be made but no operation on it.
   io_uring_prep_nop(::io_uring_get_sqe(&ring_));
   failed = ::io_uring_submit_and_wait(&ring_, 1);
   if (failed < 0) return fail(Errc::unsupported, "io_uring: enter", -failed);
@@ -105,7 +105,7 @@ Result<void> IoRing::set_up(const Options& options) {
   return {};
 }
 
-// Without these (RLIMIT_MEMLOCK, too many) reads go on as ordinary ones.
+// If registration fails (RLIMIT_MEMLOCK, too many) reads work as ordinary ones.
 void IoRing::register_memory(const Options& options) {
   std::vector<iovec> buffers;
   for (size_t at = 0; at < options.memory.size(); at += buffer_size_max) {
@@ -121,7 +121,7 @@ void IoRing::start(OperationPtr operation) {
   submit_soon();
 }
 
-// Posted, not called: what the loop runs before it may start more reads, and one system call submits them all.
+// Posted, not called: other handlers of the loop may start more reads, and one system call submits them all.
 void IoRing::submit_soon() {
   if (std::exchange(submit_posted_, true)) return;
   asio::post(loop_, [this] {
@@ -135,14 +135,14 @@ void IoRing::prepare(io_uring_sqe& sqe, OperationPtr operation) {
   std::byte* const into = operation->into.data();
   const uintptr_t at = reinterpret_cast<uintptr_t>(into) - reinterpret_cast<uintptr_t>(registered_.data());
   const bool registered = at < registered_.size() && length <= registered_.size() - at;
-  // A fixed buffer is one for the kernel only as a whole.
+  // The kernel does not accept an operation across two fixed buffers.
   if (registered && length <= buffer_size_max - at % buffer_size_max) {
     io_uring_prep_read_fixed(&sqe, operation->fd, into, length, operation->offset,
                              static_cast<int>(at / buffer_size_max));
   } else {
     io_uring_prep_read(&sqe, operation->fd, into, length, operation->offset);
   }
-  io_uring_sqe_set_data(&sqe, operation.release());  // the kernel's until it is collected
+  io_uring_sqe_set_data(&sqe, operation.release());  // owned by the kernel until it is collected
   ++in_kernel_;
 }
 
@@ -161,7 +161,7 @@ void IoRing::submit() {
   if (io_uring_sq_ready(&ring_) != 0) pause();
 }
 
-// The kernel is short of memory. Asking again at once would keep the core from all else.
+// The kernel is short of memory. An immediate retry would starve the core's other work.
 void IoRing::pause() {
   if (std::exchange(paused_, true)) return;
   again_.expires_after(again_after);
@@ -177,7 +177,7 @@ size_t IoRing::collect(std::vector<Collected>& into) {
   const unsigned count = ::io_uring_peek_batch_cqe(&ring_, ready, batch_max);
   for (unsigned i = 0; i < count; ++i) {
     OperationPtr operation(static_cast<Operation*>(io_uring_cqe_get_data(ready[i])));
-    if (operation == nullptr) continue;  // the answer to shut_down()'s cancellation
+    if (operation == nullptr) continue;  // the result of shut_down()'s cancellation
     --in_kernel_;
     into.push_back({std::move(operation), ready[i]->res});
   }
@@ -185,7 +185,7 @@ size_t IoRing::collect(std::vector<Collected>& into) {
   return count;
 }
 
-// The list is taken out first: coroutines that are resumed may start new reads, which add to it.
+// The list is moved out first: resumed coroutines may start new reads, which add to it.
 size_t IoRing::finish_some() {
   auto collected = std::exchange(collected_, {});
   const size_t count = collect(collected);
@@ -194,13 +194,13 @@ size_t IoRing::finish_some() {
     operation->done(one.result);
   }
   collected.clear();
-  collected_ = std::move(collected);  // keeps its memory
+  collected_ = std::move(collected);  // to reuse its memory
   if (!queued_.empty() && !paused_) submit_soon();
   return count;
 }
 
 size_t IoRing::poll() {
-  // What was started since the last look goes together, and need not wait until the loop comes to its post.
+  // Reads started since the last poll are submitted together, without waiting for the loop to run the post.
   if (!queued_.empty() && !paused_) submit();
   if (in_kernel_ == 0) return 0;
   return finish_some();
@@ -210,9 +210,9 @@ bool IoRing::arm() {
   if (in_kernel_ == 0) return true;
   armed_ = true;
   io_uring_cq_eventfd_toggle(&ring_, true);
-  // Else the look below could come before the kernel sees the switch, and the kernel's before the look.
+  // Otherwise the check below could run before the kernel sees the switch, and the kernel's check before this one.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // The kernel signals no completion that came before the eventfd was on: those are looked for here.
+  // The kernel does not signal completions from before the eventfd was on: this checks for them.
   return io_uring_cq_ready(&ring_) == 0;
 }
 
@@ -221,7 +221,7 @@ void IoRing::disarm() {
   if (std::exchange(armed_, false)) io_uring_cq_eventfd_toggle(&ring_, false);
 }
 
-// Not for ever: a loop that has nothing else to do ends with its last read.
+// Not forever: a loop that has nothing else to do ends with its last read.
 void IoRing::wait_for_event() {
   if (std::exchange(waiting_, true)) return;
   event_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& failed) {
@@ -238,7 +238,7 @@ void IoRing::wait_for_event() {
 void IoRing::shut_down() {
   if (in_kernel_ > 0) {
     if (io_uring_sqe* const sqe = ::io_uring_get_sqe(&ring_); sqe != nullptr) {
-      // Linux 5.19; an older one answers EINVAL, and the reads are waited for.
+      // Linux 5.19; an older one returns EINVAL, and the reads are waited for.
       io_uring_prep_cancel(sqe, nullptr, IORING_ASYNC_CANCEL_ANY | IORING_ASYNC_CANCEL_ALL);
       io_uring_sqe_set_data(sqe, nullptr);
     }
@@ -247,7 +247,7 @@ void IoRing::shut_down() {
   while (in_kernel_ > 0) {
     const int failed = ::io_uring_submit_and_wait(&ring_, 1);
     if (failed < 0 && failed != -EINTR && failed != -EAGAIN && failed != -EBUSY) {
-      // To go on would free buffers into which the kernel still writes.
+      // Continuing would free buffers into which the kernel still writes.
       std::fprintf(stderr, "verbena: io_uring: reads cannot be collected: %s\n", std::strerror(-failed));
       std::abort();
     }

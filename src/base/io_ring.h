@@ -1,12 +1,12 @@
-// io_uring on one core's loop: disk reads that no thread waits for.
+// io_uring on one core's loop: disk reads without a waiting thread.
 //
 // The loop owns its ring (opened by IoRing::open, found by IoRing::of), as one of its services, so that neither can
 // outlive the other. When the loop is destroyed, the ring first cancels what it can and waits until the kernel has
-// answered for every read. Only then do the coroutines behind them go, and with them the memory that the kernel was
-// writing to. For the same reason cancelling such a coroutine waits: it keeps what it owns until its read has been
+// completed every read. Only then are the coroutines behind them destroyed, and with them the memory that the kernel
+// was writing to. For the same reason cancelling such a coroutine waits: it keeps its memory until its read has been
 // collected.
 //
-// Everything here happens on the loop's thread. On a Core, add() the ring to it: it is polled while the core spins and
+// Everything here runs on the loop's thread. On a Core, add() the ring to it: it is polled while the core spins and
 // wakes the core's sleep by an eventfd. A loop without a core is woken by the eventfd alone.
 #pragma once
 
@@ -35,16 +35,16 @@ class IoRing final : public Pollable {
  public:
   struct Options {
     unsigned depth = 256;  // reads in the kernel at once; more wait here
-    // Registered as fixed buffers, where the kernel lets us: reads into it then cost no look-up of pages. This keeps
-    // all of it in memory. Reads into other memory work as well.
+    // Registered as fixed buffers, if the kernel allows it: reads into it then need no look-up of pages. This locks all
+    // of it in memory. Reads into other memory work as well.
     MutableBytes memory{};
-    // The kernel's own; tests put others here. Both return -errno.
+    // The kernel's own; tests replace them. Both return -errno.
     int (*set_up)(unsigned entries, io_uring* ring, io_uring_params* params) = &io_uring_queue_init_params;
     int (*register_buffers)(io_uring* ring, const iovec* buffers, unsigned count) = &io_uring_register_buffers;
   };
 
-  // Gives the loop its ring, before it runs or on its thread. unsupported, with an errno: a kernel, a container or a
-  // limit that forbids it. invalid_argument: the loop has one.
+  // Opens the loop's ring, before the loop runs or on its thread. unsupported, with an errno: forbidden by the kernel,
+  // a container or a limit. invalid_argument: the loop has one already.
   static Result<IoRing*> open(boost::asio::io_context& loop, const Options& options);
   // The ring of the executor's loop; null when it has none.
   static IoRing* of(const boost::asio::any_io_executor& executor);
@@ -52,8 +52,8 @@ class IoRing final : public Pollable {
 
   bool registered() const { return !registered_.empty(); }
 
-  // The bytes read, possibly fewer than asked for, or -errno. Descriptor and memory must stay until then, whatever
-  // happens to the caller. Reads that start in the same turn of the loop go to the kernel together.
+  // The bytes read, possibly fewer than requested, or -errno. Descriptor and memory must stay valid until then, even if
+  // the caller is cancelled. Reads that start in the same turn of the loop are submitted together.
   Task<int> read(int fd, MutableBytes into, uint64_t offset) {
     auto initiate = [this, fd, into, offset](auto handler) {
       using Kept = Waiting<decltype(handler)>;
@@ -90,7 +90,7 @@ class IoRing final : public Pollable {
     int result = 0;
   };
 
-  class Slot;  // of a loop
+  class Slot;  // the loop's storage
 
   IoRing(boost::asio::io_context& loop, const Options& options);
   Result<void> set_up(const Options& options);
@@ -113,7 +113,7 @@ class IoRing final : public Pollable {
   boost::asio::posix::stream_descriptor event_;
   boost::asio::steady_timer again_;
   MutableBytes registered_;
-  std::deque<OperationPtr> queued_;   // not given to the kernel yet
+  std::deque<OperationPtr> queued_;   // not submitted to the kernel yet
   std::vector<Collected> collected_;  // scratch of finish_some()
   size_t in_kernel_ = 0;
   bool submit_posted_ = false, waiting_ = false, armed_ = false, paused_ = false;

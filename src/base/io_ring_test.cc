@@ -201,7 +201,7 @@ TEST_F(Rings, CollectTheirReadsBeforeTheLoopIsGone) {
   loop.reset();
   EXPECT_TRUE(gone);
   EXPECT_FALSE(told);
-  // Nobody writes into the memory any more.
+  // The kernel does not write into the memory any more.
   std::memset(pages.bytes.data(), 'm', 16);
   pipe.write("late");
   EXPECT_EQ(pages.text(16), std::string(16, 'm'));

@@ -25,7 +25,7 @@ LeaseClock::duration LeaseClock::suspended() noexcept {
   for (;;) {
     const auto before = SteadyClock::now();
     const auto between = now();
-    // Whoever was not running in between would take that for a suspension.
+    // A thread that was not running in between would see a suspension otherwise.
     if (SteadyClock::now() - before < reading_max) return between.time_since_epoch() - before.time_since_epoch();
   }
 }

@@ -5,8 +5,8 @@
 
 namespace verbena {
 
-// For what others believe to be over after a while. It goes on while the machine is suspended, which the steady clock
-// does not.
+// A clock for promises whose expiry other machines rely on. It continues while the machine is suspended, which the
+// steady clock does not.
 class LeaseClock {
  public:
   using duration = std::chrono::nanoseconds;
@@ -16,9 +16,9 @@ class LeaseClock {
   static constexpr bool is_steady = true;
 
   static time_point now() noexcept;
-  // How long the machine has been suspended since it was started, to a hundredth of a second.
+  // The time that the machine has been suspended since its start, to a hundredth of a second.
   static duration suspended() noexcept;
-  // For tests: the whole process finds itself as if the machine had just been suspended for that long.
+  // For tests: makes the whole process believe that the machine was just suspended for that long.
   static void pretend_suspension(duration time) noexcept;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int shown = 0, hidden = 1, not_allowed = 2;
 
-// In a process whose machine has been suspended for an hour, as far as its clocks say.
+// Run in a process whose clocks show a suspension of an hour.
 int look_after_a_suspension() {
   if (unshare(CLONE_NEWUSER | CLONE_NEWTIME) != 0) return not_allowed;
   const int offsets = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);

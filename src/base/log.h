@@ -1,4 +1,4 @@
-// The one logger. spdlog behind a thin front, so that headers stay light and lines have one form:
+// The one logger. spdlog behind a thin front end, so that headers stay light and lines have one form:
 //   2026-01-02T03:04:05.678Z info  http: listening addr=127.0.0.1:9000
 //
 // Rule: no secret key, session key, signature or whole RDMA token is ever passed to a log call.
@@ -37,7 +37,7 @@ void error(fmt::format_string<Args...> format, Args&&... args) {
   at(Level::error, format, std::forward<Args>(args)...);
 }
 
-// For values that came from outside: control characters and quotes are escaped, length is bounded.
+// For untrusted values: control characters and quotes are escaped, length is bounded.
 std::string printable(std::string_view untrusted, size_t max_length = 256);
 
 }  // namespace verbena::log

@@ -19,7 +19,7 @@ Ring::Found Ring::read(uint64_t after, Level least, size_t most) const {
   const std::lock_guard lock(mutex_);
   Found found;
   found.last = last_;
-  // Of a process before this one, or made up: then from the beginning.
+  // A number of an earlier process, or made up: then from the beginning.
   const uint64_t from = after > last_ ? 0 : after;
   const uint64_t first = lines_.empty() ? last_ + 1 : lines_.front().number;
   if (from != 0 && first > from + 1) found.lost = first - from - 1;

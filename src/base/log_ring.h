@@ -1,4 +1,4 @@
-// The last lines of the log, for who asks the running server for them. Thread-safe.
+// The last lines of the log, for queries to the running server. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class Ring {
   void add(Level level, std::string_view text);
   struct Found {
     std::vector<Line> lines;  // oldest first
-    uint64_t last = 0;        // number of the newest line that was looked at: where to go on
-    uint64_t lost = 0;        // lines after `after` that the ring has no more
+    uint64_t last = 0;        // number of the newest line examined: the next call's `after`
+    uint64_t lost = 0;        // lines after `after` that were overwritten
   };
-  // The lines behind `after` that are at least `least`, not more than `most` of them (at least 1): the oldest ones, or
-  // where `after` is 0 the newest.
+  // The lines after `after` of level `least` or above, at most `most` (at least 1): the oldest ones, or if `after` is 0
+  // the newest.
   Found read(uint64_t after, Level least, size_t most) const;
 
  private:
@@ -40,7 +40,7 @@ class Ring {
   uint64_t last_ = 0;
 };
 
-// Of this process: what write() (base/log.h) has put out.
+// This process's: everything printed by write() (base/log.h).
 Ring& ring();
 
 std::string_view name_of(Level level);

@@ -10,7 +10,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are read as they lie");
 
-// floor(2^32 * abs(sin(i + 1))), as the RFC has it.
+// floor(2^32 * abs(sin(i + 1))), from the RFC.
 constexpr uint32_t sines[64] = {
     0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
     0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193, 0xa679438e, 0x49b40821,
@@ -61,7 +61,7 @@ void add_blocks(State& state, const std::byte* from, size_t blocks) {
   state = {a, b, c, d};
 }
 
-// Each lane's next 16 bytes are turned so that a vector holds the same word of all lanes.
+// Transposes each lane's next 16 bytes, so that a vector holds the same word of all lanes.
 using V4 [[gnu::vector_size(16)]] = uint32_t;
 using V8 [[gnu::vector_size(32)]] = uint32_t;
 
@@ -109,7 +109,7 @@ void add_blocks_of_4(State* const* states, const std::byte* const* from, size_t 
     w[q + 3] = __builtin_shufflevector(t1, t3, 2, 3, 10, 11, 6, 7, 14, 15);        \
   }
 
-// Compiled twice: AVX-512's vectors are as long here, but turn and mix in one instruction each.
+// Compiled twice: AVX-512's vectors are as long here, but rotate and mix in one instruction each.
 #define MD5_ADD_BLOCKS_OF_8(name)                                                                          \
   void name(State* const* states, const std::byte* const* from, size_t blocks) {                           \
     V8 s[4];                                                                                               \
@@ -156,7 +156,7 @@ SideBySide side_by_side(Md5::Lanes lanes) {
 
 }  // namespace
 
-// Whole blocks of several bodies; whoever ends makes room for the next.
+// Processes whole blocks of several bodies; a finished body is replaced by the next.
 class Md5Lanes {
  public:
   explicit Md5Lanes(Md5::Lanes lanes) : lanes_(lanes == Md5::Lanes::four ? 4 : 8), add_blocks_(side_by_side(lanes)) {}
@@ -188,7 +188,7 @@ class Md5Lanes {
     size_t blocks;
   };
 
-  // As many blocks as all of them have. Lanes without a body do the first one's, for nothing.
+  // Processes as many blocks as all of them have. Lanes without a body repeat the first one's, for nothing.
   void turn(std::vector<Body>& running) const {
     State unused{};
     State* states[8];

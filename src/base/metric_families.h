@@ -1,4 +1,4 @@
-// What base/metrics.cc and base/histogram.cc give to base/exposition.cc. Private to these.
+// The data that base/metrics.cc and base/histogram.cc pass to base/exposition.cc. Private to these.
 #pragma once
 
 #include <prometheus/metric_family.h>
@@ -13,7 +13,7 @@ namespace verbena::metrics {
 
 struct Families {
   std::vector<prometheus::MetricFamily> all;
-  // By family, metric and bucket, as they lie there.
+  // By index of family, metric and bucket.
   std::map<std::array<size_t, 3>, Histogram::Exemplar> exemplars;
 };
 

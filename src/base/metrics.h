@@ -16,7 +16,7 @@ using Labels = std::map<std::string, std::string>;
 class Counter {
  public:
   void add(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
-  // Of a total that something else counts (the kernel).
+  // For a total that is counted elsewhere (in the kernel).
   void set(uint64_t total) { value_.store(total, std::memory_order_relaxed); }
   uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
@@ -39,7 +39,7 @@ class Gauge {
 Counter& counter(std::string_view name, std::string_view help, const Labels& labels = {});
 Gauge& gauge(std::string_view name, std::string_view help, const Labels& labels = {});
 
-// `read` runs at the start of every exposition(), one at a time: for values that are kept elsewhere.
+// `read` runs at the start of every exposition(), one at a time: for values that are stored elsewhere.
 void before_exposition(std::function<void()> read);
 
 // All metrics in Prometheus' text exposition format 0.0.4.

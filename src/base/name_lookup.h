@@ -1,4 +1,4 @@
-// The addresses of a host, by a deadline. The C library's resolver has none: a name whose servers do not answer takes
+// The addresses of a host, with a deadline. The C library's resolver has none: a name whose servers do not answer takes
 // it half a minute, which asio's resolver waits for when its loop ends.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace verbena {
 
-// Blocks. An address is its own answer. `resolve` fills in what a name has, on a thread of its own that may outlive the
-// call; null: the system's resolver. connection_failed: the name is not known; timed_out; cancelled (`stop` was set);
+// Blocks. The text of an address resolves to itself. `resolve` looks a name up, on a thread of its own that may outlive
+// the call; null: the system's resolver. connection_failed: unknown name; timed_out; cancelled (`stop` was set);
 // slow_down: 64 names are being looked up.
 using ResolveName = void (*)(const std::string& host, uint16_t port,
                              std::vector<boost::asio::ip::tcp::endpoint>& found);

@@ -1,6 +1,6 @@
-// A mutex for what is held for some tens of nanoseconds, a look at a table or so: one atomic exchange to take it and
-// one to give it back, both in line, where std::mutex makes two calls that cost as much as what they protect. Who finds
-// it taken sleeps in the kernel. No recursion, no fairness. (Drepper, "Futexes Are Tricky", the second mutex.)
+// A mutex for critical sections of some tens of nanoseconds, such as one table look-up: one atomic exchange to lock and
+// one to unlock, both inline, where std::mutex makes two calls that cost as much as the section. A thread that finds it
+// locked sleeps in the kernel. No recursion, no fairness. (Drepper, "Futexes Are Tricky", the second mutex.)
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class QuickMutex {
   }
 
  private:
-  static constexpr uint32_t free = 0, taken = 1, wanted = 2;  // wanted: taken, and somebody sleeps until it is free
+  static constexpr uint32_t free = 0, taken = 1, wanted = 2;  // wanted: taken, with a sleeping waiter
 
   void lock_behind_others() {
     while (state_.exchange(wanted, std::memory_order_acquire) != free) state_.wait(wanted, std::memory_order_relaxed);

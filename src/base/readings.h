@@ -1,4 +1,4 @@
-// The metrics as numbers, for who tells them in another form than a scraper's.
+// The metrics as numbers, for outputs other than a scraper's.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@ struct Reading {
   Labels labels;
   double value = 0;
 };
-// The counters or gauges of that name; none where nobody has made one.
+// The counters or gauges of that name; empty if none was made.
 std::vector<Reading> read_values(std::string_view name);
 
 struct Distribution {
   Labels labels;
   std::array<uint64_t, Histogram::buckets> counts{};
 };
-// The histograms of that name in which anything was counted.
+// The non-empty histograms of that name.
 std::vector<Distribution> read_histograms(std::string_view name);
 
 }  // namespace verbena::metrics

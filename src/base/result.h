@@ -17,7 +17,7 @@ namespace verbena {
 enum class Errc : uint16_t {
   ok = 0,
 
-  // What a request asked for cannot be had: client-side outcomes.
+  // The request cannot be fulfilled: client-side outcomes.
   no_such_bucket = 1,
   no_such_key = 2,
   no_such_upload = 3,
@@ -87,7 +87,7 @@ enum class Errc : uint16_t {
   no_such_lifecycle = 52,
   invalid_retention_period = 54,
 
-  // Who may do what.
+  // Authentication and authorization.
   access_denied = 64,
   invalid_access_key_id = 65,
   signature_does_not_match = 66,
@@ -100,10 +100,10 @@ enum class Errc : uint16_t {
 
   // Encryption.
   key_unavailable = 80,          // no such key in the key ring
-  encryption_key_required = 81,  // the object has a customer's key, and the request none; or the other way round
+  encryption_key_required = 81,  // the object has a customer's key and the request none, or vice versa
   encryption_key_wrong = 82,
-  encryption_key_digest = 83,  // the key's MD5 is not the one that came with it
-  insecure_customer_key = 84,  // a customer's key without TLS, where that is forbidden
+  encryption_key_digest = 83,  // the key's MD5 does not match the one sent with it
+  insecure_customer_key = 84,  // a customer's key without TLS, if that is forbidden
   no_such_kms_key = 85,
   invalid_kms_key_id = 86,
 
@@ -112,7 +112,7 @@ enum class Errc : uint16_t {
   // Directory buckets.
   invalid_write_offset = 91,
   too_many_parts = 92,
-  idempotency_mismatch = 93,  // a client token that came with another request
+  idempotency_mismatch = 93,  // a client token that was used with another request
   encryption_type_mismatch = 94,
 
   quota_exceeded = 95,
@@ -131,7 +131,7 @@ enum class Errc : uint16_t {
   request_timeout = 133,
   io_error = 134,
 
-  // Inside the house: a caller maps these before they reach a client.
+  // Internal: a caller maps these before they reach a client.
   would_block = 160,
   cancelled = 161,
   timed_out = 162,
@@ -157,10 +157,10 @@ enum class Errc : uint16_t {
   packed_policy_too_large = 233,
 };
 
-// Why something failed. `context` must point to a string with static storage duration.
+// The reason of a failure. `context` must point to a string with static storage duration.
 struct [[nodiscard]] Error {
   Errc code = Errc::internal;
-  int sys = 0;  // errno, or a provider's own (positive) code; 0 when there is none
+  int sys = 0;  // errno, or a provider's own (positive) code; 0: none
   const char* context = "";
 
   friend bool operator==(const Error& a, Errc code) { return a.code == code; }

@@ -1,4 +1,4 @@
-// Bytes that are wiped when they go: keys, and what a key opened.
+// Bytes that are wiped when destroyed: keys, and data decrypted by a key.
 #pragma once
 
 #include <openssl/crypto.h>
@@ -42,7 +42,7 @@ class Secret {
   std::vector<std::byte> bytes_;
 };
 
-// For a std::string that held a secret on its way.
+// For a std::string that held a secret temporarily.
 inline void wipe(std::string& text) {
   OPENSSL_cleanse(text.data(), text.size());
   text.clear();

@@ -1,5 +1,5 @@
 // SipHash (Aumasson, Bernstein 2012), 64-bit: a keyed hash of short input. siphash24() of checksum.h is the MAC of
-// messages; siphash13() is for tables whose keys strangers choose.
+// messages; siphash13() is for tables whose keys clients choose.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// Sockets and pollables share a core: however many sockets have something to say, the core looks at its pollables
-// (fabric endpoints, rings of this host) after every so many of their events.
+// Fairness between sockets and pollables of a core: after a fixed number of socket events, however many more there are,
+// the core polls its pollables (fabric endpoints, rings of this host).
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@ namespace verbena {
 
 inline constexpr size_t socket_events_per_look = 16;
 
-// Said by who serves sockets, on the core's thread, between two events: whatever the pollables bring is served in here.
-// `count`: one that takes as long as so many counts as so many.
+// Called by socket code, on the core's thread, between two events: the pollables are polled inside. `count`: the number
+// of ordinary events that this one counts as.
 void note_socket_event(size_t count = 1);
 
 }  // namespace verbena

@@ -1,4 +1,4 @@
-// For tests: what happens on a core's thread, from a thread of the test.
+// For tests: running code on a core's thread from a thread of the test.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -26,7 +26,7 @@ std::invoke_result_t<F> call_on(Core& core, F f) {
   return result.get();
 }
 
-// Starts a coroutine on the core; the future has what it returns.
+// Starts a coroutine on the core; the future has its result.
 template <class T>
 std::future<T> spawn_on(Core& core, Task<T> task) {
   auto promise = std::make_shared<std::promise<T>>();

@@ -1,4 +1,4 @@
-// ASCII text as protocols use it, whatever the locale.
+// ASCII text of protocols, independent of the locale.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-// Without the blanks and tabs at both ends (RFC 9110's optional white space).
+// The text without blanks and tabs at both ends (RFC 9110's optional white space).
 inline std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);

@@ -13,8 +13,8 @@ namespace {
 
 #if defined(__x86_64__)
 
-// "Invariant TSC" (Intel SDM 3B, 18.17.1): one rate in all P-, C- and T-states. Or the kernel has found that out by
-// itself, and tells the time by it.
+// Whether the counter is an "invariant TSC" (Intel SDM 3B, 18.17.1): one rate in all P-, C- and T-states; or the kernel
+// has found it reliable, and uses it as its clock.
 bool counter_is_steady() {
   std::string source;
   std::ifstream("/sys/devices/system/clocksource/clocksource0/current_clocksource") >> source;
@@ -28,7 +28,7 @@ struct ClockPair {
   int64_t steady_ns = 0;
 };
 
-// Both at one moment: of several tries the one that took least, since a thread may be interrupted in between.
+// Reads both clocks at one moment: of several tries the fastest, since a thread may be interrupted in between.
 ClockPair read_both() {
   ClockPair best;
   uint64_t least = UINT64_MAX;
@@ -51,7 +51,7 @@ TickSource measure_ticks() {
   while (to.steady_ns - from.steady_ns < long_enough_ns) to = read_both();
   const auto ns = static_cast<uint64_t>(to.steady_ns - from.steady_ns);
   const uint64_t counted = to.counter - from.counter;
-  // 50 MHz to 50 GHz, else it is none that we know how to read.
+  // 50 MHz to 50 GHz; anything else is not usable.
   if (counted < ns / 20 || counted > ns * 50) return {};
   return {true, (ns << 16) / counted};
 }

@@ -1,5 +1,5 @@
-// The cheapest clock there is, for durations that are only counted: the processor's time stamp counter where it runs at
-// one rate whatever the processor does, else the steady clock. For deadlines there is base/clock.h.
+// The cheapest clock, for durations that are only counted: the processor's time stamp counter if its rate is constant,
+// else the steady clock. For deadlines use base/clock.h.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,12 @@
 namespace verbena {
 
 struct TickSource {
-  bool counter = false;              // the processor's; else ticks are nanoseconds
+  bool counter = false;              // the processor's counter; else ticks are nanoseconds
   uint64_t ns_per_65536 = 1u << 16;  // nanoseconds in 65,536 ticks
 };
 
-// Measures the counter against the steady clock, at the first call: a millisecond. Ticks of before and after are not of
-// one kind, so who counts durations calls this first (metrics::histogram() does).
+// Measures the counter against the steady clock, at the first call: a millisecond. Ticks from before and after it have
+// different units, so code that counts durations calls this first (metrics::histogram() does).
 const TickSource& tick_source();
 
 namespace detail {
@@ -30,7 +30,7 @@ inline uint64_t ticks() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now().time_since_epoch()).count());
 }
 
-// From one ticks() to a later one, on whichever cores they were. Exact to a few parts in 100,000, up to two days.
+// The time between two ticks() calls, on any cores. Exact to a few parts in 100,000, up to two days.
 inline uint64_t ns_between(uint64_t from, uint64_t to) {
   return to <= from ? 0 : ((to - from) * detail::ticking.ns_per_65536) >> 16;
 }

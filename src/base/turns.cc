@@ -8,7 +8,7 @@
 namespace verbena {
 
 Task<void> Turns::pass() {
-  // A post would be taken in the same pass of the loop, before the core looks at its fabrics.
+  // A post would run in the same pass of the loop, before the core polls its fabrics.
   constexpr std::chrono::microseconds moment{100};
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor, moment);
   co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));

@@ -1,4 +1,4 @@
-// For a coroutine that goes through much and waits for nothing: it lets others have the core before they notice.
+// Yields for a coroutine with a long computation and no waits: lets others use the core before they notice a delay.
 //
 //   Turns turns;
 //   for (const auto& entry : page) {
@@ -16,13 +16,13 @@ namespace verbena {
 
 class Turns {
  public:
-  // Time and not work is counted: what one step costs may be up to strangers (policies). Half of the 2 ms that a
-  // request may hold its core: the other half is for the step that is under way when the time is up.
+  // Time and not work is counted: the cost of a step may be up to clients (policies). Half of the 2 ms that a request
+  // may hold its core: the other half is for the step in progress when the time is up.
   static constexpr std::chrono::milliseconds turn{1};
 
   bool due() const { return SteadyClock::now() >= until_; }
-  // Resumes when the loop has had nothing else to do for a moment: its sockets, its fabrics (Core polls them only
-  // then).
+  // Resumes when the loop has had nothing else to do for a moment, its sockets and its fabrics included (Core polls
+  // fabrics only then).
   Task<void> pass();
 
  private:

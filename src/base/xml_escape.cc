@@ -33,7 +33,7 @@ void append_escaped(std::string& out, char c) {
   }
 }
 
-// Which characters do not stand for themselves.
+// Characters that must be escaped.
 constexpr std::array<bool, 256> not_plain = [] {
   std::array<bool, 256> table{};
   for (int c = 0; c < 0x20; ++c) table[static_cast<size_t>(c)] = true;
@@ -43,7 +43,7 @@ constexpr std::array<bool, 256> not_plain = [] {
 
 }  // namespace
 
-// Nearly all text is plain: what lies between two characters that are not is appended as one.
+// Nearly all text is plain: each run between two characters to escape is appended at once.
 void append_xml_escaped(std::string& out, std::string_view text) {
   size_t plain = 0;
   for (size_t at = 0; at < text.size(); ++at) {

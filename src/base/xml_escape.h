@@ -1,4 +1,4 @@
-// Text for XML.
+// Escaping of text for XML.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace verbena {
 // cannot carry and keys may hold, become character references, as AWS writes them.
 void append_xml_escaped(std::string& out, std::string_view text);
 
-// The same as a view: of the text itself where all of it is plain, else of `scratch`. Both outlive it.
+// The escaped text as a view: of `text` itself if all of it is plain, else of `scratch`. Both outlive it.
 std::string_view xml_escaped(std::string_view text, std::string& scratch);
 
 }  // namespace verbena

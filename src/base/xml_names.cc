@@ -11,14 +11,14 @@ namespace {
 constexpr std::string_view xml_itself = "http://www.w3.org/XML/1998/namespace";
 
 struct XmlBinding {
-  std::string_view prefix, uri;  // both lie in the document's attributes, which are not removed
+  std::string_view prefix, uri;  // both point into the document's attributes, which are not removed
 };
 
 struct XmlName {
   std::string_view prefix, local;
 };
 
-// nullopt: no name that Namespaces in XML allows.
+// nullopt: not a name that Namespaces in XML allows.
 std::optional<XmlName> split_xml_name(std::string_view name) {
   const size_t colon = name.find(':');
   if (colon == std::string_view::npos) return XmlName{{}, name};
@@ -29,7 +29,7 @@ std::optional<XmlName> split_xml_name(std::string_view name) {
 
 class XmlNameResolver {
  public:
-  // `known` empty: the first namespace that is met, and elements of others are dropped.
+  // `known` empty: takes the first namespace that occurs, and elements of others are dropped.
   XmlNameResolver(std::span<const std::string_view> known, bool drops) : known_(known), drops_(drops) {}
 
   bool resolve(pugi::xml_node element) {
@@ -49,7 +49,7 @@ class XmlNameResolver {
       if (!name.empty() && name.front() != ':') continue;
       if (name.size() == 1 || bindings_.size() == xml_bindings_max) return false;
       const std::string_view prefix = name.empty() ? name : name.substr(1), uri = attribute.value();
-      if (!prefix.empty() && uri.empty()) return false;  // only the default namespace can be taken back
+      if (!prefix.empty() && uri.empty()) return false;  // only the default namespace can be undeclared
       bindings_.push_back({prefix, uri});
     }
     return true;
@@ -80,7 +80,7 @@ class XmlNameResolver {
     if (!uri) return false;
     foreign_ = !is_known(*uri);
     if (foreign_) return drops_;
-    // The name is copied first: the parser keeps it where the new one is to lie.
+    // The name is copied first: the parser stores the new one in the same place.
     return parts->prefix.empty() || element.set_name(std::string(parts->local).c_str());
   }
 
@@ -100,8 +100,8 @@ class XmlNameResolver {
 
   const std::span<const std::string_view> known_;
   const bool drops_;
-  std::string own_;       // the document's own namespace, where others are dropped
-  bool foreign_ = false;  // of the element that was named last
+  std::string own_;       // the document's own namespace, if others are dropped
+  bool foreign_ = false;  // of the last named element
   std::vector<XmlBinding> bindings_;
 };
 

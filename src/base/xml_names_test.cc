@@ -18,7 +18,7 @@ std::string text_of(const pugi::xml_document& document) {
   return text;
 }
 
-// What is left of a request's document; "refused" where it is not taken.
+// The resulting document of a request; "refused" if it is not accepted.
 std::string named(const std::string& xml) {
   pugi::xml_document document;
   if (!document.load_string(xml.c_str())) return "syntax";

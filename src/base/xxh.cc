@@ -1,6 +1,6 @@
 #include "base/xxh.h"
 
-// The header has all of xxHash: what is compiled in here needs no library where the program runs.
+// The header contains all of xxHash: compiled in here, it needs no library at run time.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -30,7 +30,7 @@ XxHash::XxHash(Algorithm algorithm) : algorithm_(algorithm), state_(std::make_un
 
 XxHash::~XxHash() = default;
 
-// These fail for null pointers alone, which an empty range may have.
+// These fail only for null pointers, which an empty range may have.
 void XxHash::update(Bytes data) {
   if (data.empty()) return;
   switch (algorithm_) {

@@ -1,6 +1,6 @@
-// A table of values by 64-bit hashes that nobody outside can choose (SipHash with a secret): open addressing, linear
-// probing. Unlike std::unordered_map it can say where a value will be looked for before it is asked for it, so that who
-// asks for many does not wait for memory once for each. Not thread-safe, but for fetch_ahead().
+// A table of values by 64-bit hashes that clients cannot choose (SipHash with a secret): open addressing, linear
+// probing. Unlike std::unordered_map it can prefetch the place of a look-up, so that a batch of look-ups does not wait
+// for memory once for each. Not thread-safe, except fetch_ahead().
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace verbena::cache {
 
-// `Value` is cheap to copy. The lowest `ignored_bits` of hashes may be alike in a whole table.
+// `Value` is cheap to copy. The lowest `ignored_bits` of hashes may be equal in a whole table.
 template <class Value, unsigned ignored_bits = 0>
 class HashIndex {
  public:
@@ -34,7 +34,7 @@ class HashIndex {
     size_t at = probe(hash);
     if (!slots_[at].used) return;
     --size_;
-    // Those behind it that a gap would hide move up.
+    // Entries behind the gap that probing would no longer find move up.
     for (size_t other = next(at); slots_[other].used; other = next(other)) {
       const size_t home = place(slots_[other].hash);
       if (((other - home) & mask_) < ((other - at) & mask_)) continue;
@@ -44,7 +44,7 @@ class HashIndex {
     slots_[at] = {};
   }
 
-  // Brings the place where `hash` is looked for nearer to the processor. From any thread at any time: a hint.
+  // Prefetches the slot of `hash`. From any thread at any time: a hint.
   void fetch_ahead(uint64_t hash) const {
     const Slot* const slots = shown_slots_.load(std::memory_order_relaxed);
     const size_t mask = shown_mask_.load(std::memory_order_relaxed);
@@ -62,7 +62,7 @@ class HashIndex {
   size_t capacity() const { return mask_ + 1; }
   size_t place(uint64_t hash) const { return (hash >> ignored_bits) & mask_; }
   size_t next(size_t at) const { return (at + 1) & mask_; }
-  // Where `hash` is, or is to be.
+  // The slot of `hash`, or a free one for it.
   size_t probe(uint64_t hash) const {
     size_t at = place(hash);
     while (slots_[at].used && slots_[at].hash != hash) at = next(at);
@@ -82,7 +82,7 @@ class HashIndex {
 
   std::unique_ptr<Slot[]> slots_ = std::make_unique<Slot[]>(capacity_min);
   size_t mask_ = capacity_min - 1, size_ = 0;
-  std::atomic<const Slot*> shown_slots_{slots_.get()};  // of fetch_ahead()
+  std::atomic<const Slot*> shown_slots_{slots_.get()};  // for fetch_ahead()
   std::atomic<size_t> shown_mask_{mask_};
 };
 

@@ -29,7 +29,7 @@ TEST(HashIndex, DoesAsAMapDoes) {
     HashIndex<uint64_t, 4> index;
     std::unordered_map<uint64_t, uint64_t> map;
     for (int step = 0; step < 30'000; ++step) {
-      // Of hashes whose places are alike, at the end of the table or anywhere.
+      // Hashes with equal slots, at the end of the table or anywhere.
       const uint64_t hash = (random() % range) * (step % 3 == 0 ? 16 : 16 * 15) + 3;
       if (random() % 2 == 0) {
         index.assign(hash, step);

@@ -11,8 +11,8 @@ namespace verbena::cache {
 namespace {
 
 constexpr uint8_t uses_max = 3;
-constexpr uint8_t uses_to_stay = 1;  // asked for again while in the small queue: on to the main one
-constexpr size_t small_share = 10;   // the small queue is meant to hold a tenth of the bytes
+constexpr uint8_t uses_to_stay = 1;  // uses in the small queue that move an entry to the main one
+constexpr size_t small_share = 10;   // the small queue's intended part of the bytes: a tenth
 constexpr size_t ghosts_min = 64;
 
 struct Meters {
@@ -39,10 +39,10 @@ HotTier::HotTier(Options options) : options_(options) { fill_random(secret_); }
 
 HotTier::~HotTier() { evict_until(0); }
 
-// Keyed: who can choose names must not be able to choose their shard and slot.
+// Keyed: a client that chooses names must not be able to choose their shard and slot.
 uint64_t HotTier::salt(std::string_view bucket) const { return siphash13(secret_, as_bytes(bucket)); }
 
-// The salt is half of a key of the bucket's own: whoever asks for many names of one bucket hashes that once.
+// The salt is half of the bucket's own key: look-ups of many names of one bucket compute it once.
 uint64_t HotTier::hash(uint64_t salt, std::string_view name) const {
   std::byte key[sizeof secret_];
   std::memcpy(key, &salt, sizeof salt);
@@ -190,7 +190,7 @@ void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
     const std::lock_guard lock(s.mutex);
     Slot& state = slot(s, ticket.hash);
     --state.changing;
-    // With no change begun or ended since ours began, ours is the last.
+    // If no change began or ended since ours began, ours is the last.
     const bool last = state.epoch == ticket.epoch && state.changing == 0 && is_of_now(ticket.era);
     ++state.epoch;
     if (entry != nullptr && last) place(s, ticket, key, std::move(entry), victims);
@@ -199,7 +199,7 @@ void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
   evict_until(options_.capacity);
 }
 
-// The newest of the small queue; of the main one when it was let go not long ago.
+// Adds the entry as the newest of the small queue; of the main one if it was evicted recently.
 void HotTier::place(Shard& s, const Ticket& ticket, Key key, EntryPtr entry, Victims& victims) {
   const uint64_t h = ticket.hash;
   const size_t held_bytes = entry->held_bytes();
@@ -239,7 +239,7 @@ void HotTier::remember(Shard& s, uint64_t h) {
   }
 }
 
-// One entry goes; on the way to it others may move on. False: there is none.
+// Evicts one entry; on the way others may move to the main queue. False: there is none.
 bool HotTier::evict_one(Shard& s, Victims& victims) {
   for (;;) {
     const bool from_small =
@@ -270,7 +270,7 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
   }
 }
 
-// From shards that hold more than their share, so that none pays for another's growth. Returns the bytes that went.
+// Evicts from shards that exceed their share, so that none pays for another's growth. Returns the bytes freed.
 size_t HotTier::evict_until(size_t bytes_max) {
   const size_t share = bytes_max / shard_count;
   size_t freed = 0;

@@ -1,4 +1,4 @@
-// Which objects stay in registered memory. Thread-safe; a hit takes one short lock on a sixteenth of the keys.
+// A cache of objects in registered memory. Thread-safe; a hit takes one short lock on a sixteenth of the keys.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace verbena::cache {
 
-// Something that lies in memory: immutable, shared by the tier and all who read it.
+// A cached item: immutable, shared by the tier and all its readers.
 class Entry {
  public:
   virtual ~Entry() = default;
@@ -44,7 +44,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
 
   // The entry, or null. Counts as use.
   EntryPtr find(Key key);
-  // As find() of each, but memory is waited for once for all of them.
+  // find() for many keys, which waits for memory once for all of them.
   struct Lookup {
     Key key;
     EntryPtr found{};
@@ -52,11 +52,11 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   };
   void find_many(std::span<Lookup> lookups);
   static void count_hit();
-  // Once for each object that had to be read from the engine: a door may look more than once before that.
+  // Called once for each object that had to be read from the engine: a door may look it up several times before that.
   static void count_miss();
 
-  // Taken before an object is looked up in the engine; insert() takes what was read only if the key has not changed
-  // since.
+  // A bucket's generation, read before an object is looked up in the engine; insert() accepts the object only if its
+  // key has not changed since.
   struct Era {
     uint16_t slot = 0;
     uint32_t number = 0;
@@ -76,22 +76,22 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     Change(Change&& other) noexcept = default;
     Change& operator=(Change&&) = delete;
     ~Change() { end(nullptr); }
-    // The change was made and this is the new object: kept, unless another change came in between.
+    // The change was made and this is the new object: cached, unless another change came in between.
     void publish(EntryPtr entry) { end(std::move(entry)); }
 
    private:
     friend class HotTier;
     Change(std::shared_ptr<HotTier> tier, Key key);
     void end(EntryPtr entry);
-    std::shared_ptr<HotTier> tier_;  // null: over
+    std::shared_ptr<HotTier> tier_;  // null: ended
     std::string bucket_, name_;
     Ticket ticket_;
   };
   Change change(Key key);
 
-  // What is held for objects that are still on their way in, all of them together: at most a quarter of the capacity,
-  // since nobody can evict it; and of that one payer (memory::Charge) a quarter at most, or 64 MiB where that is more
-  // and no more than half: how long they are on their way is up to clients.
+  // The memory of objects that are still being read into the tier. Together at most a quarter of the capacity, since it
+  // cannot be evicted; per payer (memory::Charge) at most a quarter of that, or 64 MiB if that is more and no more than
+  // half: clients decide how long it takes.
   class Fill {
    public:
     explicit Fill(std::shared_ptr<HotTier> tier) : tier_(std::move(tier)) {}
@@ -102,7 +102,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
           paid_(std::exchange(other.paid_, 0)) {}
     Fill& operator=(Fill&&) = delete;
     ~Fill() { release(); }
-    // `payer`: of the fill's first bytes that have one; null: none. False: too much is on its way, and this fill is to
+    // `payer`: of the fill's first bytes that have one; null: none. False: too much is being filled, and this fill must
     // be released.
     bool add(size_t bytes, const void* payer = nullptr);
     void release();
@@ -114,15 +114,15 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     size_t bytes_ = 0, paid_ = 0;
   };
 
-  // The entry goes; what is on its way in may come all the same.
+  // Drops the entry; a fill in progress may still add it.
   void drop(Key key);
 
-  // Nothing of the bucket is found any more, and nothing of it that was read or changed before this call comes in after
-  // it. What it holds goes when there has to be room. Costs the same however much that is: anybody may have a bucket.
+  // Hides all entries of the bucket, and rejects objects of it that were read or changed before this call. Their memory
+  // is freed when room is needed. Costs the same for any number of entries, since any user may own a bucket.
   void forget(std::string_view bucket);
   void forget_all();
 
-  // Gives at least `bytes` back if there are as many, the least wanted first. Returns how many.
+  // Frees at least `bytes` if there are as many, the least valuable first. Returns how many.
   size_t shed(size_t bytes);
 
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
@@ -141,11 +141,11 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     EntryPtr entry;
     size_t held_bytes = 0;
     Era era;
-    uint8_t uses = 0;  // since it came, or since the main queue let it pass; at most 3
+    uint8_t uses = 0;  // since it was added, or since the main queue last passed it; at most 3
     bool main = false;
   };
   using Queue = std::list<Node>;
-  // Changes of all keys that share a slot are counted together: what that costs is a fill refused now and then.
+  // Changes of all keys that share a slot are counted together, at the cost of a fill refused now and then.
   struct Slot {
     uint32_t epoch = 0;
     uint32_t changing = 0;
@@ -155,7 +155,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     HashIndex<Queue::iterator, shard_bits> index;
     Queue small, main;  // newest first
     size_t small_bytes = 0, main_bytes = 0;
-    // Hashes of what the small queue let go lately: an object that comes back goes into the main queue.
+    // Hashes recently evicted from the small queue: an object that comes back goes into the main queue.
     std::deque<uint64_t> ghosts;
     std::unordered_map<uint64_t, uint32_t> ghost_count;
     std::array<Slot, slot_count> slots;
@@ -167,7 +167,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   uint64_t hash(uint64_t salt, std::string_view name) const;
   uint64_t hash(Key key) const { return hash(salt(key.bucket), key.name); }
   Era era_of(uint64_t salt) const;
-  Ticket ticket_of(Key key) const;  // without what its slot says
+  Ticket ticket_of(Key key) const;  // without the slot's state
   bool is_of_now(Era era) const { return eras_[era.slot].load(std::memory_order_acquire) == era.number; }
   EntryPtr find(Key key, uint64_t hash);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
@@ -183,12 +183,12 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   const Options options_;
   std::byte secret_[16];
   std::array<Shard, shard_count> shards_;
-  // Of buckets, many of which share one: forgetting one forgets those, too.
+  // Generations of buckets, many of which share one: forgetting a bucket also forgets those.
   std::array<std::atomic<uint32_t>, era_count> eras_{};
   std::atomic<size_t> bytes_{0};
   std::atomic<size_t> filling_{0};
   std::mutex payers_mutex_;
-  std::unordered_map<const void*, size_t> payers_;  // of filling_: who holds how much
+  std::unordered_map<const void*, size_t> payers_;  // bytes of filling_ per payer
   std::atomic<size_t> next_shard_{0};
 };
 

@@ -27,7 +27,7 @@
 namespace verbena::memory {
 namespace {
 
-// Free memory is poisoned, so that a use after a lease's return is found by AddressSanitizer.
+// Free memory is poisoned, so that AddressSanitizer finds a use after a lease's return.
 void poison([[maybe_unused]] const std::byte* p, [[maybe_unused]] size_t n) {
 #ifdef VERBENA_ASAN
   ASAN_POISON_MEMORY_REGION(p, n);
@@ -60,9 +60,8 @@ struct LeaseMetrics {
 
 }  // namespace
 
-// A buddy allocator over 4 KiB pages: blocks split on demand and merge with their buddy on return, so that small
-// leases cannot fragment the arena for ever. Its state lies outside the mapping: nothing that a device writes can
-// damage it.
+// A buddy allocator over 4 KiB pages: blocks split on demand and merge with their buddy on return, so that small leases
+// cannot fragment the arena for ever. Its state is outside the mapping: no write of a device can damage it.
 struct Arena::Classes {
   struct Page {
     uint32_t next = none;
@@ -139,7 +138,7 @@ Result<std::unique_ptr<Arena>> Arena::create(size_t bytes) {
   void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
   if (p == MAP_FAILED) {
     huge = false;
-    // One class more than needed, so that the start can be aligned to the largest class.
+    // Larger than needed by one block of the largest class, so that the start can be aligned to it.
     p = ::mmap(nullptr, bytes + lease_size_max, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
                0);
     if (p == MAP_FAILED) return fail(Errc::out_of_memory, "arena: mmap", errno);
@@ -151,7 +150,7 @@ Result<std::unique_ptr<Arena>> Arena::create(size_t bytes) {
     p = start + skip;
     ::madvise(p, bytes, MADV_HUGEPAGE);  // best effort
   }
-  // Children (there are none in the server, but a library may fork) must not copy pages that a device writes to.
+  // A forked child (the server has none, but a library may fork) must not copy pages that a device writes to.
   ::madvise(p, bytes, MADV_DONTFORK);
   return std::unique_ptr<Arena>(new Arena({static_cast<std::byte*>(p), bytes}, huge));
 }
@@ -166,7 +165,7 @@ Arena::Arena(MutableBytes mapping, bool huge_pages)
 
 Arena::~Arena() {
   if (classes_->leased_bytes != 0) {
-    // Whoever holds a lease would write into unmapped memory, or a device would into somebody else's.
+    // A lease's holder would write into unmapped memory, or a device into memory in other use.
     std::fprintf(stderr, "verbena: arena destroyed with %zu bytes still leased\n", classes_->leased_bytes);
     std::abort();
   }
@@ -178,7 +177,7 @@ Result<Lease> Arena::lease(size_t size) {
   if (size == 0 || size > lease_size_max) return fail(Errc::invalid_argument, "arena: lease size");
   const unsigned order = order_of(size);
   uint32_t page = take(order);
-  // Memory that is given back may be fragmented, so more is asked for until a lease fits or nothing is left to give.
+  // Released memory may be fragmented, so more is requested until a lease fits or nothing is left to release.
   while (page == none && on_pressure_ && on_pressure_(size)) page = take(order);
   if (page == none) {
     classes_->metrics.full.add();

@@ -1,8 +1,8 @@
 // The arena: one large mapping that every open fabric domain registers once at start. Buffers are leased from it in
-// size classes and come back by RAII. Disk reads land here, one-sided operations start here, so that a byte can go
-// from disk to wire without a copy.
+// size classes and returned by RAII. Disk reads write into it and one-sided operations start from it, so that a byte
+// can go from disk to wire without a copy.
 //
-// A lease must outlive every operation that may touch it. One-sided operations cannot be cancelled: whoever posts one
+// A lease must outlive every operation that may touch it. One-sided operations cannot be cancelled: the poster of one
 // holds the lease until its completion was collected.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace verbena::memory {
 
 class Arena;
 
-// An owned part of the arena. Move-only; its destructor gives the bytes back. Thread-safe to destroy on any thread.
+// An owned part of the arena. Move-only; its destructor returns the bytes. Thread-safe to destroy on any thread.
 class Lease {
  public:
   Lease() = default;
@@ -49,16 +49,17 @@ class Lease {
 
   explicit operator bool() const { return data_ != nullptr; }
   std::byte* data() const { return data_; }
-  size_t size() const { return size_; }       // what was asked for
+  size_t size() const { return size_; }       // the requested size
   size_t capacity() const { return block_; }  // the size class, a multiple of 4096
   MutableBytes bytes() const { return {data_, size_}; }
   void release();
-  // What the budget charged for these bytes, given back together with them. Of a larger charge the rest comes back now.
+  // Attaches the budget's charge for these bytes, returned together with them. The excess of a larger charge is
+  // returned now.
   void attach(Charge charge) {
     charge.shrink(block_);
     charge_ = std::move(charge);
   }
-  // For whoever keeps the bytes for others than the peer that they were charged to.
+  // The peer that was charged, for caches that keep the bytes for other peers.
   const void* payer() const { return charge_.payer(); }
   Charge detach_charge() { return std::move(charge_); }
 
@@ -73,8 +74,8 @@ class Lease {
   Charge charge_;
 };
 
-// Bytes to hand on, with what keeps them alive: `lease`, where they are the holder's alone, or `shared`, where others
-// read them too. Nobody writes to shared bytes.
+// Bytes to pass on, with their owner: `lease`, if they are the holder's alone, or `shared`, if others read them too.
+// Shared bytes are never written to.
 struct Chunk {
   Lease lease;
   Bytes bytes;
@@ -98,29 +99,30 @@ class Arena {
   static constexpr size_t alignment = 4096;          // of every lease: fits O_DIRECT
   static constexpr size_t lease_size_max = 4 * MiB;  // the largest size class
 
-  // Maps `bytes` (rounded up to 4 MiB), with huge pages where the machine has them free.
+  // Maps `bytes` (rounded up to 4 MiB), with huge pages if the machine has free ones.
   static Result<std::unique_ptr<Arena>> create(size_t bytes);
-  ~Arena();  // every lease must be back
+  ~Arena();  // every lease must have been returned
   Arena(const Arena&) = delete;
 
   // Bytes of the arena that a lease of `size` takes: 4 KiB times a power of two.
   static constexpr size_t class_size(size_t size) { return std::bit_ceil(std::max(size, alignment)); }
 
-  // A buffer of at least `size` bytes (1 .. lease_size_max). slow_down when the arena is full: the caller answers 503.
-  // Thread-safe. Contents are whatever was there.
+  // A buffer of at least `size` bytes (1 .. lease_size_max), uninitialized. slow_down when the arena is full: the
+  // caller answers 503. Thread-safe.
   Result<Lease> lease(size_t size);
 
-  // Whoever keeps memory only because it is there gives some back when lease() finds none: called from any thread with
-  // the bytes asked for, returns whether it gave anything. One at a time; set it before the arena is used, and null
-  // before what it captures goes.
+  // A hook for caches to release memory when lease() finds none: called from any thread with the requested bytes,
+  // returns whether it released anything. One hook at a time; set it before the arena is used, and set null before its
+  // captures are destroyed.
   using OnPressure = std::function<bool(size_t bytes)>;
   void on_pressure(OnPressure give_back) { on_pressure_ = std::move(give_back); }
 
   MutableBytes mapping() const { return mapping_; }  // for registration
   bool huge_pages() const { return huge_pages_; }
-  size_t leased_bytes() const;  // size classes' bytes now out
+  size_t leased_bytes() const;  // in size classes of current leases
   bool contains(const void* p, size_t size) const;
-  // Who may lease how much. lease() itself does not ask: what serves no peer (message buffers) leases directly.
+  // The budget of leases. lease() itself does not check it: memory that serves no peer (message buffers) is leased
+  // directly.
   Budget& budget() { return *budget_; }
 
  private:
@@ -142,7 +144,7 @@ inline void Lease::release() {
   arena_ = nullptr;
   data_ = nullptr;
   size_ = 0;
-  charge_.release();  // after the bytes: whoever was waiting finds them
+  charge_.release();  // after the bytes: they are available to a waiter then
 }
 
 }  // namespace verbena::memory

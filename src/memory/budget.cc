@@ -86,7 +86,7 @@ std::shared_ptr<Budget::Peer> Budget::peer(std::string_view address) {
   auto forget = [this](Peer* gone) {
     const std::unique_ptr<Peer> owned(gone);
     const std::lock_guard held(mutex_);
-    // Another of the same name may have come meanwhile.
+    // A new account of the same name may have been made meanwhile.
     if (const auto it = peers_.find(gone->address); it != peers_.end() && it->second.expired()) peers_.erase(it);
   };
   auto made = std::make_unique<Peer>();
@@ -115,13 +115,13 @@ bool Budget::reserve(Peer& peer, size_t bytes) {
   return false;
 }
 
-// Nobody overtakes those who wait: not its peer's others, and nobody at all when everything is given out. The order of
-// the two atomics (a waiter counts itself, then looks at the sums; a giver lowers the sums, then looks for waiters)
-// makes sure that one of them sees the other.
+// Waiters are never overtaken: not by their own peer's requests, and not by any request when everything is taken. The
+// order of the two atomics (a waiter counts itself, then reads the sums; a release lowers the sums, then looks for
+// waiters) makes sure that one of them sees the other.
 std::optional<Charge> Budget::try_take(const std::shared_ptr<Peer>& peer, size_t bytes) {
   if (waiters_.load() == 0) {
     if (reserve(*peer, bytes)) return Charge(this, peer, bytes);
-    if (waiters_.load() != 0) serve();  // what reserve() took for a moment may have been what somebody waits for
+    if (waiters_.load() != 0) serve();  // a waiter may have missed what reserve() took for a moment
     return std::nullopt;
   }
   const std::lock_guard lock(mutex_);
@@ -148,7 +148,7 @@ bool Budget::enqueue(const WaiterPtr& waiter) {
     waiters_.fetch_add(1);
     if (peer->queue.empty()) ring_.push_back(peer);
     peer->queue.push_back(waiter);
-    served = serve_locked();  // what came back before it was counted
+    served = serve_locked();  // with bytes released before it was counted
   }
   wake(served);
   return true;
@@ -163,8 +163,8 @@ void Budget::serve() {
   wake(served);
 }
 
-// A turn for each peer; those that hold their own limit are passed over. The first that everything is too full for ends
-// it: nobody smaller may slip by for ever.
+// Serves peers in turn; those at their own limit are skipped. The first request that does not fit the total ends it:
+// smaller ones must not overtake it for ever.
 std::vector<Budget::WaiterPtr> Budget::serve_locked() {
   std::vector<WaiterPtr> served;
   starved_ = false;
@@ -199,7 +199,7 @@ void Budget::wake(const std::vector<WaiterPtr>& served) {
   }
 }
 
-// The waiter goes away. What was reserved for it meanwhile goes back.
+// Removes a waiter. Bytes reserved for it meanwhile are returned.
 void Budget::leave(const WaiterPtr& waiter) {
   std::vector<WaiterPtr> served;
   {
@@ -209,7 +209,7 @@ void Budget::leave(const WaiterPtr& waiter) {
       std::erase(peer->queue, waiter);
       if (peer->queue.empty()) std::erase(ring_, peer);
       waiters_.fetch_sub(1);
-      served = serve_locked();  // it may have been the first in everyone's way
+      served = serve_locked();  // it may have blocked all others
     }
   }
   wake(served);
@@ -223,7 +223,7 @@ Task<Result<Charge>> Budget::wait(std::shared_ptr<Peer> peer, size_t bytes) {
     refused_full_.add();
     co_return fail(Errc::slow_down, "memory: too many transfers wait for it");
   }
-  // Also when the coroutine is destroyed while it waits.
+  // Runs also when the coroutine is destroyed while it waits.
   struct Leaving {
     Budget& budget;
     WaiterPtr waiter;
@@ -292,8 +292,8 @@ Task<Result<Lease>> Share::lease(size_t wanted) {
       co_return leased;
     }
     if (leased.error() != Errc::slow_down || SteadyClock::now() >= end) co_return leased;
-    // Charged, but the free parts of the arena are too small, or somebody without a charge has them: as little as can
-    // be, and a little later.
+    // Charged, but the free parts of the arena are too small, or uncharged leases hold them: try the smallest size, a
+    // little later.
     charge.release();
     wanted = std::min(wanted, Budget::unit);
     asio::steady_timer pause(co_await asio::this_coro::executor, lease_again_after);

@@ -1,14 +1,13 @@
-// Who may hold how much of the arena. Memory for a transfer is charged before it is leased, so that slow peers cannot
+// The budget of the arena per peer. Memory for a transfer is charged before it is leased, so that slow peers cannot
 // take it from the others:
 //
-//  - A peer (a client's address; of IPv6 the /64 that it lies in) holds at most `peer_max`, all transfers together at
-//    most `total_max`. The rest of the arena is for what no peer asks for, and for the gaps between leases.
-//  - The less is left, the smaller the pieces: a transfer's next chunk is at most 1/64 of what is left to all and
-//    1/32 of what is left to its peer, between `unit` and `chunk_max`. So a few slow transfers never hold
-//    everything, and hundreds fit.
-//  - A request that does not fit waits. Peers have turns, requests of one peer go in order; whoever waits gets one
-//  unit.
-//    The wait is bounded in time and the waiters in number; past either the answer is slow_down (503).
+//  - A peer (a client's address; of IPv6 its /64) holds at most `peer_max`, all transfers together at most `total_max`.
+//    The rest of the arena is for memory of no peer, and for the gaps between leases.
+//  - The less is left, the smaller the pieces: a transfer's next chunk is at most 1/64 of what is left to all and 1/32
+//    of what is left to its peer, between `unit` and `chunk_max`. So a few slow transfers never hold everything, and
+//    hundreds fit.
+//  - A request that does not fit waits. Peers take turns, requests of one peer go in order; each waiter gets one unit.
+//    The wait is bounded in time and the waiters in number; past either the result is slow_down (503).
 //  - Requests of at most one unit have a part of their own first, so that they need no account and no lock.
 //
 // Thread-safe. A waiter is resumed on its own executor.
@@ -37,22 +36,22 @@ class Lease;
 
 class Budget {
  public:
-  static constexpr size_t unit = 64 * KiB;      // bytes; the least that a transfer's chunk is given
-  static constexpr size_t chunk_max = 1 * MiB;  // bytes; the most
+  static constexpr size_t unit = 64 * KiB;      // bytes; the smallest chunk of a transfer
+  static constexpr size_t chunk_max = 1 * MiB;  // bytes; the largest
 
   struct Limits {
     size_t total_max = 0;  // bytes of all transfers
     size_t peer_max = 0;   // of one peer
     size_t small_max = 0;  // of requests of at most one unit, beside those
     size_t waiters_max = 4096;
-    size_t peer_waiters_max = 1024;  // of them one peer's: who asks without end keeps nobody else from waiting
+    size_t peer_waiters_max = 1024;  // of one peer, so that it cannot keep others from waiting
     std::chrono::milliseconds wait_max{15'000};
-    // Of `free_bytes` of an arena: 5/8 for transfers, 1/8 for small requests. `peer_max` 0: half of the transfers'
-    // part.
+    // Limits for `free_bytes` of an arena: 5/8 for transfers, 1/8 for small requests. `peer_max` 0: half of the
+    // transfers' part.
     static Limits of(size_t free_bytes, size_t peer_max = 0);
   };
   explicit Budget(const Limits& limits);
-  ~Budget();  // every charge is back and nobody waits
+  ~Budget();  // requires that every charge is returned and no caller waits
   Budget(const Budget&) = delete;
 
   void set_limits(const Limits& limits) { limits_ = limits; }  // before the first charge
@@ -69,7 +68,7 @@ class Budget {
   using WaiterPtr = std::shared_ptr<Waiter>;
 
   std::shared_ptr<Peer> peer(std::string_view address);
-  // For a request that needs at most one unit in all. nullopt: ask as a transfer does.
+  // For a request that needs at most one unit in all. nullopt: use the transfer functions.
   std::optional<Charge> try_small(size_t bytes);
   size_t offer(const Peer& peer) const;
   std::optional<Charge> try_take(const std::shared_ptr<Peer>& peer, size_t bytes);
@@ -89,8 +88,8 @@ class Budget {
   std::atomic<size_t> waiters_{0};
   std::mutex mutex_;
   std::unordered_map<std::string, std::weak_ptr<Peer>> peers_;  // all below: guarded by mutex_
-  std::deque<Peer*> ring_;                                      // peers with waiters, in the order of their turns
-  bool starved_ = false;  // the first of the ring waits for total_, not for its peer
+  std::deque<Peer*> ring_;                                      // peers with waiters, in order of their turns
+  bool starved_ = false;  // the first in the ring waits for total_, not for its peer
 
   metrics::Gauge& waiting_gauge_;
   metrics::Counter& waits_;
@@ -98,25 +97,25 @@ class Budget {
   metrics::Counter& refused_late_;
 };
 
-// One transfer's dealings with the budget. Used on one core.
+// One transfer's use of the budget. Used on one core.
 class Share {
  public:
-  // `peer`: the client's address; both outlive it. `size`: of the whole transfer, where it is known.
+  // `peer`: the client's address; both outlive it. `size`: of the whole transfer, if known.
   Share(Arena& arena, std::string_view peer, std::optional<uint64_t> size);
 
-  // How long the next chunk may be now: unit .. chunk_max bytes.
+  // The current size of the next chunk: unit .. chunk_max bytes.
   size_t offer();
-  // Little is left: hold nothing that is not about to move.
+  // Whether little is left: hold only memory that is about to move.
   bool scarce() { return offer() <= Budget::unit; }
 
-  // Of `wanted` bytes (1 .. chunk_max) as many as are offered now, rounded up to what a lease takes. nullopt: wait.
+  // Charges as many of `wanted` bytes (1 .. chunk_max) as are offered now, rounded up to a lease's size. nullopt: wait.
   std::optional<Charge> try_take(size_t wanted);
   // Waits for at least min(wanted, unit). slow_down: too many wait, or it took too long.
   Task<Result<Charge>> take(size_t wanted);
-  // All of `bytes` (of no more than a peer may have), at once or after a wait: for what is held on the heap and made in
-  // one go, so that a part of it is of no use, and who has one part never waits for another.
+  // All of `bytes` (no more than a peer may have), at once or after a wait: for heap memory made in one go, of which a
+  // part is useless. The caller never holds one part while it waits for another.
   Task<Result<Charge>> take_whole(size_t bytes);
-  // The same without a wait. nullopt: it does not fit now.
+  // take_whole() without a wait. nullopt: it does not fit now.
   std::optional<Charge> try_whole(size_t bytes);
   // take(), and a lease of as much of `wanted` as was charged. Tries again while the free parts of the arena are all
   // too small.
@@ -128,8 +127,8 @@ class Share {
   Arena& arena_;
   Budget& budget_;
   std::string_view address_;
-  bool small_;                             // the transfer needs one unit at most
-  std::shared_ptr<Charge::Peer> account_;  // made when it is first needed
+  bool small_;                             // the whole transfer needs at most one unit
+  std::shared_ptr<Charge::Peer> account_;  // made at first use
 };
 
 }  // namespace verbena::memory

@@ -193,7 +193,7 @@ Task<> wait_for_whole(Share& share, size_t bytes, std::function<void(Result<Char
   done(co_await share.take_whole(bytes));
 }
 
-// Who waits for all of it holds nothing of it: two that had half each would wait for each other.
+// A waiter for all of it holds nothing of it: two with half each would wait for each other.
 TEST_F(BudgetTest, WhatIsOfUseAsAWholeIsGivenAsAWhole) {
   Share first(*arena_, "10.0.0.1", {}), second(*arena_, "10.0.0.1", {});
   auto held = first.try_whole(3 * MiB / 2);
@@ -211,7 +211,7 @@ TEST_F(BudgetTest, WhatIsOfUseAsAWholeIsGivenAsAWhole) {
   EXPECT_TRUE(first.try_whole(64 * MiB)) << "what nobody may have is as much as one may have";
 }
 
-// Whoever asked without end took all places of those who wait, and another peer that had to wait was refused.
+// One peer with many requests took all places of waiters, and another peer that had to wait was refused.
 TEST_F(BudgetTest, OnePeerDoesNotTakeAllPlacesOfThoseWhoWait) {
   Budget::Limits limits = budget().limits();
   limits.peer_waiters_max = 3;
@@ -259,7 +259,7 @@ Task<> lease_one(Share& share, size_t wanted, std::function<void(Result<Lease>)>
 }
 
 TEST_F(BudgetTest, ALeaseThatFindsNoRoomInOnePieceIsTakenInSmallerOnes) {
-  // Somebody without a charge has left holes of 64 KiB only.
+  // Uncharged leases have left holes of 64 KiB only.
   std::vector<Lease> all;
   while (auto lease = arena_->lease(64 * KiB)) all.push_back(std::move(*lease));
   for (size_t i = 0; i < all.size(); i += 2) all[i] = Lease();

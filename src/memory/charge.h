@@ -1,4 +1,4 @@
-// A part of the arena that somebody may lease (budget.h). Kept by the lease that it was asked for.
+// The right to lease a part of the arena (budget.h). Kept by the lease that it was taken for.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace verbena::memory {
 
 class Budget;
 
-// Move-only; its destructor gives the bytes back, on any thread.
+// Move-only; its destructor returns the bytes, on any thread.
 class Charge {
  public:
   Charge() = default;
@@ -27,7 +27,7 @@ class Charge {
   ~Charge() { release(); }
 
   size_t bytes() const { return bytes_; }
-  // Tells one peer's charges from another's; null: of the part for small requests, or none. Not to be dereferenced.
+  // Identifies the charged peer; null: charged to the part for small requests, or empty. Not to be dereferenced.
   const void* payer() const { return peer_.get(); }
   void shrink(size_t bytes) {
     if (bytes >= bytes_) return;
@@ -50,7 +50,7 @@ class Charge {
   void give_back(size_t bytes);
 
   Budget* budget_ = nullptr;
-  std::shared_ptr<Peer> peer_;  // null: of the part for small requests
+  std::shared_ptr<Peer> peer_;  // null: charged to the part for small requests
   size_t bytes_ = 0;
 };
 

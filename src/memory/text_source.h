@@ -1,4 +1,4 @@
-// A Source of what lies in memory already.
+// A Source of a text in memory.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace verbena::memory {
 class TextSource final : public Source {
  public:
   explicit TextSource(std::string_view text) : TextSource(text, text.size()) {}
-  // Declares another size than it has, or none.
+  // Declares a size other than the text's, or none.
   TextSource(std::string_view text, std::optional<uint64_t> declared) : text_(text), declared_(declared) {}
   std::optional<uint64_t> size() const override { return declared_; }
   Task<Result<size_t>> read(MutableBytes into) override {

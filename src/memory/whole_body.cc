@@ -5,9 +5,9 @@
 namespace verbena::memory {
 namespace {
 
-constexpr size_t first_step = 4 * KiB;  // of a body whose length nobody knows: most documents are small
+constexpr size_t first_step = 4 * KiB;  // for a body of unknown length: most documents are small
 
-// One byte more than is left: the read that meets the end also brings the source's verdict.
+// One byte more than is left: the read that meets the end also returns the source's verdict.
 size_t next_step(const std::optional<uint64_t>& size, size_t have) {
   if (!size) return std::clamp(have, first_step, Budget::unit);
   return static_cast<size_t>(std::min<uint64_t>(*size - std::min<uint64_t>(*size, have) + 1, Budget::unit));

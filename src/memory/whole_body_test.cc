@@ -59,7 +59,7 @@ TEST_F(WholeBodyTest, IsRefusedWhereItIsTooLargeBeforeMuchIsTaken) {
   EXPECT_EQ(budget().charged_bytes(), 0u);
 }
 
-// Documents of one peer took all memory that there was: they were charged to nobody.
+// Documents of one peer took all the memory: they were not charged to it.
 TEST_F(WholeBodyTest, OfOnePeerTakesNoMoreThanItsShare) {
   Budget::Limits limits = budget().limits();
   limits.wait_max = std::chrono::milliseconds(10);

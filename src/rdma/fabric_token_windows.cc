@@ -18,7 +18,7 @@ metrics::Counter& refused(const char* reason) {
   return metrics::counter("verbena_rdma_tokens_refused_total", "Tokens that opened no window", {{"reason", reason}});
 }
 
-// The first `bits` bits of two addresses are equal.
+// Whether the first `bits` bits of two addresses are equal.
 template <class Bytes>
 bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
   for (size_t i = 0; i < a.size() && bits > 0; ++i) {
@@ -75,8 +75,8 @@ void FabricTokenWindows::add(Core& core, ofi::CoreFabric& fabric) {
   boost::asio::post(core.io(), [entry] { entry->thread = std::this_thread::get_id(); });
 }
 
-// A token makes the server dial an address: a tool for whoever wants it to dial someone else, or a service that only
-// this host can reach. A proxy on this host lends its address, which is the server's own, to everybody.
+// A token makes the server connect to an address, which could be abused to reach another host, or a service only
+// available from this host. A proxy on this host sends from its address, the server's own, for all clients.
 Result<void> FabricTokenWindows::check_address(const Token& token, std::string_view peer_address) const {
   const auto address = ofi::decode_socket_name(token.endpoint_name);
   if (!address) {
@@ -120,7 +120,7 @@ Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& to
     refused("provider").add();
     return fail(Errc::rdma_not_supported, "token: its provider is not open here (rdma.token_provider)");
   }
-  // efa and cxi names hold no address that could be compared with the HTTP peer's.
+  // efa and cxi names have no address that could be compared with the HTTP peer's.
   if (token.provider != "tcp" && !token.provider.starts_with("verbs")) {
     refused("provider").add();
     return fail(Errc::rdma_not_supported, "token: its provider has no comparable addresses");

@@ -30,12 +30,12 @@ class Network {
 class FabricTokenWindows final : public TokenWindows {
  public:
   struct Options {
-    // A token may name an endpoint there although the HTTP peer has another address (clients behind a proxy, hosts with
-    // a network for storage). An address of this host itself is dialled only if it is in one.
+    // Networks in which a token may name an endpoint although the HTTP peer has another address (clients behind a
+    // proxy, hosts with a network for storage). An address of this host itself is allowed only if it is in one.
     std::vector<std::string> networks = {};
-    // Ports that a token may make the server dial.
+    // Ports that a token may make the server connect to.
     uint16_t port_first = 32768, port_last = 65535;
-    // Ports that this server listens on (HTTP, ...): on this host's own addresses no token may make it dial them.
+    // Ports that this server listens on (HTTP, ...): not allowed on this host's own addresses.
     std::vector<uint16_t> own_ports = {};
   };
   static Result<std::unique_ptr<FabricTokenWindows>> create(const Options& options);
@@ -43,10 +43,10 @@ class FabricTokenWindows final : public TokenWindows {
   // Before the core runs, or on its thread. A core may have several fabrics (providers). `fabric` outlives this.
   void add(Core& core, fabric::ofi::CoreFabric& fabric);
 
-  // One more of the own ports, known only after listening on port 0. Before the cores run.
+  // Adds an own port that is known only after listening on port 0. Before the cores run.
   void add_own_port(uint16_t port) { own_ports_.push_back(port); }
 
-  // Called on a core's thread; a core without fabrics answers rdma_not_supported.
+  // Called on a core's thread; a core without fabrics returns rdma_not_supported.
   Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
                                                fabric::Access access) override;
 

@@ -9,10 +9,10 @@
 namespace verbena::rdma {
 namespace {
 
-constexpr size_t fields_max = 12;         // cuObject has 7, and versions of it append some
+constexpr size_t fields_max = 12;         // cuObject has 7, and some versions append more
 constexpr size_t provider_size_max = 64;  // characters
-// What is neither ofi1 nor cuObject is declined as hipObject's tokens are, of which there are several forms: a client
-// that is told 400 has no fallback.
+// Tokens that are neither ofi1 nor cuObject are declined like hipObject's, of which there are several forms: a client
+// that gets a 400 has no fallback.
 constexpr Dialect other_dialect = Dialect::hipobj;
 constexpr uint64_t window_size_max = 64 * TiB;  // beyond any object; smaller bounds are the store's
 
@@ -56,7 +56,7 @@ bool is_family(std::string_view text) {
   return !text.empty() && text.size() <= 4 && std::all_of(text.begin(), text.end(), is_digit);
 }
 
-// Provider names as fi_info prints them: "tcp", "verbs;ofi_rxm". Whether there is one of that name is found out later.
+// Provider names as fi_info prints them: "tcp", "verbs;ofi_rxm". Whether the provider exists is checked later.
 bool is_provider(std::string_view text) {
   return !text.empty() && text.size() <= provider_size_max && std::all_of(text.begin(), text.end(), [](char c) {
     return is_letter(c) || is_digit(c) || std::string_view("_-;.+").find(c) != std::string_view::npos;

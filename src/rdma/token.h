@@ -36,7 +36,7 @@ Result<Token> parse_token(std::string_view text);
 // The ofi1 text of a token (client side).
 std::string format_token(const Token& token);
 
-// What may be logged: dialect, provider, size. Never key, base or endpoint name.
+// The loggable part: dialect, provider, size. Never key, base or endpoint name.
 std::string redacted(const Token& token);
 
 }  // namespace verbena::rdma

@@ -1,4 +1,5 @@
-// From a token to a window: checks the address a token makes the server dial, then opens a window on a data endpoint.
+// From a token to a window: checks the address that a token makes the server connect to, then opens a window on a data
+// endpoint.
 #pragma once
 
 #include <memory>
@@ -15,8 +16,8 @@ class TokenWindows {
   virtual ~TokenWindows() = default;
 
   // invalid_rdma_token: the endpoint name is not an address of the provider's format;
-  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device cannot take,
-  //   or an endpoint that is not dialled: the server's own, a port or address that the configuration does not allow.
+  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device does not
+  // support, or an endpoint that is refused: the server's own, a port or address that the configuration does not allow.
   // Runs on the calling core; the window belongs to that core.
   virtual Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
                                                        fabric::Access access) = 0;

@@ -1,5 +1,5 @@
-// How long one-sided operations took: verbena_fabric_transfer_seconds{op}; not those that are a copy
-// made at once, which would notice being measured. Counted here, and by native/write_batch.
+// Durations of one-sided operations: verbena_fabric_transfer_seconds{op}; without those that are a copy within the
+// call, which measuring would slow down. Counted here, and by native/write_batch.
 #pragma once
 
 #include "base/histogram.h"

@@ -1,5 +1,5 @@
-// What carries the bytes of objects between client and server. Doors and windows work over several transports, and only
-// what an RDMA device moves is RDMA.
+// The transport of object bytes between client and server. Doors and windows work over several transports, and only
+// bytes moved by an RDMA device are RDMA.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ inline constexpr std::array<std::string_view, 4> transport_names{"http", "tcp", 
 
 inline std::string_view to_string(Transport transport) { return transport_names[static_cast<size_t>(transport)]; }
 
-// Of a fabric provider: "local", "tcp", "verbs;ofi_rxm". libfabric's providers without a device are known by name; what
-// is left drives one.
+// The transport of a fabric provider: "local", "tcp", "verbs;ofi_rxm". libfabric's providers without a device are known
+// by name; all others drive one.
 Transport transport_of(std::string_view provider);
 
 }  // namespace verbena::rdma

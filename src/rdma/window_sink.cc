@@ -13,13 +13,13 @@
 namespace verbena::rdma {
 namespace {
 
-// Chunks on their way at once: reading the next from disk overlaps with these.
+// Chunks in flight: reading the next from disk overlaps with these.
 constexpr unsigned in_flight_max = 4;
 
 }  // namespace
 
-// Shared with the writes under way: they keep leases and window until their completions came, whatever becomes of the
-// sink.
+// Shared with the writes in progress: they keep leases and window until their completions, even if the sink is
+// destroyed.
 struct WindowSink::State {
   std::unique_ptr<fabric::Window> window;
   std::chrono::milliseconds deadline;
@@ -48,7 +48,7 @@ Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk 
   if (state->changed) state->changed->cancel();
 }
 
-// Until fewer than `limit` writes are under way.
+// Waits until fewer than `limit` writes are in progress.
 Task<void> WindowSink::State::wait_below(std::shared_ptr<State> state, unsigned limit) {
   while (state->in_flight >= limit) {
     if (!state->changed) state->changed.emplace(co_await boost::asio::this_coro::executor);
@@ -89,7 +89,7 @@ Task<Result<void>> WindowSink::push(memory::Chunk chunk) {
   if (state == nullptr) co_return fail(Errc::internal, "window sink: not begun");
   if (state->outcome) co_await State::wait_below(state, in_flight_max);
   if (!state->outcome) {
-    // Nothing lands after an error was told.
+    // Nothing may be written after an error was reported.
     co_await State::wait_below(state, 1);
     co_return state->outcome;
   }
