@@ -1,5 +1,6 @@
 # verbena_room(NAME DEPS targets... FOLDERS folders...): the folder that calls it, and the named folders in it, become the static
-# library verbena_NAME. Its *_test.cc files become one GoogleTest program, verbena_NAME_test, registered with CTest test by test.
+# library verbena_NAME. Its test_*.cc files become verbena_NAME_test_support, its *_test.cc files one GoogleTest program,
+# verbena_NAME_test, registered with CTest test by test.
 include(GoogleTest)
 
 # The programs of the rooms' own tests and of the matrix. They are no part of `all`: who only wants the program, or a run of everything, where these tests
@@ -63,7 +64,9 @@ function(verbena_room name)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  set(support ${sources})
+  list(FILTER support INCLUDE REGEX "/test_[^/]*\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc)$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(sources)
     add_library(verbena_${name} STATIC ${sources})
@@ -76,6 +79,12 @@ function(verbena_room name)
   else()
     add_library(verbena_${name} INTERFACE)  # headers only
     target_link_libraries(verbena_${name} INTERFACE verbena_flags ${ROOM_DEPS})
+  endif()
+  # What tests share, and fuzzers: in no program that is shipped.
+  if(support)
+    add_library(verbena_${name}_test_support STATIC EXCLUDE_FROM_ALL ${support})
+    target_link_libraries(verbena_${name}_test_support PUBLIC verbena_${name})
+    list(APPEND ROOM_TEST_DEPS verbena_${name}_test_support)
   endif()
   if(tests)
     add_executable(verbena_${name}_test EXCLUDE_FROM_ALL ${tests})

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/checksum.h"
-#include "store/local/faulty_file_system.h"
 #include "store/local/index_check.h"
 #include "store/local/log_scan.h"
+#include "store/local/test_faulty_file_system.h"
 
 namespace {
 

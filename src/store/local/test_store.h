@@ -9,8 +9,8 @@
 #include <mutex>
 
 #include "store/conformance/rig.h"
-#include "store/local/faulty_file_system.h"
 #include "store/local/local_store.h"
+#include "store/local/test_faulty_file_system.h"
 
 namespace verbena::store::local {
 

@@ -1,4 +1,4 @@
-#include "store/local/faulty_file_system.h"
+#include "store/local/test_faulty_file_system.h"
 
 #include <algorithm>
 #include <cerrno>
