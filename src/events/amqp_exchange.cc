@@ -25,7 +25,7 @@ namespace {
 
 constexpr amqp_channel_t only_channel = 1;
 constexpr int frame_bytes_max = 128 * 1024;
-// The library cannot be interrupted while it connects, and the end of the server would wait for it.
+// A connection attempt cannot be interrupted, and the server's stop would wait for it.
 constexpr std::chrono::milliseconds connect_max{5'000};
 constexpr uint8_t kept_on_disk = 2;  // delivery mode
 
@@ -62,7 +62,7 @@ class AmqpExchange final : public Target {
       const size_t end = end_of_wave(keys, delivered);
       const bool reused = connection_ != nullptr;
       auto done = publish(messages, delivered, end);
-      // A connection that rested may have been closed by the other side meanwhile.
+      // The broker may have closed an idle connection meanwhile.
       if (!done && reused && done.error() == Errc::connection_failed) done = publish(messages, delivered, end);
       if (!done) co_return done;
       complaints_.forget();
@@ -95,7 +95,7 @@ class AmqpExchange final : public Target {
     return wait_for_confirmations(deadline_in(settings_.timeout));
   }
 
-  // Until all that was published is confirmed.
+  // Waits until everything published is confirmed.
   Result<void> wait_for_confirmations(Deadline until) {
     while (!unconfirmed_.empty()) {
       amqp_maybe_release_buffers(connection_.get());
@@ -116,7 +116,7 @@ class AmqpExchange final : public Target {
       case AMQP_BASIC_ACK_METHOD: {
         const auto* ack = static_cast<const amqp_basic_ack_t*>(method.decoded);
         if (ack->delivery_tag > published_) return fail(Errc::connection_failed, "amqp: it confirms what is not there");
-        // Brokers confirm in any order, some one by one and some together.
+        // Brokers confirm in any order, singly or several at once.
         if (ack->multiple != 0) {
           unconfirmed_.erase(unconfirmed_.begin(), unconfirmed_.upper_bound(ack->delivery_tag));
         } else {
@@ -140,7 +140,7 @@ class AmqpExchange final : public Target {
     }
   }
 
-  // To an address that was looked at, not to a name.
+  // Connects to a checked address, not to a name.
   Result<void> connect() {
     VB_ASSIGN(const TcpEndpoints all,
               look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
@@ -169,13 +169,13 @@ class AmqpExchange final : public Target {
     const std::lock_guard lock(mutex_);
     if (cut_) return fail(Errc::cancelled, "amqp: the server ends");
     socket_ = amqp_get_sockfd(connection_.get());
-    // The library writes without a deadline: a broker that reads nothing any more is gone for the kernel after that.
+    // The library writes without a deadline: with this option the kernel drops a connection whose broker does not read.
     const unsigned milliseconds = static_cast<unsigned>(settings_.timeout.count());
     ::setsockopt(socket_, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
     return status;
   }
 
-  // By OpenSSL itself: the library knows the address, not the name.
+  // Checked by OpenSSL directly: the library has the address, not the name.
   Result<void> check_certificate(amqp_socket_t* socket) {
     auto* tls = static_cast<SSL_CTX*>(amqp_ssl_socket_get_context(socket));
     amqp_ssl_socket_set_verify_hostname(socket, 0);
@@ -228,7 +228,7 @@ class AmqpExchange final : public Target {
 
   const TargetSettings settings_;
   Complaints complaints_;
-  std::mutex mutex_;  // of socket_: cut() comes from another thread
+  std::mutex mutex_;  // guards socket_: cut() is called by another thread
   int socket_ = -1;
   AmqpPtr connection_;
   uint64_t published_ = 0;  // on this channel

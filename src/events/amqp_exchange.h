@@ -1,5 +1,5 @@
 // Events published to an exchange of an AMQP 0-9-1 broker (RabbitMQ), persistent and mandatory: the broker confirms
-// each when it is safe in the queues that it was routed to, and gives back what no queue wants.
+// each when it is safe in the queues that it was routed to, and returns unroutable ones.
 #pragma once
 
 #include <expected>

@@ -1,5 +1,5 @@
-// What a target's server says when it does not take something: once in the log, however often it is tried again, and
-// for operators who ask why an event waits.
+// Errors that a target's server reports for events that it refuses: logged once, however often delivery is tried again,
+// and shown to operators with the waiting event.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace verbena::events {
 class Complaints {
  public:
   explicit Complaints(std::string target) : target_(std::move(target)) {}
-  // A delivery begins, of which nothing was said yet.
+  // Begins a delivery, without an error so far.
   void begin() { now_.clear(); }
   void say(std::string_view text) {
     std::string shown = log::printable(text, 200);
@@ -23,7 +23,7 @@ class Complaints {
     log::warn("events: {}: the server says: {}", target_, shown);
     last_ = std::move(shown);
   }
-  // It takes events again: the next complaint is news.
+  // The target accepts events again: the next error is logged anew.
   void forget() { last_.clear(); }
   const std::string& said() const { return now_; }
 

@@ -1,4 +1,4 @@
-// All that brings events somewhere, and what operators may ask of it.
+// All deliveries of events, and the operators' interface to them.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ namespace verbena::events {
 
 class Deliveries {
  public:
-  // Counts what waits from before: to be called before the first change. Blocks. `on_duty`: as in Delivery::Options.
+  // Counts waiting events: called before the first change. Blocks. `on_duty`: as in Delivery::Options.
   static std::expected<std::unique_ptr<Deliveries>, std::string> open(store::Store& store, s3::EventQueues& queues,
                                                                       const std::vector<TargetSettings>& targets,
                                                                       const std::function<uint64_t()>& on_duty);
   void start();
   void stop();
 
-  Delivery* find(std::string_view target) const;  // null: it is not configured
+  Delivery* find(std::string_view target) const;  // null: not configured
   GoneTargets& gone() { return *gone_; }
 
  private:
@@ -32,7 +32,7 @@ class Deliveries {
   std::unique_ptr<GoneTargets> gone_;
 };
 
-// The queues that the configuration says.
+// The queues of the configured targets.
 std::unique_ptr<s3::EventQueues> make_event_queues(const Config::Events& config,
                                                    const std::vector<TargetSettings>& targets);
 

@@ -16,10 +16,10 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// What was announced may be shown a moment later than it is told: when what it came with is durable.
+// An announced event becomes readable a moment later: when its change is durable.
 constexpr auto look_again_after = 5ms;
 constexpr auto remove_again_after = 1s;
-// Whether a refused bucket may be tried again, or another one has events meanwhile, is looked for this often.
+// The interval of checks whether a refused bucket may be tried again, or another one has events.
 constexpr std::chrono::milliseconds refused_again_after{50};
 constexpr size_t courses_kept = 1024;
 constexpr std::chrono::milliseconds shared_again_after{50};
@@ -110,7 +110,7 @@ void Delivery::skip_what_was_asked() {
   skip->state = Skip::State::done;
 }
 
-// It stands in the log before it is gone.
+// Logged before it is removed.
 Result<std::string> Delivery::let_go(const Skip& skip) {
   if (!delivers()) return fail(Errc::unsupported, "events: another server delivers");
   if (!stuck_.has(skip.bucket, skip.event)) return fail(Errc::not_found, "events: not stuck");
@@ -133,7 +133,7 @@ Result<std::string> Delivery::let_go(const Skip& skip) {
 }
 
 void Delivery::loop() {
-  // Libraries write to sockets that the other side has closed.
+  // Libraries write to sockets that the peer has closed.
   sigset_t pipe;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -157,7 +157,7 @@ void Delivery::loop() {
   }
 }
 
-// To count them costs more the more there are: it takes a small part of the time.
+// Counting costs more the more events there are: it is limited to a small part of the time.
 bool Delivery::has_work() {
   if (SteadyClock::now() >= next_look_) {
     const auto began = SteadyClock::now();
@@ -166,11 +166,11 @@ bool Delivery::has_work() {
     const auto now = SteadyClock::now();
     next_look_ = now + std::max<SteadyClock::duration>(options_.look_every, 10 * (now - began));
   }
-  if (!delivers()) stuck_.clear();  // whoever is on duty knows
+  if (!delivers()) stuck_.clear();  // reported by the leader
   return !stop_ && delivers() && !queues_.waiting(name_).empty();
 }
 
-// What is thrown (no memory, no descriptor) is a failure like others: tried again later.
+// An exception (no memory, no descriptor) is a failure like others: tried again later.
 Delivery::Outcome Delivery::tried_round() {
   try {
     return round();
@@ -180,9 +180,9 @@ Delivery::Outcome Delivery::tried_round() {
   }
 }
 
-// A batch of each bucket in turn, so that none waits for all of another's. A failure ends the round, for the target may
-// be gone; the next one begins behind that bucket, for it may be gone for these events alone. An operator who
-// asks for something ends it, too.
+// One batch of each bucket in turn, so that no bucket waits for all events of another. A failure ends the round, since
+// the target may be down; the next one begins after that bucket, since only its events may be at fault. An operator's
+// request ends it, too.
 Delivery::Outcome Delivery::round() {
   if (lost_duty()) {
     forget_pages();
@@ -190,8 +190,8 @@ Delivery::Outcome Delivery::round() {
   }
   auto waiting = queues_.waiting(name_);
   std::ranges::rotate(waiting, std::ranges::find_if(waiting, [&](const auto& one) { return one.bucket > reached_; }));
-  // Of those that have no events any more some are remembered: what was removed lies in the index for a while, and who
-  // reads from the front again and again walks over all of it each time.
+  // Some buckets without events are remembered: removed rows stay in the index for a while, and reading from the front
+  // again would walk over all of them each time.
   std::erase_if(courses_, [&](const auto& known) {
     return known.second.page.empty() && courses_.size() > waiting.size() + courses_kept &&
            std::ranges::find(waiting, known.first, &s3::EventQueues::Waiting::bucket) == waiting.end();
@@ -199,7 +199,7 @@ Delivery::Outcome Delivery::round() {
   Outcome all = Outcome::nothing;
   for (const auto& one : waiting) {
     if (ends() || skip_asked_) return all;
-    reached_ = one.bucket;  // where the next round goes on, if this one ends here
+    reached_ = one.bucket;  // the next round continues here if this one ends
     Course& course = courses_[one.bucket];
     if (SteadyClock::now() < course.not_before) {
       if (all == Outcome::nothing) all = Outcome::refused;
@@ -217,19 +217,19 @@ Delivery::Outcome Delivery::round() {
   return all;
 }
 
-// What is to be delivered next of a bucket, as it was at one moment.
+// Reads a bucket's next events, as of one moment.
 //
-// One server's ids come in the order of its commits (store/local/committer.h), so what is behind the last one is all
-// that there is. Those of servers that share a store come from several clocks: a change of another key may be committed
-// later with a lesser id than one that was delivered. So there each look begins at the front, where nothing is passed
-// over. That keeps the order of each key: its ids grow from change to change, so whatever a look finds of a key, all
-// that came before it was found as well, and what comes later has a greater id than all of them. Only the order of
-// different keys, which nothing promises, is that of clocks. A page is delivered whole before the next look, so what
-// came late waits for one page at most; and pages are large, since what was removed lies in the index for a while and a
-// look from the front walks over it.
+// The ids of a single server are in the order of its commits (store/local/committer.h), so all new events are after the
+// last one read. The ids of servers that share a store come from several clocks: a change of another key may be
+// committed later with a lesser id than one that was delivered. So there each read begins at the front, where nothing
+// is missed. That keeps the order of each key: its ids grow from change to change, so with any event of a key all
+// earlier ones were found as well, and later ones have greater ids than all of them. Only the order of different keys,
+// which is not promised, is that of clocks. A page is delivered completely before the next read, so a late event waits
+// for one page at most; and pages are large, since removed rows stay in the index for a while and a read from the front
+// walks over them.
 Result<void> Delivery::read_page(uint64_t bucket, Course& course) {
   if (!course.page.empty()) return {};
-  if (held_bytes_ >= options_.held_bytes_max) forget_pages();  // others', which are read again
+  if (held_bytes_ >= options_.held_bytes_max) forget_pages();  // of other buckets, which are read again
   const uint64_t after = options_.on_duty ? 0 : course.behind;
   VB_ASSIGN(auto events, run_task(io_, store_.events(name_, bucket, after, options_.page_max, options_.bytes_max)));
   if (events.empty()) course.behind = 0;
@@ -255,7 +255,7 @@ Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
     return Outcome::failed;
   }
   if (course.page.empty()) return Outcome::nothing;
-  // What was to cancel a delivery may have come while there was none.
+  // A cancellation may have been requested before there was a delivery to cancel.
   if (stop_) return Outcome::nothing;
   std::vector<std::string> messages;
   const size_t most = std::min(course.page.size(), course.singly != 0 ? 1 : options_.events_max);
@@ -266,7 +266,7 @@ Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
     if (!remove(bucket, course, delivered)) return Outcome::failed;
     stuck_.moved_on(bucket, course.behind);
   }
-  // The target is not to blame: it was asked for no more.
+  // Not the target's failure: delivery stopped here.
   if (!done && lost_duty()) {
     queues_.tried(name_, delivered, /*failed=*/false);
     return Outcome::nothing;
@@ -277,13 +277,13 @@ Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
     return Outcome::delivered;
   }
   course.singly = options_.events_max;
-  // Which of several it was is not known yet: they go one by one from now on.
+  // Which event of the batch failed is not known: they are sent one by one from now on.
   if (!stop_ && most == 1) tell_stuck(bucket, course.page.front(), done.error());
   return done.error() == Errc::invalid_request ? Outcome::refused : Outcome::failed;
 }
 
-// The leading events of its page. What could not be removed is delivered again after a restart only. A server that has
-// lost its duty meanwhile removes what its target has confirmed all the same: ids, and no others.
+// Removes the leading events of the page. Events that could not be removed are delivered again only after a restart. A
+// server that is no longer the leader still removes what its target has confirmed, by id.
 bool Delivery::remove(uint64_t bucket, Course& course, size_t delivered) {
   std::vector<uint64_t> ids;
   uint64_t bytes = 0;

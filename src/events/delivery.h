@@ -1,5 +1,5 @@
-// Brings what waits for one target to it, on a thread of its own. Where servers share a store the one that is on duty
-// does, and all look how much there is.
+// The delivery of one target's events, on a thread of its own. If servers share a store, only the leader delivers; all
+// of them count the backlog.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -28,13 +28,13 @@ class Delivery {
   struct Options {
     std::chrono::milliseconds retry_first{100}, retry_most{30'000};  // after a failure, doubled with each
     size_t events_max = 64, bytes_max = 1 * MiB;                     // of one batch
-    size_t page_max = 1000, held_bytes_max = 16 * MiB;               // events of one look; bytes of all that were read
-    // In a store that servers share: the number of this server's time on duty, in which it alone delivers; 0: it is
-    // not. Asked before each message.
+    size_t page_max = 1000, held_bytes_max = 16 * MiB;               // events of one read; bytes of all pages
+    // For a store that servers share: the number of this server's current term as leader, in which only it delivers; 0:
+    // it is not the leader. Called before each message.
     std::function<uint64_t()> on_duty{};
-    std::chrono::milliseconds look_every{1'000};  // there, at what others left or delivered
+    std::chrono::milliseconds look_every{1'000};  // there: the interval of reading what other servers left or delivered
   };
-  // What makes the target is given the loop that runs it.
+  // Makes the target, given the loop that runs it.
   using MakeTarget = std::function<std::expected<std::unique_ptr<Target>, std::string>(boost::asio::io_context& io)>;
   static std::expected<std::unique_ptr<Delivery>, std::string> make(store::Store& store, s3::EventQueues& queues,
                                                                     std::string name, const MakeTarget& make_target,
@@ -42,10 +42,10 @@ class Delivery {
   ~Delivery() { stop(); }
   Delivery(const Delivery&) = delete;
 
-  // Counts what the store has: before the first event. Blocks.
+  // Counts the store's waiting events: before the first new one. Blocks.
   Result<void> load();
   void start();
-  // What waits stays in the store. begin_stop() does not wait.
+  // Waiting events stay in the store. begin_stop() does not wait.
   void begin_stop();
   void stop();
 
@@ -54,36 +54,37 @@ class Delivery {
   bool delivers() const { return !options_.on_duty || options_.on_duty() != 0; }
   std::vector<StuckEvent> stuck() const { return stuck_.list(); }
 
-  // An event that is to be let go of; one at a time. The thread does it as soon as it is not busy with a batch.
+  // An operator's request to drop an event; one at a time. The thread executes it as soon as it is not busy with a
+  // batch.
   struct Skip {
     enum class State : uint8_t { asked, begun, done };
     uint64_t bucket = 0, event = 0;
     std::string who{};  // for the log
     std::atomic<State> state{State::asked};
-    Result<std::string> record = std::string();  // when it is done: what was let go of
+    Result<std::string> record = std::string();  // the result: the dropped event
   };
   using SkipPtr = std::shared_ptr<Skip>;
-  // Of those that are stuck. False: another one is asked for.
+  // For a stuck event. False: another request is pending.
   bool ask(const SkipPtr& skip);
-  // False: it has begun.
+  // False: its execution has begun.
   bool take_back(const SkipPtr& skip);
 
  private:
-  // refused: the target answers and does not take it; failed: it does not answer.
+  // refused: the target answers and refuses the event; failed: it does not answer.
   enum class Outcome : uint8_t { nothing, delivered, refused, failed };
-  // Of one bucket's events.
+  // The delivery of one bucket's events.
   struct Course {
-    std::deque<store::QueuedEvent> page{};  // read at one moment, and still to be delivered
-    uint64_t behind = 0;                    // the last event that was delivered
-    std::chrono::milliseconds retry{0};     // after a refusal or a failure: others' events are not held up by it
-    size_t singly = 0;                      // so many go one by one: which of a batch was refused is not always told
+    std::deque<store::QueuedEvent> page{};  // read at one moment, still to be delivered
+    uint64_t behind = 0;                    // the last delivered event
+    std::chrono::milliseconds retry{0};     // after a refusal or a failure: other buckets' events are not delayed by it
+    size_t singly = 0;                      // this many are sent one by one, to find the refused one of a batch
     SteadyClock::time_point not_before{};   // the next try
   };
   Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options);
   void loop();
-  // In a store that servers share: whether there is something to deliver here.
+  // For a store that servers share: whether there is something to deliver here.
   bool has_work();
-  // What was read belongs to one time on duty: another server may have delivered it since.
+  // Pages belong to one term as leader: another server may have delivered their events since.
   bool lost_duty() const { return options_.on_duty && (term_ == 0 || options_.on_duty() != term_); }
   bool ends() const { return stop_ || lost_duty(); }
   Outcome tried_round();
@@ -97,7 +98,7 @@ class Delivery {
   void tell_stuck(uint64_t bucket, const store::QueuedEvent& event, const Error& error);
   void skip_what_was_asked();
   Result<std::string> let_go(const Skip& skip);
-  // False: it is to stop. Shorter where there is an event to be let go of, unless that has to wait.
+  // False: to stop. Returns early for an event to be dropped, unless that must wait.
   bool sleep(std::chrono::milliseconds time, bool whatever_is_asked = false);
 
   store::Store& store_;
@@ -108,16 +109,16 @@ class Delivery {
   std::unique_ptr<Target> target_;
   std::map<uint64_t, Course> courses_;  // by bucket, of those with events
   size_t held_bytes_ = 0;               // of all their pages
-  uint64_t term_ = 0;                   // of the duty: when the pages were read
-  uint64_t reached_ = 0;                // the bucket that was the last one's turn: others come next
+  uint64_t term_ = 0;                   // the leader's term in which the pages were read
+  uint64_t reached_ = 0;                // the last bucket served: others come next
   bool failing_ = false;
   SteadyClock::time_point next_look_{};
   StuckEvents stuck_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   SkipPtr asked_;
-  std::atomic<bool> skip_asked_{false};  // whether there is one, for a round that is under way
-  std::condition_variable woken_;        // to stop, or by asked_
+  std::atomic<bool> skip_asked_{false};  // whether a request is pending, checked during a round
+  std::condition_variable woken_;        // by a stop or by asked_
   std::thread thread_;
 };
 

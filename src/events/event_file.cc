@@ -15,7 +15,7 @@ namespace {
 
 std::unexpected<Error> file_error(const char* what) { return fail(Errc::io_error, what, errno); }
 
-// Where the last whole line ends.
+// The end of the last complete line.
 Result<off_t> whole_lines(int fd, off_t size) {
   char piece[4096];
   while (size > 0) {

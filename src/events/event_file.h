@@ -8,8 +8,8 @@
 
 namespace verbena::events {
 
-// The file is opened for each delivery, so that it may be moved aside meanwhile. What a crash left of a line is taken
-// away before the next is written.
+// The file is opened for each delivery, so that it may be moved meanwhile. A partial line left by a crash is removed
+// before the next is written.
 std::unique_ptr<Target> make_event_file(const TargetSettings& settings);
 
 }  // namespace verbena::events

@@ -300,7 +300,7 @@ TEST(Webhook, AnAddressOfThisHostIsNotCalled) {
   EXPECT_EQ(run(io, (*redis)->deliver(one, delivered)).error().code, Errc::access_denied);
 }
 
-// Confirms as it is told.
+// A target whose confirmations are scripted.
 class ScriptedTarget final : public Target {
  public:
   struct Script {

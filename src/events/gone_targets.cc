@@ -15,7 +15,7 @@ constexpr size_t bytes_at_once = 4 * MiB;
 
 }  // namespace
 
-// One call at a time drops what waits for a target: the store reads and removes one queue's events for one at a time.
+// One call at a time drops a target's events: the store reads and removes one queue's events for one caller at a time.
 struct GoneTargets::Turn {
   GoneTargets& targets;
   const std::string name;
@@ -37,7 +37,7 @@ GoneTargets::GoneTargets(store::Store& store, s3::EventQueues& queues, Options o
 
 Result<void> GoneTargets::load() {
   VB_ASSIGN(auto names, run_task(io_, store_.event_queues()));
-  // What is gone from the store meanwhile has to be seen to be, too.
+  // Counts also go to zero for queues that are gone from the store.
   for (const auto& state : queues_.states()) {
     if (state.target.type.empty() && std::ranges::find(names, state.target.name) == names.end()) {
       names.push_back(state.target.name);
@@ -53,7 +53,7 @@ Result<void> GoneTargets::load() {
   return {};
 }
 
-// Alone, this server is told of everything by itself.
+// A single server makes all changes itself, so it needs no thread.
 void GoneTargets::start() {
   if (options_.on_duty) thread_ = std::thread(&GoneTargets::loop, this);
 }
@@ -69,7 +69,7 @@ void GoneTargets::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// To count them costs more the more there are: it takes a small part of the time.
+// Counting costs more the more events there are: it is limited to a small part of the time.
 void GoneTargets::loop() {
   SteadyClock::duration pause = options_.look_every;
   for (;;) {
@@ -112,7 +112,7 @@ Task<Result<GoneTargets::Dropped>> GoneTargets::drop(std::string target, std::st
 
 Task<Result<void>> GoneTargets::drop_of(std::string target, uint64_t bucket, Deadline until, Dropped& dropped) {
   for (uint64_t behind = 0; SteadyClock::now() < until;) {
-    // Another server may know of a target of that name since.
+    // Another server may have a target of that name by now.
     if (options_.on_duty && !options_.on_duty()) co_return fail(Errc::unsupported, "events: another server delivers");
     VB_CO_ASSIGN(const auto events, co_await store_.events(target, bucket, behind, events_at_once, bytes_at_once));
     if (events.empty()) co_return Result<void>();

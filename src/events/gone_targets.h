@@ -1,5 +1,5 @@
-// Events that wait for targets which the configuration names no more. They are counted before the first change, as
-// those of the others are, so that their queues stay bounded and operators see them; and they can be let go of.
+// Events waiting for targets that are no longer configured. They are counted before the first change, like those of
+// other targets, so that their queues stay bounded and visible to operators; and they can be dropped.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -22,15 +22,15 @@ namespace verbena::events {
 class GoneTargets {
  public:
   struct Options {
-    // Where servers share a store: whether this is the one that delivers, and so the one that removes.
+    // For a store that servers share: whether this server is the leader, which alone delivers and removes.
     std::function<bool()> on_duty{};
-    std::chrono::milliseconds look_every{10'000};  // there, at what others left or removed
+    std::chrono::milliseconds look_every{10'000};  // there: the interval of reading what other servers left or removed
   };
   GoneTargets(store::Store& store, s3::EventQueues& queues, Options options);
   ~GoneTargets() { stop(); }
   GoneTargets(const GoneTargets&) = delete;
 
-  // Counts what the store has. Blocks.
+  // Counts the store's waiting events. Blocks.
   Result<void> load();
   void start();
   void begin_stop();  // does not wait
@@ -38,10 +38,10 @@ class GoneTargets {
 
   struct Dropped {
     uint64_t events = 0, bytes = 0;
-    uint64_t left = 0;  // there was no time for
+    uint64_t left = 0;  // not dropped for lack of time
   };
-  // Lets go of what waits for `target`, for as long as there is time. not_found: nothing does, or it is a target of the
-  // configuration; would_block: another call does it already; unsupported: another server delivers. On any loop.
+  // Drops the events waiting for `target`, until the deadline. not_found: none are waiting, or the target is
+  // configured; would_block: another call is dropping them; unsupported: another server delivers. On any loop.
   Task<Result<Dropped>> drop(std::string target, std::string who, Deadline until);
 
  private:

@@ -37,7 +37,7 @@ using ConfPtr = std::unique_ptr<rd_kafka_conf_t, FreeConf>;
 using KafkaPtr = std::unique_ptr<rd_kafka_t, FreeKafka>;
 using TopicPtr = std::unique_ptr<rd_kafka_topic_t, FreeTopic>;
 
-// A result of getaddrinfo(), as the library wants it.
+// A result of getaddrinfo(), in the form that the library requires.
 struct FoundAddress {
   addrinfo info{};
   sockaddr_storage address{};
@@ -129,7 +129,7 @@ class KafkaTopic final : public Target {
     char text[errstr_bytes];
     if (wrong.empty()) {
       kafka_.reset(rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), text, sizeof text));
-      if (kafka_ != nullptr) (void)conf.release();  // it is the producer's now
+      if (kafka_ != nullptr) (void)conf.release();  // owned by the producer now
     }
     if (kafka_ == nullptr) {
       complaints_.say(wrong.empty() ? std::string_view(text) : wrong);
@@ -140,7 +140,7 @@ class KafkaTopic final : public Target {
     return {};
   }
 
-  // No two of them have one key, so whichever are taken, the order of each key is kept.
+  // All have different keys, so whichever are accepted, the order of each key is kept.
   Result<void> produce(const std::vector<std::string>& messages, const std::vector<std::string>& keys, size_t from,
                        size_t end) {
     if (kafka_ == nullptr) VB_TRY(start());
@@ -159,7 +159,7 @@ class KafkaTopic final : public Target {
       }
       ++under_way_;
     }
-    // The library sends on a thread of its own, maybe later: what it still has when the duty is lost is taken from it.
+    // The library sends on a thread of its own, maybe later: when leadership is lost, unsent messages are taken back.
     while (under_way_ != 0 && failed_ == RD_KAFKA_RESP_ERR_NO_ERROR && may && !cut_ && SteadyClock::now() < until) {
       rd_kafka_poll(kafka_.get(), poll_ms);
       may = may_send();
@@ -173,7 +173,7 @@ class KafkaTopic final : public Target {
     return give_up();
   }
 
-  // What the library still has is taken from it: it would send it after what comes again.
+  // Takes unsent messages back: the library would send them after their repetition.
   Result<void> give_up() {
     const rd_kafka_resp_err_t failed = failed_;
     rd_kafka_purge(kafka_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
@@ -206,15 +206,15 @@ class KafkaTopic final : public Target {
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR && failed_ == RD_KAFKA_RESP_ERR_NO_ERROR) failed_ = error;
   }
 
-  // Errors of brokers come by rd_kafka_poll(), those of addresses from the library's threads.
+  // Errors of brokers come from rd_kafka_poll(), those of addresses from the library's threads.
   void tell_why() {
     if (refused_private_.exchange(false)) trouble_ = "a broker lies in a private network (events.allow_private)";
     if (!trouble_.empty()) complaints_.say(trouble_);
     trouble_.clear();
   }
 
-  // Below: on the library's threads. Brokers are named by others of their cluster, so each is looked at where it is
-  // connected to.
+  // Called on the library's threads. Other brokers of the cluster name a broker's address, so each is checked when
+  // connecting.
   static int look_up(const char* node, const char* service, const addrinfo*, addrinfo** result, void* opaque) {
     if (node == nullptr) {
       delete[] reinterpret_cast<FoundAddress*>(*result);
@@ -267,9 +267,9 @@ class KafkaTopic final : public Target {
   Complaints complaints_;
   KafkaPtr kafka_;
   TopicPtr topic_;
-  size_t under_way_ = 0;                                     // what was produced and has not ended
-  rd_kafka_resp_err_t failed_ = RD_KAFKA_RESP_ERR_NO_ERROR;  // of these, the first
-  std::string trouble_;                                      // what the library said last
+  size_t under_way_ = 0;                                     // produced and not ended
+  rd_kafka_resp_err_t failed_ = RD_KAFKA_RESP_ERR_NO_ERROR;  // the first of their failures
+  std::string trouble_;                                      // the library's last message
   std::atomic<bool> refused_private_{false}, cut_{false};
 };
 

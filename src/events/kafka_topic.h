@@ -11,7 +11,7 @@
 
 namespace verbena::events {
 
-// The library's threads start with the first event. The error is a sentence: what the library does not take.
+// The library's threads start with the first event. The error is a sentence: the setting that the library rejects.
 std::expected<std::unique_ptr<Target>, std::string> make_kafka_topic(const TargetSettings& settings);
 
 }  // namespace verbena::events

@@ -1,4 +1,4 @@
-// A target as its settings say.
+// Makes a target from its settings.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

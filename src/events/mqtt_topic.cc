@@ -63,13 +63,13 @@ class MqttTopic final : public Target {
     (void)::eventfd_write(cut_event_.get(), 1);
   }
 
-  // One after the other: what a broker refuses must not be overtaken by what it takes.
+  // One after the other: an event that the broker refuses must not be overtaken by an accepted one.
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
     complaints_.begin();
     for (const std::string& message : messages) {
       const bool reused = client_ != nullptr;
       auto done = publish(message);
-      // A connection that rested may have been closed by the other side meanwhile.
+      // The broker may have closed an idle connection meanwhile.
       if (!done && reused && done.error() == Errc::connection_failed) done = publish(message);
       if (!done) co_return done;
       complaints_.forget();
@@ -100,7 +100,7 @@ class MqttTopic final : public Target {
     return refused_or_not("mqtt: the broker refuses the message");
   }
 
-  // To an address that was looked at, not to a name.
+  // Connects to a checked address, not to a name.
   Result<void> connect() {
     VB_ASSIGN(const TcpEndpoints all,
               look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
@@ -153,16 +153,16 @@ class MqttTopic final : public Target {
     return fail(Errc::invalid_request, what);
   }
 
-  // Turns the library's wheels until a callback has said what came of it. Its own loop waits by select(), which knows
-  // no descriptor above 1023.
+  // Runs the library until a callback has the result. Its own loop waits by select(), which fails for descriptors above
+  // 1023.
   Result<void> wait_for_reason(Deadline until, const char* what) {
     bool connected = in_hand_;
     while (!reason_) {
       if (cut_) return fail(Errc::cancelled, what);
       const int fd = mosquitto_socket(client_.get());
       if (fd < 0) return fail(Errc::connection_failed, what);
-      // Before the broker has answered the first time, one write is all there is: the library would want to write for
-      // as long as TLS takes.
+      // Before the broker's first answer, there is only one write: the library would want to write for as long as TLS
+      // takes.
       const bool writes = in_hand_ ? mosquitto_want_write(client_.get()) : !connected;
       pollfd waits[2] = {{.fd = fd, .events = static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), .revents = 0},
                          {.fd = cut_event_.get(), .events = POLLIN, .revents = 0}};
@@ -186,9 +186,9 @@ class MqttTopic final : public Target {
   const Fd cut_event_;
   std::atomic<bool> cut_{false};
   MqttPtr client_;
-  bool in_hand_ = false;       // the broker has answered to the connection
-  int sent_ = 0;               // the packet that is waited for
-  std::optional<int> reason_;  // what came of it
+  bool in_hand_ = false;       // the broker has answered the connection request
+  int sent_ = 0;               // the packet being waited for
+  std::optional<int> reason_;  // its result
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ std::string random_name() {
   return to_hex(bytes);
 }
 
-// An event has request, time and sequencer in it: what is the same is the same event.
+// An event contains request, time and sequencer: equal text means the same event.
 std::string id_of(const std::string& message) { return to_hex(as_bytes(sha256(as_bytes(message))).first(id_bytes)); }
 
 class NatsSubject final : public Target {
@@ -31,13 +31,13 @@ class NatsSubject final : public Target {
   NatsSubject(boost::asio::io_context& io, boost::asio::ssl::context tls, TargetSettings settings)
       : stream_(io, std::move(tls), settings), settings_(std::move(settings)), complaints_(settings_.name) {}
 
-  // One after the other: what a stream refuses must not be overtaken by what it takes.
+  // One after the other: an event that a stream refuses must not be overtaken by an accepted one.
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
     complaints_.begin();
     for (const std::string& message : messages) {
       const bool reused = stream_.is_open();
       auto done = co_await publish(message);
-      // A connection that rested may have been closed by the other side meanwhile.
+      // The server may have closed an idle connection meanwhile.
       if (!done && reused && done.error() == Errc::connection_failed) done = co_await publish(message);
       if (!done) co_return done;
       complaints_.forget();
@@ -107,8 +107,8 @@ class NatsSubject final : public Target {
     std::string subject{}, head{}, body{};
   };
 
-  // The next that is none of the connection's own matters. Any complaint ends the connection: whether it was of what
-  // was published cannot be told.
+  // The next message, apart from the connection's own. Any error ends the connection: it may concern what was published
+  // or not.
   Task<Result<Heard>> hear() {
     for (;;) {
       VB_CO_ASSIGN(const std::string text, co_await stream_.read_line(nats_line_max));

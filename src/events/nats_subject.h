@@ -1,5 +1,5 @@
-// Events published to a subject of a NATS server, where a stream (JetStream) keeps them and confirms each. Core NATS
-// forgets what nobody hears: where no stream takes the subject, nothing is delivered.
+// Events published to a subject of a NATS server, where a stream (JetStream) stores them and confirms each. Core NATS
+// drops messages without subscribers: if no stream takes the subject, nothing is delivered.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -1,4 +1,4 @@
-// What a NATS server says, and what is said to it.
+// Messages from and to a NATS server.
 #include <gtest/gtest.h>
 
 #include "events/nats_wire.h"

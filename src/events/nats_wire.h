@@ -1,5 +1,5 @@
-// The words of NATS that a publisher needs (its client protocol, and what JetStream answers). All of a server's is
-// hostile.
+// The part of NATS that a publisher needs (its client protocol, and JetStream's answers). The server's data is not
+// trusted.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr size_t nats_line_max = 64 * 1024, nats_payload_max = 64 * 1024;
 struct NatsLine {
   enum class Kind : uint8_t { info, message, headed_message, ping, pong, ok, error };
   Kind kind = Kind::ok;
-  std::string_view rest{};     // info: the JSON; error: what it says
+  std::string_view rest{};     // info: the JSON; error: the message
   std::string_view subject{};  // of a message
   size_t head = 0, bytes = 0;  // of a message: of its headers, and of all that follows the line (without its end)
 };
@@ -28,13 +28,13 @@ struct NatsInfo {
 };
 std::optional<NatsInfo> parse_nats_info(std::string_view json);
 
-// `secret`: "USER:PASSWORD", a token, or nothing.
+// `secret`: "USER:PASSWORD", a token, or empty.
 std::string nats_connect(const std::string& secret, bool tls);
-// `id`: a stream drops what comes again with it.
+// `id`: a stream drops repetitions of it.
 std::string nats_publication(std::string_view subject, std::string_view reply_to, std::string_view id,
                              std::string_view message);
 
-// Empty: the stream has it; else what it says instead.
+// Empty: the stream has stored it; else its error.
 std::string parse_stream_answer(std::string_view head, std::string_view body);
 
 }  // namespace verbena::events

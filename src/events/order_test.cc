@@ -137,7 +137,7 @@ TEST_F(OrderTest, AChangeWithALesserIdThanWhatWasToldIsToldBeforeWhatFollowedIt)
 
 TEST_F(OrderTest, WhatCameLateWaitsForAPageAtMostWhileTheTargetIsAlwaysBusy) {
   std::atomic<uint64_t> next{1000};
-  // As many come as go, so that there is never an end of them.
+  // A new event for each delivered one, so that the end is never reached.
   got_.before = [&](const std::string& message) {
     const uint64_t id = next++;
     if (id < 9000 && message != "late") store_.add({{id, "more"}});
@@ -162,7 +162,7 @@ TEST_F(OrderTest, AServerThatLosesItsDutyInTheMiddleOfABatchSendsNothingMore) {
   };
   delivery_->start();
   lost.get_future().wait();
-  // Another server has told them all, and what came since.
+  // Another server has delivered all of them, and later ones.
   for (const auto until = deadline_in(60s); store_.left() != 28 && SteadyClock::now() < until;) {
     std::this_thread::sleep_for(1ms);
   }

@@ -40,7 +40,7 @@ class RedisList final : public Target {
     auto done = push(messages);
     if (done) {
       complaints_.forget();
-      delivered = messages.size();  // one command is done whole or not at all
+      delivered = messages.size();  // one command is atomic
     } else {
       drop();
     }
@@ -56,7 +56,7 @@ class RedisList final : public Target {
     return call(command, REDIS_REPLY_INTEGER);
   }
 
-  // To an address that was looked at, not to a name.
+  // Connects to a checked address, not to a name.
   Result<void> connect() {
     VB_ASSIGN(const TcpEndpoints all,
               look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
@@ -112,7 +112,7 @@ class RedisList final : public Target {
 
   const TargetSettings settings_;
   Complaints complaints_;
-  std::mutex mutex_;  // where it changes: cut() comes from another thread
+  std::mutex mutex_;  // held to change it: cut() is called by another thread
   RedisPtr redis_;
   std::atomic<bool> cut_{false};
 };

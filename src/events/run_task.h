@@ -1,4 +1,4 @@
-// A task from its beginning to its end, on a loop that nobody else runs meanwhile. Blocks.
+// Runs a task to its end, on a loop that is not running otherwise. Blocks.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>

@@ -1,4 +1,4 @@
-// Where events go.
+// A destination of events.
 #pragma once
 
 #include <functional>
@@ -13,22 +13,22 @@ namespace verbena::events {
 class Target {
  public:
   virtual ~Target() = default;
-  // One message after the other, on its delivery's own loop, where it may block for as long as its timeout allows.
-  // `delivered`: how many of them, from the first, the target has confirmed, also where it fails. Of the next one
-  // nobody knows then: it comes again. invalid_request: the target answers, but does not take it.
+  // Sends one message after the other, on its delivery's own loop, where it may block for as long as its timeout
+  // allows. `delivered`: how many of them, from the first, the target has confirmed, also on failure. The state of the
+  // next one is then unknown: it is sent again. invalid_request: the target answers, but refuses it.
   virtual Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) = 0;
-  // What its server said of what the last deliver() left, in words for people; empty: nothing.
+  // The server's message about what the last deliver() left undelivered, for operators; empty: none.
   virtual std::string said() const { return {}; }
   // Ends a deliver() that waits, if it can. On the loop.
   virtual void cancel() {}
-  // The same for one that blocks. Any thread.
+  // Likewise for a deliver() that blocks. Any thread.
   virtual void cut() {}
-  // Whether this server is still the one that delivers. Asked on the thread that runs deliver().
+  // Sets the check that this server is still the leader. Called on the thread that runs deliver().
   void ask_before_each(std::function<bool()> gate) { gate_ = std::move(gate); }
 
  protected:
-  // To be asked before each message, when nothing is left to do but to send it: a process may be frozen at any moment,
-  // and another server goes on meanwhile. cancelled: nothing more is sent.
+  // Must be called immediately before each message is sent: a process may be frozen at any moment, and another server
+  // takes over meanwhile. cancelled: send nothing more.
   Result<void> may_send() const {
     if (!gate_ || gate_()) return {};
     return fail(Errc::cancelled, "events: another server delivers now");

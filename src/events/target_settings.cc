@@ -13,7 +13,7 @@ namespace {
 constexpr size_t target_name_max = 64, secrets_bytes_max = 64 * 1024;
 using Wrong = std::unexpected<std::string>;
 
-// Names are in ARNs, in the store and in metrics.
+// Names are part of ARNs, store rows and metrics.
 bool is_target_name(std::string_view name) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; };
   return !name.empty() && name.size() <= target_name_max && std::ranges::all_of(name, plain);
@@ -27,7 +27,7 @@ std::expected<TargetSettings, std::string> parse_target(const std::string& text)
     return Wrong("events.targets: '" + log::printable(target.name, 64) +
                  "' is no name for a target (NAME=URL; lower-case letters, digits, - and _)");
   }
-  // The URL is not shown: people put passwords into them.
+  // The URL is not shown: it may contain a password.
   if (!parse_target_url(std::string_view(text).substr(equals + 1), target)) {
     return Wrong("events.targets: " + target.name +
                  " needs a URL: http(s)://HOST/PATH, redis://HOST:PORT/DATABASE/LIST, nats(+tls)://HOST:PORT/SUBJECT, "
@@ -37,7 +37,7 @@ std::expected<TargetSettings, std::string> parse_target(const std::string& text)
   return target;
 }
 
-// What is said does not have the secret in it.
+// The error must not contain the secret.
 std::expected<void, std::string> check_secret(const TargetSettings& target) {
   const bool named =
       target.type == TargetType::mqtt || target.type == TargetType::amqp || target.type == TargetType::kafka;

@@ -1,4 +1,4 @@
-// The targets of events as the configuration names them: "NAME=URL", where the URL's scheme says what it is.
+// The configured targets of events: "NAME=URL", where the URL's scheme is the target's type.
 //
 //   http://, https://HOST[:PORT]/PATH    a webhook: each event is a POST
 //   redis://HOST[:PORT]/DATABASE/LIST    each event is pushed to the list's end (RPUSH)
@@ -30,16 +30,16 @@ struct TargetSettings {
   std::string path{};  // with the query; a file's; the name of a list, a subject, a topic, a routing key
   unsigned database = 0;
   std::string vhost{}, exchange{};  // of AMQP; an exchange without a name is the default one
-  std::string sasl{};               // of Kafka: the mechanism by which a password is shown; empty: there is none
+  std::string sasl{};               // of Kafka: the mechanism of authentication; empty: none
   std::string secret{};             // a bearer token; "USER:PASSWORD"; "PASSWORD" of a Redis, a token of NATS
-  bool allow_private = false;       // may lie in a private network
+  bool allow_private = false;       // may be in a private network
   std::string ca_file{};            // empty: the system's
   std::chrono::milliseconds timeout{10'000};
 };
 
-std::string type_name(TargetType type);  // as ARNs have it
+std::string type_name(TargetType type);  // as in ARNs
 
-// The error is a sentence for people and has no secret in it.
+// The error is a sentence for operators without secrets.
 std::expected<std::vector<TargetSettings>, std::string> read_targets(const Config::Events& config);
 
 }  // namespace verbena::events

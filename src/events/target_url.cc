@@ -11,7 +11,7 @@
 namespace verbena::events {
 namespace {
 
-constexpr size_t place_max = 255, kafka_topic_max = 249;  // what all servers take
+constexpr size_t place_max = 255, kafka_topic_max = 249;  // accepted by all servers
 
 struct Scheme {
   std::string_view name;
@@ -49,7 +49,7 @@ bool parse_list(std::string_view path, TargetSettings& target) {
   return !target.path.empty();
 }
 
-// Words between dots; wildcards are for those who listen.
+// Words between dots; wildcards are only for subscribers.
 bool parse_subject(std::string_view path, TargetSettings& target) {
   target.path = path;
   return !path.empty() && path.size() <= place_max && path.find_first_of("*>/?#") == std::string_view::npos &&
@@ -78,7 +78,7 @@ bool parse_amqp_place(std::string_view path, TargetSettings& target) {
          path.find_first_of("/?#") == std::string_view::npos;
 }
 
-// As librdkafka spells them.
+// In librdkafka's spelling.
 bool parse_sasl(std::string_view query, TargetSettings& target) {
   if (query == "sasl=plain") target.sasl = "PLAIN";
   if (query == "sasl=scram-sha-256") target.sasl = "SCRAM-SHA-256";
@@ -101,7 +101,7 @@ bool parse_kafka_topic(std::string_view path, TargetSettings& target) {
          std::ranges::all_of(path, plain);
 }
 
-// What follows host and port, without the slash between.
+// The part after host and port, without the slash between.
 bool parse_place(std::string_view path, TargetSettings& target) {
   switch (target.type) {
     case TargetType::redis:

@@ -1,4 +1,4 @@
-// What a target's URL says: target_settings.h lists the forms.
+// Parser of target URLs: target_settings.h lists the forms.
 #pragma once
 
 #include <string_view>
@@ -7,10 +7,10 @@
 
 namespace verbena::events {
 
-// Without blanks and what is not ASCII.
+// Visible ASCII characters only, no blanks.
 bool is_visible(std::string_view text);
 
-// False: it is of no form that is known. Fills in type, tls, host, port and what names the place there.
+// False: an unknown form. Fills in type, tls, host, port and the destination's name.
 bool parse_target_url(std::string_view url, TargetSettings& target);
 
 }  // namespace verbena::events

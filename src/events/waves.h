@@ -1,5 +1,5 @@
-// A batch in waves. Where what is sent is not confirmed one by one, some of a wave may be taken and some not: so no
-// wave has two events of one key, whose order is kept by that.
+// Splits a batch into waves. If a target does not confirm messages one by one, some of a wave may be accepted and some
+// not: so no wave has two events of one key, which keeps each key's order.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace verbena::events {
 
-// "BUCKET/KEY" as the record has them (the key encoded as in a form); of a test event "BUCKET"; of what is no record
-// "".
+// "BUCKET/KEY" as in the record (the key encoded as in a form); of a test event "BUCKET"; "" for an unreadable record.
 std::string key_of_event(std::string_view record);
 std::vector<std::string> keys_of_events(const std::vector<std::string>& records);
 

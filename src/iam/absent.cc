@@ -1,5 +1,5 @@
-// What AWS keeps of users and roles besides, and nobody has here. Tools ask for it before they delete them, and the
-// answer is that there is none.
+// Properties that AWS stores for users and roles, and that do not exist here. Tools ask for them before they delete the
+// user or role, and get empty lists.
 #include <algorithm>
 #include <array>
 
@@ -21,7 +21,7 @@ constexpr std::array absent_lists = {
     AbsentList{"ListServiceSpecificCredentials", "ServiceSpecificCredentials"},
 };
 
-// Of whom nothing is: who is not there is an error all the same.
+// An unknown user or role is an error, not an empty list.
 Result<void> check_owner(const Call& call) {
   if (call.action.target == Target::role) {
     VB_TRY(find_one(call, call.account->roles, "role", call.get("RoleName")));

@@ -1,4 +1,4 @@
-// The calls there are.
+// The supported calls.
 #pragma once
 
 #include <string_view>
@@ -31,7 +31,7 @@ Result<void> add_user_to_group(Call& call);
 Result<void> remove_user_from_group(Call& call);
 Result<void> list_groups_for_user(Call& call);
 
-// Of users, groups and roles alike: the action's target says which.
+// For users, groups and roles alike: by the action's target.
 Result<void> put_inline_policy(Call& call);
 Result<void> get_inline_policy(Call& call);
 Result<void> list_inline_policies(Call& call);
@@ -58,7 +58,7 @@ Result<void> update_role_description(Call& call);
 Result<void> update_assume_role_policy(Call& call);
 Result<void> delete_role(Call& call);
 
-// Of users, roles, policies and providers alike.
+// For users, roles, policies and providers alike.
 Result<void> tag_subject(Call& call);
 Result<void> untag_subject(Call& call);
 Result<void> list_tags(Call& call);

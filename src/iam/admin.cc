@@ -31,7 +31,7 @@ struct Request {
     message = std::move(text);
     return fail(code, "admin");
   }
-  // A member that must be text; empty when it is not there and may be missing.
+  // A text member; empty when it is missing and optional.
   Result<std::string> text(const char* name, bool needed = false) const {
     const auto found = in.find(name);
     if (found == in.end() && !needed) return std::string();
@@ -51,7 +51,7 @@ Result<auth::AccountEntryPtr> find_account(const Request& request) {
   return found;
 }
 
-// Changes the account, and in it the user when the name says one (else null).
+// Changes the account, and in it the user if the name has one (else null).
 Result<void> change(const Request& request, const std::function<Result<void>(AccountEntry&, User*)>& edit) {
   VB_ASSIGN(const auto account, find_account(request));
   return request.store.change_account(account->account->id, [&](AccountEntry& entry) -> Result<void> {
@@ -261,7 +261,7 @@ Result<Json> serve_key_list(const Request& request) {
   return Json{{"keys", describe_keys(user->second.keys)}};
 }
 
-// `edit` gets all keys of the user, and an iterator to the one that the request names.
+// `edit` gets all keys of the user, and an iterator to the requested one.
 Result<Json> change_key(const Request& request,
                         const std::function<void(std::vector<StoredKey>&, std::vector<StoredKey>::iterator)>& edit) {
   VB_ASSIGN(const std::string access_key, request.text("access_key", true));
@@ -465,7 +465,7 @@ void write_admin_answer(const Json& json, s3::Response& response) {
   response.headers.emplace_back("cache-control", "no-store");
 }
 
-// Nesting is limited: the library recurses when it writes a value out again.
+// Nesting is limited: the library recurses when it writes a value.
 Result<Json> read_admin_request(std::string_view body) {
   bool deep = false;
   const auto watch = [&](int depth, Json::parse_event_t, Json&) {

@@ -1,5 +1,5 @@
-// The admin API: what `verbena user` asks for. A JSON object in, a JSON object out. `http/` brings requests of a
-// running server, `cli/` calls it for the data directory of a stopped one.
+// The admin API, called by `verbena user`. A JSON object in, a JSON object out. `http/` passes requests of a running
+// server, `cli/` calls it for the data directory of a stopped one.
 //
 //   user-add     {name, [id, display_name, email, path, access_key, secret_key]}
 //   user-list    {}
@@ -31,20 +31,20 @@
 
 namespace verbena::iam {
 
-// Whether the call needs to know which accounts own buckets.
+// Whether the call needs the list of accounts that own buckets.
 bool removes_accounts(std::string_view call);
 
-// Blocks. Fills `response` whatever comes of it: {"error": {"code", "message"}} for an error. `bucket_owners`:
-// canonical ids of accounts that may not go.
+// Blocks. Always fills `response`: {"error": {"code", "message"}} for an error. `bucket_owners`: canonical ids of
+// accounts that may not be removed.
 void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call, std::string_view body,
                   const std::set<std::string>& bucket_owners, s3::Response& response);
 
-// An empty message: the code's own.
+// An empty message: the code's default.
 void write_admin_error(const Error& error, std::string_view message, s3::Response& response);
 void write_admin_answer(const nlohmann::json& answer, s3::Response& response);
 // One of them.
 void write_admin_outcome(const Result<nlohmann::json>& out, std::string_view message, s3::Response& response);
-// validation_error: it is no JSON object, or nested too deeply.
+// validation_error: not a JSON object, or nested too deeply.
 Result<nlohmann::json> read_admin_request(std::string_view body);
 
 }  // namespace verbena::iam

@@ -6,7 +6,7 @@
 namespace verbena::iam {
 namespace {
 
-// The ARN holds the item's own path; of an item that the call will create, the path that the call gives.
+// The ARN has the item's own path; for an item that the call will create, the path in the call.
 template <class T>
 std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_view kind, std::string_view name) {
   const auto found = items.find(name);
@@ -98,7 +98,7 @@ Result<void> authorize(const Call& call, std::string_view action, const std::str
 
 Result<void> authorize_iam(const Call& call) {
   const auth::Principal& caller = call.principal();
-  // Else whoever has a short-lived key of a user could make itself a lasting one.
+  // Otherwise temporary credentials of a user could create permanent ones.
   if (call.key.expires_s != 0 && caller.kind != auth::Principal::Kind::assumed_role) {
     return call.refuse(Errc::access_denied, "Temporary credentials of a user or an account's root cannot call IAM.");
   }

@@ -1,4 +1,4 @@
-// Who may call what.
+// Authorization of calls.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace verbena::iam {
 
-// What conditions may ask of any request: who sends it from where, how, and when.
+// Condition keys of any request: its sender's address, transport and time.
 bool find_request_fact(const s3::Caller& caller, const WallClock& clock, std::string_view key,
                        auth::FactValues& values);
 
-// What conditions may ask of a call.
+// Condition keys of a call.
 class CallFacts final : public auth::Facts {
  public:
   explicit CallFacts(const Call& call) : call_(call) {}
@@ -22,17 +22,17 @@ class CallFacts final : public auth::Facts {
   const Call& call_;
 };
 
-// What conditions may ask of tags and of the source identity that a session is about to get.
+// Condition keys of the tags and the source identity that a session is about to get.
 bool find_attribute_fact(const auth::Attributes& attributes, std::string_view key, auth::FactValues& values);
 
-// The resource that a call of IAM is about, as policies name it.
+// The resource of an IAM call, as named in policies.
 std::string resource_of(const Call& call);
 
 // access_denied, with AWS's sentence.
 Result<void> authorize(const Call& call, std::string_view action, const std::string& resource,
                        const auth::Resource& side);
 
-// By the caller's own policies, on what lies in the caller's account. An account's root may do everything there.
+// Checks the caller's own policies, for resources of the caller's account. An account's root may do everything there.
 Result<void> authorize_iam(const Call& call);
 
 }  // namespace verbena::iam

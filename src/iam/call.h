@@ -1,4 +1,4 @@
-// One call of IAM or STS while it is served.
+// One call of IAM or STS in progress.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace verbena::iam {
 
-// What a call works on, and so the resource that it is authorized for.
+// The object of a call, and so the resource that it is authorized for.
 enum class Target : uint8_t {
   none,
   user,
-  own_user,  // the caller, when no UserName says otherwise
+  own_user,  // the caller, unless UserName names another
   group,
   role,
   policy,  // PolicyArn
@@ -30,7 +30,7 @@ struct Call;
 struct Action {
   std::string_view name;
   Target target;
-  std::string_view parameters;  // that it takes, between spaces; others are refused
+  std::string_view parameters;  // the accepted ones, between spaces; others are refused
   Result<void> (*serve)(Call&);
 };
 
@@ -38,13 +38,13 @@ struct Call {
   auth::IdentityStore& store;
   const WallClock& clock;
   const s3::Caller& caller;
-  const auth::AccessKey& key;  // that signed
+  const auth::AccessKey& key;  // the signing key
   const Parameters& parameters;
   const Action& action;
-  auth::AccountEntryPtr account;                // the caller's, as it was when the call began
+  auth::AccountEntryPtr account;                // the caller's, as at the beginning of the call
   s3::XmlWriter& xml;                           // of the result
-  std::string& message;                         // of an error, in place of its context
-  const auth::Attributes* passed_on = nullptr;  // what a session that it asks for is about to get
+  std::string& message;                         // of an error, replacing its context
+  const auth::Attributes* passed_on = nullptr;  // attributes of the session that it requests
 
   const auth::Principal& principal() const { return *key.principal; }
   std::string_view get(std::string_view name) const { return parameters.get_or_empty(name); }
@@ -61,13 +61,13 @@ struct Call {
 
   // Parameters by IAM's rules; validation_error.
   Result<std::string> name(std::string_view parameter, size_t size_max) const;
-  Result<std::string> path() const;  // "/" when there is none
+  Result<std::string> path() const;  // "/" if missing
   Result<int64_t> number(std::string_view parameter, int64_t min, int64_t max, int64_t fallback) const;
-  // Its text without blanks. malformed_policy_document; limit_exceeded when more than `bytes_max` are left.
+  // The policy without blanks. malformed_policy_document; limit_exceeded when more than `bytes_max` are left.
   Result<auth::PolicyDocument> document(std::string_view parameter, auth::PolicyKind kind, size_t bytes_max) const;
   Result<std::string> description() const;
 
-  // A change of the caller's account. Blocks.
+  // Changes the caller's account. Blocks.
   Result<void> change(const std::function<Result<void>(auth::AccountEntry&)>& edit) const {
     return store.change_account(account->account->id, edit);
   }
@@ -76,12 +76,13 @@ struct Call {
   std::string_view target_name() const;
 };
 
-// JSON without the blanks between its tokens. Documents are kept so: what their size does not count, nobody can store.
+// JSON without the blanks between its tokens. Documents are stored so: blanks do not count towards their size, so they
+// are not stored.
 std::string without_blanks(std::string_view json);
 void write_date(s3::XmlWriter& xml, std::string_view element, int64_t seconds);
 
-// One page of a list: <Element><member>...</member></Element><IsTruncated>, and a <Marker>, which is the name that the
-// next page begins after. `items` is ordered by name; name_of(item) names it.
+// One page of a list: <Element><member>...</member></Element><IsTruncated>, and a <Marker>, the name after which the
+// next page begins. `items` is ordered by name; name_of(item) is its name.
 template <class Items, class NameOf, class Wanted, class Show>
 Result<void> write_page(Call& call, std::string_view element, const Items& items, NameOf name_of, Wanted wanted,
                         Show show) {

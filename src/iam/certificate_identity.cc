@@ -1,10 +1,10 @@
-// AssumeRoleWithCertificate, as MinIO has it: a role for a machine whose certificate is of the configured authority.
+// AssumeRoleWithCertificate, as in MinIO: a role for a machine with a certificate of the configured authority.
 #include "iam/stranger_call.h"
 
 namespace verbena::iam {
 namespace {
 
-// Clients that know no roles name none: theirs has the machine's name, in the root account.
+// Clients without roles name none: the role then has the machine's name, in the root account.
 Result<RoleOfArn> role_of_machine(const Call& call, const sign_in::Machine& machine) {
   if (const auto arn = call.parameters.get("RoleArn")) return find_role(call, *arn);
   RoleOfArn out;

@@ -1,4 +1,4 @@
-// Groups and who is in them.
+// Groups and their members.
 #include "iam/actions.h"
 #include "iam/subjects.h"
 
@@ -75,7 +75,7 @@ Result<void> update_group(Call& call) {
     VB_ASSIGN(new_name, call.name("NewGroupName", group_name_max));
   }
   VB_ASSIGN(const Group* before, find_one(call, call.account->groups, "group", call.get("GroupName")));
-  // The caller needs the right on the new name, too: else renaming would get around a policy that limits names.
+  // The caller needs the right for the new name, too: otherwise renaming would bypass a policy that restricts names.
   const auth::Account& own = *call.account->account;
   const std::string arn =
       auth::arn_of(own.id, "group", path.value_or(before->path), new_name.empty() ? before->name : new_name);

@@ -1,4 +1,4 @@
-// AssumeRoleWithLDAPIdentity, as MinIO has it: a role for whoever has a name and a password in the directory.
+// AssumeRoleWithLDAPIdentity, as in MinIO: a role for users with a name and a password in the directory.
 #include "base/client_counts.h"
 #include "iam/stranger_call.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using Why = sign_in::Refusal::Kind;
 
-// Nobody between here and there reads along.
+// Refuses passwords over connections that could be read on the network.
 Result<void> check_way(const StrangerCall& stranger) {
   const s3::Caller& caller = stranger.request.caller;
   if (caller.secure || is_loopback_client(client_of(caller.peer_address))) return {};

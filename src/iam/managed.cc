@@ -75,7 +75,7 @@ std::unexpected<Error> no_such_version(const Call& call) {
                                                " does not exist or is not attachable.");
 }
 
-// "v3" -> 3; 0 for what is no version's name.
+// "v3" -> 3; 0 for any other text.
 int read_version(const Call& call) {
   const std::string_view text = call.get("VersionId");
   const auto number = text.starts_with('v') ? s3::parse_decimal(text.substr(1)) : std::nullopt;

@@ -20,7 +20,7 @@ std::string arn_of(const Call& call, std::string_view url) {
   return auth::arn_of(call.account->account->id, "oidc-provider", "/", url);
 }
 
-// Without the scheme. Query and fragment are no part of an issuer's name (OpenID Connect Core, section 2).
+// Without the scheme. Query and fragment are not part of an issuer's name (OpenID Connect Core, section 2).
 Result<std::string> read_url(const Call& call) {
   const std::string_view url = call.get("Url");
   const bool sound =
@@ -30,7 +30,7 @@ Result<std::string> read_url(const Call& call) {
       });
   if (!sound)
     return call.refuse(Errc::validation_error, "Url must be an https URL without query, of at most 255 bytes.");
-  // Its name stands before those of its claims in condition keys.
+  // The name precedes those of its claims in condition keys.
   if (!sign_in::may_name_keys(url.substr(scheme.size()))) {
     return call.refuse(Errc::validation_error, "Url must have a host with a period, a port or a path.");
   }

@@ -28,7 +28,7 @@ Result<void> may_operate(const s3::Caller& caller, const auth::AccessKey& key, s
   const auto refused = [] {
     return fail(Errc::access_denied, "This takes the server's root key, or a right in the root account.");
   };
-  // Keys that end are left out, as with IAM: a session of a directory bucket is one, too.
+  // Temporary keys are refused, as with IAM; a session of a directory bucket has one, too.
   if (who == nullptr || who->account == nullptr || key.expires_s != 0 || key.limits) return refused();
   if (who->account->id != auth::root_account_id) return refused();
   const CallerFacts facts(caller, clock);

@@ -7,7 +7,7 @@ namespace {
 
 bool is_alphanumeric(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
-// Bytes of the UTF-8 sequence that begins `text`; 0 for a malformed one (RFC 3629 section 4).
+// The length in bytes of the UTF-8 sequence at the start of `text`; 0 for a malformed one (RFC 3629 section 4).
 size_t sequence_size(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);

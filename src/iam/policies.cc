@@ -26,7 +26,7 @@ Result<Subject> find_subject(const Call& call, AccountEntry& account) {
 
 namespace {
 
-// For calls that only look: the same on a snapshot.
+// For calls that only read: on a snapshot.
 Result<PolicySet> policies_now(const Call& call) {
   AccountEntry copy = *call.account;
   VB_ASSIGN(const Subject subject, find_subject(call, copy));

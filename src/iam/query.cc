@@ -27,7 +27,7 @@ Result<const Action*> find_action(const Parameters& parameters, Reply& reply) {
     reply.message = "Could not find operation " + shown(name) + " for version " + std::string(version);
     return fail(Errc::invalid_action, "iam");
   }
-  // What is not understood is not ignored: it may be a limit (a permissions boundary, a condition).
+  // Unknown parameters are refused: they may be limits (a permissions boundary, a condition).
   const std::string known = " Action Version" + std::string(action->parameters);
   if (const auto stranger = parameters.stranger(known)) {
     reply.message = "The parameter " + shown(*stranger) + " is not served here.";

@@ -14,18 +14,18 @@ namespace verbena::iam {
 inline constexpr std::string_view sts_version = "2011-06-15";
 inline constexpr std::string_view sts_namespace = "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"";
 
-// Serves one form. Blocks. Fills `response` whatever comes of it.
+// Serves one form. Blocks. Always fills `response`.
 void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Caller& caller,
                   const auth::AccessKey& key, std::string_view form, s3::Response& response);
 
-// <ErrorResponse>; an empty message: the code's own.
+// <ErrorResponse>; an empty message: the code's default.
 void write_error(const Error& error, std::string_view message, std::string_view request_id, bool sts,
                  s3::Response& response);
 
 void write_error_form(std::string_view code, int status, std::string_view message, std::string_view request_id,
                       bool sts, s3::Response& response);
 
-// What every answer ends with, and its headers.
+// The end of every answer, and its headers.
 void write_metadata(s3::XmlWriter& xml, std::string_view request_id);
 void add_answer_headers(std::string_view request_id, s3::Response& response);
 

@@ -22,7 +22,7 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
   return true;
 }
 
-// Whom a client cannot count as one of many: who proxies there stands for all his clients.
+// Empty for callers that must not be counted as one client: a proxy on this host acts for all its clients.
 std::string counted_client(std::string_view peer) {
   std::string client = client_of(peer);
   return is_loopback_client(client) ? std::string() : client;
@@ -75,7 +75,7 @@ bool Service::takes_strangers() const {
   return any;
 }
 
-// One call of a stranger's, while it is served.
+// One unsigned call in progress.
 struct Service::Asking {
   std::string client;  // empty: not counted
   StrangerReply reply{};
@@ -85,7 +85,7 @@ struct Service::Asking {
   bool last = false;
 };
 
-// What the call is answered by. An error: it cannot be now.
+// Obtains the data needed to answer the call. An error: not available now.
 Task<Result<void>> Service::ask_first(Asking& asking) {
   if (asking.reply.question) co_return co_await ask_directory(asking);
   if (asking.reply.certificates) {
@@ -97,7 +97,7 @@ Task<Result<void>> Service::ask_first(Asking& asking) {
   asking.reply.wanted.reset();
   asking.last = true;
   const auto asked = co_await sign_in_->keys->refresh(issuer);
-  // Who cannot be asked now may be known well enough.
+  // A provider that cannot be asked now may have cached keys.
   if (asked || sign_in_->keys->find(issuer).keys != nullptr) co_return Result<void>();
   co_return std::unexpected(asked.error());
 }
@@ -183,7 +183,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     answer_rights(*operator_, request.caller, key, clock_, response);
     co_return;
   }
-  // A key that ends must not be able to make one that does not.
+  // Temporary credentials must not be able to create permanent ones.
   if (!auth::is_unlimited_root(key.principal.get(), &key) || key.expires_s != 0) {
     write_admin_error({Errc::access_denied, 0, "Only the server's own root key may administer it."}, {}, response);
     co_return;

@@ -20,7 +20,7 @@
 
 namespace verbena::iam {
 
-// Largest body of any of these requests, and of one that nobody signed: the longest token, with session policies.
+// Largest body of any of these requests, and of an unsigned one: the longest token, with session policies.
 inline constexpr size_t body_bytes_max = 64 * 1024;
 inline constexpr size_t stranger_body_bytes_max = 32 * 1024;
 
@@ -30,22 +30,22 @@ enum class Api : uint8_t {
   admin,  // POST /-/admin/CALL, a JSON object
 };
 Api api_of(std::string_view method, std::string_view path, std::string_view content_type);
-// Whether the call stands in the URL, as clients send AssumeRoleWithCertificate.
+// Whether the call is in the URL, as clients send AssumeRoleWithCertificate.
 bool is_query_in_url(std::string_view method, std::string_view path, std::string_view query);
 
-// What signing in without a key needs. All outlive the service; null where nobody signs in that way.
+// Tools for signing in without a key. All outlive the service; null where that kind is disabled.
 struct SignInTools {
   BlockingPool& pool;
   sign_in::ProviderKeys* keys = nullptr;
   sign_in::Directory* directory = nullptr;
-  BlockingPool* directory_pool = nullptr;  // whose threads wait for the directory and do nothing else
+  BlockingPool* directory_pool = nullptr;  // its threads only wait for the directory
   sign_in::ClientAuthority* authority = nullptr;
 };
 
 class Service {
  public:
-  // All outlive the service. `buckets` tells whether an account still owns one. `quota_changed`: what is kept of a
-  // bucket's quota, or of its owner's, is out of date. `sign_in`: null where nobody signs in without a key.
+  // All outlive the service. `buckets` is used to check whether an account still owns one. `quota_changed`: cached
+  // quotas of a bucket, or of its owner, are out of date. `sign_in`: null if no sign-in without a key is configured.
   Service(
       auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock,
       std::function<void()> quota_changed = [] {}, std::optional<SignInTools> sign_in = std::nullopt)
@@ -56,21 +56,21 @@ class Service {
         quota_changed_(std::move(quota_changed)),
         sign_in_(sign_in) {}
 
-  // Answers what is about the running server. Before the first request; outlives the service.
+  // Sets the handler for calls about the running server. Before the first request; outlives the service.
   void set_operator(OperatorCalls* calls) { operator_ = calls; }
 
-  // A request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All references
-  // outlive the task.
+  // Serves a request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All
+  // references outlive the task.
   Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                    s3::Response& response);
-  // Whether anybody could sign in without a key: else a call that is not signed is refused unread.
+  // Whether sign-in without a key is possible: otherwise an unsigned call is refused unread.
   bool takes_strangers() const;
-  // A query that nobody signed. Never fails, as serve(). `certificates`: that its client has shown; asked for once at
-  // most, by calls that need them alone.
+  // Serves an unsigned query. Never fails, as serve(). `certificates`: the client's certificates; called once at most,
+  // by calls that need them.
   using CertificatesOf = std::function<std::vector<std::string>()>;
   Task<SignedIn> serve_stranger(const s3::Request& request, const std::string& body, const CertificatesOf& certificates,
                                 s3::Response& response);
-  // The answer to one that was not let in.
+  // The answer to a call that was refused before it was served.
   static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
 
  private:
@@ -88,8 +88,8 @@ class Service {
   const std::function<void()> quota_changed_;
   OperatorCalls* operator_ = nullptr;
   const std::optional<SignInTools> sign_in_;
-  ClientCounts strangers_{{.each_max = 32, .clients_max = 4096}};    // calls under way
-  ClientCounts at_directory_{{.each_max = 4, .clients_max = 4096}};  // of them, those that wait for the directory
+  ClientCounts strangers_{{.each_max = 32, .clients_max = 4096}};    // calls in progress
+  ClientCounts at_directory_{{.each_max = 4, .clients_max = 4096}};  // of them, those waiting for the directory
   mutable std::atomic<uint64_t> strangers_asked_{0};                 // generation of the accounts << 1, and the answer
 };
 

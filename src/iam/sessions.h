@@ -1,4 +1,4 @@
-// What the calls that make credentials of a role have in common, however the caller came.
+// Common parts of the calls that make credentials of a role, however the caller authenticates.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace verbena::iam {
 
 struct RoleOfArn {
-  auth::AccountEntryPtr account;     // of the ARN; null: none
-  const auth::Role* role = nullptr;  // null: there is none of that ARN
+  auth::AccountEntryPtr account;     // of the ARN; null: unknown
+  const auth::Role* role = nullptr;  // null: no such role
 };
-// The role that RoleArn names. validation_error: it is no ARN.
+// The role in RoleArn. validation_error: not an ARN.
 Result<RoleOfArn> find_role(const Call& call);
 Result<RoleOfArn> find_role(const Call& call, std::string_view arn);
 
@@ -22,7 +22,7 @@ Result<std::string> session_name(const Call& call);
 // How long the session lasts: DurationSeconds, at most `longest`.
 Result<int64_t> session_duration(const Call& call, int64_t longest);
 
-// Who the session is, with the Policy and PolicyArns of the call that limit it.
+// The session's identity, limited by the call's Policy and PolicyArns.
 Result<auth::SessionContents> role_contents(const Call& call, const RoleOfArn& wanted, const std::string& name,
                                             int64_t duration_s);
 

@@ -1,5 +1,5 @@
-// The part of the admin API that is about what is stored: quotas of buckets, and what buckets and accounts hold. Those
-// of accounts and users are in admin.h, beside their keys.
+// The part of the admin API about stored data: quotas of buckets, and the contents of buckets and accounts in numbers.
+// Quotas of accounts and users are in admin.h, beside their keys.
 //
 //   quota-set    {bucket, quota}     quota: {[bytes, objects, requests_per_second, bytes_per_second]}: all of it
 //   quota-get    {bucket}
@@ -17,13 +17,13 @@
 
 namespace verbena::iam {
 
-// Whether the call is one of these, and not one of an account or a user.
+// Whether the call is one of these, and not about an account or a user.
 bool is_about_stored(std::string_view call, std::string_view body);
 
-// A quota of an account with limits of what is kept.
+// Whether it sets a quota of an account with limits of storage.
 bool sets_sizes(std::string_view call, std::string_view body);
 
-// Fills `response` whatever comes of it. `changed`: a quota is another one now. References outlive the task.
+// Always fills `response`. `changed`: called after a change of a quota. References outlive the task.
 Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets, const std::function<void()>& changed,
                          std::string_view call, std::string_view body, s3::Response& response);
 

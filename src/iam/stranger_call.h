@@ -1,5 +1,5 @@
-// A call that nobody signed, while it is served, and what all of them have in common: somebody else vouches for the
-// caller, and a role trusts that one.
+// An unsigned call in progress, and the common parts of all of them: another party authenticates the caller, and a role
+// trusts that party.
 #pragma once
 
 #include <functional>
@@ -30,28 +30,28 @@ struct StrangerCall {
   }
 };
 
-// Who says what of whom.
+// An authenticated identity and its authenticator.
 struct Vouched {
   RoleOfArn wanted;
-  std::string by;      // ARN of who vouches, in the role's account
-  std::string by_tag;  // tells it from another one of that name
+  std::string by;      // ARN of the authenticator, in the role's account
+  std::string by_tag;  // differs for a later one of that name
   auth::Attributes attributes{};
-  // Condition keys besides, for the role's trust policy.
+  // Further condition keys for the role's trust policy.
   std::function<bool(std::string_view key, auth::FactValues& values)> claim{};
 };
 
-// The role's trust policy must name who vouches, and its conditions must hold for what is said. `action`: of STS.
+// The role's trust policy must name the authenticator, and its conditions must hold for the claims. `action`: of STS.
 Result<void> authorize_vouched(const StrangerCall& stranger, const Vouched& vouched, std::string_view action);
 
-// The role's credentials, which end with who vouches, as others do with the key that they go back to; and who it is,
-// for the log.
+// The role's credentials, which end with the authenticator, as others end with their long-term key; also sets the
+// identity for the log.
 Result<auth::Credentials> make_vouched_session(const StrangerCall& stranger, const Vouched& vouched,
                                                auth::SessionContents& contents);
 
-// The ARN of what the server's configuration has, in the role's account: "ldap/directory".
+// The ARN of an authenticator from the server's configuration, in the role's account: "ldap/directory".
 std::string voucher_arn(const RoleOfArn& wanted, std::string_view kind, std::string_view name);
 
-// Errors with reply.asks() are no answers.
+// An error with reply.asks() is not final.
 Result<void> assume_role_with_web_identity(StrangerCall& stranger);
 Result<void> assume_role_with_ldap_identity(StrangerCall& stranger);
 Result<void> assume_role_with_certificate(StrangerCall& stranger);

@@ -14,7 +14,7 @@ struct StrangerAction {
   Result<void> (*serve)(StrangerCall&);
   bool (*served)(const StrangerTools&);
   sign_in::By by;
-  bool in_url = false;  // it may stand there: it has no secrets
+  bool in_url = false;  // may be in the URL: it has no secrets
 };
 
 constexpr StrangerAction stranger_actions[] = {
@@ -59,7 +59,7 @@ RefusalForm form_of(sign_in::Refusal::Kind kind) {
   return {form.code, form.status};
 }
 
-// The call, once it is known to be one that needs no signature.
+// The call, if it needs no signature.
 Result<const StrangerAction*> find_stranger_action(const StrangerTools& tools, const Parameters& parameters,
                                                    bool in_query, std::string& message) {
   const bool sts = parameters.get_or_empty("Version") == sts_version;
@@ -68,7 +68,7 @@ Result<const StrangerAction*> find_stranger_action(const StrangerTools& tools, c
   if (!sts || found == std::end(stranger_actions) || !found->served(tools)) {
     return fail(Errc::missing_authentication, "iam: a call without a signature");
   }
-  // Logs of proxies have URLs.
+  // URLs appear in logs of proxies.
   if (in_query && !found->in_url) {
     message = "Passwords and tokens must not stand in a URL: send them as a form.";
     return fail(Errc::validation_error, "iam");
@@ -81,7 +81,7 @@ Result<const StrangerAction*> find_stranger_action(const StrangerTools& tools, c
   return found;
 }
 
-// Whoever calls without a signature has no rights at all.
+// The key of unsigned callers, without any rights.
 const auth::AccessKey& nobodys_key() {
   static const auth::AccessKey key = [] {
     auth::Principal nobody;

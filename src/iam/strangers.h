@@ -1,4 +1,4 @@
-// Calls that nobody signed: of somebody who has no key here, and whom somebody else vouches for:
+// Unsigned calls: the caller has no key here, and is authenticated by another party:
 // an identity provider, a directory, an authority of certificates.
 #pragma once
 
@@ -20,13 +20,13 @@
 
 namespace verbena::iam {
 
-// Who signed in: for the log. Null: nobody did.
+// The signed-in identity, for the log. Null: none.
 struct SignedIn {
   auth::PrincipalPtr principal;
   std::string access_key;
 };
 
-// What the directory is asked.
+// A question to the directory.
 struct DirectoryQuestion {
   std::string name;
   Secret password;
@@ -34,17 +34,17 @@ struct DirectoryQuestion {
 
 struct StrangerReply {
   SignedIn who;
-  // Set instead of an answer: this provider's keys are needed first, or what the directory says. Then the call is to be
-  // answered once more.
+  // Set instead of an answer: this provider's keys are needed first, or the directory's answer. The call is then served
+  // once more.
   std::optional<sign_in::Issuer> wanted{};
   std::optional<DirectoryQuestion> question{};
-  bool certificates = false;  // likewise: those that the client has shown
+  bool certificates = false;  // likewise: the client's certificates
   sign_in::By by = sign_in::By::none;
   // Whether there is no answer yet.
   bool asks() const { return wanted || question || certificates; }
 };
 
-// Null: nobody signs in this way.
+// Null: this kind of sign-in is disabled.
 struct StrangerTools {
   auth::IdentityStore& store;
   const WallClock& clock;
@@ -58,10 +58,10 @@ using DirectoryAnswer = std::expected<sign_in::Person, sign_in::Refusal>;
 struct StrangerRequest {
   const s3::Caller& caller;
   std::string_view form;
-  bool in_query = false;                    // it stood in the URL
-  bool last = false;                        // answer by what keys there are
-  const DirectoryAnswer* person = nullptr;  // what the directory said
-  // That the client has shown: DER, its own first.
+  bool in_query = false;                    // it was in the URL
+  bool last = false;                        // answer with the keys available
+  const DirectoryAnswer* person = nullptr;  // the directory's answer
+  // The client's certificates: DER, its own first.
   const std::vector<std::string>* certificates = nullptr;
 };
 
@@ -69,7 +69,7 @@ struct StrangerRequest {
 void answer_stranger(const StrangerTools& tools, const StrangerRequest& request, s3::Response& response,
                      StrangerReply& reply);
 
-// A refusal as STS words it.
+// A refusal in STS's format.
 void write_refusal(const sign_in::Refusal& refusal, std::string_view request_id, s3::Response& response);
 
 }  // namespace verbena::iam

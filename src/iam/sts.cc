@@ -1,4 +1,4 @@
-// STS: temporary credentials, and who one is.
+// STS: temporary credentials, and the caller's identity.
 #include "auth/attributes.h"
 #include "iam/actions.h"
 #include "iam/authorize.h"
@@ -20,8 +20,8 @@ std::unexpected<Error> may_not(const Call& call, std::string_view action) {
                                               std::string(action) + " on resource: " + shown(call.get("RoleArn")));
 }
 
-// The trust policy must let the caller in; where it lets in the caller's account as a whole, or the caller is of
-// another account, the caller's own policies must agree.
+// The trust policy must admit the caller; if it admits the caller's account as a whole, or the caller is of another
+// account, the caller's own policies must allow it, too.
 Result<void> authorize_role(const Call& call, const RoleOfArn& wanted, std::string_view action) {
   const std::string arn = role_arn(*wanted.account, *wanted.role);
   const CallFacts facts(call);
@@ -29,12 +29,12 @@ Result<void> authorize_role(const Call& call, const RoleOfArn& wanted, std::stri
   const auto trusted = evaluate_resource(*wanted.role->trust.policy, question);
   const auth::Resource side{.policy = wanted.role->trust.policy.get(), .owner = wanted.account->account->canonical_id};
   VB_TRY(authorize(call, action, arn, side));
-  // By itself a policy of the caller's gets nobody into a role, nor does being the account's root.
+  // The caller's own policies alone do not admit it to a role, nor does being the account's root.
   if (!trusted.denied && trusted.allowed != auth::Reach::none) return {};
   return may_not(call, action);
 }
 
-// What an identity provider said of whoever began the chain goes along into the next role.
+// The identity provider's claims about the first caller of the chain are passed on to the next role.
 auth::Attributes inherited(const Call& call) {
   auth::Attributes out;
   const auth::Attributes* const own = call.principal().attributes.get();
@@ -48,7 +48,7 @@ auth::Attributes inherited(const Call& call) {
   return out;
 }
 
-// The role must let all of it in.
+// The role must admit all of the attributes.
 Result<void> authorize_session(Call& call, const RoleOfArn& wanted, const auth::Attributes& attributes) {
   call.passed_on = &attributes;
   VB_TRY(authorize_role(call, wanted, "sts:AssumeRole"));
@@ -62,7 +62,7 @@ Result<void> authorize_session(Call& call, const RoleOfArn& wanted, const auth::
 Result<void> assume_role(Call& call) {
   VB_ASSIGN(const std::string name, session_name(call));
   VB_ASSIGN(const RoleOfArn wanted, find_role(call));
-  // A role that is not there looks like one that may not be assumed.
+  // A missing role looks like one that may not be assumed.
   if (wanted.role == nullptr) return may_not(call, "sts:AssumeRole");
   const auth::Attributes attributes = inherited(call);
   VB_TRY(authorize_session(call, wanted, attributes));
@@ -89,7 +89,7 @@ Result<void> get_session_token(Call& call) {
   const int64_t longest = root ? root_session_max_s : user_session_max_s;
   VB_ASSIGN(int64_t duration, call.number("DurationSeconds", session_min_s, user_session_max_s,
                                           std::min(user_session_default_s, longest)));
-  duration = std::min(duration, longest);  // a root's is cut short, as AWS does
+  duration = std::min(duration, longest);  // a root's is shortened, as in AWS
   SessionContents contents;
   contents.kind = caller.kind;
   contents.account_id = call.account->account->id;

@@ -1,4 +1,4 @@
-// Looking users, groups and roles up, for more than one family of calls.
+// Look-up of users, groups and roles, for several families of calls.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ auto find_one(const Call& call, Map& map, std::string_view kind, std::string_vie
   return &found->second;
 }
 
-// Whose policies the action is about.
+// The owner of the policies that the action concerns.
 struct Subject {
   auth::PolicySet* policy_set = nullptr;
   size_t inline_bytes_max = 0;
@@ -30,16 +30,16 @@ struct Subject {
 };
 Result<Subject> find_subject(const Call& call, auth::AccountEntry& account);
 
-// The user that a call is about: UserName, else the caller. Empty: the account's root.
+// The user that a call concerns: UserName, else the caller. Empty: the account's root.
 Result<std::string> target_user(const Call& call);
 
-// Tags.member.N.Key and .Value of the request; validation_error. Who sets them on something new needs `action`, too.
+// Tags.member.N.Key and .Value of the request; validation_error. Setting tags on a new item also requires `action`.
 Result<auth::TagMap> read_tags(const Call& call);
 Result<auth::TagMap> read_new_tags(const Call& call, std::string_view action);
-// <Tags>, where there are any.
+// <Tags>, if there are any.
 void write_tags(s3::XmlWriter& xml, const auth::TagMap& tags);
 
-// The OpenID Connect provider that a call is about.
+// The OpenID Connect provider that a call concerns.
 std::string provider_arn(const Call& call);
 // OpenIDConnectProviderArn's. no_such_entity.
 Result<auth::OpenIdProvider*> find_asked_provider(const Call& call, auth::AccountEntry& account);

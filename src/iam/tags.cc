@@ -79,7 +79,7 @@ Result<void> tag_subject(Call& call) {
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(TagMap * tags, tags_of(call, account));
     for (const auto& [key, value] : wanted) {
-      tags->erase(key);  // the key takes the case that it has now
+      tags->erase(key);  // the key takes the new case
       tags->emplace(key, value);
     }
     if (tags->size() > auth::tags_max) return call.too_many("TagsPerEntity", auth::tags_max);

@@ -1,4 +1,4 @@
-// What tests of calls without keys share: a role that strangers may take, and calls that wait side by side.
+// Support for tests of calls without keys: a role for unsigned callers, and concurrent calls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class StandingClock : public WallClock {
   int64_t now_s = 1'767'323'045;
 };
 
-// The root account's identities, and a caller who has none.
+// The root account's identities, and a caller without one.
 class StrangersTest : public testing::Test {
  protected:
   StrangersTest() {
@@ -45,7 +45,7 @@ class StrangersTest : public testing::Test {
     });
     EXPECT_TRUE(done);
   }
-  // A role `people` with this trust policy's statement; another one in its place, if there is one.
+  // Adds a role `people` with this trust policy's statement, replacing an existing one.
   void add_role(const std::string& statement) {
     change([&](auth::AccountEntry& entry) {
       auth::Role role;
@@ -66,7 +66,7 @@ class StrangersTest : public testing::Test {
   StrangerReply reply_;
 };
 
-// Calls of clients elsewhere to a Service, as many at a time as are made.
+// Concurrent calls of remote clients to a Service.
 class StrangersCalls {
  protected:
   void call(Service& service, const std::string& peer, bool secure, std::string form) {
@@ -82,7 +82,7 @@ class StrangersCalls {
   void run_until_all_are_answered() {
     run_until([this] { return answers_.size() == asked_; });
   }
-  // How many of an address got this error's code; none: a session.
+  // How many calls of an address got this error's code; none: a session.
   size_t told(std::string_view peer, std::string_view code) const {
     return static_cast<size_t>(
         std::ranges::count_if(answers_, [&](const auto& one) { return one.first == peer && one.second == code; }));

@@ -88,7 +88,7 @@ Result<void> update_user(Call& call) {
     VB_ASSIGN(new_name, call.name("NewUserName", user_name_max));
   }
   VB_ASSIGN(const User* before, find_one(call, call.account->users, "user", name));
-  // The caller needs the right on the new name, too: else renaming would get around a policy that limits names.
+  // The caller needs the right for the new name, too: otherwise renaming would bypass a policy that restricts names.
   const auth::Account& own = *call.account->account;
   VB_TRY(
       authorize(call, "iam:UpdateUser",

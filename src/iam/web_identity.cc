@@ -1,4 +1,4 @@
-// STS' AssumeRoleWithWebIdentity: a role for whoever has a token of an OpenID Connect provider that the role trusts.
+// STS' AssumeRoleWithWebIdentity: a role for callers with a token of an OpenID Connect provider that the role trusts.
 #include "iam/stranger_call.h"
 #include "sign_in/jwk.h"
 
@@ -23,8 +23,7 @@ struct Word {
   auth::Attributes attributes{};
 };
 
-// What can be known without the provider's keys, so that nobody makes the server ask for them with what is refused
-// anyway.
+// Checks that need no keys of the provider, so that a token that is refused anyway causes no request to it.
 Result<Word> read_word(StrangerCall& web) {
   const std::string_view text = web.call.get("WebIdentityToken");
   Word word;
@@ -54,7 +53,7 @@ Result<void> verify_word(StrangerCall& web, const Word& word) {
                                word.provider->thumbprints};
   const auto known = web.tools.keys->find(issuer);
   const Verdict verdict = known.keys ? verify(*known.keys, word.token) : Verdict::unknown_key;
-  // A key may have been changed under its name, or have none.
+  // A key may have changed under the same id, or have none.
   if (!web.request.last && (verdict != Verdict::good || !known.fresh)) {
     web.reply.wanted = issuer;
     return fail(Errc::would_block, "iam: keys of a provider");

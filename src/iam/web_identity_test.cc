@@ -147,7 +147,7 @@ TEST_F(WebIdentityTest, ParametersAreCheckedAsThoseOfSignedCallsAre) {
   }
 }
 
-// Who waits for a provider that does not answer.
+// Callers that wait for a provider that does not answer.
 class WaitingStrangersTest : public WebIdentityTest, protected StrangersCalls {
  protected:
   ~WaitingStrangersTest() override {

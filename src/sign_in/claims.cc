@@ -18,7 +18,7 @@ using Why = Refusal::Kind;
 constexpr std::string_view scheme = "https://";
 constexpr size_t subject_bytes_max = 255, claim_values_max = 256;
 constexpr size_t tags_max = 50, tag_key_bytes_max = 128, tag_value_bytes_max = 256, source_bytes_max = 64;
-constexpr double latest_s = 1e11;  // a number beyond it is no time
+constexpr double latest_s = 1e11;  // a larger number is not a time
 constexpr const char* tags_claim = "https://aws.amazon.com/tags";
 constexpr const char* source_claim = "https://aws.amazon.com/source_identity";
 
@@ -35,7 +35,7 @@ const std::string* text_in(const Json& json, const char* name) {
   return found != json.end() && found->is_string() ? found->get_ptr<const std::string*>() : nullptr;
 }
 
-// RFC 7519's NumericDate: seconds, perhaps with a fraction. nullopt: it is not there, or no time.
+// RFC 7519's NumericDate: seconds, perhaps with a fraction. nullopt: missing, or not a time.
 std::optional<double> time_in(const Json& json, const char* name) {
   const auto found = json.find(name);
   if (found == json.end() || !found->is_number()) return std::nullopt;
@@ -65,7 +65,7 @@ std::expected<std::string, Refusal> check_audience(const Json& claims, std::span
   if (audiences.empty()) return missing_claim("aud");
   const auto found = std::ranges::find_if(audiences, [&](const auto& one) { return is_one_of(client_ids, one); });
   if (found == audiences.end()) return refuse(Why::invalid_token, "Incorrect token audience");
-  // Who else it is for may pass it on: then it says itself whom it was made for.
+  // A token for several audiences could be passed on by one of them: then it must name its authorized party itself.
   const bool says_for_whom = claims.contains("azp");
   const std::string* const party = text_in(claims, "azp");
   if (says_for_whom ? party == nullptr || !is_one_of(client_ids, *party) : audiences.size() > 1) {
@@ -94,7 +94,7 @@ std::expected<void, Refusal> check_times(const Json& claims, int64_t now_s) {
   return {};
 }
 
-// Condition keys keep the case of what follows a slash, and no other (auth/policy_pattern.h normal_key).
+// Condition keys preserve the case of what follows a slash, and of nothing else (auth/policy_pattern.h normal_key).
 std::string key_of(std::string_view issuer, std::string_view claim) {
   const std::string whole = std::string(issuer).append(":").append(claim);
   const size_t slash = std::min(whole.find('/'), whole.size());
@@ -112,7 +112,7 @@ std::unexpected<Refusal> bad_tags() {
                 "list of some of these keys");
 }
 
-// A text, or a list of one.
+// A text, or a list of one text.
 const std::string* only_text(const Json& value) {
   if (value.is_string()) return value.get_ptr<const std::string*>();
   if (value.is_array() && value.size() == 1 && value[0].is_string()) return value[0].get_ptr<const std::string*>();
@@ -137,7 +137,7 @@ bool add_transitive(const Json& keys, auth::Attributes& out) {
   return true;
 }
 
-// One object, or, as some providers must have it, a claim for each member of it.
+// One object, or, as some providers require, a claim for each member of it.
 bool read_tags(const Json& claims, auth::Attributes& out) {
   const std::string prefix = std::string(tags_claim) + "/principal_tags/";
   const std::string flat_keys = std::string(tags_claim) + "/transitive_tag_keys";
@@ -242,8 +242,7 @@ bool find_claim(const Json& claims, std::string_view issuer, const Subject& subj
     return true;
   }
   if (const auto found = claims.find(wanted); found != claims.end()) return values_of(*found, values);
-  // Without a slash the key is in lower case, whatever the policy has: then the one claim that is the same but for
-  // that.
+  // Without a slash the policy's key is in lower case: find the only claim that equals it apart from case.
   const Json* only = nullptr;
   for (const auto& [name, value] : claims.items()) {
     if (issuer.find('/') != std::string_view::npos || lower(name) != wanted) continue;

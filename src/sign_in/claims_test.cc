@@ -43,7 +43,7 @@ TEST(ClaimsTest, ATokenForSomebodyElseIsRefused) {
   EXPECT_EQ(refused(with(good_claims(), "aud", "APP")), Reason::invalid_token);
   EXPECT_EQ(refused(with(good_claims(), "aud", json::array())), Reason::invalid_token);
   EXPECT_EQ(refused(with(good_claims(), "aud", json::array({"app", 7}))), Reason::invalid_token);
-  // For several: it must say for whom it was made.
+  // For several audiences: it must name its authorized party.
   EXPECT_EQ(refused(with(good_claims(), "aud", json::array({"app", "stranger"}))), Reason::invalid_token);
   EXPECT_EQ(refused(with(with(good_claims(), "aud", json::array({"app", "stranger"})), "azp", "stranger")),
             Reason::invalid_token);
@@ -151,7 +151,7 @@ TEST(ClaimsTest, ConditionsFindClaimsOfTheirProviderAlone) {
   EXPECT_EQ(find("idp.example.org", "idp.example.org:repo"), auth::FactValues{"x"});
   claims["REPO"] = "y";
   EXPECT_EQ(find("idp.example.org", "idp.example.org:repo"), auth::FactValues{"-"}) << "which of the two?";
-  // No provider can say where a request is from, or who somebody is to AWS.
+  // No provider can claim the address of a request, or an AWS identity.
   claims["sourceip"] = "10.0.0.1";
   EXPECT_EQ(find("aws", "aws:sourceip"), auth::FactValues{"-"});
   EXPECT_TRUE(read_attributes(claims, "aws", {"alice", "app"})->claims.empty());

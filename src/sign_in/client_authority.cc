@@ -47,7 +47,7 @@ int64_t end_of(const X509* certificate) {
   return ::timegm(&end);
 }
 
-// Empty: there is none, or more than one, or it is no name.
+// Empty: none, more than one, or not a valid name.
 std::string common_name(const X509* certificate) {
   const X509_NAME* const subject = X509_get_subject_name(certificate);
   const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
@@ -60,7 +60,7 @@ std::string common_name(const X509* certificate) {
   return can_name_a_session(name) ? name : std::string();
 }
 
-// False: one of them is no text, or they are too many.
+// False: one of them is not a text, or there are too many.
 bool read_alternatives(const X509* certificate, Machine& into) {
   const std::unique_ptr<GENERAL_NAMES, FreeX509> names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
@@ -96,7 +96,7 @@ std::string sha256_of(const X509* certificate) {
   return to_hex(Bytes(digest).first(size));
 }
 
-// Empty: it is none that anybody would write into a policy.
+// Empty: unsuitable for policies.
 std::string issuer_of(const X509* certificate) {
   const std::unique_ptr<BIO, FreeX509> text(BIO_new(BIO_s_mem()));
   if (text == nullptr || X509_NAME_print_ex(text.get(), X509_get_issuer_name(certificate), 0, XN_FLAG_RFC2253) < 0) {
@@ -118,7 +118,8 @@ ClientAuthority::Anchors anchors_of(X509_STORE* store) {
   return out;
 }
 
-// Whom ca_file has is trusted by it. No list says so: that would be one of somebody above, who has no part in this.
+// A certificate in ca_file is trusted directly. Revocation is not checked for it: that list would come from an
+// authority above, which has no part in this.
 int leave_out_the_anchors_list(int good, X509_STORE_CTX* context) {
   if (good == 1 || X509_STORE_CTX_get_error_depth(context) + 1 != sk_X509_num(X509_STORE_CTX_get0_chain(context))) {
     return good;
@@ -138,7 +139,7 @@ int leave_out_the_anchors_list(int good, X509_STORE_CTX* context) {
   }
 }
 
-// For any purpose is not for this one.
+// A certificate for any purpose does not count as one for this purpose.
 bool is_for_clients(X509* certificate) {
   return X509_check_ca(certificate) == 0 && (X509_get_extension_flags(certificate) & EXFLAG_XKUSAGE) != 0 &&
          (X509_get_extended_key_usage(certificate) & XKU_SSL_CLIENT) != 0;
@@ -178,7 +179,7 @@ ClientAuthority::Loaded ClientAuthority::load() const {
     return {.store = nullptr, .fault = fault("ca_file", config_.ca_file, "certificates")};
   }
   Anchors anchors = anchors_of(made.get());
-  // An authority below somebody's root stands for itself.
+  // An intermediate authority in ca_file is trusted by itself.
   X509_STORE_set_flags(made.get(), X509_V_FLAG_PARTIAL_CHAIN);
   if (config_.crl_file.empty()) return {.store = std::move(made), .anchors = std::move(anchors)};
   if (X509_load_crl_file(files, config_.crl_file.c_str(), X509_FILETYPE_PEM) < 1) {
@@ -195,7 +196,7 @@ ClientAuthority::Store ClientAuthority::store() {
   const std::lock_guard lock(mutex_);
   const Stamp now = stamp();
   if (now == loaded_at_) return loaded_.store;
-  // What cannot be read lets nobody in: it may say who is to stay out.
+  // Unreadable files admit no client: they may list revoked ones.
   Loaded loaded = load();
   loaded_at_ = now;
   if (loaded.store == nullptr) log::warn("sign-in: {}; until it is, no machine signs in", loaded.fault);
@@ -211,7 +212,7 @@ void ClientAuthority::watch(std::function<void(const Anchors&)> tell) {
     tell_ = std::move(tell);
     tell_(loaded_.anchors);
   }
-  // Sessions that are there ask nobody: they are told.
+  // Existing sessions do not check files: a change is pushed to them.
   watcher_ = std::jthread([this](std::stop_token stop) {
     std::mutex mutex;
     std::condition_variable_any wake;
@@ -262,7 +263,7 @@ std::expected<Machine, Refusal> ClientAuthority::check(std::span<const std::stri
   machine.expires_s = end_of(own.get());
   const STACK_OF(X509)* const verified = X509_STORE_CTX_get0_chain(context.get());
   const int verified_size = sk_X509_num(verified);
-  // One that lies in ca_file itself vouches for others, not for itself.
+  // A certificate that is in ca_file itself authenticates others, not itself.
   if (verified_size < 2) return refuse("The client certificate is not trusted: no authority has signed it.");
   machine.anchor = sha256_of(sk_X509_value(verified, verified_size - 1));
   for (int i = 0; i < verified_size; ++i) {

@@ -1,5 +1,5 @@
-// Machines that show a certificate of an authority of the server's owner. TLS has made sure that who shows it has its
-// key; everything else is looked at here, when somebody signs in by it.
+// Client certificates signed by an authority of the server's owner. TLS has verified that the client has the
+// certificate's key; everything else is checked here, at sign-in.
 #pragma once
 
 #include <openssl/x509.h>
@@ -27,10 +27,10 @@ struct Machine {
   std::string name;                    // the subject's common name
   std::vector<std::string> dns, uris;  // of its alternative names
   std::string serial;                  // hexadecimal
-  std::string issuer;                  // its name, as RFC 2253 writes it
+  std::string issuer;                  // its name, in RFC 2253 form
   std::string sha256;                  // of the certificate, hexadecimal
-  std::string anchor;                  // the one of ca_file that it goes back to, likewise
-  int64_t expires_s = 0;               // the first of the certificates that it goes back to
+  std::string anchor;                  // of the certificate in ca_file that ends its chain, likewise
+  int64_t expires_s = 0;               // the earliest expiry in its chain
 };
 
 class ClientAuthority {
@@ -38,11 +38,11 @@ class ClientAuthority {
   // The error names the key.
   static std::expected<std::unique_ptr<ClientAuthority>, std::string> open(const Config::SignIn::Certificates& config);
 
-  // `chain`: DER, the machine's own first. Takes a millisecond; reads the files again when they are others.
+  // `chain`: DER, the client's own first. Takes a millisecond; reads the files again when they have changed.
   std::expected<Machine, Refusal> check(std::span<const std::string> chain, int64_t now_s);
 
-  // What ca_file has (SHA-256, hexadecimal): `tell` is told now, and again when it has others, from then on within a
-  // second and before check() lets anybody in by them. Of a file that cannot be read there are none. Once.
+  // Reports the certificates in ca_file (SHA-256, hexadecimal): calls `tell` now, and again after a change, within a
+  // second and before check() accepts clients by them. None if the file cannot be read. Called once.
   using Anchors = std::set<std::string>;
   void watch(std::function<void(const Anchors&)> tell);
 
@@ -55,11 +55,11 @@ class ClientAuthority {
     void operator()(X509_STORE* store) const { X509_STORE_free(store); }
   };
   using Store = std::shared_ptr<X509_STORE>;
-  using Stamp = std::array<int64_t, 8>;  // what tells that a file is another one, of both
+  using Stamp = std::array<int64_t, 8>;  // identifies the versions of both files
   struct Loaded {
-    Store store;  // null: the files cannot be used
+    Store store;  // null: the files are unusable
     Anchors anchors{};
-    std::string fault{};  // then
+    std::string fault{};  // the reason then
   };
   Stamp stamp() const;
   Loaded load() const;
@@ -70,7 +70,7 @@ class ClientAuthority {
   Stamp loaded_at_{};
   Loaded loaded_;
   std::function<void(const Anchors&)> tell_;
-  std::jthread watcher_;  // goes first
+  std::jthread watcher_;  // ends first
 };
 
 }  // namespace verbena::sign_in

@@ -1,4 +1,4 @@
-// Who signed in, and who was refused: counted from the start, at nought.
+// Counters of accepted and refused sign-ins, present from the start.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace verbena::sign_in {
 
-// By whose word; `none`: the call was none of these.
+// The authenticating party; `none`: the call was not a sign-in.
 enum class By : uint8_t { none, web_identity, ldap, certificate };
 
 metrics::Counter& sign_ins_counter(By by, bool good);

@@ -28,7 +28,7 @@ SSL_CTX* make_directory_tls(const std::string& ca_file) {
   return nullptr;
 }
 
-// An empty password would be no question at all, and one with a NUL another one to who reads it as C does.
+// An empty password would be an anonymous bind, and one with a NUL would be cut by readers that use C strings.
 bool can_be_a_password(std::string_view text) {
   return !text.empty() && text.size() <= directory_password_bytes_max && text.find('\0') == std::string_view::npos;
 }
@@ -78,7 +78,7 @@ Result<Person> Directory::ask_by_lookup(LdapSession& session, const std::string&
   VB_ASSIGN(const auto found, session.search({.base = settings_.user_base,
                                               .filter = fill_form(settings_.user_filter, escape_filter_value(name), ""),
                                               .attribute = settings_.user_attribute}));
-  // Who is not there is asked for his password, too: else one could tell by the time who is.
+  // The password is tried for unknown users, too: otherwise the response time would reveal which users exist.
   std::string nobody = "cn=" + to_hex(Secret::random(16).bytes()) + "," + settings_.user_base;
   const std::string& dn = found.empty() ? nobody : found.front().dn;
   VB_ASSIGN(const bool in, session.bind(dn, password.text()));
@@ -106,7 +106,7 @@ Result<Person> Directory::ask_by_form(LdapSession& session, const std::string& n
 Result<void> Directory::add_groups(LdapSession& session, Person& person) {
   const std::string filter =
       fill_form(settings_.group_filter, escape_filter_value(person.name), escape_filter_value(person.dn));
-  // Not some of them: a policy may deny by the others.
+  // All groups or none: a policy may deny by a missing one.
   VB_ASSIGN(auto found, session.search({.base = settings_.group_base,
                                         .filter = filter,
                                         .attribute = "",
@@ -121,7 +121,7 @@ Result<Person> Directory::ask(const std::string& name, const Secret& password) {
   return settings_.user_dn.empty() ? ask_by_lookup(*session, name, password) : ask_by_form(*session, name, password);
 }
 
-// Whoever may knock could fill the log.
+// Limited, since unauthenticated callers could fill the log.
 void Directory::complain(const std::string& what) {
   const int64_t now_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now().time_since_epoch()).count();
@@ -133,7 +133,7 @@ void Directory::complain(const std::string& what) {
 std::expected<Person, Refusal> Directory::check(const std::string& client, const std::string& name,
                                                 const Secret& password) {
   const Refusal wrong{Why::denied, "The name or the password is not right."};
-  // None of them is anybody's, so this tells nothing.
+  // No user has such a name or password, so refusing at once reveals nothing.
   if (!is_user_name(name) || !can_be_a_password(password.text())) return std::unexpected(wrong);
   const std::string key = lower(name);
   const auto charge = tries_.charge(client, key);

@@ -1,4 +1,4 @@
-// People whom a directory (LDAP) knows, by name and password.
+// Users of a directory (LDAP), by name and password.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -20,24 +20,24 @@
 
 namespace verbena::sign_in {
 
-// As the directory writes it, however it was typed.
+// A user, spelled as in the directory, whatever was typed.
 struct Person {
-  std::string name;                 // of the session, too
+  std::string name;                 // also of the session
   std::string dn;                   // of the entry
   std::vector<std::string> groups;  // names of their entries
 };
 
 class Directory {
  public:
-  // Loads the library. The error is a sentence for people. `clock` outlives it.
+  // Loads the library. The error is a sentence for operators. `clock` outlives it.
   static std::expected<std::unique_ptr<Directory>, std::string> open(DirectorySettings settings,
                                                                      const WallClock& clock);
   ~Directory();
 
-  // Blocks, for the configured time at most. Who may not come in is told the same, whatever is wrong. `client`: the
-  // address, as client_of() has it; empty: this host.
+  // Blocks, for the configured time at most. All refusals look the same, whatever the reason. `client`: the address, as
+  // from client_of(); empty: this host.
   std::expected<Person, Refusal> check(const std::string& client, const std::string& name, const Secret& password);
-  // Ends what is under way, for good.
+  // Aborts checks in progress, permanently.
   void stop() { stopping_ = true; }
 
   const DirectorySettings& settings() const { return settings_; }
@@ -48,7 +48,7 @@ class Directory {
         settings_(std::move(settings)),
         tries_(clock, {.name = {.tries_max = settings_.tries, .forgiven_s = settings_.tries_every.count()}}) {}
   Result<std::unique_ptr<LdapSession>> connect();
-  // A person without a name: the name or the password is wrong.
+  // An empty name in the result: the name or the password is wrong.
   Result<Person> ask(const std::string& name, const Secret& password);
   Result<Person> ask_by_lookup(LdapSession& session, const std::string& name, const Secret& password);
   Result<Person> ask_by_form(LdapSession& session, const std::string& name, const Secret& password);

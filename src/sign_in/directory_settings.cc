@@ -17,7 +17,7 @@ using Fault = std::unexpected<std::string>;
 constexpr size_t password_bytes_max = 1024;
 constexpr uint16_t ldap_port = 389, ldaps_port = 636;
 
-// A slash at the end is no harm.
+// A trailing slash is allowed.
 bool read_authority(std::string_view text, Settings& into) {
   if (text.ends_with('/')) text.remove_suffix(1);
   auto place = parse_host_port(text);
@@ -45,7 +45,7 @@ bool is_attribute(std::string_view text) {
   });
 }
 
-// Whether it is one filter by its parentheses, which stand for nothing else there (RFC 4515 section 3).
+// Whether its parentheses make it one filter; they have no other meaning there (RFC 4515 section 3).
 bool is_filter_form(std::string_view text, std::string_view letters) {
   size_t open = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -89,7 +89,7 @@ std::expected<void, std::string> read_people(const Config::SignIn::Ldap& config,
 
 std::expected<Settings, std::string> read_directory_settings(const Config::SignIn::Ldap& config) {
   Settings out;
-  // Not shown: people put passwords into URLs.
+  // Not shown: URLs may contain passwords.
   if (!read_url(config.url, config.insecure, out)) {
     return Fault("sign_in.ldap.url: not ldaps://HOST[:PORT] or ldap://HOST[:PORT]");
   }

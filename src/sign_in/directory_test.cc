@@ -76,7 +76,7 @@ TEST_F(DirectoryTest, StrangersDoNotKeepAnOwnerOutOfWhereHeCameInBefore) {
   asked(100, [](int i) { return std::pair(number("198.51.100.", i), std::string("alice")); });
   EXPECT_EQ(ask("192.0.2.9", "alice", "right").error().kind, Why::busy) << "where he never was";
   EXPECT_TRUE(ask("192.0.2.1", "alice", "right"));
-  // There his own are counted, and nobody else's.
+  // There the owner's tries are counted separately.
   EXPECT_EQ(asked(20, [](int) { return std::pair(std::string("192.0.2.1"), std::string("alice")); }), 4);
   EXPECT_EQ(ask("192.0.2.1", "alice", "right").error().kind, Why::busy);
   EXPECT_TRUE(ask("192.0.2.1", "bob", "right"));
@@ -120,7 +120,7 @@ TEST_F(DirectoryTest, WhatIsNoPasswordIsNotAsked) {
   EXPECT_EQ(test_directory_.binds(), 0);
 }
 
-// A policy that denies by a group denied nobody whose group another directory had.
+// A policy that denies by a group did not apply to users whose group was in another directory.
 TEST_F(DirectoryTest, GroupsThatOthersHaveAreNotLeftOut) {
   DirectorySettings settings = test_directory_.settings();
   settings.group_base = "ou=groups";

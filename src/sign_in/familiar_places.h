@@ -1,5 +1,4 @@
-// Who came in from where: names, and the addresses of those that had their passwords. Bounded; what was used longest
-// ago is forgotten first.
+// Addresses from which users have signed in successfully, by name. Bounded; the least recently used is dropped first.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,12 @@ class FamiliarPlaces {
       : names_max_(names_max), places_max_(places_max) {}
 
   bool knows(const std::string& name, const std::string& place) const;
-  // Of one name, so that nobody who may come in himself can have others forgotten.
+  // Bounded per name, so that no user can evict the addresses of others.
   void remember(const std::string& name, const std::string& place);
 
  private:
   struct Entry {
-    std::deque<std::string> places;  // the latest first
+    std::deque<std::string> places;  // most recent first
     uint64_t used = 0;
   };
   const size_t names_max_, places_max_;

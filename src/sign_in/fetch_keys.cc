@@ -1,4 +1,4 @@
-// Where an issuer's keys are: OpenID Connect Discovery 1.0.
+// Discovery of an issuer's keys: OpenID Connect Discovery 1.0.
 #include <nlohmann/json.hpp>
 
 #include "sign_in/provider_keys.h"
@@ -20,7 +20,7 @@ Result<KeySet> fetch_keys(const Issuer& issuer, const HttpsRules& rules, const s
   VB_ASSIGN(const std::string text, https_get(*place, issuer.thumbprints, rules, until, stop));
   const auto configuration = read_strict_object(text, configuration_depth_max);
   if (!configuration) return fail(Errc::malformed, "sign-in: the provider's configuration is no JSON object");
-  // Whoever answers for one issuer must not be able to answer for another.
+  // A server that answers for one issuer must not be able to answer for another.
   if (text_of(*configuration, "issuer") != name) {
     return fail(Errc::malformed, "sign-in: the provider's configuration names another issuer");
   }

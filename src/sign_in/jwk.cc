@@ -22,7 +22,7 @@ using KeyKind = VerificationKey::Kind;
 
 constexpr int set_depth_max = 8;
 constexpr size_t modulus_bytes_min = 2048 / 8, modulus_bytes_max = 8192 / 8, exponent_bytes_max = 4;
-// Tokens without a key id are tried with each key that fits, but not with very many.
+// Tokens without a key id are tried with each suitable key, up to this many.
 constexpr size_t tries_max = 8;
 
 template <class T, void (*free)(T*)>
@@ -56,7 +56,7 @@ EVP_PKEY* build(const char* type, Parameters parameters) {
 
 EVP_PKEY* rsa_key(const Json& json) {
   const auto modulus = number_of(json, "n"), exponent = number_of(json, "e");
-  // An exponent of 1 verifies anything that is its own signature.
+  // With an exponent of 1 any text is its own signature.
   const bool sound = modulus.size() >= modulus_bytes_min && modulus.size() <= modulus_bytes_max && !exponent.empty() &&
                      exponent.size() <= exponent_bytes_max && (exponent.back() & std::byte(1)) == std::byte(1) &&
                      (exponent.size() > 1 || exponent.back() > std::byte(1));
@@ -162,7 +162,7 @@ const EVP_MD* digest_of(Algorithm algorithm) {
 
 bool is_pss(Algorithm a) { return a == Algorithm::ps256 || a == Algorithm::ps384 || a == Algorithm::ps512; }
 
-// The two numbers of an elliptic signature, which lie one behind the other, as OpenSSL takes them. Empty: it is none.
+// An elliptic-curve signature's two concatenated numbers in OpenSSL's form. Empty: malformed.
 std::vector<unsigned char> der_signature(Bytes raw, size_t coordinate) {
   if (raw.size() != 2 * coordinate) return {};
   Number r(BN_bin2bn(data_of(raw), static_cast<int>(coordinate), nullptr));

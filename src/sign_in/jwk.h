@@ -1,4 +1,4 @@
-// The public keys of an issuer, as it publishes them (JSON Web Key Set, RFC 7517 and 7518 section 6), and verifying by
+// An issuer's public keys in their published form (JSON Web Key Set, RFC 7517 and 7518 section 6), and verification by
 // them. OpenSSL does the arithmetic.
 #pragma once
 
@@ -26,14 +26,14 @@ class VerificationKey {
       : id_(std::move(id)), kind_(kind), only_(only), key_(key) {}
 
   const std::string& id() const { return id_; }
-  // Whether a signature of that algorithm can be this key's: the key decides, not the token.
+  // Whether the key can make signatures of that algorithm: the key decides, not the token.
   bool fits(Algorithm algorithm) const;
   bool verifies(Algorithm algorithm, std::string_view signed_part, Bytes signature) const;
 
  private:
   std::string id_;
   Kind kind_;
-  std::optional<Algorithm> only_;  // what the issuer says that it is for
+  std::optional<Algorithm> only_;  // the issuer's declared use
   std::unique_ptr<EVP_PKEY, FreeKey> key_;
 };
 
@@ -44,13 +44,13 @@ struct KeySet {
 inline constexpr size_t key_set_bytes_max = 256 * 1024;
 inline constexpr size_t keys_max = 64;
 
-// Keys that are of no use here (for encryption, of other kinds, weak ones) are left out. malformed: no key set, or one
-// with more keys than keys_max.
+// Unusable keys (for encryption, of other kinds, weak ones) are left out. malformed: not a key set, or one with more
+// keys than keys_max.
 Result<KeySet> parse_key_set(std::string_view text);
 
 enum class Verdict : uint8_t {
   good,
-  bad,          // the key is there, and the signature is not its
+  bad,          // the key exists, and the signature does not match
   unknown_key,  // no key of that id, or of that algorithm
 };
 Verdict verify(const KeySet& keys, const Jwt& token);

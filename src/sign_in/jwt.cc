@@ -68,7 +68,7 @@ Result<Jwt> Jwt::parse(std::string_view text) {
   if (text.size() > token_bytes_max) return malformed_token("token: too long");
   const size_t first = text.find('.');
   const size_t second = first == std::string_view::npos ? first : text.find('.', first + 1);
-  // A third one: five parts, an encrypted token.
+  // A third dot: five parts, an encrypted token.
   if (second == std::string_view::npos || text.find('.', second + 1) != std::string_view::npos) {
     return malformed_token("token: not three parts");
   }

@@ -21,7 +21,7 @@ Verdict judge(const std::string& keys, const std::string& token) {
   return set && parsed ? verify(*set, *parsed) : Verdict::unknown_key;
 }
 
-// RFC 7515 appendix A.3: a signature that somebody else made.
+// RFC 7515 appendix A.3: a signature made by another implementation.
 TEST(JwtTest, TheSignatureOfTheStandardsExampleIsVerified) {
   const std::string keys = R"({"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",)"
                            R"("y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]})";

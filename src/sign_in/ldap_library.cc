@@ -28,8 +28,7 @@ bool find_all(void* l, LdapLibrary& to) {
          find(l, "ber_sockbuf_add_io", to.sockbuf_add_io) && find(l, "ber_sockbuf_ctrl", to.sockbuf_ctrl);
 }
 
-// What /etc/ldap/ldap.conf and somebody's ~/.ldaprc say is nothing to this program: the library reads them when it is
-// first asked for something, and this variable keeps it from that.
+// Ignores /etc/ldap/ldap.conf and any ~/.ldaprc: the library reads them at its first use, unless this variable is set.
 void begin(const LdapLibrary& library) {
   ::setenv("LDAPNOINIT", "1", 1);
   int level = 0;

@@ -1,5 +1,5 @@
-// OpenLDAP's library, loaded where a directory is configured and nowhere else: with what it brings (GnuTLS, SASL, ...)
-// it would cost every start of the program five milliseconds and three megabytes.
+// OpenLDAP's library, loaded only if a directory is configured: with its dependencies (GnuTLS, SASL, ...) it would cost
+// every start of the program five milliseconds and three megabytes.
 #pragma once
 
 #include <ldap.h>
@@ -10,7 +10,7 @@
 
 namespace verbena::sign_in {
 
-// Its functions, by their names without "ldap_".
+// Its functions, named without "ldap_".
 struct LdapLibrary {
   decltype(&::ldap_init_fd) init_fd;
   decltype(&::ldap_set_option) set_option;
@@ -32,8 +32,8 @@ struct LdapLibrary {
   decltype(&::ber_sockbuf_ctrl) sockbuf_ctrl;
 };
 
-// The first call loads it, for good, and must come before there are threads that look at the environment. The error is
-// for people.
+// The first call loads it, permanently, and must come before there are threads that read the environment. The error is
+// a sentence for operators.
 std::expected<const LdapLibrary*, std::string> load_ldap_library();
 
 }  // namespace verbena::sign_in

@@ -7,7 +7,7 @@ namespace {
 
 constexpr ber_len_t message_bytes_max = 256 * 1024;
 constexpr int references_max = 100;
-constexpr std::chrono::milliseconds ask_every{200};  // whether the server ends
+constexpr std::chrono::milliseconds ask_every{200};  // the interval of checks whether the server ends
 
 LdapStream& stream_of(Sockbuf_IO_Desc* io) { return *static_cast<LdapStream*>(io->sbiod_pvt); }
 
@@ -25,7 +25,7 @@ int close_it(Sockbuf_IO_Desc*) { return 0; }  // the stream has an owner
 
 Sockbuf_IO stream_io{set_up, take_down, control, read_from, write_to, close_it};
 
-// What a directory says of somebody who may not come in, or not now.
+// Result codes for users that may not sign in, or not now.
 bool means_no(int code) {
   switch (code) {
     case LDAP_INVALID_CREDENTIALS:
@@ -97,7 +97,7 @@ Result<LdapSession::Message> LdapSession::next(int id, int sent) {
   }
 }
 
-// The code that an operation ended with; the message stays its owner's.
+// The result code of an operation; the message still belongs to its owner.
 Result<int> LdapSession::outcome(LDAPMessage* message) {
   int code = LDAP_OTHER;
   if (library_.parse_result(handle_, message, &code, nullptr, nullptr, nullptr, nullptr, 0) != LDAP_SUCCESS) {
@@ -126,12 +126,12 @@ Result<void> LdapSession::start_tls(SSL_CTX* context, const std::string& host) {
 
 Result<bool> LdapSession::bind(const std::string& dn, std::string_view password) {
   if (broken_) return std::unexpected(*broken_);
-  // A directory takes either of them for somebody who wants to stay unknown, and welcomes him (RFC 4513 section 5.1).
+  // A directory treats either of them as an anonymous bind, which succeeds (RFC 4513 section 5.1).
   if (dn.empty() || password.empty()) return false;
   berval credentials{.bv_len = password.size(), .bv_val = const_cast<char*>(password.data())};
   int id = 0;
   const int sent = library_.sasl_bind(handle_, dn.c_str(), LDAP_SASL_SIMPLE, &credentials, nullptr, nullptr, &id);
-  // A name that the library takes for none is nobody's; the connection is as it was.
+  // A name that the library rejects belongs to no user; the connection is unaffected.
   if (sent == LDAP_INVALID_DN_SYNTAX || sent == LDAP_PARAM_ERROR) return false;
   VB_ASSIGN(const int code, wait(id, sent));
   if (code == LDAP_SUCCESS) return true;

@@ -1,4 +1,4 @@
-// What is asked of a directory over one connection, one thing after the other. After the first error nothing more is.
+// One connection to a directory, with one request at a time. Unusable after the first error.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,20 @@ namespace verbena::sign_in {
 
 struct LdapEntry {
   std::string dn;
-  std::vector<std::string> values;  // of the attribute that was asked for
+  std::vector<std::string> values;  // of the requested attribute
 };
 
-// Blocks, until the stream's deadline. Errors: timed_out, cancelled, connection_failed, malformed (the directory says
-// no to what it should do; the context says to what).
+// Blocks, until the stream's deadline. Errors: timed_out, cancelled, connection_failed, malformed (the directory
+// refuses a required operation, named by the context).
 class LdapSession {
  public:
   static Result<std::unique_ptr<LdapSession>> open(const LdapLibrary& library, std::unique_ptr<LdapStream> stream);
   ~LdapSession();
   LdapSession(const LdapSession&) = delete;
 
-  // StartTLS (RFC 4511 section 4.14). Whatever else the directory answers: nothing goes on without it.
+  // StartTLS (RFC 4511 section 4.14). Any answer but success is an error.
   Result<void> start_tls(SSL_CTX* context, const std::string& host);
-  // By name and password, neither of them empty. False: they are not right, or may not be used now.
+  // By name and password, neither of them empty. False: they are wrong, or may not be used now.
   Result<bool> bind(const std::string& dn, std::string_view password);
 
   struct Search {
@@ -37,7 +37,7 @@ class LdapSession {
     std::string filter;
     std::string attribute;  // empty: none
     int entries_max = 1;    // more are an error: too_large
-    bool all_here = false;  // entries that the directory says others have are an error, too
+    bool all_here = false;  // entries referred to other directories are an error, too
   };
   Result<std::vector<LdapEntry>> search(const Search& search);
 
@@ -57,7 +57,7 @@ class LdapSession {
   Error broken(Error error);
 
   const LdapLibrary& library_;
-  std::unique_ptr<LdapStream> stream_;  // outlives what uses it
+  std::unique_ptr<LdapStream> stream_;  // outlives its users
   LDAP* handle_ = nullptr;
   std::optional<Error> broken_;
 };

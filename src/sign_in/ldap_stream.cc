@@ -16,9 +16,9 @@ namespace verbena::sign_in {
 namespace {
 
 constexpr size_t directory_addresses_max = 4;
-constexpr std::chrono::milliseconds look_every{100};  // whether the server ends
+constexpr std::chrono::milliseconds look_every{100};  // the interval of checks whether the server ends
 
-// False with errno: the deadline, or the server ends.
+// False with errno: past the deadline, or the server ends.
 bool wait_on(int fd, short events, Deadline until, const std::atomic<bool>& stop) {
   for (;;) {
     const auto left = until - SteadyClock::now();
@@ -85,7 +85,7 @@ Result<void> LdapStream::start_tls(SSL_CTX* context, const std::string& host) {
     return fail(Errc::internal, "ldap: TLS");
   }
   for (;;) {
-    ERR_clear_error();  // SSL_get_error() looks at what others have left on this thread, too
+    ERR_clear_error();  // SSL_get_error() also reads errors left on this thread by others
     const int done = SSL_connect(ssl_);
     if (done == 1) return {};
     if (wait_for(done)) continue;

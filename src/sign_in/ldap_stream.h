@@ -1,5 +1,5 @@
-// One connection to a directory, under the library that speaks its protocol: TCP, and TLS by OpenSSL as everywhere else
-// here. All of it by one deadline, which libldap's own has none of once it has begun to read.
+// One connection to a directory, below the protocol library: TCP, and TLS by OpenSSL as everywhere else here. One
+// deadline covers all of it, which libldap's own connection lacks once it has begun to read.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -16,20 +16,20 @@ namespace verbena::sign_in {
 
 class LdapStream {
  public:
-  // Blocks, as everything here. `stop` outlives the stream. connection_failed, timed_out, cancelled, slow_down.
+  // Blocks, like all functions here. `stop` outlives the stream. connection_failed, timed_out, cancelled, slow_down.
   static Result<std::unique_ptr<LdapStream>> connect(const std::string& host, uint16_t port, Deadline until,
                                                      const std::atomic<bool>& stop);
   ~LdapStream();
   LdapStream(const LdapStream&) = delete;
 
-  // connection_failed: among others, the certificate is not trusted, or not of `host`.
+  // connection_failed also when the certificate is not trusted, or not of `host`.
   Result<void> start_tls(SSL_CTX* context, const std::string& host);
   bool secure() const { return ssl_ != nullptr; }
 
-  // As recv() and send(): -1 with errno past the deadline, too, and when there is more to read than any answer has.
+  // As recv() and send(): -1 with errno also past the deadline, and for input longer than any valid answer.
   ssize_t read(void* into, size_t size);
   ssize_t write(const void* from, size_t size);
-  bool has_decrypted() const;  // bytes to read that poll() does not know of
+  bool has_decrypted() const;  // buffered bytes, invisible to poll()
   int fd() const { return fd_.get(); }
   Deadline until() const { return until_; }
   bool stopped() const { return stop_.load(); }
@@ -37,7 +37,7 @@ class LdapStream {
  private:
   LdapStream(Fd fd, Deadline until, const std::atomic<bool>& stop) : fd_(std::move(fd)), until_(until), stop_(stop) {}
   bool wait(short events) const;
-  bool wait_for(int tls_result) const;  // what TLS waits for; false: it has failed
+  bool wait_for(int tls_result) const;  // waits for what TLS needs; false: it has failed
 
   static constexpr size_t read_bytes_max = 4 * 1024 * 1024;
   Fd fd_;

@@ -11,7 +11,7 @@ bool is_harmless(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
 }
 
-// Both forms of text allow any byte to be written by its number. So all are that could mean something anywhere.
+// Both text forms allow any byte as a number. So all bytes with a special meaning in either are written that way.
 std::string escape(std::string_view text) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string out;

@@ -1,7 +1,7 @@
-// How often passwords may be wrong: of one name, from one address, from this host, and all of them together.
+// Limits on wrong passwords: of one name, from one address, from this host, and of all together.
 //
-// Whoever guesses at a name keeps strangers out of it, its owner among them, but not from where he came in before:
-// there he has tries of his own, which those of nobody else count against.
+// An attacker that guesses at a name blocks it for all, its owner included, except from the owner's familiar addresses:
+// those have tries of their own, which no other address uses up.
 #pragma once
 
 #include <optional>
@@ -18,9 +18,9 @@ namespace verbena::sign_in {
 class PasswordTries {
  public:
   struct Limits {
-    Attempts::Limits name{.tries_max = 4, .forgiven_s = 300};       // and of an owner from one place
-    Attempts::Limits client{.tries_max = 32, .forgiven_s = 2};      // many people may come from there
-    Attempts::Limits this_host{.tries_max = 128, .forgiven_s = 1};  // or from behind a proxy here
+    Attempts::Limits name{.tries_max = 4, .forgiven_s = 300};       // and of an owner from one familiar address
+    Attempts::Limits client{.tries_max = 32, .forgiven_s = 2};      // many users may share it
+    Attempts::Limits this_host{.tries_max = 128, .forgiven_s = 1};  // or come from behind a proxy here
     Attempts::Limits all{.tries_max = 256, .forgiven_s = 1};        // a few guesses at each of very many names
   };
   PasswordTries(const WallClock& clock, Limits limits)
@@ -30,11 +30,12 @@ class PasswordTries {
         by_host_(clock, limits.this_host),
         all_(clock, limits.all) {}
 
-  // What a try was counted by.
+  // The limits that a try was charged to.
   using Charge = std::vector<std::pair<Attempts*, std::string>>;
-  // Before anything is asked. nullopt: too many, and this one does not count. `client`: empty for this host.
+  // Called before the password is checked. nullopt: too many, and this one is not counted. `client`: empty for this
+  // host.
   std::optional<Charge> charge(const std::string& client, const std::string& name);
-  // It was no wrong password.
+  // Returns the charge of a try that was not a wrong password.
   static void give_back(const Charge& charge);
   void came_in(const std::string& client, const std::string& name) { places_.remember(name, client); }
 

@@ -36,13 +36,13 @@ struct ProviderKeys::State {
     int64_t fetched_s = 0, next_fetch_s = 0, used_s = 0;
     int failures = 0;
     bool fetching = false;
-    std::vector<std::function<void()>> waiters;  // of the fetch under way
+    std::vector<std::function<void()>> waiters;  // of the fetch in progress
   };
 
   State(BlockingPool& pool, const WallClock& clock, Fetch fetch, Limits limits)
       : pool(pool), clock(clock), fetch(std::move(fetch)), limits(limits) {}
 
-  // The mutex is held. Null: there is no room for another one.
+  // With the mutex held. Null: there is no room for another one.
   Entry* entry_of(const std::string& name) {
     const auto found = entries.find(name);
     if (found != entries.end()) return &found->second;
@@ -50,7 +50,7 @@ struct ProviderKeys::State {
     return &entries[name];
   }
 
-  // The one goes that was asked for longest ago, of the account that has most: who names many displaces its own.
+  // Drops the least recently used one of the account with the most: an account with many displaces its own.
   bool make_room() {
     std::map<std::string_view, size_t> of_accounts;
     for (const auto& [name, entry] : entries) ++of_accounts[account_of(name)];
@@ -82,7 +82,7 @@ struct ProviderKeys::State {
   std::atomic<bool> stopping = false;
   std::mutex mutex;
   std::map<std::string, Entry> entries;
-  std::map<std::string, size_t> account_fetches;  // under way
+  std::map<std::string, size_t> account_fetches;  // in progress
   size_t fetches = 0, waiting = 0;
 };
 

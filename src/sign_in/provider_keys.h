@@ -1,6 +1,6 @@
-// The keys of identity providers: fetched when somebody signs in by one, kept, and fetched again when they are old or a
-// token names one that is not there. Whatever strangers send, a provider is asked seldom, few are asked at once, and of
-// those waiting for an answer there are few, too.
+// The keys of identity providers: fetched at a sign-in, cached, and fetched again when they are old or a token names an
+// unknown one. Whatever callers send, each provider is asked seldom, few are asked at once, and the number of waiting
+// calls is bounded, too.
 #pragma once
 
 #include <atomic>
@@ -19,11 +19,11 @@
 
 namespace verbena::sign_in {
 
-// A provider as an account has registered it. Whose it is belongs to it: one account's idea of which certificates to
-// trust is nothing to another's.
+// A provider as registered by an account. Entries belong to one account: one account's choice of trusted certificates
+// does not affect another's.
 struct Issuer {
   std::string account, url;  // without https://
-  std::string tag;           // tells it from another one that is made under its name later
+  std::string tag;           // differs for a later provider of the same name
   std::vector<std::string> thumbprints;
 };
 
@@ -31,13 +31,13 @@ struct Issuer {
 class ProviderKeys {
  public:
   struct Limits {
-    size_t issuers_max = 512;        // that are kept; beyond it the one goes that was asked for longest ago
+    size_t issuers_max = 512;        // beyond it the least recently used is dropped
     size_t fetches_max = 4;          // at once
     size_t account_fetches_max = 1;  // of one account's providers
     size_t waiters_max = 1024;       // calls that wait for a fetch
-    int64_t fresh_s = 900;           // from a fetch until the next sign-in asks again
-    int64_t kept_s = 6 * 3600;       // for as long they serve while the provider does not answer
-    int64_t rest_s = 30;             // between two fetches of a provider's
+    int64_t fresh_s = 900;           // until the next sign-in fetches again
+    int64_t kept_s = 6 * 3600;       // how long keys are used while the provider does not answer
+    int64_t rest_s = 30;             // between two fetches of one provider
     int64_t failed_rest_s = 5;       // after a failure; doubled with each one, up to a minute
   };
   // Blocks, until `stop` is set or its own deadline.
@@ -55,11 +55,11 @@ class ProviderKeys {
   };
   Known find(const Issuer& issuer);
 
-  // Fetches the provider's keys, or waits for the fetch that is under way; returns at once where the provider was asked
-  // a moment ago. What came of it, find() tells. slow_down: too many are asked, or wait.
+  // Fetches the provider's keys, or waits for the fetch in progress; returns at once if the provider was asked a moment
+  // ago. find() has the result. slow_down: too many fetches, or waiting calls.
   Task<Result<void>> refresh(Issuer issuer);
 
-  // Ends fetches early, for good.
+  // Aborts fetches, permanently.
   void stop();
 
  private:
@@ -67,8 +67,8 @@ class ProviderKeys {
   std::shared_ptr<State> state_;
 };
 
-// Reads the provider's configuration (OpenID Connect Discovery 1.0 section 4), which must be the issuer's, and then the
-// keys that it names.
+// Reads the provider's configuration (OpenID Connect Discovery 1.0 section 4), which must name the issuer, and then the
+// keys that it refers to.
 Result<KeySet> fetch_keys(const Issuer& issuer, const HttpsRules& rules, const std::atomic<bool>& stop);
 
 }  // namespace verbena::sign_in

@@ -1,5 +1,4 @@
-// What a session can be called that is called by whom somebody else vouches for: [A-Za-z0-9_+=,.@-], 64 at most, as
-// iam/parameters.h is_name().
+// Names of sessions of federated users: [A-Za-z0-9_+=,.@-], 64 characters at most, as in iam/parameters.h is_name().
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// As far as the text is JSON, brackets count as the parser counts them; where it stops being JSON, the parser stops.
+// As long as the text is JSON, brackets count as in the parser; where it is not, the parser stops.
 bool nests_deeper(std::string_view text, int depth_max) {
   int depth = 0;
   bool inside = false;  // of a string

@@ -1,4 +1,4 @@
-// JSON from outside, read so that no two readers can see two things in it.
+// Untrusted JSON, parsed strictly so that no two readers can interpret it differently.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,11 +8,11 @@
 
 namespace verbena::sign_in {
 
-// nullopt: no JSON object, deeper than `depth_max` (found before anything is built), a name twice in one object, or a
-// text with a NUL.
+// nullopt: not a JSON object, deeper than `depth_max` (checked before anything is built), a repeated name in one
+// object, or a text with a NUL.
 std::optional<nlohmann::json> read_strict_object(std::string_view text, int depth_max);
 
-// Empty: there is no such member, or it is no text.
+// Empty: no such member, or not a text.
 std::string text_of(const nlohmann::json& object, const char* name);
 
 }  // namespace verbena::sign_in

@@ -1,5 +1,5 @@
-// A directory for tests, on a port of its own: it lets in whoever has the password "right", under any name, and shows
-// everybody an entry with the uid that he typed.
+// A directory for tests, on a port of its own: it accepts the password "right" for any name, and returns an entry with
+// the requested uid.
 #pragma once
 
 #include <arpa/inet.h>
@@ -57,9 +57,9 @@ class TestDirectory {
     return out;
   }
   int binds() const { return binds_; }
-  // Below "ou=groups" it says that another directory has some.
+  // Makes it report, below "ou=groups", that another directory has some.
   void refer(bool on) { refers_ = on; }
-  // Nobody is answered for as long.
+  // Holds all answers back while on.
   void hold(bool on) {
     const std::lock_guard lock(mutex_);
     held_ = on;
@@ -74,13 +74,13 @@ class TestDirectory {
  private:
   static std::string ber(int tag, std::string_view body) {
     std::string out(1, static_cast<char>(tag));
-    if (body.size() >= 128) out += '\x81';  // no more than 255 here
+    if (body.size() >= 128) out += '\x81';  // at most 255 here
     return out.append(1, static_cast<char>(body.size())).append(body);
   }
   static std::string result(int tag, char code) {
     return ber(tag, ber(0x0a, std::string_view(&code, 1)) + ber(4, "") + ber(4, ""));
   }
-  // Takes the first element off `text`: its contents.
+  // Removes the first element from `text` and returns its contents.
   static std::string_view take(std::string_view& text, int* tag = nullptr) {
     if (text.size() < 2) return {};
     if (tag != nullptr) *tag = static_cast<unsigned char>(text[0]);

@@ -1,4 +1,4 @@
-// A provider's key pair, for tests: what it publishes and what it signs.
+// A provider's key pair, for tests: publishes the key and signs.
 #pragma once
 
 #include <openssl/bn.h>
@@ -62,7 +62,7 @@ class TestKey {
   std::string sign(const std::string& header, const std::string& claims) const {
     return sign_as(algorithm_, header, claims);
   }
-  // Whatever the header says.
+  // Signs with this algorithm, whatever the header names.
   std::string sign_as(const std::string& algorithm, const std::string& header, const std::string& claims) const {
     const std::string text = base64url(header) + "." + base64url(claims);
     EVP_MD_CTX* const context = EVP_MD_CTX_new();
@@ -88,7 +88,7 @@ class TestKey {
   }
 
  private:
-  // One of two, in turns: to make one takes long.
+  // One of two, alternating: making one takes long.
   static EVP_PKEY* rsa_key() {
     static EVP_PKEY* const keys[] = {EVP_PKEY_Q_keygen(nullptr, nullptr, "RSA", static_cast<size_t>(2048)),
                                      EVP_PKEY_Q_keygen(nullptr, nullptr, "RSA", static_cast<size_t>(2048))};
