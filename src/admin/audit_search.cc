@@ -29,15 +29,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A line stands where its request ended, and a little later: lines of other cores, a slow disk, a clock that was set.
+// The log is ordered by the ends of requests, roughly: other cores' lines, a slow disk or a changed clock shift lines
+// by up to this.
 constexpr int64_t slack_us = 60'000'000;
-// No request takes longer; what a line says beyond it is nonsense, and must not run over.
+// No request takes longer; a larger number in a line is invalid, and must not overflow.
 constexpr int64_t duration_us_max = 366LL * 86'400 * 1'000'000;
-// So much of the log in one run has to be too old before the search believes that all before it is: a clock that was
-// wrong for a while leaves lines among the others whose time says nothing about them.
+// This much of the log in one run must be too old before the search concludes that everything before it is, too: a
+// clock that was wrong for a while leaves lines among the others whose time says nothing about them.
 constexpr uint64_t too_old_bytes_max = 4 << 20;
-constexpr size_t first_line_max = 1024;  // of a file's first line, by which it is known again
-// Every line of a server's begins so; what is behind it is 24 characters of time, which sort as they are.
+constexpr size_t first_line_max = 1024;  // of a file's first line, which identifies the file
+// The begin of every line that a server writes; after it come 24 characters of time, which sort as text.
 constexpr std::string_view line_begin = "{\"time\":\"";
 constexpr size_t time_chars = 24;
 
@@ -56,8 +57,8 @@ bool holds(std::string_view text, std::string_view lower_part) {
          std::ranges::search(text, lower_part, {}, [](char c) { return lower(c); }).begin() != text.end();
 }
 
-// How long the request of a line took that is not parsed. No text holds this name: a quotation mark in one has a
-// backslash before it.
+// The duration of a line's request, read without parsing the line. No text contains this name: a quotation mark in one
+// is preceded by a backslash.
 int64_t duration_us_of(std::string_view raw) {
   constexpr std::string_view name = ",\"duration_us\":";
   const size_t at = raw.rfind(name);
@@ -66,12 +67,13 @@ int64_t duration_us_of(std::string_view raw) {
   return std::clamp<int64_t>(value, 0, duration_us_max);
 }
 
-// Stands in a line as it is: no character of it is written as an escape.
+// Whether the text appears unchanged in a line: none of its characters is escaped.
 bool is_plain(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
 }
 
-// What a line holds as it is written, if it has this: found without parsing it. Texts with escapes have no such form.
+// Adds the text that a matching line must contain: it is searched for without parsing. Texts with escapes have no such
+// form.
 void add_needle(std::vector<std::string>& needles, const char* name, std::string_view value, bool whole) {
   if (value.empty() || !is_plain(value)) return;
   needles.push_back("\"" + std::string(name) + "\":\"" + std::string(value) + (whole ? "\"" : ""));
@@ -79,7 +81,7 @@ void add_needle(std::vector<std::string>& needles, const char* name, std::string
 
 struct FileId {
   uint64_t device = 0, number = 0;
-  uint64_t first_line = 0;  // its checksum: a number is given to another file, and a file is emptied and filled anew
+  uint64_t first_line = 0;  // its checksum: inode numbers are reused, and a file may be emptied and filled again
   auto operator<=>(const FileId&) const = default;
 };
 
@@ -91,7 +93,7 @@ FileId id_of(int fd, const struct stat& status) {
   return {static_cast<uint64_t>(status.st_dev), static_cast<uint64_t>(status.st_ino), crc32c(as_bytes(line))};
 }
 
-// "DEVICE-NUMBER-FIRSTLINE-OFFSET", in hexadecimal digits.
+// A position, as "DEVICE-NUMBER-FIRSTLINE-OFFSET" in hexadecimal digits.
 struct Place {
   FileId file;
   uint64_t offset = 0;
@@ -134,7 +136,8 @@ class Search {
         principal_(lower(filter.principal)),
         action_(lower(filter.action)),
         range_(auth::parse_ip_range(filter.peer)) {
-    // Where the bucket's name and the key's begin stands: in the request's own, or in what it copied or renamed.
+    // The bucket's name and the key's prefix are in the request's own fields, or in those of its copy source or old
+    // name.
     for (const std::string* part : {&filter.bucket, &filter.prefix}) {
       if (!part->empty() && is_plain(*part)) needles_.push_back(*part);
     }
@@ -174,11 +177,11 @@ class Search {
 
   bool is_full() const {
     if (page.lines.size() >= bounds_.lines_max || answer_bytes_ >= bounds_.answer_bytes_max) return true;
-    if (!begun_) return false;  // each page gets on
+    if (!begun_) return false;  // each page makes progress
     return page.bytes_read >= bounds_.read_bytes_max || SteadyClock::now() >= until_ || stopping_;
   }
 
-  // False: no line before this one is of the time that was asked for.
+  // False: no earlier line is in the requested time.
   bool look(std::string_view raw) {
     if (!raw.starts_with(line_begin) || raw.size() < line_begin.size() + time_chars) {
       ++page.unreadable;
@@ -223,7 +226,7 @@ class Search {
     return status_fits(line) && peer_fits(line) && caller_fits(line) && text_fits(line);
   }
 
-  // The request's own key, or the one that it copied or renamed.
+  // The request's own key, or that of its copy source or old name.
   bool names_fit(const Json& line) const {
     const auto fit = [&](std::string_view bucket, std::string_view key) {
       return (filter_.bucket.empty() || bucket == filter_.bucket) && key.starts_with(filter_.prefix);
@@ -255,7 +258,7 @@ class Search {
     const std::string_view arn = text_of(line, "principal");
     if (!holds(arn, principal_) && text_of(line, "access_key") != filter_.principal) return false;
     if (filter_.account.empty()) return true;
-    // Of the ARN's own place for it: a path behind it may hold whatever looks like one.
+    // Taken from the ARN's account field: a path after it may contain similar text.
     return observe::account_of(arn) == filter_.account;
   }
 
@@ -285,11 +288,11 @@ class Search {
   std::vector<std::string> needles_;
   std::vector<std::string> parts_;  // lower case
   size_t answer_bytes_ = 0;
-  uint64_t too_old_bytes_ = 0;  // of the lines that were looked at last, one after the other
+  uint64_t too_old_bytes_ = 0;  // of the last lines read, consecutively
   bool begun_ = false;
 };
 
-// An empty file descriptor: there is no such file, or it was told why it cannot be read.
+// An empty descriptor: no such file, or a problem was added that says why it cannot be read.
 Fd open_log(const std::string& name, struct stat& status, std::vector<std::string>& problems) {
   Fd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd || ::fstat(fd.get(), &status) != 0) {
@@ -311,7 +314,7 @@ Result<AuditPage> search_audit(const std::string& path, unsigned files_max, cons
     if (!place) return fail(Errc::invalid_argument, "audit: place");
   }
   Search search(filter, bounds, stopping);
-  // Files may move on by a name while they are read: none is looked at twice.
+  // Files may be rotated while they are read: none is read twice.
   std::set<FileId> seen;
   for (unsigned n = 0; n <= files_max + 1; ++n) {
     const std::string name = n == 0 ? path : n <= files_max ? path + "." + std::to_string(n) : http::kept_path(path);
@@ -323,7 +326,7 @@ Result<AuditPage> search_audit(const std::string& path, unsigned files_max, cons
     const auto size = static_cast<uint64_t>(status.st_size);
     const uint64_t end = place ? std::min(place->offset, size) : size;
     place.reset();
-    // Nothing was written to it since then. Each file by itself: the clock may have been wrong when one ended.
+    // Not written to since then. Checked for each file: the clock may have been wrong when one ended.
     if (status.st_mtim.tv_sec < (filter.since_us - slack_us) / 1'000'000) continue;
     if (!search.file(fd.get(), id, end)) break;
   }

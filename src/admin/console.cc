@@ -16,9 +16,9 @@ constexpr std::string_view root = "/-/console/";
 constexpr std::string_view sign_in_name = "sign-in.json";
 constexpr size_t file_bytes_max = 16 * MiB;  // of the page, unpacked
 
-// Nothing from elsewhere, nothing inline, in nobody's frame, and no text that becomes HTML: where a browser knows
-// trusted types, the page could not make any if it wanted. `blob:` is for pictures that the page has fetched itself.
-// `connect`: an origin besides the page's own that it may ask, or nothing.
+// The page's policy: no foreign sources, nothing inline, no frames, and no text that becomes HTML: in a browser with
+// trusted types the page cannot make any. `blob:` is for pictures that the page has fetched itself. `connect`: a
+// further origin that the page may connect to, or empty.
 std::string policy_with(const std::string& connect) {
   return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'" +
          (connect.empty() ? "" : " " + connect) +
@@ -51,13 +51,13 @@ void guard_page(const std::string& policy, s3::Response& response) {
   response.headers.emplace_back("x-content-type-options", "nosniff");
   response.headers.emplace_back("x-frame-options", "DENY");
   response.headers.emplace_back("referrer-policy", "no-referrer");
-  // No window of another page, one of a bucket's among them, has a hand on this one.
+  // No other window, such as a page from a bucket, gets a reference to this one.
   response.headers.emplace_back("cross-origin-opener-policy", "same-origin");
   response.headers.emplace_back("cross-origin-resource-policy", "same-origin");
   response.headers.emplace_back("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()");
 }
 
-// A header that may come as several fields.
+// A header that may be split into several fields.
 std::string joined_header(const http::Exchange& exchange, std::string_view wanted) {
   std::string joined;
   for (const auto& [name, value] : exchange.headers()) {
@@ -66,7 +66,7 @@ std::string joined_header(const http::Exchange& exchange, std::string_view wante
   return joined;
 }
 
-// Of the file as it goes out: packed and unpacked it is not the same bytes, so it has two entity tags.
+// Of the file as sent: packed and unpacked bytes differ, so they have two entity tags.
 std::string etag_of(const ConsoleFile& file, bool packed) {
   std::string etag(file.etag);
   if (!packed) etag.insert(etag.size() - 1, "-i");
@@ -78,7 +78,7 @@ void answer_file(const ConsoleFile& file, const http::Exchange& exchange, s3::Re
   const std::string etag = etag_of(file, packed);
   response.headers.emplace_back("etag", etag);
   response.headers.emplace_back("vary", "accept-encoding");
-  response.headers.emplace_back("cache-control", "no-cache");  // asked for again, and then mostly 304
+  response.headers.emplace_back("cache-control", "no-cache");  // revalidated, mostly with a 304
   if (request_header(exchange, "if-none-match").find(etag) != std::string_view::npos) {
     response.status = 304;
     response.no_body = true;
@@ -94,7 +94,7 @@ void answer_file(const ConsoleFile& file, const http::Exchange& exchange, s3::Re
   if (whole) {
     response.body = std::move(*whole);
   } else {
-    response.status = 500;  // the program's own file: not seen but where its memory is damaged
+    response.status = 500;  // the program's own file: fails only if its memory is damaged
   }
 }
 
@@ -104,7 +104,7 @@ void answer_unknown(s3::Response& response) {
   response.body = "The console has no such file.\n";
 }
 
-// A person's browser on its way to a page, and no client of S3: those sign, or ask with a query.
+// A browser that navigates to a page. S3 clients sign, or have a query.
 bool is_navigation(const http::Exchange& exchange) {
   const bool asks_page = request_header(exchange, "accept").find("text/html") != std::string_view::npos;
   return asks_page && exchange.query().empty() && request_header(exchange, "authorization").empty();

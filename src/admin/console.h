@@ -1,4 +1,4 @@
-// The console: a page for browsers, and what is true of a listener that has it.
+// The console: a page for browsers, and the rules of a listener that serves it.
 #pragma once
 
 #include <span>
@@ -9,32 +9,32 @@
 
 namespace verbena::admin {
 
-// A file of the page as `./dev console` made it.
+// A file of the page, built by `./dev console`.
 struct ConsoleFile {
   std::string_view name;  // "index.html"
   std::string_view etag;  // quoted
   std::string_view gzip;
 };
-// In the program itself (cmake/embed.cmake).
+// Embedded in the program (cmake/embed.cmake).
 std::span<const ConsoleFile> console_files();
 
-// By whom people sign in (docs/console.md); empty: by keys alone.
+// Ways to sign in (docs/console.md); empty: by keys alone.
 struct ConsoleSignIn {
   std::string issuer;           // "https://id.example.com/realm"
-  std::string client;           // what the console is called there
-  std::string role;             // ARN; empty: each has to name one
-  bool directory = false;       // with a name and a password that the operator's directory knows
-  bool directory_role = false;  // which gives a role to who names none; strangers are not told which
+  std::string client;           // the console's client id there
+  std::string role;             // ARN; empty: each user names one
+  bool directory = false;       // with a name and a password of the operator's directory
+  bool directory_role = false;  // which has a default role; unauthenticated callers do not learn which
 };
 
 class Console {
  public:
-  // `domain`: of virtual hosts, whose paths are keys and no pages.
+  // `domain`: of virtual hosts, whose paths are keys and not pages.
   explicit Console(std::string domain, ConsoleSignIn sign_in = {});
   Console(const Console&) = delete;
 
-  // GET /-/console/ and the page's files; a browser that asks for `entrance` without a signature is sent there. All
-  // else goes to `otherwise`, whose answers are sandboxed: an object that is a web page would have the console's
+  // GET /-/console/ and the page's files; a browser that requests `entrance` without a signature is redirected there.
+  // All else goes to `otherwise`, whose answers are sandboxed: an object that is a web page would have the console's
   // origin, so it runs no scripts. The handler must not outlive this.
   http::Handler handler(std::string entrance, http::Handler otherwise) const;
 
@@ -43,7 +43,7 @@ class Console {
   bool is_for_page(const http::Exchange& exchange) const;
   const std::string domain_;
   const std::string policy_;   // Content-Security-Policy
-  const std::string sign_in_;  // what the page is told of it: JSON
+  const std::string sign_in_;  // sign-in settings for the page: JSON
 };
 
 }  // namespace verbena::admin

@@ -1,5 +1,5 @@
-// What `verbena doctor` looks at: each check reads the machine and says what it found and what mends it. A running
-// server asks the same of itself (`verbena admin doctor`, the console). Blocks; no program is started.
+// The checks of `verbena doctor`: each examines the machine and reports a finding and its remedy. A running server runs
+// them on itself (`verbena admin doctor`, the console). Blocks; starts no program.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct Finding {
   Health health = Health::ok;
   std::string subject;       // "providers", "rdma device mlx5_0"
   std::string found;         // one line
-  std::string mend;          // a sentence; empty when there is nothing to do
-  std::string command = {};  // what to type for it, where one line does; for a shell as it is
+  std::string mend;          // a sentence; empty if there is nothing to do
+  std::string command = {};  // the remedy's command, if it is one line; valid for a shell
 };
 using Findings = std::vector<Finding>;
 void append(Findings& to, Findings more);
 
-// Where the kernel tells about itself; tests point it at a folder of their own.
+// Folders of the kernel's files; tests use their own.
 struct MachineRoots {
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";
@@ -37,9 +37,9 @@ struct MachineRoots {
 std::string line_of(const std::filesystem::path& path);
 
 struct ArenaUse {
-  uint64_t bytes = 256 * MiB;  // what it takes unless it is told otherwise
-  bool running = false;        // it is there already
-  bool huge_pages = false;     // and lies in huge pages
+  uint64_t bytes = 256 * MiB;  // its default size
+  bool running = false;        // the arena exists already
+  bool huge_pages = false;     // and uses huge pages
 };
 
 Findings check_providers(const std::vector<fabric::ofi::ProviderInfo>& providers);
@@ -49,26 +49,26 @@ Findings check_memory(const MachineRoots& roots, const ArenaUse& arena = {});
 Findings check_limits();
 Findings check_io_uring(const MachineRoots& roots);
 Findings check_kernel(const MachineRoots& roots);
-// Whether something keeps the machine's clock: signatures are good for a quarter of an hour.
+// Whether a service keeps the machine's clock right: signatures are valid for a quarter of an hour.
 Findings check_clock(const MachineRoots& roots);
 
-// The room of a file system; `inodes` 0: it counts none.
+// Free space of a file system; `inodes` 0: it counts none.
 struct DiskRoom {
   uint64_t bytes = 0, free_bytes = 0;
   uint64_t inodes = 0, free_inodes = 0;
 };
-// Of the file system that `path` is on. `subject`: "disk of the data".
+// The file system that contains `path`. `subject`: "disk of the data".
 Finding check_disk(const std::string& subject, const std::filesystem::path& path);
 Finding judge_disk(const std::string& subject, const std::filesystem::path& path, const DiskRoom& room);
-// Files that this process has open, of those that it may.
+// This process's open files, and their limit.
 Findings check_open_files(const MachineRoots& roots);
 
-// What can be said of a machine before there is a server. `fabrics`: whether libfabric is asked what it sees.
+// Checks of a machine without a server. `fabrics`: also asks libfabric for providers.
 Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena = {}, bool fabrics = true);
-// And what a running server can say of itself.
+// Paths for the checks of a running server.
 struct ServerPlaces {
   ArenaUse arena;
-  std::filesystem::path data, access_log;  // empty: there is none
+  std::filesystem::path data, access_log;  // empty: none
   bool rdma = true;                        // rdma.enabled
 };
 Findings examine_server(const ServerPlaces& places);

@@ -37,10 +37,10 @@ bool is_zero_gid(const std::string& gid) {
   return gid.find_first_not_of("0:") == std::string::npos || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
 }
 
-// What RDMA headers need beside 4096 bytes of payload in one Ethernet frame.
+// RDMA headers and 4096 bytes of payload in one Ethernet frame.
 constexpr unsigned roce_mtu = 4200;
 
-// The interface of a RoCE port carries RDMA's largest packets only with jumbo frames.
+// A RoCE port's interface carries RDMA's largest packets only with jumbo frames.
 std::string mtu_text(const MachineRoots& roots, const std::string& interface, Finding& finding) {
   if (interface.empty()) return {};
   const std::string mtu = line_of(roots.sys / "class/net" / interface / "mtu");
@@ -138,7 +138,7 @@ Findings check_devices(const MachineRoots& roots) {
   return out;
 }
 
-// Whether packets are filtered at all; which ones only the rules themselves say.
+// Whether packets are filtered at all; only the rules themselves say which.
 Findings check_firewall(const MachineRoots& roots) {
   const std::string legacy = line_of(roots.proc / "net/ip_tables_names");
   const std::string nft = line_of(roots.sys / "module/nf_tables/refcnt");

@@ -1,4 +1,4 @@
-// Checks of what a server uses up, and of settings of the kernel that bear on it.
+// Checks of a server's resources, and of kernel settings that affect it.
 #include <fmt/core.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -14,11 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned backlog = 4096;              // connections that wait at a listener, as it asks for
-constexpr size_t open_files_counted = 200'000;  // counting more would be work itself
+constexpr unsigned backlog = 4096;              // the requested length of a listener's queue
+constexpr size_t open_files_counted = 200'000;  // counting more would take too long
 constexpr uint64_t scarce_bytes = 5 * GiB;
 
-// As one word of a shell's.
+// Quoted as one word of a shell.
 std::string word_of(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out.append(c == '\'' ? "'\\''" : std::string(1, c));
@@ -49,7 +49,7 @@ Finding judge_disk(const std::string& subject, const fs::path& path, const DiskR
               fmt::format("{}: {} free of {} ({:.0f} %)", path.string(), format_size(free), format_size(room.bytes),
                           share * 100),
               {}};
-  // A tenth of a large disk is much.
+  // A tenth of a large disk is enough.
   if (share >= 0.1 || free >= 100 * GiB) {
     if (room.inodes == 0 || room.free_inodes > room.inodes / 50) return out;
     out.health = Health::warn;
@@ -99,7 +99,7 @@ Findings check_kernel(const MachineRoots& roots) {
   const std::string governor = line_of(roots.sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (!governor.empty()) {
     const bool slow = governor == "powersave" || governor == "conservative";
-    // intel_pstate and amd-pstate-epp call what follows the load "powersave".
+    // intel_pstate and amd-pstate-epp call their load-following governor "powersave".
     const std::string driver = line_of(roots.sys / "devices/system/cpu/cpu0/cpufreq/scaling_driver");
     const bool follows = driver.find("pstate") != std::string::npos;
     out.push_back({slow && !follows ? Health::warn : Health::ok, "processor clock",
@@ -111,7 +111,7 @@ Findings check_kernel(const MachineRoots& roots) {
 }
 
 Findings check_clock(const MachineRoots& roots) {
-  // Asking the kernel (adjtimex) is what sandboxes of services forbid.
+  // Sandboxes of services forbid asking the kernel (adjtimex).
   struct Keeper {
     const char *place, *name;
   };

@@ -6,7 +6,7 @@ std::optional<Findings> Examination::ask(BlockingPool& pool) {
   const std::lock_guard lock(mutex_);
   if (SteadyClock::now() < good_until_) return found_;
   if (looking_) return std::nullopt;
-  // What is looked at may take longer than whoever asks is there.
+  // The examination may outlive the caller.
   looking_ = pool.submit("doctor", [self = shared_from_this()] { self->look(); });
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
-// What `verbena doctor` says of a running server, looked at by one thread at a time and told for a while: a disk that
-// does not answer may keep that one, and nobody else. Internal to admin/.
+// The findings of `verbena doctor` about a running server, examined by one thread at a time and cached for a while: a
+// disk that does not answer blocks only that thread. Internal to admin/.
 #pragma once
 
 #include <chrono>
@@ -17,10 +17,10 @@ namespace verbena::admin {
 // Thread-safe.
 class Examination : public std::enable_shared_from_this<Examination> {
  public:
-  using Look = std::function<Findings()>;  // may go on when whoever made it is gone
+  using Look = std::function<Findings()>;  // may continue after its creator is gone
   Examination(Look look, std::chrono::milliseconds good_for) : look_(std::move(look)), good_for_(good_for) {}
 
-  // What was found, where that is fresh. Else a look has been begun on `pool` by now, unless it is full: ask again.
+  // The findings, if fresh. Otherwise an examination has been started on `pool`, unless it is full: call again.
   std::optional<Findings> ask(BlockingPool& pool);
 
  private:
@@ -30,7 +30,7 @@ class Examination : public std::enable_shared_from_this<Examination> {
   const std::chrono::milliseconds good_for_;
   std::mutex mutex_;
   Findings found_;
-  Deadline good_until_{};  // when what was found is too old to be told
+  Deadline good_until_{};  // when the findings become too old
   bool looking_ = false;
 };
 

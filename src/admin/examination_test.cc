@@ -30,7 +30,7 @@ TEST(Examination, OneLookIsUnderWayHoweverManyAsk) {
         return Findings{{Health::ok, "disk", "is there", {}}};
       },
       milliseconds(3'600'000));
-  // A disk that does not answer holds up nobody, and no second thread or place in the queue.
+  // A disk that does not answer blocks no caller, and takes no second thread or place in the queue.
   for (int turn = 0; turn < 100; ++turn) EXPECT_FALSE(examination->ask(pool));
   disk.set_value();
   const auto found = wait_for(*examination, pool);

@@ -17,7 +17,7 @@ LinesBackwards::Found LinesBackwards::next(std::string_view& line) {
   for (bool filled = false;;) {
     if (length_ > 0) {
       const bool ends = buffer_[length_ - 1] == '\n';
-      if (ends) too_long_ = false;  // what was too long began behind it
+      if (ends) too_long_ = false;  // the line that was too long begins after it
       const size_t body = ends ? length_ - 1 : length_;
       const size_t before = body == 0 ? std::string::npos : buffer_.rfind('\n', body - 1);
       if (before != std::string::npos || begin_ == 0) {
@@ -38,14 +38,14 @@ LinesBackwards::Found LinesBackwards::next(std::string_view& line) {
   }
 }
 
-// One block more, in front of what is still to be told.
+// Reads one more block, in front of the unread rest.
 bool LinesBackwards::fill() {
   const size_t wanted = static_cast<size_t>(std::min<uint64_t>(block_bytes, begin_));
   std::string more(wanted, '\0');
   for (size_t at = 0; at < wanted;) {
     const ssize_t n = ::pread(fd_, more.data() + at, wanted - at, static_cast<off_t>(begin_ - wanted + at));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;  // cut off meanwhile, or a disk's error
+    if (n <= 0) return false;  // truncated meanwhile, or a disk error
     at += static_cast<size_t>(n);
   }
   more.append(buffer_, 0, length_);

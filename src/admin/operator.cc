@@ -25,12 +25,12 @@ namespace {
 using Json = nlohmann::json;
 using observe::RequestWatch;
 
-// Who waits for something new is asked for it this often; it may be so old then.
+// The interval of checks for waiting callers; answers may be this old.
 constexpr std::chrono::milliseconds look_every{50};
-constexpr unsigned waiting_max = 64;  // calls that wait at once; further ones are answered with what there is
+constexpr unsigned waiting_max = 64;  // waiting calls; further ones get the current state at once
 constexpr size_t sessions_told_max = 1000;
-constexpr size_t names_told_max = 50;  // accounts and buckets of one answer: those with most traffic
-constexpr size_t log_lines_max = 500;  // of one answer
+constexpr size_t names_told_max = 50;  // accounts and buckets per answer: those with the most traffic
+constexpr size_t log_lines_max = 500;  // per answer
 
 struct Served {
   std::string_view name, right;
@@ -89,7 +89,7 @@ Task<Result<Json>> Operator::serve(std::string_view name, std::string_view who, 
   co_return fail(Errc::invalid_action, "There is no such admin call.");
 }
 
-// False: the caller has waited for long enough, or it is not the time to wait.
+// False: the caller has waited long enough, or must not wait now.
 Task<bool> Operator::wait_a_moment(Deadline until) {
   if (parts_.stopping || SteadyClock::now() >= until) co_return false;
   const Counted counted(waiting_);
@@ -146,7 +146,7 @@ namespace {
 Json sums_json(const std::map<std::string, RequestWatch::Sum, std::less<>>& sums) {
   std::vector<std::pair<std::string_view, RequestWatch::Sum>> all(sums.begin(), sums.end());
   const size_t most = std::min(all.size(), names_told_max);
-  // As with the buckets of the metrics, a request is worth 64 KiB.
+  // As for the buckets of the metrics, a request weighs as much as 64 KiB.
   const auto weight = [](const auto& one) {
     return one.second.requests * (64 * KiB) + one.second.bytes_in + one.second.bytes_out;
   };
@@ -177,7 +177,7 @@ Task<Result<Json>> Operator::top(Call& call) {
               {"arena", memory_json(parts_.arena)},
               {"hot_tier", hot_tier_json(facts_.hot_capacity)}};
   out["sessions"] = parts_.door == nullptr ? 0 : parts_.door->sessions();
-  // Counters alone: each door keeps them anyway, and no request is looked at for them.
+  // Counters only: each door keeps them anyway, and requests are not traced for this.
   if (watcher.empty() && !sums) co_return out;
   if (watcher.empty()) {
     VB_CO_ASSIGN(watcher, parts_.watch.begin({}, RequestWatch::Wanted::sums));

@@ -1,4 +1,4 @@
-// What `verbena admin` asks a running server. Who may ask is iam/operate.h's; server/ makes this. The calls, their
+// The calls of `verbena admin` on a running server. iam/operate.h authorizes them; server/ makes this. The calls, their
 // bodies and answers are in docs/admin.md.
 #pragma once
 
@@ -25,20 +25,20 @@
 
 namespace verbena::admin {
 
-// What a server is, once it has started.
+// Properties of a started server.
 struct ServerFacts {
   std::string version, engine;
   std::filesystem::path data;  // the data directory; empty: everything is in memory
   struct Door {
-    std::string name, address;  // "s3", "http://127.0.0.1:9000"; an empty address: it is off
+    std::string name, address;  // "s3", "http://127.0.0.1:9000"; an empty address: off
     std::vector<std::string> providers;
   };
   std::vector<Door> doors;
   unsigned cores = 0;
   std::string disk_io;                          // "io_uring (arena registered)"
-  uint64_t hot_capacity = 0;                    // bytes; 0: there is no hot tier
-  std::vector<std::string> fallbacks;           // what is not as it was wished for, and why
-  std::map<std::string, std::string> in_force;  // by key: configuration that the server has worked out itself
+  uint64_t hot_capacity = 0;                    // bytes; 0: no hot tier
+  std::vector<std::string> fallbacks;           // differences from the configuration, and their reasons
+  std::map<std::string, std::string> in_force;  // by key: values that the server has chosen itself
 };
 
 struct AuditFilter;
@@ -54,11 +54,11 @@ class Operator final : public iam::OperatorCalls {
     const WallClock& clock;
     const auth::IdentityStore& identities;
     observe::RequestWatch& watch;
-    native::NativeDoor* door;        // null: there is none
+    native::NativeDoor* door;        // null: none
     const s3::EventQueues* events;   // null: no event has a target
     events::Deliveries* deliveries;  // likewise
-    BlockingPool& pool;              // for what reads files: a thread that no request waits for
-    BlockingPool& doctor_pool;       // and for what looks at the machine: a disk that hangs keeps nothing else
+    BlockingPool& pool;              // for reading files: a thread that no request waits for
+    BlockingPool& doctor_pool;       // for examining the machine: a disk that hangs blocks nothing else
     const std::atomic<bool>& stopping;
   };
   Operator(Parts parts, ServerFacts facts);

@@ -1,4 +1,4 @@
-// A call of the admin API while it is being served: its members, looked at before they are used. Internal to admin/.
+// A call of the admin API in progress: its members, checked before use. Internal to admin/.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,10 @@ namespace verbena::admin {
 
 constexpr std::chrono::milliseconds wait_max{10'000};  // for something new
 
-// What looks at the machine of this server.
+// The checks of this server's machine.
 std::shared_ptr<Examination> examination_of(const Operator::Parts& parts, const ServerFacts& facts);
 
-// How many are at something, this one too while it is there.
+// Counts concurrent operations; this one while it lives.
 struct Counted {
   std::atomic<unsigned>& count;
   const unsigned before;
@@ -23,7 +23,7 @@ struct Counted {
   ~Counted() { count.fetch_sub(1); }
 };
 
-// A call that is being served.
+// A call in progress.
 struct Operator::Call {
   std::string_view name, who;  // an ARN
   const Json& in;
@@ -33,7 +33,7 @@ struct Operator::Call {
     message = std::move(text);
     return fail(code, "admin");
   }
-  // A member that is left out counts as empty, 0 or what is said; one of another kind is an error.
+  // A missing member counts as empty, 0 or the given default; one of another type is an error.
   Result<std::string> text(const char* member) const {
     const auto found = in.find(member);
     if (found == in.end()) return std::string();

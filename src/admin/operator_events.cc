@@ -1,4 +1,4 @@
-// The calls of the admin API about events: what waits for which target, and what operators let go of.
+// The admin API's calls about events: the backlog of each target, and dropping events.
 #include <nlohmann/json.hpp>
 
 #include "admin/operator_call.h"
@@ -12,8 +12,8 @@ namespace {
 using Json = nlohmann::json;
 using events::Delivery;
 
-constexpr std::chrono::seconds skipped_within{5};  // and what a target may take for a batch: it may be busy with one
-constexpr std::chrono::seconds dropped_within{2};  // of one call
+constexpr std::chrono::seconds skipped_within{5};  // plus a target's timeout for a batch, which may be in progress
+constexpr std::chrono::seconds dropped_within{2};  // per call
 
 Json stuck_json(const std::vector<events::StuckEvent>& stuck) {
   Json list = Json::array();

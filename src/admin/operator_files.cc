@@ -1,5 +1,5 @@
-// The calls of the admin API that read files, and so are served by a thread of their own: the audit log searched, and
-// what `verbena doctor` says of this server.
+// The admin API's calls that read files, on threads of their own: search in the audit log, and the findings of `verbena
+// doctor` about this server.
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -23,11 +23,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t audit_lines_max = 1000;
-constexpr unsigned searches_max = 8;                 // that run or wait; further ones are told to come again
+constexpr unsigned searches_max = 8;                 // running or waiting; further ones get slow_down
 constexpr std::chrono::seconds searched_within{30};  // a page takes a second, and seven others may be before it
-constexpr std::chrono::milliseconds look_first{1}, look_most{20};  // whether a page is there
-constexpr std::chrono::seconds examined_for{5};                    // what the doctor found is told for so long
-constexpr std::chrono::seconds examined_within{10};                // who asks waits for it for so long
+constexpr std::chrono::milliseconds look_first{1}, look_most{20};  // the interval of checks for a finished page
+constexpr std::chrono::seconds examined_for{5};                    // how long findings are cached
+constexpr std::chrono::seconds examined_within{10};                // how long a caller waits for them
 
 // "ok", "failed", "denied", "error", a status ("404", "5xx") or an error's code ("NoSuchKey").
 bool read_outcome(const std::string& text, AuditFilter& filter) {
@@ -68,8 +68,8 @@ std::filesystem::path folder_of(const std::string& file) {
   return folder.empty() ? std::filesystem::path(".") : folder;
 }
 
-// A page that is searched for. It owns all that the search uses: where the disk does not answer, the search outlives
-// whoever has asked, and the server.
+// A search for a page. It owns everything that the search uses: if the disk does not answer, the search outlives its
+// caller and the server.
 struct PageSearch {
   std::string path, from;
   unsigned files_max = 0;
@@ -80,7 +80,7 @@ struct PageSearch {
   Result<AuditPage> page = AuditPage();  // when it is done
 };
 
-// Nobody wants it any more.
+// Stops the search when its caller is gone.
 struct GivenUp {
   const std::shared_ptr<PageSearch> search;
   explicit GivenUp(std::shared_ptr<PageSearch> of) : search(std::move(of)) {}
@@ -88,7 +88,7 @@ struct GivenUp {
   GivenUp(const GivenUp&) = delete;
 };
 
-// False: it was not there in time, or the server ends.
+// False: it was not finished in time, or the server ends.
 Task<bool> wait_for(std::shared_ptr<PageSearch> search, const std::atomic<bool>& stopping) {
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   const Deadline until = deadline_in(searched_within);
@@ -131,7 +131,7 @@ Result<AuditFilter> Operator::audit_filter_of(const Call& call) const {
   }
   VB_ASSIGN(const std::string account, call.text("account"));
   if (account.empty()) return filter;
-  // By its name, or its id; one that is gone has its id still.
+  // By name, or by id; a removed account still has its id.
   const auto found = parts_.identities.account_named(account);
   filter.account = found == nullptr ? account : found->account->id;
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -165,7 +165,7 @@ Task<Result<Json>> Operator::audit(Call& call) {
   };
   if (!parts_.pool.submit("audit search", work)) co_return call.refuse(Errc::slow_down, "Others search: try again.");
   const bool there = co_await wait_for(search, parts_.stopping);
-  // Not that others are before it: who is told so tries again, and again.
+  // Not slow_down, on which the caller would try again and again.
   if (!there) co_return call.refuse(Errc::internal, "The disk of the access log does not answer, or the server ends.");
   auto& page = search->page;
   if (!page && page.error().code == Errc::invalid_argument) {

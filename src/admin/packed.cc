@@ -11,7 +11,7 @@
 namespace verbena::admin {
 namespace {
 
-// Thousandths of "q=0.123"; 1000 without a weight, 0 for one that is none.
+// Thousandths of "q=0.123"; 1000 without a weight, 0 for an invalid one.
 int weight_of(std::string_view parameters) {
   while (!parameters.empty()) {
     const size_t end = std::min(parameters.find(';'), parameters.size());
@@ -52,12 +52,12 @@ bool wants_gzip(std::string_view accept_encoding) {
 }
 
 Result<std::string> gunzip(std::string_view gzip, size_t bytes_max) {
-  // Its last four bytes say how long the file is (RFC 1952). What it really has is bounded by that.
+  // The last four bytes are the file's length (RFC 1952). The output is bounded by that.
   if (gzip.size() < 18) return fail(Errc::malformed, "gzip: too short");
   size_t size = 0;
   for (size_t i = 4; i-- > 0;) size = size << 8 | static_cast<unsigned char>(gzip[gzip.size() - 4 + i]);
   if (size > bytes_max) return fail(Errc::malformed, "gzip: too large");
-  std::string file(size + 1, '\0');  // one more: a stream that ends behind its file is told from one that goes on
+  std::string file(size + 1, '\0');  // one more: detects a stream that continues past the length
   const auto state = std::make_unique<inflate_state>();
   isal_inflate_init(state.get());
   state->crc_flag = ISAL_GZIP;

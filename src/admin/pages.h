@@ -12,16 +12,16 @@ namespace verbena::admin {
 // One for all listeners of a process; handlers may run on any core and must not outlive it.
 class Pages {
  public:
-  // Health is 503 once `stopping` is set. `guesses` counts wrong signatures; null: nobody does.
+  // Health is 503 once `stopping` is set. `guesses` counts authentication failures; null: not counted.
   Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping, auth::Guesses* guesses = nullptr)
       : verifier_(verifier), stopping_(stopping), guesses_(guesses) {}
   Pages(const Pages&) = delete;
 
-  // `signed_always` is for listeners that a proxy on this host may stand before.
+  // `signed_always` is for listeners that may be behind a proxy on this host.
   enum class Metrics { signed_elsewhere, signed_always, open };
   // GET /-/health (open) and GET /-/metrics (open to this machine, http/local_request.h; elsewhere signed by the
-  // superuser, with no session that is limited to less; or open). All else goes to `otherwise`, or is
-  // method_not_allowed where that is empty.
+  // superuser, not by a limited session; or open). All else goes to `otherwise`, or is method_not_allowed if that is
+  // empty.
   http::Handler handler(http::Handler otherwise = {}, Metrics metrics = Metrics::signed_elsewhere);
 
  private:

@@ -62,7 +62,7 @@ TEST_F(PagesTest, MetricsAreOpenOnLoopbackAndForTheSuperuserAlone) {
   EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 200);
 }
 
-// A page of evil.example whose name leads to 127.0.0.1 had the metrics of all tenants.
+// A page of evil.example whose name resolves to 127.0.0.1 could read the metrics of all tenants.
 TEST_F(PagesTest, APageWhoseNameLeadsToLoopbackGetsNoMetrics) {
   const auto handler = pages_.handler();
   host_ = "evil.example:9001";

@@ -5,8 +5,8 @@
 
 namespace verbena::admin {
 
-// Everything is the exchange's own, but that its answer gets two headers more, whatever the object's type is: a page
-// in a sandbox has an origin of its own and no scripts, and no type is guessed.
+// Forwards to the exchange, but adds two headers to its answer, whatever the object's type is: a page in a sandbox has
+// an origin of its own and no scripts, and no type is guessed.
 class Sandboxed final : public http::Exchange {
  public:
   explicit Sandboxed(http::Exchange& exchange) : exchange_(exchange) {}
@@ -22,12 +22,12 @@ class Sandboxed final : public http::Exchange {
   void close_after() override { exchange_.close_after(); }
   Progress progress() const override { return exchange_.progress(); }
 
-  // At the latest when its own headers are there: an object's bytes go out at once then.
+  // The latest moment for adding headers: an object's bytes are sent at once then.
   memory::Sink& sink(s3::Response& response) override {
     add(response);
     return exchange_.sink(response);
   }
-  // Errors begin their headers anew.
+  // An error replaces all headers.
   Task<Result<void>> reply(s3::Response& response) override {
     add(response);
     return exchange_.reply(response);

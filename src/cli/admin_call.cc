@@ -58,7 +58,7 @@ std::expected<Answer, int> ask_server(const ClientFlags& flags, const std::strin
   return Answer{reply->status, reply->body};
 }
 
-// Holds the directory's lock, so that no server has it.
+// Holds the directory's lock, so that no server can open it.
 std::expected<Answer, int> ask_directory(const AdminTarget& target, const std::string& call, const std::string& body,
                                          const std::string& subject) {
   const std::string& path = target.data;

@@ -1,4 +1,4 @@
-// The admin API as a command uses it: of a running server, or on the data directory of a stopped one.
+// The admin API for commands: of a running server, or on the data directory of a stopped one.
 #pragma once
 
 #include <expected>
@@ -15,8 +15,8 @@ struct AdminTarget {
   std::string key_file;  // of the master keys; empty: the data directory's own
 };
 
-// The answer, or the exit code after what is wrong was reported. `subject`: what the report names. `tries_max`: a
-// server that is busy (status 503) is asked so often, with pauses in between that grow to two seconds.
+// The answer, or the exit code after an error was reported. `subject`: the name in the report. `tries_max`: how often a
+// busy server (status 503) is asked, with pauses that grow to two seconds.
 std::expected<nlohmann::json, int> admin_call(const AdminTarget& target, const std::string& call,
                                               const nlohmann::json& arguments, const std::string& subject,
                                               unsigned tries_max = 1);

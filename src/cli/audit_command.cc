@@ -1,4 +1,4 @@
-// `verbena admin audit`: the access log of a running server, searched; `verbena admin doctor`: what it says of itself.
+// `verbena admin audit`: search in a running server's access log; `verbena admin doctor`: its findings about itself.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t page_lines_max = 1000;
-constexpr unsigned tries_max = 8;  // of a page, where the server is busy: some ten seconds
+constexpr unsigned tries_max = 8;  // of a page, while the server is busy: some ten seconds
 
 struct AuditArguments : AdminArguments {
   std::string search, since, until, principal, account, action, bucket, prefix, peer, door, outcome, id;
@@ -72,7 +72,7 @@ std::string audit_text(const Json& line) {
                      error.empty() ? "" : "  " + shown(error));
 }
 
-// False: nobody reads any more.
+// False: the output is closed.
 bool put_audit(const AuditArguments& arguments, const Json& answer) {
   std::string text;
   for (const Json& line : member_list(answer, "lines")) {
@@ -81,7 +81,7 @@ bool put_audit(const AuditArguments& arguments, const Json& answer) {
   return text.empty() || put_lines(text);
 }
 
-// After a search that broke off: a log may be long, and what was found need not be looked for again.
+// After an interrupted search: a log may be long, and the searched part need not be searched again.
 void tell_how_far(const std::string& reached) {
   if (reached.empty()) return;
   fmt::print(stderr, "verbena: it has searched back to {}: --until {} goes on there\n", shown(reached), shown(reached));

@@ -68,7 +68,7 @@ Ini parse_ini(std::string_view text) {
 AwsSettings aws_settings(const std::string& profile, const std::function<std::string(const char*)>& environment,
                          const std::function<std::string(const std::string&)>& read_file) {
   AwsSettings out;
-  // As AWS tools do: a profile that was named on the command line outranks keys in the environment.
+  // As in AWS's tools: a profile named on the command line outranks keys in the environment.
   if (profile.empty()) {
     out.access_key = environment("AWS_ACCESS_KEY_ID");
     out.secret_key = environment("AWS_SECRET_ACCESS_KEY");

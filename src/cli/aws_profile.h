@@ -1,4 +1,4 @@
-// Keys and region from where AWS tools keep them: environment variables, then ~/.aws/credentials and ~/.aws/config.
+// Keys and region from the places of AWS's tools: environment variables, then ~/.aws/credentials and ~/.aws/config.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ using IniSection = std::map<std::string, std::string>;
 using Ini = std::map<std::string, IniSection>;
 
 // AWS's INI dialect: "[name]" or "[profile name]" sections, "key = value", '#' and ';' comments, indented lines belong
-// to the setting before and are skipped. Never fails: what is not understood is passed over. Bounded by the input.
+// to the setting before and are skipped. Never fails: unknown lines are ignored. Bounded by the input.
 Ini parse_ini(std::string_view text);
 
 struct AwsSettings {

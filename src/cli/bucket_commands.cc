@@ -24,7 +24,7 @@ int remove_below(const Client& client, const S3Address& from, size_t& removed) {
   return worst;
 }
 
-// Parses all addresses before anything is done, then runs `each` for every one and keeps the last failure.
+// Parses all addresses before anything is done, then runs `each` for every one and returns the last failure.
 template <class Fn>
 int for_addresses(const BucketArguments& arguments, bool wants_key, Fn&& each) {
   std::vector<S3Address> addresses;

@@ -43,7 +43,7 @@ std::expected<std::unique_ptr<Child>, std::string> Child::start(
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    // Only async-signal-safe calls from here to exec. The child ends with us, however we end.
+    // Only async-signal-safe calls from here to exec. The child is ended with its parent, however that ends.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent || ::dup2(nothing, STDIN_FILENO) < 0 || ::dup2(ends[1], STDOUT_FILENO) < 0) ::_exit(127);
     ::signal(SIGPIPE, SIG_DFL);

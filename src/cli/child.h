@@ -1,4 +1,4 @@
-// A child process whose standard output is read. Ended by its own pid when this goes, and with the
+// A child process whose standard output is read. It is ended, by its pid, when this is destroyed, and with the
 // thread that started it: call start() on a thread that lasts as long.
 #pragma once
 
@@ -22,7 +22,7 @@ class Child {
   Child(const Child&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Reads what comes until `enough` says so of all text so far. False at the end of output or after `timeout`.
+  // Reads until `enough` returns true for all text so far. False at the end of output or after `timeout`.
   template <class Fn>
   bool read_until(Fn&& enough, std::chrono::milliseconds timeout) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;

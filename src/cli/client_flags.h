@@ -1,4 +1,4 @@
-// The options that all commands share which talk to a server.
+// The options of all commands that connect to a server.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,9 @@ struct ClientFlags {
   bool insecure = false, anonymous = false, cleartext_rdma = false, verbose = false, quiet = false;
 
   void add_to(CLI::App& command);
-  // Only those that say where the server is and with which keys.
+  // Only the options for the server's address and the keys.
   void add_server_to(CLI::App& command);
-  // What flags, environment and profile make together. Reports what is wrong and returns nullopt.
+  // The combination of flags, environment and profile. Reports errors and returns nullopt.
   std::optional<ClientOptions> options() const;
   // Connects; on failure reports, sets `exit_code` and returns nullopt.
   std::optional<Client> connect(int& exit_code) const;

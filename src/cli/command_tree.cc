@@ -16,7 +16,7 @@ OptionText option_text(const CLI::Option& option) {
   if (out.flags.empty()) out.names = option.get_name(true);
   if (!out.flags.empty() && option.get_items_expected_max() > 0) {
     const std::string type = option.get_type_name();
-    // What a validator allows follows the type's name ("TEXT:{auto,native}"): the description says it in words.
+    // A validator's values follow the type's name ("TEXT:{auto,native}"): the description lists them in words.
     const size_t validator = std::min(type.find(":{"), type.find(":UINT"));
     out.value = type.empty() ? "VALUE" : type.substr(0, validator);
   }

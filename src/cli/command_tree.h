@@ -1,4 +1,4 @@
-// The program's commands as data, read from the parser itself: man pages and completions say what `--help` says.
+// The program's commands as data, read from the parser itself: man pages and completions have the texts of `--help`.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ class App;
 namespace verbena::cli {
 
 struct OptionText {
-  std::string names;               // "-r, --recursive"; of a positional its name
+  std::string names;               // "-r, --recursive"; the name of a positional
   std::vector<std::string> flags;  // "-r", "--recursive"; empty for a positional
-  std::string value;               // "ADDR:PORT"; empty for one that takes none
+  std::string value;               // "ADDR:PORT"; empty for a flag
   std::string what;
   bool required = false;
 };

@@ -1,5 +1,5 @@
-// Completions. Each shell walks the words before the cursor down the tree of commands; what it then offers are that
-// command's subcommands, its options where a '-' was begun, and else files.
+// Completions. Each shell follows the words before the cursor down the tree of commands, then offers that command's
+// subcommands, its options after a '-', and otherwise files.
 #include "cli/command_tree.h"
 
 namespace verbena::cli {
@@ -85,7 +85,7 @@ std::string zsh(const CommandText& program) {
                     ") at=\"$at $word\" ;; esac\n"
                     "  done\n"
                     "  case $at in\n";
-  // _describe splits "name:description" at the first colon; one in a name would be escaped, and no name has one.
+  // _describe splits "name:description" at the first colon; no name has one, so none is escaped.
   each_command(program, [&](const CommandText& command) {
     out += "    ('" + command.path + "')\n      commands=(";
     for (const auto& sub : command.commands) out += "\n        " + single_quoted(last_word(sub.path) + ":" + sub.what);

@@ -1,4 +1,4 @@
-// `verbena config`: the configuration as a file to edit, and a look at one.
+// `verbena config`: prints the configuration as a file to edit, and checks one.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>

@@ -1,4 +1,4 @@
-// The server's configuration as its commands read it: a file, then the environment, then what the command line says.
+// The server's configuration for its commands: a file, then the environment, then the command line.
 #pragma once
 
 #include <expected>
@@ -12,7 +12,7 @@ namespace verbena::cli {
 // `path` may be empty: no file. The error names the file, key or variable at fault.
 std::expected<Config, std::string> read_file_and_environment(const std::string& path);
 
-// Those of --set: KEY=VALUE each.
+// The assignments of --set: KEY=VALUE each.
 ConfigResult apply_assignments(Config& config, std::span<const std::string> assignments);
 
 }  // namespace verbena::cli

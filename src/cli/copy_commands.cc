@@ -59,7 +59,7 @@ int put_folder(const Client& client, const CopyArguments& arguments, S3Address t
     object.key += files->path().lexically_relative(arguments.from).generic_string();
     const int code = put_one(client, arguments, files->path().string(), object, options);
     if (code != exit_ok) worst = code;
-    if (code == exit_connection || code == exit_access_denied) break;  // the next one will not fare better
+    if (code == exit_connection || code == exit_access_denied) break;  // the next one would fail, too
   }
   return worst;
 }
@@ -130,7 +130,7 @@ ssize_t fill_piece(std::istream& from, std::span<std::byte> piece) {
   return from.bad() ? -1 : static_cast<ssize_t>(from.gcount());
 }
 
-// The first piece goes to the end, wherever that is; the others behind it, or nowhere.
+// The first piece is appended at the current end; the others must follow it directly.
 int append_stream(const Client& client, std::istream& from, const CopyArguments& arguments, const S3Address& to) {
   auto buffer = client.allocate(append_piece_bytes);
   if (!buffer) return report(arguments.from, buffer.error());

@@ -1,4 +1,4 @@
-// `verbena doctor`: what this machine has, what is missing, and the command that mends it.
+// `verbena doctor`: the machine's properties, what is missing, and the command that adds it.
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 

@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds answer_within{1'500};
 
 bool is_local(const std::string& host) { return host == "localhost" || host.starts_with("127.") || host == "::1"; }
 
-// A server answers, nothing listens, or something else does.
+// Distinguishes: Verbena answers, nothing listens, or another program does.
 Finding check_port(const std::string& subject, const client::Endpoint& at, const char* path, const char* server_flag) {
   Finding out{Health::ok, subject, {}, {}};
   client::HttpOptions options{.host = at.host, .port = at.port, .tls = at.tls, .insecure = true};

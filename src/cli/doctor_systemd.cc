@@ -1,4 +1,4 @@
-// `verbena doctor --systemd`: what systemd knows of the service, and what its settings mean for Verbena.
+// `verbena doctor --systemd`: the service's settings in systemd, and their effect on Verbena.
 #include <fmt/core.h>
 
 #include <map>
@@ -53,7 +53,7 @@ Finding check_state(const Properties& properties) {
   return out;
 }
 
-// A setting that should have one value.
+// Checks a setting with one right value.
 Finding check_setting(const Properties& properties, const char* name, std::string_view wanted, const char* why) {
   const std::string have = value_of(properties, name);
   if (have == wanted) return {Health::ok, std::string("unit ") + name, have + ": " + why, {}};

@@ -1,4 +1,4 @@
-// `verbena admin events`: what waits for the targets of bucket notifications, and what an operator lets go of.
+// `verbena admin events`: the backlog of the targets of bucket notifications, and dropping events.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr unsigned asked_max = 8;  // of a server that is busy with the same
+constexpr unsigned asked_max = 8;  // while the server is busy with the same
 
 struct EventArguments : AdminArguments {
   std::string name, event;
@@ -79,7 +79,7 @@ int run_list(const EventArguments& arguments) {
   return exit_ok;
 }
 
-// Nothing is let go of by a slip of the hand, nor by a script that has not said that it means it.
+// Asks for a confirmation: no event is dropped by a typing error, nor by a script without the option.
 bool agreed(const EventArguments& arguments, const std::string& question) {
   if (arguments.yes) return true;
   if (::isatty(STDIN_FILENO) != 1) {
@@ -99,7 +99,7 @@ int run_skip(const EventArguments& arguments) {
   const Json request{{"target", arguments.name}, {"event", arguments.event}};
   const auto answer = admin_call(arguments.target, "events-skip", request, arguments.name, asked_max);
   if (!answer) return answer.error();
-  // What was let go of can still be told to whom it concerns.
+  // The dropped event is printed, so that it can still be processed by hand.
   (void)(arguments.json ? put_json(*answer) : put_lines(shown(member_text(*answer, "record"), 16 * KiB) + "\n"));
   return exit_ok;
 }

@@ -1,4 +1,4 @@
-// What scripts may rely on.
+// Exit codes, stable for scripts.
 #pragma once
 
 #include "verbena/client.h"

@@ -1,4 +1,4 @@
-// `verbena fsck DIR`: what a store has lost. Changes nothing.
+// `verbena fsck DIR`: reports what a store has lost. Changes nothing.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -64,7 +64,7 @@ void print(const FsckReport& report) {
 }
 
 int check(const FsckFlags& flags) {
-  log::set_level(log::Level::error);  // what it finds is in the report
+  log::set_level(log::Level::error);  // findings are in the report
   const auto report = store::local::fsck({.directory = flags.directory, .fs = nullptr, .read_data = !flags.index_only});
   if (!report) {
     const std::string why = report.error() == Errc::service_unavailable ? "a server has it open; stop the server first"
@@ -74,7 +74,7 @@ int check(const FsckFlags& flags) {
     return report.error() == Errc::not_found ? exit_not_found : exit_failure;
   }
   if (flags.json) {
-    // A key may be no UTF-8.
+    // A key may be invalid UTF-8.
     const auto text = to_json(*report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
     std::printf("%s\n", text.c_str());
   } else {

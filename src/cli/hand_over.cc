@@ -16,7 +16,7 @@ std::vector<std::filesystem::path> rados_programs(const std::filesystem::path& f
   std::vector<std::filesystem::path> places;
   if (!folder.empty()) {
     places.push_back(folder / name);
-    // Installed below another root than it was configured for, too.
+    // Also valid if installed below another root than configured.
     places.push_back((folder / VERBENA_BIN_TO_PROGRAMS / name).lexically_normal());
   }
   const auto installed = std::filesystem::path(VERBENA_PROGRAMS) / name;
@@ -26,13 +26,14 @@ std::vector<std::filesystem::path> rados_programs(const std::filesystem::path& f
 
 namespace {
 
-// Set by who hands over, of the process: execv keeps its id, and a child has another. No VERBENA_...: those configure.
+// Set to the process id before the exec: execv keeps the id, and a child has another. Not VERBENA_...: those are
+// configuration.
 constexpr const char* mark = "HANDED_OVER_BY_VERBENA";
 
-// Where others may write, somebody else could have put it there.
+// Whether root or the owner of this program owns it: another user could have put it into a folder writable by others.
 bool is_trusted(const std::filesystem::path& program) {
   struct stat own{}, other{};
-  if (::stat("/proc/self/exe", &own) != 0 || ::stat(program.c_str(), &other) != 0) return true;  // execv says what is
+  if (::stat("/proc/self/exe", &own) != 0 || ::stat(program.c_str(), &other) != 0) return true;  // execv reports it
   return other.st_uid == 0 || other.st_uid == own.st_uid;
 }
 

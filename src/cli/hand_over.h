@@ -1,5 +1,5 @@
-// `verbena-rados`: the same program, linked with librados, which lies beside `verbena` in a build and in a folder of
-// its own where it is installed.
+// `verbena-rados`: the same program, linked with librados. It is beside `verbena` in a build, and in a folder of its
+// own when installed.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 namespace verbena::cli {
 
-// Where it is looked for, in this order, by a program that lies in `folder`; empty: that is not known.
+// The places where it is searched for, in order, by a program in `folder`; empty: unknown.
 std::vector<std::filesystem::path> rados_programs(const std::filesystem::path& folder);
 
-// Becomes it: the same process, arguments and environment. Returns only when that failed: why, a sentence for people.
+// Executes it: the same process, arguments and environment. Returns only on failure: the reason, a sentence for users.
 std::string hand_over_to_rados(char** arguments);
 
 }  // namespace verbena::cli

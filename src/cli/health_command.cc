@@ -29,7 +29,7 @@ int ask_health(const HealthFlags& flags) {
     std::fprintf(stderr, "verbena: %s\n", at.error().message.c_str());
     return exit_usage;
   }
-  // Whether it answers is the question, not who it is: nothing is sent that anybody could use.
+  // The check is for an answer, not for the server's identity: no secrets are sent.
   client::HttpOptions options{.host = at->host, .port = at->port, .tls = at->tls, .insecure = true};
   options.connect_timeout = options.stall_timeout = std::chrono::seconds(flags.timeout_s);
   auto http = client::HttpClient::create(std::move(options));

@@ -18,13 +18,13 @@ std::string iso_text(std::chrono::system_clock::time_point when) {
   return format_iso8601_seconds(std::chrono::floor<std::chrono::seconds>(when).time_since_epoch().count());
 }
 
-// "2026-01-02 03:04:05", for people.
+// "2026-01-02 03:04:05", for users.
 std::string time_text(std::chrono::system_clock::time_point when) {
   const std::string iso = iso_text(when);
   return iso.substr(0, 10) + " " + iso.substr(11, 8);
 }
 
-// Keys may hold bytes that are no UTF-8: they must not end the program.
+// Keys may be invalid UTF-8, which must not end the program.
 std::string dump(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
 std::string size_text(uint64_t size, bool human) { return human ? format_size(size) : fmt::format("{}", size); }

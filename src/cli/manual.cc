@@ -1,4 +1,4 @@
-// Man pages. man-pages(7) and groff_man(7) say how one looks.
+// Man pages, in the form of man-pages(7) and groff_man(7).
 #include <algorithm>
 
 #include "cli/command_tree.h"
@@ -6,7 +6,7 @@
 namespace verbena::cli {
 namespace {
 
-// Text as roff: no character of it is taken for an instruction.
+// Escapes text for roff, so that none of it is an instruction.
 std::string roff(const std::string& text) {
   std::string out;
   bool line_start = true;

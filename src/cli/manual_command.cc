@@ -1,4 +1,4 @@
-// `verbena manual` and `verbena completion`: what packages install beside the program.
+// `verbena manual` and `verbena completion`: files that packages install beside the program.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// get --many: the objects that a file names, hundreds in each message.
+// get --many: the objects listed in a file, hundreds in each message.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t batch_bytes_max = 64u << 20;  // of memory; larger objects come by themselves
+constexpr size_t batch_bytes_max = 64u << 20;  // of memory; larger objects are fetched one by one
 
 struct Wanted {
-  std::string key, relative;  // to the prefix: the file's name below the folder
+  std::string key, relative;  // relative to the prefix: the file's name below the folder
 };
 
 std::vector<Wanted> read_names(std::istream& in, const std::string& prefix) {
@@ -44,7 +44,7 @@ class Fetch {
   }
 
  private:
-  // How long they are first, then their bytes, as many at once as the memory holds.
+  // Gets the sizes first, then the bytes, as many objects at once as fit the memory.
   void group(std::span<const Wanted> wanted) {
     std::vector<BatchItem> items;
     for (const Wanted& one : wanted) items.push_back({.bucket = bucket_, .key = one.key});

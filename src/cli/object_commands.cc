@@ -9,7 +9,7 @@
 namespace verbena::cli {
 namespace {
 
-// A subcommand whose options land in an Arguments that lives as long as the callback.
+// A subcommand whose options are stored in an Arguments that lives as long as the callback.
 template <class Arguments>
 std::pair<CLI::App*, std::shared_ptr<Arguments>> add(CLI::App& app, int& exit_code, const char* name, const char* help,
                                                      int (*run)(const Arguments&)) {

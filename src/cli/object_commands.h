@@ -1,4 +1,4 @@
-// The commands on objects and buckets, one function each; object_commands.cc gives them their options.
+// The commands on objects and buckets, one function each; object_commands.cc defines their options.
 #pragma once
 
 #include <string>

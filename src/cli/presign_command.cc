@@ -1,4 +1,4 @@
-// presign: an address that works for a while without keys.
+// presign: a URL that works for a limited time without keys.
 #include <fmt/core.h>
 
 #include <charconv>
@@ -12,7 +12,7 @@
 namespace verbena::cli {
 namespace {
 
-constexpr int64_t week_s = 7 * 24 * 3600;  // S3 has no longer ones
+constexpr int64_t week_s = 7 * 24 * 3600;  // S3's maximum
 
 // "3600", "90s", "15m", "12h", "7d".
 std::optional<int64_t> seconds_of(std::string_view text) {

@@ -30,7 +30,7 @@ std::string progress_line(const std::string& name, uint64_t done, std::optional<
     numbers = format_size(done);
   }
   numbers += fmt::format("  {}/s", format_size(rate));
-  // The name gives way first, keeping its end: that is where files differ.
+  // The name is shortened first, at its beginning: file names differ at the end.
   std::string shown = name;
   const size_t room = columns > numbers.size() + 2 ? columns - numbers.size() - 2 : 0;
   if (shown.size() > room) shown = room > 3 ? "..." + shown.substr(shown.size() - (room - 3)) : "";

@@ -17,7 +17,7 @@ class Progress {
  public:
   // Draws nothing when `wanted` is false or standard error is no terminal.
   Progress(std::string name, std::optional<uint64_t> total, bool wanted);
-  ~Progress();  // takes the line away
+  ~Progress();  // clears the line
   Progress(const Progress&) = delete;
   void add(uint64_t bytes);
 

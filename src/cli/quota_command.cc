@@ -1,4 +1,4 @@
-// `verbena quota`: how much an account, a user or a bucket may keep, and may ask for in a second.
+// `verbena quota`: limits of storage and of requests per second for an account, a user or a bucket.
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
@@ -25,7 +25,7 @@ struct QuotaArguments {
 };
 using QuotaArgumentsPtr = std::shared_ptr<QuotaArguments>;
 
-// {"bucket": ...} or {"name": ...}; nullopt, and reported, when it is neither.
+// {"bucket": ...} or {"name": ...}; nullopt, after reporting it, when it is neither.
 std::optional<Json> subject_of(const QuotaArguments& arguments) {
   const std::string& name = arguments.name;
   if (!name.starts_with("s3://")) return Json{{"name", name}};
@@ -46,7 +46,7 @@ uint64_t member_number(const Json& json, const char* name) {
 
 void print_line(const Json& json) { fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
-// "objects        12 of 100". `usage`: null where it is not known.
+// "objects        12 of 100". `usage`: null if unknown.
 void show_quota(const Json& quota, const Json& usage) {
   const auto limit = [&](const char* name, const std::function<std::string(uint64_t)>& text) {
     return quota.contains(name) ? text(member_number(quota, name)) : std::string("no limit");
@@ -67,7 +67,7 @@ void show_quota(const Json& quota, const Json& usage) {
   fmt::print("{:<15} {}\n", "bytes/s", limit("bytes_per_second", size));
 }
 
-// False, and reported: it is no size.
+// False, after reporting it: not a size.
 bool add_size(const std::string& text, const char* name, const char* option, Json& quota) {
   if (text.empty()) return true;
   const auto size = parse_size(text);
@@ -107,7 +107,7 @@ int run_quota_show(const QuotaArguments& arguments) {
   if (!request) return exit_usage;
   auto answer = admin_call(arguments.target, "quota-get", *request, arguments.name);
   if (!answer) return answer.error();
-  // What a user keeps is its account's.
+  // A user's objects belong to its account.
   const bool user = request->contains("name") && arguments.name.find('/') != std::string::npos;
   Json usage;
   if (!user && arguments.target.data.empty()) {

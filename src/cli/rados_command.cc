@@ -1,4 +1,4 @@
-// `verbena rados`: a store in a Ceph cluster, for whoever runs the cluster. Needs no server. What it does is in rados/.
+// `verbena rados`: administration of a store in a Ceph cluster. Needs no server. The implementation is in rados/.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 

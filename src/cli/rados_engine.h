@@ -1,6 +1,5 @@
-// The engine over Ceph as the commands use it: what rados/ supplies to the program that is linked with librados.
-// `verbena` itself is not, for librados takes longer to load than most commands take; it hands over to that one
-// (hand_over.h).
+// The engine over Ceph for the commands: supplied by rados/ in the program that is linked with librados. `verbena`
+// itself is not, since librados takes longer to load than most commands run; it executes that program (hand_over.h).
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ namespace {
 
 using Line = nlohmann::ordered_json;
 
-// Of "http://127.0.0.1:9000", "[::1]:9000"; null where the door is closed.
+// The port in "http://127.0.0.1:9000", "[::1]:9000"; null if the door is closed.
 Line port_of(const std::string& endpoint) {
   const size_t colon = endpoint.rfind(':');
   if (colon == std::string::npos) return nullptr;
@@ -35,7 +35,7 @@ std::string ready_line(const server::Endpoints& endpoints, const server::RootKey
   };
   if (keys.from == server::RootKeys::From::generated) line["secret_key"] = keys.credentials.secret_key;
   line["pid"] = ::getpid();
-  // What is not UTF-8 (a key from the environment) must not end the server here.
+  // Invalid UTF-8 (a key from the environment) must not end the server here.
   return line.dump(-1, ' ', true, Line::error_handler_t::replace) + "\n";
 }
 

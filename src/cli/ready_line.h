@@ -1,4 +1,4 @@
-// What `server --print-ready` says when the doors are open.
+// The output of `server --print-ready` when the doors are open.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace verbena::cli {
 
 // One line of JSON, for programs that start a server and wait for it. It has a secret only when the server has just
-// made it: there is no other place to learn it from.
+// made it: it is available nowhere else.
 std::string ready_line(const server::Endpoints& endpoints, const server::RootKeys& keys, const std::string& region);
 
 }  // namespace verbena::cli

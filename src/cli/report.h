@@ -1,4 +1,4 @@
-// What a command says when it fails: one line that names the thing, then what to do next.
+// Error messages of commands: one line that names the subject, then a hint what to do.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace verbena::cli {
 
-// "verbena: s3://b/k: no such key" and, where there is one, a hint. Returns the exit code for it.
+// "verbena: s3://b/k: no such key" and a hint, if there is one. Returns the error's exit code.
 ExitCode report(std::string_view subject, const ClientError& error);
 ExitCode report(std::string_view subject, std::string_view problem, ExitCode code);
 // A hint for an error; empty for none.

@@ -15,10 +15,10 @@
 namespace verbena::cli {
 
 int run_program(int argc, char** argv, const RadosEngine* rados) {
-  // A reader that goes away (`verbena get ... - | head`) shows as EPIPE at the write, which ends the command quietly.
+  // A closed reader (`verbena get ... - | head`) becomes EPIPE at the write, which ends the command quietly.
   std::signal(SIGPIPE, SIG_IGN);
 
-  // As tools that begin traces tell those that they run.
+  // Set by tools that begin traces and start this program.
   const char* const traceparent = std::getenv("TRACEPARENT");
   const TraceScope trace(traceparent == nullptr ? "" : traceparent);
 
@@ -49,7 +49,7 @@ int run_program(int argc, char** argv, const RadosEngine* rados) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    const int shown = app.exit(problem);  // prints help, the version or what is wrong
+    const int shown = app.exit(problem);  // prints help, the version or the error
     return shown == 0 ? exit_ok : exit_usage;
   }
   return exit_code;

@@ -5,10 +5,10 @@ namespace verbena::cli {
 
 struct RadosEngine;
 
-// A program that was started, as its commands see it.
+// The started program, for its commands.
 struct Program {
-  const RadosEngine* rados = nullptr;  // null: what needs it is handed over (hand_over.h)
-  char** arguments = nullptr;          // all of them, for whoever takes over
+  const RadosEngine* rados = nullptr;  // null: commands that need it execute verbena-rados (hand_over.h)
+  char** arguments = nullptr;          // all of them, to be passed on
 };
 
 int run_program(int argc, char** argv, const RadosEngine* rados);

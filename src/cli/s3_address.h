@@ -9,7 +9,7 @@ namespace verbena::cli {
 
 struct S3Address {
   std::string bucket;
-  std::string key;  // as it is, unencoded; may be empty
+  std::string key;  // unencoded; may be empty
   std::string text() const { return "s3://" + bucket + (key.empty() ? "" : "/" + key); }
 };
 

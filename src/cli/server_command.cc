@@ -143,18 +143,18 @@ void print_welcome(const server::Endpoints& endpoints, const server::RootKeys& k
   std::fflush(stdout);
 }
 
-// Whoever waits for the line reads a pipe.
+// Flushed, since the reader of this line may be waiting on a pipe.
 void print_out(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
 
-// Each connection and each volume is an open file; the soft limit of a login shell (1024) is meant for select().
+// Each connection and each volume is an open file; the soft limit of a login shell (1024) is for select().
 void raise_open_files_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // best effort: accept() says so when it runs out
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // best effort: accept() reports it when it runs out
 }
 
 std::expected<server::RootKeys, std::string> find_keys(const Flags& flags) {
@@ -164,7 +164,7 @@ std::expected<server::RootKeys, std::string> find_keys(const Flags& flags) {
   return server::root_keys(*directory);
 }
 
-// Of objects in memory: what --memory-max says, or half of the machine's memory.
+// The limit of objects in memory: --memory-max, or half of the machine's memory.
 std::expected<uint64_t, std::string> memory_limit(const Flags& flags) {
   if (flags.memory_max.empty()) {
     return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) / 2 * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -174,13 +174,13 @@ std::expected<uint64_t, std::string> memory_limit(const Flags& flags) {
   return *size;
 }
 
-// Reloads on SIGHUP and keeps the watchdog calm, until a signal that ends the server: that one.
+// Reloads on SIGHUP and notifies the watchdog, until a signal that ends the server, which is returned.
 int wait_for_end(server::Server& server, const server::ServiceManager& manager, const sigset_t& signals) {
   const auto& endpoints = server.endpoints();
   const std::string status =
       "S3 " + endpoints.http + ", native " + (endpoints.native.empty() ? "off" : endpoints.native);
   manager.ready(status);
-  // Three signs of life in each interval; a core that gives none is what the watchdog is there to end.
+  // Three notifications per interval; without one from a core the watchdog should end the process.
   const auto tick = manager.watchdog().value_or(std::chrono::hours(1)) / 3;
   for (;;) {
     const timespec wait{.tv_sec = tick.count() / 1'000'000, .tv_nsec = tick.count() % 1'000'000 * 1000};
@@ -201,11 +201,11 @@ int wait_for_end(server::Server& server, const server::ServiceManager& manager, 
   }
 }
 
-// Before anything is opened, and before secrets come from files into the environment, which goes along.
+// Before anything is opened, and before secrets from files are put into the environment, which is passed on.
 std::optional<std::string> hand_over_if_needed(const Flags& flags, const Program& program) {
   if (program.rados != nullptr) return std::nullopt;
   const auto config = read_config(flags);
-  if (!config || config->engine != EngineChoice::rados) return std::nullopt;  // what is wrong is said later
+  if (!config || config->engine != EngineChoice::rados) return std::nullopt;  // errors are reported later
   return hand_over_to_rados(program.arguments);
 }
 
@@ -250,7 +250,7 @@ int serve(const Flags& flags, const Program& program) {
   const int received = wait_for_end(**started, manager, ends);
   log::info("server: {} received, stopping", received == SIGINT ? "SIGINT" : "SIGTERM");
   manager.stopping();
-  // Whoever asks twice does not want to wait for requests in flight: the second signal ends the process at once.
+  // A second signal ends the process at once, without waiting for requests in flight.
   pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
   (*started)->stop();
   return exit_ok;

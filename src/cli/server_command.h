@@ -1,4 +1,4 @@
-// `verbena server`, and what else works on a server's store.
+// `verbena server`, and other commands on a server's store.
 #pragma once
 
 namespace CLI {

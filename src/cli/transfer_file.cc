@@ -18,7 +18,7 @@ using client::fault;
 
 namespace {
 
-constexpr uint64_t whole_max = 64 * MiB;  // larger objects come in ranges
+constexpr uint64_t whole_max = 64 * MiB;  // larger objects are fetched in ranges
 constexpr uint64_t range_bytes = 16 * MiB;
 constexpr size_t ranges_in_flight = 4;
 
@@ -62,7 +62,7 @@ Outcome<> write_full(int fd, std::span<const std::byte> from, const std::string&
   return {};
 }
 
-// The running digest of an object's known checksum, when it is one over the whole object.
+// The running digest for an object's known checksum, if that covers the whole object.
 std::optional<std::pair<Digest, std::string>> expected_digest(const std::string& checksum) {
   const size_t colon = checksum.find(':');
   if (colon == std::string::npos || checksum.find('-') != std::string::npos) return std::nullopt;
@@ -144,7 +144,7 @@ Outcome<GetReply> get_in_ranges(const Client& client, const std::string& bucket,
       free_buffers.push_back(std::move(flight.buffer));
     }
   }
-  for (Flight& flight : flights) flight.reply.wait();  // their buffers stay until they have landed
+  for (Flight& flight : flights) flight.reply.wait();  // their buffers are kept until they have arrived
   if (!state) return std::unexpected(std::move(state).error());
   if (digest && digest->first.finish_base64() != digest->second) {
     return fault(ErrorCode::checksum_mismatch, "the bytes that arrived do not match the object's checksum");
@@ -152,7 +152,7 @@ Outcome<GetReply> get_in_ranges(const Client& client, const std::string& bucket,
   return all;
 }
 
-// Removed again unless kept.
+// Removed in the destructor unless kept.
 class TemporaryFile {
  public:
   static Outcome<std::unique_ptr<TemporaryFile>> beside(const std::filesystem::path& target) {
@@ -196,7 +196,7 @@ Outcome<PutReply> upload(const Client& client, const std::string& path, const st
   const uint64_t size = sized ? static_cast<uint64_t>(status.st_size) : 0;
   Progress bar(path, sized ? std::optional(size) : std::nullopt, progress);
 
-  // A file that fits one buffer is read straight into registered memory.
+  // A file that fits one buffer is read directly into registered memory.
   if (sized && size > 0 && size <= whole_max) {
     OUT_ASSIGN(const Buffer buffer, client.allocate(size));
     OUT_ASSIGN(const size_t n, read_full(file.fd(), buffer.bytes(), path));

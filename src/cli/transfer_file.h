@@ -14,12 +14,12 @@ Outcome<PutReply> upload(const Client& client, const std::string& path, const st
                          const std::string& key, const PutOptions& options, bool progress);
 
 // Downloads to `path` ("-": standard output). A file appears whole or not at all: bytes go to a temporary file in the
-// same folder, which is renamed at the end. Objects too large for one buffer come in ranges of one version, checked
-// against the object's checksum when it has one.
+// same folder, which is renamed at the end. Objects too large for one buffer are fetched in ranges of one version,
+// checked against the object's checksum if it has one.
 Outcome<GetReply> download(const Client& client, const std::string& bucket, const std::string& key,
                            const std::string& path, bool progress);
 
-// Where an object of a recursive download goes, or nullopt when its key would leave `folder` ("../x", "/etc/x",
+// The path of an object in a recursive download, or nullopt when its key would leave `folder` ("../x", "/etc/x",
 // "a//b").
 std::optional<std::filesystem::path> local_path(const std::filesystem::path& folder, std::string_view relative_key);
 

@@ -100,7 +100,7 @@ struct Sum {
   std::optional<BucketUsage> counted;  // by the server
 };
 
-// As the server has counted it, else by listing.
+// As counted by the server, else by listing.
 std::expected<Sum, ClientError> sum_up(const Client& client, const LookArguments& arguments, const S3Address& place) {
   Sum sum;
   if (place.key.empty() && !arguments.list) {

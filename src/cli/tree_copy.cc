@@ -30,11 +30,11 @@ struct Task {
   TreeEntry entry;
 };
 
-// Tasks for the workers, a few ahead of them: a tree may have more files than memory has place for their names.
+// The queue of tasks, with a few ahead of the workers: a tree may have more files than memory has room for names.
 class Tasks {
  public:
   explicit Tasks(size_t ahead_max) : ahead_max_(ahead_max) {}
-  // False when the work has been given up.
+  // False when the work was cancelled.
   bool put(Task task) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return tasks_.size() < ahead_max_ || given_up_; });
@@ -130,8 +130,8 @@ class TreeCopy {
     return {};
   }
 
-  // Nothing is a tree, too, and what is made like it loses all that it has. Whether a prefix is empty or mistyped
-  // nobody can tell, so that has to be said.
+  // An empty source would remove everything in the target. An empty prefix may be a typing error, so that must be
+  // confirmed.
   Outcome<> may_be_empty(bool target_has_any) const {
     if (options_.always) return fault(ErrorCode::no_such_key, "no key begins with this");
     if (!options_.remove || !target_has_any || options_.allow_empty) return {};
@@ -206,7 +206,7 @@ class TreeCopy {
     if (ec) return fault(ErrorCode::local_error, path->parent_path().string() + ": " + ec.message());
     const S3Address from = below(from_, entry.relative);
     OUT_TRY(download(client_, from.bucket, from.key, path->string(), false));
-    // The object's time, so that the next comparison finds both the same.
+    // Set to the object's time, so that the next comparison finds both equal.
     const timespec when{entry.modified_us / 1'000'000, entry.modified_us % 1'000'000 * 1'000};
     const timespec times[2] = {when, when};
     if (::utimensat(AT_FDCWD, path->c_str(), times, 0) != 0) { /* a file system without times: it is copied again */
@@ -226,7 +226,7 @@ class TreeCopy {
   const TreeOptions& options_;
   Tasks tasks_;
   uint64_t same_ = 0;
-  std::mutex mutex_;  // of all below, and of what is printed
+  std::mutex mutex_;  // guards all below, and the output
   Progress bar_;
   TreeDone done_;
 };

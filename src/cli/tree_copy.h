@@ -1,4 +1,4 @@
-// A tree made like another one: folders and prefixes, either way, many files at once.
+// Copies one tree onto another: folders and prefixes, in either direction, many files at once.
 #pragma once
 
 #include <expected>
@@ -21,12 +21,12 @@ struct TreePlace {
 std::expected<TreePlace, std::string> parse_tree_place(const std::string& text);
 
 struct TreeOptions {
-  bool always = false;     // copy also what is the same
-  bool size_only = false;  // times say nothing
-  bool remove = false;     // what the source does not have
-  // With `remove`: also when the source is a prefix that no key begins with, so that all of the target goes.
+  bool always = false;     // also copy equal ones
+  bool size_only = false;  // ignore times
+  bool remove = false;     // remove files that the source lacks
+  // With `remove`: also when the source is a prefix without any key, so that the whole target is removed.
   bool allow_empty = false;
-  bool dry_run = false;  // say what would be done
+  bool dry_run = false;  // only print the actions
   unsigned jobs = 8;
   bool progress = true, verbose = false;
 };
@@ -35,13 +35,12 @@ struct TreeDone {
   int exit_code = 0;
 };
 
-// A file is copied when the other one is missing, of another size, or older (to the millisecond). It appears whole or
-// not at all, so what was broken off goes on where it was when it is run again. Failures are reported, and the rest
-// goes on, except when the next one would fare no better. Nothing is removed below a place that could not be listed
-// whole.
+// A file is copied when the target is missing, of another size, or older (to the millisecond). It appears whole or not
+// at all, so an interrupted copy continues when it is run again. Failures are reported and the rest continues, unless
+// the next one would fail likewise. Nothing is removed below a place that could not be listed completely.
 TreeDone copy_tree(const Client& client, const TreePlace& from, const TreePlace& to, const TreeOptions& options);
 
-// An object to another key, by way of this machine: bytes, content type and metadata.
+// Copies an object to another key through this machine: bytes, content type and metadata.
 Outcome<PutReply> copy_object(const Client& client, const S3Address& from, const S3Address& to);
 
 }  // namespace verbena::cli

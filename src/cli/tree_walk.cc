@@ -26,7 +26,7 @@ class FolderWalk : public TreeWalk {
       level.names.push_back(std::move(name));
     }
     if (ec) return fault(ErrorCode::local_error, folder.string() + ": " + ec.message());
-    // As keys are ordered: a folder's files have its name and a '/' before theirs.
+    // In the order of keys: a folder's files have its name and a '/' before theirs.
     std::ranges::sort(level.names);
     levels_.push_back(std::move(level));
     return {};
@@ -47,7 +47,7 @@ class FolderWalk : public TreeWalk {
         continue;
       }
       struct stat status{};
-      if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;  // gone meanwhile, or a device
+      if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;  // removed meanwhile, or a device
       return TreeEntry{level.prefix + name, static_cast<uint64_t>(status.st_size),
                        status.st_mtim.tv_sec * 1'000'000 + status.st_mtim.tv_nsec / 1'000};
     }

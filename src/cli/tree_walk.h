@@ -1,4 +1,5 @@
-// What lies below a folder or a prefix, in byte order of the names: two of these walks side by side say what differs.
+// The files below a folder or a prefix, in byte order of the names: two of these walks side by side give the
+// differences.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +15,7 @@
 namespace verbena::cli {
 
 struct TreeEntry {
-  std::string relative;  // "sub/file", to the folder or prefix
+  std::string relative;  // "sub/file", relative to the folder or prefix
   uint64_t size = 0;
   int64_t modified_us = 0;  // since the Unix epoch
 };
@@ -24,12 +25,12 @@ class TreeWalk {
   virtual ~TreeWalk() = default;
   // nullopt at the end.
   virtual Outcome<std::optional<TreeEntry>> next() = 0;
-  // At the end: whether there is such a place, empty or not. A prefix that no key begins with may as well be mistyped.
+  // At the end: whether the place exists, empty or not. A prefix without keys may be a typing error.
   virtual bool exists() const = 0;
 };
 
-// Regular files, also those that a link shows; folders that are links are left alone. A folder that is not there is
-// no_such_key, unless `may_be_missing`.
+// Regular files, also through links; links to folders are not followed. A missing folder is no_such_key, unless
+// `may_be_missing`.
 Outcome<std::unique_ptr<TreeWalk>> walk_folder(const std::filesystem::path& folder, bool may_be_missing);
 
 // Objects whose key begins with `below.key`, which is empty or ends with '/'. Folder markers are left out.

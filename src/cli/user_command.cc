@@ -29,13 +29,13 @@ std::string text_of(const Json& json, const char* name) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Empty where the answer has no such list.
+// Empty if the answer has no such list.
 Json list_of(const Json& json, const char* name) {
   const auto found = json.find(name);
   return found != json.end() && found->is_array() ? *found : Json::array();
 }
 
-// The call, and its answer as JSON or by `show`.
+// Makes the call, and prints its answer as JSON or by `show`.
 int run(const Arguments& arguments, const std::string& call, const Json& request,
         const std::function<void(const Json&)>& show = {}) {
   const auto answer =
@@ -147,7 +147,7 @@ int run_policy(const Arguments& arguments, const std::string& call) {
   });
 }
 
-// A command with what all of them take. `run` gets its arguments.
+// A command with the common options. `run` gets its arguments.
 CLI::App* leaf(CLI::App& parent, const char* name, const char* what, const ArgumentsPtr& arguments,
                std::function<int(const Arguments&)> serve, int& exit_code) {
   CLI::App* command = parent.add_subcommand(name, what);

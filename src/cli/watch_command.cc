@@ -1,4 +1,4 @@
-// `verbena admin`: a running server, looked at from a terminal.
+// `verbena admin`: a running server, observed from a terminal.
 #include "cli/watch_command.h"
 
 #include <fmt/format.h>
@@ -108,7 +108,7 @@ int run_info(const AdminArguments& arguments) {
   return exit_ok;
 }
 
-// Values beside what is the default are told by where they come from.
+// Values other than the defaults are shown with their origin.
 std::string config_text(const Json& config, bool all) {
   std::string out;
   for (const Json& key : member_list(config, "keys")) {

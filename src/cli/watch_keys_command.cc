@@ -1,4 +1,4 @@
-// watch: what becomes of the keys under a prefix, a line each, until somebody ends it.
+// watch: changes of the keys under a prefix, a line each, until interrupted.
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
@@ -19,14 +19,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_every = 250ms;  // for signals; changes come at once
+constexpr auto look_every = 250ms;  // for signals; changes arrive at once
 constexpr auto try_again_after = 1s;
 
 std::string time_text(const KeyChange& change) {
   return format_iso8601(std::chrono::duration_cast<std::chrono::microseconds>(change.time.time_since_epoch()).count());
 }
 
-// Both are false where nobody reads any more.
+// Both return false when the output is closed.
 bool show_gap(bool json) {
   if (json) return put_json(nlohmann::json{{"event", "gap"}});
   return put_lines("gap: something was missed; what is kept of these keys is not to be trusted\n");
@@ -51,7 +51,7 @@ bool show(const WatchNews& news, bool json) {
   return std::ranges::all_of(news.changes, [json](const KeyChange& change) { return show(change, json); });
 }
 
-// Also where there is nothing to write for long.
+// Also detects it when there is nothing to write for long.
 bool somebody_reads() {
   pollfd out{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
   return ::poll(&out, 1, 0) <= 0 || (out.revents & (POLLERR | POLLHUP | POLLNVAL)) == 0;

@@ -1,4 +1,4 @@
-// `verbena admin top`, `trace` and `logs`: they go on until somebody ends them or nobody reads them any more.
+// `verbena admin top`, `trace` and `logs`: run until interrupted or until the output is closed.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -19,10 +19,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int wait_ms = 1000;                           // of one call for something new; an end waits as long at most
-constexpr std::chrono::milliseconds between_calls{50};  // where there is much to see
+constexpr int wait_ms = 1000;                           // of one call for new data; an interrupt waits as long at most
+constexpr std::chrono::milliseconds between_calls{50};  // when there is much data
 
-// A watcher at the server, which is told when nobody watches any more.
+// A watcher at the server, deregistered when this ends.
 class WatcherAt {
  public:
   WatcherAt(const AdminTarget& target, const char* end_call) : target_(target), end_call_(end_call) {}
@@ -49,7 +49,7 @@ bool show_top(const TopArguments& arguments, const Json& rates, Screen* screen) 
   return true;
 }
 
-// False: it is to end.
+// False: interrupted.
 bool rest(std::chrono::milliseconds time, Screen* screen) {
   if (screen != nullptr) return screen->rest(time);
   const auto until = std::chrono::steady_clock::now() + time;
@@ -71,7 +71,7 @@ int run_top(const TopArguments& arguments) {
   while (rest(interval, screen.get())) {
     auto now = admin_call(arguments.target, "top", Json{{"watcher", watcher.name}}, "top");
     if (!now) {
-      if (screen != nullptr) {  // its page takes what was said along: once more, where it can be read
+      if (screen != nullptr) {  // its page hides the message: repeat the call, so that it can be read
         screen.reset();
         (void)admin_call(arguments.target, "top", Json{{"watcher", watcher.name}}, "top");
       }
@@ -87,7 +87,7 @@ int run_top(const TopArguments& arguments) {
 struct TraceArguments : AdminArguments {
   std::string bucket, door, account, slower_than;
   bool errors = false;
-  uint64_t lines = 0;  // to end after; 0: never
+  uint64_t lines = 0;  // ends after this many; 0: never
 };
 
 std::string microseconds(const Json& line, const char* name) {
@@ -109,7 +109,7 @@ std::string trace_text(const Json& line) {
                      shown(member_text(line, "id")), shown(name));
 }
 
-// nullopt, and reported: an option says nothing that can be asked for.
+// nullopt, after reporting it: an option has an invalid value.
 std::optional<Json> trace_request(const TraceArguments& arguments) {
   Json request = {{"errors", arguments.errors}};
   if (!arguments.bucket.empty()) {
@@ -128,7 +128,7 @@ std::optional<Json> trace_request(const TraceArguments& arguments) {
   return request;
 }
 
-// False: nobody reads, or that was all.
+// False: the output is closed, or that was the last line.
 bool put_trace(const TraceArguments& arguments, const Json& answer, uint64_t& left) {
   if (const uint64_t lost = member_count(answer, "lost"); lost != 0) {
     const bool read = arguments.json

@@ -90,7 +90,7 @@ Json latency_rates(const Json& before, const Json& now, double seconds) {
   return list;
 }
 
-// Their sums are of the time since the look before.
+// Their sums are for the time since the previous call.
 Json name_rates(const Json& sums, double seconds) {
   Json list = Json::array();
   for (const Json& each : sums) {
@@ -140,7 +140,7 @@ std::optional<double> percentile_us(const Json& counts, double part) {
     const auto here = counts[i].get<double>();
     const double low = i == 0 ? 0 : std::ldexp(first_bound_us, static_cast<int>(i) - 1);
     const double high = std::ldexp(first_bound_us, static_cast<int>(i));
-    // Of the last bucket nothing is known but where it begins.
+    // The last bucket has only a lower bound.
     if (below + here >= wanted && here > 0) {
       return i + 1 == counts.size() ? low : low + (high - low) * (wanted - below) / here;
     }

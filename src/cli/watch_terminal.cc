@@ -26,7 +26,7 @@ struct Character {
   bool sound = false;
 };
 
-// The first character of a text that is not empty (RFC 3629: no overlong forms, no surrogates).
+// The first character of a non-empty text (RFC 3629: no overlong forms, no surrogates).
 Character first_of(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(0);

@@ -1,5 +1,5 @@
-// An engine that several servers share, as a server opens it. Which one that may be is the program's to say: the one
-// over Ceph is in a program of its own (cli/hand_over.h).
+// An engine that several servers share, in the form that a server opens. The program supplies it: the one over Ceph is
+// in a program of its own (cli/hand_over.h).
 #pragma once
 
 #include <expected>
@@ -20,22 +20,23 @@ namespace verbena::server {
 
 struct ClusterEngine {
   std::unique_ptr<store::Store> store;
-  std::unique_ptr<auth::SharedText> accounts;  // of all servers; lives no longer than the store
-  std::unique_ptr<auth::SharedText> key_ids;   // likewise: of the master keys that they have used
-  store::ChangeFeeds* feeds = nullptr;         // these are the store's, too
+  std::unique_ptr<auth::SharedText> accounts;  // of all servers; must not outlive the store
+  std::unique_ptr<auth::SharedText> key_ids;   // likewise: ids of all master keys used
+  store::ChangeFeeds* feeds = nullptr;         // owned by the store
   store::SharedKeys* shared_keys = nullptr;
-  std::function<bool(std::string_view bucket)> may_keep;  // what is read of its documents, until on_change()
-  // What is done once in the cluster is done here: the number of this server's time on duty; 0: another one does it.
+  std::function<bool(std::string_view bucket)> may_keep;  // whether its documents may be cached, until on_change()
+  // Leadership for tasks that are done once per cluster: the number of this server's current term; 0: another one is
+  // the leader.
   std::function<uint64_t()> on_duty;
 };
 
-// What a server is told by others, on a thread of the engine's. Each runs before the change is acknowledged.
+// Notifications from other servers, on a thread of the engine. Each runs before the change is acknowledged.
 struct ClusterListener {
-  std::function<void()> on_change;  // of a bucket or one of its documents; one that is about to come, too
-  std::function<bool(const std::optional<std::string>&)> on_accounts;  // false: they were not taken
+  std::function<void()> on_change;  // a change of a bucket or its documents, made or about to be made
+  std::function<bool(const std::optional<std::string>&)> on_accounts;  // false: they were not accepted
 };
 
-// Blocks. The error is a sentence for people.
+// Blocks. The error is a sentence for operators.
 using OpenCluster = std::expected<ClusterEngine, std::string> (*)(const Config& config, memory::Arena& arena,
                                                                   ClusterListener listener);
 

@@ -9,9 +9,9 @@
 namespace verbena::server {
 namespace {
 
-// What a message carries beside its inline bytes: header, keys, metadata, MAC.
+// The parts of a message besides its inline bytes: header, keys, metadata, MAC.
 constexpr size_t message_overhead_max = 12 * KiB;
-// A same-host client has to name its session within this time after it has joined.
+// A same-host client must name its session within this time after it has connected.
 constexpr std::chrono::seconds local_admission_timeout{10};
 
 fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& provider) {
@@ -36,8 +36,8 @@ fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& pr
 
 namespace {
 
-// The sockets' own directory. Where the configuration names it, clients of all users are meant to enter it: the sockets
-// say nothing to who has no key. One that is there already keeps its mode.
+// The sockets' own directory. If the configuration names it, clients of all users may enter it: the sockets give
+// nothing to clients without a key. An existing directory keeps its mode.
 std::expected<void, std::string> make_socket_directory(const std::filesystem::path& prefix, bool own_user_only) {
   const auto directory = prefix.parent_path();
   if (directory.empty()) return {};
@@ -67,7 +67,7 @@ std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& aren
 
 FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   FabricChoice choice;
-  // "auto" anywhere in the list means: whatever opens.
+  // "auto" anywhere in the list means any provider that opens.
   const bool any = std::ranges::find(rdma.provider, "auto") != rdma.provider.end();
   choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
   for (const auto& name : rdma.token_provider) {
@@ -85,7 +85,7 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
 
 namespace {
 
-// libfabric's devices; its tcp serves tokens only, where the configuration names it.
+// libfabric's devices; its tcp serves tokens only, if the configuration names it.
 std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& arena, const Config::Rdma& rdma,
                                               const FabricChoice& choice) {
   const std::string names = choice.libfabric();

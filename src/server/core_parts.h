@@ -1,4 +1,4 @@
-// What one core owns: its loop, its fabric endpoints, its listeners, its router. Private to this room.
+// The parts of one core: its loop, its fabric endpoints, its listeners, its router. Private to this room.
 #pragma once
 
 #include <expected>
@@ -22,17 +22,17 @@ namespace verbena::server {
 // Members are destroyed from the last to the first: listeners, then what they call, then fabrics, then the loop.
 struct CoreParts {
   std::unique_ptr<Core> core;
-  IoRing* ring = nullptr;                           // the core's loop's own; null: data is read by threads
-  std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null when no provider between hosts is open
-  std::unique_ptr<fabric::Port> tcp;                // null when it is not asked for
+  IoRing* ring = nullptr;                           // of the core's loop; null: data is read by threads
+  std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null if no provider between hosts is open
+  std::unique_ptr<fabric::Port> tcp;                // null if not configured
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
   std::string local_socket;
-  std::vector<std::string> fallbacks;  // what is not as it was wished for, and why
+  std::vector<std::string> fallbacks;  // differences from the configuration, and their reasons
   std::unique_ptr<s3::Router> router;
   std::unique_ptr<http::Listener> s3_listener;
   std::unique_ptr<http::Listener> native_listener;
-  std::unique_ptr<http::Listener> certificate_listener;  // where clients are asked for theirs; null: nowhere
-  std::unique_ptr<http::Listener> admin_listener;        // of the first core alone
+  std::unique_ptr<http::Listener> certificate_listener;  // requests client certificates; null: none
+  std::unique_ptr<http::Listener> admin_listener;        // of the first core only
   std::thread thread;
 
   // Calls `use` with each listener there is.
@@ -43,7 +43,7 @@ struct CoreParts {
     }
   }
 
-  // Everything but the loop, which must be still.
+  // Destroys everything but the loop, which must not be running.
   void close() {
     admin_listener.reset();
     native_listener.reset();
@@ -56,27 +56,27 @@ struct CoreParts {
   }
 };
 
-// Gives the core its io_uring as `disk_io` says, before it runs. The error names the key.
+// Opens the core's io_uring as `disk_io` says, before the core runs. The error names the key.
 std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& arena, DiskIo disk_io);
 
-// Which fabrics the configuration asks for. Names of the native door: verbs, efa and cxi are libfabric's devices, tcp
-// and local are Verbena's own transports. What serves tokens has a list of its own, in which every name is libfabric's.
+// The configured fabrics. Names of the native door: verbs, efa and cxi are libfabric's devices, tcp and local are
+// Verbena's own transports. Providers for tokens have a list of their own, in which every name is libfabric's.
 struct FabricChoice {
   bool local = false;
   bool tcp = false;
   std::string devices;         // for ofi::Options::provider, in order of preference; empty: none
-  bool must_open = false;      // named outright: failing to open is an error
-  bool token_devices = false;  // tokens are served by what is open of `devices`
+  bool must_open = false;      // explicitly named: failing to open is an error
+  bool token_devices = false;  // the open ones of `devices` serve tokens
   bool token_tcp = false;      // and by libfabric's tcp, which trusts its peers
-  // What libfabric opens: the first of these that it can.
+  // Providers for libfabric: it opens the first that it can.
   std::string libfabric() const { return devices + (token_tcp ? (devices.empty() ? "tcp" : ",tcp") : ""); }
-  // Does `provider`, which libfabric has opened, serve tokens?
+  // Whether `provider`, opened by libfabric, serves tokens.
   bool serves_tokens(std::string_view provider) const { return provider == "tcp" ? token_tcp : token_devices; }
 };
 FabricChoice choose_fabrics(const Config::Rdma& rdma);
 
 struct FabricPlaces {
-  std::filesystem::path directory;  // of the same-host sockets, where the configuration names none
+  std::filesystem::path directory;  // of the same-host sockets, if the configuration names none
   size_t arrivals_max = 512;        // of a native tcp port
 };
 

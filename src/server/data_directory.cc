@@ -76,8 +76,8 @@ std::expected<auth::Credentials, std::string> load(const std::filesystem::path& 
   return keys;
 }
 
-// Takes group's and others' permissions from a file or a directory that may have been made by an older server. Links
-// are not followed. Returns whether there was something to take.
+// Removes group's and others' permissions from a file or a directory, which an older server may have made. Links are
+// not followed. Returns whether there were any.
 std::expected<bool, std::string> tighten(const std::filesystem::path& path, int flags) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0)
@@ -94,7 +94,7 @@ std::expected<bool, std::string> tighten(const std::filesystem::path& path, int 
   return true;
 }
 
-// What root leaves in another user's store the server of that user cannot open afterwards.
+// Files made by root in another user's store could not be opened by that user's server afterwards.
 std::expected<void, std::string> check_owner(const std::filesystem::path& directory,
                                              const std::filesystem::path& lock) {
   struct stat status{};
@@ -104,7 +104,7 @@ std::expected<void, std::string> check_owner(const std::filesystem::path& direct
                          ": run it as that user (runuser -u NAME -- verbena ...)");
 }
 
-// The directory itself first: from then on nobody else gets at what is below.
+// The directory itself first: from then on no other user can reach its contents.
 std::expected<void, std::string> tighten_all(const std::filesystem::path& directory) {
   size_t changed = 0;
   auto done = tighten(directory, O_DIRECTORY);
@@ -118,7 +118,7 @@ std::expected<void, std::string> tighten_all(const std::filesystem::path& direct
   std::error_code ec;
   std::filesystem::recursive_directory_iterator it(directory, ec), end;
   for (; !ec && it != end; it.increment(ec)) {
-    // Their readers refuse them: what others could read or write there may be known, or changed, by now.
+    // Not fixed, since their readers refuse them: other users may have read or changed their contents by now.
     if (it->path().filename() == "master.keys" || it->path().filename() == "identities.json") continue;
     const bool folder = it->is_directory(ec) && !it->is_symlink(ec);
     done = tighten(it->path(), folder ? O_DIRECTORY : 0);
@@ -131,7 +131,7 @@ std::expected<void, std::string> tighten_all(const std::filesystem::path& direct
   return {};
 }
 
-// nullopt: they are not set.
+// nullopt: not set.
 std::expected<std::optional<RootKeys>, std::string> environment_keys() {
   const char* access = std::getenv("VERBENA_ROOT_ACCESS_KEY");
   const char* secret = std::getenv("VERBENA_ROOT_SECRET_KEY");

@@ -17,10 +17,10 @@ size_t left_beside(size_t store, size_t files, unsigned cores) {
   return files > own ? files - own : 0;
 }
 
-// A session has a connection to each core, and those of the same host have a set of doorbells for each 64.
+// A session has a connection to each core, and same-host sessions have a set of doorbells per 64.
 uint64_t files_of(uint64_t sessions, unsigned cores) { return cores * (sessions + sessions / 64 + 1); }
 
-// `sessions`: those whose number somebody has said.
+// `sessions`: the number of sessions with an explicit limit.
 uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores, uint64_t sessions) {
   const bool asks = !config.sign_in.certificates.ca_file.empty();
   const uint64_t http = config.http.connections_max + shares.admin + (asks ? shares.certificates : 0);
@@ -38,12 +38,12 @@ Descriptors share_out(size_t files, unsigned cores, Config& config) {
   Descriptors shares;
   const uint64_t sessions = config.rdma.sessions_max.value_or(0);
   settle_session_limits(config.rdma, {machine_memory(), files, cores});
-  // What was `auto` has been fitted to the files already: it is set aside.
+  // `auto` limits have been fitted to the files already: they are reserved.
   const bool fitted = sessions == 0;
   if (fitted && config.rdma.enabled) files -= std::min<size_t>(files, files_of(*config.rdma.sessions_max, cores));
   const uint64_t wanted = promised(config, shares, cores, sessions);
   shares.store = std::clamp(files / 2, store_least, store_most);
-  // The store can do with less, by opening what it needs again and again.
+  // The store can work with fewer, by opening files again and again.
   if (left_beside(shares.store, files, cores) < wanted) {
     shares.store = std::max(std::min(shares.store, store_good), files / 5);
   }

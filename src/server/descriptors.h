@@ -1,5 +1,5 @@
-// The files that this process may have open, shared out: what strangers may hold of them (connections) leaves the store
-// and everybody else theirs, however few there are.
+// The process's limit of open files, divided: unauthenticated clients' share (connections) leaves the store and other
+// users theirs, however few there are.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@ namespace verbena::server {
 struct Descriptors {
   size_t store = 0;          // volumes and tables of the index
   uint64_t admin = 256;      // connections to the admin port
-  uint64_t admin_each = 64;  // of them one client's
-  uint64_t arrivals = 512;   // a native tcp port's, of peers that have not shown a key
-  // To the port where clients are asked for certificates, where there is one: what each shows is held with it.
+  uint64_t admin_each = 64;  // of them per client
+  uint64_t arrivals = 512;   // a native tcp port's, of unauthenticated peers
+  // Connections to the port that requests client certificates, if there is one: each certificate is held with its
+  // connection.
   uint64_t certificates = 512;
   uint64_t certificates_each = 64;
-  bool enough = true;  // for all that the configuration promises
+  bool enough = true;  // for everything that the configuration promises
 };
 
-// Settles the limits of sessions that are `auto`, then lowers what `config` promises of connections and sessions to
-// what `files` are enough for.
+// Sets the limits of sessions that are `auto`, then lowers the limits of connections and sessions in `config` to what
+// `files` suffice for.
 Descriptors share_out(size_t files, unsigned cores, Config& config);
 
 // The process's own limit of open files.

@@ -20,7 +20,7 @@ TEST(Descriptors, AreLeftAsTheyAreWhereThereAreEnough) {
   EXPECT_EQ(config.http.connections_max, Config().http.connections_max);
 }
 
-// 2,500 connections of one address took all that a limit of 1,024 files allows, and nobody else got in.
+// 2,500 connections of one address took everything that a limit of 1,024 files allows, and other clients were refused.
 TEST(Descriptors, OfOneAddressNeverTakeAllThatThereAre) {
   for (const size_t files : {1024, 4096, 16'384, 65'536}) {
     for (const unsigned cores : {1u, 2u, 16u}) {

@@ -5,7 +5,7 @@
 namespace verbena::server {
 namespace {
 
-// Of connections and sessions: a sixteenth is kept for whoever runs the server.
+// The part of connections and sessions reserved for the server's operator: a sixteenth.
 constexpr size_t reserved_part = 16;
 constexpr size_t reserved_connections_max = 64;
 

@@ -1,4 +1,4 @@
-// What the configuration says of connections and sessions, as the doors take it.
+// The configured limits of connections and sessions, in the doors' form.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 namespace verbena::server {
 
 http::Limits http_limits(const Config::Http& http);
-// Some of them are kept for this host. `door`: the metrics' label.
+// Some of them are reserved for this host. `door`: the metrics' label.
 std::shared_ptr<http::ConnectionRoom> make_room(uint64_t connections_max, uint64_t client_max, const char* door);
-// The limits among them.
+// The limits of the native door.
 native::Options native_limits(const Config::Rdma& rdma);
 
 }  // namespace verbena::server

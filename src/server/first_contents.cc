@@ -26,7 +26,7 @@ class FileSource final : public memory::Source {
  public:
   FileSource(Fd file, uint64_t size) : file_(std::move(file)), size_(size) {}
   std::optional<uint64_t> size() const override { return size_; }
-  // Nobody is served yet: it may wait for the disk where it is.
+  // No client is served yet: it may wait for the disk here.
   Task<Result<size_t>> read(MutableBytes into) override {
     size_t have = 0;
     while (have < into.size()) {
@@ -44,7 +44,7 @@ class FileSource final : public memory::Source {
   const uint64_t size_;
 };
 
-// By the file's name, as browsers and tools want it; S3's own default for the rest.
+// By the file's name, as browsers and tools expect; S3's own default for the rest.
 std::string_view content_type(const fs::path& file) {
   static constexpr std::pair<std::string_view, std::string_view> types[] = {
       {".avif", "image/avif"},       {".css", "text/css"},          {".csv", "text/csv"},
@@ -99,7 +99,7 @@ class Filler {
 
   Task<Step> seed_bucket(fs::path folder) {
     const std::string bucket = folder.filename().string();
-    if (bucket.starts_with('.')) co_return Step{};  // a desktop's and a repository's own files
+    if (bucket.starts_with('.')) co_return Step{};  // hidden files of desktops and repositories
     std::error_code ec;
     if (!fs::is_directory(folder, ec)) {
       co_return wrong(folder, "is no folder; objects lie in the folders of their buckets: SEED/BUCKET/KEY");
@@ -109,7 +109,7 @@ class Filler {
     fs::recursive_directory_iterator it(folder, ec), end;
     for (; !ec && it != end; it.increment(ec)) {
       if (it->is_directory(ec)) {
-        // A link may lead back up.
+        // A link could lead back up.
         if (it->is_symlink(ec)) co_return wrong(it->path(), "is a link to a folder");
         continue;
       }
@@ -121,7 +121,7 @@ class Filler {
   }
 
   Task<Step> put_file(std::string bucket, std::string key, fs::path path) {
-    // A pipe, which would hold up the start, is opened without waiting and then refused.
+    // A pipe, which would delay the start, is opened without waiting and then refused.
     Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
     if (!file || ::fstat(file.get(), &status) != 0) co_return wrong(path, std::strerror(errno));
@@ -149,7 +149,7 @@ class Filler {
 std::expected<Filled, std::string> fill(s3::Service& service, const s3::Caller& caller, const FirstContents& contents) {
   Filler filler(service, caller);
   boost::asio::io_context io;
-  // What works for the verbs elsewhere (the pool, the digests' threads) posts its answers here.
+  // Other threads (the pool, the digests') post their results here.
   auto until_done = boost::asio::make_work_guard(io);
   Step done;
   std::exception_ptr thrown;

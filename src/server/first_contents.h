@@ -1,4 +1,4 @@
-// What a server has from its first answer on: buckets by name, and objects from a folder's files.
+// The initial contents of a server: buckets by name, and objects from a folder's files.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Service;
 namespace verbena::server {
 
 struct FirstContents {
-  std::vector<std::string> buckets{};  // made where they are missing
+  std::vector<std::string> buckets{};  // created if missing
   std::filesystem::path seed{};        // FOLDER/BUCKET/KEY, keys with any number of slashes; empty: none
 };
 
@@ -23,8 +23,8 @@ struct Filled {
   uint64_t buckets = 0, objects = 0, bytes = 0;
 };
 
-// Puts it there by S3's own verbs, before any door is open. Blocks. A bucket that the caller has already is no error.
-// The error is a sentence for people that names the bucket or the file.
+// Stores them by S3's own verbs, before any door is open. Blocks. A bucket that the caller already owns is no error.
+// The error is a sentence for operators that names the bucket or the file.
 std::expected<Filled, std::string> fill(s3::Service& service, const s3::Caller& caller, const FirstContents& contents);
 
 }  // namespace verbena::server

@@ -1,4 +1,4 @@
-// The doors: which listener has which handler, and what the operator's calls are answered by.
+// The doors: the handler of each listener, and the operator's calls.
 #include "base/log.h"
 #include "s3/bucket_traffic.h"
 #include "server/door_limits.h"
@@ -30,7 +30,7 @@ std::expected<void, std::string> Server::State::listen() {
   std::optional<http::TlsFiles> tls;
   if (!config.tls.certificate.empty()) tls = http::TlsFiles{config.tls.certificate, config.tls.key};
   const auto limits = http_limits(config.http);
-  // Apart, so that a full S3 door leaves health, metrics and sessions open.
+  // Separate, so that a full S3 door leaves health, metrics and sessions open.
   const auto s3_room = make_room(config.http.connections_max, config.http.connections_per_client_max, "s3");
   const auto native_room = make_room(config.rdma.connections_max, config.rdma.connections_per_client_max, "native");
   const auto certificate_room = make_room(descriptors.certificates, descriptors.certificates_each, "certificates");
@@ -70,7 +70,7 @@ std::expected<void, std::string> Server::State::listen() {
   endpoints.http = (tls ? "https://" : "http://") + at(config.http.address, http_port);
   if (door != nullptr) {
     endpoints.native = at(config.rdma.address, native_port);
-    // Clients name addresses that the server dials: never its own.
+    // Clients name addresses that the server connects to: never its own.
     for (const uint16_t port : {http_port, native_port}) {
       windows->add_own_port(port);
       door->add_own_port(port);
@@ -79,8 +79,8 @@ std::expected<void, std::string> Server::State::listen() {
   return config.admin.enabled ? listen_admin() : std::expected<void, std::string>();
 }
 
-// Apart from the other one: there browsers would ask people for certificates that have nothing to do with this, each
-// handshake would cost what a stranger's certificate costs, and sessions of TLS could not be taken up again.
+// A separate port: on the main one browsers would ask people for unrelated certificates, each handshake would cost as
+// much as an unauthenticated client's certificate, and TLS sessions could not be resumed.
 std::expected<void, std::string> Server::State::listen_for_certificates(
     CoreParts& parts, http::TlsFiles tls, const std::shared_ptr<http::ConnectionRoom>& room) {
   const std::string& address = certificate_address();
@@ -108,17 +108,17 @@ std::expected<void, std::string> Server::State::listen_admin() {
   const auto room = make_room(descriptors.admin, descriptors.admin_each, "admin");
   const auto metrics =
       config.admin.open_metrics ? admin::Pages::Metrics::open : admin::Pages::Metrics::signed_elsewhere;
-  // The console calls S3 and IAM where it came from, so that browsers need no leave to call another origin.
+  // The console calls S3 and IAM at its own origin, so that browsers need no permission for another one.
   const auto open = [&](uint16_t port) {
     return http::listen(*parts.core, config.admin.address, port, http_limits(config.http), std::nullopt,
                         console->handler("/", pages->handler(s3_handler(parts), metrics)), room);
   };
   uint16_t wanted = config.admin.port.value_or(config.http.port == 0 ? 0 : admin_port_default);
-  // Another listener of this process would share it, and chance would say which of them has a connection.
+  // Another listener of this process would share the port, and connections would be split at random.
   const uint16_t others[] = {config.http.port, config.rdma.port, config.sign_in.certificates.port};
   if (!config.admin.port && std::ranges::find(others, wanted) != std::end(others)) wanted = 0;
   auto opened = open(wanted);
-  // The default port may belong to another server on this machine: then any free one is taken.
+  // Another server on this machine may use the default port: then any free one is taken.
   if (!opened && opened.error().code == Errc::connection_failed && !config.admin.port) opened = open(0);
   if (!opened) return std::unexpected("admin " + at(config.admin.address, wanted) + ": " + describe(opened.error()));
   parts.admin_listener = std::move(*opened);
@@ -131,7 +131,7 @@ std::expected<void, std::string> Server::State::listen_admin() {
   return {};
 }
 
-// Before the cores run: calls come to them.
+// Before the cores run, since they receive calls.
 void Server::State::serve_operator() {
   admin_pool = std::make_unique<BlockingPool>(1, admin_queue_max);
   doctor_pool = std::make_unique<BlockingPool>(1, admin_queue_max);

@@ -1,4 +1,4 @@
-// What holds accounts and objects, and what works on them without being asked.
+// The stores of accounts and objects, and their background workers.
 #include "base/log.h"
 #include "s3/access/access.h"
 #include "server/server_state.h"
@@ -35,8 +35,8 @@ std::expected<void, std::string> Server::State::open_identities() {
   return {};
 }
 
-// They lie where the objects do, and so do the ids of the master keys that have to be here. A cluster of before has no
-// ids yet: it gets those of the first server whose keys have opened the accounts.
+// Accounts are stored with the objects, and so are the ids of the required master keys. A cluster of an older version
+// has no ids yet: it gets those of the first server whose keys decrypt the accounts.
 std::expected<void, std::string> Server::State::open_shared_identities() {
   if (auto made = open_cluster_engine(); !made) return made;
   auto ring = auth::KeyRing::open(key_file(config, directory->path()), directory->master_key_ids(), *key_ids);
@@ -50,7 +50,7 @@ std::expected<void, std::string> Server::State::open_shared_identities() {
     const std::lock_guard lock(told_mutex);
     told_identities = identities.get();
   }
-  // What was changed before it was told.
+  // A change from before the notifications began.
   auto text = accounts->read();
   if (!text || !identities->take(*text)) return std::unexpected("cannot read the accounts that all servers share");
   return {};
@@ -64,7 +64,7 @@ std::expected<void, std::string> Server::State::open_engine() {
     store = std::move(made);
     return {};
   }
-  if (store != nullptr) return {};  // where the accounts are, too
+  if (store != nullptr) return {};  // if accounts are stored there, too
   pool = std::make_unique<BlockingPool>(config.blocking_threads, blocking_queue_max);
   store::local::Options options;
   options.directory = directory->path();
@@ -98,7 +98,7 @@ std::expected<void, std::string> Server::State::open_cluster_engine() {
   listener.on_accounts = [this](const std::optional<std::string>& text) {
     const std::lock_guard lock(told_mutex);
     const bool taken = told_identities == nullptr || told_identities->take(text).has_value();
-    if (told_service != nullptr) told_service->access->changed();  // quotas of owners are kept with their buckets
+    if (told_service != nullptr) told_service->access->changed();  // quotas of owners are cached with their buckets
     return taken;
   };
   auto opened = open_cluster(config, *arena, std::move(listener));
@@ -143,7 +143,7 @@ std::expected<void, std::string> Server::State::open_store() {
                          .customer_keys_need_tls = config.encryption.customer_keys_need_tls,
                          .kms_keys = config.encryption.kms_keys,
                          .kms_default_key = config.encryption.kms_default_key};
-  // A thread of its own: changes of accounts come one after the other, and must not hold up the engine's.
+  // A thread of its own: changes of accounts are serialized, and must not delay the engine's.
   iam_pool = std::make_unique<BlockingPool>(1, iam_queue_max);
   auto signing_in = SignInParts::open(config.sign_in, *identities);
   if (!signing_in) return std::unexpected(std::move(signing_in.error()));
@@ -159,7 +159,7 @@ std::expected<void, std::string> Server::State::open_store() {
   return open_events();
 }
 
-// What waits from before is counted before the first change can add to it.
+// The backlog is counted before the first change can add to it.
 std::expected<void, std::string> Server::State::open_events() {
   const auto settings = events::read_targets(config.events);
   if (!settings) return std::unexpected(settings.error());

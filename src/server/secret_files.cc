@@ -26,7 +26,7 @@ std::expected<void, std::string> take(const char* name) {
   if (path == nullptr) return {};
   const auto secret = read_secret_line(path, secret_bytes_max, for_whomever);
   if (!secret) return std::unexpected(file_name + ": " + log::printable(path, 256) + " " + secret.error());
-  // The environment is where keys are looked up; it is this process's own copy, and no child is started.
+  // Keys are read from the environment; it is this process's own copy, and no child is started.
   std::string text(secret->text());
   ::setenv(name, text.c_str(), 1);
   wipe(text);

@@ -20,9 +20,9 @@ namespace {
 
 constexpr unsigned cores_default_max = 16;
 constexpr std::chrono::seconds cut_off_max{5};
-constexpr std::chrono::seconds looking_max{1};  // what an operator has asked for that reads files
+constexpr std::chrono::seconds looking_max{1};  // of operators' calls that read files
 
-// Drain only: the threads being waited for are other ones.
+// Only waits: other threads make the progress.
 template <class Done>
 void wait_until(std::chrono::milliseconds longest, Done done) {
   for (const auto until = deadline_in(longest); !done() && SteadyClock::now() < until;) {
@@ -50,8 +50,8 @@ std::string at(std::string_view address, uint16_t port) {
   return (v6 ? "[" + std::string(address) + "]" : std::string(address)) + ":" + std::to_string(port);
 }
 
-// What of the machine may be missing or taken: asked for before the data is, so that a start that fails here has
-// changed nothing on disk.
+// Opened before the data, since ports and devices may be missing or in use: a failed start has then changed nothing on
+// disk.
 std::expected<void, std::string> Server::State::open_transports() {
   const auto free = [](const char* name, const std::string& address,
                        uint16_t port) -> std::expected<void, std::string> {
@@ -78,7 +78,7 @@ std::expected<void, std::string> Server::State::open_transports() {
     auto& parts = cores[i];
     parts.core =
         std::make_unique<Core>(Core::Options{.index = i, .pin_to_cpu = config.pin_cores ? static_cast<int>(i) : -1});
-    // Without a disk no ring: it would keep all of the arena in memory.
+    // Without a disk no ring: it would lock all of the arena in memory.
     if (has_disk()) {
       if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     }
@@ -140,7 +140,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     if (parts.fabric != nullptr && choice.serves_tokens(parts.fabric->provider())) {
       windows->add(*parts.core, *parts.fabric);
     }
-    // libfabric's tcp trusts what its peers send, so it never carries the native door, only tokens.
+    // libfabric's tcp trusts its peers, so it serves only tokens, never the native door.
     if (parts.fabric != nullptr && parts.fabric->provider() != "tcp") {
       auto attached = door->attach(*parts.core, parts.fabric->port(), parts.fabric->provider());
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
@@ -155,7 +155,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     }
     parts.router = std::make_unique<s3::Router>(*service, windows.get(), s3::Router::Options{.domain = config.domain});
   }
-  // The fabrics keep their message buffers for good, so only the rest of the arena is shared out.
+  // The fabrics keep their message buffers permanently, so only the rest of the arena is shared.
   arena->budget().set_limits(
       memory::Budget::Limits::of(arena->mapping().size() - arena->leased_bytes(), config.arena_client_max));
   if (cores[0].local != nullptr) endpoints.providers.emplace_back("local");
@@ -221,9 +221,9 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     return count;
   };
   wait_until(drain, [&] { return requests() == 0 && connections() == 0; });
-  // What is still there is cut off while the cores run, so that each request unwinds on its own thread.
+  // Remaining requests are cut off while the cores run, so that each unwinds on its own thread.
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.close(); });
-  // A one-sided operation cannot be cancelled: a request waits for its own until its deadline.
+  // A one-sided operation cannot be cancelled: its request waits for it until its deadline.
   wait_until(std::max<std::chrono::milliseconds>(cut_off_max, config.rdma.operation_timeout + std::chrono::seconds(1)),
              [&] { return requests() == 0 && connections() == 0; });
   for (auto& parts : cores) parts.core->stop();
@@ -232,7 +232,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   }
   request_log->stop();
   if (deliveries != nullptr) deliveries->stop();
-  // A request that is still there waits for the disk, and what the disk answers is posted to its loop: loops go last.
+  // A remaining request waits for the disk, whose answer is posted to its loop: loops are destroyed last.
   hot_store.reset();
   store.reset();
   pool.reset();
@@ -242,7 +242,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     log::warn("server: it ends while a disk has not answered to who looked at it");
   }
   sign_in.stop();
-  // The loops outlive all that has timers or sockets on them.
+  // The loops outlive all timers and sockets on them.
   for (auto& parts : cores) parts.close();
   door.reset();
   cores.clear();
@@ -266,7 +266,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start_in_memory(cons
                                                                             const FirstContents& contents) {
   if (auto sound = check(config); !sound) return std::unexpected(sound.error());
   log::set_level(config.log_level);
-  ::umask(077);  // of the logs that it may write, as with a data directory
+  ::umask(077);  // for log files, as with a data directory
   auto state = std::make_unique<State>(config, std::nullopt, std::move(root));
   if (config.rdma.enabled && config.rdma.local_socket.empty() && choose_fabrics(config.rdma).local) {
     auto made = SocketFolder::make();
@@ -303,7 +303,7 @@ Server::~Server() { stop(); }
 
 void Server::reload() {
   if (state_->access_log != nullptr) state_->access_log->reopen();
-  if (!state_->directory) return;  // no file has its master key
+  if (!state_->directory) return;  // its master key is in no file
   if (auto done = state_->keys->reload(); !done) {
     log::error("server: the master keys stay as they were: {}", done.error());
   } else {

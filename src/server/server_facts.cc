@@ -16,7 +16,7 @@ Doors doors_of(const Endpoints& endpoints) {
   return doors;
 }
 
-// Values that stand for something which the server works out at its start.
+// Effective values of settings that the server chooses at its start.
 std::map<std::string, std::string> in_force(const Started& started) {
   const Config& config = started.config;
   const auto port_of = [](const std::string& address) { return address.substr(address.rfind(':') + 1); };

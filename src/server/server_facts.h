@@ -1,4 +1,4 @@
-// What a server that has started is, for who asks it (admin/operator.h). Private to this room.
+// Properties of a started server, for operators' calls (admin/operator.h). Private to this room.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,13 @@
 namespace verbena::server {
 
 struct Started {
-  const Config& config;  // with limits that the process's files are enough for
+  const Config& config;  // with limits lowered to the process's limit of files
   const Endpoints& endpoints;
   const std::vector<CoreParts>& cores;
   std::filesystem::path data;  // empty: in memory
   std::string disk_io;
   uint64_t hot_capacity = 0;
-  bool few_files = false;  // fewer may be open than the limits want
+  bool few_files = false;  // the limit of open files is lower than the limits need
 };
 admin::ServerFacts server_facts(const Started& started);
 

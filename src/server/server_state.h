@@ -1,5 +1,5 @@
-// What a running server consists of. Private to this room: `server.cc` starts and stops it, `open_store.cc` opens what
-// holds accounts and objects, `listen.cc` the doors.
+// The parts of a running server. Private to this room: `server.cc` starts and stops it, `open_store.cc` opens the
+// stores of accounts and objects, `listen.cc` the doors.
 #pragma once
 
 #include <algorithm>
@@ -45,14 +45,15 @@
 
 namespace verbena::server {
 
-// As configured; 0: as many as the machine has processors, within reason.
+// As configured; 0: the number of processors, within limits.
 unsigned core_count(const Config& config);
 // "127.0.0.1:9000", "[::1]:9000".
 std::string at(std::string_view address, uint16_t port);
-// How data is read: for the log, and as a metric.
+// The way that data is read: for the log, and as a metric.
 std::string tell_disk_io(const std::vector<CoreParts>& cores);
 
-// Destroyed from the last member to the first: threads are joined by then, cores go before what their coroutines use.
+// Destroyed from the last member to the first: threads are joined by then, cores are destroyed before the objects that
+// their coroutines use.
 struct Server::State {
   State(const Config& config, std::optional<DataDirectory> directory, auth::Credentials root)
       : config(config), directory(std::move(directory)), root(std::move(root)) {
@@ -94,7 +95,7 @@ struct Server::State {
   http::Handler s3_handler(const CoreParts& parts);
   void run();
   void stop(std::chrono::milliseconds drain);
-  // Where same-host sockets lie when the configuration does not say. Empty: it does, or there are none.
+  // The folder of same-host sockets if it is not configured. Empty: configured, or there are none.
   std::filesystem::path socket_folder() const {
     if (directory) return directory->path();
     return sockets ? sockets->path() : std::filesystem::path();
@@ -102,34 +103,34 @@ struct Server::State {
 
   bool has_disk() const { return directory && config.engine == EngineChoice::local; }
 
-  uint16_t certificate_port = 0;       // where clients are asked for certificates
-  OpenCluster open_cluster = nullptr;  // where this program has an engine that servers share
-  Config config;                       // with limits that the process's files are enough for
+  uint16_t certificate_port = 0;       // of the port that requests client certificates
+  OpenCluster open_cluster = nullptr;  // null: this program has no shared engine
+  Config config;                       // with limits lowered to the process's limit of files
   Descriptors descriptors;
   std::optional<DataDirectory> directory;  // none: everything is in memory
-  std::optional<SocketFolder> sockets;     // instead of it
+  std::optional<SocketFolder> sockets;     // replaces it then
   uint64_t memory_max = 0;                 // bytes of objects then
   uint64_t hot_bytes = 0;                  // of the hot tier; 0: none
   auth::Credentials root;
   Endpoints endpoints;
-  std::unique_ptr<auth::SharedText> accounts, key_ids;  // of all servers of a cluster
+  std::unique_ptr<auth::SharedText> accounts, key_ids;  // shared by all servers of a cluster
   std::unique_ptr<auth::KeyRing> keys;
   std::function<bool(std::string_view bucket)> may_keep;  // ClusterEngine's; empty: always
-  std::function<uint64_t()> on_duty;  // likewise: what is done once is done here; empty: there are no others
+  std::function<uint64_t()> on_duty;  // likewise: leadership for tasks done once; empty: a single server
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
   std::unique_ptr<BlockingPool> pool;
-  // Is told what other servers of a cluster change, by a thread of the engine that outlives it.
+  // Receives notifications of other servers' changes, from a thread of the engine that outlives it.
   std::mutex told_mutex;
   s3::Service* told_service = nullptr;
   auth::IdentityStore* told_identities = nullptr;
-  std::unique_ptr<s3::EventQueues> event_queues;  // threads of the store tell it what was committed
+  std::unique_ptr<s3::EventQueues> event_queues;  // notified of commits by threads of the store
   std::unique_ptr<store::Store> store;
   store::ChangeFeeds* feeds = nullptr;         // of the engine
-  store::SharedKeys* shared_keys = nullptr;    // likewise, where other servers change keys, too
+  store::SharedKeys* shared_keys = nullptr;    // likewise, if other servers change keys, too
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
-  std::unique_ptr<auth::Guesses> guesses;  // at secrets
+  std::unique_ptr<auth::Guesses> guesses;  // authentication failures
   std::unique_ptr<s3::Service> service;
   std::unique_ptr<BlockingPool> iam_pool, admin_pool, doctor_pool;
   SignInParts sign_in;
@@ -139,7 +140,7 @@ struct Server::State {
   std::unique_ptr<events::Deliveries> deliveries;  // null: the engine keeps no events
   std::unique_ptr<http::AccessLog> access_log;
   observe::RequestWatch watch;
-  std::unique_ptr<observe::Tracer> tracer;  // null: there are no traces
+  std::unique_ptr<observe::Tracer> tracer;  // null: no traces
   std::unique_ptr<s3::UsageMetrics> usage_metrics;
   std::unique_ptr<admin::Pages> pages;
   std::unique_ptr<admin::Console> console;

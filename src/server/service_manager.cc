@@ -36,7 +36,7 @@ ServiceManager ServiceManager::from_environment() {
   const auto interval = number_of(std::getenv("WATCHDOG_USEC"));
   const char* pid = std::getenv("WATCHDOG_PID");
   const bool ours = pid == nullptr || number_of(pid) == static_cast<uint64_t>(::getpid());
-  // A day: more than that nobody watches.
+  // At most a day.
   if (!manager.socket_.empty() && ours && interval && *interval >= 1000 && *interval <= 86'400'000'000) {
     manager.watchdog_ = std::chrono::microseconds(*interval);
   }

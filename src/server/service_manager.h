@@ -1,6 +1,6 @@
-// What systemd wants to hear from a service (sd_notify(3)): ready, reloading, stopping, alive. The protocol is one
-// datagram of text to the socket that NOTIFY_SOCKET names, and documented as stable: forty lines of ours instead of
-// libsystemd, which would bring five libraries more into every process and every image.
+// Notifications to systemd (sd_notify(3)): ready, reloading, stopping, alive. The protocol is one datagram of text to
+// the socket in NOTIFY_SOCKET, and documented as stable: forty lines of ours instead of libsystemd, which would add
+// five libraries to every process and every image.
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,19 @@ namespace verbena::server {
 
 class ServiceManager {
  public:
-  // From NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Where they are not set every call below does nothing.
+  // From NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. If they are not set every call below does nothing.
   static ServiceManager from_environment();
 
   void ready(std::string_view status) const;
   void reloading() const;
   void stopping() const;
   void alive() const;
-  // How often alive() is expected at most; nullopt: never.
+  // The longest expected interval between calls of alive(); nullopt: none.
   std::optional<std::chrono::microseconds> watchdog() const { return watchdog_; }
 
  private:
   void send(const std::string& text) const;
-  std::string socket_;  // a path, or '@' and an abstract name; empty: nobody listens
+  std::string socket_;  // a path, or '@' and an abstract name; empty: none
   std::optional<std::chrono::microseconds> watchdog_;
 };
 

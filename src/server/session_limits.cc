@@ -10,7 +10,7 @@ namespace {
 
 // Of an idle session, measured by bench/scale.py --only connections (docs/scaling.md) and rounded up.
 constexpr uint64_t memory_per_link = 24 * KiB;
-constexpr uint64_t files_per_link = 1;  // and a set of doorbells for each 64 of the same host
+constexpr uint64_t files_per_link = 1;  // plus a set of doorbells per 64 same-host sessions
 constexpr uint64_t memory_part = 16, files_part = 4;
 constexpr uint64_t fewest = 16, most = 1'000'000;
 

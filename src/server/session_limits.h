@@ -1,4 +1,4 @@
-// How many native sessions a server holds at once, where nobody has said it.
+// The number of native sessions that a server holds at once, if not configured.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace verbena::server {
 
-// What sessions may take of: a session has a link to each core.
+// Resources for sessions: a session has a link to each core.
 struct SessionRoom {
   uint64_t memory = 0;  // bytes, of the machine
-  uint64_t files = 0;   // that the process may have open
+  uint64_t files = 0;   // the process's limit of open files
   unsigned cores = 1;
 };
 
 uint64_t machine_memory();
 
-// Gives the limits of sessions that are `auto` their values.
+// Sets the limits of sessions that are `auto`.
 void settle_session_limits(Config::Rdma& rdma, const SessionRoom& room);
 
 }  // namespace verbena::server

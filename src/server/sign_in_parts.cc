@@ -7,7 +7,7 @@ namespace {
 
 using Opened = std::expected<void, std::string>;
 
-constexpr unsigned sign_in_threads = 2, fetch_threads = 16;  // who waits for a provider does nothing else
+constexpr unsigned sign_in_threads = 2, fetch_threads = 16;  // threads that only wait for providers
 constexpr size_t sign_in_queue_max = 256, fetch_queue_max = 16;
 constexpr unsigned directory_threads = 8;
 constexpr size_t directory_queue_max = 64;
@@ -58,7 +58,7 @@ std::expected<SignInParts, std::string> SignInParts::open(const Config::SignIn& 
        {open_web_identity(config, out), open_directory(config.ldap, out), open_authority(config.certificates, out)}) {
     if (!opened) return std::unexpected(opened.error());
   }
-  // Who is trusted by the configuration, not by an account.
+  // Trusted by the configuration, not by an account.
   if (out.people) identities.set_voucher("ldap/" + out.people->settings().name, {out.people->settings().tag});
   if (out.machines) {
     out.machines->watch(

@@ -1,4 +1,4 @@
-// What signing in without a key takes: who vouches for people and machines, and the threads that ask them.
+// The parts for signing in without a key: authenticators of people and machines, and the threads that call them.
 #pragma once
 
 #include <expected>
@@ -16,18 +16,18 @@
 
 namespace verbena::server {
 
-// Null: nobody signs in that way. The pools go before whom their threads ask.
+// Null: that kind is disabled. The pools are destroyed before the objects that their threads use.
 struct SignInParts {
-  // `identities` is told whom the configuration trusts, and outlives this. The error names the key.
+  // `identities` receives the configuration's trusted authenticators, and outlives this. The error names the key.
   static std::expected<SignInParts, std::string> open(const Config::SignIn& config, auth::IdentityStore& identities);
   std::optional<iam::SignInTools> tools() const;
-  void begin_stop();  // what is under way ends early
-  void stop();        // and has ended
+  void begin_stop();  // aborts calls in progress
+  void stop();        // waits for their end
 
   std::unique_ptr<sign_in::Directory> people;
   std::unique_ptr<sign_in::ClientAuthority> machines;
   std::unique_ptr<sign_in::ProviderKeys> provider_keys;
-  // Apart: who waits for a provider's answer must not keep those from signing in whose keys are there.
+  // Separate: callers that wait for a provider must not block those whose keys are cached.
   std::unique_ptr<BlockingPool> fetch_pool, people_pool, pool;
 };
 

@@ -1,4 +1,4 @@
-// Where a server without a data directory has its same-host sockets: a folder of its own, gone when it goes.
+// The folder of same-host sockets for a server without a data directory: its own, removed with it.
 #pragma once
 
 #include <expected>
@@ -10,7 +10,7 @@ namespace verbena::server {
 
 class SocketFolder {
  public:
-  // In $XDG_RUNTIME_DIR, or among the temporary files. Mode 0700. The error is a sentence for people.
+  // In $XDG_RUNTIME_DIR, or among the temporary files. Mode 0700. The error is a sentence for operators.
   static std::expected<SocketFolder, std::string> make();
   SocketFolder(SocketFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
   SocketFolder& operator=(SocketFolder&& other) noexcept {

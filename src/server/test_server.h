@@ -18,7 +18,7 @@ class TestServer {
   static constexpr const char* access_key = "VERBENATESTKEY0000AA";
   static constexpr const char* secret_key = "test/secret+key0000000000000000000000000";
 
-  // Who wants tokens as the configuration has them, and not over libfabric's tcp.
+  // Tag for tests that want the configured token providers, without libfabric's tcp.
   struct AsConfigured {};
 
   explicit TestServer(Config config = {}) : TestServer(with_tokens(std::move(config)), AsConfigured()) {}
@@ -60,7 +60,7 @@ class TestServer {
   const std::filesystem::path& directory() const { return directory_; }
 
  private:
-  // Tokens by libfabric's tcp for clients on this host, unless the test says what it wants.
+  // Tokens by libfabric's tcp for clients on this host, unless the test configures others.
   static Config with_tokens(Config config) {
     const auto& fabrics = config.rdma.provider;
     const bool by_tcp = std::ranges::any_of(fabrics, [](const auto& name) { return name == "auto" || name == "tcp"; });

@@ -1,4 +1,4 @@
-// What `verbena rados` does.
+// The commands of `verbena rados`.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -156,7 +156,7 @@ int check_rados(const RadosFlags& flags) {
   if (flags.json) {
     Json all = to_json(*survey);
     if (repaired) all["removed"] = to_json(*repaired);
-    const auto text = all.dump(2, ' ', false, Json::error_handler_t::replace);  // a key may be no UTF-8
+    const auto text = all.dump(2, ' ', false, Json::error_handler_t::replace);  // a key may be invalid UTF-8
     std::printf("%s\n", text.c_str());
     return lost ? exit_damaged : exit_ok;
   }

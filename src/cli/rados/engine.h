@@ -1,4 +1,4 @@
-// What `verbena-rados` has that `verbena` has not.
+// The parts of `verbena-rados` that `verbena` lacks.
 #pragma once
 
 #include "cli/rados_engine.h"

@@ -39,7 +39,7 @@ int copy_failed(const std::string& message, int code = exit_failure) {
   return code;
 }
 
-// Both stores, and what they work with.
+// Both stores and their surroundings.
 struct Stores {
   std::unique_ptr<memory::Arena> arena;
   std::optional<BlockingPool> pool;
@@ -64,8 +64,8 @@ std::optional<std::string> open_local(Stores& stores, const std::filesystem::pat
   return std::nullopt;
 }
 
-// Whoever serves the store meanwhile would show half of it, or change what is copied. Asked when this is one of those
-// who watch: another copy that comes at the same moment finds this one or is found. A server does not look for copies.
+// A server of the store would show half of the copy, or change the source. Checked after this process has registered
+// its own watch: of two copies started together, one finds the other. Servers do not check for copies.
 std::optional<std::string> check_nobody_serves(const store::rados::Options& options) {
   constexpr uint64_t this_one = 1;
   const auto status = store::rados::cluster_status(options);
@@ -137,7 +137,7 @@ std::optional<std::string> bring_accounts(RadosStore& rados, const DataDirectory
   return std::nullopt;
 }
 
-// What the directory has sealed needs its keys: servers that lack them are not to start (auth/keyring.h).
+// Encrypted data of the directory needs its keys: servers without them must not start (auth/keyring.h).
 std::optional<std::string> bring_key_ids(RadosStore& rados, const DataDirectory& directory) {
   auto noted =
       store::local::read_small_file(store::local::real_file_system(), directory.master_key_ids(), key_ids_bytes_max);
@@ -176,7 +176,7 @@ bool is_empty_or_missing(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error) && std::filesystem::is_empty(path, error) && !error;
 }
 
-// A directory of that name is whole.
+// Renames the directory: one with the final name is complete.
 std::optional<std::string> give_name(const std::filesystem::path& partial, const std::filesystem::path& directory) {
   auto& fs = store::local::real_file_system();
   auto named = fs.rename(partial, directory);
@@ -219,7 +219,7 @@ int copy_out_of_cluster(const store::rados::Options& options, const std::string&
   if (auto wrong = open_local(stores, partial)) return copy_failed(*wrong);
   const auto counts = carry_out({*stores.rados, *stores.local, {.look_again = true, .tell = print_progress}});
   if (!counts) return copy_failed(counts.error());
-  // Opened once more, it gives out ids that are greater than those that came.
+  // When it is opened again, its new ids are greater than the copied ones.
   stores.local.reset();
   if (auto wrong = open_local(stores, partial, counts->id_max)) return copy_failed(*wrong);
   stores.local.reset();

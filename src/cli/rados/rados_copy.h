@@ -1,4 +1,4 @@
-// `verbena rados import` and `export`: the way from a server by itself to a cluster, and back.
+// `verbena rados import` and `export`: migration from a single server to a cluster, and back.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace verbena::cli {
 
-// Both block, say what they do, and return an exit code.
+// Both block, report their progress, and return an exit code.
 int copy_into_cluster(const store::rados::Options& options, const std::string& directory);
 int copy_out_of_cluster(const store::rados::Options& options, const std::string& directory);
 
