@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Prints which tests of JUnit files failed, each with the end of what it printed.
 
-usage: failed_tests.py [--at-most N] FILE...
+usage: failed_tests.py FILE...
 
-A test of BUILD/tests.xml that passed in BUILD/again.xml, where it was run a second time, is flaky: named, and no failure.
-Exit status 1 if any failed; with --at-most, which prints nothing: if none or more than N failed.
+A test of BUILD/tests.xml that passed in BUILD/again.xml, where it was run a second time, is flaky: named and counted, and no
+failure. Exit status 1 if any failed.
 """
 import argparse
 import pathlib
@@ -22,7 +22,6 @@ def cases(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--at-most", type=int)
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     options = parser.parse_args()
     files = [path for path in options.files if path.exists()]
@@ -30,8 +29,6 @@ def main():
     passed_again = {(path.parent, name) for path in files if path.stem == "again"
                     for name, status, _ in cases(path) if status == "run"}
     failed = [(path, name, lines) for path in files for name, status, lines in cases(path) if status == "fail"]
-    if options.at_most is not None:
-        return 0 if 0 < len(failed) <= options.at_most else 1
 
     flaky = {(path.parent, name) for path, name, _ in failed} & passed_again
     for path, name, lines in failed:
@@ -41,6 +38,8 @@ def main():
         print(f"flaky: {name} ({folder.name}): failed, then passed alone; find the cause")
     for folder, name in lost:
         print(f"failed: {name} ({folder.name})")
+    if failed:
+        print(f"{len(lost)} failed, {len(flaky)} flaky")
     return 1 if lost else 0
 
 

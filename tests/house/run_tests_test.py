@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""tools/run_tests.py and tools/failed_tests.py over a CTest that does as it is told."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+# Fails the tests named in `fails`, the first time; the second time those in `fails_again`.
+CTEST = """#!/usr/bin/env python3
+import pathlib, sys
+report = sys.argv[sys.argv.index("--output-junit") + 1]
+again = "--rerun-failed" in sys.argv
+with open("calls", "a") as calls:
+    print(*sys.argv[1:], file=calls)
+names = pathlib.Path("fails").read_text().split() if again else ["good", *pathlib.Path("fails").read_text().split()]
+fails = pathlib.Path("fails_again" if again else "fails").read_text().split()
+lines = [f'<testcase name="{n}" status="{"fail" if n in fails else "run"}"><system-out>said</system-out></testcase>' for n in names]
+pathlib.Path(report).write_text("<testsuite>" + "".join(lines) + "</testsuite>")
+sys.exit(8 if fails else 0)
+"""
+
+
+class RunTests(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="verbena-run-tests-")
+        self.addCleanup(folder.cleanup)
+        self.build = pathlib.Path(folder.name) / "build"
+        self.build.mkdir()
+        ctest = pathlib.Path(folder.name) / "ctest"
+        ctest.write_text(CTEST)
+        ctest.chmod(0o755)
+        self.environment = dict(os.environ, PATH=f"{folder.name}:{os.environ['PATH']}")
+
+    def run_tests(self, fails="", fails_again=""):
+        """Status of the run; of the report, and what it printed."""
+        (self.build / "fails").write_text(fails)
+        (self.build / "fails_again").write_text(fails_again)
+        run = subprocess.run([sys.executable, TOOLS / "run_tests.py", self.build, "unit|s3", "-j", "2"], env=self.environment,
+                             capture_output=True, text=True, check=False)
+        reports = [self.build / "tests.xml", self.build / "again.xml"]
+        report = subprocess.run([sys.executable, TOOLS / "failed_tests.py", *reports], capture_output=True, text=True, check=False)
+        return run.returncode, report.returncode, report.stdout
+
+    def calls(self):
+        return (self.build / "calls").read_text().splitlines()
+
+    def test_what_passes_is_run_once_by_its_labels(self):
+        self.assertEqual(self.run_tests(), (0, 0, ""))
+        self.assertEqual(len(self.calls()), 1)
+        self.assertIn("--no-tests=error -L unit|s3 -j 2", self.calls()[0])
+
+    def test_a_flaky_test_is_repeated_counted_and_no_failure(self):
+        status, reported, said = self.run_tests("one two")
+        self.assertEqual((status, reported), (0, 0))
+        self.assertIn("--rerun-failed", self.calls()[1])
+        self.assertNotIn("-j", self.calls()[1].split(), "alone")
+        self.assertIn("flaky: one", said)
+        self.assertTrue(said.endswith("0 failed, 2 flaky\n"), said)
+
+    def test_what_fails_again_has_failed(self):
+        status, reported, said = self.run_tests("one two", "two")
+        self.assertNotEqual(status, 0)
+        self.assertEqual(reported, 1)
+        self.assertTrue(said.endswith("failed: two (build)\n1 failed, 1 flaky\n"), said)
+
+    def test_more_than_three_failures_are_not_repeated(self):
+        status, reported, _ = self.run_tests("one two three four")
+        self.assertEqual((status, reported, len(self.calls())), (1, 1, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
