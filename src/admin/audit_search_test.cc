@@ -31,7 +31,7 @@ class AuditSearch : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder); }
 
-  // A request `at` seconds after noon, as the server writes it.
+  // The log line of a request `at` seconds after noon.
   static std::string line(int64_t at, const std::string& key, int status = 200, const std::string& bucket = "photos") {
     const std::string id = "ID" + std::to_string(at);
     http::AccessLine line{.time_us = noon_us + at * second_us,

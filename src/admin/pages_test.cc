@@ -15,7 +15,7 @@ namespace {
 
 class PagesTest : public testing::Test {
  protected:
-  // What `handler` answers to `method path` from `peer`.
+  // The answer of `handler` to `method path` from `peer`.
   s3::Response ask(const http::Handler& handler, const std::string& method, const std::string& path,
                    const std::string& peer = "127.0.0.1") {
     http::FakeExchange exchange(method, path, "");
@@ -81,7 +81,7 @@ class OneKey : public auth::CredentialStore {
   auth::AccessKeyPtr key_;
 };
 
-// A worker with a session of one directory bucket that the root opened had the metrics of all tenants.
+// A worker with a session of one directory bucket, opened by the root, could read the metrics of all tenants.
 TEST_F(PagesTest, ASessionOfTheRootThatIsLimitedGetsNoMetrics) {
   const auto ask_with = [&](auth::AccessKey key, const char* service) {
     const OneKey credentials(key);

@@ -42,7 +42,7 @@ struct AccessKey {
   Credentials credentials;
   PrincipalPtr principal;
   int64_t expires_s = 0;  // since the epoch; 0: never
-  // Of a session: its long-term key, and a tag that differs for a later key of the same name.
+  // For a session: its long-term key, and a tag that differs for a later key of the same name.
   std::string parent_key{}, parent_tag{};
   std::optional<BucketSession> limits{};  // of a session of a directory bucket, which is valid for nothing else
   // Of a session: a cache for the verifier on the thread whose look-up returned this key. Not used elsewhere.

@@ -1,4 +1,4 @@
-// Sessions of directory buckets: their tokens, and which requests take them.
+// Sessions of directory buckets: their tokens, and the requests that accept them.
 #include <gtest/gtest.h>
 
 #include "auth/bucket_token.h"
@@ -204,7 +204,7 @@ TEST_F(BucketSessions, HostsOfZonesNameTheirBuckets) {
   EXPECT_EQ(virtual_bucket("my.s3express-x.s3.test", "s3.test"), "my.s3express-x") << "a general bucket";
 }
 
-// One that allows, with an action and what follows it.
+// A policy that allows, with an action and further elements.
 PolicyPtr policy_of(const std::string& action_and_rest) {
   const auto policy =
       parse_policy(R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":)" + action_and_rest + "}}",

@@ -142,7 +142,7 @@ TEST_F(IdentityStoreTest, TheFileGrowsNoLargerThanTheNextStartReads) {
 }
 
 TEST_F(IdentityStoreTest, WhatIsInTheFileIsShownAlsoWhenItsFolderCannotBeSynced) {
-  // Files can be made and renamed in it, but it cannot be opened; that does not hold for root.
+  // Files can be made and renamed in it, but it cannot be opened; root is not restricted so.
   constexpr uid_t nobody = 65534;
   const bool is_root = ::geteuid() == 0;
   ASSERT_EQ(::chmod(folder_.c_str(), 0300), 0);
@@ -339,7 +339,7 @@ TEST_F(IdentityStoreTest, AProviderThatIsMadeAnewInTheSameSecondIsAnotherOne) {
   EXPECT_NE(provider_tag(first), provider_tag(second));
 }
 
-// A directory, or an authority of certificates, is of the server's configuration.
+// A directory, or an authority of certificates, is configured at the server.
 TEST_F(IdentityStoreTest, ASessionEndsWhenTheServersOwnVoucherIsGoneOrAnother) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "people");
@@ -408,7 +408,7 @@ TEST_F(IdentityStoreTest, AFlippedBitAnywhereInTheFileIsFoundOut) {
   }
 }
 
-// As an older server wrote it.
+// The file of an older server.
 std::string without_checksum(std::string text) {
   const size_t at = text.find(" \"crc32c\"");
   return at == std::string::npos ? text : text.erase(at, text.find('\n', at) + 1 - at);
@@ -460,7 +460,7 @@ TEST_F(IdentityStoreTest, WhatACrashLeftBesideTheFileChangesNothing) {
 TEST_F(IdentityStoreTest, AChangeThatCannotBeWrittenIsNotShown) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   const std::string before = text();
-  std::filesystem::create_directory(file().string() + ".new");  // in the way
+  std::filesystem::create_directory(file().string() + ".new");  // blocks the new file
   const auto added = add_account("bob", "bobid", "AKBOB");
   ASSERT_FALSE(added);
   EXPECT_EQ(added.error().code, Errc::io_error);
@@ -479,7 +479,7 @@ TEST_F(IdentityStoreTest, ARolesSessionActsAsTheRoleUntilItEnds) {
   contents.policy = allow_list;
   contents.policy_arns = {"arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"};
   const Credentials made = session(contents);
-  for (int round = 0; round < 3; ++round) {  // the second is answered from memory, the third after a restart
+  for (int round = 0; round < 3; ++round) {  // the second is answered from the cache, the third after a restart
     const auto key = store_->find(made.access_key, made.session_token, now);
     ASSERT_TRUE(key) << key.error().context;
     EXPECT_EQ((*key)->credentials.secret_key, made.secret_key);
@@ -535,7 +535,7 @@ TEST_F(IdentityStoreTest, ASessionEndsWithWhoeverItIsOf) {
   EXPECT_EQ(error_of(user), Errc::invalid_access_key_id);
 }
 
-// It went on for up to 36 hours: a key that leaked could not be called back.
+// It was valid for up to 36 hours: a leaked key could not be revoked.
 TEST_F(IdentityStoreTest, ASessionEndsWithTheKeyThatItWasMadeBy) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "jobs");
@@ -606,7 +606,7 @@ TEST_F(IdentityStoreTest, ASessionEndsWithTheProviderThatVouchedForIt) {
   }
 }
 
-// A role's session that assumed the next role had an hour more, and so on without end.
+// A role's session that assumed the next role got another hour, and so on without end.
 TEST_F(IdentityStoreTest, SessionsThatGoOnFromOneEndWithWhatLetItIn) {
   ASSERT_TRUE(add_account("alice", "testid", "AKALICE"));
   add_role("alice", "jobs");
@@ -706,7 +706,7 @@ TEST_F(IdentityStoreTest, QuotasAreThereAfterAStartAndHoldForKeysAndOwners) {
   }
 }
 
-// Another server's change brings all accounts anew: what was taken of a quota stays taken.
+// Another server's change reloads all accounts: the consumed quota stays.
 TEST_F(IdentityStoreTest, AccountsThatAreReadAnewKeepWhatWasTakenOfTheirQuotas) {
   ASSERT_TRUE(add_account("acme", "acme-id", "AKACME"));
   add_user("acme", "alice", "AKALICE");
@@ -732,7 +732,7 @@ TEST_F(IdentityStoreTest, AFileWhoseQuotaIsNoneIsNotRead) {
   const size_t at = damaged.find("1000", damaged.find("\"quota\""));
   ASSERT_NE(at, std::string::npos);
   damaged.replace(at, 4, "-100");
-  damaged.replace(damaged.find("\"crc32c\""), 8, "\"crc32d\"");  // as if an older server had written it
+  damaged.replace(damaged.find("\"crc32c\""), 8, "\"crc32d\"");  // like a file of an older server
   write(damaged);
   EXPECT_FALSE(open_with(file(), *keys_, root_));
 }

@@ -55,7 +55,7 @@ TEST_F(KeyRingTest, MakesAFileOfItsOwnAtTheFirstStartAndReadsItAtTheNext) {
   EXPECT_EQ(sealed.find("secret"), std::string::npos);
 }
 
-// Of all servers of a test.
+// The ids of all servers in a test.
 class SharedIds final : public SharedText {
  public:
   Result<std::optional<std::string>> read() override { return text; }

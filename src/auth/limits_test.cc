@@ -54,7 +54,7 @@ TEST(Meter, WhatIsGivenBackIsWhatTimeHasNotPaidFor) {
   const int64_t first = meter.charge(10, 1, 0);
   meter.charge(5, 1, 0);
   EXPECT_EQ(first, 10 * second_ns);
-  meter.give_back(10, 1, first, 4 * second_ns);  // four of them are paid
+  meter.give_back(10, 1, first, 4 * second_ns);  // four of them are paid for
   EXPECT_EQ(meter.wait_ns(4 * second_ns), static_cast<uint64_t>(4 * second_ns + 1)) << "the five of the other stay";
   meter.give_back(10, 1, first, 11 * second_ns);
   EXPECT_EQ(meter.wait_ns(4 * second_ns), static_cast<uint64_t>(4 * second_ns + 1)) << "nothing is saved up";

@@ -54,7 +54,7 @@ bool condition_holds(const World& world, const std::string& op, const std::strin
     const auto text = value.get<std::string>();
     if (test.ends_with("Equals")) matched = matched || text == fact->second;
     if (test.ends_with("Like")) matched = matched || like(text, fact->second);
-    // The ranges here are 10.0.0.0/8 and 192.0.2.0/24.
+    // The only ranges here are 10.0.0.0/8 and 192.0.2.0/24.
     if (test.ends_with("IpAddress")) {
       matched = matched || fact->second.starts_with(text == "10.0.0.0/8" ? "10." : "192.0.2.");
     }
@@ -113,7 +113,7 @@ Given read_bucket_policy(const World& world) {
       session = session || names_his_session(world, text);
     }
     if (negated) {
-      if (!him && !session) given.denied = true;  // NotPrincipal comes with Deny alone
+      if (!him && !session) given.denied = true;  // NotPrincipal occurs only with Deny
     } else if (statement["Effect"] == "Deny") {
       if (account || him || session) given.denied = true;
     } else {
@@ -146,7 +146,7 @@ Decision literally(const World& world) {
   // 1. An explicit denial in any policy.
   if (given.denied) return Decision::denied;
   if (!anonymous && (identity.denied || session.denied)) return Decision::denied;
-  // 2. Anonymous callers have the bucket's policy alone.
+  // 2. Anonymous callers have only the bucket's policy.
   if (anonymous) return given.to_him ? Decision::allowed : Decision::refused;
   const bool same_account = world.asker.account == world.bucket_owner;
   const bool root = world.asker.kind == "root";
@@ -213,7 +213,7 @@ Decision by_evaluator(const World& world) {
   return decide(question, {.policy = bucket.get(), .owner = owner});
 }
 
-// ---- Random worlds, small enough that things meet.
+// ---- Random worlds, small enough for coincidences.
 
 const std::vector<std::string> accounts = {"111111111111", "222222222222"};
 const std::vector<std::string> actions = {"s3:GetObject", "s3:PutObject", "s3:ListBucket"};
@@ -308,7 +308,7 @@ TEST(PolicyProperty, TheEvaluatorDecidesAsALiteralReadingOfAwsDoes) {
       RC_ASSERT(by_evaluator(world) == expected);
     }
   }));
-  // A generator that meets only refusals would prove nothing.
+  // A generator that produces only refusals would prove nothing.
   EXPECT_GT(seen[Decision::allowed], 200);
   EXPECT_GT(seen[Decision::refused], 200);
   EXPECT_GT(seen[Decision::denied], 200);

@@ -184,7 +184,7 @@ TEST(PolicyEvaluate, WithinAnAccountOneSideIsEnough) {
   const auto named = resource(R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111111111111:user/ann"},)"
                               R"("Action":"s3:Get*","Resource":"*"})");
   EXPECT_EQ(decide(get(&user), {.policy = named.get(), .owner = alice->canonical_id}), Decision::allowed);
-  // The account alone passes nothing on to its users.
+  // Naming the account alone grants nothing to its users.
   const auto account_only =
       resource(R"({"Effect":"Allow","Principal":{"AWS":"111111111111"},"Action":"s3:Get*","Resource":"*"})");
   EXPECT_EQ(decide(get(&user), {.policy = account_only.get(), .owner = alice->canonical_id}), Decision::refused);
@@ -235,7 +235,7 @@ TEST(PolicyEvaluate, AnonymousCallersHaveWhatEveryoneHas) {
   EXPECT_EQ(decide(get(&root), {.policy = everyone.get(), .owner = alice->canonical_id}), Decision::allowed);
 }
 
-// What AWS's "revoke sessions" button attaches to a role did nothing: the fact was never there.
+// AWS's "revoke sessions" policy had no effect: the fact was missing.
 TEST(PolicyEvaluate, OlderSessionsAreRevokedByTheTimeOfTheirToken) {
   const auto policy = identity(R"({"Effect":"Deny","Action":"*","Resource":"*",
                                    "Condition":{"DateLessThan":{"aws:TokenIssueTime":"2026-01-02T03:04:05Z"}}})");
@@ -279,22 +279,22 @@ TEST(PolicyEvaluate, AnArnReachesNoOtherAccount) {
         resource(R"({"Effect":"Allow","Action":"s3:*","Resource":"*","Principal":{"AWS":")" + arn + "\"}}");
     return evaluate_resource(*policy, get(&principal)).allowed;
   };
-  // An account of the name that a user of another one has.
+  // An account with the name of a user in another account.
   const AccountPtr named_ann = account("333333333333", "ann");
   EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", root_of(named_ann)), Reach::none);
   EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(named_ann, "ann")), Reach::none);
   EXPECT_EQ(reach("arn:aws:iam::111111111111:user/ann", user_of(alice, "ann")), Reach::principal);
-  // However the account is called: only an ARN without one can mean an account.
+  // Whatever the account is called: only an ARN without an account can mean one.
   for (const char* tenant : {"alice-canonical", "tenant", "alice"}) {
     const std::string arn = std::string("arn:aws:iam::") + tenant + ":user/ann";
     EXPECT_EQ(reach(arn, root_of(named_ann)), Reach::none) << arn;
     EXPECT_EQ(reach(arn, user_of(named_ann, "bob")), Reach::none) << arn;
   }
-  // RADOS Gateway's ARN is the account, never a user of that name in whatever account.
+  // RADOS Gateway's ARN is the account, never a user of that name in any account.
   EXPECT_EQ(reach("arn:aws:iam:::user/ann", root_of(named_ann)), Reach::principal);
   EXPECT_EQ(reach("arn:aws:iam:::user/ann", user_of(named_ann, "ben")), Reach::account);
   EXPECT_EQ(reach("arn:aws:iam:::user/ann", user_of(alice, "ann")), Reach::none);
-  // Roles and sessions are always of an account.
+  // Roles and sessions always belong to an account.
   const Principal session = session_of(alice, "reader", "job");
   EXPECT_EQ(reach("arn:aws:iam::111111111111:role/reader", session), Reach::principal);
   EXPECT_EQ(reach("arn:aws:iam:::role/reader", session), Reach::none);

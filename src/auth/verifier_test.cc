@@ -111,7 +111,7 @@ TEST_F(VerifierTest, ACallIsSignedForItsServiceAndItsBody) {
   const auto call = [&](std::string_view service, std::string_view signed_hash, std::string_view came, bool say) {
     HeaderList headers = host_;
     sign(root, "us-east-1", service, clock_, "POST", "/", "", signed_hash, headers);
-    // IAM's clients sign the hash and do not send it; then it is not among the signed headers either.
+    // IAM's clients sign the hash without sending it; then it is not among the signed headers either.
     if (!say) {
       headers = host_;
       value_of(headers, "x-amz-date") = format_amz_date(clock_.now_s());
@@ -144,7 +144,7 @@ TEST_F(VerifierTest, ACallIsSignedForItsServiceAndItsBody) {
             Errc::authorization_query_error);
 }
 
-// As boto3 signs with region_name='' and with the global endpoint of a partition.
+// boto3's signatures with region_name='' and with the global endpoint of a partition.
 TEST_F(VerifierTest, ACallMayBeSignedForNoRegionOrTheGlobalOne) {
   const std::string body = to_hex(as_bytes(sha256(as_bytes("Action=ListUsers"))));
   const std::pair<std::string, std::string> scopes[] = {
@@ -219,7 +219,7 @@ TEST_F(VerifierTest, AnAmzHeaderThatIsNotSignedIsRefused) {
             Errc::missing_signed_header);
 }
 
-// A header added to a request on its way, or to a presigned one, made its bucket forget `sync`.
+// A header added in transit, or to a presigned request, made its bucket lose `sync`.
 TEST_F(VerifierTest, AHeaderOfOurOwnThatIsNotSignedIsRefused) {
   auto headers = signed_headers();
   headers.emplace_back("X-Verbena-Durability", "memory");
@@ -247,7 +247,7 @@ TEST_F(VerifierTest, TheHeadersThatAreNotSignedAreNamed) {
             "x-verbena-etag");
 }
 
-// Arguments are signed in the order of their values and acted upon in the order in which they come.
+// Arguments are signed in the order of their values, and processed in the order received.
 TEST_F(VerifierTest, AnArgumentThatIsThereTwiceIsRefused) {
   const auto signed_query = [&](std::string_view query) {
     return error_of(signed_headers("GET", "/bucket/key", query), "GET", "/bucket/key", query);

@@ -1,5 +1,5 @@
-// The examples of AWS's "Signing and authenticating REST requests" and "query string request authentication", and what
-// must not pass.
+// The examples of AWS's "Signing and authenticating REST requests" and "query string request authentication", and
+// requests that must be refused.
 #include "auth/version2.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST_F(Version2Test, WhatS3ActsUponIsCovered) {
     EXPECT_EQ(error_of({.query = query, .headers = {host_, date_, signed_get_}}), Errc::signature_does_not_match)
         << query;
   }
-  // What S3 ignores is not covered, nor is what only shapes a listing.
+  // Arguments that S3 ignores, or that only shape a listing, are not covered.
   for (const char* query : {"prefix=a&max-keys=5", "v=3", "Content-Type=x&Cache-Control=y", "acl%20policy"}) {
     EXPECT_EQ(error_of({.query = query, .headers = {host_, date_, signed_get_}}), Errc::ok) << query;
   }
@@ -124,7 +124,7 @@ TEST_F(Version2Test, AUrlsHeadersStandInItsQuery) {
       Errc::signature_does_not_match);
 }
 
-// Correct clients send in a header what the URL they were given names in its query.
+// Correct clients also send values from the presigned URL's query in headers.
 TEST_F(Version2Test, AValueInUrlAndHeaderCountsOnce) {
   const std::string signature = sign("PUT\n\n\n1175139620\nx-amz-acl:private\n/johnsmith/photos/puppy.jpg");
   const std::string query = "AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Expires=1175139620&x-amz-acl=private&Signature=" +
@@ -139,7 +139,7 @@ TEST_F(Version2Test, AValueInUrlAndHeaderCountsOnce) {
             Errc::signature_does_not_match);
 }
 
-// A URL that was signed for "x&tagging" as the name of a download gave the object's tags.
+// A URL signed for "x&tagging" as a download's name returned the object's tags.
 TEST_F(Version2Test, ATextThatIsThatOfTwoRequestsIsRefused) {
   const auto error = [&](const std::string& lines, const std::string& resource, const std::string& query) {
     const std::string text = "GET\n\n\n1175139620\n" + lines + "/johnsmith/photos/puppy.jpg" + resource;
@@ -163,7 +163,7 @@ TEST_F(Version2Test, ATextThatIsThatOfTwoRequestsIsRefused) {
   EXPECT_EQ(error("x-amz-meta-a:b\n", "", "x-amz-meta-a=%20b"), Errc::access_denied);
   EXPECT_EQ(error("x-amz-acl:private,public-read\n", "", "x-amz-acl=private&X-Amz-Acl=public-read"),
             Errc::access_denied);
-  // What clients do.
+  // Requests of real clients.
   EXPECT_EQ(error("", "?response-content-disposition=a=b&c.pdf", "response-content-disposition=a%3Db%26c.pdf"),
             Errc::ok);
   EXPECT_EQ(error("", "?response-content-disposition=x&response-content-type=text/plain",
@@ -174,7 +174,7 @@ TEST_F(Version2Test, ATextThatIsThatOfTwoRequestsIsRefused) {
   EXPECT_EQ(error("x-amz-meta-a:b\nx-amz-meta-c:d\n", "", "x-amz-meta-a=b&x-amz-meta-c=d"), Errc::ok);
 }
 
-// A header added to a request on its way made its bucket forget `sync`.
+// A header added in transit made its bucket lose `sync`.
 TEST_F(Version2Test, AHeaderThatIsNoneOfAwssIsRefusedWhereItIsActedUpon) {
   EXPECT_EQ(error_of({.headers = {host_, date_, signed_get_, {"X-Verbena-Durability", "memory"}}}),
             Errc::missing_signed_header);

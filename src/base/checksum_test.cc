@@ -28,7 +28,7 @@ TEST(Checksum, KnownValues) {
   EXPECT_EQ(crc.finish_base64(), "y/Q5Jg==");
 }
 
-// FIPS 180-4, and the values of xxhsum (xxHash 0.8): big-endian, as S3 has them, in whole and in pieces.
+// FIPS 180-4, and the values of xxhsum (xxHash 0.8): big-endian, as in S3, at once and in pieces.
 TEST(Checksum, KnownValuesOfTheNewerAlgorithms) {
   struct Known {
     Algorithm algorithm;
@@ -113,7 +113,7 @@ TEST(Checksum, SipHashMatchesItsPaper) {
   for (const auto& [size, sum] : known) EXPECT_EQ(siphash24(key, Bytes(key).first(size)), sum) << size;
 }
 
-// As tables use it; the first of them is known from Rust's and Python's tables.
+// For tables; the first value is known from Rust's and Python's tables.
 TEST(Checksum, SipHash13OfTheSameKeyAndData) {
   std::byte key[16];
   for (int i = 0; i < 16; ++i) key[i] = static_cast<std::byte>(i);

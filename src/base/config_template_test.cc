@@ -13,7 +13,7 @@
 namespace verbena {
 namespace {
 
-// The template with every key set: a '#' that no single space follows is a key's.
+// The template with every key set: a '#' without a following single space belongs to a key.
 std::string all_set() {
   std::string out, line;
   for (std::istringstream lines(config_template()); std::getline(lines, line);) {

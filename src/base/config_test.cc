@@ -150,7 +150,7 @@ TEST(Config, WhatHoldsBetweenKeysIsChecked) {
   EXPECT_FALSE(check(config));
 }
 
-// Each connection was dealt to one of them by chance.
+// Connections were split between them at random.
 TEST(Config, TwoListenersDoNotShareAPort) {
   Config config;
   config.tls = {.certificate = "c.pem", .key = "k.pem"};

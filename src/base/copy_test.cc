@@ -14,7 +14,7 @@ TEST(CopyBytes, CopiesWhatLiesThereWhereverItLies) {
   for (const size_t size : sizes) {
     for (size_t at = 0; at < 70; ++at) {
       std::ranges::fill(to, std::byte{0xEE});
-      // `at` bytes behind the source within a page, and once around.
+      // The target is `at` bytes behind the source within a page, modulo the page.
       const size_t base = (reinterpret_cast<uintptr_t>(from.data()) - reinterpret_cast<uintptr_t>(to.data())) % page;
       std::byte* const place = to.data() + base + at;
       copy_bytes(place, Bytes(from).first(size));

@@ -52,7 +52,7 @@ class IdlePollable : public Pollable {
   int polls = 0;
 };
 
-// Each event has its next one ready, as sockets of a flood have.
+// Each event makes its successor ready, like sockets in a flood.
 void serve_events(Core& core, int left) {
   note_socket_event();
   if (left == 0) return core.stop();
@@ -92,13 +92,13 @@ TEST(BlockingPool, RunsElsewhereAndResumesAtHome) {
   EXPECT_EQ(answer.value(), 42);
   EXPECT_TRUE(back_home);
   EXPECT_NE(worker, std::this_thread::get_id());
-  pool.reset();  // a call is counted when it has ended, which may be after its caller went on
+  pool.reset();  // a call is counted when it has ended, perhaps after its caller has continued
   EXPECT_NE(metrics::exposition().find("verbena_blocking_calls_total{reason=\"test.work\"} 1"), std::string::npos);
 }
 
-// A disk that did not answer to a search or the doctor held up the server's end for as long as it liked.
+// A disk that did not answer to a search or the doctor delayed the server's stop without bound.
 TEST(BlockingPool, IsLeftWithWhatDoesNotEnd) {
-  struct Shared {  // with a thread that is left to itself
+  struct Shared {  // shared with a thread that may outlive the pool
     std::promise<void> disk, begun, answered;
   };
   const auto shared = std::make_shared<Shared>();
@@ -128,7 +128,7 @@ TEST(BlockingPool, IsLeftAtOnceWhereNothingIsUnderWay) {
 TEST(BlockingPool, AFullQueueAnswersAtOnce) {
   std::atomic<bool> go{false};
   std::atomic<bool> started{false};
-  BlockingPool pool(1, 1);  // last: its thread is joined before what it reads goes
+  BlockingPool pool(1, 1);  // last: its thread is joined before its data is destroyed
   ASSERT_TRUE(pool.submit("test.block", [&] {
     started = true;
     while (!go) std::this_thread::yield();

@@ -131,7 +131,7 @@ TEST(Date, TimesThatFourDigitsCannotSayAreTheLastThatTheyCan) {
   EXPECT_EQ(format_iso8601_seconds(least), "0000-01-01T00:00:00Z");
 }
 
-// A day and some seconds a step, over leap years and both ends of a century.
+// Steps of a day and some seconds, over leap years and both ends of a century.
 TEST(Date, EveryDayIsReadBackAsItWasWritten) {
   for (int64_t s = -2'300'000'000; s < 4'200'000'000; s += 86'400 + 3'661) {
     ASSERT_EQ(parse_http_date(format_http_date(s)), s);

@@ -63,7 +63,7 @@ TEST(Histogram, TextSaysTheSameAsOpenMetrics) {
   EXPECT_NE(text.find("verbena_test_text_seconds_bucket{le=\"0.000512\"} 0"), std::string::npos);
   EXPECT_NE(text.find("verbena_test_text_seconds_sum 0.001"), std::string::npos);
   EXPECT_NE(text.find("# TYPE verbena_test_never_seconds histogram"), std::string::npos);
-  EXPECT_EQ(text.find("verbena_test_never_seconds_count"), std::string::npos);  // no series before there is something
+  EXPECT_EQ(text.find("verbena_test_never_seconds_count"), std::string::npos);  // no series while it is empty
 }
 
 TEST(Exposition, ACounterThatIsNamedAsAGaugeIsNotASecondFamilyOfThatName) {
@@ -110,7 +110,7 @@ TEST(Ticks, AreWorthNanoseconds) {
   }
   const auto least = static_cast<uint64_t>(std::chrono::nanoseconds(SteadyClock::now() - began).count());
   const uint64_t counted = ns_between(from, ticks());
-  EXPECT_GT(counted, least / 100 * 98);  // the clocks may differ by what measuring one against the other left
+  EXPECT_GT(counted, least / 100 * 98);  // the clocks may differ by the error of their calibration
   EXPECT_EQ(ns_between(from + 1000, from), 0u);
 }
 

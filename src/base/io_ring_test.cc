@@ -40,7 +40,7 @@ struct Pipe {
   int ends[2] = {-1, -1};
 };
 
-// Memory in whole pages, as the arena has it: O_DIRECT asks for that.
+// Memory in whole pages, like the arena's: O_DIRECT requires that.
 struct Pages {
   explicit Pages(size_t size)
       : bytes(
@@ -176,7 +176,7 @@ TEST_F(Rings, TakeMoreThanFitsAndGiveWhatStartsTogetherToTheKernelAtOnce) {
   EXPECT_EQ(pages.text(100 * 512), std::string(100 * 512, 'x'));
 }
 
-// What a coroutine owns while it waits, as a lease.
+// Owned by a coroutine while it waits, like a lease.
 struct Owned {
   explicit Owned(bool& flag) : gone(flag) {}
   Owned(const Owned&) = delete;
@@ -259,7 +259,7 @@ TEST_F(Rings, MemoryThatMayNotBeRegisteredIsReadIntoAsWell) {
   EXPECT_EQ(pages.text(4096), std::string(4096, 'a'));
 }
 
-// By seccomp, as container runtimes do it.
+// By seccomp, like container runtimes.
 bool forbid_io_uring_for_this_thread() {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

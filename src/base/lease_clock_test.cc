@@ -24,7 +24,7 @@ int look_after_a_suspension() {
   if (offsets >= 0) close(offsets);
   if (!set) return not_allowed;
   const auto before = LeaseClock::suspended();
-  const pid_t child = fork();  // which lives in the new name space
+  const pid_t child = fork();  // runs in the new name space
   if (child == 0) {
     _exit(LeaseClock::suspended() - before > std::chrono::minutes(59) ? shown : hidden);
   }

@@ -25,7 +25,7 @@ std::vector<std::byte> random_bytes(std::mt19937& random, size_t size) {
   return bytes;
 }
 
-// All that this processor can do.
+// All that this processor supports.
 std::vector<Md5::Lanes> all_lanes() {
   std::vector<Md5::Lanes> lanes;
   for (auto one : {Md5::Lanes::one, Md5::Lanes::four, Md5::Lanes::eight, Md5::Lanes::eight_of_avx512}) {
@@ -59,7 +59,7 @@ TEST(Md5Test, AnyLengthAsOpenSslHasIt) {
   }
 }
 
-// Bodies of any lengths, more and fewer than there are lanes, that come in pieces cut anywhere.
+// Bodies of any lengths, more and fewer than lanes, in pieces cut anywhere.
 TEST(Md5Test, SideBySideIsAsAlone) {
   std::mt19937 random(2);
   for (const Md5::Lanes lanes : all_lanes()) {

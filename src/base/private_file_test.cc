@@ -63,7 +63,7 @@ TEST_F(SecretFile, WhoElseMayReadOrWriteItIsAskedFor) {
   EXPECT_NE(line(100, not_for_everybody).find("chmod"), std::string::npos);
 }
 
-// The start stood still.
+// The start hung.
 TEST_F(SecretFile, APipeKeepsNobodyWaiting) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(line(), "is not a regular file");

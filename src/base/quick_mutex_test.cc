@@ -12,7 +12,7 @@ namespace {
 TEST(QuickMutex, OneHolderAtATimeAndNobodySleepsForEver) {
   constexpr int threads = 4, rounds = 20000;
   QuickMutex mutex;
-  int64_t a = 0, b = 0;  // guarded by mutex: always alike
+  int64_t a = 0, b = 0;  // guarded by mutex: always equal
   bool torn = false;
   std::vector<std::jthread> all;
   for (int t = 0; t < threads; ++t) {
@@ -21,7 +21,7 @@ TEST(QuickMutex, OneHolderAtATimeAndNobodySleepsForEver) {
         const std::lock_guard lock(mutex);
         torn = torn || a != b;
         ++a;
-        if (i % 64 == 0) std::this_thread::yield();  // others come to sleep
+        if (i % 64 == 0) std::this_thread::yield();  // so that others go to sleep
         ++b;
       }
     });

@@ -22,7 +22,7 @@ TEST(HashIndex, FindsWhatWasAssignedUntilItIsErased) {
   EXPECT_EQ(index.size(), 0U);
 }
 
-// Few places for many hashes, so that runs form, wrap around, and are closed up again in each way there is.
+// Few slots for many hashes, so that runs form, wrap around, and are closed up in every way.
 TEST(HashIndex, DoesAsAMapDoes) {
   std::mt19937_64 random(20261126);
   for (const uint64_t range : {12, 40, 3000}) {

@@ -70,7 +70,7 @@ TEST(HotTier, WhoComesBackAfterAnEvictionStays) {
   put(*tier, "again", 10);
   for (int i = 0; i < 3'000; ++i) put(*tier, "fill" + std::to_string(i), 10);
   ASSERT_EQ(tier->find({"b", "again"}), nullptr);
-  // Not so long ago that it is forgotten, it goes to the main queue at once and survives the next scan.
+  // It was evicted recently enough to be remembered: it enters the main queue at once and survives the next scan.
   for (int i = 0; i < 1'600; ++i) put(*tier, "more" + std::to_string(i), 10);
   put(*tier, "more1", 10);
   for (int i = 0; i < 1'000; ++i) put(*tier, "scan" + std::to_string(i), 10);
@@ -83,7 +83,7 @@ TEST(HotTier, AChangeDropsTheEntryAtOnceAndKeepsTheNewOne) {
   {
     auto change = tier->change({"b", "k"});
     EXPECT_EQ(tier->find({"b", "k"}), nullptr);
-    put(*tier, "k", 100, 7);  // what a reader saw of the old object
+    put(*tier, "k", 100, 7);  // read by an earlier reader from the old object
     EXPECT_EQ(tier->find({"b", "k"}), nullptr);
     change.publish(entry(100, 2));
   }
@@ -219,7 +219,7 @@ TEST(HotTier, WhatIsOnItsWayInIsBounded) {
   EXPECT_TRUE(b.add(600));
 }
 
-// Threads change and read few keys; a reader never sees a value that was replaced before it asked.
+// Threads change and read few keys; a reader never sees a value that was replaced before its call.
 TEST(HotTier, ReadersNeverGoBack) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
   constexpr int keys = 4, rounds = 20'000;

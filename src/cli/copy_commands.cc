@@ -124,7 +124,7 @@ namespace {
 
 constexpr size_t append_piece_bytes = 16 * MiB;  // each is one change
 
-// Of a stream, until it ends or the piece is full. Negative: it cannot be read.
+// Reads a stream until it ends or the piece is full. Negative: a read error.
 ssize_t fill_piece(std::istream& from, std::span<std::byte> piece) {
   from.read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
   return from.bad() ? -1 : static_cast<ssize_t>(from.gcount());

@@ -9,7 +9,7 @@ TEST(HandOver, TheProgramBesideThisOneComesFirstThenTheInstalledOne) {
   const auto places = rados_programs("/somewhere/bin");
   ASSERT_GE(places.size(), 2u);
   EXPECT_EQ(places[0], "/somewhere/bin/verbena-rados");
-  // Relative to the program, so that a tree may be moved.
+  // Relative to the program, so that an installation may be moved.
   EXPECT_THAT(places[1].string(), testing::StartsWith("/somewhere/"));
   for (const auto& place : places) {
     EXPECT_TRUE(place.is_absolute()) << place;

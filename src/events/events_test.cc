@@ -1,4 +1,4 @@
-// Targets, and what brings events to them.
+// Targets, and deliveries to them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -306,10 +306,10 @@ class ScriptedTarget final : public Target {
   struct Script {
     std::mutex mutex;
     std::vector<std::string> got;
-    std::function<size_t(size_t)> take = [](size_t n) { return n; };  // how many of so many
-    std::string refuses{};                                            // a message that it never takes
-    bool refuses_all_beside = false;                                  // nor what comes together with it
-    std::string breaks{};                                             // one at which it breaks off
+    std::function<size_t(size_t)> take = [](size_t n) { return n; };  // how many of n it accepts
+    std::string refuses{};                                            // a message that it never accepts
+    bool refuses_all_beside = false;                                  // nor any in the same batch
+    std::string breaks{};                                             // one at which the connection breaks
     std::promise<void> enough;
     size_t wanted = 0;
   };
@@ -349,7 +349,7 @@ class Said final : public store::Announcement {
   const std::string text_;
 };
 
-// Says from where it was read.
+// Records the positions that were read from.
 class ReadStore final : public store::in_memory::TestStore {
  public:
   using TestStore::TestStore;
@@ -514,7 +514,7 @@ TEST_F(DeliveryTest, WhatIsRefusedIsShownAndAnOperatorMayLetGoOfIt) {
   EXPECT_TRUE(run(io, store_.event_backlog("t"))->empty());
 }
 
-// It waited for the end of a round, and a slow target made that long.
+// It waited for the end of a round, which a slow target prolonged.
 TEST_F(DeliveryTest, AnOperatorIsHeardInTheMiddleOfARound) {
   script_.refuses = "poison";
   say("a", "poison");
@@ -567,7 +567,7 @@ TEST_F(DeliveryTest, ATargetThatIsGoneIsCountedBoundedAndLetGoOf) {
   for (int i = 0; i < 5; ++i) say("a", "12345");
   say("b", "1");
   asio::io_context io;
-  // As a start without the target has it.
+  // The state after a start without the target.
   s3::EventQueues queues({{"other", "file"}}, {.events_max = 12, .bytes_max = 1 * MiB});
   GoneTargets gone(store_, queues, {});
   ASSERT_TRUE(gone.load());

@@ -1,4 +1,4 @@
-// What servers that share a store leave for one deliverer: changes that are committed late, and a duty that is lost.
+// Events of servers that share a store, for one deliverer: changes that are committed late, and lost leadership.
 #include <gtest/gtest.h>
 
 #include <librdkafka/rdkafka.h>
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t the_bucket = 7;
 
-// Events with the ids that a test gives them, as other servers' clocks might.
+// Events with ids chosen by the test, as from other servers' clocks.
 class LateStore final : public store::in_memory::TestStore {
  public:
   using TestStore::TestStore;
@@ -71,7 +71,7 @@ class LateStore final : public store::in_memory::TestStore {
   std::map<uint64_t, std::string> rows_;
 };
 
-// Takes one message after the other, and does what a test wants before each.
+// Accepts one message after the other, with a test's action before each.
 class OneByOne final : public Target {
  public:
   struct Got {
@@ -151,7 +151,7 @@ TEST_F(OrderTest, WhatCameLateWaitsForAPageAtMostWhileTheTargetIsAlwaysBusy) {
   EXPECT_LE(late, 2000 + 1000);
 }
 
-// A process that is frozen behind a question and a message knows nothing of it: the next question has another answer.
+// A process that is frozen between a check and a message does not notice it: the next check has another result.
 TEST_F(OrderTest, AServerThatLosesItsDutyInTheMiddleOfABatchSendsNothingMore) {
   for (uint64_t id = 1; id <= 40; ++id) store_.add({{id, std::to_string(id)}});
   std::promise<void> lost;
@@ -177,7 +177,7 @@ TEST_F(OrderTest, AServerThatLosesItsDutyInTheMiddleOfABatchSendsNothingMore) {
   EXPECT_TRUE(queues_.states().at(0).up) << "the target has refused nothing";
 }
 
-// Frozen for so long that another server took the duty and gave it back: to ask whether there is a duty is not enough.
+// Frozen for so long that another server became the leader and resigned: checking for leadership alone is not enough.
 TEST_F(OrderTest, WhatWasReadInAnEarlierTimeOnDutyIsNotTold) {
   for (uint64_t id = 1; id <= 10; ++id) store_.add({{id, std::to_string(id)}});
   got_.before = [&](const std::string& message) {
@@ -211,7 +211,7 @@ TEST(TargetGate, NothingIsWrittenIntoAFile) {
   std::filesystem::remove_all(name);
 }
 
-// Asked for when the connection is there: to make it may take long.
+// Checked once the connection exists: making it may take long.
 TEST(TargetGate, NothingIsSentToAWebhook) {
   asio::io_context io, other;
   asio::ip::tcp::acceptor listener(other, {asio::ip::address_v4::loopback(), 0});
@@ -236,7 +236,7 @@ TEST(TargetGate, NothingIsSentToAWebhook) {
   EXPECT_TRUE(ended) << "closed without a word";
 }
 
-// Its library sends on a thread of its own, and later: here when its broker is there again.
+// Its library sends on a thread of its own, and later: here when its broker is back.
 TEST(TargetGate, WhatKafkasLibraryHasNotSentIsTakenFromIt) {
   char wrong[256];
   rd_kafka_conf_t* conf = rd_kafka_conf_new();

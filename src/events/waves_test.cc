@@ -1,4 +1,4 @@
-// Which events of a batch may be on their way together.
+// The events of a batch that may be in flight together.
 #include <gtest/gtest.h>
 
 #include "events/waves.h"

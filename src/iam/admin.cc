@@ -223,7 +223,7 @@ Result<Json> remove_account(const Request& request) {
   return Json::object();
 }
 
-// With its keys, policies and memberships.
+// Removes the user or account with its keys, policies and memberships.
 Result<Json> serve_user_rm(const Request& request) {
   if (request.user.empty()) return remove_account(request);
   VB_TRY(change(request, [&](AccountEntry& entry, User* user) -> Result<void> {

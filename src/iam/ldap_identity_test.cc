@@ -81,7 +81,7 @@ TEST_F(LdapIdentityTest, OtherWaysInAreClosedWhereTheyAreNotConfigured) {
   }
 }
 
-// Calls of clients elsewhere, by way of the service, to a directory that answers or does not.
+// Calls of remote clients, through the service, to a directory that answers or does not.
 class CallsToDirectoryTest : public LdapIdentityTest, protected StrangersCalls {
  protected:
   CallsToDirectoryTest() {
@@ -142,7 +142,7 @@ TEST_F(CallsToDirectoryTest, OneAddressHasSoManyWrongPasswordsAndRightOnesAreGiv
   EXPECT_EQ(told("192.0.2.2", ""), 1u);
 }
 
-// They were copied for every call of a stranger's, before it was known whether there is room for one more.
+// They were copied for every unsigned call, before it was known whether there is room for one more.
 TEST_F(CallsToDirectoryTest, NobodysCertificatesAreLookedAtForAPassword) {
   call("192.0.2.1");
   run_until_all_are_answered();

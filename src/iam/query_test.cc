@@ -102,7 +102,7 @@ TEST(ParametersTest, StrangersAndListsAreTold) {
   EXPECT_FALSE(Parameters::parse("A=1&A=2"));
 }
 
-// The answer was no XML: it repeated bytes that are no UTF-8.
+// The answer was not XML: it repeated invalid UTF-8.
 TEST_F(QueryTest, WhatIsNotServedIsNamedInPrintableText) {
   for (const char* form : {"CreateUser&UserName=a&%FF%FE=1", "%FF%FE%01"}) {
     const s3::Response response = ask(form);

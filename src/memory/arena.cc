@@ -47,7 +47,7 @@ unsigned order_of(size_t size) {
   return static_cast<unsigned>(std::countr_zero(Arena::class_size(size) / Arena::alignment));
 }
 
-// Of all arenas of the process: a server has one.
+// Metrics of all arenas of the process: a server has one.
 struct LeaseMetrics {
   metrics::Gauge& leased = metrics::gauge("verbena_memory_leased_bytes", "Bytes of the arena that are leased");
   metrics::Gauge& peak = metrics::gauge("verbena_memory_leased_bytes_max", "Most bytes of the arena leased so far");

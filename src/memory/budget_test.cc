@@ -244,7 +244,7 @@ TEST_F(BudgetTest, AWaiterThatIsDestroyedLeavesNothingBehind) {
   }
   EXPECT_EQ(budget().waiters(), 0u);
   {
-    // A waiter that was served and destroyed before its coroutine ran must give its charge back.
+    // A waiter that was served and destroyed before its coroutine ran must return its charge.
     asio::io_context other;
     asio::co_spawn(other, wait_for(a, 1, [](Result<Charge>) { FAIL(); }), asio::detached);
     other.poll();

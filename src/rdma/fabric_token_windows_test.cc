@@ -13,7 +13,7 @@ using fabric::ofi::EndpointAddress;
 using fabric::ofi::testing::TestClient;
 using fabric::ofi::testing::TestServer;
 
-// A server core that takes tokens, and a client that makes them.
+// A server core that accepts tokens, and a client that makes them.
 class TokenWindowsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -79,7 +79,7 @@ TEST_F(TokenWindowsTest, DialOnlyPortsOfTheRange) {
   EXPECT_EQ(with(port, port), Errc::ok);
   EXPECT_EQ(with(1, static_cast<uint16_t>(port - 1)), Errc::rdma_not_supported);
   EXPECT_EQ(with(static_cast<uint16_t>(port + 1), 65535), Errc::rdma_not_supported);
-  // By default no port that services have.
+  // By default no ports of services.
   windows = make({});
   Token token = token_of(*lent);
   for (const uint16_t service : {22, 80, 5432, 6379, 32767}) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Its writes complete when the test says so.
+// Its writes complete when the test decides.
 class HeldWindow final : public fabric::Window {
  public:
   explicit HeldWindow(asio::steady_timer& gate) : gate_(gate) {}

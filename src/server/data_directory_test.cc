@@ -74,7 +74,7 @@ mode_t mode_of(const std::filesystem::path& path) {
   return ::lstat(path.c_str(), &status) == 0 ? status.st_mode & 0777 : 0;
 }
 
-// The index's files had mode 0644 in a directory of mode 0755: small objects, names and policies for everybody.
+// The index's files had mode 0644 in a directory of mode 0755: small objects, names and policies readable by all users.
 TEST_F(DataDirectoryTest, WhatAnOlderServerLeftReadableIsTightened) {
   const mode_t before = ::umask(022);
   std::filesystem::create_directories(base / "d/index");
@@ -88,7 +88,7 @@ TEST_F(DataDirectoryTest, WhatAnOlderServerLeftReadableIsTightened) {
   EXPECT_EQ(mode_of(base / "d/index"), 0700u);
   EXPECT_EQ(mode_of(base / "d/index/000004.log"), 0600u);
   EXPECT_EQ(mode_of(base / "outside"), 0644u);  // a link is not followed
-  // What the process makes from now on is its own, whatever mode it asks for.
+  // Files that the process makes from now on are private, whatever mode it requests.
   std::ofstream(base / "d/later") << "x";
   EXPECT_EQ(mode_of(base / "d/later"), 0600u);
   ::umask(before);

@@ -5,7 +5,7 @@
 namespace verbena::server {
 namespace {
 
-// What strangers and clients may hold together, at the most.
+// The maximum that unauthenticated and other clients may hold together.
 uint64_t promised(const Config& config, const Descriptors& shares, unsigned cores) {
   return config.http.connections_max + config.rdma.connections_max + shares.admin + shares.certificates +
          cores * (shares.arrivals + *config.rdma.sessions_max);

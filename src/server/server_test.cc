@@ -88,7 +88,7 @@ TEST(Server, TellsHealthAndMetricsWithoutRdma) {
   EXPECT_EQ(ask(test.admin(), "GET", "/-/console/", "", false).status, 200);
 }
 
-// Objects past the hot tier and the index, by each way of reading; what it is, the metrics say.
+// An object that is in neither the hot tier nor the index, by each way of reading; the metrics report which.
 TEST(Server, ReadsDataByIoUringOrByThreads) {
   const std::string large(3'000'000, 'x');
   for (const DiskIo way : {DiskIo::threads, DiskIo::automatic, DiskIo::io_uring}) {
@@ -128,7 +128,7 @@ TEST(Server, TwoCannotShareADirectory) {
 TEST(Server, APortInUseIsNamed) {
   TestServer test;
   ASSERT_TRUE(test.running());
-  // A listener of another process: one that shares nothing with ours.
+  // A listener of another process, without SO_REUSEPORT.
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

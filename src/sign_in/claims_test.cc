@@ -53,7 +53,7 @@ TEST(ClaimsTest, ATokenForSomebodyElseIsRefused) {
   EXPECT_EQ(check_claims(good_claims(), {}, now).error().kind, Reason::invalid_token) << "a provider without clients";
 }
 
-// A role that trusted the tokens of "stranger" let in those of "app" that "stranger" may read, too.
+// A role that trusted tokens for "stranger" also admitted those for "app" that "stranger" may read.
 TEST(ClaimsTest, OfSeveralAudiencesPoliciesSeeTheOneThatItWasMadeFor) {
   const std::vector<std::string> both{"other", "app"};
   const json claims = with(with(good_claims(), "aud", json::array({"stranger", "other", "app"})), "azp", "app");
@@ -147,7 +147,7 @@ TEST(ClaimsTest, ConditionsFindClaimsOfTheirProviderAlone) {
         "idp.example.org/r", "idp.example.org/r:", "sub", "aws:sub", "idp.example.org/r:Sub"}) {
     EXPECT_EQ(find("idp.example.org/r", other), auth::FactValues{"-"}) << other;
   }
-  // A host alone: such a key is all in lower case when it is asked for.
+  // A bare host: such a key is entirely in lower case at look-up.
   EXPECT_EQ(find("idp.example.org", "idp.example.org:repo"), auth::FactValues{"x"});
   claims["REPO"] = "y";
   EXPECT_EQ(find("idp.example.org", "idp.example.org:repo"), auth::FactValues{"-"}) << "which of the two?";

@@ -32,7 +32,7 @@ class DirectoryTest : public testing::Test {
                                      std::string_view password = "wrong") {
     return directory_->check(client, name, Secret(as_bytes(password)));
   }
-  // Of so many wrong ones, those that the directory was asked.
+  // The number of wrong passwords, of `count`, that reached the directory.
   int asked(int count, const std::function<std::pair<std::string, std::string>(int)>& who) {
     const int before = test_directory_.binds();
     for (int i = 0; i < count; ++i) {
@@ -49,7 +49,7 @@ class DirectoryTest : public testing::Test {
   std::unique_ptr<Directory> directory_;
 };
 
-// Anybody could lock anybody out, in the directory, too: sixteen were asked of it, and it locks after five.
+// Any client could lock out any user, in the directory, too: sixteen tries reached it, and it locks after five.
 TEST_F(DirectoryTest, OfOneNameItIsAskedSoFewWrongPasswordsThatItNeedNotLockAnybody) {
   const auto from_everywhere = [](int i) { return std::pair(number("198.51.100.", i), std::string("alice")); };
   EXPECT_EQ(asked(100, from_everywhere), 4);
@@ -82,7 +82,7 @@ TEST_F(DirectoryTest, StrangersDoNotKeepAnOwnerOutOfWhereHeCameInBefore) {
   EXPECT_TRUE(ask("192.0.2.1", "bob", "right"));
 }
 
-// None of it was tested: every test came from loopback.
+// Untested before: every test came from loopback.
 TEST_F(DirectoryTest, OneAddressHasSoManyWrongOnesAndRightOnesAreGivenBack) {
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(ask("192.0.2.1", number("u", i % 10), "right")) << i;
   EXPECT_EQ(asked(60, [](int i) { return std::pair(std::string("192.0.2.1"), number("v", i)); }), 32);
@@ -103,7 +103,7 @@ TEST_F(DirectoryTest, AFewGuessesAtEachOfVeryManyNamesAreBoundedToo) {
   EXPECT_EQ(asked(10, everybody), 1);
 }
 
-// Behind a proxy on this host everybody was exempt.
+// Behind a proxy on this host all clients were exempt.
 TEST_F(DirectoryTest, FromThisHostThereAreManyButNotWithoutEnd) {
   EXPECT_EQ(asked(200, [](int i) { return std::pair(std::string(), number("u", i)); }), 128);
   EXPECT_EQ(ask("", "alice", "right").error().kind, Why::busy);
@@ -191,7 +191,7 @@ TEST_F(DirectorySettingsTest, ThePasswordIsReadFromAFileOfItsOwnersAlone) {
   }
 }
 
-// It was opened, and the start stood still.
+// It was opened, and the start hung.
 TEST_F(DirectorySettingsTest, APipeIsNoPassword) {
   std::filesystem::remove(config_.lookup_password_file);
   ASSERT_EQ(::mkfifo(config_.lookup_password_file.c_str(), 0600), 0);

@@ -44,7 +44,7 @@ TEST(JwtTest, EachAlgorithmVerifiesItsOwnSignaturesAndNothingElse) {
     EXPECT_EQ(judge(key.set("k"), token), Verdict::good) << name;
     EXPECT_EQ(judge(key.set("other"), token), Verdict::unknown_key) << name;
     EXPECT_EQ(judge(TestKey(name).set("k"), token), Verdict::bad) << name;
-    // Another claim under the same signature; a signature that was cut, or grew.
+    // Another claim under the same signature; a shortened or lengthened signature.
     const size_t first = token.find('.'), second = token.rfind('.');
     const std::string claim = base64url(R"({"sub":"b"})");
     EXPECT_EQ(judge(key.set("k"), token.substr(0, first + 1) + claim + token.substr(second)), Verdict::bad) << name;
@@ -58,7 +58,7 @@ TEST(JwtTest, EachAlgorithmVerifiesItsOwnSignaturesAndNothingElse) {
 
 TEST(JwtTest, TheKeyDecidesWhichAlgorithmItIsFor) {
   const TestKey key("RS256");
-  // The same key, honestly signed under another algorithm of its kind than the one that it is published for.
+  // The same key, correctly signed under another algorithm of its kind than the published one.
   const std::string token = key.sign_as("RS512", R"({"alg":"RS512","kid":"k"})", R"({"sub":"a"})");
   EXPECT_EQ(judge(key.set("k"), token), Verdict::unknown_key);
   EXPECT_EQ(judge(key.set("k", /*algorithm=*/""), token), Verdict::good);

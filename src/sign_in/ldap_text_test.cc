@@ -20,7 +20,7 @@ TEST(LdapText, WhatMeansSomethingInANameIsWrittenByItsNumber) {
 TEST(LdapText, FormsAreFilledOnce) {
   EXPECT_EQ(fill_form("uid=%s,ou=people", "alice", ""), "uid=alice,ou=people");
   EXPECT_EQ(fill_form("(|(member=%d)(memberUid=%s))", "a", "uid=a,o=x"), "(|(member=uid=a,o=x)(memberUid=a))");
-  EXPECT_EQ(fill_form("%s", "%d", "dn"), "%d");  // what was filled in is no form
+  EXPECT_EQ(fill_form("%s", "%d", "dn"), "%d");  // inserted text is not expanded again
 }
 
 TEST(LdapText, FormsWithOtherSignsAreNone) {

@@ -22,7 +22,7 @@ class SetClock : public WallClock {
   std::atomic<int64_t> now_s = 1'767'323'045;
 };
 
-// Its fetches wait until they are let go.
+// Its fetches wait until they are released.
 class ProviderKeysTest : public testing::Test {
  protected:
   ~ProviderKeysTest() override {
@@ -46,7 +46,7 @@ class ProviderKeysTest : public testing::Test {
         *pool_, clock_, [this](const Issuer& issuer, const std::atomic<bool>&) { return fetch(issuer); }, limits);
   }
   void let_go() { gate_.open(); }
-  // Begins a refresh; what came of it is in `results_` once run() has seen it.
+  // Begins a refresh; its result is in `results_` after run().
   void begin(const Issuer& issuer) {
     auto task = [](ProviderKeysTest* test, Issuer of) -> Task<void> {
       auto result = co_await test->keys_->refresh(std::move(of));
@@ -59,7 +59,7 @@ class ProviderKeysTest : public testing::Test {
     for (int i = 0; i < 3000 && results_.size() < results; ++i) loop_.run_one_for(std::chrono::milliseconds(10));
     ASSERT_EQ(results_.size(), results);
   }
-  // What needs no fetch to end.
+  // Runs what does not wait for a fetch.
   void run_ready() {
     loop_.restart();
     loop_.poll();
@@ -108,7 +108,7 @@ TEST_F(ProviderKeysTest, AThousandWhoNeedTheSameKeysAskForThemOnce) {
   EXPECT_EQ(std::ranges::count(results_, Errc::ok), 1000);
   EXPECT_EQ(fetches(), 1u);
   EXPECT_TRUE(keys_->find(issuer).fresh);
-  // Whatever tokens come now, with key ids that there are not: the provider is left alone for a while.
+  // Tokens with unknown key ids cause no further fetches for a while.
   for (int i = 0; i < 1000; ++i) begin(issuer);
   run(2000);
   EXPECT_EQ(fetches(), 1u);
@@ -121,7 +121,7 @@ TEST_F(ProviderKeysTest, AThousandWhoNeedTheSameKeysAskForThemOnce) {
 TEST_F(ProviderKeysTest, OneAccountsSlowProvidersKeepNobodyElseWaiting) {
   start();
   for (int i = 0; i < 100; ++i) begin({"222222222222", "slow" + std::to_string(i) + ".example.org", "1", {}});
-  run(99);  // one of them is asked; the others may try again
+  run(99);  // one of them is fetched; the others may try again
   EXPECT_EQ(std::ranges::count(results_, Errc::slow_down), 99);
   begin(issuer);
   run_ready();
@@ -137,7 +137,7 @@ TEST_F(ProviderKeysTest, FewFetchesAndFewWaitersAreThereAtOnce) {
   run(3);
   EXPECT_EQ(std::ranges::count(results_, Errc::slow_down), 3);
   for (int i = 0; i < 20; ++i) begin({"0", "idp.example.org", "1", {}});
-  run(3 + 12);  // eight more may wait for the first one's
+  run(3 + 12);  // eight more may wait for the first one's fetch
   EXPECT_EQ(std::ranges::count(results_, Errc::slow_down), 15);
   let_go();
   run(25);

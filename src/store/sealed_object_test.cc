@@ -163,7 +163,7 @@ TEST_F(SealedObjectTest, BlocksThatChangedPlacesDoNotOpen) {
   const std::string bytes = pattern(4 * 65'536, 9);
   Shelf shelf = sealed(bytes, salt_of(1));
   const size_t tags = bytes.size();
-  // Block and tag together, so that each pair still belongs together.
+  // Block and tag are swapped together, so that each pair still matches.
   for (size_t i = 0; i < 65'536; ++i) std::swap(shelf.bytes[i], shelf.bytes[2 * 65'536 + i]);
   for (size_t i = 0; i < 16; ++i) std::swap(shelf.bytes[tags + i], shelf.bytes[tags + 32 + i]);
   EXPECT_FALSE(opened(shelf, salt_of(1)));

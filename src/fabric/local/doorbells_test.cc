@@ -20,7 +20,7 @@ class DoorbellsTest : public ::testing::Test {
     watched_ = doorbells_.take_descriptor();
   }
 
-  // What the client holds of the doorbell once the server's own descriptor is closed.
+  // The client's end of the doorbell after the server's own descriptor is closed.
   Fd join(PeerId peer) {
     Fd servers(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     Fd clients(::dup(servers.get()));
@@ -79,7 +79,7 @@ TEST_F(DoorbellsTest, OfManyClientsAreAllHeard) {
   EXPECT_TRUE(rung().empty());
 }
 
-// A client that was thrown out can keep its doorbell, and the server cannot take it out of the set.
+// A disconnected client can keep its doorbell open, and the server cannot remove it from the set.
 TEST_F(DoorbellsTest, WhoeverLeavesAndKeepsRingingIsNotWatchedForGood) {
   std::vector<Fd> kept;
   for (PeerId peer = 1; peer <= 10 * Doorbells::set_size; ++peer) {
@@ -105,7 +105,7 @@ TEST_F(DoorbellsTest, ASetThatIsFullGoesWithTheLastOfItsClients) {
   EXPECT_EQ(doorbells_.sets(), 0u);
 }
 
-// It woke the core as long as one of its set of 64 was there.
+// It woke the core as long as any other client of its set of 64 was connected.
 TEST_F(DoorbellsTest, WhoeverWasThrownOutAndGoesOnRingingWakesNobodyForLong) {
   const Fd stays = join(1), leaves = join(2), other_set = [&] {
     for (PeerId peer = 3; peer <= Doorbells::set_size; ++peer) join(peer);
@@ -121,13 +121,13 @@ TEST_F(DoorbellsTest, WhoeverWasThrownOutAndGoesOnRingingWakesNobodyForLong) {
   }
   EXPECT_LE(wakes, Doorbells::strays_max);
   ASSERT_TRUE(doorbells_.any_aside());
-  // Those of its set are heard by the clock, those of others as before.
+  // Clients of its set are polled by the timer, the others as before.
   ring(stays);
   EXPECT_FALSE(readable());
   EXPECT_EQ(looked_aside(), std::vector<PeerId>{1});
   ring(other_set);
   EXPECT_EQ(rung(), std::vector<PeerId>{1000});
-  // Once it is quiet all is as it was, and nothing is lost on the way.
+  // Once it is quiet the set is restored, and no ring is lost meanwhile.
   for (size_t look = 1; look < Doorbells::quiet_looks; ++look) EXPECT_TRUE(looked_aside().empty());
   ring(stays);
   std::vector<PeerId> heard = looked_aside();
@@ -174,7 +174,7 @@ size_t open_files() {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
-// Of the open files that a server may have, thousands of sessions are to fit into some.
+// Thousands of sessions must fit into a server's limit of open files.
 TEST(DoorbellsOfAPort, AClientCostsTheServerOneDescriptor) {
   testing::TemporaryDirectory directory;
   testing::Server server(directory / "socket");

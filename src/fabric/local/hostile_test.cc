@@ -1,4 +1,4 @@
-// Clients that lie, scribble, freeze and die. Each costs only itself.
+// Clients that lie, scribble, freeze and die. Each harms only itself.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ using namespace testing;
 
 constexpr int good_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// How often this thread has gone to sleep.
+// The number of times this thread has gone to sleep.
 long own_sleeps() {
   rusage used{};
   ::getrusage(RUSAGE_THREAD, &used);
@@ -220,7 +220,7 @@ TEST_F(HostileTest, GarbageInsteadOfAHandshakeIsRefused) {
     EXPECT_EQ(parse_control(packet->bytes, 0)->type, ControlType::refused);
     EXPECT_EQ(RawClient::receive(socket.get()).error(), Errc::closed);
   }
-  // Right, but not at this time: memory before hello, hello twice, withdrawing what was never shared.
+  // Valid messages at the wrong time: memory before hello, hello twice, withdrawing memory that was never shared.
   Fd socket = std::move(*connect_to(path_));
   Fd memfd = shared_memfd(4096, good_seals);
   const int fds[] = {memfd.get()};
@@ -326,7 +326,7 @@ TEST_F(HostileTest, ADoorbellWithAClearedFlagAndAFullCounterBlocksNobody) {
   good_client_is_served();
 }
 
-// Each ring wakes the core, whether there is a message or not.
+// Each ring wakes the core, with or without a message.
 TEST_F(HostileTest, AClientThatRingsForNothingIsDroppedAndWakesTheCoreNoLonger) {
   Server server(path_);
   auto neighbour = must_connect(path_);  // in the same set of doorbells
@@ -335,7 +335,7 @@ TEST_F(HostileTest, AClientThatRingsForNothingIsDroppedAndWakesTheCoreNoLonger) 
   const auto deadline = soon();
   while (server.gone() == 0 && SteadyClock::now() < deadline) raw.ring();
   ASSERT_TRUE(raw.is_dropped());
-  // It keeps its doorbell.
+  // It keeps its doorbell open.
   auto sleeps = [&] { return server.on_core([] { return own_sleeps(); }); };
   const auto ring_for = [&](std::chrono::milliseconds time) {
     for (const auto end = deadline_in(time); SteadyClock::now() < end;) raw.ring();
@@ -377,7 +377,7 @@ TEST_F(HostileTest, WhoNeverShowsWhoItIsIsThrownOutInTheEnd) {
 }
 
 TEST_F(HostileTest, AKilledClientIsNoticedAndItsMemoryComesBack) {
-  // The child comes first: it waits for the socket, so that no thread exists when it forks.
+  // The child is forked first and waits for the socket, so that no thread exists at the fork.
   const pid_t child = fork_client([&] {
     const auto deadline = soon();
     auto link = connect(path_);

@@ -70,7 +70,7 @@ TEST(Pool, PiecesNeverOverlapAndTheirMemoryIsUsedAgain) {
       }
     }
     pieces.clear();
-    auto all = *pool->allocate(Pool::slab_size_first / 2);  // only fits where the free parts were joined again
+    auto all = *pool->allocate(Pool::slab_size_first / 2);  // only fits if the free parts were merged
     RC_ASSERT(all->data() == base);
   }));
 }

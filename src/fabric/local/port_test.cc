@@ -1,4 +1,4 @@
-// A port and honest clients.
+// A port and correct clients.
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -144,7 +144,7 @@ TEST_F(PortTest, NothingLandsInMemoryThatWasWithdrawn) {
       *server.on_core([&] { return server.port().open_window(server.last_peer(), descriptor, Access::server_writes); });
   lent.reset();
   EXPECT_EQ(server.on_core([&] { return window->write_now(as_bytes("late"), 0); }).error(), Errc::cancelled);
-  // Lent again, it has another key: the old window stays dead.
+  // Lent again, it has another key: the old window stays invalid.
   lent = *link->lend(*memory, Access::server_writes);
   EXPECT_EQ(server.on_core([&] { return window->write_now(as_bytes("late"), 0); }).error(), Errc::cancelled);
   EXPECT_FALSE(
@@ -233,7 +233,7 @@ TEST_F(PortTest, ManyClientsAtOnceEachGetTheirOwnAnswers) {
 }
 
 TEST_F(PortTest, ASleepingServerAndASleepingClientAlwaysWakeEachOther) {
-  // No spinning at all on either side: each message meets a sleeper, or one that is just falling asleep.
+  // No spinning on either side: each message meets a sleeper, or one that is just falling asleep.
   Server server(path_, {}, std::chrono::microseconds(0));
   Options options;
   options.spin_for = std::chrono::microseconds(0);
@@ -255,7 +255,7 @@ TEST_F(PortTest, AnIdleClientIsHeardAgain) {
   EXPECT_EQ(as_text(echo(*idle, as_bytes("idle"))), "idle");
 }
 
-// However many clients are there, the core looks at the rings of a few; each of the others rings once for itself.
+// However many clients there are, the core polls the rings of a few; each of the others rings for itself.
 TEST_F(PortTest, OfManyClientsAFewArePolledAndTheOthersRing) {
   Server server(path_, {}, std::chrono::microseconds(1'000'000));  // no doorbell rings because the core sleeps
   std::vector<std::unique_ptr<Link>> clients;
@@ -365,7 +365,7 @@ Task<> copy_while(Window& window, Bytes bytes, std::shared_ptr<int> alive, bool&
   ended = *alive != 0;
 }
 
-// A copy that waits for its turn holds the queue that it waits in.
+// A copy that waits for its turn owns the queue that it waits in.
 TEST_F(PortTest, ACopyThatWaitsWhenThePortGoesIsDestroyed) {
   Core core({});
   auto port = *listen(core, path_);

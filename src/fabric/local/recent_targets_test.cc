@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t MiB = 1 << 20;
 
-// Places: nothing is read or written there.
+// Addresses only: nothing is read or written there.
 const std::byte* at(uint64_t place) { return reinterpret_cast<const std::byte*>((uint64_t{1} << 40) + place); }
 
 TEST(RecentTargets, KnowsWhatWasWrittenWithinItsWindow) {
@@ -38,7 +38,7 @@ TEST(RecentTargets, TakesPiecesThatGoOnForOne) {
       EXPECT_EQ(recent->note(at(place), piece), round == 1) << place;
     }
   }
-  // Twice as much as the window: each place is written again when it is forgotten.
+  // Twice the window: each place is written again when it is forgotten.
   for (int round = 0; round < 2; ++round) {
     for (uint64_t place = 0; place < 2 * RecentTargets::window; place += piece) {
       EXPECT_FALSE(recent->note(at(64 * MiB + place), piece)) << place;

@@ -1,5 +1,5 @@
-// Strangers at a listening tcp endpoint, and peers that were dialled and answer with anything. A library that trusts
-// them ends the process here.
+// Unauthenticated peers at a listening tcp endpoint, and peers that answer a connection with arbitrary bytes. A library
+// that trusts them ends the process here.
 #include "fabric/ofi/hostile.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class HostilePeer : public ::testing::Test {
 
   Result<void> move(std::string_view owner, const WindowDescriptor& lent, bool write, std::chrono::milliseconds limit,
                     const std::function<void()>& meanwhile = {});
-  // An honest client can still be served.
+  // A correct client can still be served.
   void expect_service();
 
   std::optional<TestServer> server_;
@@ -68,7 +68,7 @@ void HostilePeer::expect_service() {
 
 TEST_F(HostilePeer, ThatCallsAndSendsAnythingHarmsNobody) {
   const auto address = server_->fabric->port().address();
-  std::vector<Fd> open;  // none hangs up before the server does
+  std::vector<Fd> open;  // kept open until the server hangs up
   for (const auto& [name, bytes] : testing::hostile_hellos(true)) {
     SCOPED_TRACE(name);
     Fd fd = testing::connect_to(address);
@@ -91,7 +91,7 @@ TEST_F(HostilePeer, ThatCallsAndSendsAnythingHarmsNobody) {
     }
   }
   expect_service();
-  // Those that have not said anything yet outlive the listener.
+  // Silent connections outlive the listener.
   for (int i = 0; i < 10; ++i) open.push_back(testing::connect_to(address));
   server_->call([] {});
   server_->call([this] { server_->fabric.reset(); });
@@ -123,7 +123,7 @@ TEST_F(HostilePeer, ThatWasDialledAndAnswersAnythingHarmsNobody) {
   expect_service();
 }
 
-// The core had no time for the provider between the end of the connection and the next window of the same owner.
+// The core did not poll the provider between the end of the connection and the next window of the same owner.
 TEST_F(HostilePeer, ThatHungUpMeanwhileIsCalledAgain) {
   testing::HostileListener listener;
   const auto answer = testing::frame({.op_data = 2});  // an acknowledgement
@@ -143,7 +143,7 @@ TEST_F(HostilePeer, ThatHungUpMeanwhileIsCalledAgain) {
   EXPECT_TRUE(testing::eventually([&] { return second->calls() != 0; })) << "the server did not call again";
 }
 
-// An honest client's read would be an object that was never sent.
+// A correct client's read would return an object that was never sent.
 TEST_F(HostilePeer, ThatAnswersAReadShortIsAnErrorNotAnObject) {
   testing::HostileListener listener;
   for (const uint64_t payload : {0, 1, 1000, 64 * 1024 - 1, 64 * 1024 + 1}) {

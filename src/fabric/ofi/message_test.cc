@@ -47,7 +47,7 @@ struct Echo {
   std::atomic<int> gone{0};
 };
 
-// A client that has had an answer and reads no further, and the server's peer for it.
+// A client that has had an answer and stops reading, and the server's peer for it.
 std::pair<std::unique_ptr<TestClient>, PeerId> join_and_freeze(TestServer& server, Echo& echo) {
   auto client = std::make_unique<TestClient>(&server);
   EXPECT_TRUE(client->send(as_bytes("hello " + client->link->address())));
@@ -57,7 +57,7 @@ std::pair<std::unique_ptr<TestClient>, PeerId> join_and_freeze(TestServer& serve
   return {std::move(client), server.call([&] { return echo.last; })};
 }
 
-// Until the peer's queue takes no more.
+// Sends until the peer's queue is full.
 bool fill(TestServer& server, PeerId peer) {
   const std::string big(server.fabric->port().message_size_max(), 'x');
   return eventually([&] {
@@ -145,7 +145,7 @@ TEST(OfiMessages, APeerThatDoesNotReadGetsWouldBlockAndOthersDoNotNotice) {
   EXPECT_EQ(echo.refused, 0);
 }
 
-// Four of them, each with its share of the slots, had them all.
+// Four of them, each with its share, had all of the slots.
 TEST(OfiMessages, SeveralPeersThatDoNotReadLeaveSlotsToOthers) {
   TestServer server;
   ASSERT_TRUE(server.fabric);

@@ -20,8 +20,8 @@ constexpr std::byte guard{0xa5};
 constexpr size_t guard_size = 4096;
 constexpr auto soon = std::chrono::seconds(20);
 
-// A NIC moves bytes without the owner's CPU, so only where the provider's software must run does a frozen owner stop a
-// transfer.
+// A NIC moves bytes without the owner's CPU, so a frozen owner stops a transfer only if the provider's software must
+// run.
 bool freezing_stops_transfers() { return testing::test_options().provider == "tcp"; }
 
 // Client memory with guard bytes around it.
@@ -130,7 +130,7 @@ TEST_P(OfiWindowSizes, AreWrittenAndReadExactly) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, OfiWindowSizes, ::testing::Values(0, 1, 4095, 4096, 64 * KiB, 1 * MiB, 16 * MiB));
 
-// A window, and what a server may get wrong about it.
+// A window, and mistakes that a server may make with it.
 class OfiWindow : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(server.fabric) << describe(server.error); }
@@ -254,7 +254,7 @@ TEST_F(OfiWindow, ThatWasWithdrawnCannotBeWritten) {
 }
 
 TEST_F(OfiWindow, OfAPortWhereNobodyListensFails) {
-  // An endpoint that was, and is no more.
+  // An endpoint that no longer exists.
   auto gone = std::make_unique<TestClient>();
   const std::string address = gone->link->address();
   gone.reset();
@@ -275,7 +275,7 @@ TEST_F(OfiWindow, WhoseOwnerFreezesEndsAtTheDeadlineAndOthersGoOn) {
   Opened fine(server, lively.link->address(), lively_lent->descriptor(), Access::server_writes);
   const auto big = server.lease(4 * MiB, std::byte{7});
   const auto small = server.lease(4096, std::byte{7});
-  ASSERT_TRUE(stuck.write(small.bytes()).get());  // it is connected
+  ASSERT_TRUE(stuck.write(small.bytes()).get());  // connects it
   frozen.freeze(true);
   std::vector<std::future<Result<void>>> writes;
   for (int i = 0; i < 4; ++i) writes.push_back(stuck.write(big.bytes(), i * 4 * MiB, std::chrono::milliseconds(800)));
@@ -288,7 +288,7 @@ TEST_F(OfiWindow, WhoseOwnerFreezesEndsAtTheDeadlineAndOthersGoOn) {
     }
   }
   EXPECT_TRUE(fine.write(small.bytes()).get());
-  // What landed before is all that ever lands: the connection is gone.
+  // Nothing arrives after this: the connection is gone.
   frozen.freeze(false);
   EXPECT_TRUE(stuck.write(small.bytes()).get()) << "it may come back";
 }
@@ -308,7 +308,7 @@ TEST_F(OfiWindow, WhoseOwnerVanishesMidTransferFails) {
   for (auto& write : writes) EXPECT_FALSE(write.get());
 }
 
-// A process of its own that lends memory and is then stopped, as a debugger or a full disk stops one.
+// A separate process that lends memory and is then stopped, as by a debugger or a full disk.
 TEST_F(OfiWindow, OfAStoppedProcessCostsOneErrorAndNoLease) {
   int to_parent[2], to_child[2];
   ASSERT_EQ(pipe(to_parent), 0);
@@ -409,12 +409,12 @@ TEST(OfiWindows, OfManyPeersShareABoundedNumberOfEndpoints) {
   }
   for (auto& window : windows) EXPECT_TRUE(window->write(lease.bytes()).get());
   EXPECT_LE(server.call([&] { return server.fabric->data_endpoints(); }), 3u);
-  // All places are taken by open windows.
+  // All slots are taken by open windows.
   TestClient one_more;
   Opened refused(server, one_more.link->address(), lents.front()->descriptor(), Access::server_writes);
   EXPECT_FALSE(refused.window);
   EXPECT_EQ(refused.error.code, Errc::slow_down);
-  // A frozen peer takes its neighbours' endpoint down, and they go on elsewhere.
+  // A frozen peer takes the endpoint of others down, and they continue on another one.
   clients[0]->freeze(true);
   auto stuck = windows[0]->write(lease.bytes(), 0, std::chrono::milliseconds(500));
   std::vector<std::future<Result<void>>> others;
@@ -497,7 +497,7 @@ TEST(OfiWindows, OfARemovedPeerFailAndNoOthers) {
   server.call([&] { port.remove_peer(*peer); });
   const bool written = write.get().has_value();
   if (freezing_stops_transfers()) {
-    EXPECT_FALSE(written);  // a device serves a frozen owner: there it may have been quicker than the removal
+    EXPECT_FALSE(written);  // a device serves a frozen owner: the write may have been quicker than the removal
   }
   server.call([&] { window->reset(); });
 }
@@ -542,7 +542,7 @@ TEST(OfiWindows, OperationsBeyondAPeersBytesInFlightWaitForItsOthers) {
   Opened opened(server, client.link->address(), lent->descriptor(), Access::server_writes);
   const auto lease = server.lease(1 * MiB, std::byte{7});
   ASSERT_TRUE(opened.write(Bytes(lease.data(), 4096)).get());
-  client.freeze(true);  // so that all of them are asked for before one has ended
+  client.freeze(true);  // so that all of them are posted before one has ended
   std::vector<std::future<Result<void>>> writes;
   for (size_t i = 0; i < 16; ++i) writes.push_back(opened.write(Bytes(lease.data(), 64 * KiB), i * 64 * KiB));
   server.call([] {});

@@ -6,7 +6,7 @@
 namespace verbena::fabric::tcp {
 namespace {
 
-// Notes what comes, and lets payload land in `place`.
+// Records frames, and receives payload into `place`.
 struct Notes final : FrameReceiver {
   Result<void> message(Bytes message) override {
     said.emplace_back("message " + std::string(as_text(message)));
@@ -42,7 +42,7 @@ void append(std::string& to, const Frame& frame, std::string_view payload = {}) 
   to += payload;
 }
 
-// As a socket would, in pieces of these sizes. Where the receiver has had enough it gets a turn of so many more.
+// Feeds the bytes like a socket, in pieces of these sizes. When the receiver stops, it gets another turn of so many.
 Result<void> feed(FrameReader& reader, std::string_view bytes, const std::vector<size_t>& pieces, FrameReceiver& notes,
                   size_t per_turn = 1) {
   std::vector<std::byte> scratch(FrameReader::scratch_size(1024));

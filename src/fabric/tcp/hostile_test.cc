@@ -1,4 +1,4 @@
-// Peers that do not keep to the rules. Whatever they do, the port goes on serving the others.
+// Peers that violate the protocol. Whatever they do, the port continues to serve the others.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -30,10 +30,10 @@ void expect_alive(TestServer& server, uint64_t session = 99) {
 uint64_t refused() { return Counters::get().refused.value(); }
 uint64_t violations() { return Counters::get().violations.value(); }
 
-// --- Before the key was shown ----------------------------------------------------------------------------------------
+// --- Before authentication -------------------------------------------------------------------------------------------
 
-// What ended the process where libfabric's tcp listened: a connection request, then a frame with an operation that does
-// not exist.
+// The input that ended the process when libfabric's tcp listened: a connection request, then a frame with an operation
+// that does not exist.
 TEST(TcpHostile, TheBytesThatEndedLibfabricsTcpEndOneConnection) {
   TestServer server(clear);
   for (const char* hex : {"03070000000008000000000000000010", "0306000000000800000000000000001000000000000000000000"}) {
@@ -68,7 +68,7 @@ TEST(TcpHostile, AWrongKeyIsRefused) {
     TestServer server({.encrypt = encrypt});
     Dial dial = server.dial(1);
     dial.key.bytes[5] ^= std::byte{1};
-    // We notice first that the server's proof is not made with our key.
+    // The client notices first that the server's proof is not made with its key.
     EXPECT_EQ(connect(dial).error().code, Errc::access_denied);
     RawSocket socket(server);
     ASSERT_TRUE(socket.send(make_hello(1, encrypt)));
@@ -109,7 +109,7 @@ TEST(TcpHostile, ARecordedHandshakeOpensNothing) {
   ASSERT_TRUE(eventually([&] { return server.messages == 1; }));
   first.reset();
   ASSERT_TRUE(eventually([&] { return server.gone == 1; }));
-  // The server's random bytes are others this time.
+  // The server's random bytes differ this time.
   RawSocket again(server);
   ASSERT_TRUE(again.send(first.hello));
   Challenge challenge;
@@ -129,7 +129,7 @@ TEST(TcpHostile, TlsWithoutTheKeyIsRefusedThoughTheProofWasRight) {
     socket.send(garbage);
     EXPECT_TRUE(socket.is_closed());
   }
-  // A true TLS handshake under another key.
+  // A real TLS handshake under another key.
   RawSocket socket(server);
   ASSERT_TRUE(socket.shake_hands(50, true));
   Stream stream{Fd(::dup(socket.fd()))};
@@ -200,7 +200,7 @@ TEST(TcpArrivals, CountIPv6AddressesByTheirNetwork) {
 
 class TcpHostileFrames : public testing::Test {
  protected:
-  // A peer that says this after its handshake loses its connection.
+  // A peer that sends this after its handshake loses its connection.
   void expect_cut(const std::function<void(RawSocket&)>& say) {
     const uint64_t before = violations();
     RawSocket socket(server_);
@@ -240,7 +240,7 @@ TEST_F(TcpHostileFrames, DataThatNobodyAskedForEndsTheConnection) {
   expect_cut([](RawSocket& socket) { socket.send_frame({.type = FrameType::refused, .id = 1}); });
 }
 
-// The server asks for `asked` bytes; the peer answers as it likes.
+// The server requests `asked` bytes; the peer answers arbitrarily.
 TEST_F(TcpHostileFrames, DataOutsideOfWhatWasAskedForEndsTheConnectionAndTheRead) {
   struct Lie {
     const char* what;
@@ -315,7 +315,7 @@ TEST_F(TcpHostileFrames, AResetInTheMidstOfATransferEndsIt) {
   expect_alive(server_);
 }
 
-// What was held back for it is sent first, and finds that it is gone.
+// The held frames are sent first, and meet the closed connection.
 TEST_F(TcpHostileFrames, AResetBehindFramesThatAreHeldEndsTheWriteThatSendsThem) {
   RawSocket socket(server_);
   ASSERT_TRUE(socket.shake_hands(1));
@@ -335,7 +335,7 @@ TEST_F(TcpHostileFrames, AResetBehindFramesThatAreHeldEndsTheWriteThatSendsThem)
   expect_alive(server_);
 }
 
-// A process that stops in the middle: the kernel takes for it what fits, and no more comes.
+// A process that stops in the middle: the kernel buffers what fits, and no more is read.
 TEST_F(TcpHostileFrames, AStoppedProcessIsCutOffAtTheDeadline) {
   const std::string address = server_.port->address();
   const auto where = *parse_socket_address(address);

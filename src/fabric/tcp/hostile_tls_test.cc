@@ -1,4 +1,4 @@
-// Peers that have a session's key and break the rules of TLS, or keep to them at others' cost.
+// Peers that have a session's key and violate TLS, or use it at others' cost.
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <signal.h>
@@ -62,7 +62,7 @@ class TlsPeer {
     }
     return said.substr(prefix_size);
   }
-  // False: the server is gone.
+  // False: the server has hung up.
   bool update_keys(bool both) {
     SSL_key_update(ssl_.get(), both ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED);
     return SSL_do_handshake(ssl_.get()) == 1;
@@ -81,7 +81,7 @@ class TlsPeer {
 
 uint64_t rules_broken() { return Counters::get().violations.value(); }
 
-// It says something and gets its echo, on a connection that has been there all the time.
+// A long-standing connection gets the echo of its message.
 void expect_served(TestClient& client, TestServer& server) {
   const size_t before = client.received().size();
   client.join(server);
@@ -89,7 +89,7 @@ void expect_served(TestClient& client, TestServer& server) {
   EXPECT_FALSE(client.closed());
 }
 
-// --- What TLS answers by itself --------------------------------------------------------------------------------------
+// --- TLS's automatic answers -----------------------------------------------------------------------------------------
 
 // The alert was sealed for one connection, and sent before the next sealed bytes: to another one.
 TEST(TcpHostileTls, TheAlertForABrokenRecordGoesToNobodyElse) {
@@ -130,7 +130,7 @@ TEST(TcpHostileTls, NewKeysWithoutEndCostTheirSenderHisConnection) {
     TestServer server;
     TlsPeer peer(server, 2);
     ASSERT_TRUE(peer.connect());
-    const timeval limit{20, 0};  // a server that no longer reads
+    const timeval limit{20, 0};  // for a server that no longer reads
     ::setsockopt(peer.socket().fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     int updates = 0;
     while (updates < 100'000 && peer.update_keys(both)) ++updates;
@@ -164,7 +164,7 @@ TEST(TcpHostileTls, NoGroupThatCostsMuchIsTaken) {
     EXPECT_TRUE(peer.socket().is_closed());
   }
   ERR_clear_error();
-  TlsPeer peer(server, 3, "P-521:P-256");  // asked for again, in what is taken
+  TlsPeer peer(server, 3, "P-521:P-256");  // requires another round, with an accepted group
   ASSERT_TRUE(peer.connect());
   ASSERT_TRUE(peer.say("hi"));
   EXPECT_EQ(peer.hear(2), "hi");
@@ -188,7 +188,7 @@ TEST(TcpHostileTls, AHandshakeWithoutEndIsCutOffByItsLength) {
   EXPECT_TRUE(socket.is_closed());
 }
 
-// Sees between two turns of the core how many messages were looked at.
+// Records, between two turns of the core, how many messages were processed.
 class MessageWatcher final : public Pollable {
  public:
   explicit MessageWatcher(const TestServer& server) : server_(server) {}
@@ -233,7 +233,7 @@ TEST(TcpHostile, MessagesThatComeTogetherTakeTurnsWithEverythingElse) {
   EXPECT_LE(watcher.most, 600);
 }
 
-// Sees between two turns of the core how many were answered.
+// Records, between two turns of the core, how many were answered.
 class Watcher final : public Pollable {
  public:
   explicit Watcher(const std::vector<int>& fds) : fds_(fds) {}
@@ -269,7 +269,7 @@ TEST(TcpHostileTls, HandshakesThatComeTogetherTakeTurns) {
   }
   Watcher watcher(fds);
   server.call([&] {
-    // All of them begin while the core is busy with something else.
+    // All of them begin while the core is busy.
     for (const auto& peer : peers) {
       ::fcntl(peer->socket().fd(), F_SETFL, O_NONBLOCK);
       EXPECT_FALSE(peer->connect());
@@ -293,7 +293,7 @@ Options few_arrivals() {
   return few;
 }
 
-// Has named its session, and holds the challenge.
+// A client that has named its session and received the challenge.
 class OneWhoArrives {
  public:
   explicit OneWhoArrives(TestServer& server) : socket_(server) { say_hello(); }
@@ -345,7 +345,7 @@ TEST(TcpHostile, WhoNamesOneSessionAgainAndAgainTakesHisOwnPlaces) {
 
 // --- Peers that do not read ------------------------------------------------------------------------------------------
 
-// Each was sealed, or copied, a quarter of a MiB ahead of what its socket took.
+// For each peer a quarter of a MiB was sealed, or copied, ahead of its socket.
 TEST(TcpHostile, PeersThatTakeNothingHoldLittleTogether) {
   for (const bool encrypt : {false, true}) {
     SCOPED_TRACE(encrypt);
@@ -396,7 +396,7 @@ TEST(TcpHostile, PeersThatTakeNothingHoldLittleTogether) {
     expect_served(honest, server);
     sealed.clear();
     plain.clear();
-    for (auto& write : writes) write.wait();  // those end that the kernel has not taken whole
+    for (auto& write : writes) write.wait();  // writes end that the kernel has not taken completely
     server.call([&] {
       windows.clear();
       return true;
@@ -404,7 +404,7 @@ TEST(TcpHostile, PeersThatTakeNothingHoldLittleTogether) {
   }
 }
 
-// What was not sealed at once waited for a word of the socket, which had room all the time.
+// The unsealed rest waited for an event of the socket, which had room all the time.
 TEST(TcpTls, AMessageThatIsSealedInPiecesGoesOutWhole) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
@@ -454,7 +454,7 @@ struct TlsPair {
   std::optional<Stream> server, client;
 };
 
-// A megabyte of them was opened in one go, while everybody else of the core waited.
+// A megabyte of them was opened in one go, while all others on the core waited.
 TEST(TcpHostileTls, RecordsOfOneByteAreOpenedSoManyAtATime) {
   TlsPair pair;
   const std::byte one{0x42};
@@ -513,7 +513,7 @@ TEST(TcpTls, TakesNewKeysBeforeTheOldOnesAreWornOut) {
     EXPECT_EQ(opened->size, sizeof said);
     EXPECT_TRUE(cipher_text().empty()) << "who sends new keys does not ask for any";
   }
-  // Every fourth is longer by the message that brings new keys.
+  // Every fourth is longer by the key update message.
   for (size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(sizes[i] > sizes[0], i != 0 && i % 3 == 0) << i;
 }
 

@@ -58,7 +58,7 @@ TEST_P(TcpPortTest, TheServerWritesIntoLentMemoryAndOnlyThere) {
     SCOPED_TRACE(size);
     const auto lease = server.lease(size, 3);
     ASSERT_TRUE(server.write(*window, Bytes(lease.bytes()), 5));
-    // A message comes behind what was written before it.
+    // A message arrives after the earlier writes.
     const size_t before = client.received().size();
     ASSERT_TRUE(server.call([&] { return server.port->send(server.last, as_bytes("there")); }));
     ASSERT_TRUE(eventually([&] { return client.received().size() > before; }));
@@ -94,7 +94,7 @@ TEST_P(TcpPortTest, SeveralWritesAtOnceEachGoToTheirPlace) {
   auto window = server.window((*lent)->descriptor(), Access::server_writes);
   const auto lease = server.lease(256 * KiB, 9);
   ASSERT_TRUE(eventually([&] { return server.call([&] { return window->immediate_size_max(); }) >= 256 * KiB; }));
-  // Frames that are held, that go together, and one behind another. Five lie side by side, the others do not.
+  // Held frames, joined frames, and single frames in sequence. Five destinations are adjacent, the others are not.
   for (const size_t size : {10ul, 4 * KiB, 16 * KiB, 4 * KiB, 1ul}) {
     SCOPED_TRACE(size);
     std::ranges::fill(memory, std::byte{0});
@@ -201,7 +201,7 @@ TEST_P(TcpPortTest, ALateWriteIntoAWithdrawnWindowLandsNowhere) {
   EXPECT_FALSE(client.closed()) << "the others go on";
 }
 
-// The same in the midst of one: the client has taken a part of it when it gives up.
+// Likewise during a write: the client has received a part of it when it revokes.
 TEST_P(TcpPortTest, TheRestOfAWriteIsSkippedOnceItsWindowIsRevoked) {
   TestServer server(options());
   TestClient client(server);
@@ -215,7 +215,7 @@ TEST_P(TcpPortTest, TheRestOfAWriteIsSkippedOnceItsWindowIsRevoked) {
   for (size_t i = 0; i < 16; ++i) {
     writes.push_back(server.spawn(window->write(lease.bytes(), i * 4 * MiB, deadline_in(std::chrono::seconds(30)))));
   }
-  // A few polls by hand: something lands, not all.
+  // A few polls by hand: part of it arrives.
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(client.link->poll([](Bytes) {}));
   lent->revoke();
   const auto before = memory;

@@ -43,7 +43,7 @@ class Appends : public OnEngine {
     co_return co_await writer->commit(info_of(bytes), conditions);
   }
 
-  // Of a known size, so that no volume promises itself more.
+  // With a known size, so that no volume reserves more.
   Result<ObjectInfo> put(const std::string& key, const std::string& bytes) {
     return t.put("b", key, bytes, {.conditions = {}, .chunk_size = 1 * MiB, .size_hint = bytes.size(), .etag = {}});
   }
@@ -149,11 +149,11 @@ TEST_P(Appends, ManySmallOnesMakeFewParts) {
   if (t.get("b", "log")) expect("log", all);
 }
 
-// Parts of an upload stay parts of their own, so only they and large appends ever come to so many.
+// Parts of an upload are not merged, so only they and large appends ever reach this number.
 TEST_P(Appends, EndAtTenThousandParts) {
-  // The logic is the same for all of them; the others take long to put so many parts.
+  // The logic is the same for all engines; the others take long to put so many parts.
   if (std::string_view(GetParam().name) != "Local") GTEST_SKIP() << "one engine does";
-  const std::string large = pattern(300'000, 1);  // written as it comes
+  const std::string large = pattern(300'000, 1);  // written as it arrives
   const auto upload = t.start_upload("b", "log");
   ASSERT_TRUE(upload);
   std::vector<PartInfo> parts;
@@ -166,7 +166,7 @@ TEST_P(Appends, EndAtTenThousandParts) {
   ASSERT_TRUE(append("log", "y", 9'999)) << "the ten thousandth";
   ASSERT_TRUE(append("log", "z", 10'000)) << "goes into that one";
   EXPECT_EQ(append("log", large, 10'001).error(), Errc::too_many_parts);
-  const std::string rest = pattern(20'000, 2);  // more than is taken along by the next
+  const std::string rest = pattern(20'000, 2);  // more than the next append merges
   ASSERT_TRUE(append("log", rest, 10'001));
   EXPECT_EQ(append("log", "!", 30'001).error(), Errc::too_many_parts);
   EXPECT_EQ(append("log", large, 30'001).error(), Errc::too_many_parts);

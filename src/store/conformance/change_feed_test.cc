@@ -41,7 +41,7 @@ class ChangeFeedTest : public OnEngine {
     feed = *found;
     ASSERT_TRUE(feed->listen(listener));
   }
-  // "created a 1": what, key, ETag; a version's id where there is one as "v"; "-" where it is only about versions.
+  // "created a 1": what, key, ETag; the id of a version, if there is one, as "v"; "-" if it is only about versions.
   std::vector<std::string> told() {
     static constexpr const char* names[] = {"?",      "created", "appended",     "removed",
                                             "marked", "changed", "renamed_away", "renamed_here"};

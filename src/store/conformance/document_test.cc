@@ -96,7 +96,7 @@ TEST_P(DocumentStore, GoesWithItsBucket) {
   }
 }
 
-// They stayed in memory, without end: 200 buckets of one account took 215 MB for good.
+// They stayed in memory, without bound: 200 buckets of one account took 215 MB permanently.
 TEST_P(DocumentStore, LargeOnesAreReadFromTheIndexAndNotKept) {
   const std::string large = pattern(document_size_max, 1);
   ASSERT_TRUE(t.set_document("b", "lifecycle", large));

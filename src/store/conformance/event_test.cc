@@ -1,4 +1,4 @@
-// What a change announces is there exactly if the change is.
+// An announced event exists exactly if its change does.
 #include "store/event.h"
 #include "store/conformance/engines.h"
 
@@ -157,7 +157,7 @@ TEST_P(EventTest, PagesBeginBehindTheLast) {
   EXPECT_EQ(waiting("other").size(), 5u);
 }
 
-// However many tablets they lie in, and however few fit a page.
+// However many tablets they are in, and however few fit a page.
 TEST_P(EventTest, PagesFromTheFrontPassOverNothingAndKeepTheOrderOfIds) {
   const auto told = std::make_shared<const Told>("put");
   constexpr size_t count = 60;

@@ -1,4 +1,4 @@
-// What a verb costs where each look is a round trip.
+// The cost of a verb when each look is a round trip.
 #include "store/conformance/engines.h"
 
 namespace verbena::store::conformance {

@@ -1,4 +1,4 @@
-// Removals that a rule asks for: what they were judged by has to hold still when they are committed.
+// Removals by a rule: their grounds must still hold at the commit.
 #include "store/conformance/engines.h"
 #include "store/removal_grounds.h"
 
@@ -29,7 +29,7 @@ class Grounds : public OnEngine {
   }
   std::vector<VersionEntry> listed() { return t.all_versions("b").value_or(std::vector<VersionEntry>{}); }
 
-  // What a pass gives along for the version, which has the successor above it in the listing.
+  // The grounds that a pass of the rules sets for the version; the successor is above it in the listing.
   RemoveRequest request(Of of, const ObjectInfo& info, const ObjectInfo* successor = nullptr, uint32_t newer_min = 0) {
     const auto bucket = t.run(t.engine().bucket("b"));
     RemovalGrounds grounds{.bucket_created_us = bucket->created_us,
@@ -69,7 +69,7 @@ TEST_P(Grounds, ANoncurrentVersionGoesAsItWasJudged) {
   EXPECT_EQ(t.get("b", "k").value_or("nothing"), "three");
 }
 
-// What a page that is of two moments would say: overwritten a moment ago, and noncurrent since the time of itself.
+// The grounds from a page of two moments: overwritten a moment ago, and noncurrent since its own time.
 TEST_P(Grounds, AVersionIsNoSuccessorOfItself) {
   const auto one = put("one");
   put("two");
@@ -86,7 +86,7 @@ TEST_P(Grounds, AVersionThatIsCurrentAgainStays) {
 
 TEST_P(Grounds, AVersionWithAnotherSuccessorStays) {
   const auto one = put("one"), two = put("two"), three = put("three");
-  // Not the next one.
+  // Not its direct successor.
   expect_refused(request(Of::noncurrent, one, &three));
   auto asked = request(Of::noncurrent, one, &two);
   ASSERT_TRUE(t.remove_version("b", "k", two.version_id));
@@ -142,7 +142,7 @@ TEST_P(Grounds, ACurrentObjectStaysWhoseTagsHaveChanged) {
   ASSERT_TRUE(now);
   expect_refused(std::move(asked));
   expect_removed(request(Of::current, *now));
-  // A delete marker is no current object, and nothing isn't either.
+  // Neither a delete marker nor a missing object is a current object.
   expect_refused(request(Of::current, *now));
 }
 

@@ -1,4 +1,4 @@
-// Random histories against a std::map, with stores that are opened again and machines that lose their power.
+// Random histories against a std::map, with reopened stores and power losses.
 #include <rapidcheck.h>
 
 #include <map>
@@ -48,7 +48,7 @@ void expect_list(Rig& t, const Model& model) {
   RC_ASSERT(got == wanted);
 }
 
-// Engines that keep usage keep it with each change.
+// Engines that keep usage update it with each change.
 void expect_counted(Rig& t) {
   const auto kept = t.usage("b");
   if (!kept && kept.error() == Errc::not_implemented) return;

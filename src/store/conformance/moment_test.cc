@@ -9,7 +9,7 @@
 namespace verbena::store::conformance {
 namespace {
 
-// Calls of one thread into a store that others call, too.
+// Calls of one thread into a store that other threads use, too.
 class Caller {
  public:
   // The loop stays: the engine's threads may still be waking it.
@@ -21,7 +21,7 @@ class Caller {
     io_.run();
     return future.get();
   }
-  // Without bytes; `serial` is its ETag.
+  // An empty object with `serial` as its ETag.
   Result<ObjectInfo> put(const std::string& key, int serial) {
     VB_ASSIGN(auto writer, run(t_.engine().create(bucket_, key, 0)));
     ObjectInfo info;
@@ -48,7 +48,7 @@ class Moments : public OnEngine {
     t.make_bucket(bucket_);
     ASSERT_TRUE(t.set_versioning(bucket_, Versioning::enabled));
   }
-  // In one new bucket after the other, until there were enough pages for chance to have had its way.
+  // Repeats with new buckets until enough pages were read to make a race likely.
   template <class Change, class Check>
   void again_and_again(Change change, Check check) {
     constexpr int buckets_max = 12, pages_wanted = 1500;
@@ -82,7 +82,7 @@ class Moments : public OnEngine {
 
 constexpr int keys_max = 16;
 
-// A page of versions as one moment can have it. A key's serials grow by one with each overwrite.
+// Checks that a page of versions is possible at one moment. A key's serials grow by one with each overwrite.
 void expect_whole(const VersionPage& page, bool from_the_start) {
   std::set<std::string> ids;
   for (size_t i = 0; i < page.versions.size(); ++i) {
@@ -98,7 +98,7 @@ void expect_whole(const VersionPage& page, bool from_the_start) {
   }
 }
 
-// Keys are overwritten one after the other, again and again: at any moment those before some place are one ahead.
+// Keys are overwritten one after the other, repeatedly: at any moment the keys before some position are one ahead.
 TEST_P(Moments, APageOfVersionsIsOneMomentWhileKeysAreOverwritten) {
   constexpr int rounds = 55;
   const bool splits = std::string_view(GetParam().name) == "RadosSplitting";
@@ -116,7 +116,7 @@ TEST_P(Moments, APageOfVersionsIsOneMomentWhileKeysAreOverwritten) {
     const int first = newest.empty() ? 0 : newest.begin()->second;
     int before = INT32_MAX;
     for (const auto& [name, serial] : newest) {
-      if (splits) break;  // keys of different tablets: each of one moment
+      if (splits) break;  // keys of different tablets: each as of one moment
       EXPECT_LE(serial, before) << name << " is ahead of the one before it";
       EXPECT_GE(serial, first - 1) << name << " is behind";
       before = serial;
@@ -135,7 +135,7 @@ TEST_P(Moments, SmallPagesAreOfOneMomentEach) {
       for (int i = 0; i < keys_max && !stop; ++i) ASSERT_TRUE(caller.put(key(i), round));
     }
   };
-  ListVersionsRequest request;  // of a new bucket the first pages begin somewhere
+  ListVersionsRequest request;  // in a new bucket, so that first pages begin at different positions
   const auto check = [this, &request] {
     request.max_keys = 1 + pages_ % 23;
     const auto page = t.list_versions(bucket_, request);
@@ -148,7 +148,7 @@ TEST_P(Moments, SmallPagesAreOfOneMomentEach) {
   again_and_again(overwrite, check);
 }
 
-// A delete marker comes and goes: the version below it goes from one table to the other, and back.
+// A delete marker is added and removed repeatedly: the version below it moves from one table to the other, and back.
 TEST_P(Moments, NoKeyIsMissingAndNoVersionLostWhileItGoesToAndFro) {
   std::map<std::string, std::string> ids;
   for (int i = 0; i < keys_max; ++i) {
@@ -186,7 +186,7 @@ TEST_P(Moments, NoKeyIsMissingAndNoVersionLostWhileItGoesToAndFro) {
   while_changing(hide_and_show, check);
 }
 
-// Completed while it is looked at, an upload has all of its parts or is none any more.
+// An upload that is completed during the read has all of its parts, or does not exist any more.
 TEST_P(Moments, AnUploadIsNeverWithoutTheParts) {
   for (int round = 0; round < 12; ++round) {
     const auto upload = t.start_upload("b", "k");
@@ -214,7 +214,7 @@ TEST_P(Moments, AnUploadIsNeverWithoutTheParts) {
   }
 }
 
-// As above, where each look is a round trip in which others run: not left to chance.
+// As above, with round trips as looks, in which others run: without chance.
 TEST(FarMoments, WhatChangesBetweenTwoRoundTripsIsNotMixed) {
   FarRig t;
   t.open();

@@ -28,7 +28,7 @@ TEST_P(Multipart, JoinsPartsOfAnySizeWithoutCopyingAndReadsAcrossThem) {
   UploadInfo upload = start("k");
   std::string a = pattern(300'001, 1), b = pattern(100, 2), c = pattern(70'000, 3);
   PartInfo p2 = part(upload, 2, b), p1 = part(upload, 1, a), p7 = part(upload, 7, c);
-  part(upload, 5, pattern(80'000, 4));  // never named
+  part(upload, 5, pattern(80'000, 4));  // not named at completion
   auto done = t.complete(upload, {p1, p2, p7});
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(done->size, a.size() + b.size() + c.size());
@@ -44,7 +44,7 @@ TEST_P(Multipart, JoinsPartsOfAnySizeWithoutCopyingAndReadsAcrossThem) {
   EXPECT_EQ((*reader)->info().parts.size(), 3u);
   reader->reset();
   t.expect_no_leak();
-  EXPECT_LT(t.live_bytes(), whole.size() + 80'000);  // what was not named is gone
+  EXPECT_LT(t.live_bytes(), whole.size() + 80'000);  // parts not named are removed
   ASSERT_TRUE(t.remove("b", "k"));
   t.expect_no_leak();
   EXPECT_EQ(t.live_bytes(), 0u);

@@ -42,7 +42,7 @@ TEST_P(ObjectStore, GivesBackWhatWasPutAtEverySizeAndChunking) {
     ASSERT_TRUE(got) << describe(got.error());
     ASSERT_TRUE(*got == bytes) << key;
   }
-  t.reopen();  // also gives back what the hint of 200 MiB made the volume promise itself
+  t.reopen();  // also frees what the hint of 200 MiB made the volume reserve
   i = 0;
   for (const Case& c : cases) {
     auto got = t.get("b", "object" + std::to_string(i++));
@@ -83,7 +83,7 @@ TEST_P(ObjectStore, AReaderSurvivesOverwriteAndDelete) {
   ASSERT_TRUE(t.put("b", "k", pattern(1 * MiB, 9)));
   ASSERT_TRUE(t.remove("b", "k"));
   ASSERT_TRUE(t.remove("b", "s"));
-  (void)t.live_bytes();  // what was removed has gone
+  (void)t.live_bytes();  // waits until removed bytes are freed
   EXPECT_EQ(*t.read(**reader, 0, first.size()), first);
   EXPECT_EQ(*t.read(**small_reader, 0, small.size()), small);
   EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);

@@ -1,4 +1,4 @@
-// What holds of a key's changes whatever the clock says and whatever a judge wants.
+// Invariants of a key's changes, whatever the clock says and whatever a judge does.
 #include "store/conformance/engines.h"
 #include "store/logic/keys.h"
 #include "store/logic/record.h"
@@ -79,7 +79,7 @@ TEST_P(Order, NoChangeKillsTheBytesThatItBrings) {
   const auto blob = t.run(writer->finish());
   ASSERT_TRUE(blob);
   const std::string row = keys::object(bucket->id, "k");
-  // As a judge that is run again over what its own change has made, and buries that.
+  // A judge that runs again over the result of its own change, and releases that.
   Change change{.judge = [&](Transaction& transaction) -> Result<void> {
                   VB_ASSIGN(const auto value, transaction.get(Table::objects, row));
                   VB_ASSIGN(ObjectRecord record, decode_object(value));

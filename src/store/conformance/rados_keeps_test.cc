@@ -1,5 +1,5 @@
-// Several servers over RADOS that answer for keys from memory: what one of them has changed no other one answers any
-// more. On the cluster that tests/rados starts.
+// Several servers over RADOS that answer from memory under read leases: after a change by one of them no other answers
+// the old object. On the cluster that tests/rados starts.
 #include <boost/asio/post.hpp>
 
 #include <latch>
@@ -14,7 +14,7 @@ namespace {
 
 rados::Engine& engine_of(rados::RadosStore& store) { return static_cast<rados::Engine&>(*store.context()); }
 
-// Another server of the same store. Reads are its own thread's, as a rig's are.
+// Another server of the same store. Reads belong to its own thread, as in a rig.
 class Neighbour final : public Rig {
  public:
   explicit Neighbour(const rados::Options& of) : options_(of) {
@@ -40,7 +40,7 @@ class Neighbour final : public Rig {
   rados::Engine& parts() { return engine_of(*store_); }
   uint64_t term() { return parts().keeps->term(LeaseClock::now()); }
   bool answers_alone(const std::string& key) { return hot_->hot("b", key) != nullptr; }
-  // Asks for it until it is kept.
+  // Reads the key until it is under a read lease.
   void keep(const std::string& key) {
     EXPECT_TRUE(eventually([&] { return get("b", key).has_value() && answers_alone(key); })) << key;
   }
@@ -65,7 +65,7 @@ class KeepingOnRados : public ::testing::Test {
     b.reset();
     a.reset();
   }
-  // What `b` keeps is what it answers, and after the change what that has made of it.
+  // `b` answers from its lease before the change, and returns the changed object after it.
   template <class F>
   void changed_by_another(const std::string& key, F change) {
     b->keep(key);
@@ -84,7 +84,7 @@ class KeepingOnRados : public ::testing::Test {
 
 TEST_F(KeepingOnRados, AHotGetIsOneCallAndThatOfAKeptKeyNone) {
   const auto calls_of = [](rados::RadosStore& store, auto request) {
-    uint64_t least = UINT64_MAX;  // the store makes calls of its own now and then, and more of them when it begins
+    uint64_t least = UINT64_MAX;  // the store makes calls of its own now and then, and more of them at its start
     for (int i = 0; i < 200; ++i) {
       const uint64_t before = store.calls();
       request();
@@ -110,9 +110,9 @@ TEST_F(KeepingOnRados, AHotGetIsOneCallAndThatOfAKeptKeyNone) {
 
 TEST_F(KeepingOnRados, WhatAServerHasWrittenItselfIsHot) {
   rados::Options asks = a->options;
-  asks.keeps = false;  // a mark that is written meanwhile is a call, too
+  asks.keeps = false;  // writing a mark meanwhile is a call, too
   Neighbour c(asks);
-  // What it overwrites is removed, and tablets are looked at: calls that are no reader's.
+  // Calls besides those of readers: removal of overwritten bytes, and checks of tablets.
   const auto rests = [&c, seen = uint64_t{0}]() mutable {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const uint64_t before = std::exchange(seen, c.store().calls());
@@ -212,7 +212,7 @@ TEST_F(KeepingOnRados, ABucketOfTheSameNameHasNothingOfTheOldOne) {
 // Every read returns what was acknowledged, or seen by any reader, before it began, or something newer.
 TEST_F(KeepingOnRados, NoReaderGoesBackWhileKeysAreWrittenAndTabletsSplit) {
   std::vector<std::unique_ptr<Neighbour>> readers;
-  a->options.keep_rest = std::chrono::milliseconds(2);  // without any, a change loses to the next mark again and again
+  a->options.keep_rest = std::chrono::milliseconds(2);  // without, a change loses to the next mark again and again
   for (int i = 0; i < 2; ++i) readers.push_back(std::make_unique<Neighbour>(a->options));
   ASSERT_TRUE(a->put("b", "k", "0"));
   std::atomic<int> known{0}, alone{0}, stale{0};
@@ -253,7 +253,7 @@ TEST_F(KeepingOnRados, NoReaderGoesBackWhileKeysAreWrittenAndTabletsSplit) {
   EXPECT_GE(a->store().survey()->tablets, 3u);
 }
 
-// It hears nothing, and does nothing, as if it were frozen; but asks its clock.
+// It receives and does nothing, as if it were frozen; but reads its clock.
 TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIsNone) {
   ASSERT_TRUE(a->put("b", "k", "old"));
   b->keep("k");
@@ -328,7 +328,7 @@ TEST_F(KeepingOnRados, AKeeperThatHasAnsweredIsNotWaitedForBecauseSomebodyElseHa
     void handle_notify(uint64_t, uint64_t, uint64_t, librados::bufferlist&) override {}
     void handle_error(uint64_t, int) override {}
   } deaf;
-  // As a watch of its own is that it has lost and the cluster has not ended yet.
+  // The state of a watch of its own that it has lost and the cluster has not ended yet.
   librados::IoCtx& pool = engine_of(a->store()).cluster->context(rados::Cluster::Pool::index);
   uint64_t watch = 0;
   ASSERT_EQ(pool.watch2(rados::keeper_object(term), &watch, &deaf), 0);

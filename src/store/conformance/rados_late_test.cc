@@ -10,7 +10,8 @@ namespace {
 
 using rados::Cluster;
 
-// A splitter that went on with what others had undone copied rows that were being changed, and those changes were lost.
+// A splitter that continued after others had undone its work copied rows that were being changed, and those changes
+// were lost.
 TEST_F(OnRados, WhoWasAwayWhileOthersUndidWhatHeBeganFindsThatOut) {
   RadosRig t;
   t.open();
@@ -23,7 +24,7 @@ TEST_F(OnRados, WhoWasAwayWhileOthersUndidWhatHeBeganFindsThatOut) {
   for (const rados::Phase phase : {rados::Phase::splitting, rados::Phase::removing}) {
     Steps steps;
     auto beginning = steps.begin(registry.set_phase(*t.run(registry.load(id)), phase));
-    steps.io.poll_one();  // it is sent, and the answer not looked at: no second one, which may be that
+    steps.io.poll_one();  // sent, and its answer not read: no second call, which may be that one
     rados::BucketPtr seen;
     ASSERT_TRUE(eventually([&] {
       seen = *t.run(theirs.load(id));
@@ -75,7 +76,7 @@ TEST_F(OnRados, AMarkThatComesTooLateTakesNoOtherChangeAlong) {
     steps.rest();
     removing = steps.begin(t.engine().remove("b", "l", {}));
     steps.rest();
-    // As another server's change does.
+    // Done by another server's change.
     librados::ObjectWriteOperation op;
     const std::map<std::string, rados::Buffer> rows = {
         {rados::guard_row("k"), rados::to_buffer(rados::encode(rados::Guard{1, stamp + 1}))}};
@@ -112,8 +113,8 @@ TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
   EXPECT_TRUE(steps.end(std::move(removing)));
 }
 
-// An upload of "k", to which nothing but its completion is left, and that key has no guard: a server of before, which
-// removes the last row of a key, takes it along.
+// An upload of "k" that only needs to be completed, and the key has no guard: an old server, which removes the last row
+// of a key, removes the guard, too.
 struct WithoutGuard {
   WithoutGuard(RadosRig& t, const std::string& bytes)
       : upload(t.start_upload("b", "k").value()), parts{t.put_part(upload, 1, bytes).value()} {
@@ -131,8 +132,8 @@ struct WithoutGuard {
   auto complete(Store& store) const { return store.complete_upload("b", "k", upload.upload_id, parts, info, {}); }
 };
 
-// A key without rows has no guard, and had none before: what ends an upload a second time would name bytes, or remove
-// them, that others name by then.
+// A key without rows has no guard, and had none before: ending an upload a second time would name, or remove, bytes
+// that other rows name by then.
 TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
   RadosRig t;
   t.open();
@@ -153,7 +154,7 @@ TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
         completing = steps.begin(open.complete(t.engine()));
       }
       steps.rest();
-      // The client repeats it at another server, and goes on.
+      // The client repeats it at another server, and continues.
       ASSERT_TRUE(t.run(open.complete(**other)));
       RenameRequest rename;
       rename.from = "k";
@@ -172,7 +173,7 @@ TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
   }
 }
 
-// Likewise: a part that was replaced meanwhile.
+// Likewise for a part that was replaced meanwhile.
 TEST_F(OnRados, WhatAnUploadIsMadeOfIsWhatItHasThen) {
   RadosRig t;
   t.open();
@@ -222,7 +223,7 @@ TEST_F(OnRados, ARenamesTokenIsKnownWhenItsTabletHasBeenSplit) {
   rename.token = "token";
   rename.asked = "900 to 901";
   ASSERT_TRUE(t.run(t.engine().rename("b", rename)));
-  // Its source lies in a new tablet then.
+  // Its source is in a new tablet then.
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(t.put("b", key(i), "x"));
   ASSERT_TRUE(eventually([&] { return t.store().survey()->tablets >= 3; }));
   EXPECT_TRUE(t.run(t.engine().rename("b", rename))) << "it was made";

@@ -1,4 +1,4 @@
-// What only the engine over RADOS has: tablets that are split, and calls that can be counted. On the cluster that
+// Properties of the engine over RADOS alone: tablets that are split, and calls that can be counted. On the cluster that
 // tests/rados starts.
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -52,7 +52,7 @@ TEST_F(OnRados, ALifeBeginsWhenItsFirstSignIsThere) {
   EXPECT_TRUE(*steps.run(rados::forget_server(registry, row, *steps.run(registry.row(object, row)))));
   const uint64_t before = cluster->calls();
   auto signing = steps.begin(garbage->run_signs());
-  while (cluster->calls() < before + 2) steps.io.run_one();  // it looks why its sign is not taken
+  while (cluster->calls() < before + 2) steps.io.run_one();  // it finds out why its sign is rejected
   uint64_t life = 0;
   {
     const NoWrites ill(*cluster);
@@ -160,7 +160,7 @@ class ChangesOnRados : public OnRados {
   static rados::UnderWay::Coming coming(const rados::BucketState& state) {
     return {.bucket = state.id, .epoch = state.epoch, .name = "b", .owner = state.record.info.owner};
   }
-  // As the cluster gets it from whichever server.
+  // As written to the cluster by any server.
   Result<void> write(rados::BucketPtr from, std::string text) {
     rados::Registry::Fill fill = [text](librados::ObjectWriteOperation& op) {
       const std::map<std::string, rados::Buffer> row = {{"cpolicy", rados::to_buffer(text)}};
@@ -183,7 +183,7 @@ class ChangesOnRados : public OnRados {
   uint64_t id_ = 0;
 };
 
-// Where the end of a mark is waited for. (Elsewhere it must not come by itself, however busy the machine is.)
+// With waiting for the end of a mark. (Elsewhere it must not end by itself, however busy the machine is.)
 class ChangesLeftOnRados : public ChangesOnRados {
  protected:
   ChangesLeftOnRados() : ChangesOnRados(std::chrono::milliseconds(5000)) {}
@@ -193,7 +193,7 @@ TEST_F(ChangesOnRados, NoServerShowsAChangeBeforeTheOthersHaveHeardOfIt) {
   Steps steps;
   std::future<Result<void>> setting, making;
   {
-    const Stalled stalled(engine_of(*other_));  // hears nothing, and answers from memory
+    const Stalled stalled(engine_of(*other_));  // receives nothing, and answers from memory
     setting = steps.begin(first().set_document("b", "policy", "new"));
     making = steps.begin(first().create_bucket({.name = "made", .owner = "root"}));
     steps.rest();
@@ -384,7 +384,7 @@ TEST_F(ChangesLeftOnRados, ABucketWhoseMakingWasGivenUpGetsNoNameLater) {
   EXPECT_EQ(t_->run(other_->bucket("made")).error(), Errc::no_such_bucket);
 }
 
-// Ids of different directories may be the same, and those of one directory must not be.
+// Ids of different directories may be equal, and those of one directory must not be.
 TEST_F(OnRados, WhatCameFromTwoDirectoriesUnderOneIdDoesNotGoIntoOne) {
   RadosRig t;
   t.open();
@@ -455,8 +455,8 @@ TEST_F(OnRados, ATabletIsSplitWhileKeysAreWrittenAndEveryOneIsThere) {
   EXPECT_FALSE(t.leaks());
 }
 
-// A server that began to move an object to another tablet's key and went away: as it left things. `half`: the target's
-// half had happened.
+// The state left by a server that began to move an object to another tablet's key and died. `half`: the target's half
+// was done.
 void leave_a_move(RadosRig& t, const std::string& from, const std::string& to, bool half) {
   auto& engine = parts_of(t);
   const uint64_t id = engine.buckets.find("b")->id;
@@ -484,7 +484,7 @@ void leave_a_move(RadosRig& t, const std::string& from, const std::string& to, b
   ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, target.object, std::move(op))), 0);
 }
 
-// Found by a history: a listing that had begun before the split showed a version that was gone.
+// Found by a random history: a listing that had begun before the split showed a version that was gone.
 TEST_F(OnRados, WhatIsChangedInANewTabletIsNotReadInTheOldOneAnyMore) {
   RadosRig t;
   t.open();
@@ -492,7 +492,7 @@ TEST_F(OnRados, WhatIsChangedInANewTabletIsNotReadInTheOldOneAnyMore) {
   ASSERT_TRUE(t.put("b", "a", "x"));
   auto other = rados::RadosStore::connect(t.options);
   ASSERT_TRUE(other) << other.error();
-  // It is decided that "m" and all behind it lie in a new tablet, and nothing more has happened.
+  // The decision that "m" and everything after it move to a new tablet was recorded, and nothing else has happened.
   auto& engine = parts_of(t);
   const auto bucket = engine.run(engine.registry.load(engine.buckets.find("b")->id));
   const auto frozen = engine.run(engine.registry.set_phase(*bucket, rados::Phase::splitting, 0));
@@ -542,13 +542,13 @@ TEST_F(OnRados, WhatAServerCountedThatIsGoneIsTakenOverOnce) {
   t.make_bucket("b");
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(t.put("b", key(i), "12345"));
-    t.reopen();  // each time another server, which counts in a row of its own
+    t.reopen();  // each time another server, with a counting row of its own
   }
   auto& engine = parts_of(t);
   const uint64_t id = engine.buckets.find("b")->id;
   const std::string tablet = rados::tablet_object(id, 0);
   ASSERT_TRUE(t.put("b", key(3), "12345"));
-  // Its own row, too: as if it had been away for long. It finds out with its next change but one, at the latest.
+  // Its own row, too: as after a long absence. It notices with its next change but one, at the latest.
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(engine.run(engine.book.take_over(tablet, {})));
   EXPECT_EQ(engine.run(engine.registry.all(tablet, "$"))->size(), 1u);
   EXPECT_EQ(t.usage("b").value(), (Usage{.objects = 4, .bytes = 20}));
@@ -567,7 +567,7 @@ TEST_F(OnRados, AServerThatWasGivenUpFinishesNothingOfItsEarlierLife) {
   ASSERT_TRUE(writer);
   const std::string bytes = pattern(5'000'000, 1);
   ASSERT_TRUE(t.append(**writer, bytes));
-  // As another server does that has heard nothing of it for half a minute.
+  // Done by another server that has received no sign of it for half a minute.
   const std::string row = rados::server_row(engine.garbage->incarnation());
   EXPECT_TRUE(eventually([&] {
     std::string sign = *engine.run(engine.registry.row(std::string(rados::servers_object), row));

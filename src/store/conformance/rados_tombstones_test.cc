@@ -1,4 +1,5 @@
-// What stays of a key when its object goes, over RADOS: the guard, for a while, with the last id and the last time.
+// The remains of a key after its object is removed, over RADOS: the guard, for a while, with the last id and the last
+// time.
 #include "store/conformance/on_rados.h"
 #include "store/rados/fate.h"
 #include "store/rados/tombstones.h"
@@ -9,7 +10,7 @@ namespace {
 using rados::Cluster;
 using rados::Fate;
 
-// A server's clock that is so much ahead of the others', or behind.
+// A server's clock that is ahead of the others' by so much, or behind.
 class OffClock final : public WallClock {
  public:
   explicit OffClock(std::chrono::microseconds off) : off_us_(off.count()) {}
@@ -84,7 +85,7 @@ TEST(FateOnRados, ACallKnowsItselfAmongTheLastOnes) {
 }
 
 TEST(FateOnRados, AGuardIsReadByServersOfBefore) {
-  // Two numbers, and pairs of them: not more than that of eight keepers.
+  // Two numbers, and pairs of them: at most those of eight lease holders.
   rados::Guard guard{7, 8, {{9, 10}}, 11};
   const std::string bytes = encode(guard);
   EXPECT_EQ(bytes.size(), 48u);
@@ -123,7 +124,7 @@ TEST_F(TombstonesOnRados, IdsAndTimesOfAKeyGrowWhateverTheClocksSay) {
     if (swept) {
       sweep();
       EXPECT_EQ(guard("k"), "");
-      us = 0;  // for so long clocks do not differ
+      us = 0;  // clocks differ by less than this
     }
     expect_newer(put_by_other("k"), swept ? "in a place that was swept" : "in the place of what was removed");
     ASSERT_TRUE(rig_->remove("b", "k"));
@@ -146,7 +147,7 @@ TEST_F(TombstonesOnRados, TheyAreSweptWhenTheyAreOldAndNotBefore) {
   EXPECT_FALSE(rig_->leaks());
 }
 
-// Sent when there was no guard, and made when there was none again.
+// Sent when there was no guard, and executed when there was none again.
 TEST_F(TombstonesOnRados, AChangeThatWasJudgedBeforeASweepIsJudgedAgain) {
   CommitConditions absent;
   absent.if_none_match = "*";

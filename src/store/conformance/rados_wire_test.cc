@@ -1,6 +1,6 @@
-// What a network does to calls over RADOS: made, and not answered, and sent again when the PG has forgotten that it
-// made them (the cluster of these tests keeps a log of ten calls); or held back, and arriving when their sender has
-// given up and others have gone on. store/rados/README.md has the table of what that means for which call.
+// Network faults of calls over RADOS: executed but not answered, and sent again when the PG has forgotten that it
+// executed them (the cluster of these tests keeps a log of ten calls); or held back, and arriving when their sender has
+// given up and others have continued. store/rados/README.md has a table of the effects on each call.
 #include <thread>
 
 #include "base/metrics.h"
@@ -60,7 +60,7 @@ class OnRadosWire : public OnRados {
     co_return co_await write_all(std::move(writer), t.chunk(bytes), info_of(bytes, etag), std::move(none));
   }
 
-  // By another server.
+  // A PUT by another server.
   Result<ObjectInfo> put_by_other(RadosRig& t, const std::string& key, const std::string& bytes,
                                   const std::string& bucket = "b") {
     return t.run(put(t, *other_, bucket, key, bytes, Rig::etag_of(bytes)));
@@ -69,8 +69,8 @@ class OnRadosWire : public OnRados {
     return t.run(other_->remove(bucket, key, {}));
   }
   static rados::Engine& engine_of(EngineStore& store) { return static_cast<rados::Engine&>(*store.context()); }
-  // The call's connection is cut behind it, and the PG of that object hears of so much else that it makes the call once
-  // more. `meanwhile`: before that, when it was made.
+  // The call's connection is cut after it, and the PG gets so many other calls that it executes this one again.
+  // `meanwhile`: before that, after the first execution.
   template <class T>
   T make_twice(RadosRig& t, const std::string& mark, int pass, Task<T> task, const std::string& object,
                const std::function<void()>& meanwhile = {}) {
@@ -80,7 +80,7 @@ class OnRadosWire : public OnRados {
       steps_.io.poll();
       return Wire::caught();
     })) << mark;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it is made
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // executed
     if (meanwhile) meanwhile();
     rados::Cluster& cluster = *engine_of(*other_).cluster;
     for (int i = 0; i < calls_forgotten_after; ++i) {
@@ -91,7 +91,7 @@ class OnRadosWire : public OnRados {
     Wire::go();
     return steps_.end(std::move(future));
   }
-  // Of a change in the bucket "b", which has one tablet.
+  // Likewise for a change in the bucket "b", which has one tablet.
   template <class T>
   T change_twice(RadosRig& t, const std::string& mark, int pass, Task<T> task,
                  const std::function<void()>& meanwhile = {}) {
@@ -143,7 +143,7 @@ TEST_F(OnRadosWire, ACallThatIsMadeTwiceChangesAKeyOnce) {
   EXPECT_FALSE(t.leaks());
 }
 
-// By then the key's guard is another change's.
+// By then the key's guard belongs to another change.
 TEST_F(OnRadosWire, WhatWasMadeAndOverwrittenIsNotMadeAgain) {
   RadosRig t;
   open(t);
@@ -176,7 +176,7 @@ TEST_F(OnRadosWire, WhatIsMadeTwiceChangesABucketOnce) {
                          std::string(rados::accounts_object)));
 }
 
-// A server that has just begun has left nothing in the tablet, and receipts of those that are gone are swept then.
+// A server that has just started has no row in the tablet, and receipts of departed servers are swept then.
 TEST_F(OnRadosWire, AFirstCallThatMeetsASweepIsMadeAfterIt) {
   RadosRig t;
   open(t);
@@ -203,7 +203,7 @@ TEST_F(OnRadosWire, ABucketWhoseNameIsGivenTwiceStays) {
   RadosRig t;
   open(t);
   const BucketInfo info{.name = "named-twice", .created_us = 0, .owner = "root"};
-  // The row of the name: the first message is the look for it.
+  // The row of the name: the first message is its read.
   const auto made = make_twice(t, "bnamed-twice", 1, t.engine().create_bucket(info), std::string(rados::root_object));
   EXPECT_TRUE(made) << describe(made.error());
   EXPECT_TRUE(put_by_other(t, "k", "x", "named-twice"));
@@ -211,7 +211,7 @@ TEST_F(OnRadosWire, ABucketWhoseNameIsGivenTwiceStays) {
   EXPECT_EQ(t.get("named-twice", "k").value_or("nothing"), "x");
 }
 
-// L6: late calls of one server, which has given up and said so.
+// L6: late calls of one server, which has given up and reported that.
 class LateOnRadosWire : public OnRadosWire {
  protected:
   void SetUp() override {
@@ -220,7 +220,7 @@ class LateOnRadosWire : public OnRadosWire {
     auto opened = [&] {
       t_.emplace();
       open(*t_);
-      // The one that gives up.
+      // The server that gives up.
       rados::Options options = t_->options;
       options.timeout = std::chrono::seconds(2);
       return rados::RadosStore::connect(options);
@@ -229,17 +229,17 @@ class LateOnRadosWire : public OnRadosWire {
     slow_ = std::move(*opened);
   }
   void TearDown() override {
-    if (Wire::is_there()) Wire::go();  // also called where the test was skipped
+    if (Wire::is_there()) Wire::go();  // also called if the test was skipped
     slow_.reset();
     OnRadosWire::TearDown();
     t_.reset();
   }
-  // The network heals. What the slow server says then comes behind what it had sent.
+  // The network heals. Later calls of the slow server follow those it had sent.
   void let_go() {
     Wire::go();
     EXPECT_TRUE(eventually([&] { return t_->run(slow_->bucket("b")).has_value(); }));
     EXPECT_TRUE(eventually([&] { return t_->run(slow_->stat("b", "none")).error() == Errc::no_such_key; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // and is of other PGs
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // and belong to other PGs
   }
 
   std::optional<RadosRig> t_;
@@ -250,7 +250,7 @@ TEST_F(LateOnRadosWire, AChangeOfAKeyFindsNothingAsItWasWhenItsKeyHasGoneSince) 
   RadosRig& t = *t_;
   CommitConditions absent;
   absent.if_none_match = "*";
-  // Each in a bucket of its own: of several in one call one that fails is enough.
+  // Each in a bucket of its own: of several in one call, one failure would be enough.
   for (const char* bucket : {"new", "lock", "upload", "swept"}) t.make_bucket(bucket);
   ASSERT_TRUE(eventually([&] { return t.run(slow_->bucket("swept")).has_value(); }));
   std::vector<std::future<Result<ObjectInfo>>> puts;
@@ -271,7 +271,7 @@ TEST_F(LateOnRadosWire, AChangeOfAKeyFindsNothingAsItWasWhenItsKeyHasGoneSince) 
   for (auto& putting : puts) EXPECT_EQ(steps_.end(std::move(putting)).error(), Errc::service_unavailable);
   EXPECT_EQ(steps_.end(std::move(uploading)).error(), Errc::service_unavailable);
   ASSERT_TRUE(Wire::caught());
-  // The client goes on at another server.
+  // The client continues at another server.
   for (const char* bucket : {"new", "lock", "swept"}) {
     ASSERT_TRUE(put_by_other(t, "k", "second", bucket));
     ASSERT_TRUE(remove_by_other(t, "k", bucket));
@@ -280,7 +280,7 @@ TEST_F(LateOnRadosWire, AChangeOfAKeyFindsNothingAsItWasWhenItsKeyHasGoneSince) 
   const auto second = t.run(other_->create_upload(upload));
   ASSERT_TRUE(second);
   ASSERT_TRUE(t.run(other_->abort_upload("upload", "k", second->upload_id)));
-  // Of one bucket nothing of the key is left: its guard has been swept.
+  // In one bucket nothing of the key is left: its guard has been swept.
   auto& engine = engine_of(*other_);
   const auto state = t.run(engine.registry.load(engine.buckets.find("swept")->id));
   ASSERT_TRUE(state);

@@ -1,4 +1,4 @@
-// Appends to objects that lie encrypted, with keys that a test makes.
+// Appends to encrypted objects, with keys made by a test.
 #include <map>
 #include <set>
 #include <tuple>
@@ -87,7 +87,7 @@ class SealedAppends : public OnEngine {
     CommitConditions none;
     co_return co_await writer->commit(info_of(bytes), std::move(none));
   }
-  // All at once; how many were done.
+  // Makes all at once; returns how many succeeded.
   int together(const std::vector<std::tuple<std::string, std::string, AppendSealPtr>>& all) {
     std::vector<Result<ObjectInfo>> done;
     for (const auto& [key, bytes, by] : all) {
@@ -101,7 +101,7 @@ class SealedAppends : public OnEngine {
     return static_cast<int>(std::ranges::count_if(done, [](const auto& one) { return one.has_value(); }));
   }
 
-  // Its plain bytes, once the list of its parts was found to be the one that it was given.
+  // Its plain bytes, after its list of parts was verified.
   Result<std::string> get(const std::string& key) {
     VB_ASSIGN(auto reader, t.run(t.engine().open("b", key)));
     const TestSeal opening(t.arena());
@@ -210,7 +210,7 @@ TEST_P(SealedAppends, WhatIsOfAnotherKindIsLeftAlone) {
   t.expect_no_leak();
 }
 
-// Many bytes are sealed as they come, for the object that was there when they began to.
+// Many bytes are sealed as they arrive, for the object that existed at the begin.
 TEST_P(SealedAppends, BytesThatWereSealedForAnotherObjectAreRefused) {
   const std::string large = pattern(300'000, 1);
   for (const bool there : {true, false}) {
@@ -225,7 +225,7 @@ TEST_P(SealedAppends, BytesThatWereSealedForAnotherObjectAreRefused) {
     }
     ASSERT_TRUE(append("log", "beside", 0)) << "of the same size, under another key";
     EXPECT_EQ(t.run((*writer)->commit(info_of(large), {})).error(), Errc::conditional_conflict);
-    writer->reset();  // its bytes may be there as long as it is
+    writer->reset();  // its bytes may exist as long as it does
     expect("log", "beside");
     ASSERT_TRUE(t.remove("b", "log"));
     t.expect_no_leak();

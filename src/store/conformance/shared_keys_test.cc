@@ -8,7 +8,7 @@
 namespace verbena::store::conformance {
 namespace {
 
-// An engine with one stamp for all of its keys: a test that changes one says so by the next stamp.
+// An engine with one stamp for all of its keys: a test that changes a key takes the next stamp.
 class SharedEngine final : public EngineStore, public SharedKeys {
  public:
   explicit SharedEngine(std::shared_ptr<Context> context) : EngineStore(std::move(context)) {}
@@ -90,7 +90,7 @@ class SharedKeysTest : public Rig, public ::testing::Test {
   uint64_t live_bytes() override { return memory_->usage().blob_bytes; }
   bool leaks() override { return false; }
 
-  // By another server.
+  // A change by another server.
   void change(const std::string& bytes) {
     run([](Store& store, memory::Chunk chunk, size_t size) -> Task<> {
       auto writer = co_await store.create("b", "k", size);
@@ -102,7 +102,7 @@ class SharedKeysTest : public Rig, public ::testing::Test {
     ++shared->stamp;
   }
   bool is_hot() { return hot->hot("b", "k") != nullptr; }
-  // Read once, so that it is in memory, and then until its key is to be kept.
+  // Read once to be in memory, and then until its key gets a read lease.
   void warm_up() {
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(get("b", "k"));
     ASSERT_EQ(shared->wanted.size(), 1u);

@@ -1,4 +1,4 @@
-// A store that is copied into another engine's, and back: all of it is there as it was.
+// A store that is copied into another engine's, and back, unchanged.
 #include "store/logic/transfer.h"
 
 #include "store/conformance/engines.h"
@@ -27,7 +27,7 @@ class TransferTo : public OnEngine {
     return counts;
   }
 
-  // All that is known of a bucket, in words that can be compared.
+  // Everything in a bucket, as comparable texts.
   static std::vector<std::string> all_of(Rig& rig, const std::string& bucket) {
     std::vector<std::string> all;
     auto info = rig.run(rig.engine().bucket(bucket));
@@ -153,7 +153,7 @@ TEST_P(TransferTo, WhatWasUnderWayGoesOnAndNewVersionsAreTheNewest) {
 TEST_P(TransferTo, ARunThatWasBrokenOffIsGoneOnWith) {
   fill(source_);
   ASSERT_TRUE(copy(source_, t));
-  // As if it had ended before the end: a key is missing, one is half there, one is another one's, one is too many.
+  // As after an interruption: a key is missing, one is incomplete, one is of another origin, one is extra.
   ASSERT_TRUE(t.set_document("versions", std::string(unfinished_mark), "1"));
   ASSERT_TRUE(t.set_document("plain", std::string(unfinished_mark), "1"));
   ASSERT_TRUE(t.remove("plain", "size/300000"));
@@ -183,7 +183,7 @@ TEST_P(TransferTo, WhatUsersMadeOfABucketThatIsNotAllThereIsNotOverwritten) {
     EXPECT_EQ(copy(source_, t).error(), Errc::conditional_conflict);
     EXPECT_TRUE(t.document("versions", std::string(unfinished_mark))) << "nothing was ended";
   };
-  // As it was when all keys below "w" had come.
+  // The state after all keys below "w" were copied.
   for (const char* bucket : {"plain", "versions"}) {
     ASSERT_TRUE(t.set_document(bucket, std::string(unfinished_mark), "1w"));
   }
@@ -273,7 +273,7 @@ TEST_P(TransferTo, AndBackWithIdsThatGoOn) {
   ASSERT_TRUE(put);
   const auto listed = back.all_versions("versions");
   EXPECT_EQ(std::ranges::find(*listed, "k", &VersionEntry::key)->info.version_id, put->version_id);
-  // Looked at again it is all there, and what has gone since is an error.
+  // With look_again everything is found, and anything removed since is an error.
   ASSERT_TRUE(back.remove_version("versions", "k", put->version_id));
   const auto again = copy(t, back, /*look_again=*/true);
   ASSERT_TRUE(again) << describe(again.error());

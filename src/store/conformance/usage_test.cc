@@ -1,4 +1,4 @@
-// What a bucket holds is known with each change, and is what a look at everything finds.
+// A bucket's usage is updated with each change, and equals a count of everything.
 #include "store/conformance/engines.h"
 
 namespace verbena::store::conformance {
@@ -103,7 +103,7 @@ TEST_P(UsageTest, UploadsTheirPartsAndWhatBecomesOfThem) {
   ASSERT_TRUE(two && t.put_part(*upload, 9, pattern(1000, 4)));
   expect({.uploads = 1, .upload_bytes = 71'300});
   put("multi", 10);
-  ASSERT_TRUE(t.complete(*upload, {*one, *two}));  // part 9 goes
+  ASSERT_TRUE(t.complete(*upload, {*one, *two}));  // part 9 is removed
   expect({.objects = 1, .bytes = 70'300});
   const auto other = t.start_upload("b", "never");
   ASSERT_TRUE(other && t.put_part(*other, 1, pattern(900, 5)));
@@ -143,7 +143,7 @@ TEST_P(UsageTest, AnAccountHoldsWhatItsBucketsHold) {
   ASSERT_TRUE(t.put("foreign", "a", pattern(5, 1)));
   EXPECT_EQ(t.engine().usage_now("b")->owner, (Usage{.objects = 2, .bytes = 111}));
   EXPECT_EQ(t.engine().usage_now("foreign")->owner, (Usage{.objects = 1, .bytes = 5}));
-  // An upload goes with its bucket.
+  // An upload is removed with its bucket.
   ASSERT_TRUE(t.remove("other", "a"));
   const auto upload = t.start_upload("other", "never");
   ASSERT_TRUE(upload && t.put_part(*upload, 1, pattern(900, 5)));

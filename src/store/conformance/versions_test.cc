@@ -97,13 +97,13 @@ TEST_P(VersionStore, EveryVersionCanBeReadUntilItIsRemoved) {
     EXPECT_EQ(t.get_version("b", "k", "x").error(), Errc::invalid_version);
     t.reopen();
   }
-  // The newest goes: the one before it is current again.
+  // Removing the newest makes the one before it current again.
   auto removed = t.remove_version("b", "k", three);
   ASSERT_TRUE(removed);
   EXPECT_EQ(removed->version_id, three);
   EXPECT_TRUE(*t.get("b", "k") == large);
   EXPECT_EQ(history(), (List{"*" + two, one, "null"}));
-  // One in the middle goes.
+  // Removes one in the middle.
   ASSERT_TRUE(t.remove_version("b", "k", one));
   ASSERT_TRUE(t.remove_version("b", "k", one));
   EXPECT_EQ(t.get_version("b", "k", one).error(), Errc::no_such_version);
@@ -134,14 +134,14 @@ TEST_P(VersionStore, ADeleteMakesAMarkerAndRemovingTheMarkerBringsTheObjectBack)
   EXPECT_TRUE(t.list("b")->entries.empty());
   EXPECT_EQ(t.run(t.engine().remove_bucket("b")).error(), Errc::bucket_not_empty);
 
-  // An older marker goes: nothing changes. The newest goes: the object is back.
+  // Removing an older marker changes nothing. Removing the newest makes the object current again.
   EXPECT_TRUE(t.remove_version("b", "k", first->version_id)->delete_marker);
   EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
   EXPECT_TRUE(t.remove_version("b", "k", second->version_id)->delete_marker);
   EXPECT_EQ(*t.get("b", "k"), "one");
   EXPECT_EQ(t.list("b")->entries.size(), 1u);
   EXPECT_EQ(history(), List{"*" + one});
-  // A key that never was gets a marker, too.
+  // A key that never existed gets a marker, too.
   EXPECT_TRUE(t.remove("b", "ghost")->delete_marker);
 }
 
@@ -155,7 +155,7 @@ TEST_P(VersionStore, SuspendedThereIsOneNullVersion) {
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
   std::string three = put("three");
   EXPECT_EQ(history(), (List{"*" + three, "null", one}));
-  // The null version is not the newest: it goes, wherever it is.
+  // The null version is replaced, though it is not the newest.
   ASSERT_TRUE(t.set_versioning("b", Versioning::suspended));
   auto removed = t.remove("b", "k");
   ASSERT_TRUE(removed);
@@ -202,7 +202,7 @@ TEST_P(VersionStore, RemovalsKeepTheirConditions) {
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
   auto absent = t.run(t.engine().remove("b", "none", {.version_id = {}, .conditions = {.if_match = "*"}}));
   ASSERT_TRUE(absent);
-  EXPECT_FALSE(absent->delete_marker);  // nothing was there: nothing to mark
+  EXPECT_FALSE(absent->delete_marker);  // no object: nothing to mark
   std::string one = put("one");
   auto info = t.run(t.engine().stat("b", "k"));
   const auto attempt = [&](CommitConditions c, const std::string& id = "") {
@@ -218,7 +218,7 @@ TEST_P(VersionStore, RemovalsKeepTheirConditions) {
   for (const auto& c : {tag, size, second, microsecond}) {
     EXPECT_EQ(attempt(c), Errc::precondition_failed);
     EXPECT_EQ(attempt(c, one), Errc::precondition_failed);
-    EXPECT_EQ(attempt(c, make_version_id(1)), Errc::ok);  // nothing there
+    EXPECT_EQ(attempt(c, make_version_id(1)), Errc::ok);  // no object
   }
   CommitConditions all{.if_match = info->etag,
                        .if_none_match = {},
@@ -229,7 +229,7 @@ TEST_P(VersionStore, RemovalsKeepTheirConditions) {
   // The newest version is a delete marker now.
   for (const auto& c : {tag, size, second, microsecond}) EXPECT_EQ(attempt(c), Errc::precondition_failed);
   EXPECT_EQ(attempt(all, one), Errc::ok);
-  // A PUT's conditions see no object where a marker is.
+  // A PUT's conditions treat a marker as no object.
   EXPECT_TRUE(t.put("b", "k", "x", {.conditions = {{}, "*"}, .size_hint = {}, .etag = {}}));
 }
 
@@ -281,7 +281,7 @@ class LockStore : public VersionStore {
     change.legal_hold = on;
     return t.run(t.engine().update("b", "k", id, change));
   }
-  // The test's clock goes on by a second with each look.
+  // The test's clock advances by a second with each reading.
   int64_t later(int64_t seconds) { return t.clock().now_us() + seconds * 1'000'000; }
 };
 
@@ -300,7 +300,7 @@ TEST_P(LockStore, ALegalHoldKeepsAVersionAndOnlyThat) {
   std::string one = put("one"), two = put("two");
   ASSERT_TRUE(hold(one, true));
   EXPECT_EQ(t.remove_version("b", "k", one, true).error(), Errc::access_denied);
-  EXPECT_TRUE(t.remove("b", "k"));  // a marker harms nothing
+  EXPECT_TRUE(t.remove("b", "k"));  // a marker does no harm
   EXPECT_TRUE(t.remove_version("b", "k", two));
   t.reopen();
   EXPECT_EQ(t.remove_version("b", "k", one).error(), Errc::access_denied);

@@ -22,7 +22,7 @@ class WholePutTest : public OnEngine {
     put.then = [this](Result<ObjectInfo> stored) { told_.push_back(std::move(stored)); };
     return put;
   }
-  // nullopt: it was declined.
+  // nullopt: declined.
   std::optional<Result<ObjectInfo>> put(std::string_view key, std::string_view bytes, std::string_view bucket = "b") {
     auto put = whole(key, bytes, bucket);
     auto outcome = outcome_of(put);

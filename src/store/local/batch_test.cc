@@ -1,4 +1,4 @@
-// A batch is seen through itself as if it had been written already, whatever of it was taken back.
+// Reads through a batch see its changes as if written, without those that were rolled back.
 #include "store/local/batch.h"
 
 #include <map>
@@ -120,7 +120,7 @@ TEST_F(BatchTest, RowsThatNobodyReadsAreWrittenAndErasedLikeOthers) {
   EXPECT_EQ(rows_of(index_->cursor(Family::in_index, "")), Rows());
 }
 
-// RocksDB looks for a new row's place from where the last one of its beginning went: none may be lost or out of order.
+// RocksDB searches a new row's position from that of the last row with its prefix: none may be lost or out of order.
 TEST_F(BatchTest, RowsAreFoundInOrderHoweverTheyCame) {
   std::mt19937_64 random(11);
   Rows written;

@@ -68,7 +68,7 @@ TEST_F(RemovedBucket, LeavesNothingBehindAndItsNameIsFreeAtOnce) {
   EXPECT_EQ(count(Family::meta, keys::removed_bucket_prefix()), 0u);
 }
 
-// As a crash between the removal and its pieces, and between two pieces, leaves it.
+// The states after a crash between the removal and its pieces, and between two pieces.
 TEST_F(RemovedBucket, IsSweptAfterARestartFromWhereItWas) {
   open_engine();
   auto bucket = engine->find_bucket("b");

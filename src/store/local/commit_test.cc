@@ -1,4 +1,4 @@
-// The two queues of the committer beside each other, and what readers see meanwhile.
+// The committer's two queues side by side, and what readers see meanwhile.
 #include <future>
 #include <thread>
 
@@ -11,11 +11,11 @@ namespace {
 using namespace std::chrono_literals;
 using Fault = FaultyFileSystem::Fault;
 
-constexpr auto long_enough = 60s;  // for what must not wait at all
+constexpr auto long_enough = 60s;  // for operations that must not wait at all
 constexpr const char* index_folder = "/store/index";
 constexpr const char* volume_folder = "/store/volumes";
 
-// A core of its own: its loop runs on the thread that calls.
+// A core of its own: its loop runs on the calling thread.
 class Core {
  public:
   explicit Core(TestStore& t) : t_(t) {}
@@ -118,7 +118,7 @@ TEST_F(CommitTest, WhatALogSyncRefusedIsTakenBackAndMemoryWritesMeanwhileStay) {
   t_.expect_no_leak();
 }
 
-// Else both queues would change one key at a time, and a failing sync of the one would take back what the other wrote.
+// Otherwise both queues would change one key at a time, and a failed sync of one would undo what the other wrote.
 TEST_F(CommitTest, ABucketThatIsNoLongerDurableTakesWhatIsQueuedOfItAlong) {
   fs_.hold_syncs(index_folder);
   auto change = std::async(std::launch::async,
@@ -149,14 +149,14 @@ TEST_F(CommitTest, ManyRemovalsFromAMemoryBucketAreNotASyncEach) {
   t_.expect_no_leak();
 }
 
-// Small objects that are put together, each saying that more follow.
+// Small objects that are put together, each announcing that more follow.
 class Series {
  public:
   explicit Series(TestStore& t) : t_(t) {}
   static std::string name(size_t i) { return "series-" + std::to_string(i); }
   static std::string bytes_of(size_t i) { return pattern(1000 + i, i); }
 
-  // Hands them over; outcomes come while the loop runs.
+  // Submits them; outcomes arrive while the loop runs.
   void begin(size_t count, bool last_says_more = false) {
     outcomes_.assign(count, std::nullopt);
     left_ = count;
@@ -188,7 +188,7 @@ class Series {
   size_t stored() const {
     return static_cast<size_t>(std::ranges::count_if(outcomes_, [](const auto& each) { return each && *each; }));
   }
-  // Every acknowledged one whole, none of the others.
+  // Checks that every acknowledged one is whole, and no other exists.
   void expect_what_was_told() {
     for (size_t i = 0; i < outcomes_.size(); ++i) {
       auto got = t_.get("sync", name(i));
@@ -271,7 +271,7 @@ TEST_F(CommitTest, OneOfASeriesThatIsRefusedTakesNoOthersAlong) {
   series.expect_what_was_told();
 }
 
-// Whichever of a group's writes or syncs it is, of several pieces.
+// For each of a group's writes and syncs, of several pieces.
 TEST(SeriesFailureTest, WhatFailsIsNotThereAndWhatWasAcknowledgedSurvivesAPowerCut) {
   for (const Fault fault : {Fault::no_space, Fault::io_error}) {
     bool more = true;
@@ -295,7 +295,7 @@ TEST(SeriesFailureTest, WhatFailsIsNotThereAndWhatWasAcknowledgedSurvivesAPowerC
   }
 }
 
-// Found while it was there, judged when it is not.
+// Its bucket exists at the look-up, and is gone at the commit.
 TEST_F(CommitTest, ABucketThatGoesBeforeTheChangeIsJudgedTakesNothing) {
   t_.make_bucket("other");
   fs_.hold_syncs(index_folder);

@@ -11,7 +11,7 @@ namespace {
 using Fault = FaultyFileSystem::Fault;
 using Loss = FaultyFileSystem::Loss;
 
-// Stands for the bucket's document among the keys.
+// The bucket's document, listed among the keys.
 constexpr const char* document_key = "(document)";
 
 Result<std::string> get(TestStore& t, const std::string& key) {
@@ -21,8 +21,8 @@ Result<std::string> get(TestStore& t, const std::string& key) {
   return text;
 }
 
-// What a key may hold: the value that was acknowledged last, and those of calls that failed since (a call that fails
-// because the machine stops may have happened or not, but only whole). nullopt: no object.
+// The possible values of a key: the value acknowledged last, and those of calls that failed since (a call that fails
+// because the machine stops may have been made or not, but only whole). nullopt: no object.
 class Expected {
  public:
   void begin(const std::string& key, std::optional<std::string> value) { states(key).push_back(std::move(value)); }
@@ -30,7 +30,7 @@ class Expected {
     auto& s = states(key);
     s = {s.back()};
   }
-  // The call failed while the machine went on: nothing of it may be seen.
+  // The call failed while the machine went on: no effect of it may be visible.
   void refuse(const std::string& key) { states(key).pop_back(); }
   const std::map<std::string, std::vector<std::optional<std::string>>>& all() const { return keys_; }
 
@@ -66,7 +66,7 @@ class Workload {
   }
 
  private:
-  // After the crash nothing is acknowledged; without one, a failed call must have left nothing.
+  // Nothing is acknowledged after the crash; without one, a failed call must have left nothing.
   bool settle(const std::string& key, bool done) {
     if (done) {
       expected_.acknowledge(key);
@@ -84,7 +84,7 @@ class Workload {
     expected_.begin(key, std::nullopt);
     return settle(key, t_.remove("b", key).has_value());
   }
-  // The same key through the states of versioning: what it holds must be what was acknowledged last.
+  // One key through the states of versioning: its value must be the one acknowledged last.
   void versions() {
     const std::string key = "versioned";
     if (!t_.set_versioning("b", Versioning::enabled)) return;
@@ -93,7 +93,7 @@ class Workload {
     if (!newest || !remove(key)) return;
     auto marker = t_.run(t_.store->find_version("b", key, ""));
     if (!marker) return;
-    // The marker goes, then the newest version: the one before it is current again.
+    // Removes the marker, then the newest version: the one before it is current again.
     if (!remove_version(key, marker->version_id, pattern(300, 21))) return;
     if (!remove_version(key, newest->version_id, pattern(100'000, 20))) return;
     if (!t_.set_versioning("b", Versioning::suspended)) return;
@@ -150,7 +150,7 @@ void check(TestStore& t, const Expected& expected) {
   t.expect_no_leak();
 }
 
-// Where the fault comes at operation n of the workload. False when the workload has fewer operations.
+// Injects the fault at operation n of the workload. False when the workload has fewer operations.
 bool crash_at(uint64_t n, Loss loss) {
   FaultyFileSystem fs;
   TestStore t(&fs);
@@ -165,16 +165,16 @@ bool crash_at(uint64_t n, Loss loss) {
   fs.crash(loss, n);
   t.open();
   check(t, expected);
-  // And it goes on working.
+  // The store still works.
   EXPECT_TRUE(t.put("b", "afterwards", pattern(80'000, 99)));
-  // A volume being written holds blocks in reserve; ending it gives them back, so that what is left over is a leak.
+  // A volume being written has reserved blocks; ending it frees them, so that any rest is a leak.
   t.reopen();
   EXPECT_TRUE(t.get("b", "afterwards").has_value());
   t.expect_no_leak();
   return happened;
 }
 
-// Under sanitizers, which take eight times as long, every fifth operation: what they look for depends little on which.
+// Under sanitizers, which take eight times as long, every fifth operation: their findings depend little on which.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t stride = 5;
 #elif defined(__has_feature)
@@ -210,7 +210,7 @@ std::string loss_name(const ::testing::TestParamInfo<Loss>& info) {
 INSTANTIATE_TEST_SUITE_P(Power, Crash, ::testing::Values(Loss::nothing, Loss::unsynced, Loss::torn), loss_name);
 
 TEST_P(Crash, AtEveryOperationKeepsWhatWasAcknowledgedAndNothingPartial) {
-  // All of them where everything unsynced goes, which is the harshest; the others in steps, to keep the test short.
+  // All operations if everything unsynced is lost, which is the harshest; the others in steps, to keep the test short.
   uint64_t n = 0, step = (GetParam() == Loss::unsynced ? 1 : 3) * stride;
   for (; n < 2000; n += step) {
     SCOPED_TRACE("operation " + std::to_string(n));
@@ -221,7 +221,7 @@ TEST_P(Crash, AtEveryOperationKeepsWhatWasAcknowledgedAndNothingPartial) {
   EXPECT_LT(n, 2000u);
 }
 
-// A single failure from which the store goes on: what it refuses leaves nothing, what it acknowledges stays.
+// A single failure after which the store continues: refused changes leave nothing, acknowledged ones stay.
 void fail_once_at(uint64_t n, Fault fault, bool* more) {
   FaultyFileSystem fs;
   TestStore t(&fs);
@@ -233,7 +233,7 @@ void fail_once_at(uint64_t n, Fault fault, bool* more) {
   Workload(t, fs, expected).run();
   *more = fs.fault_happened();
   fs.fail_at(0, Fault::none);
-  // What failed is not visible now.
+  // Failed changes are not visible now.
   for (const auto& [key, states] : expected.all()) {
     auto got = get(t, key);
     std::optional<std::string> value;

@@ -1,5 +1,5 @@
-// Bits that change, files that go: a start either has all that was acknowledged or refuses and changes nothing. An end
-// of the log that a power loss tore off is no damage.
+// Flipped bits and missing files: a start either has everything acknowledged, or refuses and changes nothing. An end of
+// the log that a power loss tore off is no damage.
 #include <functional>
 #include <map>
 
@@ -55,7 +55,7 @@ class StartAfterDamage : public ::testing::Test {
     return files;
   }
 
-  // How many of the objects are there; none may be wrong.
+  // Counts the readable objects; none may be wrong.
   int readable() {
     int count = 0;
     for (int i = 0; i < objects; ++i) {
@@ -124,7 +124,7 @@ TEST_F(StartAfterDamage, AFlippedBitInTheMiddleOfTheLogIsRefusedAndNamedAndNothi
   fs.flip_bit(log, middle);
   expect_refused(log);
   EXPECT_NE(trouble.find("accept_data_loss"), std::string::npos) << trouble;
-  // Mended, all is there.
+  // After the repair everything is there.
   fs.flip_bit(log, middle);
   t.open();
   EXPECT_EQ(readable(), objects);
@@ -139,7 +139,7 @@ TEST_F(StartAfterDamage, AcceptedLossKeepsAllButTheDamagedChange) {
   t.open();
   EXPECT_GE(readable(), objects - 1);
   EXPECT_TRUE(*t.get("b", "large") == pattern(300'000, 7));
-  // New ids are none that the log may have forgotten, and the next start needs no leave.
+  // New ids differ from all that the log may have forgotten, and the next start needs no option.
   ASSERT_TRUE(t.put("b", "new", pattern(200'000, 8)));
   t.options.accept_data_loss = false;
   t.reopen();
@@ -179,7 +179,7 @@ TEST_F(StartAfterDamage, ALengthInTheManifestThatReachesPastItsEndIsNotTakenForA
   t.reopen();
   t.close();
   const std::string manifest = newest("", "MANIFEST-");
-  // The length's upper byte of the first record: from there on RocksDB would forget all tables.
+  // The upper byte of the first record's length: RocksDB would take it for the end, and forget all tables.
   const auto bytes = read_small_file(fs, manifest, 1 * MiB);
   ASSERT_TRUE(bytes);
   auto file = fs.open(manifest, {.write = true});
@@ -222,7 +222,7 @@ TEST_F(StartAfterDamage, VolumesWithoutTheirIndexAreLeftAlone) {
   const auto listed = fs.list("/store/index");
   for (const std::string& name : *listed) ASSERT_TRUE(fs.unlink("/store/index/" + name));
   expect_refused("volumes");
-  t.options.accept_data_loss = true;  // never leave to throw all away
+  t.options.accept_data_loss = true;  // does not allow dropping everything
   expect_refused("volumes");
 }
 
@@ -267,7 +267,7 @@ TEST_F(StartAfterDamage, ALogThatAPowerLossToreStartsSilently) {
     TestStore other(&disk);
     std::string said;
     other.options.trouble = &said;
-    other.options.write_behind_max = 0;  // each PUT takes the way through the index, unsynced
+    other.options.write_behind_max = 0;  // each PUT goes through the index, unsynced
     other.open();
     other.make_bucket("s");
     other.make_bucket("m", Durability::memory);
@@ -282,7 +282,7 @@ TEST_F(StartAfterDamage, ALogThatAPowerLossToreStartsSilently) {
   }
 }
 
-// The log's format alone.
+// Only the log's format.
 
 std::string piece(uint8_t type, const std::string& bytes) {
   std::string body(1, static_cast<char>(type));
@@ -328,7 +328,7 @@ TEST(LogScan, TellsATornEndFromAChangedRecord) {
   EXPECT_TRUE(scan(good + piece(2, "first of a record")).damage->torn);
   EXPECT_TRUE(scan(good + std::string(5000, '\0')).damage->torn);
   std::string hole = good + last;
-  std::fill(hole.begin() + 1024, hole.begin() + 1536, '\0');  // a sector that never came
+  std::fill(hole.begin() + 1024, hole.begin() + 1536, '\0');  // a sector that was not written
   EXPECT_TRUE(scan(hole).damage->torn);
   for (size_t at = 0; at < last.size(); at += 13) {
     std::string flipped = good + last;
@@ -352,7 +352,7 @@ TEST(LogScan, FindsTheRecordsBehindDamageWhateverItsLengthSays) {
 }
 
 TEST(LogScan, WhatLooksLikeARecordInsideOfOneIsNone) {
-  // The bytes of an object may be a piece of a log. Behind it nothing is whole up to the end.
+  // An object's bytes may look like a piece of a log. After it nothing is whole up to the end.
   std::string inner = piece(1, "forged");
   std::string outer = piece(1, pattern(100, 1) + inner + pattern(100, 2));
   outer[20] ^= 1;

@@ -1,4 +1,4 @@
-// The ways of a read: io_uring past the page cache, a copy out of it, a thread for the rest. On real files.
+// The paths of a read: io_uring past the page cache, a copy from it, a thread for the rest. On real files.
 #include "store/local/data_io.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Bucket documents and a loss of power.
+// Bucket documents and power loss.
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {

@@ -50,7 +50,7 @@ std::vector<std::string> told(TestStore& t) {
   return records;
 }
 
-// False: there are fewer operations.
+// False: the workload has fewer operations.
 bool stop_at(uint64_t n) {
   FaultyFileSystem fs;
   TestStore t(&fs);

@@ -1,4 +1,4 @@
-// The index alone, and objects in it, where RocksDB has more tables than it keeps open.
+// The index alone, and objects in it, when RocksDB has more tables than it keeps open.
 #include "store/local/batch.h"
 
 #include "base/metrics.h"
@@ -11,8 +11,8 @@ namespace {
 
 TEST(IndexTest, RocksDBComputesCrc32cByOurFunction) { EXPECT_TRUE(lends_checksum()); }
 
-// RocksDB opens only a few tables at the start where the number of open ones is bounded. Asked for a key of another one
-// without going to disk it answers "there, and empty".
+// RocksDB opens only a few tables at the start if the number of open ones is bounded. Asked for a key of another one
+// without going to disk it returns "found, and empty".
 TEST(IndexTest, AKeyInATableThatIsNotOpenNeedsTheDiskAndIsNotEmpty) {
   constexpr int tables = 12;
   FaultyFileSystem fs;
@@ -51,7 +51,7 @@ TEST(IndexTest, AKeyInATableThatIsNotOpenNeedsTheDiskAndIsNotEmpty) {
   EXPECT_EQ((*index)->get(Family::in_index, "none").error(), Errc::not_found);
 }
 
-// What kill -9 found: each start after a crash writes tables, and then there are more than RocksDB opens.
+// Found by kill -9: each start after a crash writes tables, until there are more than RocksDB opens.
 TEST(IndexTest, SmallObjectsAreWholeAfterMoreStartsThanTablesStayOpen) {
   constexpr int starts = 12;
   auto& damaged = metrics::counter("verbena_store_corrupt_reads_total", "");
@@ -77,8 +77,8 @@ TEST(IndexTest, SmallObjectsAreWholeAfterMoreStartsThanTablesStayOpen) {
   EXPECT_EQ(damaged.value(), before);
 }
 
-// What was refused lies in the log, whole. Where recover() returned before the tables are written, a crash right after
-// it would bring it back.
+// The refused change is in the log, whole. If recover() returned before the tables are written, a crash right after it
+// would bring it back.
 TEST(IndexTest, WhatWasRefusedDoesNotComeBackAfterACrashRightAfterTheRecovery) {
   for (uint64_t seed = 0; seed < 3; ++seed) {
     FaultyFileSystem fs;

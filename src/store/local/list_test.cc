@@ -1,4 +1,4 @@
-// What a page costs the index.
+// The index's work for a page.
 #include <fmt/format.h>
 
 #include "store/local/index.h"
@@ -26,7 +26,7 @@ class Listing : public ::testing::Test {
   TestStore t{&fs};
 };
 
-// What the index does while `work` runs.
+// The index's work while `work` runs.
 template <class Work>
 IndexWork count(Work work) {
   const IndexWork before = index_work();

@@ -1,4 +1,4 @@
-// What this engine does with parts beside what every engine does.
+// Behaviour of parts in this engine, beyond that of all engines.
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
@@ -27,7 +27,7 @@ class Multipart : public ::testing::Test {
 TEST_F(Multipart, CompletingMovesNoByte) {
   UploadInfo upload = start("k");
   const auto one = part(upload, 1, pattern(300'001, 1)), two = part(upload, 2, pattern(70'000, 3));
-  part(upload, 5, pattern(80'000, 4));  // never named
+  part(upload, 5, pattern(80'000, 4));  // not named at completion
   const uint64_t before = fs.operations();
   ASSERT_TRUE(t.complete(upload, {one, two}));
   EXPECT_LT(fs.operations() - before, 20u);  // an index write, a hole, no data

@@ -100,7 +100,7 @@ class VolumeReader final : public ObjectReader {
   std::vector<Piece> pieces_;
   std::map<uint64_t, std::string> inline_;  // blob -> bytes, verified; small parts too
   std::mutex mutex_;
-  // Of a blob, by number. Guarded by mutex_, these three.
+  // Segments by blob and number. These three are guarded by mutex_.
   std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<const LoadedSegment>> segments_;
   std::deque<std::pair<uint64_t, uint32_t>> by_age_;
   size_t checksums_ = 0;

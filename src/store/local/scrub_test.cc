@@ -121,7 +121,7 @@ TEST_F(ScrubTest, WithoutARestItDoesNotSpinOnAStoreThatIsEmpty) {
   EXPECT_LE(rounds.value() - before, 2u);
 }
 
-// The thread: slow enough that it is stopped in the middle, and goes on there after a restart.
+// The thread: slow enough to be stopped in the middle, and it continues there after a restart.
 TEST_F(ScrubTest, GoesOnWhereItWasAfterARestart) {
   for (int i = 0; i < 8; ++i)
     ASSERT_TRUE(t_.put("b", "k" + std::to_string(i), pattern(1 * MiB, static_cast<uint64_t>(i))));
@@ -138,7 +138,7 @@ TEST_F(ScrubTest, GoesOnWhereItWasAfterARestart) {
   t_.open();
   while (rounds.value() == rounds_before) std::this_thread::yield();
   t_.close();
-  // What was being read when it stopped may be read again; what was done is not.
+  // A read in progress at the stop may be repeated; completed ones are not.
   EXPECT_GE(bytes.value() - before, 8 * MiB);
   EXPECT_LE(bytes.value() - before, 8 * MiB + 1 * MiB);
   EXPECT_GE(stopped, 2 * MiB);

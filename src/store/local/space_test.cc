@@ -37,7 +37,7 @@ TEST(Space, ADeletePunchesItsHoleAndADeadVolumeIsUnlinked) {
   EXPECT_EQ(t.store->usage()->volumes, 0u);
 }
 
-// Each promised 64 MiB, sent one and stopped: 6.4 GB were taken from everybody else.
+// Each announced 64 MiB, sent one and stopped: 6.4 GB were taken from all others.
 TEST(Space, UploadsThatPromiseMuchAndSendLittleHoldLittle) {
   FaultyFileSystem fs;
   TestStore t(&fs);
@@ -72,7 +72,7 @@ TEST(Space, AFullDiskRefusesPutsServesReadsAndDeletes) {
   ASSERT_GT(stored, 5);
   ASSERT_LT(stored, 100);
   EXPECT_EQ(last.error(), Errc::insufficient_storage);
-  t.store->drain();  // what the refused PUT had taken
+  t.store->drain();  // space that the refused PUT had taken
   fs.set_capacity(fs.used_bytes() + 1 * MiB);
   EXPECT_EQ(t.put("b", "small", "x").error(), Errc::insufficient_storage);
   for (int i = 0; i < stored; ++i) {
@@ -100,7 +100,7 @@ TEST(Damage, AFlippedBitAnywhereInTheDataIsAnErrorNeverWrongBytes) {
     fs.flip_bit(path, at);
     EXPECT_EQ(t.get("b", "k").error(), Errc::corrupt_object) << at;
     auto reader = t.run(t.store->open("b", "k"));
-    // A range in an untouched block is fine; one in the damaged block is not, wherever the bit is in it.
+    // A range in an undamaged block is readable; one in the damaged block is not, wherever the bit is in it.
     uint64_t block = at / 65'536, other = (block + 1) % 3 * 65'536;
     EXPECT_EQ(t.run((*reader)->read(block * 65'536 + 100, 10)).error(), Errc::corrupt_object);
     EXPECT_EQ(*t.read(**reader, other, 100), bytes.substr(other, 100));

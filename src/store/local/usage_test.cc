@@ -1,5 +1,4 @@
-// Usage as the local engine keeps it: with the batch that makes the change, and counted where an older program left
-// none.
+// Usage in the local engine: updated in the batch of the change, and counted if an older program stored none.
 #include <chrono>
 #include <future>
 #include <thread>
@@ -28,7 +27,7 @@ class LocalUsage : public ::testing::Test {
   static constexpr Usage wanted{
       .objects = 2, .bytes = 300'020, .versions = 1, .version_bytes = 100, .uploads = 1, .upload_bytes = 70'000};
 
-  // Changes the rows of usage behind the store's back.
+  // Changes the rows of usage without the store's knowledge.
   void edit(const std::function<void(Batch&, const std::string& key)>& change) {
     t.close();
     const auto env = make_seam_env(fs);
@@ -77,7 +76,7 @@ TEST_F(LocalUsage, ChangesWhileItIsCountedCountOnce) {
   for (int round = 0; round < 5; ++round) {
     forget();
     t.open();
-    // Beside the count: some before it, some after.
+    // Concurrently with the count: some before it, some after.
     ASSERT_TRUE(t.put("b", "a", pattern(20, 1)));
     ASSERT_TRUE(t.remove("b", "large"));
     ASSERT_TRUE(t.put("b", "large", pattern(300'000, 2)));
@@ -140,7 +139,7 @@ TEST_F(LocalUsage, AChangeWhoseLogCannotBeSyncedCountsNothing) {
   EXPECT_FALSE(check().damaged());
 }
 
-// Whatever survives a crash of a `memory` bucket, its numbers say just that.
+// Whatever survives a crash of a `memory` bucket, its numbers match.
 TEST_F(LocalUsage, AfterACrashAMemoryBucketsNumbersAreThoseOfWhatIsLeft) {
   t.make_bucket("fast", Durability::memory);
   for (uint64_t seed = 0; seed < 8; ++seed) {

@@ -1,4 +1,4 @@
-// Directories of a time before versions.
+// Directories written before versions existed.
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {

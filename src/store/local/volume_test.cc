@@ -27,7 +27,7 @@ class VolumesTest : public testing::Test {
             .open_max = 4,
             .next_id = [this] { return ++id_; }};
   }
-  // As write_behind does.
+  // Writes like write_behind.
   static void write_behind(Volumes& volumes) {
     const std::vector<std::byte> bytes(disk_alignment);
     auto run = volumes.reserve(VolumeKind::written_behind, bytes.size());
@@ -41,7 +41,7 @@ class VolumesTest : public testing::Test {
   uint64_t id_ = 0;
 };
 
-// What set_durability() relies on: it must not call a bucket durable while its bytes are on their way to the disk.
+// set_durability() relies on this: it must not call a bucket durable while its bytes are being written.
 TEST_F(VolumesTest, AVolumeThatIsLeavingItsListIsSyncedBeforeWrittenBehindCountsAsDurable) {
   Volumes volumes(options());
   write_behind(volumes);
@@ -64,10 +64,10 @@ TEST_F(VolumesTest, ASyncThatFailsWhileAVolumeLeavesItsListIsTold) {
   const auto told = volumes.sync_written_behind();
   ASSERT_FALSE(told);
   EXPECT_EQ(told.error(), Errc::io_error);
-  // Nor is it forgotten when others are synced since.
+  // Nor is it forgotten when others were synced since.
   write_behind(volumes);
   EXPECT_FALSE(volumes.sync_written_behind());
-  // When the volume goes, nothing is in it that could be missing.
+  // When the volume is removed, it contains nothing that could be missing.
   EXPECT_TRUE(volumes.drop(1));
   EXPECT_TRUE(volumes.sync_written_behind());
 }

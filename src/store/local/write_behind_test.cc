@@ -1,4 +1,4 @@
-// What `memory` buckets acknowledge before the index has it.
+// Objects that `memory` buckets acknowledge before the index has them.
 #include <thread>
 
 #include "base/log.h"
@@ -176,7 +176,7 @@ TEST_F(WriteBehindTest, VersioningBeginsWithIt) {
 TEST_F(WriteBehindTest, ABucketThatHoldsOnlySuchObjectsIsNotEmpty) {
   ASSERT_TRUE(put("k", "1"));
   EXPECT_EQ(t.run(t.store->remove_bucket("b")).error(), Errc::bucket_not_empty);
-  ASSERT_TRUE(put("k", "2"));  // the way in is open again
+  ASSERT_TRUE(put("k", "2"));  // the table is open again
   EXPECT_GT(held_bytes(), 0);
   ASSERT_TRUE(t.remove("b", "k"));
   auto writer = t.run(t.store->create("b", "late", {}));
@@ -194,7 +194,7 @@ TEST_F(WriteBehindTest, ABucketThatBecomesDurableKeepsIt) {
   EXPECT_EQ(*t.get("b", "k"), "1");
 }
 
-// It would promise what it cannot keep: after a failed sync another may only seem to succeed.
+// It could not keep the promise: after a failed sync another may only seem to succeed.
 TEST_F(WriteBehindTest, ABucketWhoseBytesCouldNotBeSyncedDoesNotBecomeDurable) {
   ASSERT_TRUE(put("k", pattern(200'000, 1)));
   t.store->drain();  // in a volume, and not synced
@@ -246,7 +246,7 @@ TEST_F(WriteBehindTest, WhoWaitsForOneObjectDoesNotHurryThoseThatComeAfterIt) {
   }
   ASSERT_TRUE(t.get_version("b", "0", "null"));  // waits until the index has it
   for (int i = 0; i < 5000 && held_bytes() > behind; ++i) std::this_thread::sleep_for(1ms);
-  std::this_thread::sleep_for(50ms);  // for the thread to go on, if it does
+  std::this_thread::sleep_for(50ms);  // for the thread to continue, if it does
   EXPECT_EQ(held_bytes(), behind);
   t.store->drain();
   EXPECT_EQ(held_bytes(), 0);
@@ -256,8 +256,8 @@ TEST_F(WriteBehindTest, WhatTheDiskRefusesStaysAndIsTriedAgain) {
   log::set_level(log::Level::error);
   const std::string bytes = pattern(100'000, 7);
   ASSERT_TRUE(put("k", bytes));
-  fs.fail_at(1, Fault::no_space);  // one failure, from which the disk recovers
-  auto page = t.list("b");         // asks for it to be written
+  fs.fail_at(1, Fault::no_space);  // a single failure
+  auto page = t.list("b");         // needs it to be written
   log::set_level(log::Level::info);
   ASSERT_TRUE(page) << describe(page.error());
   EXPECT_TRUE(fs.fault_happened());
@@ -282,7 +282,7 @@ TEST_F(WriteBehindTest, APowerLossTakesTheNewestAndNeverGivesWrongBytes) {
   t.expect_no_leak();
 }
 
-// Runs tasks to their end on the thread that it belongs to, as TestStore::run() does on its own.
+// Runs tasks to their end on its own thread, like TestStore::run().
 struct OwnLoop {
   boost::asio::io_context& io = loop_that_stays();
   template <class T>
@@ -294,11 +294,11 @@ struct OwnLoop {
   }
 };
 
-// What one core acknowledged, it reads at once, whatever is being written behind and whatever others do meanwhile.
+// A core reads its own acknowledged writes at once, whatever is being written behind and whatever others do.
 TEST(WriteBehindOnSeveralCores, EachReadsItsOwnWrites) {
   TestStore t;
   t.options.write_behind_after = 1ms;
-  t.options.write_behind_max = 200'000;  // often full: both ways in are taken
+  t.options.write_behind_max = 200'000;  // often full: both paths are used
   t.open();
   t.make_bucket("b", Durability::memory);
   constexpr int cores = 3, rounds = 150;

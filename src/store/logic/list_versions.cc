@@ -19,7 +19,7 @@ class VersionCursor {
         objects_(rows.cursor(Table::objects, keys::object(bucket.id, prefix))),
         versions_(rows.cursor(Table::versions, keys::version_key_prefix(bucket.id, prefix))) {}
 
-  // To the next version; false at the end.
+  // Moves to the next version; false at the end.
   Result<bool> next() {
     VB_TRY(look());
     if (!current_key_ && !older_) return false;

@@ -70,7 +70,7 @@ void erase_upload(Transaction& transaction, const Bucket& bucket, const UploadRe
   transaction.count(-gone);
 }
 
-// Of the object that the upload becomes.
+// The info of the object that the upload becomes.
 ObjectInfo completed_info(const Completion& c, UploadRecord& upload, const Chosen& chosen) {
   ObjectInfo info = c.info;
   info.size = chosen.size;

@@ -116,7 +116,7 @@ TEST(Record, ThoseOfFormat1AreRead) {
 
 TEST(Record, ThoseOfFormat2HaveNoAttributes) {
   using namespace std::string_literals;
-  // As format 1, and behind the checksums: no delete marker, no tags, a lock without mode and hold.
+  // Format 1 fields, and after the checksums: no delete marker, no tags, a lock without mode and hold.
   auto object = decode_object(
       "\x02\x07\x05\x02"
       "ab\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x06\x05"s);
