@@ -1,4 +1,4 @@
-// `verbena bench`: what is measured, and one row of what came out.
+// `verbena bench`: the measurement plan, and one row of results.
 #pragma once
 
 #include <chrono>
@@ -21,13 +21,13 @@ struct BenchPlan {
   std::chrono::milliseconds duration{1'000};
   uint64_t count = 0;  // operations per caller; 0: by duration
   BucketDurability durability = BucketDurability::memory;
-  uint64_t object_size = 1u << 30;  // bytes, of what range and ranges read
+  uint64_t object_size = 1u << 30;  // bytes of the object that range and ranges read
   unsigned batch = 256;             // objects in a call of get_many, head_many and put_many
   std::string trace;                // file that trace and trace_many replay
   bool checksums = false;           // let the client verify each GET inside the timed section
 };
 
-// Fields as in the JSON. Empty optionals are null: not measured, or not known.
+// Fields as in the JSON. Empty optionals are null: not measured, or unknown.
 struct BenchRow {
   std::string door, provider, op;
   uint64_t size = 0;
@@ -40,11 +40,11 @@ struct BenchRow {
 
 // The value below which `part` (0..1) of the samples lie; samples in ns are reordered. nullopt without samples.
 std::optional<double> percentile_us(std::vector<uint32_t>& samples_ns, double part);
-// Fills percentiles and rates from what the callers measured together.
+// Fills percentiles and rates from the samples of all callers.
 void summarize(BenchRow& row, std::vector<uint32_t>& samples_ns, double seconds);
 
 std::string bench_json(const BenchRow& row);
-// Columns that line up with bench_table_line's.
+// Column headings for bench_table_line().
 std::string bench_table_head();
 std::string bench_table_line(const BenchRow& row);
 

@@ -1,5 +1,5 @@
-// HTTP without a signature: what remains of a GET when nobody hashes anything. The objects are readable by everyone, in
-// a bucket of the benchmark's own.
+// HTTP without a signature: the cost of a GET without hashing. The objects are public, in a bucket of the benchmark's
+// own.
 #include <fmt/core.h>
 
 #include "auth/auth.h"

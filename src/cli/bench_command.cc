@@ -163,7 +163,7 @@ int run_route(const Route& route, const BenchServer& server, const std::string& 
   return worst;
 }
 
-// GETs that are not signed, in a bucket of their own: its policy would be evaluated for the other doors, too.
+// Unsigned GETs, in a separate bucket: its policy would be evaluated for the other doors, too.
 int run_anonymous(const Client& client, const BenchServer& server, const BenchPlan& plan, Printer& printer) {
   if (std::ranges::find(plan.ops, "get") == plan.ops.end()) return exit_ok;
   auto bucket = BenchBucket::make(client, {}, plan.durability);
@@ -184,7 +184,7 @@ int run_anonymous(const Client& client, const BenchServer& server, const BenchPl
   return worst;
 }
 
-// On loopback the server opens whatever there is; at another address what is measured must be there.
+// On loopback the server opens every provider that works; at another address the measured provider must exist.
 std::string fabric_providers(const BenchArguments& arguments) {
   std::string list;
   if (arguments.listen == "127.0.0.1") return list;

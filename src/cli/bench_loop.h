@@ -1,4 +1,4 @@
-// The timed loop that all measurements share, and the bytes they move.
+// The timed loop shared by all measurements, and the bytes they move.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace verbena::cli {
 
 inline constexpr size_t bench_samples_max = 4u << 20;  // per caller
 
-// Bytes that depend on the seed and repeat nowhere soon.
+// Bytes that depend on the seed, without short repetitions.
 void fill_pattern(std::span<std::byte> bytes, unsigned seed);
 
 // Operations one after the other until the plan's time or count is up, or another caller has failed.
@@ -46,8 +46,8 @@ struct BenchCaller {
   std::optional<ClientError> failure = {};
 };
 
-// All callers at once, from a common start; percentiles, rates and the server's CPU go into the row. cpu_seconds: of
-// the server's process so far, or nothing.
+// Runs all callers from a common start; percentiles, rates and the server's CPU go into the row. cpu_seconds: of the
+// server's process so far, or nothing.
 Outcome<> run_callers(std::vector<BenchCaller>& callers, const BenchPlan& plan,
                       const std::function<std::optional<double>()>& cpu_seconds, BenchRow& row);
 

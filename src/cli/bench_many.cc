@@ -1,5 +1,4 @@
-// Batches: as many objects in each call as --batch says, and single requests to hold them against or to see beside
-// them.
+// Batches: --batch objects in each call, and single requests for comparison or beside them.
 #include <cstring>
 #include <thread>
 
@@ -47,7 +46,7 @@ Outcome<> one_batch(const Client& client, BatchCaller& caller, const std::string
   return check_batch(client.get_many(caller.items, window, caller.results), caller, door);
 }
 
-// GETs into wiped memory must bring back what was put.
+// GETs into wiped memory must return the bytes of the PUT.
 Outcome<> verify_batch(const Client& client, BatchCaller& caller, Via door) {
   std::memset(caller.buffer.data(), 0, caller.buffer.size());
   OUT_TRY(one_batch(client, caller, "get_many", door));
@@ -95,7 +94,7 @@ Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, 
     running.push_back({.op = [&] { return one_batch(client, caller, op, door); }});
   }
   OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
-  // Rates are of objects.
+  // Rates count objects.
   row.ops_per_s *= batch;
   row.bytes_per_s *= batch;
   if (row.server_cpu_s_per_gb) *row.server_cpu_s_per_gb /= batch;
@@ -108,7 +107,7 @@ Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, 
 
 namespace {
 
-// Asks for one batch after the other, on a connection of its own, until it goes out of scope.
+// Reads one batch after the other, on a connection of its own, until it goes out of scope.
 class Busy {
  public:
   Busy(const Client& client, BatchCaller& caller, Via door)
@@ -125,7 +124,7 @@ class Busy {
   }
 
  private:
-  std::optional<ClientError> failure_;  // of the thread, until it has ended
+  std::optional<ClientError> failure_;  // of the thread; read after it has ended
   std::jthread thread_;
 };
 

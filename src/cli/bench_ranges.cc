@@ -1,4 +1,5 @@
-// Random ranges of one large object: the cold scan. Its bytes follow from their place, so that each read is checked.
+// Random ranges of one large object: the cold scan. Its bytes are a function of their offset, so that each read is
+// checked.
 #include <cstring>
 #include <random>
 
@@ -59,7 +60,7 @@ struct Scan {
   Via door;
   uint64_t object_size, size;
 
-  // One operation: the ranges in one message, or the only one. `stride`: between the words that are looked at.
+  // One operation: the ranges in one message, or a single one. `stride`: distance between checked words.
   Outcome<> read(Scanner& scanner, size_t stride) const {
     for (Range& range : scanner.ranges) range = {scanner.random() % (object_size / size) * size, size};
     GetOptions options;

@@ -42,7 +42,7 @@ Outcome<> one_op(const Client& client, const std::string& bucket, const Caller& 
   return check_door(put.transfer, door);
 }
 
-// A GET into wiped memory must bring back what was put.
+// A GET into wiped memory must return the bytes of the PUT.
 Outcome<> verify(const Client& client, const std::string& bucket, const Caller& caller) {
   std::memset(caller.buffer.data(), 0, caller.buffer.size());
   OUT_TRY(client.get(bucket, caller.key, caller.buffer));

@@ -9,17 +9,17 @@
 namespace verbena::cli {
 
 // Runs `op` ("get" or "put") through the one door that `client` was connected for. Bytes are verified by checksum
-// before and after the timed section. A transfer that went another way is an error.
+// before and after the timed section. A transfer through another door is an error.
 Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                           const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
-// GET over HTTP by requests that nobody has signed. The bucket must let everyone read:
+// Unsigned GETs over HTTP. The bucket must be public:
 Outcome<BenchRow> measure_anonymous(const Client& client, const BenchServer& server, const std::string& bucket,
                                     uint64_t size, unsigned concurrency, const BenchPlan& plan);
 Outcome<> let_everyone_read(const ClientOptions& options, const std::string& bucket);
 // Likewise for "range" (random ranges of `size` bytes of an object of plan.object_size bytes, one a request) and
-// "ranges" (one caller, `concurrency` of them in each request). The object is made where it is missing; each range's
-// bytes are looked at.
+// "ranges" (one caller, `concurrency` of them in each request). The object is made if missing; each range's bytes are
+// checked.
 Outcome<BenchRow> measure_ranges(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                                  const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
@@ -27,17 +27,17 @@ Outcome<BenchRow> measure_ranges(const Client& client, const BenchServer& server
 Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                                const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
-// Single GETs while another client asks for batches of plan.batch objects of the same size, one after the other.
+// Single GETs while another client reads batches of plan.batch objects of the same size, one after the other.
 // `options`: of one door and provider.
 Outcome<BenchRow> measure_beside_many(const ClientOptions& options, const std::string& bucket, uint64_t size,
                                       unsigned concurrency, const BenchPlan& plan);
 
-// What a watch takes to tell of a PUT of `size` bytes, from the change on. `options`: of one door and provider.
+// The time from a PUT of `size` bytes to its event at a watch. `options`: of one door and provider.
 Outcome<BenchRow> measure_watch(const ClientOptions& options, const std::string& bucket, uint64_t size,
                                 const BenchPlan& plan);
 
-// The lines of plan.trace by one caller: "trace" object by object, "trace_many" a batch a line. Its time is the row's
-// count of lines by its rate.
+// Replays plan.trace with one caller: "trace" object by object, "trace_many" one batch per line. The total time is the
+// row's count of lines divided by its rate.
 Outcome<BenchRow> measure_trace(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                                 const std::string& op, const BenchPlan& plan);
 

@@ -18,7 +18,8 @@ std::string random_key() {
   return to_hex(raw);
 }
 
-// The lines that `verbena server` prints when it serves: "S3 ... http://127.0.0.1:9000", "native ... 127.0.0.1:9100".
+// Finds the endpoints in the lines that `verbena server` prints: "S3 ... http://127.0.0.1:9000", "native ...
+// 127.0.0.1:9100".
 std::optional<std::pair<std::string, std::string>> endpoints_in(const std::string& text) {
   static const std::regex s3(R"((^|\n)\s*S3\b[^\n]*?(https?://[^\s]+)[^\n]*\n)");
   static const std::regex native(R"((^|\n)\s*native\b[^\n]*?([0-9.]+:[0-9]+)[^\n]*\n)", std::regex::icase);

@@ -1,4 +1,4 @@
-// The server that a benchmark runs against: its own child on a folder, or one that is there already.
+// The server that a benchmark runs against: a child process on a folder, or a running one.
 #pragma once
 
 #include <expected>
@@ -15,7 +15,7 @@ namespace verbena::cli {
 class BenchServer {
  public:
   // Starts `verbena server DIRECTORY` on free ports; an empty directory means a temporary one, removed at the end.
-  // `address`: where it listens. `providers`: of the fabric; empty: whatever opens.
+  // `address`: the listening address. `providers`: of the fabric; empty: all that open.
   static std::expected<std::unique_ptr<BenchServer>, std::string> start(std::string directory,
                                                                         const std::string& address = "127.0.0.1",
                                                                         const std::string& providers = {});

@@ -1,4 +1,4 @@
-// A recorded trace of a cache (bench/kv_trace.py), replayed: what each line names as one batch, or object by object.
+// Replay of a recorded cache trace (bench/kv_trace.py): each line as one batch, or object by object.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -89,7 +89,7 @@ class Replay {
     return {};
   }
   uint64_t moved() const { return moved_; }
-  // A line of what is still there, once more: its values must be the ones that were put last.
+  // Reads a line's remaining objects again: their values must be the last ones put.
   Outcome<> verify(const std::vector<TraceStep>& steps) {
     for (const TraceStep& step : steps) {
       if (step.kind != TraceStep::Kind::get) continue;
@@ -106,7 +106,7 @@ class Replay {
   }
 
  private:
-  // The first eight bytes of a value say which one it is.
+  // Writes a value's number into its first eight bytes.
   void stamp(const TraceStep& step) {
     for (size_t i = 0; i < items_.size(); ++i) {
       const uint64_t number = ++last_stamp_;
@@ -173,7 +173,7 @@ Outcome<BenchRow> measure_trace(const Client& client, const BenchServer& server,
   BenchPlan once = plan;
   once.count = steps.size();
   OUT_TRY(run_callers(callers, once, [&] { return server.cpu_seconds(); }, row));
-  // Rates are of bytes; a step's size is no one number.
+  // Rates are of bytes, since steps differ in size.
   row.bytes_per_s = row.ops_per_s / static_cast<double>(steps.size()) * static_cast<double>(replay.moved());
   row.server_cpu_s_per_gb.reset();
   OUT_TRY(replay.verify(steps));

@@ -1,6 +1,6 @@
-// What a watch takes to tell: from the moment that the server dates the change with, as its message has it, until the
-// client holds the message. In a durable bucket that moment is before the log is synced. Both ends on one host, by one
-// clock, which counts in microseconds.
+// The delay of a watch: from the time stamp of the change, as its message has it, until the client holds the message.
+// In a durable bucket the time stamp is before the log is synced. Both ends on one host, by one clock, which counts in
+// microseconds.
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -15,7 +15,7 @@ using client::fault;
 
 namespace {
 
-// Puts one object whenever it is asked to.
+// Puts one object on request.
 class Writer {
  public:
   Writer(Client client, const std::string& bucket, uint64_t size)
@@ -40,7 +40,7 @@ class Writer {
     asked_.fetch_add(1);
     asked_.notify_one();
   }
-  // Why it puts nothing any more.
+  // The error that stopped the writer, if any.
   std::optional<ClientError> failure() const {
     const std::lock_guard lock(mutex_);
     return failure_;
@@ -56,7 +56,7 @@ class Writer {
   std::jthread thread_;
 };
 
-// In slices: a PUT that failed is told by nobody.
+// Waits in slices, because a failed PUT causes no event.
 Outcome<WatchNews> next_news(const Watch& watch, const Writer& writer) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   for (;;) {

@@ -1,4 +1,4 @@
-// Where a server is: "http://host:port" and "host:port".
+// Server addresses: "http://host:port" and "host:port".
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Endpoint {
   bool tls = false;
 };
 
-// scheme://host[:port][/]; http or https; IPv6 in brackets. invalid_argument says what is wrong.
+// scheme://host[:port][/]; http or https; IPv6 in brackets. invalid_argument names the fault.
 Outcome<Endpoint> parse_endpoint(std::string_view url);
 // host[:port]; IPv6 with a port in brackets.
 Outcome<Endpoint> parse_host_port(std::string_view text, uint16_t default_port);

@@ -12,7 +12,7 @@ std::atomic<uint64_t> forks_seen{0};
 }  // namespace
 
 uint64_t forks() {
-  // The handler runs in the child alone, and nothing but this number is touched there.
+  // The handler runs in the child alone, and changes only this number.
   static const int registered = ::pthread_atfork(nullptr, nullptr, [] { forks_seen.fetch_add(1); });
   static_cast<void>(registered);
   return forks_seen.load(std::memory_order_relaxed);

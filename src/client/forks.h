@@ -1,13 +1,13 @@
-// What a fork leaves of the client library. The child has copies of sockets, rings and locks that are the parent's, and
-// none of the threads: it must not use them, nor end them as the parent would.
+// Detection of forks. The child has copies of the parent's sockets, rings and locks, and none of its threads: it must
+// not use them, nor close them as the parent would.
 #pragma once
 
 #include <cstdint>
 
 namespace verbena::client {
 
-// How many forks lie between the process that asked first and this one. What was made under another number is the
-// parent's.
+// The number of forks between the first process that called this and the present one. Objects made under another number
+// are the parent's.
 uint64_t forks();
 
 }  // namespace verbena::client

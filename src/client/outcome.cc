@@ -168,7 +168,7 @@ ErrorCode code_of(Errc code) {
       return ErrorCode::malformed_reply;
     case Errc::out_of_memory:
       return ErrorCode::local_error;
-    // As HTTP has them, whose status says whose fault it is.
+    // As HTTP reports them: the status says which side is at fault.
     case Errc::key_unavailable:
     case Errc::rdma_transfer_failed:
       return ErrorCode::server_error;

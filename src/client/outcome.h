@@ -1,4 +1,4 @@
-// From the house's errors to the public ones: Outcome<T> and ClientError of include/verbena/client.h.
+// Conversion of internal errors to public ones: Outcome<T> and ClientError of include/verbena/client.h.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ inline std::unexpected<ClientError> fault(ErrorCode code, std::string message) {
   return std::unexpected<ClientError>(ClientError{code, std::move(message), {}, 0, {}});
 }
 
-// A public error for one of the house's; `doing` begins the message ("native get").
+// The public error for an internal one; `doing` begins the message ("native get").
 ClientError from_error(const Error& error, std::string_view doing);
 inline std::unexpected<ClientError> fault(const Error& error, std::string_view doing) {
   return std::unexpected<ClientError>(from_error(error, doing));
@@ -22,7 +22,7 @@ inline std::unexpected<ClientError> fault(const Error& error, std::string_view d
 
 // The code for an S3 error reply. `s3_code` may be empty (HEAD has no body): the status then decides.
 ErrorCode code_for(std::string_view s3_code, int http_status, bool has_key);
-// S3's name for a failure that a server told by another door; empty for what S3 has no name for.
+// S3's name for a failure reported by another door; empty if S3 has none.
 std::string_view s3_code_for(ErrorCode code);
 
 }  // namespace verbena::client

@@ -7,12 +7,13 @@
 namespace verbena::client {
 namespace {
 
-// A caller need not know which door answered.
+// Errors must not depend on the door that answered.
 TEST(OutcomeTest, WhatAServerSaysIsTheSameByBothDoors) {
   for (unsigned number = 1; number < static_cast<unsigned>(Errc::would_block); ++number) {
     const auto code = static_cast<Errc>(number);
     const auto form = s3::error_form(code);
-    // No code, or the house's; what a bucket's documents lack; a body that does not come: all of HTTP alone.
+    // Errors without an S3 code, internal errors, missing bucket documents, and bodies that do not arrive occur over
+    // HTTP only.
     if (form.code == "InternalError" && number < static_cast<unsigned>(Errc::internal)) continue;
     if (form.status == 404 && form.code != "NoSuchKey" && form.code != "NoSuchBucket") continue;
     if (code == Errc::request_timeout) continue;

@@ -9,7 +9,7 @@ namespace verbena::client {
 
 namespace {
 
-// What a server answers when it does not know either: of a change that a cluster behind it was too late with.
+// True for errors of a server that does not know the outcome itself: a change that its cluster answered too late.
 bool is_unsure(const ClientError& error) {
   return error.code == ErrorCode::slow_down && error.s3_code == "ServiceUnavailable";
 }
@@ -57,7 +57,7 @@ bool worth_retrying(const ClientError& error, bool idempotent) {
     case ErrorCode::slow_down:
       return idempotent || !is_unsure(error);  // the server did nothing
     case ErrorCode::connection_failed:
-      return true;  // nothing reached it
+      return true;  // the request did not reach the server
     case ErrorCode::timed_out:
     case ErrorCode::outcome_unknown:
     case ErrorCode::server_error:

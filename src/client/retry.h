@@ -17,11 +17,11 @@ struct RetryPolicy {
   std::chrono::milliseconds cap{2'000};
 };
 
-// Of a change that failed so: whether it may have been made all the same.
+// True if a change that failed with this error may have been made.
 bool may_have_happened(const ClientError& error);
-bool may_have_happened(const Error& error);  // as the native door and HTTP have it
+bool may_have_happened(const Error& error);  // as the native door and HTTP report it
 
-// An attempt that failed so has left everything as it was, and another way may do it. An earlier one may have happened.
+// True if the failed attempt changed nothing, so that another door may be tried. An earlier attempt may have happened.
 bool nothing_was_done(const ClientError& error);
 bool nothing_was_done(const Error& error);
 
@@ -35,21 +35,21 @@ std::chrono::milliseconds backoff(const RetryPolicy& policy, unsigned attempt, u
 // Sleeps for backoff(), or until a stop is asked for.
 void sleep_before_retry(const RetryPolicy& policy, unsigned attempt, const std::stop_token& stop = {});
 
-// Of attempts at a change, one after the other: an earlier one may have happened, and the last one's "nothing was done"
-// is then not what its caller may be told.
+// The certainty of repeated attempts at a change: when an earlier attempt may have happened, the last one's "nothing
+// was done" must not be reported as the outcome.
 class Doubt {
  public:
-  // An attempt failed so, and there is another.
+  // Records an attempt that failed and is followed by another.
   void after(const ClientError& error);
-  // What to tell of all of them, of which the last failed so. A server that was not sure leaves doubt by itself.
+  // The error to return for all attempts, given the last one. A server that was not sure leaves doubt by itself.
   ClientError about(ClientError last) const;
 
  private:
-  std::string earlier_;  // what the first one said that may have happened
+  std::string earlier_;  // message of the first attempt that may have happened
 };
 
-// Runs `operation` (returning an Outcome) until it succeeds, fails for good, or the attempts are used up.
-// `attempts` tells how many were made.
+// Runs `operation` (returning an Outcome) until it succeeds, fails for good, or the attempts are used up. `attempts` is
+// set to the number made.
 template <class Fn>
 auto with_retries(const RetryPolicy& policy, bool idempotent, unsigned& attempts, Fn&& operation,
                   const std::stop_token& stop = {}) {
@@ -61,7 +61,7 @@ auto with_retries(const RetryPolicy& policy, bool idempotent, unsigned& attempts
   }
 }
 
-// As with_retries(), of a change. `repeatable`: it may be made twice.
+// with_retries() for a change. `repeatable`: it may be made twice.
 template <class Fn>
 auto with_retries_of_change(const RetryPolicy& policy, bool repeatable, unsigned& attempts, Fn&& operation,
                             const std::stop_token& stop = {}) {

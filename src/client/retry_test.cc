@@ -50,7 +50,7 @@ TEST(Retry, WhatAClusterWasTooLateWithIsRepeatedOnlyWhenTwiceIsOnce) {
   }
 }
 
-// "Nothing reached the server" is of the last attempt alone.
+// "Nothing reached the server" holds for the last attempt alone.
 TEST(Retry, OfAChangeAnEarlierAttemptMayHaveHappened) {
   const RetryPolicy policy{.attempts_max = 3, .base = 0ms, .cap = 0ms};
   const auto outcome_of = [&](std::vector<ErrorCode> codes) {

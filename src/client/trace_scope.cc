@@ -19,8 +19,8 @@ bool all_zero(std::string_view text) { return text.find_first_not_of('0') == std
 
 }  // namespace
 
-// Source: W3C Recommendation "Trace Context" (2021), section 3.2: version, trace, parent, flags. Of a later version as
-// much as of this one.
+// Source: W3C Recommendation "Trace Context" (2021), section 3.2: version, trace, parent, flags. Of a later version,
+// the same fields.
 bool set_thread_trace(std::string_view traceparent) {
   if (traceparent.empty()) {
     current.traceparent.clear();

@@ -12,9 +12,9 @@ namespace verbena::client {
 
 struct ThreadTrace {
   std::string traceparent;                                               // empty: none
-  std::array<std::byte, native::wire::trace_context_size> in_message{};  // as a native message has it
+  std::array<std::byte, native::wire::trace_context_size> in_message{};  // in a native message's encoding
 };
-// False, and nothing is changed, for what is no traceparent.
+// False, with nothing changed, if the text is not a valid traceparent.
 bool set_thread_trace(std::string_view traceparent);
 const ThreadTrace* thread_trace();  // null: none
 

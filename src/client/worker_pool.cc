@@ -27,7 +27,7 @@ void WorkerPool::stop() {
   state_->wake.notify_all();
   std::vector<std::thread> threads;
   {
-    // What runs still may post more, for which no thread is started any more.
+    // Running work may still post more; no thread is started for it any more.
     std::lock_guard lock(threads_mutex_);
     threads_max_ = 0;
     threads.swap(threads_);
@@ -76,7 +76,7 @@ void WorkerPool::run(const std::shared_ptr<State>& state) {
     state->queue.pop_front();
     lock.unlock();
     work();
-    work = nullptr;  // what it holds goes before the lock is taken
+    work = nullptr;  // its captures are destroyed before the lock is taken
     lock.lock();
   }
 }

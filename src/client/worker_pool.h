@@ -15,8 +15,7 @@ class WorkerPool {
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   void post(std::function<void()> work);
-  // Returns when all that was posted has run, also what it posted itself; the threads have ended then. May be called by
-  // one of them.
+  // Waits for all posted work, including work that it posts itself, and ends the threads. May be called by one of them.
   void stop();
 
  private:

@@ -32,7 +32,7 @@ class AppendAsync : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(connected) << connected.error().message;
     client_.emplace(std::move(*connected));
   }
-  // The bytes are not needed any more when this returns: the buffer has a copy.
+  // The bytes may be reused when this returns: the buffer has a copy.
   Reply append(std::string_view text, PutOptions options) {
     auto buffer = client_->allocate(text.size());
     EXPECT_TRUE(buffer);
@@ -101,13 +101,13 @@ TEST_P(AppendAsync, WhatSaysMoreOfItselfKeepsItsPlaceBetweenTheOthers) {
         add({.checksum = "CRC32C:" + to_base64(as_bytes(digest.finish()))});
         break;
       }
-      case 7:  // which alone keeps nothing apart
+      case 7:  // which alone does not keep a call out of a message
         add({.cancel = stop.get_token()});
         break;
       case 9:
         add({.describe = true});
         break;
-      case 11: {  // and one that is waited for
+      case 11: {  // and a synchronous one
         const std::string text = record(replies.size());
         const auto now = client_->put(log_bucket, "log", as_bytes(text), {.append_at = whole.size()});
         ASSERT_TRUE(now) << now.error().message;
@@ -183,7 +183,7 @@ TEST_P(AppendAsync, WhatCanBeCancelledSharesMessagesAndIsAnsweredOnceWhoeverIsFi
   EXPECT_LT(messages() - before, count / 4);
 }
 
-// The records are known by where their answers say that they lie.
+// Records are identified by the offsets in their answers.
 TEST_P(AppendAsync, PutsAndRemovalsInBetweenLeaveWholeRecords) {
   std::vector<Reply> replies;
   const auto empty = client_->allocate(1);
@@ -250,7 +250,7 @@ TEST_P(AppendAsync, ACompletionMayLetGoOfTheClient) {
   for (size_t n = answered; n < 100; n = answered) answered.wait(n);
 }
 
-// As many as there are threads for completions: what they wait for is sent and told by others.
+// As many as there are completion threads: the appends that they wait for are sent and completed by other threads.
 TEST_P(AppendAsync, CompletionsMayWaitForAppendsOfTheirKey) {
   auto buffer = client_->allocate(200);
   ASSERT_TRUE(buffer);

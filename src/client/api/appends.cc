@@ -7,20 +7,20 @@
 namespace verbena::client {
 namespace {
 
-// Messages that are under way before others wait: one that the server commits, and one that is there when it has.
+// Messages in flight before further calls wait: one that the server commits, and one that is ready when it has.
 constexpr size_t under_way_max = 2;
 constexpr size_t calls_max = 256;     // of one message
-constexpr size_t waiting_max = 1024;  // of a key, before who adds waits for who sends
+constexpr size_t waiting_max = 1024;  // of a key; beyond them a caller that adds waits for messages to leave
 
 bool at_end(const PutOptions& options) { return *options.append_at == append_at_end; }
 
-// Whether `next` goes right behind `one`.
+// True when `next` starts where `one` ends.
 bool follows(const AsyncPut& one, const AsyncPut& next) {
   if (at_end(one.options) || at_end(next.options)) return at_end(one.options) && at_end(next.options);
   return *next.options.append_at == *one.options.append_at + one.from.size();
 }
 
-// Refusals that are about how much came and where to, of which nothing was done. The calls alone may fare otherwise.
+// Refusals that concern the total size or the offset; the server did nothing. The calls one by one may succeed.
 bool is_of_the_whole(const ClientError& error) {
   constexpr std::string_view codes[] = {"InvalidWriteOffset", "QuotaExceeded", "EntityTooLarge", "TooManyParts"};
   return std::ranges::find(codes, error.s3_code) != std::end(codes);
@@ -49,7 +49,7 @@ class Appends::Wish {
   LogPtr log_;  // null until the call has been added
   uint64_t number_ = 0;
   bool is_early_ = false;
-  std::stop_callback<Heard> callback_;  // the last: from here on it is heard
+  std::stop_callback<Heard> callback_;  // constructed last: cancellation is reported from here on
 };
 
 Appends::Waiting::Waiting(AsyncPut given, uint64_t its_number, std::unique_ptr<Wish> its_wish)
@@ -99,7 +99,7 @@ void Appends::flush(const std::string& bucket, const std::string& key) {
   if (found == logs_.end()) return;
   const LogPtr log = found->second;
   const uint64_t last = log->added;
-  // What comes another way has a number, too: it leaves now.
+  // Calls that leave by another path take a number, too: this one leaves now.
   log->sent = ++log->added;
   log->flush_to = std::max(log->flush_to, last);
   ++log->flushing;
@@ -109,7 +109,7 @@ void Appends::flush(const std::string& bucket, const std::string& key) {
   forget_idle(log);
 }
 
-// How many of those that wait are the next message; 0: they wait on.
+// Number of waiting calls that form the next message; 0: they keep waiting.
 size_t Appends::next_message(const Log& log) {
   if (log.waiting.empty()) return 0;
   const Waiting& first = log.waiting.front();
@@ -124,15 +124,15 @@ size_t Appends::next_message(const Log& log) {
   }
   const bool is_flushed = first.number <= log.flush_to;
   if (log.under_way.empty() || is_flushed || log.waiting.size() > waiting_max) return count;
-  // A message that was refused goes again call by call. At the end, wherever that is, others would have come before
-  // them by then: so nothing else is under way beside it.
+  // A refused message is sent again call by call. With appends to the end, later messages would overtake these calls,
+  // so no other message is in flight then.
   if (at_end(first.call.options)) return 0;
   const bool is_whole =
       count < log.waiting.size() || count == calls_max || bytes + log.waiting[count - 1].size > message_bytes_max;
   return is_whole || log.under_way.size() < under_way_max ? count : 0;
 }
 
-// The first `count` of those that wait, as a message that is under way.
+// Takes the first `count` waiting calls as a message in flight.
 Appends::MessagePtr Appends::take(Log& log, size_t count) {
   auto message = std::make_shared<Message>();
   message->calls.reserve(count);
@@ -157,8 +157,8 @@ Appends::MessagePtr Appends::take(Log& log, size_t count) {
   return message;
 }
 
-// Sends what may leave, one message after the other. The lock is not held meanwhile. Who calls is let go when `until`
-// has left: others may add without end.
+// Sends messages as long as any may leave, without the lock. Returns once call `until` has left, because other threads
+// may add without end.
 void Appends::pump(Lock& lock, const LogPtr& log, uint64_t until) {
   if (log->sending) return;
   log->sending = true;
@@ -198,8 +198,8 @@ void Appends::send(const LogPtr& log, const MessagePtr& message) {
   ways_.send(log->bucket, log->key, message->options, message->bytes, std::move(done));
 }
 
-// On whatever thread brings answers: only what cannot wait is done here. Until the rest is done the message counts as
-// under way. What is committed is told at once, whatever else is to be sent.
+// Runs on the thread that brings the answer, so only short work is done here; finish() does the rest, and the message
+// counts as in flight until then. Committed calls complete at once, before further messages are sent.
 void Appends::landed(const LogPtr& log, const MessagePtr& message, Outcome<PutReply> outcome) {
   message->outcome = std::move(outcome);
   const bool committed = message->outcome.has_value();
@@ -223,14 +223,14 @@ void Appends::finish(const LogPtr& log, const MessagePtr& message) {
     std::erase(log->under_way, message);
     const bool again = goes_again(*log, *message);
     if (again) put_back(*log, *message);
-    pump(lock, log);  // what waits is not to wait for the completions
+    pump(lock, log);  // waiting calls do not wait for the completions
     if (again || message->outcome) return;
   }
   answer(*log, *message);
 }
 
-// Not where a later one has left for the object's end: the order would be another one. One alone goes again where it
-// was refused because those before it were, and they go again.
+// False for an append to the end when a later message has left: the order would change. A single call is repeated only
+// when it was refused because calls before it were, and those are repeated.
 bool Appends::goes_again(const Log& log, const Message& message) {
   if (message.outcome || !is_of_the_whole(message.outcome.error())) return false;
   const Waiting& first = message.calls.front();
@@ -242,7 +242,7 @@ bool Appends::goes_again(const Log& log, const Message& message) {
   return !at_end(first.call.options) || log.sent == message.calls.back().number;
 }
 
-// Before all that was added later, whichever of several messages was refused first.
+// Inserts the calls before all that were added later, whichever message was refused first.
 void Appends::put_back(Log& log, Message& message) {
   const uint64_t last = message.calls.back().number;
   std::erase_if(message.calls, [](const Waiting& one) { return one.cancelled; });
@@ -253,8 +253,8 @@ void Appends::put_back(Log& log, Message& message) {
                      std::make_move_iterator(message.calls.end()));
 }
 
-// Each call, with what the object had when its bytes were at the end, as if it had come alone. The call goes with its
-// completion, so that whoever brought the answer holds nothing of it.
+// Completes each call with the size that the object had after its bytes, as if it had been sent alone. Each call is
+// moved into its completion, so that the thread that brought the answer keeps nothing of it.
 void Appends::answer(const Log& log, Message& message) {
   std::vector<Waiting> calls;
   {
@@ -271,7 +271,7 @@ void Appends::answer(const Log& log, Message& message) {
       outcome->object_size -= std::min(outcome->object_size, behind);
       outcome->transfer.bytes = one.size;
     }
-    one.wish.reset();  // what comes behind the outcome is heard by nobody
+    one.wish.reset();  // cancellation after the outcome is ignored
     ways_.answered(log.bucket, log.key, std::move(one.call), std::move(outcome));
   }
 }
@@ -285,10 +285,10 @@ void Appends::wished(Wish& wish) {
     log = wish.log_;
     number = wish.number_;
   }
-  if (log != nullptr) cancel(log, number);  // `wish` may be gone behind this
+  if (log != nullptr) cancel(log, number);  // `wish` may be destroyed after this
 }
 
-// One that waits goes; one that is in a message leaves its place there. None: it has its outcome.
+// Removes a waiting call; a call in a message is marked cancelled there. Neither: the call has its outcome already.
 void Appends::cancel(const LogPtr& log, uint64_t number) {
   std::optional<AsyncPut> call;
   std::unique_ptr<Wish> wish;

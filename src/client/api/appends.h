@@ -1,15 +1,15 @@
-// Appends that do not wait for each other's answers. Those of one key that lie one behind the other leave as fewer
-// messages: while some are under way, what is asked for meanwhile waits, and goes as one when there is an answer or
-// when a message is full. Each call has its own outcome all the same.
+// Appends that do not wait for each other's answers. Adjacent appends to one key are joined into fewer messages: while
+// messages are in flight, further calls wait and are sent as one when an answer arrives or a message is full. Each call
+// still has its own outcome.
 //
-// Calls leave in the order in which they came. A message of several is one append to the server: all of it is done or
-// nothing. Where it was refused for what the whole asked for (an offset, a quota, a size), its calls go again one by
-// one, in order; any other failure is that of each of them, known or not.
+// Calls leave in the order in which they came. A message of several calls is one append on the server, done wholly or
+// not at all. When it is refused for its total (an offset, a quota, a size), its calls are sent again one by one, in
+// order; any other failure, certain or not, is the outcome of each call.
 //
-// A call that is cancelled has its outcome at once. If its message is under way that goes on, for the others: it has
-// the bytes of its own.
+// A cancelled call has its outcome at once. Its message, if in flight, goes on for the other calls, with a copy of the
+// bytes.
 //
-// Thread-safe. Whoever adds, or brings an answer, may find itself sending for others.
+// Thread-safe. A thread that adds, or that brings an answer, may send for other threads.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@
 
 namespace verbena::client {
 
-// A put that nobody waits for.
+// An asynchronous put.
 struct AsyncPut {
   Buffer from;
   PutOptions options;
@@ -42,37 +42,37 @@ struct AsyncPut {
 class Appends {
  public:
   struct Ways {
-    // Sends one message and does not wait for its answer. The bytes live until its callback has come and gone. That may
-    // be before this returns, on any thread.
+    // Sends one message without waiting for its answer. The bytes live until the callback has returned, which may be
+    // before this returns and on any thread.
     std::function<void(const std::string& bucket, const std::string& key, const PutOptions& options, Bytes bytes,
                        Callback<PutReply> done)>
         send;
-    // Runs it on a thread that may wait, and that waits for nothing else: one after the other, in this order.
+    // Runs a function on a thread reserved for this that may block: one after the other, in this order.
     std::function<void(std::function<void()>)> post;
-    // A call has its outcome; what is to be done with that takes no time.
+    // Completes a call. Must not block.
     std::function<void(const std::string& bucket, const std::string& key, AsyncPut call, Outcome<PutReply> outcome)>
         answered;
   };
   explicit Appends(Ways ways) : ways_(std::move(ways)) {}
   Appends(const Appends&) = delete;
 
-  // Bytes of one message. More would keep what is asked for waiting longer than it saves.
+  // Bytes of one message. Larger messages would delay waiting calls by more than they save.
   static constexpr size_t message_bytes_max = 4 * KiB;
 
-  // Whether it may share a message with others: it says where it goes, and nothing else of the object.
+  // True when the call may share a message: it gives the position, and no other property of the object.
   static bool may_join(const AsyncPut& call);
-  // Such a one. Blocks only where sending does. What it says of cancelling is listened to from here on.
+  // Adds a call for which may_join() is true. Blocks only where sending does. Cancellation is honoured from here on.
   void add(const std::string& bucket, const std::string& key, AsyncPut call);
-  // What was added for this key before has left when this returns: for calls on the key that come another way.
+  // Sends all calls added for this key before it returns: for calls on the key that take another path.
   void flush(const std::string& bucket, const std::string& key);
-  // When this returns nobody who cancels a call is still about to tell its outcome: before what tells it goes.
+  // Waits until no cancelling thread is still completing a call: required before Ways are destroyed.
   void wait_for_cancelled();
 
  private:
   struct Log;
   using LogPtr = std::shared_ptr<Log>;
-  // Hears of a call's wish to end, on the thread that wishes. Goes without the mutex: it waits for who is heard just
-  // then.
+  // A call's cancellation request, delivered on the cancelling thread. Destroyed without the mutex: the destructor
+  // waits for a running delivery.
   class Wish;
   struct Waiting {
     Waiting(AsyncPut given, uint64_t its_number, std::unique_ptr<Wish> its_wish);
@@ -81,30 +81,30 @@ class Appends {
     ~Waiting();
     AsyncPut call;
     size_t size = 0;
-    uint64_t number = 0;  // of the key's calls, in their order
+    uint64_t number = 0;  // of the key's calls, in order
     bool by_itself = false;
-    bool cancelled = false;      // and answered: what is left is its size
-    std::unique_ptr<Wish> wish;  // of one that can be cancelled
+    bool cancelled = false;      // and completed: only its size still counts
+    std::unique_ptr<Wish> wish;  // set for calls that can be cancelled
   };
   struct Message {
     std::vector<Waiting> calls;
-    std::vector<std::byte> own;  // what calls have lent only until they are cancelled, or several of them
+    std::vector<std::byte> own;  // a copy of the bytes: of calls that can be cancelled, or of several calls
     Bytes bytes;
     PutOptions options;
     Outcome<PutReply> outcome;
   };
   using MessagePtr = std::shared_ptr<Message>;
   static constexpr uint64_t nobody = ~uint64_t{0};
-  // Of one key, while something of it waits or is under way.
+  // State of one key while any of its calls waits or is in flight.
   struct Log {
     std::string bucket, key;
     std::deque<Waiting> waiting;
-    uint64_t added = 0, sent = 0;  // numbers: of the last that was added, of the highest that has left
-    uint64_t flush_to = 0;         // up to this number nothing waits for answers
-    uint64_t leaving = nobody;     // number of the first that is just being sent
+    uint64_t added = 0, sent = 0;  // numbers: of the last call added, the highest that has left
+    uint64_t flush_to = 0;         // calls up to this number do not wait for answers
+    uint64_t leaving = nobody;     // number of the first call that is being sent
     std::vector<MessagePtr> under_way;
     size_t flushing = 0;   // callers of flush()
-    bool sending = false;  // a thread sends: one at a time, which keeps the order
+    bool sending = false;  // one thread sends at a time, which keeps the order
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -125,7 +125,7 @@ class Appends {
   const Ways ways_;
   std::mutex mutex_;
   std::condition_variable left_;  // a message has left; a cancelled call has been answered
-  size_t answering_ = 0;          // threads that cancel
+  size_t answering_ = 0;          // threads that are cancelling
   std::unordered_map<std::string, LogPtr> logs_;
   std::atomic<size_t> logs_open_{0};
 };

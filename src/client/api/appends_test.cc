@@ -26,7 +26,7 @@ ClientError refusal(ErrorCode code, std::string s3_code = {}) {
   return {.code = code, .message = "refused", .s3_code = std::move(s3_code)};
 }
 
-// What is sent waits here until the test lets the server do it.
+// Messages wait here until the test lets the server handle them.
 class AppendsTest : public testing::Test {
  protected:
   struct Sent {
@@ -47,7 +47,7 @@ class AppendsTest : public testing::Test {
                            Outcome<PutReply> outcome) { call.done(std::move(outcome)); }};
   }
 
-  // Its number is its place in `outcomes`.
+  // Adds an append; its number is its index in `outcomes`.
   size_t add(uint64_t offset, std::string text, std::stop_token stop = {}) {
     const size_t number = outcomes.size();
     outcomes.emplace_back();
@@ -71,7 +71,7 @@ class AppendsTest : public testing::Test {
       next_offset += record_size;
     }
   }
-  // Likewise, each of which can be cancelled.
+  // As add(), for appends that can be cancelled.
   std::vector<std::stop_source> add_cancellable(size_t count) {
     std::vector<std::stop_source> stops(count);
     for (std::stop_source& stop : stops) {
@@ -87,7 +87,7 @@ class AppendsTest : public testing::Test {
       work();
     }
   }
-  // The server does the first that waits for it.
+  // The server handles the first waiting message.
   void serve() {
     ASSERT_FALSE(sent.empty());
     Sent one = std::move(sent.front());
@@ -218,10 +218,10 @@ TEST_F(AppendsTest, AQuotaThatIsReachedInAMessageRefusesWhatIsAboveIt) {
 }
 
 TEST_F(AppendsTest, WhatIsRefusedGoesAgainInOrderWhicheverAnswerComesFirst) {
-  object = record(1'000, 100);  // somebody else's
+  object = record(1'000, 100);  // written by another client
   add_records(2 + 20 + 20 + 3);
   ASSERT_EQ(sent.size(), 4u);
-  // The two alone are refused; then the object becomes what the others wait for.
+  // The two calls are refused one by one; then the object reaches the size that the others expect.
   serve();
   serve();
   EXPECT_EQ(code_of(0) + code_of(1), "InvalidWriteOffsetInvalidWriteOffset");
@@ -298,7 +298,7 @@ TEST_F(AppendsTest, AtTheEndNothingGoesAgainBehindWhatCameAnotherWay) {
   ASSERT_EQ(sent.size(), 1u) << "two records in one message";
   appends.flush("b", "log");
   quota = object.size() + record_size;
-  object += record(99);  // what came another way
+  object += record(99);  // appended by another path
   kept.push_back(std::make_unique<std::string>(record(99)));
   serve();
   EXPECT_TRUE(sent.empty()) << "they would come behind it";
@@ -408,7 +408,8 @@ TEST_F(AppendsTest, OnlyPlainOnesShareAMessage) {
   EXPECT_FALSE(Appends::may_join(plain_one));
 }
 
-// Whatever is refused, and in whatever order answers come: what is acknowledged is there, once, at its place.
+// Whichever messages are refused, and in whatever order answers come: each acknowledged append is stored once, at its
+// offset.
 TEST_F(AppendsTest, RandomHistoriesKeepTheirWord) {
   std::mt19937_64 random(20'261'123);
   std::vector<std::pair<size_t, std::stop_source>> cancellable;
@@ -441,7 +442,7 @@ TEST_F(AppendsTest, RandomHistoriesKeepTheirWord) {
         }
         case 6:
           if (!cancellable.empty()) {
-            // Whether it happens is not known: from here on it is nobody's.
+            // The outcome is unknown: the model drops the call.
             auto& [number, stop] = cancellable[random() % cancellable.size()];
             stop.request_stop();
             ASSERT_TRUE(outcomes[number]);
@@ -459,7 +460,7 @@ TEST_F(AppendsTest, RandomHistoriesKeepTheirWord) {
   expect_each_at_its_place();
 }
 
-// Threads that add, a thread that brings answers, and those that run what may wait.
+// Threads that add, a thread that delivers answers, and threads that run posted work.
 TEST(AppendsThreads, EachCallIsAnsweredOnceAndEachThreadsCallsLieInOrder) {
   constexpr size_t threads = 4, each = 3'000;
   ScriptedServer nobody([](const ScriptedRequest&, int) { return std::string(); });

@@ -1,4 +1,4 @@
-// The public face: arguments in, the shared Impl's answers out.
+// The public API: passes arguments to the shared Impl and returns its answers.
 #include "verbena/client.h"
 
 #include "client/api/client_impl.h"

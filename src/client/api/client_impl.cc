@@ -11,7 +11,7 @@ using client::fault;
 
 namespace client {
 
-// The door itself is at fault, not the request: another door may do it.
+// True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error) {
   return error.code == ErrorCode::connection_failed || error.code == ErrorCode::outcome_unknown ||
          error.code == ErrorCode::timed_out;
@@ -32,8 +32,8 @@ using client::speaks_against_door;
 constexpr std::chrono::seconds token_rest{10};
 constexpr uint64_t part_size_min = 5 * MiB;
 
-// A change that may have happened is made again only when making it twice is as good as once. What a failed PUT lent
-// has been withdrawn by then, so it cannot land after its successor.
+// A change that may have happened is repeated only when making it twice is as good as once. The memory that a failed
+// PUT lent has been withdrawn by then, so the PUT cannot land after its successor.
 bool change_may_fall_back(const ClientError& error, bool repeatable) {
   if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
       error.code == ErrorCode::local_error) {
@@ -61,7 +61,7 @@ bool conditional(const PutOptions& options) {
 }  // namespace
 
 Buffer::Memory::~Memory() {
-  // The child of a fork has no part in the link that this was allocated from.
+  // The child of a fork cannot use the link that this memory was allocated from.
   if (native && forks != client::forks()) new std::shared_ptr<client::NativeMemory>(std::move(native));
   if (own != nullptr) ::munmap(own, own_bytes);
 }
@@ -83,7 +83,7 @@ Outcome<std::shared_ptr<Client::Impl>> Client::Impl::create(ClientOptions option
 
 Outcome<> Client::Impl::open() {
   OUT_ASSIGN(const client::Endpoint s3, client::parse_endpoint(options_.endpoint));
-  // The native door is outside TLS, unless it was named with https://.
+  // The native port has no TLS, unless the endpoint starts with https://.
   client::Endpoint native{s3.host, 9100, false};
   if (options_.native_endpoint.find("://") != std::string::npos) {
     OUT_ASSIGN(native, client::parse_endpoint(options_.native_endpoint));
@@ -125,7 +125,7 @@ Outcome<> Client::Impl::open() {
     session.credentials = s3_options.credentials;
     session.region = options_.region;
     if (options_.provider != "auto" && !options_.provider.empty()) session.providers = {options_.provider};
-    // The same host, or what is encrypted as TLS is.
+    // Only the same host or an encrypted transport, as TLS was asked for.
     session.encrypted_only = only_same_host;
     session.connect_timeout = options_.connect_timeout;
     session.request_timeout = options_.operation_timeout;
@@ -134,7 +134,7 @@ Outcome<> Client::Impl::open() {
     appends_ = std::make_unique<client::Appends>(ways_of_appends());
     auto opened = session_->session();
     if (!opened && options_.via == Via::native) return std::unexpected(std::move(opened).error());
-    // Keys that the native door refuses will not do anywhere.
+    // Credentials refused here would be refused at the other doors, too.
     if (!opened &&
         (opened.error().code == ErrorCode::access_denied || opened.error().code == ErrorCode::unknown_access_key)) {
       return std::unexpected(std::move(opened).error());
@@ -149,7 +149,7 @@ Outcome<> Client::Impl::open() {
     }
   }
   if ((all && !only_same_host) || options_.via == Via::token) {
-    // libfabric's tcp listens, and any peer can end the process through it: nobody gets it who has not asked for it.
+    // libfabric's tcp listens, and any peer can crash the process through it: used only on request.
     const bool unasked =
         all && (options_.provider.empty() || options_.provider == "auto" || options_.provider == "local");
     token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider);
@@ -164,7 +164,7 @@ Outcome<> Client::Impl::usable() const {
 }
 
 Client::Impl::~Impl() {
-  if (forks_ != client::forks()) {  // its threads do not exist here, and its connections are the parent's
+  if (forks_ != client::forks()) {  // in a fork's child the threads do not exist, and the connections are the parent's
     static_cast<void>(session_.release());
     static_cast<void>(workers_.release());
     static_cast<void>(append_worker_.release());
@@ -175,8 +175,8 @@ Client::Impl::~Impl() {
     return;
   }
   closing_ = true;
-  if (session_) session_->close();  // requests in flight complete, with an error at worst
-  // And their completions run, which may post others.
+  if (session_) session_->close();  // requests in flight complete, possibly with an error
+  // Runs their completions, too, which may post others.
   for (client::WorkerPool* pool : {append_worker_.get(), workers_.get(), append_worker_.get(), workers_.get()}) {
     if (pool != nullptr) pool->stop();
   }
@@ -212,7 +212,7 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
     if (speaks_against_door(got.error())) session_->suspend(got.error());
     add_reason(reasons, "native", got.error().message);
   }
-  // Without a range the object's size is not known yet: the buffer's is the best guess.
+  // Without a range the object's size is not known yet: the buffer's size is the best estimate.
   uint64_t expected = into.bytes.size();
   if (options.range && options.range->length > 0) expected = std::min(expected, options.range->length);
   if (wants_token(expected)) {
@@ -305,7 +305,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   return out;
 }
 
-// HTTP wants to know where the end is. Who is overtaken by others looks again.
+// HTTP needs the offset of the end. When another append came first, the end is looked up again.
 Outcome<PutReply> Client::Impl::append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                                const PutOptions& options) {
   constexpr int looks_max = 100;
@@ -336,8 +336,8 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
     doubt.after(put.error());
     add_reason(reasons, "native", put.error().message);
   }
-  // A server that does not know tokens would answer a conditional PUT by storing nothing under the key, and the PUT
-  // with the body would then fail its own condition: so not before the server is known to know.
+  // A server that does not know tokens would answer a conditional PUT by storing an empty object, and the PUT with the
+  // body would then fail its own condition: so a conditional PUT waits until the server has answered a token.
   const bool forced = options_.via == Via::token;
   const bool token_checks = options.checksum.empty() || options.checksum.starts_with("CRC32C:");
   if (forced && !token_checks) return fault(ErrorCode::unsupported, "the token door carries no checksum but CRC32C");
@@ -406,8 +406,8 @@ Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::str
   });
 }
 
-// A second DELETE could hit what someone stored after the first, and with versions it leaves a second marker: once it
-// may have happened nobody repeats it, at any door.
+// Never repeated, at any door, once it may have happened: a second DELETE could remove an object stored after the
+// first, and with versions it would add a second marker.
 Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
   if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
   flush_appends(bucket, key);
@@ -425,7 +425,7 @@ Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key
   });
 }
 
-// With a token of the caller's it may be asked for again; without, once it may have happened nobody repeats it.
+// Repeated if the caller gave a token; without one never, once it may have happened.
 Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& from, const std::string& to,
                                const RenameOptions& options) {
   const bool repeatable = !options.token.empty();
@@ -450,7 +450,7 @@ Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& fro
   return client::with_retries_of_change(retry_, repeatable, attempts, once);
 }
 
-// Pages of one listing must come from one door: the continuation says which ("n:" native, "h:" HTTP).
+// Pages of one listing must come from one door: the prefix of the continuation names it ("n:" native, "h:" HTTP).
 Outcome<ListPage> Client::Impl::list(const std::string& bucket, const ListOptions& options) {
   if (options.max_keys < 1 || options.max_keys > 1000) {
     return fault(ErrorCode::invalid_argument, "max_keys must be 1 to 1000");
@@ -511,7 +511,7 @@ void Client::Impl::get_async(std::string bucket, std::string key, Buffer into, G
     });
     return;
   }
-  // `into` rides along: the memory lives until the completion.
+  // Captures `into`: the memory lives until the completion.
   auto landed = [=, this, done = std::move(done)](Outcome<GetReply> got) {
     if (!got && options.cancel.stop_requested()) got = cancelled();
     const bool again = !got && !closing_ && options_.via != Via::native && get_may_fall_back(got.error());
@@ -546,14 +546,14 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
     return;
   }
   if (call.options.append_at) {
-    // A message belongs to one trace at most, that of the thread which sends it.
+    // A message belongs to one trace at most, that of the sending thread.
     if (client::thread_trace() == nullptr && client::Appends::may_join(call)) {
       return appends_->add(bucket, key, std::move(call));
     }
   }
   flush_appends(bucket, key);
   const PutMemory memory = memory_of(call.from);
-  // The call rides along: its memory lives until the completion.
+  // Captures the call: its memory lives until the completion.
   auto landed = [this, bucket, key, call](Outcome<PutReply> outcome) {
     put_landed(bucket, key, call, std::move(outcome));
   };
@@ -594,7 +594,7 @@ client::Appends::Ways Client::Impl::ways_of_appends() {
   client::Appends::Ways ways;
   ways.send = [this](const std::string& bucket, const std::string& key, const PutOptions& options, Bytes bytes,
                      Callback<PutReply> done) {
-    // Who sends may be another's thread, with a trace that is not of these calls.
+    // The sending thread may be another caller's, with an unrelated trace.
     const client::ThreadTrace* const trace = client::thread_trace();
     const std::string kept = trace != nullptr ? trace->traceparent : std::string();
     if (trace != nullptr) client::set_thread_trace({});

@@ -1,4 +1,4 @@
-// What a Client's copies share: the doors, in order of preference, and the rules for falling back.
+// State shared by a Client's copies: the doors, in order of preference, and the rules for falling back.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct Buffer::Memory {
   ~Memory();
 };
 
-// Memory of a call: where, and what it lies in if that is a native session's.
+// Memory of a call: its bytes, and the native session's memory that they lie in, if any.
 template <class Byte>
 struct CallMemory {
   std::span<Byte> bytes;
@@ -40,7 +40,7 @@ using GetMemory = CallMemory<std::byte>;
 using PutMemory = CallMemory<const std::byte>;
 
 namespace client {
-// The door itself is at fault, not the request: another door may do it.
+// True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
 }  // namespace client
@@ -59,7 +59,7 @@ class Client::Impl {
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options);
 
-  // One part of an upload that was begun elsewhere, by token where that works and by HTTP where not.
+  // Sends one part of an upload that was begun elsewhere: by token where that works, else by HTTP.
   Outcome<PutReply> put_part(const client::UploadPart& part);
 
   // `inline_done`: the completion may run on a fabric's progress thread (it only wakes someone up).
@@ -87,7 +87,7 @@ class Client::Impl {
 
   Outcome<Buffer> allocate(size_t size);
 
-  // `forked` in a child of the process that made this.
+  // Fails with `forked` in a child of the process that made this client.
   Outcome<> usable() const;
   // Runs on one of the client's threads.
   void post(std::function<void()> work) { workers_->post(std::move(work)); }
@@ -95,13 +95,13 @@ class Client::Impl {
   bool native_open() const { return session_ && session_->open(); }
   bool wants_token(uint64_t size);
   client::S3Http& s3() { return *s3_; }
-  // Retries of operations that only HTTP has.
+  // Retries an operation that only HTTP has.
   template <class Fn>
   auto retried(bool idempotent, Fn&& operation) {
     unsigned attempts = 0;
     return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation));
   }
-  // Likewise, of a change that is not to be made twice.
+  // Retries a change that must not be made twice.
   template <class Fn>
   auto retried_change(Fn&& operation) {
     unsigned attempts = 0;
@@ -119,16 +119,16 @@ class Client::Impl {
   Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
                                  const PutOptions& options, std::string& reason, bool& done);
   static PutMemory memory_of(const Buffer& from);
-  // One that the native door has answered.
+  // Completes a put that the native door has answered.
   void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome);
   client::Appends::Ways ways_of_appends();
-  // What was appended to this key before, without waiting, leaves before what comes now.
+  // Sends all pending appends to this key before the next call.
   void flush_appends(const std::string& bucket, const std::string& key);
   void rest_token(const std::string& why);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
 
-  // A batch by single requests side by side: the items that `answered` does not have.
+  // Runs a batch as concurrent single requests, for the items missing in `answered`.
   void many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
                     std::span<BatchResult> results, std::vector<uint8_t>& answered, size_t told,
                     const BatchOptions& options, bool native_too, Transfer& transfer);
@@ -137,7 +137,7 @@ class Client::Impl {
 
   Outcome<ValuePage> list_and_get(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
-  // Multipart. A worker's current part: bytes of the caller's, or its own.
+  // A multipart upload. A worker's current part: the caller's bytes, or its own copy.
   struct Upload;
   struct Piece {
     Bytes bytes;
@@ -145,7 +145,7 @@ class Client::Impl {
   };
   using NextPart = std::function<Outcome<bool>(Piece&)>;  // false: no more
   Outcome<PutReply> put_parts(const std::string& bucket, const std::string& key, Bytes from, const PutOptions& options);
-  // `next` gives part after part; `helpers_max` threads besides the caller's send them.
+  // Uploads the parts that `next` returns; `helpers_max` threads besides the caller's send them.
   Outcome<PutReply> run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                const NextPart& next, const PutOptions& options);
   Outcome<PutReply> put_part_once(const client::UploadPart& part);
@@ -156,15 +156,15 @@ class Client::Impl {
   client::RetryPolicy retry_;
   std::unique_ptr<client::HttpClient> http_;
   std::unique_ptr<client::S3Http> s3_;
-  std::unique_ptr<client::TokenDoor> token_;      // null: never (anonymous, or another door was asked for)
+  std::unique_ptr<client::TokenDoor> token_;      // null: not used (anonymous, or another door was asked for)
   std::unique_ptr<client::SessionDoor> session_;  // likewise
   std::atomic<int64_t> token_rests_until_{0};     // steady clock, ns
   std::mutex reason_mutex_;
   std::string token_reason_;
-  std::string tls_reason_;  // why automatic leaves RDMA between hosts alone; set at the start, empty when it does not
+  std::string tls_reason_;  // why `automatic` avoids RDMA between hosts; set at the start, else empty
   std::atomic<bool> closing_{false};
   std::unique_ptr<client::Appends> appends_;  // of the native door
-  // Sends what waited for answers: completions, which may wait for those, have threads of their own.
+  // Sends the appends that waited for answers. Completions have threads of their own, since they may wait for appends.
   std::unique_ptr<client::WorkerPool> append_worker_;
   std::unique_ptr<client::WorkerPool> workers_;
 };

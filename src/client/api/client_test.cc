@@ -17,7 +17,7 @@ namespace {
 
 using server::TestServer;
 
-// One server for all tests here. It ends before main() does: libraries that it uses end at exit.
+// One server for all tests of this file. It ends before main() does: libraries that it uses end at exit.
 class SharedServer : public testing::Environment {
  public:
   static TestServer& get() {
@@ -203,7 +203,7 @@ TEST_P(EveryDoor, TheSameErrorsComeBack) {
   EXPECT_EQ(second.error().code, ErrorCode::precondition_failed) << second.error().message;
 }
 
-// Tools compare it, whichever way the bytes went.
+// Tools compare the ETag, whichever door carried the bytes.
 TEST_P(EveryDoor, TheEtagIsAnMd5WhereItIsAskedFor) {
   PutOptions options;
   options.md5_etag = true;
@@ -422,7 +422,7 @@ TEST(Client, PrefersNativeAndSaysSo) {
 
 TEST(Client, FallsBackFromNativeToTokenToHttp) {
   auto options = options_for(shared_server(), Via::automatic);
-  options.native_endpoint = "127.0.0.1:1";  // nothing listens there
+  options.native_endpoint = "127.0.0.1:1";  // no listener there
   options.provider = "tcp";
   options.token_size_min = 1000;
   auto client = Client::connect(options);
@@ -444,7 +444,7 @@ TEST(Client, FallsBackFromNativeToTokenToHttp) {
   EXPECT_EQ(put->transfer.door, Via::http) << "too small to be worth a token";
 }
 
-// Its endpoint listens, and any peer can end the process through it where libfabric trusts what it reads.
+// Its endpoint listens, and any peer can crash the process through it where libfabric trusts its input.
 TEST(Client, OpensNoTcpOfLibfabricsUnasked) {
   auto options = options_for(shared_server(), Via::automatic);
   options.native_endpoint = "127.0.0.1:1";

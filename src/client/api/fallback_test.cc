@@ -1,4 +1,4 @@
-// What the client believes and what it does when a door does not keep its word: scripted servers.
+// The client's behaviour when a door breaks its contract: scripted servers.
 #include <gtest/gtest.h>
 
 #include "base/checksum.h"
@@ -14,7 +14,7 @@ using client::http_reply;
 using client::ScriptedRequest;
 using client::ScriptedServer;
 
-// A port that nothing listens on.
+// A port without a listener.
 uint16_t closed_port() {
   ScriptedServer server([](const ScriptedRequest&, int) { return std::string(); });
   return server.port();
@@ -27,7 +27,7 @@ ClientOptions options_for(const ScriptedServer& server, Via via = Via::automatic
   options.access_key = "AKIDEXAMPLE";
   options.secret_key = "secret";
   options.via = via;
-  options.provider = "tcp";  // of tokens, which have no device here
+  options.provider = "tcp";  // of tokens, since this machine has no device
   options.token_size_min = 1;
   options.attempts_max = 2;
   return options;
@@ -55,7 +55,7 @@ TEST(Fallback, APutIsSentAgainWithItsBodyWhenTheServerDoesNotKnowTokens) {
   EXPECT_FALSE(requests[1].has("x-amz-rdma-token"));
   EXPECT_EQ(requests[1].body, "payload");
 
-  // And it is not asked again.
+  // And no token is sent to it again.
   ASSERT_TRUE(client->put("b", "k", bytes_of("payload")));
   EXPECT_EQ(server.requests().size(), 3u);
 }
@@ -84,7 +84,7 @@ TEST(Fallback, APutIsDoneByTokenOnlyWithTheMatchingChecksum) {
   EXPECT_EQ(put->etag, "t");
 }
 
-// A writer goes on at the size that it was told.
+// A writer goes on at the size that the reply named.
 TEST(Fallback, AnAppendByTokenTellsTheObjectsSize) {
   ScriptedServer server([](const ScriptedRequest& request, int) {
     const std::string size = request.has("x-amz-write-offset-bytes: 7") ? "x-amz-object-size: 14\r\n" : "";
@@ -285,7 +285,7 @@ TEST(Fallback, ARemoveThatMayHaveHappenedIsNotRepeated) {
   EXPECT_EQ(server.requests().size(), 2u);
 }
 
-// By HTTP alone, as an item with a version or a condition goes where the native door is not to be had.
+// By HTTP alone, as an item with a version or a condition is sent when the native door is not available.
 TEST(Fallback, ARemoveOfAVersionThatMayHaveHappenedIsNotRepeated) {
   ScriptedServer server([](const ScriptedRequest&, int number) {
     return number == 0 ? http_reply(200, "", "<ListBucketResult/>") : std::string();

@@ -1,4 +1,4 @@
-// Batches: by the native door where that knows them, else by single requests side by side.
+// Batches: by the native door where the server supports them, else as concurrent single requests.
 #include "client/api/many.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ bool may_go_on_by_singles(const ClientError& error, bool writes) {
       error.code == ErrorCode::local_error) {
     return true;
   }
-  // A write that may have happened is not made again.
+  // A write that may have happened is not repeated.
   return !writes && (error.code == ErrorCode::outcome_unknown || error.code == ErrorCode::timed_out ||
                      error.code == ErrorCode::server_error || error.code == ErrorCode::malformed_reply);
 }
@@ -93,7 +93,7 @@ native::wire::Type type_of(bool reads, bool second) {
   return second ? Type::delete_many : Type::put_many;
 }
 
-// A condition of a single request beside those that options have.
+// Conditions of a batch item that the single request's options do not have.
 client::HttpHeaders conditions_of(const BatchItem& item) {
   client::HttpHeaders headers;
   const auto quoted = [](std::string_view etag) {
@@ -134,7 +134,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   call.in_order = options.in_order;
   bool native_too = true;
   if (session_) {
-    // A refused message was refused before anything of it happened; what was answered is not asked for again.
+    // A refused message changed nothing; items that were answered are not requested again.
     const auto once = [&] { return session_->many(call); };
     auto done = reads ? client::with_retries(retry_, true, transfer.attempts, once)
                       : client::with_retries_of_change(retry_, false, transfer.attempts, once);
@@ -165,7 +165,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   return transfer;
 }
 
-// Threads of its own: the client's workers may be in such a call themselves.
+// Uses threads of its own, since the client's workers may be inside such a call themselves.
 void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std::span<const MutableBytes> windows,
                                 std::span<BatchResult> results, std::vector<uint8_t>& answered, size_t told,
                                 const BatchOptions& options, bool native_too, Transfer& transfer) {
@@ -173,7 +173,7 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
   std::mutex mutex;
   size_t leading = told;
   const auto work = [&] {
-    std::vector<std::byte> aside;  // for what the caller has been told of, who has its place again
+    std::vector<std::byte> aside;  // for items already reported: their places belong to the caller again
     for (size_t i = next++; i < items.size(); i = next++) {
       if (answered[i] == 0) {
         MutableBytes place =
@@ -238,7 +238,7 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
     return {};
   }
   if (what == Many::remove && plain) return remove(bucket, key);
-  // What only HTTP says of a single object.
+  // Properties of a single object that only HTTP can send.
   if (options_.via == Via::native) return fault(ErrorCode::unsupported, "batch: the server is too old for this item");
   client::S3Call call{.method = what == Many::get    ? "GET"
                                 : what == Many::head ? "HEAD"

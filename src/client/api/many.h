@@ -1,4 +1,4 @@
-// Batches of the public client: what is checked before anything is sent.
+// Batches of the public client: checks before anything is sent.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace verbena::client {
 
-// invalid_argument: too many items, no result for each, a place outside its window; of a get places that overlap, of a
-// put or remove a key that is named twice.
+// invalid_argument: too many items, a missing result, a place outside its window; of a get, overlapping places; of a
+// put or remove, a key named twice.
 Outcome<> check_items(std::span<const BatchItem> items, std::span<const std::span<std::byte>> windows, size_t results,
                       bool reads_into, bool has_places, bool writes);
 

@@ -1,4 +1,4 @@
-// Large PUTs in parts: several at once, each by token where that works and by HTTP where not.
+// Large PUTs in parts, several at once: each by token where that works, else by HTTP.
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t parts_max = 10'000;  // S3
 constexpr uint64_t stream_native_max = 5 * GiB;
-constexpr std::chrono::milliseconds abort_after_cancel{500};  // whoever cancels does not wait for a frozen server
+constexpr std::chrono::milliseconds abort_after_cancel{500};  // a cancelled call does not wait long for a frozen server
 
 struct SentPart {
   client::CompletedPart part;
@@ -77,7 +77,7 @@ Outcome<PutReply> Client::Impl::put_part(const client::UploadPart& part) {
   return put;
 }
 
-// Parts in order, checksums combined, one completion. A failed upload is aborted, so that it costs the server nothing.
+// Completes the upload: parts in order, checksums combined. A failed upload is aborted to free the server's space.
 Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& options) {
   std::ranges::sort(upload.sent, {}, [](const SentPart& sent) { return sent.part.number; });
   std::vector<client::CompletedPart> parts;
@@ -105,7 +105,7 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
   if (!done) {
     const bool is_cancelled = upload.stop.stop_requested();
     if (is_cancelled) done = fault(ErrorCode::cancelled, "cancelled by the caller");
-    // Whether the completion happened may be unknown; an abort after it is harmless (no such upload).
+    // Abort even if the completion may have happened: the abort is then harmless (no such upload).
     const auto within = is_cancelled ? std::optional(abort_after_cancel) : std::nullopt;
     if (auto aborted = s3_->abort_upload(upload.bucket, upload.key, upload.id, within); !aborted) {
       done.error().message += " (and the unfinished upload could not be aborted)";
@@ -119,7 +119,7 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
 Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
                                            const NextPart& next, const PutOptions& options) {
   Upload upload{bucket, key, {}, options.cancel, {}, {}, {}};
-  // One too many is an upload that nobody completes.
+  // Repeating is safe: a surplus upload is one that is never completed.
   unsigned creations = 0;
   const auto create = [&] { return s3_->create_upload(bucket, key, options); };
   auto created = client::with_retries(retry_, true, creations, create, upload.stop);
@@ -184,7 +184,7 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
 
 Outcome<PutReply> Client::Impl::put_parts(const std::string& bucket, const std::string& key, Bytes from,
                                           const PutOptions& options) {
-  if (!options.checksum.empty()) {  // each part has one of its own; the whole is looked at here
+  if (!options.checksum.empty()) {  // each part has its own; the whole object's is checked here
     OUT_ASSIGN(const client::KnownChecksum given, client::parse_checksum(options.checksum));
     if (!client::matches(given, from)) {
       return fault(ErrorCode::checksum_mismatch, "the bytes do not have the checksum that was given");
@@ -204,7 +204,7 @@ Outcome<PutReply> Client::Impl::put_parts(const std::string& bucket, const std::
 
 namespace {
 
-// Fills `into` up to `size_max` bytes, growing as the source goes on. True at the source's end.
+// Fills `into` up to `size_max` bytes, growing with the source. True at the source's end.
 Outcome<bool> read_up_to(const Reader& from, uint64_t size_max, std::vector<std::byte>& into) {
   into.clear();
   for (uint64_t step = MiB; into.size() < size_max; step *= 2) {
@@ -224,7 +224,7 @@ Outcome<bool> read_up_to(const Reader& from, uint64_t size_max, std::vector<std:
 
 Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                            const PutOptions& options) {
-  // The native door takes an object in one piece; it is in memory then, so only small ones go there by choice.
+  // The native door takes an object in one piece, held in memory, so only small ones go there by choice.
   const bool native_only = options_.via == Via::native;
   const uint64_t whole_max = native_only ? stream_native_max : std::max(options_.multipart_threshold, MiB);
   std::vector<std::byte> first;
@@ -237,7 +237,7 @@ Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std:
     return fault(ErrorCode::unsupported, "a checksum given beforehand is checked of streams up to multipart_threshold");
   }
 
-  Bytes left = first;  // what was read already goes first
+  Bytes left = first;  // bytes that were read already go first
   bool at_end = false;
   const NextPart next = [&](Piece& piece) -> Outcome<bool> {
     if (at_end) return false;

@@ -19,7 +19,7 @@ std::string an_upload() {
   return http_reply(200, "", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
 }
 
-// At a server that is frozen, whichever request it is: what is left to do must not wait for it either.
+// At a frozen server, whichever request hangs: the abort must not wait for it either.
 TEST(Multipart, ACancelledPutIsCancelledAndNothingOfItIsSentAgain) {
   for (const std::string frozen : {"POST /b/k?uploads", "PUT ", "POST /b/k?uploadId"}) {
     std::atomic<bool> over{false};
@@ -47,7 +47,7 @@ TEST(Multipart, ACancelledPutIsCancelledAndNothingOfItIsSentAgain) {
   }
 }
 
-// It became a new object, without a word of what was there.
+// It replaced the existing object with a new one, silently.
 TEST(Multipart, AStreamThatIsTooLongForOneAppendIsRefused) {
   ScriptedServer server([](const ScriptedRequest& request, int) {
     return request.has("?uploads") ? an_upload() : http_reply(200, "etag: \"e\"\r\n", "");

@@ -1,5 +1,5 @@
-// What may have happened at one door is not done again at the next: a server whose native door is stuck, with its S3
-// port apart.
+// A change that may have happened at one door is not repeated at the next: a server whose native door hangs, with its
+// S3 port apart.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -39,7 +39,7 @@ class Repeat : public testing::Test {
     const auto info = client_->head("bucket", "k");  // opens the session
     ASSERT_TRUE(info) << info.error().message;
     ASSERT_TRUE(http_.requests().empty());
-    // The server's only core answers nobody while this is read.
+    // The server's only core answers no client while this is read.
     session_ = native_.session();
     ASSERT_TRUE(session_);
     reader_ = std::async(std::launch::async, [this] {
@@ -79,7 +79,7 @@ TEST_F(Repeat, ARemoveWithoutAnAnswerIsNotMadeAgainByHttp) {
   EXPECT_EQ(deletes(), 0u);
 }
 
-// Whatever is tried after it: the first door may have stored it.
+// Whatever is tried afterwards: the first door may have stored it.
 TEST_F(Repeat, APutWithoutAnAnswerIsNeverSaidNotToHaveBeenSent) {
   http_.refuse();
   const auto put = client_->put("bucket", "p", as_bytes("bytes"));
@@ -100,13 +100,13 @@ TEST_F(Repeat, ABatchOfRemovesWithoutAnAnswerIsNotMadeAgainByHttp) {
   EXPECT_EQ(deletes(), 0u);
 }
 
-// The rule is the door's, not the client's: what can be made twice goes on by HTTP.
+// The rule applies to one door only: a repeatable request goes on by HTTP.
 TEST_F(Repeat, AHeadWithoutAnAnswerIsAskedAgainByHttp) {
   (void)client_->head("bucket", "k");
   EXPECT_FALSE(http_.requests().empty());
 }
 
-// A directory bucket's server: `ends` answers say that the session has ended.
+// A directory bucket's server: `ends` answers report an expired session.
 std::string in_directory(const ScriptedRequest& request, std::string_view code_of_first) {
   static std::atomic<int> serial{0};
   if (request.has("?session")) {

@@ -1,4 +1,4 @@
-// Listings with their values: by the native door where that knows them, else a listing and a batch.
+// Listings with values: by the native door where the server supports them, else a listing and a batch.
 #include "client/api/client_impl.h"
 
 namespace verbena {
@@ -33,14 +33,14 @@ Outcome<ValuePage> Client::Impl::list_values(const std::string& bucket, const Va
   return page;
 }
 
-// What fits the buffer in the order of the listing; the page ends where it is full.
+// Reads the values that fit the buffer, in the order of the listing; the page ends where it is full.
 Outcome<ValuePage> Client::Impl::list_and_get(const std::string& bucket, const ValueOptions& options,
                                               const Buffer& into) {
   OUT_ASSIGN(ListPage listed,
              list(bucket, {.prefix = options.prefix, .after = options.after, .max_keys = options.max_keys}));
   ValuePage page;
   std::vector<BatchItem> items;
-  std::vector<size_t> places;  // which value each item is
+  std::vector<size_t> places;  // each item's index in the values
   size_t used = 0;
   page.truncated = listed.truncated;
   for (ObjectInfo& info : listed.objects) {

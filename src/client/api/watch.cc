@@ -8,7 +8,7 @@ using client::fault;
 struct Watch::Impl {
   Impl(Client of, std::unique_ptr<client::NativeWatch> watch) : client(std::move(of)), native(std::move(watch)) {}
   ~Impl() {
-    // The child of a fork has no part in the session.
+    // The child of a fork cannot use the session.
     if (!Client::Inside::impl(client).usable()) (void)native.release();
   }
   Impl(const Impl&) = delete;
@@ -40,7 +40,7 @@ Outcome<std::unique_ptr<client::NativeWatch>> Client::Impl::watch(const std::str
 Outcome<WatchNews> Watch::next(std::chrono::milliseconds at_most, std::stop_token cancel) const {
   Impl& impl = *impl_;
   OUT_TRY(Client::Inside::impl(impl.client).usable());
-  // Beyond what clocks count, it is without end.
+  // Beyond the clock's range: waits without a limit.
   constexpr std::chrono::hours long_time{24 * 365};
   const Deadline until = at_most > long_time ? Deadline::max() : deadline_in(std::max(at_most, at_most.zero()));
   std::stop_source stop;

@@ -1,4 +1,4 @@
-// What the files of the C API share. No exception leaves its functions.
+// Declarations shared by the files of the C API. Its functions let no exception out.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ inline int failed(const verbena::ClientError& error) {
   return static_cast<int>(error.code);
 }
 
-// Runs `body` (returning Outcome<>), and turns what it says into a code.
+// Runs `body` (returning Outcome<>) and converts its error to a code.
 template <class Fn>
 int guarded(Fn&& body) noexcept {
   try {
@@ -83,7 +83,7 @@ inline auto null_argument() {
 
 inline constexpr size_t struct_size_max = 4096;
 
-// As much of a structure as the caller knows; the rest is zero, and all of it for NULL.
+// The part of a structure that the caller's version has; the rest is zero, as is all of it for NULL.
 template <class T>
 Outcome<T> known(const T* from) {
   T out{};
@@ -96,14 +96,14 @@ Outcome<T> known(const T* from) {
   return out;
 }
 
-// A structure that the caller gave to be filled (or NULL): looked at before anything is done.
+// Checks a structure that the caller wants filled (or NULL) before anything is done.
 template <class T>
 Outcome<> fillable(const T* into) {
   OUT_TRY(known(into));
   return {};
 }
 
-// As much of it as the caller knows.
+// Writes the part that the caller's version has.
 template <class T>
 void give(T* into, T full) {
   full.struct_size = into->struct_size;
@@ -123,7 +123,7 @@ inline void fill(verbena_object* out, const verbena::ObjectInfo& info) {
 inline void fill(verbena_object* out, const verbena::PutReply& put) {
   if (out == nullptr) return;
   verbena_object object{};
-  object.size = put.object_size != 0 ? put.object_size : put.transfer.bytes;  // of an append: the whole
+  object.size = put.object_size != 0 ? put.object_size : put.transfer.bytes;  // of an append: the whole object
   copy_text(object.etag, put.etag);
   copy_text(object.version_id, put.version_id);
   give(out, object);
@@ -143,7 +143,7 @@ inline void fill(verbena_transfer* out, const verbena::Transfer& transfer) {
 verbena_info* make_info(verbena::ObjectInfo info);
 verbena_info* make_info(verbena::PutReply& put);  // takes its headers
 
-// Requests as C has them, taken over. The pointers in them are read once, here.
+// Requests converted from the C structures. Their pointers are read once, here.
 struct GetRequest {
   verbena::GetOptions options;
   std::vector<verbena::Range> ranges;  // more than one

@@ -26,7 +26,7 @@ void item_of(const verbena_item& item, verbena::BatchItem& out) {
   out.content_type = view(item.content_type);
 }
 
-// Those that lie `apart` from each other. What this library is built with is read where it lies; other sizes are
+// Reads items that lie `apart` bytes from each other. Items of this library's size are read in place; other sizes are
 // copied.
 Outcome<> read_items(const verbena_batch& batch, size_t apart, std::vector<verbena::BatchItem>& items) {
   items.resize(batch.count);
@@ -53,7 +53,7 @@ void put_result(verbena_item_result& into, const verbena::BatchResult& from) {
   copy_text(into.version_id, from.version_id);
 }
 
-// Straight into the caller's where they have the size that this library knows.
+// Writes straight into the caller's results where they have this library's size.
 void put_results(const verbena_batch& batch, std::span<const verbena::BatchResult> results) {
   for (size_t i = 0; i < results.size(); ++i) {
     auto* const at = reinterpret_cast<std::byte*>(batch.results) + i * batch.result_size;
@@ -67,7 +67,7 @@ void put_results(const verbena_batch& batch, std::span<const verbena::BatchResul
   }
 }
 
-// Of small batches the thread's last ones, whose texts have their memory already.
+// For small batches, the results of the thread's previous batch, whose strings have their memory already.
 std::vector<verbena::BatchResult>& empty_results(size_t count, std::vector<verbena::BatchResult>& own) {
   constexpr size_t kept_max = 256;
   thread_local std::vector<verbena::BatchResult> kept;

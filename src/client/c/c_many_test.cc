@@ -66,7 +66,7 @@ TEST(CBatches, AreStoredReadAndRemovedAndOlderCallersAreUnderstood) {
   EXPECT_EQ(results[3].code, VERBENA_NO_SUCH_KEY);
   EXPECT_NE(std::string(results[1].etag), "");
 
-  // A caller from before the conditions: its items end there, and what lies behind them is no pointer of ours.
+  // A caller built before conditions existed: its items end there, and the bytes after them are not our pointers.
   struct Older {
     size_t struct_size;
     const char *bucket, *key;

@@ -23,7 +23,7 @@ Outcome<verbena::client::UploadPart> part_of_upload(const char* bucket, const ch
   part.md5_etag = given.md5_etag != 0;
   if (given.cancellation != nullptr) part.stop = given.cancellation->source.get_token();
   if (given.checksum == nullptr) {
-    // The one that the server makes of a part that comes without.
+    // The checksum that the server adds to a part sent without one.
     verbena::Digest digest(verbena::Algorithm::crc64nvme);
     digest.update(from);
     part.checksum = {verbena::Algorithm::crc64nvme, digest.finish_base64()};

@@ -1,4 +1,4 @@
-// The C API's asynchronous calls: operations that come out of a queue when they are done.
+// The C API's asynchronous calls: operations that a queue returns when they are done.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -14,7 +14,7 @@
 
 namespace verbena::c_api {
 
-// What is done and not taken yet. The descriptor is readable exactly while there is something.
+// Operations that are done and not taken yet. The descriptor is readable exactly while there are any.
 class DoneQueue {
  public:
   explicit DoneQueue(int fd) : fd_(fd) {}
@@ -23,7 +23,7 @@ class DoneQueue {
 
   void put(std::unique_ptr<verbena_operation> operation);
   std::unique_ptr<verbena_operation> take();
-  // Nobody will take anything any more.
+  // Drops all operations: none will be taken any more.
   void close();
   int fd() const { return fd_; }
   bool forked() const { return forks_ != client::forks(); }
@@ -92,7 +92,7 @@ Outcome<verbena::Client::Inside::Impl*> startable(verbena_client* client, verben
   return &impl;
 }
 
-// The operation, seen by the caller before it can be done.
+// Creates the operation and shows it to the caller before it can complete.
 std::unique_ptr<verbena_operation> begin(verbena_queue* queue, void* context, verbena_operation** operation) {
   auto made = std::make_unique<verbena_operation>();
   made->queue = queue->done;
@@ -195,7 +195,7 @@ int verbena_queue_next(verbena_queue* queue, int timeout_ms, verbena_operation**
       pollfd readable{queue->done->fd(), POLLIN, 0};
       if (::poll(&readable, 1, timeout_ms < 0 ? -1 : static_cast<int>(left)) < 0 && errno == EINTR) {
         if (timeout_ms >= 0) continue;
-        return {};  // a signal's handler may want a word
+        return {};  // lets a signal's handler act
       }
     }
   });
@@ -322,7 +322,7 @@ int verbena_start_list(verbena_client* client, verbena_queue* queue, const char*
 
 void verbena_operation_cancel(verbena_operation* operation) {
   if (operation == nullptr) return;
-  // Another thread may take the operation and free it while it is told.
+  // Another thread may take the operation and free it during the request to stop.
   std::stop_source stop = operation->stop;
   stop.request_stop();
 }

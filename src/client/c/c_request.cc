@@ -1,4 +1,4 @@
-// Options of the C API, taken over into those of the client.
+// Conversion of the C API's options to the client's.
 #include "client/c/c_api.h"
 
 namespace verbena::c_api {

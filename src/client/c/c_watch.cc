@@ -5,7 +5,7 @@
 
 struct verbena_watch {
   verbena::Watch watch;
-  std::mutex mutex;  // of what was told and is not taken yet
+  std::mutex mutex;  // guards news that were received and are not taken yet
   verbena::WatchNews news;
   size_t next = 0;
 };

@@ -1,5 +1,5 @@
-// Sessions of directory buckets (S3 Express): credentials of five minutes that the client asks for by itself, as SDKs
-// do, and signs its requests about objects with. Bounded; thread-safe.
+// Sessions of directory buckets (S3 Express): five-minute credentials that the client requests by itself, as SDKs do,
+// and signs its object requests with. Bounded; thread-safe.
 #pragma once
 
 #include <chrono>
@@ -16,18 +16,18 @@ namespace verbena::client {
 
 class BucketSessions {
  public:
-  using Credentials = std::shared_ptr<const auth::Credentials>;  // null: the lasting keys sign
+  using Credentials = std::shared_ptr<const auth::Credentials>;  // null: sign with the long-term keys
   static constexpr auto life = std::chrono::minutes(4), rest = std::chrono::minutes(1);
   static constexpr size_t buckets_max = 64;
 
   static bool is_directory(std::string_view bucket) { return bucket.ends_with("--x-s3"); }
 
-  // `open()` asks for a session: called where there is none that is good for a while. Where it gets none, be it that
-  // the server knows no sessions or that the keys may open none that writes, the lasting keys do for a time.
+  // Credentials to sign with. Calls `open()` for a new session when none is valid for a while. If it fails (the server
+  // has no sessions, or the keys may not open a writing one), the long-term keys sign for a time.
   template <class Open>
   Credentials get(const std::string& bucket, const Open& open) {
     const auto now = std::chrono::steady_clock::now();
-    const std::lock_guard lock(mutex_);  // one asks, the others wait for what it gets
+    const std::lock_guard lock(mutex_);  // one caller opens a session, the others wait for it
     if (const auto known = kept_.find(bucket); known != kept_.end() && now < known->second.until) {
       return known->second.credentials;
     }
@@ -40,7 +40,7 @@ class BucketSessions {
     return kept.credentials;
   }
 
-  // The server does not take them any more.
+  // Drops credentials that the server no longer accepts.
   void forget(const std::string& bucket, const Credentials& ended) {
     const std::lock_guard lock(mutex_);
     const auto known = kept_.find(bucket);

@@ -32,7 +32,7 @@ TEST(HttpClient, KeepsAConnectionForTheNextRequest) {
   EXPECT_EQ(client->local_address(), "127.0.0.1");
 }
 
-// The first of two attempts may have arrived, whatever becomes of the second.
+// The first of two attempts may have arrived, whatever the outcome of the second.
 TEST(HttpClient, AChangeThatBrokeOffIsNeverSaidNotToHaveBeenSent) {
   for (const std::string method : {"PUT", "GET"}) {
     std::function<void()> refuse;

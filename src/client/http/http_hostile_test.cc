@@ -1,4 +1,4 @@
-// Servers that lie, stop in the middle, or never stop. Each test ends with an error, or with the reply that was whole.
+// Servers that lie, stop in the middle, or never stop. Each test ends with an error, or with a complete reply.
 #include <gtest/gtest.h>
 
 #include "client/http/http_client.h"
@@ -102,7 +102,7 @@ TEST(HostileServers, ChunksThatLieAreRefused) {
                            "10000000000000000\r\nhello", "\r\n\r\n"}) {
     EXPECT_EQ(error_of_reply(head + body), Errc::malformed) << body;
   }
-  // The end is missing: what has come must not pass for all.
+  // The end is missing: a truncated body must not be taken for the whole.
   for (const char* body : {"", "5", "5\r\nhel", "5\r\nhello\r\n", "5\r\nhello\r\n0\r\n", "ffffffffffffff\r\nhello"}) {
     EXPECT_EQ(error_of_reply(head + body), Errc::closed) << body;
   }
@@ -157,7 +157,7 @@ TEST(HostileServers, BytesOneByOneDoNotOutliveTheDeadline) {
   EXPECT_EQ(slowly("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffff\r\n"), Errc::timed_out);
 }
 
-// An S3 request had no deadline of its own: a server that said a little all the time held it for as long as it liked.
+// An S3 request had no deadline of its own: a server that sent a little at intervals held it without end.
 TEST(HostileServers, OneThatSaysALittleAllTheTimeDoesNotHoldAnS3Request) {
   HostileServer server([](HostileServer& self, int fd) {
     self.say(fd, "HTTP/1.1 200 OK\r\n");
@@ -174,7 +174,7 @@ TEST(HostileServers, OneThatSaysALittleAllTheTimeDoesNotHoldAnS3Request) {
 }
 
 TEST(HostileServers, OneThatDoesNotReadStallsARequest) {
-  // Never accepts: the kernel takes connections and some bytes for it.
+  // Never accepts: the kernel takes connections and some bytes by itself.
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -236,7 +236,7 @@ TEST(HostileServers, OneThatSpeaksNoTlsIsAFailedConnection) {
   }
 }
 
-// Of a change that is no "perhaps": nothing was sent.
+// For a change the result is certain: nothing was sent.
 TEST(HostileServers, OneThatOnlyListensIsAFailedConnection) {
   HostileServer server([&](HostileServer& self, int fd) { self.wait(fd); }, HostileServer::at_once);
   auto client = HttpClient::create(

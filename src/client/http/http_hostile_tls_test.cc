@@ -1,4 +1,4 @@
-// Servers that keep TLS itself busy: their messages are no reply, and nothing of them may hold a request for ever.
+// Servers that keep TLS itself busy: their TLS messages are no reply, and must not hold a request for ever.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
@@ -85,7 +85,7 @@ class TlsTalk {
 
 class HostileTls : public ::testing::Test {
  protected:
-  // Answers each connection's first requests with `replies`, then says nothing but session tickets.
+  // Answers each connection's first requests with `replies`, then sends only session tickets.
   HostileServer::Act replies_then_tickets(int replies) {
     return [this, replies](HostileServer& server, int fd) {
       TlsTalk talk(server, fd, context_.get());
@@ -114,7 +114,7 @@ TEST_F(HostileTls, SessionTicketsWithoutEndAreNoReply) {
   HostileServer server(replies_then_tickets(0), HostileServer::at_once);
   const auto client = client_for(server);
   expect_timed_out(*client);
-  const std::string body(32 * MiB, 'b');  // whether an answer has come already is asked amid it
+  const std::string body(32 * MiB, 'b');  // during the upload the client checks for an early answer
   expect_timed_out(*client, {.method = "PUT", .body = as_bytes(body)});
 }
 
@@ -125,7 +125,7 @@ TEST_F(HostileTls, SessionTicketsWithoutEndDoNotOutliveTheDeadline) {
   expect_timed_out(*client, {.deadline = deadline_in(1s)});
 }
 
-// The connection was kept, and whether something has come on it is asked before the next request.
+// The connection was kept; before the next request the client checks it for pending bytes.
 TEST_F(HostileTls, SessionTicketsOnAKeptConnectionHoldNobody) {
   HostileServer server(replies_then_tickets(1), HostileServer::at_once);
   const auto client = client_for(server);

@@ -1,4 +1,4 @@
-// What HTTP headers say of objects, both ways, and the checksums in them.
+// Conversion between HTTP headers and object properties, including checksums.
 #pragma once
 
 #include <map>
@@ -18,22 +18,22 @@ namespace verbena::client {
 Outcome<HttpHeaders> put_headers(const PutOptions& options);
 HttpHeaders get_headers(const GetOptions& options);
 
-// Of a GET, HEAD or ranged GET. `key` is copied into it.
+// Properties of the object in a reply to GET, HEAD or ranged GET. `key` is copied into it.
 ObjectInfo object_info(const HttpReply& reply, std::string_view key);
 
-// What a PUT's answer says of the object: PutReply::headers.
+// Object properties in the reply to a PUT: PutReply::headers.
 std::map<std::string, std::string> said_headers(const HttpReply& reply);
 
 struct KnownChecksum {
   Algorithm algorithm = Algorithm::crc32c;
   std::string base64;
 };
-// The full-object checksum among the reply's headers that is cheapest to check; composite ones ("...-4") are none.
+// The full-object checksum among the reply's headers that is cheapest to check; composite ones ("...-4") are skipped.
 std::optional<KnownChecksum> checksum_of(const HttpReply& reply);
-// False only when `known` is there and `bytes` do not match it.
+// False only when `known` is set and `bytes` do not match it.
 bool matches(const std::optional<KnownChecksum>& known, Bytes bytes);
 
-// "CRC32C:yZRlqg==". invalid_argument for what is none.
+// Parses "CRC32C:yZRlqg==". invalid_argument for anything else.
 Outcome<KnownChecksum> parse_checksum(std::string_view text);
 
 std::string crc32c_base64(uint32_t crc);

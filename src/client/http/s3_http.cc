@@ -59,7 +59,7 @@ ClientError error_of(const HttpReply& reply, const S3Call& call) {
   out.code = code_for(xml.code, reply.status, !call.key.empty());
   out.s3_code = std::move(xml.code);
   out.message = xml.message.empty() ? default_message(out.code, reply.status) : std::move(xml.message);
-  // Why a token was declined has no place in S3's errors.
+  // S3's errors have no field for the reason why a token was declined.
   if (const auto why = reply.header("x-verbena-rdma-declined"))
     out.message += " (" + std::string(why->substr(0, 200)) + ")";
   out.request_id = std::move(xml.request_id);
@@ -78,8 +78,8 @@ uint64_t parse_size(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? size : 0;
 }
 
-// However steadily a server makes progress, a request ends: after twice the time that it may be without any, and the
-// time that its bytes take over a very slow link.
+// A request's deadline, even if the server makes steady progress: twice the time allowed without progress, plus the
+// time that the bytes take over a very slow link.
 Deadline deadline_of(const HttpRequest& request, std::chrono::milliseconds stall) {
   constexpr uint64_t rate_min = 16 * KiB;  // bytes per second
   const uint64_t bytes = request.body.size() + (request.into ? request.into->size() : MiB);
@@ -94,12 +94,12 @@ Outcome<> check_names(const S3Call& call) {
   return {};
 }
 
-// What CreateBucket wants of a directory bucket, whose name has its zone; empty for others.
+// The document that CreateBucket needs for a directory bucket, whose name contains its zone; empty for other buckets.
 std::string directory_document(std::string_view bucket) {
   if (!BucketSessions::is_directory(bucket)) return {};
   const std::string_view stem = bucket.substr(0, bucket.size() - std::string_view("--x-s3").size());
   const size_t dashes = stem.rfind("--");
-  if (dashes == std::string_view::npos) return {};  // the server says so
+  if (dashes == std::string_view::npos) return {};  // the server reports the error
   std::string out("<CreateBucketConfiguration><Location><Name>");
   append_xml_escaped(out, stem.substr(dashes + 2));
   return out +=
@@ -108,7 +108,7 @@ std::string directory_document(std::string_view bucket) {
          "<Type>Directory</Type></Bucket></CreateBucketConfiguration>";
 }
 
-// What a session of a directory bucket may do: what is about objects, and listings of them.
+// True for calls that a directory bucket's session may make: object requests, and listings of objects.
 bool goes_in_session(const S3Call& call) {
   if (!BucketSessions::is_directory(call.bucket)) return false;
   if (!call.key.empty()) return true;
@@ -117,7 +117,7 @@ bool goes_in_session(const S3Call& call) {
       call.query, [&](const auto& one) { return std::ranges::find(listings, one.first) != std::end(listings); });
 }
 
-// Answers to a session that has ended. Nothing was done.
+// True for the errors of an expired session. The server did nothing.
 bool ended(const ClientError& error) {
   return error.s3_code == "ExpiredToken" || error.s3_code == "InvalidToken" || error.s3_code == "InvalidAccessKeyId";
 }
@@ -141,7 +141,7 @@ Outcome<auth::Credentials> S3Http::open_session(const std::string& bucket, const
 }
 
 Outcome<HttpReply> S3Http::call(const S3Call& call) {
-  // In a session that somebody else opened, all that the client does is done in it.
+  // Credentials of a session that was opened elsewhere sign all requests.
   if (auth::is_bucket_token(options_.credentials.session_token)) return call_signed(call, &options_.credentials);
   if (options_.credentials.access_key.empty() || !goes_in_session(call)) return call_signed(call, nullptr);
   OUT_TRY(check_names(call));
@@ -179,7 +179,7 @@ Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentia
                session != nullptr ? "s3express" : "s3", system_clock(), request.method, path, query, hash,
                request.headers);
   }
-  // Behind the signature: whoever passes it on may make it another one.
+  // Added after signing: a proxy may replace it.
   if (const ThreadTrace* trace = thread_trace()) request.headers.emplace_back("traceparent", trace->traceparent);
   request.deadline = deadline_of(request, http_.options().stall_timeout);
   if (call.within) request.deadline = std::min(*request.deadline, deadline_in(*call.within));
@@ -197,7 +197,7 @@ Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentia
   }
   if (reply->status / 100 != 2) {
     ClientError error = error_of(*reply, call);
-    // Of the second of two requests nothing was done; the first may have been received.
+    // The second of two requests changed nothing; the first may have been received.
     if (reply->repeated && request.changes() && error.code == ErrorCode::slow_down)
       error.code = ErrorCode::outcome_unknown;
     return std::unexpected(std::move(error));
@@ -279,7 +279,7 @@ Outcome<> S3Http::rename(const std::string& bucket, const std::string& from, con
   target.if_match = options.if_match;
   target.if_none_match = options.if_none_match;
   request.headers = get_headers(target);
-  // A bare key, but where it could be read as another way of naming one.
+  // The bare key, except where it could be read as another form of the rename source.
   const std::string bucket_and_slash = std::string(bucket) + "/";
   const bool two_readings = from.starts_with('/') || from.starts_with(bucket_and_slash);
   const std::string source = two_readings ? "/" + bucket_and_slash + std::string(from) : std::string(from);

@@ -1,5 +1,5 @@
-// S3's verbs over HTTP: signed requests, checked replies. One try each; retries and the choice of a door are the
-// client's. Thread-safe.
+// S3's operations over HTTP: signed requests, checked replies. One attempt each; retries and the choice of a door are
+// the client's. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -22,11 +22,11 @@ struct S3Call {
   std::vector<std::pair<std::string, std::string>> query = {};  // decoded
   HttpHeaders headers = {};
   Bytes body = {};
-  bool unsigned_payload = false;          // UNSIGNED-PAYLOAD whatever the options say
+  bool unsigned_payload = false;          // UNSIGNED-PAYLOAD, overriding the options
   std::optional<MutableBytes> into = {};  // for the body of a 2xx
   bool replayable = true;                 // see HttpRequest::replayable
   std::stop_token stop = {};
-  std::optional<std::chrono::milliseconds> within = {};  // less than such a request may take
+  std::optional<std::chrono::milliseconds> within = {};  // a shorter limit than the request's own
 };
 
 // A part (1 to 10,000) of an upload, and a checksum of its bytes.
@@ -53,8 +53,8 @@ class S3Http {
  public:
   S3Http(HttpClient& http, S3Options options) : http_(http), options_(std::move(options)) {}
 
-  // The reply when its status is 2xx, else the error it stands for. In directory buckets what a session may do is
-  // signed with one, which is opened for it.
+  // The reply when its status is 2xx, else the error that it stands for. In directory buckets, requests that a session
+  // may make are signed with one, opened on demand.
   Outcome<HttpReply> call(const S3Call& call);
 
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,

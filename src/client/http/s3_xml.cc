@@ -26,7 +26,7 @@ bool depth_is_sane(std::string_view xml) {
       --depth;
     } else if (xml[i + 1] != '?' && xml[i + 1] != '!') {
       const size_t close = xml.find('>', i);
-      if (close == xml.npos) return true;  // the parser will say so
+      if (close == xml.npos) return true;  // the parser reports the error
       if (xml[close - 1] != '/' && ++depth > xml_depth_max) return false;
       i = close;
     }
@@ -36,7 +36,7 @@ bool depth_is_sane(std::string_view xml) {
 
 bool load(pugi::xml_document& document, std::string_view xml) {
   if (xml.size() > xml_reply_bytes_max || !depth_is_sane(xml)) return false;
-  // parse_minimal leaves comments, instructions and DTDs unread; escapes are wanted.
+  // parse_minimal skips comments, instructions and DTDs; escapes are needed.
   const auto loaded = document.load_buffer(
       xml.data(), xml.size(),
       pugi::parse_minimal | pugi::parse_escapes | pugi::parse_cdata | pugi::parse_ws_pcdata_single);
@@ -71,7 +71,7 @@ std::optional<uint64_t> number(std::string_view digits) {
   return value;
 }
 
-// A time that the clock of this machine cannot hold (it counts nanoseconds: 1678 to 2261) is none.
+// Times outside the range of the clock (it counts nanoseconds: 1678 to 2261) become the epoch.
 std::chrono::system_clock::time_point time_or_epoch(std::optional<int64_t> time_us) {
   using std::chrono::microseconds, std::chrono::system_clock;
   constexpr int64_t most_us = std::chrono::floor<microseconds>(system_clock::duration::max()).count();
@@ -114,7 +114,7 @@ Outcome<ListPage> parse_list_xml(std::string_view xml) {
   }
   page.truncated = text(root, "IsTruncated") == "true";
   page.continuation = text(root, "NextContinuationToken");
-  // A truncated page without a way on would make callers loop for ever.
+  // A truncated page without a continuation would make callers loop for ever.
   if (page.truncated && page.continuation.empty()) return malformed("object list");
   return page;
 }
@@ -148,7 +148,7 @@ Outcome<auth::Credentials> parse_session_xml(std::string_view xml) {
   auth::Credentials out{std::string(text(made, "AccessKeyId")), std::string(text(made, "SecretAccessKey")),
                         std::string(text(made, "SessionToken"))};
   for (const std::string* one : {&out.access_key, &out.secret_key, &out.session_token}) {
-    // They go into headers.
+    // The values are sent as headers.
     const auto visible = [](char c) { return c > ' ' && c < 0x7f; };
     if (one->empty() || one->size() > longest || !std::ranges::all_of(*one, visible)) return malformed("session");
   }

@@ -1,4 +1,4 @@
-// S3's XML replies, read with bounds: they come from outside.
+// Readers of S3's XML replies, bounded because the text is untrusted.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ Outcome<std::string> parse_initiate_upload_xml(std::string_view xml);
 // The object's ETag. A 200 reply may still hold an <Error>: that is returned as an error.
 Outcome<std::string> parse_complete_upload_xml(std::string_view xml);
 
-// CreateSession's credentials. Whole, or malformed_reply.
+// CreateSession's credentials, complete; else malformed_reply.
 Outcome<auth::Credentials> parse_session_xml(std::string_view xml);
 
 // The body of CompleteMultipartUpload. Checksums are base64 CRC32C, empty for none.

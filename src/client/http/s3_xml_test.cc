@@ -46,7 +46,7 @@ TEST(S3Xml, HostileListingsAreRefused) {
            std::string("<ListBucketResult><Contents><Key>k</Key><Size>99999999999999999999999</Size></Contents>"
                        "</ListBucketResult>"),
            std::string("<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>"),
-           // Truncated without a way on: following it would never end.
+           // Truncated without a continuation: following it would never end.
            std::string("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"),
            std::string("<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%zz</Key><Size>1</Size>"
                        "</Contents></ListBucketResult>"),

@@ -27,7 +27,7 @@ Result<void> ObjectCall::answered(Bytes body) {
   const auto reply = wire::decode_object_reply(body);
   if (!reply) return fail(Errc::malformed, "native: reply");
   const bool get = type == wire::Type::get;
-  // Inline bytes are all the bytes or none.
+  // Inline replies carry all bytes or none.
   if (reply->inline_size != 0 && (!get || reply->inline_size != reply->length)) {
     return fail(Errc::malformed, "native: reply's inline bytes");
   }
@@ -48,7 +48,7 @@ Result<void> ObjectCall::answered(Bytes body) {
 Result<void> ListCall::answered(Bytes body) {
   const auto reply = wire::decode_list_reply(body);
   if (!reply) return fail(Errc::malformed, "native: list reply");
-  // A page that has more after it but brings nothing would be asked for again and again.
+  // An empty page that claims more pages would be requested for ever.
   if (reply->truncated && reply->count == 0) return fail(Errc::malformed, "native: empty page");
   wire::Reader items(reply->items);
   for (uint32_t i = 0; i < reply->count; ++i) {

@@ -16,13 +16,13 @@
 
 namespace verbena::client {
 
-// A block of memory that a lane can lend for nothing, used when the caller's own cannot be lent.
+// A block of memory that a lane can lend at no cost, used when the caller's own cannot be lent.
 using StagingBlock = std::shared_ptr<MutableBytes>;
 
-// All members are guarded by the lane's mutex, but `state`.
+// All members but `state` are guarded by the lane's mutex.
 struct NativeCall {
   virtual ~NativeCall() = default;
-  // Reads an authenticated reply's body (an Errc of ok); malformed if it does not fit the request.
+  // Reads the body of an authenticated reply (an Errc of ok); malformed if it does not fit the request.
   virtual Result<void> answered(Bytes body) = 0;
 
   native::wire::Type type = native::wire::Type::ping;
@@ -32,14 +32,14 @@ struct NativeCall {
   uint64_t received_before = 0;  // the lane's count of messages when this was sent
   Result<void> outcome;
   bool done = false;
-  bool leaving = false;  // it is being written and sent, by the thread that will say how that went: nobody else ends it
+  bool leaving = false;  // being written and sent; only the sending thread may end it
   bool asynchronous = false;
-  bool patient = false;                // no answer in time says nothing of the server
-  std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before anyone learns of it
+  bool patient = false;                // a missing answer says nothing about the server
+  std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before its completion
   StagingBlock staging;
   size_t staging_size = 0;
 
-  // What a thread that sleeps for this call is woken for.
+  // Why a thread that sleeps for this call is woken.
   enum State : uint32_t { waiting, finished, lead };
   std::atomic<uint32_t> state{waiting};
   bool sleeping = false;
@@ -56,7 +56,7 @@ struct CodeCall : NativeCall {
 // GET, HEAD, PUT.
 struct ObjectCall : NativeCall {
   Result<void> answered(Bytes body) override;
-  // GET: where inline bytes go, and the most that may have been delivered.
+  // GET: destination of inline bytes, and the limit on delivered bytes.
   MutableBytes into;
   NativeObject object;
   bool bytes_staged = false;  // they are in `staging` and have to be copied to `into`
@@ -64,7 +64,7 @@ struct ObjectCall : NativeCall {
 
 // An asynchronous request. Owned by its lane while in flight.
 struct AsyncCall final : ObjectCall {
-  // Before the completion: staged bytes to their place.
+  // Runs before the completion: copies staged bytes to their destination.
   std::function<void(ObjectCall&)> settle;
   std::function<void(Result<NativeObject>)> complete;
 };

@@ -1,4 +1,4 @@
-// Links to a session's endpoints.
+// Connections to a session's endpoints.
 #pragma once
 
 #include <string>

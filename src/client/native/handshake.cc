@@ -66,7 +66,7 @@ HttpRequest session_request(const NativeOptions& options, const std::string& hos
   request.method = "POST";
   request.target = "/-/session";
   request.headers = {{"host", host}, {"content-type", "application/json"}};
-  // The session of a directory bucket opens one here, too: who signs in it has signed for both doors.
+  // The session of a directory bucket opens a native session, too: its signature holds for both doors.
   const bool in_session = auth::is_bucket_token(options.credentials.session_token);
   auth::sign(options.credentials, options.region, in_session ? "s3express" : "s3", *options.clock, request.method,
              request.target, "", to_hex(as_bytes(sha256(as_bytes(body)))), request.headers);
@@ -121,7 +121,7 @@ Result<SessionTerms> request_session(const NativeOptions& options) {
                                            .stall_timeout = options.connect_timeout}));
   wire::Nonce nonce;
   fill_random(nonce);
-  // Servers from before version 2 look at "version" alone.
+  // Servers from before version 2 read "version" alone.
   const Json wanted = {{"version", 1},
                        {"version_max", wire::protocol_version_max},
                        {"client_nonce", to_hex(nonce)},

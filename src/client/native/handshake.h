@@ -9,7 +9,7 @@
 
 namespace verbena::client {
 
-// The terms on which the server has opened a session; its answer has been authenticated.
+// The terms on which the server has opened a session, from its authenticated answer.
 struct SessionTerms {
   unsigned version = 1;  // of the protocol
   uint64_t session = 0;
@@ -17,17 +17,16 @@ struct SessionTerms {
   uint32_t credits = 0;  // per endpoint
   uint32_t cores = 0;
   std::chrono::seconds idle_timeout{0};
-  bool trace_context = false;  // messages may say which trace they belong to
+  bool trace_context = false;  // messages may carry a trace context
   std::vector<NativeEndpoint> endpoints;
   std::string server_ip;
 };
 
-// The server's Errc for a refusal; connection_failed; unsupported: something else answers there; malformed: the answer
-// is none, or its proof does not fit.
+// Errors: the server's Errc for a refusal; connection_failed; unsupported: another service answers there; malformed:
+// the answer is invalid, or its proof does not match.
 Result<SessionTerms> request_session(const NativeOptions& options);
 
-// For tests and the fuzzer: the answer's body, whose proof was checked or does not matter. Fills all but master and
-// server_ip.
+// For tests and the fuzzer: an answer's body, its proof checked or ignored. Fills all but master and server_ip.
 struct NativeAnswer {
   SessionTerms terms;
   native::wire::Nonce server_nonce{};

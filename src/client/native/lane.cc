@@ -14,7 +14,7 @@ namespace {
 
 namespace wire = native::wire;
 
-constexpr std::chrono::milliseconds lane_nap{20};  // deadlines are looked at this often
+constexpr std::chrono::milliseconds lane_nap{20};  // interval between checks of deadlines
 constexpr std::chrono::milliseconds bye_patience{100};
 constexpr std::chrono::milliseconds end_patience{100};
 
@@ -40,7 +40,7 @@ NativeLane::Lock NativeLane::enter() {
   return lock;
 }
 
-// A leader that only ever unlocked and locked again would starve the others.
+// Yields the mutex: a leader that only unlocked and locked again would starve other threads.
 void NativeLane::let_in(Lock& lock) {
   if (entering_.load() == 0) return;
   lock.unlock();
@@ -105,13 +105,13 @@ void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) 
     finished_.push_back(std::move(call));
     return fire(lock);
   }
-  // Its slot owns it from here on, before it is sent: a link that breaks while it is being sent finishes all calls that
-  // have a slot, this one too, and finish() alone hands it over, once.
+  // The slot owns the call from here on, before it is sent: a link that breaks during the send finishes all calls with
+  // a slot, this one included, and only finish() hands a call over, once.
   AsyncCall& started = *call.release();
   started.asynchronous = true;
   ++async_in_flight_;
   if (auto sent = submit(lock, started, prepare); !sent && !started.done) {
-    started.lent.reset();  // nobody was told of it
+    started.lent.reset();  // the server does not know of it
     finish(started, sent, Answer::missing);
   }
   if (async_in_flight_ > 0) start_progress_thread();
@@ -119,7 +119,7 @@ void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) 
   fire(lock);
 }
 
-// With a slot taken, which the call keeps when this fails.
+// Sends with a slot taken. On failure the call keeps the slot.
 Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& prepare) {
   call.leaving = true;
   auto sent = take_turn(lock, call);
@@ -128,7 +128,7 @@ Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& pre
   return sent;
 }
 
-// Behind a message that the link does not take.
+// Waits until the link accepts messages again.
 Result<void> NativeLane::take_turn(Lock& lock, const NativeCall& call) {
   while (buffer_waits_ && !broken_) {
     if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
@@ -148,12 +148,12 @@ Result<void> NativeLane::write(Lock& lock, NativeCall& call, const Prepare& prep
     add_trace(call, body);
     return transmit(lock, call, body.flags, out.size());
   }
-  // Nothing is lent or allocated on a link that is closed: others must learn that it is, and open another.
+  // Nothing is lent or allocated on a closed link: break off, so that other callers notice and open another.
   if (prepared.error() == Errc::closed) break_off(prepared.error());
   return prepared;
 }
 
-// Where there is room for it: a request is not refused for its trace.
+// Appends the trace context if there is room: a request is not refused for its trace.
 void NativeLane::add_trace(const NativeCall& call, Body& body) const {
   const ThreadTrace* const trace = thread_trace();
   if (trace == nullptr || !setup_.trace_context || call.type <= wire::Type::bye || wire::is_batch(call.type)) return;
@@ -169,7 +169,7 @@ void NativeLane::free_slot(NativeCall& call) {
   slot_freed_.notify_one();
 }
 
-// Where its slot comes from.
+// The free list that the call's slot comes from.
 std::vector<uint32_t>& NativeLane::free_for(const NativeCall& call) {
   if (call.type != wire::Type::watch_next) return free_slots_;
   if (free_watch_slots_.empty() && slots_.size() < setup_.credits + wire::lane_watches_max) {
@@ -182,9 +182,9 @@ std::vector<uint32_t>& NativeLane::free_for(const NativeCall& call) {
 Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
   std::vector<uint32_t>& slots = free_for(call);
   const auto free = [&] { return !slots.empty() || broken_; };
-  // A server has no more watches of a session than these.
+  // A server allows this many watches per session.
   if (call.type == wire::Type::watch_next && !free()) return fail(Errc::slow_down, "native: too many watches");
-  // Someone leads, or the progress thread is about to, as long as a slot is taken.
+  // While a slot is taken, some thread leads or the progress thread is about to.
   while (!free()) {
     if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: no credit");
@@ -222,7 +222,7 @@ Result<void> NativeLane::transmit(Lock& lock, NativeCall& call, uint8_t flags, s
     if (broken_) return fail(Errc::closed, "native: the link broke");
     if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
-    // Others see to their own, and who has been answered goes.
+    // Other threads go on with their own calls; a thread whose call is answered leaves.
     buffer_waits_ = true;
     lock.unlock();
     sched_yield();
@@ -243,7 +243,7 @@ void NativeLane::await(Lock& lock, NativeCall& call) {
       call.sleeping = false;
       if (call.state.load() != NativeCall::lead) continue;
       call.state = NativeCall::waiting;
-      if (call.done) {  // finished just as the lead was handed to it
+      if (call.done) {  // finished while the lead was handed to it
         hand_over();
         return;
       }
@@ -265,30 +265,31 @@ void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
     if (!unwanted_.empty()) [[unlikely]]
       end_unwanted(lock);
     if (!finished_.empty()) fire(lock);
-    // However much comes: others have their deadlines and wishes, and want to be let in.
+    // Polls again at once, but not for longer than a nap: other threads have deadlines and cancellations, and need the
+    // mutex.
     if (received_ != before && last_progress_ - looked < lane_nap) continue;
     const auto now = looked = SteadyClock::now();
     expire(now);
     if (until() || broken_) break;
     if (received_ != before) {
-      // More may be there already.
+      // More messages may have arrived.
     } else if (now - last_progress_ > setup_.spin_for) {
       link_waits_ = true;
       if (entering_.load() == 0) link_->wait(std::min(now + lane_nap, awake_by));
       link_waits_ = false;
     } else {
-      sched_yield();  // the server may need this very core
+      sched_yield();  // the server may need this core
     }
     let_in(lock);
   }
 }
 
-// The leader leaves: the next sleeper leads, else the progress thread if there is work for it.
+// The leader leaves: the next sleeping thread leads, else the progress thread if there is work for it.
 void NativeLane::hand_over() {
   led_ = false;
   for (NativeCall* call : slots_) {
     if (call == nullptr || !call->sleeping || call->state.load() != NativeCall::waiting) continue;
-    led_ = true;  // reserved for it
+    led_ = true;  // reserved for that thread
     call->state = NativeCall::lead;
     call->state.notify_one();
     return;
@@ -303,7 +304,7 @@ void NativeLane::poll_once() {
   if (*polled != 0) last_progress_ = SteadyClock::now();
 }
 
-// Whatever is not exactly the reply to one of our requests is passed over.
+// Ignores anything that is not exactly the reply to one of our requests.
 void NativeLane::receive(Bytes message) {
   const auto header = wire::parse_header(message, message_size_max_);
   if (!header || header->session != setup_.session) return;
@@ -330,7 +331,7 @@ void NativeLane::receive(Bytes message) {
   }
 }
 
-// The answer to a request that was given up. A watch has begun by it all the same.
+// Handles the answer to an abandoned request. If it began a watch, the watch must be ended.
 void NativeLane::receive_late(const wire::Header& header, Bytes body) {
   if (header.type != (static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit)) return;
   if (const auto begun = wire::decode_watch_started(body); begun && unwanted_.size() < wire::lane_watches_max) {
@@ -338,18 +339,18 @@ void NativeLane::receive_late(const wire::Header& header, Bytes body) {
   }
 }
 
-// Not from inside a poll: while a message waits for its way out, it is in the buffer.
+// Must not run inside a poll: a message that waits to be sent occupies the buffer.
 void NativeLane::end_unwanted(Lock& lock) {
   if (buffer_waits_) return;
   for (const uint64_t watch : std::exchange(unwanted_, {})) {
     if (broken_ || buffer_waits_) return;
     CodeCall end;
     end.type = wire::Type::watch_end;
-    end.request = ~uint64_t{0};  // of no slot: the answer is passed over
+    end.request = ~uint64_t{0};  // no slot: the answer is ignored
     end.deadline = deadline_in(end_patience);
     wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
     encode(out, wire::WatchEnd{.watch = watch});
-    (void)transmit(lock, end, 0, out.size());  // it ends by itself, too, when nobody asks
+    (void)transmit(lock, end, 0, out.size());  // if lost, the server ends the unused watch by itself
   }
 }
 
@@ -363,7 +364,7 @@ void NativeLane::end_watch(uint64_t watch) {
 
 void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
   call.outcome = outcome;
-  // From here on nothing lands in the caller's memory. Without an answer, an operation may still be under way.
+  // From here on nothing lands in the caller's memory. Without an answer, an operation may still be running.
   if (call.lent != nullptr && answer == Answer::missing) call.lent->revoke();
   call.lent.reset();
   free_slot(call);
@@ -387,12 +388,12 @@ void NativeLane::expire(Deadline now) {
       continue;
     }
     if (call->deadline > now) continue;
-    // Silence since it was sent: the server may have forgotten the session.
+    // No message since it was sent: the server may have forgotten the session.
     if (call->received_before == received_ && !call->patient) broken_ = true;
     revoked = revoked || call->lent != nullptr;
     finish(*call, fail(Errc::timed_out, "native: no answer in time"), Answer::missing);
   }
-  // To take a window back may have cost the link its connections: then it says so now.
+  // Withdrawing a window may have closed the link's connections: a poll shows it now.
   if (revoked && !broken_) poll_once();
   if (broken_) break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
 }
@@ -407,7 +408,7 @@ void NativeLane::break_off(Error why) {
   buffer_free_.notify_all();
 }
 
-// Runs the completions of what has finished, outside the lock.
+// Runs the completions of finished calls, outside the lock.
 void NativeLane::fire(Lock& lock) {
   while (!finished_.empty()) {
     auto batch = std::move(finished_);
@@ -440,7 +441,7 @@ void NativeLane::progress_thread() {
     led_ = true;
     const auto until = [this] {
       if (async_in_flight_ == 0 || closing_) return true;
-      // A caller that waits polls with less delay than a wake-up costs it.
+      // A waiting caller polls with less delay than waking it costs.
       return std::ranges::any_of(slots_, [](NativeCall* call) { return call != nullptr && call->sleeping; });
     };
     lead(lock, until);

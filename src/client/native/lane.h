@@ -1,9 +1,9 @@
-// A lane: the session on one link, that is with one of the server's cores. Holds the requests in flight, their
-// sequence numbers and keys, and who polls the link.
+// A lane: the session's stream on one link, that is with one of the server's cores. Holds the requests in flight and
+// their sequence numbers and keys, and decides which thread polls the link.
 //
-// The link may be used by one thread at a time: by whoever holds the mutex. One thread leads: it polls for everyone. A
-// thread that waits for its own reply leads if nobody does; else it sleeps until its call is finished or the leader
-// hands over. While asynchronous calls are in flight and nobody else leads, the lane's progress thread does.
+// The link may be used only by the thread that holds the mutex. One thread leads: it polls for all. A thread that waits
+// for its own reply leads if no other does; else it sleeps until its call is finished or the leader hands over. While
+// asynchronous calls are in flight and no other thread leads, the lane's progress thread does.
 #pragma once
 
 #include <atomic>
@@ -27,14 +27,14 @@ class NativeLane {
     native::wire::LaneKeys keys;
     uint32_t credits = 0;
     std::chrono::microseconds spin_for{100};
-    bool trace_context = false;  // the server takes the trace's context behind bodies
+    bool trace_context = false;  // the server accepts a trace context after bodies
   };
   NativeLane(std::unique_ptr<fabric::Link> link, Setup setup);
-  ~NativeLane();  // close() came before
+  ~NativeLane();  // close() must have been called
   NativeLane(const NativeLane&) = delete;
 
-  // A request. `prepare` runs under the lock, once there is a credit: it lends what the call needs, returns the flags
-  // and writes the body.
+  // Writes a request. `prepare` runs under the lock, once there is a credit: it lends the memory that the call needs,
+  // returns the flags and writes the body.
   struct Body {
     native::wire::Writer& out;
     fabric::Link& link;
@@ -43,23 +43,24 @@ class NativeLane {
   };
   using Prepare = std::function<Result<void>(Body&)>;
 
-  // Sends and waits. The call is done afterwards; the result is its outcome.
+  // Sends a request and waits until the call is done; the result is its outcome.
   Result<void> run(NativeCall& call, const Prepare& prepare);
-  // For who has several in flight. Sends, and waits for a credit only if `patient`: who holds one must not wait for
-  // another. would_block: no credit is free, nothing was sent. A call that was sent must be driven until it is done.
+  // For callers with several requests in flight. Sends; waits for a credit only if `patient`, because a caller that
+  // holds a credit must not wait for another. would_block: no credit is free, nothing was sent. A call that was sent
+  // must be driven until it is done.
   Result<void> post(NativeCall& call, const Prepare& prepare, bool patient);
-  // Polls until the call is done or the time has come; not at all where somebody else polls. Whether it is done.
+  // Polls until the call is done or `until` is reached; does not poll while another thread does. True if it is done.
   bool drive(NativeCall& call, Deadline until);
   bool is_done(const NativeCall& call);
   // Sends; the completion comes later, or, when sending fails, before this returns.
   void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
 
-  // The first request of a lane.
+  // Sends a lane's first request.
   Result<void> hello(Deadline deadline);
-  // Says BYE, ends what is in flight with `closed`, joins the progress thread. Not from inside a completion.
+  // Sends BYE, ends the calls in flight with `closed`, joins the progress thread. Must not be called in a completion.
   void close();
 
-  // Sends a WATCH_END whose answer nobody waits for.
+  // Sends a WATCH_END without waiting for its answer.
   void end_watch(uint64_t watch);
 
   Result<StagingBlock> allocate(size_t size);
@@ -104,21 +105,21 @@ class NativeLane {
   const size_t message_size_max_;
 
   std::mutex mutex_;
-  std::atomic<unsigned> entering_{0};    // threads that want the mutex
+  std::atomic<unsigned> entering_{0};    // threads that wait for the mutex
   std::atomic<bool> link_waits_{false};  // the leader sleeps inside the link, holding the mutex
   std::atomic<bool> broken_{false};
 
   // Guarded by the mutex:
-  // By the low half of the request id; nullptr: free. Behind those that the credits are for lie those of WATCH_NEXTs,
-  // which take no credit while they wait: made as they are wanted.
+  // Calls by the low half of the request id; nullptr: free. The slots of the credits come first, then those of
+  // WATCH_NEXTs, which use no credit while they wait: made on demand.
   std::vector<NativeCall*> slots_;
   std::vector<uint32_t> free_slots_, free_watch_slots_;
   uint32_t generation_ = 0;  // the high half
   std::condition_variable slot_freed_;
   std::vector<std::byte> buffer_;  // of the message being sent
-  bool buffer_waits_ = false;      // with a message that the link does not take yet
+  bool buffer_waits_ = false;      // it holds a message that the link does not accept yet
   std::condition_variable buffer_free_;
-  // Watches of the server's that nobody here wants, which it is to be told.
+  // Watches on the server without a user here, still to be ended.
   std::vector<uint64_t> unwanted_;
   uint64_t last_sequence_ = 0;
   native::wire::ReplayWindow seen_;
@@ -126,7 +127,7 @@ class NativeLane {
   bool led_ = false;
   Deadline last_progress_{};
   size_t async_in_flight_ = 0;
-  std::vector<std::unique_ptr<AsyncCall>> finished_;  // to be completed outside the lock
+  std::vector<std::unique_ptr<AsyncCall>> finished_;  // to be completed without the lock
   NativeStaging staging_;
   bool closing_ = false;
   std::condition_variable progress_wanted_;

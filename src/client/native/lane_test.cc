@@ -1,4 +1,4 @@
-// A lane on a link that does what a test wants: it takes no message, goes away, or loses its connections.
+// A lane on a scripted link: it accepts no message, closes, or loses its connections.
 #include "client/native/lane.h"
 
 #include "client/trace_scope.h"
@@ -15,13 +15,13 @@ namespace {
 using namespace std::chrono_literals;
 namespace wire = native::wire;
 
-// What the test and the link share; the lane owns the link.
+// State shared by the test and the link; the lane owns the link.
 struct Script {
   Result<void> send;
   std::atomic<bool> closed{false};
   bool revoking_closes = false;
   std::vector<std::vector<std::byte>> replies;  // handed over by poll(), one each
-  bool floods = false;                          // poll() then brings a reply to nobody each time
+  bool floods = false;                          // poll() then brings an unrelated reply each time
   uint64_t flooded = 0;
   std::vector<std::vector<std::byte>> sent;
 };
@@ -145,7 +145,7 @@ TEST_F(NativeLaneTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
   EXPECT_EQ(error_, Errc::timed_out);
 }
 
-// The others behind it, too.
+// The calls queued behind it as well.
 TEST_F(NativeLaneTest, ALinkThatTakesNoMessageKeepsNobodyFromHisOwnDeadlineOrWish) {
   script_.send = fail(Errc::would_block, "scripted: full");
   std::stop_source stop;
@@ -179,7 +179,7 @@ TEST_F(NativeLaneTest, AServerThatNeverPausesKeepsNobodyBeyondHisDeadlineOrWish)
   EXPECT_EQ(lane_->run(cancelled, nothing_to_say).error(), Errc::cancelled);
 }
 
-// docs/native-protocol.md: codes of the house are never sent, and would say what only this end can know.
+// docs/native-protocol.md: internal codes are never sent; they describe states that only this end can know.
 TEST_F(NativeLaneTest, ACodeThatNoServerSendsIsMalformed) {
   uint64_t sequence = 0;
   for (const Errc code : {Errc::connection_failed, Errc::cancelled, Errc::out_of_memory, Errc::too_large}) {
@@ -194,10 +194,10 @@ TEST_F(NativeLaneTest, ACodeThatNoServerSendsIsMalformed) {
   }
 }
 
-// On tcp, to take back a window whose answer did not come closes the link.
+// On tcp, withdrawing a window whose answer did not come closes the link.
 TEST_F(NativeLaneTest, ALaneWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRepliesHadCome) {
   script_.revoking_closes = true;
-  // A reply to nobody's request, which yet says that the server lives.
+  // An unrelated reply, which still shows that the server is alive.
   std::vector<std::byte> memory(64);
   script_.replies.push_back(reply_to(99, 1, Errc::ok));
   CodeCall call;
@@ -227,7 +227,7 @@ TEST_F(NativeLaneTest, ALaneThatCannotLendBecauseItsLinkIsClosedIsBroken) {
   EXPECT_TRUE(lane_->broken());
 }
 
-// The server has begun it, and would keep it for as long as the session lives.
+// The server has begun the watch, and would keep it for as long as the session lives.
 TEST_F(NativeLaneTest, AWatchWhoseAnswerCameTooLateIsEnded) {
   CodeCall watch;
   watch.type = wire::Type::watch;
@@ -286,7 +286,7 @@ TEST_F(NativeLaneTest, WhatAThreadAsksForCarriesItsTrace) {
                                 "62626262"
                                 "0af7651916cd43dd8448eb211c80319cb7ad6b716920333101"}));
   }
-  // A server takes none of these with a trace.
+  // A server accepts none of these with a trace.
   for (const auto type : {wire::Type::hello, wire::Type::ping, wire::Type::get_many, wire::Type::delete_many}) {
     EXPECT_EQ(send(type), (Sent{0, "62626262"}));
   }

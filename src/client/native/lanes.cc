@@ -38,7 +38,7 @@ Result<std::shared_ptr<NativeLanes>> NativeLanes::open(const NativeOptions& opti
   for (const std::string& provider : options.providers) {
     if (!terms) {
       auto asked = request_session(options);
-      // However it broke off: what the session was wanted for has not been sent.
+      // The failure changed nothing: the request that needs the session has not been sent.
       if (!asked && (may_have_happened(asked.error()) || asked.error() == Errc::too_large)) {
         return fail(Errc::connection_failed, asked.error().context, asked.error().sys);
       }
@@ -49,7 +49,7 @@ Result<std::shared_ptr<NativeLanes>> NativeLanes::open(const NativeOptions& opti
     if (!lanes) {
       log::debug("native: provider {} does not connect: {}", provider, describe(lanes.error()));
       last = lanes.error();
-      terms.reset();  // it may have ended with the lanes that did connect
+      terms.reset();  // the session may have ended with the lanes that did connect
       continue;
     }
     if (lanes->empty()) continue;
@@ -83,7 +83,7 @@ bool NativeLanes::stale() const {
   for (const auto& lane : lanes_) {
     if (lane->broken()) return true;
   }
-  // Early enough that the server has not let it go first.
+  // Early enough that the server has not ended the session before.
   return SteadyClock::now() - last_used_.load(std::memory_order_relaxed) > idle_timeout_ * 3 / 4;
 }
 

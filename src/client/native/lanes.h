@@ -1,5 +1,5 @@
-// One session as the server opened it, with a lane to each of the server's cores over one provider. Replaced as a whole
-// when it breaks.
+// One session of the server, with a lane to each of the server's cores over one provider. Replaced as a whole when it
+// breaks.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@ namespace verbena::client {
 
 class NativeLanes : public std::enable_shared_from_this<NativeLanes> {
  public:
-  // Asks for a session and tries the providers in order of preference until one connects to every core it is offered
-  // on. `dial` makes the links.
+  // Opens a session and tries the providers in order of preference until one connects to every core that offers it.
+  // `dial` makes the links.
   static Result<std::shared_ptr<NativeLanes>> open(const NativeOptions& options, const NativeDial& dial);
   ~NativeLanes();
 
   NativeLane& lane_of(std::string_view bucket, std::string_view key);
   NativeLane& any() { return *lanes_.front(); }
-  // A lane broke, or the server may have let the session go for idleness.
+  // True if a lane broke, or the server may have ended the session as idle.
   bool stale() const;
   void touch() { last_used_.store(SteadyClock::now(), std::memory_order_relaxed); }
   void close();
@@ -39,7 +39,7 @@ class NativeLanes : public std::enable_shared_from_this<NativeLanes> {
   std::vector<uint32_t> by_core_;                   // core -> lane
   uint32_t credits_ = 0;
   unsigned version_ = 1;
-  // In milliseconds, because it is divided: three quarters of one whole second are none.
+  // In milliseconds, because it is divided: three quarters of a second would be zero seconds.
   std::chrono::milliseconds idle_timeout_{0};
   std::atomic<SteadyClock::time_point> last_used_{};
 };

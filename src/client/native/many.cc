@@ -12,10 +12,10 @@ namespace {
 namespace wire = native::wire;
 
 constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the next is served while one is answered
-// Reads that all go to one core go as two messages: while it serves the one, the other is written, and answers are
+// Reads for one core are split into two messages: while the server handles one, the other is written and answers are
 // read. Writes share a sync of the log if they come together.
 constexpr size_t half_min = 64;
-constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // of one lane before the next is looked at
+constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // polling of one lane before the next
 
 class ManyRun {
  public:
@@ -38,7 +38,7 @@ class ManyRun {
   }
 
  private:
-  // To the core that owns each.
+  // Queues each item for the core that owns it.
   void distribute() {
     for (uint32_t i = 0; i < call_.items.size(); ++i) {
       if (call_.answered[i] != 0 || !call_.may_ask_again(i)) continue;
@@ -56,7 +56,8 @@ class ManyRun {
     if (queue.items.size() >= 2 * half_min) queue.items_max = (queue.items.size() + 1) / 2;
   }
 
-  // As many messages as may be in flight. Whoever holds credits must not wait for one: others might do the same.
+  // Sends as many messages as may be in flight. Never waits for a credit while holding some: two callers could
+  // deadlock.
   void send() {
     for (ManyQueue& queue : queues_) {
       while (outcome_ && !queue.items.empty() && queue.in_flight < in_flight_max) {
@@ -67,7 +68,7 @@ class ManyRun {
         auto sent = queue.lane->post(*message, prepare, messages_.empty());
         if (!sent) {
           message->outcome = sent;
-          (void)message->settle();  // its items go back
+          (void)message->settle();  // returns its items to the queue
           if (sent.error() != Errc::would_block) note(sent);
           break;
         }
@@ -77,14 +78,15 @@ class ManyRun {
     }
   }
 
-  // A message failed. Of writes that one is told which may have happened: what was refused could be repeated.
+  // Records a failed message. Of several errors of writes, one after which writes may have happened wins: a refused
+  // message could be repeated.
   void note(const Result<void>& failed) {
     const bool writes = call_.type == wire::Type::put_many || call_.type == wire::Type::delete_many;
     if (outcome_ || (writes && may_have_happened(failed.error()) && !may_have_happened(outcome_.error())))
       outcome_ = failed;
   }
 
-  // For one of the messages. True: something was answered.
+  // Waits for one of the messages. True: at least one answer came.
   bool wait(std::chrono::nanoseconds most) {
     const bool alone = messages_.size() == 1 && !call_.in_order;
     const Deadline until = alone ? Deadline::max() : deadline_in(most);
@@ -101,7 +103,8 @@ class ManyRun {
       --message.queue().in_flight;
       auto settled = message.settle();
       if (!settled) note(settled);
-      // What arrived without an answer is asked for anew; the caller is told of it when that has arrived.
+      // Items whose bytes arrived without an answer are requested again, and reported to the caller when that is
+      // answered.
       if (!here_.empty()) message.forget_unanswered(here_);
       messages_.erase(messages_.begin() + static_cast<ptrdiff_t>(i));
     }

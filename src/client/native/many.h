@@ -1,4 +1,4 @@
-// Batches by the native door: items go to the cores that own them, in as many messages as it takes, several in flight.
+// Batches by the native door: items go to the cores that own them, in as many messages as needed, several in flight.
 #pragma once
 
 #include <chrono>
@@ -14,29 +14,29 @@ namespace verbena::client {
 struct ManyCall {
   native::wire::Type type = native::wire::Type::get_many;
   std::span<const BatchItem> items;
-  std::span<const MutableBytes> windows;  // only read by put_many
+  std::span<const MutableBytes> windows;  // put_many only reads them
   std::span<BatchResult> results;
-  bool verify = false;   // whole objects that were read, where the server knows a checksum
-  bool checked = false;  // bytes that are written go with their CRC32C
+  bool verify = false;   // checksums of whole objects that are read, where the server has them
+  bool checked = false;  // written bytes carry their CRC32C
   std::function<void(size_t)> in_order;
-  // How many of the leading items in_order has been told of. Their places are the caller's again: one whose answer has
-  // been lost is asked for once more for its result alone, where that can be the result of the same bytes.
+  // Number of leading items reported to in_order. Their places belong to the caller again: an item whose answer was
+  // lost is requested once more for its result alone, if that is sure to be for the same bytes.
   size_t told = 0;
   std::chrono::milliseconds timeout{30'000};
-  // Which items have their result. A call that failed can be made again: it does the others.
+  // Items that have their result. A failed call can be made again: it does the others.
   std::vector<uint8_t> answered;
 
-  // To be called before an item that has no result is asked for again. False: it has one now, an error. What the caller
-  // was told of are bytes whose version only the lost answer named, and by now the key may have others.
+  // Must be called before an item without a result is requested again. False: the item has a result now, an error,
+  // because only the lost answer named the version of the bytes that were reported, and the key may have changed since.
   bool may_ask_again(size_t item);
 };
 
-// Whether whatever answers this item has the same bytes: it names a version that cannot be replaced, or an ETag.
+// True when any answer for this item has the same bytes: it names an immutable version, or an ETag.
 bool names_its_bytes(const BatchItem& item);
 
-// Places lie inside their windows, and of writes no two items name the same key: the caller has looked.
-// unsupported: the server's session is of version 1. Else what ended the session, or refused a message as a whole:
-// items that have no result then may (writes: when it was `closed` or `timed_out`) or may not have been done.
+// Runs a batch. Preconditions, not checked here: places lie inside their windows, and no two writes name the same key.
+// unsupported: the server's session is of version 1. Else the error that ended the session or refused a whole message:
+// items without a result may then have been done (writes: after `closed` or `timed_out`) or not.
 Result<void> run_many(NativeLanes& lanes, ManyCall& call);
 
 }  // namespace verbena::client

@@ -13,15 +13,15 @@ namespace {
 
 namespace wire = native::wire;
 
-// Smaller ones ride in the messages themselves; one-sided operations pay above that.
+// Larger payloads use one-sided operations, which pay off above these sizes; smaller ones are sent in the messages.
 constexpr size_t inline_get_max = 256, inline_put_max = 1024;
-// What an answer takes with ETag and version, more or less.
+// Approximate size of an answer with ETag and version.
 constexpr size_t entry_space = 72;
-constexpr uint64_t message_bytes_max = 8 * MiB;  // through windows: so that answers come while others are under way
+constexpr uint64_t message_bytes_max = 8 * MiB;  // through windows: answers come while other messages are in flight
 constexpr size_t reply_size_max = wire::reply_size_max;
 constexpr size_t progress_size = 8;
 
-// Several windows, given back together.
+// Several windows, withdrawn together.
 class LentMany final : public fabric::Lent {
  public:
   const fabric::WindowDescriptor& descriptor() const override { return lent_.front()->descriptor(); }
@@ -59,15 +59,15 @@ uint8_t details_of(const ManyCall& call) {
 
 bool ManyMessage::in_message(const BatchItem& item) const {
   if (item.size == 0) return true;
-  // The progress word speaks of places: what rides in the reply is there only with it.
+  // The progress word reports places in windows: with it, nothing can be sent inside the reply.
   if (is_get() && call_.in_order) return false;
   const size_t most =
       std::min<size_t>(queue_.lane->endpoint().inline_max_bytes, is_put() ? inline_put_max : inline_get_max);
   return item.size <= most;
 }
 
-// As many of the queue as the message and the answer to it hold; at least one, if that is too much the encoding says
-// so.
+// Takes as many items off the queue as the message and its answer can hold; at least one: if that is too large,
+// encoding fails.
 void ManyMessage::choose(size_t room) {
   const size_t reply_room = std::min(queue_.lane->message_size_max(), reply_size_max) - wire::frame_size - 8;
   size_t request = 32 + 24 * (call_.windows.size() + 1), reply = 0;
@@ -112,8 +112,8 @@ Result<void> ManyMessage::prepare(NativeLane::Body& body) {
   return encode(body, head);
 }
 
-// Of each of the caller's windows that part which the items use; where it cannot be lent, a block of the lane's with
-// nothing but the items.
+// Lends, of each of the caller's windows, the part that the items use. A part that cannot be lent is replaced by a
+// block of the lane that holds the items alone.
 Result<void> ManyMessage::lend(NativeLane::Body& body, wire::BatchHead& head) {
   windows_.resize(call_.windows.size());
   staged_at_.assign(items_.size(), 0);
@@ -214,7 +214,7 @@ Result<void> ManyMessage::encode(NativeLane::Body& body, const wire::BatchHead& 
     }
     if (!batch.add(out)) {
       if (i == 0) return fail(Errc::unsupported, "batch: an item exceeds a message");
-      // The guess was too high: those behind go with the next message.
+      // The estimate was too high: the remaining items go with the next message.
       while (items_.size() > i) {
         queue_.items.push_front(items_.back());
         items_.pop_back();
@@ -230,7 +230,7 @@ Result<void> ManyMessage::answered(Bytes body) {
   auto reply = wire::decode_batch_reply(body);
   const Error bad{.code = Errc::malformed, .sys = 0, .context = "native: batch reply"};
   if (!reply || reply->details != details_of(call_) || reply->answered > items_.size()) return std::unexpected(bad);
-  // An answer to nothing would be asked for again and again.
+  // A reply that answers nothing would make us repeat the request for ever.
   if (reply->answered == 0) return std::unexpected(bad);
   wire::BatchEntry entry;
   for (size_t i = 0; i < reply->answered; ++i) {
@@ -242,13 +242,13 @@ Result<void> ManyMessage::answered(Bytes body) {
   return {};
 }
 
-// Runs under the lane's lock, while the message is there.
+// Runs under the lane's lock, while the message is valid.
 Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, uint64_t staged_at) {
   const BatchItem& item = call_.items[index];
   BatchResult& result = call_.results[index];
   if (entry.code != Errc::ok) {
     result.error = from_error({.code = entry.code, .sys = 0, .context = ""}, "").code;
-    // The server does not know either whether it happened.
+    // The server itself does not know whether the change happened.
     const bool changes = is_put() || call_.type == wire::Type::delete_many;
     if (changes && entry.code == Errc::service_unavailable) result.error = ErrorCode::outcome_unknown;
     result.bytes = result.size = 0;
@@ -264,7 +264,7 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   result.last_modified = std::chrono::system_clock::time_point(std::chrono::microseconds(entry.modified_us));
   if (!is_get()) return {};
   const bool carried = in_message(item);
-  // The server is not told of places for what rides in the reply: that this one is too small is for us to say.
+  // The server does not know the sizes of places for bytes inside the reply: the check is made here.
   if (carried && entry.in_reply && entry.length > item.size) {
     result.error = ErrorCode::buffer_too_small;
     result.bytes = 0;
@@ -306,9 +306,9 @@ Result<void> ManyMessage::settle() {
 
 size_t ManyMessage::arrived() const {
   if (progress_ == nullptr) return 0;
-  // What is staged is not in its place yet.
+  // Staged bytes are not in their place yet.
   if (std::ranges::any_of(windows_, [](const Window& window) { return window.staged != nullptr; })) return 0;
-  // The server writes it whole, after the bytes that it speaks of.
+  // The server writes the word atomically, after the bytes that it counts.
   auto& word = *reinterpret_cast<uint64_t*>(progress_->data());
   return std::min<size_t>(std::atomic_ref<uint64_t>(word).load(std::memory_order_acquire), items_.size());
 }

@@ -12,7 +12,7 @@
 
 namespace verbena::client {
 
-// The items that one lane has still to ask for, in order.
+// The items that one lane has still to request, in order.
 struct ManyQueue {
   NativeLane* lane = nullptr;
   std::deque<uint32_t> items;
@@ -28,20 +28,20 @@ class ManyMessage final : public NativeCall {
   Result<void> prepare(NativeLane::Body& body);
   Result<void> answered(Bytes body) override;
 
-  // After the call is done. What was not answered goes back to the queue.
+  // Called after the call is done. Items without an answer go back to the queue.
   Result<void> settle();
   ManyQueue& queue() { return queue_; }
-  // How many of the leading items have arrived so far, where that was asked for.
+  // Number of leading items that have arrived so far, where that was requested.
   size_t arrived() const;
   uint32_t item(size_t position) const { return items_[position]; }
-  // After settle(): marks that items have arrived which were not answered.
+  // Called after settle(): marks items that arrived without an answer.
   void forget_unanswered(std::vector<uint8_t>& here) const {
     for (size_t i = answered_; i < items_.size(); ++i) here[items_[i]] = 0;
   }
 
  private:
   struct Window {
-    uint64_t from = 0, to = 0;  // of the caller's window: what the items use of it
+    uint64_t from = 0, to = 0;  // the range of the caller's window that the items use
     std::shared_ptr<MutableBytes> staged;
     uint8_t number = native::wire::no_window;  // in the message
   };
@@ -53,7 +53,7 @@ class ManyMessage final : public NativeCall {
   bool is_get() const { return call_.type == native::wire::Type::get_many; }
   bool is_put() const { return call_.type == native::wire::Type::put_many; }
   bool in_message(const BatchItem& item) const;
-  // Its bytes have arrived before, and only its result is wanted.
+  // True if the item's bytes have arrived before and only its result is needed.
   bool was_told(uint32_t index) const { return index < told_; }
   void choose(size_t room);
   Result<void> lend(NativeLane::Body& body, native::wire::BatchHead& head);
@@ -64,7 +64,7 @@ class ManyMessage final : public NativeCall {
   ManyCall& call_;
   ManyQueue& queue_;
   std::vector<uint32_t> items_;
-  size_t told_ = 0;  // of the call, when this was written
+  size_t told_ = 0;  // the call's `told` when this was written
   std::vector<std::string_view> buckets_;
   std::vector<uint8_t> bucket_numbers_;
   std::vector<uint64_t> staged_at_;

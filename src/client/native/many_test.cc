@@ -117,7 +117,7 @@ TEST_P(NativeManyTest, AnItemsFailureIsItsOwn) {
   EXPECT_EQ(as_text(Bytes(window).subspan(3000, 12)), std::string(10, 'd') + std::string(2, '\0'));
 }
 
-// What is small rides in the reply, whose sender knows no places: the whole batch failed as malformed.
+// Small bytes are sent in the reply, and the server does not know their places: the whole batch failed as malformed.
 TEST_P(NativeManyTest, AnItemThatIsTooLongForItsPlaceFailsAloneInAReplyToo) {
   ASSERT_TRUE(session_);
   name(3, 10);
@@ -165,7 +165,7 @@ TEST_P(NativeManyTest, SeveralCallersShareTheCredits) {
   EXPECT_EQ(good, 4);
 }
 
-// Brings no messages while it is held; meanwhile the server reaches what was lent all the same.
+// Delivers no messages while held; the server still reaches lent memory.
 class HeldLink final : public fabric::Link {
  public:
   enum State { open, held, broken };
@@ -191,8 +191,8 @@ class HeldLink final : public fabric::Link {
   std::shared_ptr<std::atomic<State>> state_;
 };
 
-// A session that breaks is replaced, and what was not answered asked for again. Bytes that the caller has been told of
-// get the result of the same bytes or an error: of a key that was overwritten meanwhile never that of the new ones.
+// A session that breaks is replaced, and unanswered items are requested again. An item already reported to the caller
+// gets the result for the same bytes or an error: never that of new bytes after an overwrite.
 TEST(NativeManyInOrder, WhatTheCallerWasToldOfHasNoResultOfOtherBytesWhenTheSessionBreaks) {
   NativeTestServer server({.cores = 1});
   NativeOptions options = server.options();
@@ -238,7 +238,7 @@ TEST(NativeManyInOrder, WhatTheCallerWasToldOfHasNoResultOfOtherBytesWhenTheSess
   get.in_order = [&](size_t n) {
     EXPECT_GT(n, told);
     EXPECT_EQ(as_text(window.subspan(told * size, (n - told) * size)), std::string((n - told) * size, 's'));
-    std::ranges::fill(window.first(n * size), std::byte{'u'});  // the caller uses them
+    std::ranges::fill(window.first(n * size), std::byte{'u'});  // the caller reuses the memory
     told = n;
     if (n < count) return;
     for (size_t i = 0; i < count; ++i) {

@@ -100,7 +100,7 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
   for (const auto& [name, value] : request.headers) put.headers.add({name, value});
   const bool in_message = request.from.size() <= inline_max_bytes;
   if (!in_message) {
-    // The server only reads it.
+    // The server only reads this memory.
     const MutableBytes memory(const_cast<std::byte*>(request.from.data()), request.from.size());
     VB_ASSIGN(put.window, lend(body, call, memory, fabric::Access::server_reads));
   }
@@ -119,7 +119,7 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
 void settle(NativeLane& lane, ObjectCall& call) {
   if (call.staging == nullptr) return;
   if (call.outcome && call.bytes_staged) copy_bytes(call.into.data(), call.staging->data(), call.object.length);
-  // After anything but an answer the block is not used again, though it has been withdrawn.
+  // Without an answer the block is not reused, although it has been withdrawn.
   lane.release(std::move(call.staging), call.outcome.has_value());
 }
 

@@ -1,11 +1,11 @@
-// From the public request structures to messages: what is lent or staged, and the body.
+// Conversion of the public request structures to messages: lent or staged memory, and the body.
 #pragma once
 
 #include "client/native/lane.h"
 
 namespace verbena::client {
 
-// Checks what can be checked before anything is sent: invalid_request, key_too_long.
+// Checks before anything is sent: invalid_request, key_too_long.
 Result<void> check(const NativeGet& request);
 Result<void> check(const NativePut& request);
 
@@ -14,11 +14,11 @@ Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, Ob
 Result<void> prepare_head(const NativeGet& request, NativeLane::Body& body);
 Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, ObjectCall& call, NativeLane::Body& body);
 
-// Lends the memory itself, or, where that cannot be lent, a staging block of the lane.
+// Lends the memory itself or, where that is impossible, a staging block of the lane.
 Result<native::wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableBytes memory,
                                       fabric::Access access);
 
-// After the call is done: staged bytes to their place, the staging block back to its lane.
+// Called after the call is done: copies staged bytes to their place and returns the block to its lane.
 void settle(NativeLane& lane, ObjectCall& call);
 
 }  // namespace verbena::client

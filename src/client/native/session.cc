@@ -22,7 +22,7 @@ class LentMemory final : public NativeMemory {
   StagingBlock block_;
 };
 
-// The session is lost, and whether the server acted on the request is not known.
+// True if the session was lost and it is unknown whether the server executed the request.
 bool lost(const Error& error) { return error == Errc::closed || error == Errc::connection_failed; }
 
 }  // namespace
@@ -32,8 +32,8 @@ struct NativeSession::State {
     dial = options.dial ? options.dial : make_native_dial(options);
   }
 
-  // The session to use now, opened anew if the last one broke. An attempt that fails while callers wait for it was
-  // theirs, too: else each would wait for all before him.
+  // The current session, opened anew if the last one broke. Callers that wait during a failing attempt share its error:
+  // else each would wait for the attempts of all before it.
   Result<std::shared_ptr<NativeLanes>> lanes() {
     std::unique_lock lock(mutex);
     const uint64_t failures_before = failures;
@@ -41,7 +41,7 @@ struct NativeSession::State {
     if (failures != failures_before) return std::unexpected(failure);
     if (closed) return fail(Errc::closed, "native: the session was closed");
     if (current == nullptr || current->stale()) {
-      // Requests in flight on the old one may still use it. It is let go here, on a caller's thread: its own progress
+      // Requests in flight on the old session may still use it. Dropped here, on a caller's thread: its own progress
       // thread could not join itself.
       if (current != nullptr) retired.push_back(std::move(current));
       std::erase_if(retired, [](const auto& old) { return old.use_count() == 1; });
@@ -62,8 +62,8 @@ struct NativeSession::State {
     return current;
   }
 
-  // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated. Of one that
-  // changes something the first may have happened, whatever became of the second.
+  // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated. For a change
+  // the first attempt may have happened, whatever the outcome of the second.
   template <class T, class Request>
   Result<T> repeat(bool repeatable, Request request, bool changes = false) {
     Result<T> first = once<T>(request);
@@ -90,9 +90,9 @@ struct NativeSession::State {
   std::shared_ptr<NativeLanes> current;
   std::vector<std::shared_ptr<NativeLanes>> retired;
   bool closed = false;
-  bool opening = false;  // a caller does, without the mutex
+  bool opening = false;  // a caller opens a session, without the mutex
   std::condition_variable opened;
-  uint64_t failures = 0;  // of attempts to open one
+  uint64_t failures = 0;  // of attempts to open a session
   Error failure;          // of the last of them
 };
 
@@ -180,7 +180,7 @@ Result<NativeObject> NativeSession::put(const NativePut& request) {
     if (!done) return std::unexpected(done.error());
     return std::move(call.object);
   };
-  // Without conditions, storing the same bytes twice is storing them once.
+  // Without conditions, storing the same bytes twice equals storing them once.
   const bool repeatable = request.if_match.empty() && request.if_none_match.empty() && !request.append_at;
   return state_->repeat<NativeObject>(repeatable, once, true);
 }
@@ -227,7 +227,7 @@ Result<void> NativeSession::remove(std::string_view bucket, std::string_view key
     };
     return lanes.lane_of(bucket, key).run(call, prepare);
   };
-  // A second delete could hit what someone stored in between.
+  // A second delete could remove an object stored in between.
   return state_->repeat<void>(false, once);
 }
 

@@ -2,9 +2,9 @@
 // the server, requests pipelined up to the session's credits.
 //
 // Thread-safe. A synchronous call polls the fabric itself until its answer is in (no hop to another thread); while
-// asynchronous requests are in flight and nobody polls, a progress thread of the link does.
-// A session that broke (the server restarted, or forgot it) is opened anew by the next request; get, head and list, and
-// a put without conditions, are then repeated once by themselves.
+// asynchronous requests are in flight and no caller polls, a progress thread of the link does. When a session broke
+// (the server restarted, or forgot it), the next request opens a new one; get, head and list, and a put without
+// conditions, are then repeated once automatically.
 #pragma once
 
 #include <chrono>
@@ -51,9 +51,9 @@ struct NativeOptions {
   std::string ca_file;    // PEM; empty: the system's store
   auth::Credentials credentials;
   std::string region = "us-east-1";
-  // In order of preference; "verbs" also means "verbs;ofi_rxm". Ones that the server does not offer are passed over.
+  // In order of preference; "verbs" also means "verbs;ofi_rxm". Providers that the server does not offer are skipped.
   std::vector<std::string> providers = {"local", "verbs", "tcp"};
-  // Only ways that nobody on the network can read: the same host, or an encrypted transport.
+  // Restricts to transports that cannot be read on the network: the same host, or encryption.
   bool encrypted_only = false;
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds request_timeout{30'000};
@@ -62,8 +62,8 @@ struct NativeOptions {
   NativeDial dial;  // tests; empty: fabric/local, fabric/tcp and fabric/ofi
 };
 
-// Memory that is cheapest to lend to the server: on `local` it is shared with it, so that a request copies once.
-// Outlives the session that made it; after a reconnect requests with it are staged.
+// Memory that is cheapest to lend to the server: on `local` it is shared with the server, so that a request copies
+// once. Outlives the session that made it; after a reconnect, requests with it are staged.
 class NativeMemory {
  public:
   virtual ~NativeMemory() = default;
@@ -80,7 +80,7 @@ struct NativeChecksum {
   uint16_t parts = 0;  // 0: full object
 };
 
-// Views need to live only until the call (also get_async) returns; `into` until the completion.
+// Views must be valid until the call (also get_async) returns; `into` until the completion.
 struct NativeGet {
   std::string_view bucket, key;
   MutableBytes into;                     // get: too_large (nothing written) when the bytes do not fit
@@ -89,9 +89,9 @@ struct NativeGet {
   int part_number = 0;
   std::span<const std::string> if_match, if_none_match;  // at most 8 each
   std::optional<int64_t> if_modified_since_s, if_unmodified_since_s;
-  bool full_headers = false;             // give back all stored headers, and those that S3 works out
+  bool full_headers = false;             // return all stored headers, and those that S3 computes
   std::chrono::milliseconds timeout{0};  // 0: the session's
-  std::stop_token stop = {};             // a stop ends the request with `cancelled`; the memory has been withdrawn then
+  std::stop_token stop = {};             // cancels with `cancelled`; the memory has been withdrawn then
 };
 
 struct NativePut {
@@ -102,14 +102,14 @@ struct NativePut {
   std::span<const NativeChecksum> expected;                      // verified before anything becomes visible
   std::optional<Algorithm> compute;
   std::string_view if_match, if_none_match;
-  bool md5_etag = false;              // the ETag is to be the MD5 of the bytes
-  bool said_headers = false;          // give back the headers that S3 works out
+  bool md5_etag = false;              // the ETag must be the MD5 of the bytes
+  bool said_headers = false;          // return the headers that S3 computes
   std::optional<uint64_t> append_at;  // an APPEND; all ones: at the object's end
   std::chrono::milliseconds timeout{0};
   std::stop_token stop = {};
 };
 
-// What the server tells of an object.
+// An object's properties in the server's answer.
 struct NativeObject {
   uint64_t length = 0;  // bytes delivered or stored; head: what a get would deliver
   uint64_t object_size = 0;
@@ -143,9 +143,9 @@ struct NativePage {
 class NativeSession {
  public:
   // The server's own code for a refused session (access_denied, signature_does_not_match, slow_down, ...);
-  // connection_failed: no HTTP listener there, or no common provider works; unsupported: it is no native door.
+  // connection_failed: no HTTP listener there, or no common provider works; unsupported: not a native door.
   static Result<std::unique_ptr<NativeSession>> open(NativeOptions options);
-  ~NativeSession();  // says BYE; requests in flight end with `closed` before it returns
+  ~NativeSession();  // sends BYE; requests in flight end with `closed` before it returns
   NativeSession(const NativeSession&) = delete;
 
   // Errors: the server's Errc; too_large; timed_out (the memory has been withdrawn: nothing lands later);
@@ -153,15 +153,15 @@ class NativeSession {
   Result<NativeObject> get(const NativeGet& request);
   Result<NativeObject> head(const NativeGet& request);
   Result<NativeObject> put(const NativePut& request);
-  // unsupported: the server knows no such message.
+  // unsupported: the server does not know this message.
   Result<void> rename(const native::wire::Rename& request, const std::stop_token& stop = {});
   Result<void> remove(std::string_view bucket, std::string_view key, std::string_view if_match = {},
                       const std::stop_token& stop = {});
-  // One page; collects as many messages as it takes.
+  // Reads one page, with as many messages as needed.
   Result<NativePage> list(const NativeList& request);
   Result<void> ping();
 
-  // Runs `request` on the session's lanes; once more on new ones where those were lost and it may be repeated.
+  // Runs `request` on the session's lanes; once more on new lanes if those were lost and the request may be repeated.
   Result<void> with_lanes(bool repeatable, const std::function<Result<void>(class NativeLanes&)>& request);
 
   // The completion runs on a progress thread or inside another thread's call; it must not block nor call this session.
@@ -174,7 +174,7 @@ class NativeSession {
   // out_of_memory, closed.
   Result<std::shared_ptr<NativeMemory>> allocate(size_t size);
 
-  std::string provider() const;  // the one in use now
+  std::string provider() const;  // the provider in use now
   std::chrono::milliseconds request_timeout() const;
   uint32_t credits() const;  // requests in flight per core of the server
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::chrono::seconds rest{10};
 constexpr size_t ranges_max = 64;
-// Large transfers take longer than the session's own timeout; slower than this is a stall.
+// Large transfers may take longer than the session's timeout; below this rate a transfer has stalled.
 constexpr uint64_t bytes_per_second_min = 32 * MiB;
 
 std::chrono::milliseconds time_for(std::chrono::milliseconds base, uint64_t bytes) {
@@ -35,7 +35,7 @@ const NativeChecksum* full_checksum(const NativeObject& object) {
   return found;
 }
 
-// `all`: with what takes time to write out.
+// `all`: includes the fields that are slow to format.
 ObjectInfo info_of(NativeObject& object, const std::string& key, bool all) {
   ObjectInfo info;
   info.key = key;
@@ -91,7 +91,7 @@ ClientError native_error(const Error& error, size_t room) {
   return out;
 }
 
-// A request whose views stay valid as long as this does.
+// A request whose views are valid as long as this object.
 struct GetCall {
   NativeGet request;
   std::vector<NativeRange> ranges;
@@ -124,7 +124,7 @@ struct PutCall {
   HttpHeaders headers;
   std::vector<NativeChecksum> expected;
 
-  // On the same host bytes do not travel; elsewhere the server checks what it read.
+  // On the same host bytes do not cross a network; elsewhere the server verifies the bytes it read.
   PutCall(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
           const PutOptions& options, bool checked, std::chrono::milliseconds timeout) {
     if (const auto given = parse_checksum(options.checksum); given) {
@@ -180,7 +180,7 @@ Outcome<GetReply> finish_get(Result<NativeObject> object, const std::string& key
   return out;
 }
 
-// As HTTP has them.
+// As HTTP reports them.
 void describe(NativeObject& object, std::map<std::string, std::string>& headers) {
   for (auto& [name, value] : object.headers) headers.emplace(std::move(name), std::move(value));
   for (const NativeChecksum& sum : object.checksums) {
@@ -240,7 +240,7 @@ void SessionDoor::close() {
   std::lock_guard lock(mutex_);
   closed_until_ = Deadline::max();
   closed_reason_ = "native: closed";
-  last.swap(session_);  // destroyed after the locks are gone
+  last.swap(session_);  // destroyed after the locks are released
 }
 
 bool SessionDoor::open() const {
@@ -260,7 +260,7 @@ Outcome<GetReply> SessionDoor::get(const std::string& bucket, const std::string&
   OUT_ASSIGN(auto session, this->session());
   const GetCall call(bucket, key, into, memory, options, ranges, options_.request_timeout);
   auto reply = session->get(call.request);
-  std::string provider = session->provider();  // of the channels as they are now: the call may have opened them again
+  std::string provider = session->provider();  // as of now: the call may have reopened the channels
   const bool verify = verify_checksums_ && call.whole && provider != "local";
   return finish_get(std::move(reply), key, into, verify, options.metadata, std::move(provider));
 }
@@ -390,7 +390,7 @@ Outcome<> SessionDoor::list_values(const std::string& bucket, const ValueOptions
 
 namespace {
 
-// Nothing that was broken off could have changed something.
+// A cancelled watch cannot have changed anything.
 ClientError watch_error(const Error& error) {
   if (error == Errc::cancelled) return {.code = ErrorCode::cancelled, .message = "cancelled by the caller"};
   if (error == Errc::closed) return {.code = ErrorCode::connection_failed, .message = "the native session was lost"};

@@ -1,5 +1,5 @@
-// The native door as the client uses it: a session that is opened when first wanted, and left alone for a while after
-// it could not be opened or broke. Thread-safe.
+// The native door as the client uses it: a session that is opened on first use. After it could not be opened or broke,
+// it is not tried again for a while. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -18,33 +18,33 @@ class SessionDoor {
  public:
   SessionDoor(NativeOptions options, bool verify_checksums);
 
-  // The session, opened if need be. connection_failed (with why) when it cannot be had now.
+  // The session, opened if needed. connection_failed (with the reason) when it is not available now.
   Outcome<std::shared_ptr<NativeSession>> session();
-  // After a failure that speaks against the door: nobody tries it again for `rest`.
+  // Called after a failure of the door itself: it is not tried again for `rest`.
   void suspend(const ClientError& why);
   bool open() const;
   // Ends the session for good; requests in flight complete before this returns.
   void close();
   std::string provider() const;  // empty while closed
 
-  // `memory`: what `into` or `from` lies in, or nullptr.
+  // `memory`: the session memory that contains `into` or `from`, or nullptr.
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
                         const NativeMemory* memory, const GetOptions& options, std::span<const Range> ranges);
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
                         const PutOptions& options);
-  // Neither knows versions.
+  // Neither supports versions.
   Outcome<ObjectInfo> head(const std::string& bucket, const std::string& key, const HeadOptions& options);
   Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
   Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
                    const RenameOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
 
-  // The parts of `call` that this door decides (checksums, time) are set here. Items that were answered are marked in
-  // it, also when it fails.
+  // Sets the parts of `call` that this door decides (checksums, time). Answered items are marked in it, also on
+  // failure.
   Outcome<> many(ManyCall& call);
   Outcome<> list_values(const std::string& bucket, const ValueOptions& options, MutableBytes into, ValuePage& page);
 
-  // `unsupported`: the server tells nobody what changes.
+  // `unsupported`: the server has no change feed.
   Outcome<std::unique_ptr<NativeWatch>> watch(const std::string& bucket, const std::string& prefix,
                                               const std::stop_token& stop);
   static Outcome<WatchNews> next(NativeWatch& watch, Deadline until, const std::stop_token& stop);
@@ -59,7 +59,7 @@ class SessionDoor {
   NativeOptions options_;
   bool verify_checksums_;
   mutable std::mutex mutex_;
-  std::mutex opening_;  // one thread opens, the others wait for its outcome
+  std::mutex opening_;  // one thread opens, the others wait for its result
   std::shared_ptr<NativeSession> session_;
   Deadline closed_until_{};
   std::string closed_reason_;

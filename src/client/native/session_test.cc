@@ -47,7 +47,7 @@ class NativeSessionTest : public testing::TestWithParam<std::string> {
   NativeTestServer server_{{.provider = GetParam()}};
   std::unique_ptr<NativeSession> session_ = server_.session();
 
-  // Reads "big" over and over, in another process: this program again, as one test that only then does something.
+  // Reads "big" repeatedly in another process: this program again, running one test that is otherwise disabled.
   pid_t fork_client() {
     const std::string port = std::to_string(server_.port);
     const pid_t child = fork();
@@ -305,7 +305,7 @@ TEST_P(NativeSessionTest, ThreadsShareASession) {
 TEST_P(NativeSessionTest, ARestartedServerIsReachedAgain) {
   const uint16_t port = server_.port;
   ASSERT_TRUE(session_->ping());
-  // A second server takes the place of the one that dies.
+  // A second server replaces the one that dies.
   auto first = std::make_unique<NativeTestServer>(NativeTestServer::Setup{.provider = GetParam()});
   first->keep_directory();
   NativeOptions options = first->options();
@@ -321,7 +321,7 @@ TEST_P(NativeSessionTest, ARestartedServerIsReachedAgain) {
   ASSERT_TRUE((*opened)->put(request));
   first.reset();
   NativeTestServer second({.provider = GetParam(), .port = taken, .directory = directory});
-  // Where the transport does not tell that the server is gone, one request has to run out of time to find that.
+  // Where the transport does not report that the server is gone, one request has to time out first.
   bool stored = false;
   for (int i = 0; i < 3 && !stored; ++i) stored = (*opened)->put(request).has_value();
   EXPECT_TRUE(stored);
@@ -329,7 +329,7 @@ TEST_P(NativeSessionTest, ARestartedServerIsReachedAgain) {
   EXPECT_NE(port, taken);
 }
 
-// Three quarters of an idle time of one whole second were no time: each request opened a session of its own.
+// Three quarters of an idle time of one second were rounded to zero: each request opened a session of its own.
 TEST_P(NativeSessionTest, AShortIdleTimeIsNotOneSessionForEachRequest) {
   native::Options door;
   door.idle_timeout = std::chrono::seconds(1);
@@ -346,7 +346,7 @@ TEST_P(NativeSessionTest, AShortIdleTimeIsNotOneSessionForEachRequest) {
   EXPECT_LT(dialled, 20) << "a few, where the machine stood still in between";
 }
 
-// They stood in line at a host that was gone, and each waited for the time-outs of all before him.
+// Callers queued for a host that was gone, and each waited for the time-outs of all before it.
 TEST_P(NativeSessionTest, WhoWaitsForAnAttemptThatFailsTakesItsError) {
   native::Options door;
   door.idle_timeout = std::chrono::seconds(1);
@@ -366,7 +366,7 @@ TEST_P(NativeSessionTest, WhoWaitsForAnAttemptThatFailsTakesItsError) {
   auto opened = NativeSession::open(options);
   ASSERT_TRUE(opened) << describe(opened.error());
   is_gone = true;
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // idle for so long, another is opened
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // after this idle time a new session is opened
   constexpr int callers = 16;
   std::latch together(callers);
   std::vector<std::jthread> threads;
@@ -425,7 +425,7 @@ TEST_P(NativeSessionTest, NothingStaysLeasedAndNoSessionStaysAfterABye) {
   EXPECT_EQ(server_.arena().leased_bytes(), leased);
 }
 
-// A process of its own, so that nothing of it is left when it is killed.
+// A process of its own, so that a kill leaves nothing of it.
 TEST_P(NativeSessionTest, AClientKilledInMidTransferCostsNoLeaseAndNobodyElse) {
   ASSERT_TRUE(put("big", pattern_text(8 * MiB)));
   std::string into(8 * MiB, '\0');
@@ -434,7 +434,7 @@ TEST_P(NativeSessionTest, AClientKilledInMidTransferCostsNoLeaseAndNobodyElse) {
   for (int round = 0; round < 3; ++round) {
     const pid_t child = fork_client();
     ASSERT_GT(child, 0);
-    // It has begun when its session is there.
+    // The process has started when its session exists.
     for (int i = 0; i < 1000 && server_.door->sessions() < 2; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -454,7 +454,7 @@ TEST_P(NativeSessionTest, AClientKilledInMidTransferCostsNoLeaseAndNobodyElse) {
   EXPECT_LE(server_.arena().leased_bytes(), leased);
 }
 
-// Whatever the request was for: nothing of it was sent, and another door may take it.
+// For any request: nothing was sent, and another door may take it.
 TEST(NativeClient, WhateverIsThereInsteadOfANativeDoorIsAFailedConnection) {
   const std::string replies[] = {"",
                                  "no http at all\r\n\r\n",

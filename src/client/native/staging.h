@@ -10,7 +10,7 @@ namespace verbena::client {
 
 class NativeStaging {
  public:
-  // Of at least `size` bytes.
+  // A block of at least `size` bytes.
   Result<StagingBlock> take(fabric::Link& link, size_t size) {
     const size_t block = std::bit_ceil(std::max(size, size_min));
     for (auto it = spare_.begin(); it != spare_.end(); ++it) {
@@ -34,7 +34,7 @@ class NativeStaging {
 
  private:
   static constexpr size_t size_min = 64 * KiB;
-  static constexpr size_t reused_max = 64 * MiB;  // larger ones are made to measure and not kept
+  static constexpr size_t reused_max = 64 * MiB;  // larger blocks have the exact size and are not kept
   static constexpr size_t spare_bytes_max = 64 * MiB;
   std::vector<StagingBlock> spare_;
   size_t spare_bytes_ = 0;

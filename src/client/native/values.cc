@@ -34,7 +34,7 @@ Result<void> ValuesCall::answered(Bytes body) {
   const Error bad{.code = Errc::malformed, .sys = 0, .context = "native: list of values"};
   auto reader = native::wire::ValueReader::open(body);
   if (!reader || reader->details() != details() || reader->left() > request.max_keys) return std::unexpected(bad);
-  // An answer without a way on would be asked for again and again.
+  // An empty answer that claims more would be requested for ever.
   if (reader->more() && reader->left() == 0) return std::unexpected(bad);
   page.more = reader->more();
   page.values.reserve(reader->left());
@@ -68,7 +68,7 @@ Result<void> ValuesCall::take(const native::wire::ValueEntry& from) {
   return {};
 }
 
-// Staged bytes to their places; then the bytes are looked at.
+// Copies staged bytes to their places, then verifies them.
 void settle(NativeLane& lane, ValuesCall& call) {
   for (const NativeValue& value : call.page.values) {
     if (call.staging == nullptr || !value.offset || value.size == 0) continue;
@@ -110,7 +110,7 @@ Result<NativeValuePage> list_values(NativeLanes& lanes, const NativeValues& requ
                              .after = request.after};
     if (!request.into.empty()) {
       VB_ASSIGN(message.window, lend(body, call, request.into, fabric::Access::server_writes));
-      body.flags = 0;  // which a listing has none of
+      body.flags = 0;  // a listing has no flags
     }
     encode(body.out, message);
     return {};

@@ -14,22 +14,22 @@ struct NativeValues {
   uint64_t value_size_max = 0;
   uint32_t max_keys = 1000;
   MutableBytes into;
-  bool verify = false;  // where the server knows a checksum
+  bool verify = false;  // checks checksums where the server has them
   std::chrono::milliseconds timeout{30'000};
 };
 struct NativeValue {
   std::string key, etag, version_id;
   uint64_t size = 0;
   int64_t modified_us = 0;
-  std::optional<uint64_t> offset;  // of its bytes in `into`; none: longer than what was asked for, or it failed
-  Errc code = Errc::ok;            // why there are no bytes of it
+  std::optional<uint64_t> offset;  // of its bytes in `into`; none: larger than requested, or failed
+  Errc code = Errc::ok;            // why its bytes are missing
 };
 struct NativeValuePage {
   std::vector<NativeValue> values;  // in byte order of their keys
   bool more = false;
 };
 
-// unsupported: the server's session is of version 1. What failed alone is told in the page.
+// unsupported: the server's session is of version 1. Failures of single values are reported in the page.
 Result<NativeValuePage> list_values(NativeLanes& lanes, const NativeValues& request);
 
 }  // namespace verbena::client

@@ -11,8 +11,8 @@ namespace {
 namespace wire = native::wire;
 using namespace std::chrono_literals;
 
-constexpr auto wait_max = 20'000ms;  // then the question is asked anew, which shows that both ends are there
-constexpr auto grace = 10s;          // for an answer to a question whose time has come
+constexpr auto wait_max = 20'000ms;  // then the request is repeated, which shows that both ends are alive
+constexpr auto grace = 10s;          // extra time for an answer after its deadline
 constexpr auto end_within = 1s;
 
 struct BeginCall final : NativeCall {
@@ -28,7 +28,7 @@ struct BeginCall final : NativeCall {
 struct NextCall final : NativeCall {
   Result<void> answered(Bytes body) override {
     const auto told = wire::decode_watch_news(body);
-    // What has been seen is not told again.
+    // Events that were delivered already are skipped.
     if (!told || told->upto < seen || told->upto - told->count < seen) return fail(Errc::malformed, "native: reply");
     news.gap = told->gap;
     upto = told->upto;
@@ -51,7 +51,7 @@ struct NextCall final : NativeCall {
 
 bool session_lost(const Error& error) { return error == Errc::closed || error == Errc::connection_failed; }
 
-// The question was not answered; what is told of waits for the next one.
+// True when the request was not answered; its events come with the next one.
 bool goes_on(const Error& error) {
   return error == Errc::timed_out || error == Errc::cancelled || error == Errc::slow_down ||
          error == Errc::request_timeout;
@@ -82,7 +82,7 @@ NativeWatch::~NativeWatch() {
     encode(body.out, wire::WatchEnd{.watch = id_});
     return {};
   };
-  (void)lane().run(call, prepare);  // of a session that broke it has gone already
+  (void)lane().run(call, prepare);  // in a broken session the watch has ended already
 }
 
 NativeLane& NativeWatch::lane() const { return lanes_->lane_of(bucket_, prefix_); }
@@ -134,7 +134,7 @@ Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const st
     return {};
   };
   VB_TRY(lane().run(call, prepare));
-  lanes.touch();  // it has waited in the session all this time
+  lanes.touch();  // the session was in use all this time
   seen_ = call.upto;
   for (NativeChange& change : call.news.changes) change.number += before_;
   return std::move(call.news);
@@ -142,7 +142,7 @@ Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const st
 
 Result<NativeNews> NativeWatch::next(Deadline until, const std::stop_token& stop) {
   for (bool again = false;;) {
-    // Also where a server answers at once each time, and nobody waits in the lane.
+    // Checked here too, for servers that answer each request at once, so that nothing waits in the lane.
     if (stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
     NativeNews news;
     const auto once = [&](NativeLanes& lanes) -> Result<void> {
@@ -157,10 +157,11 @@ Result<NativeNews> NativeWatch::next(Deadline until, const std::stop_token& stop
       continue;
     }
     const Error& error = done.error();
-    // Whatever the server told in an answer that came too late, it tells again.
+    // Events in an answer that came too late are sent again by the server.
     if (error == Errc::timed_out && over) return news;
     if (error == Errc::cancelled) return std::unexpected(error);
-    // The server has ended it, and said so to a question that was given up: beginning it anew tells why.
+    // The server ended the watch and said so in an answer to an abandoned request: beginning it anew returns the
+    // reason.
     const bool ended = error == Errc::invalid_request;
     if (ended) forget();
     if ((session_lost(error) || ended) && !again) {

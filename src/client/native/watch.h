@@ -1,4 +1,4 @@
-// A watch of the native door (docs/native-protocol.md 3.8): begun anew on a new session where the old one was lost.
+// A watch of the native door (docs/native-protocol.md 3.8), begun anew on a new session when the old one was lost.
 #pragma once
 
 #include <memory>
@@ -26,16 +26,16 @@ struct NativeNews {
   std::vector<NativeChange> changes;
 };
 
-// Of one thread at a time.
+// Used by one thread at a time.
 class NativeWatch {
  public:
   static Result<std::unique_ptr<NativeWatch>> open(std::shared_ptr<NativeSession> session, std::string bucket,
                                                    std::string prefix, const std::stop_token& stop);
-  ~NativeWatch();  // tells the server
+  ~NativeWatch();  // ends the watch on the server
   NativeWatch(const NativeWatch&) = delete;
 
-  // Nothing in it when the time has come. timed_out, cancelled, slow_down: the watch goes on. Another error ends it on
-  // the server; the next call begins another one.
+  // The next events; none when the deadline has come. After timed_out, cancelled and slow_down the watch goes on. Any
+  // other error ends it on the server; the next call begins another.
   Result<NativeNews> next(Deadline until, const std::stop_token& stop);
 
  private:
@@ -47,10 +47,10 @@ class NativeWatch {
 
   const std::shared_ptr<NativeSession> session_;
   const std::string bucket_, prefix_;
-  std::shared_ptr<NativeLanes> lanes_;  // where it was begun; null: nowhere
-  uint64_t id_ = 0;                     // there
-  uint64_t seen_ = 0;                   // of the numbers there
-  uint64_t before_ = 0;                 // numbers that were given by earlier ones
+  std::shared_ptr<NativeLanes> lanes_;  // the session of the watch; null: none
+  uint64_t id_ = 0;                     // in that session
+  uint64_t seen_ = 0;                   // of the event numbers in that session
+  uint64_t before_ = 0;                 // event numbers used in earlier sessions
 };
 
 }  // namespace verbena::client

@@ -1,4 +1,4 @@
-// A server for tests that says what no server should.
+// A server for tests that sends invalid replies.
 #pragma once
 
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 namespace verbena::client {
 
-// Does with a connection what the test says, when a request's head has arrived or at once.
+// Runs the test's function on each connection, when a request's head has arrived or at once.
 class HostileServer {
  public:
   using Act = std::function<void(HostileServer&, int fd)>;
@@ -42,7 +42,7 @@ class HostileServer {
     while (say(fd, many)) {
     }
   }
-  // Reads and forgets until the client gives up.
+  // Discards input until the client closes.
   void wait(int fd) {
     std::string bytes(64 * KiB, '\0');
     while (::recv(fd, bytes.data(), bytes.size(), 0) > 0) {

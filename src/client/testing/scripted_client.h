@@ -6,7 +6,7 @@
 
 namespace verbena::client {
 
-// Of a client that speaks to it over HTTP alone.
+// Options of a client that uses HTTP alone.
 inline ClientOptions http_options(const ScriptedServer& server) {
   ClientOptions options;
   options.endpoint = server.url();

@@ -1,4 +1,4 @@
-// A server for tests that answers each request with what a script says, word for word.
+// A server for tests that answers each request with the bytes of a script.
 #pragma once
 
 #include <arpa/inet.h>
@@ -24,12 +24,12 @@ struct ScriptedRequest {
 
 class ScriptedServer {
  public:
-  // Returns the raw reply; an empty one closes the connection without a word. Called on the server's threads.
+  // Returns the raw reply; an empty one closes the connection without a reply. Called on the server's threads.
   using Script = std::function<std::string(const ScriptedRequest&, int number)>;
 
   explicit ScriptedServer(Script script)
       : ScriptedServer([this, script = std::move(script)](int fd) { serve(fd, script); }) {}
-  // Does with each connection what it likes, from its first byte on; it is closed afterwards.
+  // `act` handles each connection from its first byte on; the connection is closed afterwards.
   explicit ScriptedServer(std::function<void(int fd)> act) : act_(std::move(act)) {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -55,7 +55,7 @@ class ScriptedServer {
     ::close(listener_);
   }
 
-  // Who connects from now on is refused, and who is connected is cut off.
+  // Refuses new connections and cuts off existing ones.
   void refuse() {
     ::shutdown(listener_, SHUT_RDWR);
     std::lock_guard lock(mutex_);

@@ -3,7 +3,7 @@
 namespace verbena::client {
 namespace {
 
-// Most transfers are over within this; a nap would be added to each of them, since nothing ends it early on ofi.
+// Most transfers finish within this time; a nap would delay each of them, since nothing ends it early on ofi.
 constexpr std::chrono::microseconds spin_for{1'000};
 constexpr std::chrono::microseconds poll_nap{100};  // bounds how long the end of a loan waits for the poller
 
@@ -46,7 +46,7 @@ PolledLink::Loan::~Loan() {
 }
 
 void PolledLink::run() {
-  const auto ignore = [](Bytes) {};  // nobody sends messages to a link without a peer
+  const auto ignore = [](Bytes) {};  // a link without a peer receives no messages
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return polling_ || stopping_; });

@@ -1,5 +1,5 @@
 // A fabric link that only owns windows, and a thread that polls it while one is lent: providers make progress only
-// while someone calls into them, also for what the server does to our memory.
+// inside calls, including the server's operations on our memory.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class PolledLink {
     ~Loan();  // stops polling, then withdraws the window: afterwards nothing lands in the memory
     Loan(const Loan&) = delete;
     const fabric::WindowDescriptor& descriptor() const { return lent_->descriptor(); }
-    // The server's answer never came: the end of the loan then also ends operations that had begun.
+    // Called when the server's answer never came: ending the loan then also ends operations that had begun.
     void unanswered() { unanswered_ = true; }
 
    private:

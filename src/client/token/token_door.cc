@@ -54,7 +54,7 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
   fabric::ofi::Options options;
   options.provider = wanted_provider_;
   if (std::string local = s3_.http().local_address(); !local.empty()) options.bind_address = std::move(local);
-  // On most machines there is none, which is worth a reason in the reply and no line in the log.
+  // Most machines have no such device: worth a reason in the reply, but no line in the log.
   if (wanted_provider_ == "verbs" && !fabric::ofi::available(options)) {
     return fault(ErrorCode::unsupported, "token: no RDMA device here");
   }
@@ -101,7 +101,7 @@ Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window,
   if (!loan) {
     give_back(std::move(link));
     ClientError error = from_error(loan.error(), "token: lend");
-    error.code = ErrorCode::unsupported;  // not this memory, not here: the body can still carry it
+    error.code = ErrorCode::unsupported;  // this memory cannot be lent; the body can still carry it
     return std::unexpected(std::move(error));
   }
   const fabric::WindowDescriptor& lent = (*loan)->descriptor();
@@ -113,12 +113,12 @@ Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window,
   token.size = lent.size;
   token.key = lent.key;
   call.headers.emplace_back("x-amz-rdma-token", rdma::format_token(token));
-  // Of what moved; this one the server knows already when the object has it, or the PUT announces it.
+  // A checksum of the transferred bytes; the server has CRC32C already when the object has it, or the PUT announces it.
   call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
-  // A dead kept connection is found out by the retry, with a window of its own.
+  // A dead kept connection is detected by the retry, which has a window of its own.
   call.replayable = false;
   auto reply = s3_.call(call);
-  // The window is withdrawn before anyone sees the outcome, also when the server never answered.
+  // The window is withdrawn before the outcome is returned, even if the server never answered.
   const bool doubtful = !reply && reply.error().http_status == 0;
   if (doubtful) (*loan)->unanswered();
   loan->reset();

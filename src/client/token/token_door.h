@@ -1,5 +1,5 @@
-// S3 with an RDMA token (dialect ofi1, docs/s3.md): an ordinary S3 request whose payload the server moves
-// into or out of memory lent for that one request. Thread-safe.
+// S3 with an RDMA token (dialect ofi1, docs/s3.md): an ordinary S3 request whose payload the server moves into or out
+// of memory lent for that one request. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -24,19 +24,19 @@ class TokenDoor {
   Outcome<> open();
   // The provider in tokens; empty before open().
   std::string provider() const;
-  // False once the server has answered as if it had never heard of tokens.
+  // False once the server has answered as one without support for tokens.
   bool known_to_server() const { return knowledge_ != Knowledge::no; }
   // The server has answered a token at least once, so it will not store an empty object in place of a PUT.
   bool proven() const { return knowledge_ == Knowledge::yes; }
 
-  // The reply's transfer says whether the bytes came by RDMA (door token) or in the body after all (door http, with
-  // the reason). `into` must not be empty. unsupported: the server refused the token itself.
+  // The reply's transfer shows whether the bytes came by RDMA (door token) or in the body (door http, with the reason).
+  // `into` must not be empty. unsupported: the server refused the token itself.
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
                         const GetOptions& options);
 
-  // A PUT or UploadPart prepared by the caller, without a body. Done only when the server says that RDMA carried it and
-  // gives back the same checksum, `from`'s. nullopt and `reason`: it was declined; send it with a body. outcome_unknown
-  // also of a success that cannot be trusted: a server that does not know tokens has stored what came with it, nothing.
+  // A PUT or UploadPart prepared by the caller, without a body. Succeeds only when the server confirms that RDMA
+  // carried it and returns the same checksum as `from`'s. nullopt and `reason`: declined; send it with a body.
+  // outcome_unknown includes a success that cannot be trusted: a server without tokens has stored the empty body.
   Outcome<std::optional<HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
                                         std::string& reason);
 
