@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Who may do what, through all three doors: the access matrix, policies, lists, ownership, the public access block."""
+"""Authorization through all three doors: the access matrix, policies, lists, ownership, the public access block."""
 import json
 import pathlib
 import subprocess
@@ -21,7 +21,7 @@ DENIED_EXIT = 4
 
 
 class Person:
-    """Someone with keys (none: anonymous), on every door."""
+    """A client with keys (none: anonymous), on every door."""
 
     def __init__(self, case, key=None, secret=None, token=None):
         self.case, self.key, self.secret, self.token = case, key, secret, token
@@ -40,7 +40,7 @@ class Person:
                             config=botocore.config.Config(**config))
 
     def may(self, call, **arguments):
-        """Whether boto3's call is allowed. Anything but success and a 403 is a mistake of the test."""
+        """True if boto3's call is allowed. Anything but success and a 403 is an error of the test."""
         try:
             getattr(self.s3, call)(**arguments)
             return True
@@ -50,7 +50,7 @@ class Person:
             return False
 
     def may_run(self, *args):
-        """The same by our client: `verbena ...`."""
+        """may() for our own client: `verbena ...`."""
         done = subprocess.run([program(), *args, "--native", self.case.server.native], env=self.env, capture_output=True,
                               stdin=subprocess.DEVNULL, timeout=120)
         if done.returncode not in (0, DENIED_EXIT):
@@ -124,7 +124,7 @@ class AccessCase(S3Case):
 
 
 class Matrix(AccessCase):
-    """Principal by action by door. A cell says who may."""
+    """Principal by action by door. A cell names the allowed principals."""
 
     def doors(self, bucket):
         source = self.home / "source"
@@ -149,13 +149,13 @@ class Matrix(AccessCase):
         yield "boto3", "upload", lambda who: who.may("create_multipart_upload", Bucket=bucket, Key="big")
 
     def check(self, bucket, allowed):
-        """`allowed`: {principal: actions}; what is not named is denied."""
+        """`allowed`: {principal: actions}; anything not named is denied."""
         self.owner.s3.put_object(Bucket=bucket, Key="key", Body=b"x" * 100_000)
         for name in ("owner", "other", "reader", "nobody", "abroad", "temporary", "anonymous"):
             who = getattr(self, name)
             for door, action, attempt in self.doors(bucket):
                 if who is self.anonymous and door != "boto3":
-                    continue  # our client signs; a session cannot be had without
+                    continue  # our client signs, and a native session needs a signature
                 with self.subTest(who=name, door=door, action=action):
                     self.assertEqual(attempt(who), action in allowed.get(name, ()))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`verbena admin`: a running server looked at from a terminal, and the admin API behind it."""
+"""`verbena admin`: a running server inspected from a terminal, and the admin API behind it."""
 import http.client
 import json
 import os
@@ -45,7 +45,7 @@ class AdminCase(IamCase):
         return self.told("trace", wanted)["watcher"]
 
     def lines(self, watcher, least=1):
-        """What the watcher has seen, as soon as that are so many lines."""
+        """The watcher's lines, as soon as there are `count` of them."""
         found, lost, until = [], 0, time.monotonic() + 20
         while len(found) + lost < least and time.monotonic() < until:
             answer = self.told("trace", {"watcher": watcher, "wait_ms": 500})
@@ -59,7 +59,7 @@ class AdminCase(IamCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=more.pop("stdin", subprocess.DEVNULL))
 
     def end_program(self, process):
-        """By SIGINT, as a person does; its exit status."""
+        """Ends the program by SIGINT, as a user does; returns its exit status."""
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
         self.assertEqual(process.returncode, OK, errors.decode())
@@ -296,7 +296,7 @@ class Trace(AdminCase):
 
 class Live(AdminCase):
     def busy(self, bucket):
-        """Requests, until the event that it returns is set."""
+        """Sends requests until the returned event is set."""
         ends = threading.Event()
 
         def work():

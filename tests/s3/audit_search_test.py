@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`verbena admin audit` and `verbena admin doctor`: the access log searched, and what a server says of its machine."""
+"""`verbena admin audit` and `verbena admin doctor`: search of the access log, and a server's report of its machine."""
 import concurrent.futures
 import http.client
 import http.server
@@ -37,7 +37,7 @@ class Audit(AdminCase):
         return [json.loads(line) for line in self.run_program("admin", "audit", "--json", *args, expect=expect, **more).splitlines()]
 
     def written(self, text):
-        """Waits until the log has it: lines come in bursts."""
+        """Waits until the log has the key: lines come in bursts."""
         until = time.monotonic() + 30
         while time.monotonic() < until:
             for path in self.log.parent.glob(self.log.name + "*"):
@@ -45,7 +45,7 @@ class Audit(AdminCase):
                     if text.encode() in path.read_bytes():
                         return
                 except FileNotFoundError:
-                    pass  # it has moved on
+                    pass  # the log has rotated
             time.sleep(0.05)
         self.fail(f"{text} is not in the log")
 
@@ -55,7 +55,7 @@ class Audit(AdminCase):
         other = self.client("s3", *key)
         for n in range(300):
             self.s3.put_object(Bucket=bucket, Key=f"in/{n:03}", Body=b"x")
-        self.written("in/299")  # lines of one burst stand core by core
+        self.written("in/299")  # lines of one burst are ordered core by core
         other.get_object(Bucket=bucket, Key="in/007")
         self.written(f"user/{name}")
         with self.assertRaises(other.exceptions.ClientError):
@@ -96,7 +96,7 @@ class Audit(AdminCase):
             found += [line["key"] for line in answer["lines"]]
             next_, pages = answer["next"], pages + 1
             for _ in range(30):
-                self.s3.list_buckets()  # files move on meanwhile
+                self.s3.list_buckets()  # log files rotate meanwhile
             if not next_:
                 break
         self.assertEqual(found, [f"{n:02}" for n in reversed(range(40))])
@@ -175,7 +175,7 @@ class Audit(AdminCase):
 
     def test_many_searches_at_once_are_answered_or_told_to_come_again_and_hold_up_nobody(self):
         bucket = self.new_bucket()
-        # A log that takes a while: who comes meanwhile finds others at it.
+        # A log that takes a while to search: concurrent searches are refused as busy.
         old = self.log.with_name(self.log.name + ".50")
         line = b'{"time":"2026-01-02T03:04:05.678Z","door":"http","key":"' + b"k" * 200 + b'","status":200}\n'
         old.write_bytes(line * ((128 << 20) // len(line)))
@@ -202,7 +202,7 @@ class Audit(AdminCase):
 
 
 class Busy(AdminCase):
-    """A server that says what it is told to: pages of a search, and between them that it is busy."""
+    """A fake server with scripted answers: pages of a search, and "busy" between them."""
 
     def serve(self, *answers):
         rest = list(answers)
@@ -276,7 +276,7 @@ class Rights(AdminCase):
             self.assertNotIn(self.ask(right, {}, key=watcher)[0] if right not in ("top", "audit") else 403, (200,))
 
     def test_counters_alone_take_no_watcher(self):
-        # Sixteen may watch at once.
+        # The limit is sixteen watchers.
         for _ in range(20):
             top = self.told("top", {"sums": False})
             self.assertNotIn("watcher", top)
@@ -300,7 +300,7 @@ class Doctor(AdminCase):
         self.assertRegex(text, r"\d+ of \d+ checks ok")
 
     def test_who_ask_at_once_are_told_of_one_look(self):
-        # What it finds (open files, free memory) is another thing with each look; what was found is good for five seconds.
+        # Its findings (open files, free memory) change from run to run; they are cached for five seconds.
         began = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             answers = list(pool.map(lambda _: self.ask("doctor"), range(300)))

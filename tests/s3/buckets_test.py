@@ -52,7 +52,7 @@ class Names(S3Case):
 
 
 class Tags(S3Case):
-    """As Terraform's AWS provider has them: with the bucket, then by S3 Control."""
+    """Tags as Terraform's AWS provider sets them: with the bucket, then by S3 Control."""
     account = {"x-amz-account-id": "000000000000"}
 
     def test_a_bucket_is_made_with_tags_that_s3_control_changes(self):
@@ -100,7 +100,7 @@ class Cors(S3Case):
         self.assertEqual(self.request("OPTIONS", f"/{bucket}/k", {"origin": "https://evil.test",
                                       "access-control-request-method": "PUT"}, signed=False).code, "AccessForbidden")
         self.assertEqual(self.request("OPTIONS", f"/{bucket}/k", {}, signed=False).code, "BadRequest")
-        # What a browser asks before it uses a presigned URL.
+        # A browser's preflight request before it uses a presigned URL.
         for url in (self.presign("PUT", f"/{bucket}/k", 60), f"/{bucket}/k?AWSAccessKeyId=a&Signature=b&Expires=1"):
             self.assertEqual(self.request("OPTIONS", url, asked, signed=False).status, 200)
         self.assertEqual(self.request("GET", f"/{bucket}", origin).headers["access-control-allow-origin"], origin["origin"])

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Real clients as their users run them: put, list, get and delete files of many sizes, byte for byte.
+"""Common S3 clients: put, list, get and delete files of many sizes, byte for byte.
 
 usage: clients_test.py boto3|aws|s3cmd|rclone|curl
 """
@@ -231,7 +231,7 @@ class ClientTest(unittest.TestCase):
 
 
 class ContinueTest(unittest.TestCase):
-    """botocore gives the status line that answers one Expect to the next request, unless it was "100 Continue"."""
+    """botocore takes the status line that answers one Expect for the next request's, unless it was "100 Continue"."""
 
     def test_a_put_after_an_empty_one_is_not_answered_by_the_one_before(self):
         if ClientTest.client_name != "boto3":

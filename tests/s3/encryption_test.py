@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Server-side encryption as boto3, aws-cli and Verbena's own client see it, and what lies on the disk.
+"""Server-side encryption with boto3, aws-cli and Verbena's own client, and the bytes on the disk.
 
 usage: encryption_test.py [unittest arguments]
 """
@@ -28,7 +28,7 @@ def customer(key, prefix=""):
 
 
 def by_hand(args):
-    """Where boto3 does not encode the key itself."""
+    """For a boto3 that does not encode the key itself."""
     if not args:
         return args
     key = args["SSECustomerKey"]
@@ -201,7 +201,7 @@ class Objects(S3Case):
                 self.s3.put_object(Bucket=self.bucket, Key=name, Body=body, **put)
             for via in ("http", "token", "native"):
                 for name in ("sse-s3", "sse-kms"):
-                    for _ in range(2):  # the second time out of memory
+                    for _ in range(2):  # the second time from memory
                         done = run("get", f"s3://{self.bucket}/{name}", "-", "--via", via)
                         self.assertEqual(done.stdout, body, (via, name, done.stderr))
                         self.assertIn(f"by {via}", done.stderr.decode())

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What is refused, how, and that it is refused early: signatures, dates, lengths, documents, hostile shapes."""
+"""Refused requests, their errors, and that they are refused early: signatures, dates, lengths, documents, hostile
+input."""
 import pathlib
 import socket
 import sys
@@ -118,7 +119,7 @@ class Errors(S3Case):
         self.assert_error("404", 404, self.s3.head_object, Bucket=self.bucket, Key="k")
 
     def raw(self, path, headers, more, body=b""):
-        """A PUT with header lines of its own; what comes back first."""
+        """Sends a PUT with its own header lines; returns the first bytes of the answer."""
         lines = "".join(f"{n}: {v}\r\n" for n, v in headers.items() if n.lower() not in ("content-length", "host"))
         host, port = self.address.split(":")
         with socket.create_connection((host, int(port)), timeout=30) as connection:

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The table of headers (src/s3/header_table.cc), held against the model of S3 that botocore has, by a server that is asked:
-each header with each operation. A newer model is taken from the file that $BOTOCORE_S3_MODEL names (service-2.json).
+"""The table of headers (src/s3/header_table.cc), compared with botocore's model of S3 by requests to a server:
+each header with each operation. $BOTOCORE_S3_MODEL may name a file with a newer model (service-2.json).
 
-Nothing is signed: a header that is not taken is refused before the server looks at who asks.
+Requests are unsigned: an unsupported header is refused before authentication.
 """
 import base64
 import gzip
@@ -21,10 +21,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from s3_case import S3Case  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Headers that S3 has and that no request may have here, with the reason that docs/s3.md gives.
+# Headers of S3 that are always refused here, with the reason in docs/s3.md.
 REFUSED = {"x-amz-mfa", "x-amz-server-side-encryption-context", "x-amz-object-if-match",
-           "x-amz-if-match-initiated-time"}  # the last one of general purpose buckets
-# What is taken on more operations than AWS has it on. The table says why.
+           "x-amz-if-match-initiated-time"}  # the last one is not for general purpose buckets
+# Headers accepted on more operations than on AWS. The table has the reasons.
 MORE = {"CompleteMultipartUpload": {"x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id",
                                     "x-amz-server-side-encryption-bucket-key-enabled", "x-amz-checksum-algorithm"},
         "UploadPart": {"x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id",
@@ -38,17 +38,17 @@ MORE = {"CompleteMultipartUpload": {"x-amz-server-side-encryption", "x-amz-serve
         "PutObject": {"x-amz-checksum-algorithm", "x-amz-checksum-type", "x-amz-grant-write"},
         "CreateMultipartUpload": {"if-match", "if-none-match", "x-amz-grant-write"},
         "CopyObject": {"x-amz-grant-write"}}
-# What AWS has had since, where the model that is installed is an old one.
+# Headers that AWS has added since, for an older installed model.
 SINCE = {"PutObject": {"if-match", "if-none-match"}, "CompleteMultipartUpload": {"if-match", "if-none-match"},
          "CopyObject": {"if-match", "if-none-match"}, "DeleteObject": {"if-match"}}
 VALUES = {"x-amz-bucket-namespace": "global", "x-amz-checksum-type": "FULL_OBJECT", "x-amz-metadata-directive": "COPY",
           "x-amz-tagging-directive": "COPY", "x-amz-storage-class": "STANDARD"}
 # Their documents are compared with a checksum, too; in CompleteMultipartUpload it is the object's.
 SUMMED_HERE = {"CreateBucket", "PutBucketNotificationConfiguration", "CompleteMultipartUpload"}
-# 501 of a general purpose bucket, whatever the headers.
+# Answered with 501 for a general purpose bucket, whatever the headers.
 OF_DIRECTORY_BUCKETS = {"CreateSession", "RenameObject"}
 ON_EVERY_REQUEST = {"x-amz-request-payer", "x-amz-expected-bucket-owner", "x-amz-sdk-checksum-algorithm"}
-# A read may pass over them: its answer is whole.
+# A read may ignore these: its answer is the whole object.
 ON_READS = {"if-none-match", "if-modified-since"}
 
 
@@ -62,7 +62,7 @@ def model():
 
 
 def table():
-    """The names that header_table.cc has."""
+    """The names in header_table.cc."""
     return re.findall(r'^    \{"([a-z0-9-]+)"', (ROOT / "src/s3/header_table.cc").read_text(), re.M)
 
 
@@ -81,7 +81,7 @@ class Operation:
         self.headers = {m["locationName"].lower() for m in members.values() if m.get("location") == "header"}
         if any(m.get("location") == "headers" for m in members.values()):
             self.headers.add("x-amz-meta-a")
-        # What AWS checks of the request's body, whatever the model calls it.
+        # True if AWS verifies a checksum of the request's body, under either name in the model.
         self.summed = "httpChecksum" in described or described.get("httpChecksumRequired", False)
         needed = {members[m]["locationName"] for m in shape.get("required", ()) if members[m].get("location") == "querystring"}
         query = query.split("&")[0] if query else ""
@@ -96,7 +96,7 @@ class Operation:
 
 def operations():
     described = model()
-    # Deprecated are old names of requests that the model has under a new one, too, with all their headers.
+    # Deprecated operations are old names of requests that the model has under a new name, with all their headers.
     made = [Operation(name, one, described["shapes"]) for name, one in described["operations"].items()
             if not one.get("deprecated")]
     return [one for one in made if one.served and one.name != "ListDirectoryBuckets"]
@@ -199,8 +199,8 @@ class Requests(S3Case):
         self.assertEqual(self.chunked(b"data", "x-amz-checksum-crc16", "AAA=").code, "InvalidRequest")
 
     def test_an_unknown_checksum_in_a_query_is_refused_too(self):
-        """SDKs hoist the checksum of the body that they had when they signed a URL, which says nothing of the one that comes;
-        those that S3 knows are passed over there."""
+        """When SDKs sign a URL, they move the checksum of the body at that time into the query, which need not match
+        the later body; the known ones are ignored there."""
         for name, code in (("crc16", "InvalidRequest"), ("", "InvalidRequest"), ("CRC32", None), ("sha512", None)):
             url = self.presign("PUT", f"/headers/hoisted?X-Amz-Checksum-{name}=AAAA", 60)
             self.assertEqual(self.request("PUT", url, {}, b"data", signed=False).code, code, name)

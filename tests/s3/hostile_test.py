@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A running server attacked by a stranger, and by tenants who have one right: what they may not, they neither get nor learn, and
-what they hold of the server's memory is bounded.
+"""A running server attacked by an unauthenticated client, and by tenants with one right each: they neither get nor
+learn what they have no right to, and the server's memory that they hold is bounded.
 
 usage: hostile_test.py [unittest arguments]
 """
@@ -67,7 +67,7 @@ class Hostile(S3Case):
 
     @classmethod
     def user(cls, *statements):
-        """A new user of the root account with these rights alone: name, key, secret."""
+        """A new user of the root account with only these rights: name, key, secret."""
         cls.names += 1
         name = f"tenant{cls.names}"
         cls.iam.create_user(UserName=name)
@@ -77,7 +77,7 @@ class Hostile(S3Case):
         return name, key["AccessKeyId"], key["SecretAccessKey"]
 
     def resident(self):
-        """Bytes that the server holds."""
+        """The server's resident memory in bytes."""
         text = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", text).group(1)) * 1024
 
@@ -92,7 +92,7 @@ class Hostile(S3Case):
         return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
     def unfinished(self, method, path, length, sent, who=None, extra=None):
-        """A connection on which a request was begun: `length` bytes of body declared, `sent` of them there."""
+        """A connection with an unfinished request: `length` bytes of body declared, `sent` of them sent."""
         headers = dict(extra or {})
         if who:
             headers["x-amz-content-sha256"] = "UNSIGNED-PAYLOAD"
@@ -210,10 +210,10 @@ class Hostile(S3Case):
             self.s3.delete_bucket(Bucket=bucket)
         self.s3.put_bucket_lifecycle_configuration(Bucket=self.new_bucket(), LifecycleConfiguration={"Rules": kept})
 
-    # Answers that nobody takes.
+    # Answers that are not read.
 
     def silent(self, path):
-        """A connection that has asked for `path` and reads nothing."""
+        """A connection that has requested `path` and reads nothing."""
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         host, port = self.address.split(":")
@@ -223,7 +223,7 @@ class Hostile(S3Case):
         return connection
 
     def hold(self, path, count):
-        """So many of them; how much the server has grown, and the statuses of the last ones."""
+        """Opens `count` such connections; returns how much the server has grown, and the statuses of the last ones."""
         before = self.resident()
         connections = [self.silent(path) for _ in range(count)]
         try:
@@ -321,7 +321,7 @@ class Hostile(S3Case):
                 connection.sendall(f"GET /{bucket}/k HTTP/1.1\r\nHost: {self.address}\r\n{lines}\r\n".encode())
                 self.assertEqual(self.first_answer(connection).status, 400)
 
-    # Rights that reach too far, or too long.
+    # Rights that cover too much, or last too long.
 
     def test_an_arn_with_an_account_is_no_other_account(self):
         made = {}
@@ -420,7 +420,7 @@ class Hostile(S3Case):
 
 
 class FewDescriptors(S3Case):
-    """A server that may open few files, as in some containers: those are shared out, too."""
+    """A server with few file descriptors, as in some containers: they are shared fairly, too."""
 
     @classmethod
     def setUpClass(cls):

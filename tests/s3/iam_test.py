@@ -135,7 +135,7 @@ class Users(IamCase):
         self.refused("DeleteConflict", self.iam.delete_policy, PolicyArn=arn)
         self.refused("DeleteConflict", self.iam.delete_policy_version, PolicyArn=arn, VersionId="v3")
         self.refused("NoSuchEntity", self.iam.set_default_policy_version, PolicyArn=arn, VersionId="v9")
-        # What counts is the default, at once.
+        # The default version applies at once.
         user, key = self.user_with_key(self.iam)
         self.iam.attach_user_policy(UserName=user, PolicyArn=arn)
         s3 = self.client("s3", *key)
@@ -242,12 +242,12 @@ class Users(IamCase):
                           PolicyDocument=json.dumps(ALLOW_ALL))
 
     def late(self, method, url, body, meanwhile):
-        """The answer to a request whose body comes after `meanwhile`, which is after it was allowed."""
+        """The answer to a request whose body is sent after `meanwhile`, which runs after authorization."""
         address = urllib.parse.urlsplit(url)
         with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
             connection.sendall((f"{method} {address.path}?{address.query} HTTP/1.1\r\nHost: {address.netloc}\r\n"
                                 f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n").encode())
-            self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 100 "))  # it wants the body
+            self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 100 "))  # the server waits for the body
             meanwhile()
             connection.sendall(body)
             answer = http.client.HTTPResponse(connection, method=method)
@@ -312,7 +312,7 @@ class Requests(IamCase):
         for service in ("iam", "sts", "s3"):
             self.assertEqual(self.call(form, service).status, 200)
         self.assertEqual(self.code(self.call(form, "ec2"))[0], 400)
-        # and what is signed for IAM opens nothing in S3
+        # and a signature for IAM is invalid for S3
         headers = self.sign("GET", "/", service="iam")
         self.assertEqual(self.request("GET", "/", headers, signed=False).code, "AuthorizationHeaderMalformed")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The JavaScript SDKs: @aws-sdk/client-s3 and minio, from npm, installed into the cache by `./dev setup`.
 
-Without npm, or where its registry could not be reached, the test skips and says so (exit 77).
+Without npm, or if its registry was unreachable, the test skips with exit code 77.
 usage: js_test.py aws_sdk|minio
 """
 import os
@@ -28,7 +28,7 @@ def main():
     if shutil.which("node") is None or not (folder / ".complete").exists():
         print(f"SKIPPED: no node, or no packages in {folder} (./dev setup installs them where npm is)")
         return SKIP
-    # Modules are found from where a script lies: beside their node_modules.
+    # Modules are resolved from the script's folder: it must be beside their node_modules.
     placed = folder / script.name
     shutil.copyfile(script, placed)
     with Server(args=["--set", "encryption.kms_keys=of-logs,another"]) as server:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Lifecycle rules: what boto3 may configure, and that the server does it. A day has one second here.
+"""Lifecycle rules: their configuration by boto3, and their execution by the server. A day has one second here.
 
 usage: lifecycle_test.py [unittest arguments]
 """

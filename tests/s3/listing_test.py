@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Listings, version 1 and 2, of uploads and of parts: every parameter, and its corners."""
+"""Listings, version 1 and 2, of uploads and of parts: every parameter and its edge cases."""
 import pathlib
 import sys
 import unittest
@@ -16,7 +16,7 @@ class Listing(S3Case):
         return bucket
 
     def both(self, bucket, **arguments):
-        """(keys, prefixes, truncated) by version 1; version 2 must say the same."""
+        """(keys, prefixes, truncated) by version 1, after a check that version 2 returns the same."""
         one = self.s3.list_objects(Bucket=bucket, **arguments)
         two = self.s3.list_objects_v2(Bucket=bucket, **arguments)
         shape = [([o["Key"] for o in r.get("Contents", [])], [p["Prefix"] for p in r.get("CommonPrefixes", [])],

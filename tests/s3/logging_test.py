@@ -17,7 +17,7 @@ WAIT_S = 60
 
 
 def parse(line):
-    """A record's fields by name: the time stands in brackets, texts in quotation marks."""
+    """A record's fields by name: the time is in brackets, texts in quotation marks."""
     values = shlex.split(re.sub(r"\[(.*?)\]", r'"\1"', line, count=1))
     assert len(values) == len(FIELDS), line
     return dict(zip(FIELDS, values))
@@ -34,7 +34,7 @@ class Logging(S3Case):
         return [entry["Key"] for entry in self.s3.list_objects_v2(Bucket=target).get("Contents", [])]
 
     def records(self, target, operation, count):
-        """All records of that operation, when there are as many."""
+        """All records of `operation`, once there are `count`."""
         deadline = time.monotonic() + WAIT_S
         while True:
             text = b"".join(self.s3.get_object(Bucket=target, Key=key)["Body"].read() for key in self.objects(target)).decode()
@@ -68,7 +68,7 @@ class Logging(S3Case):
 
     def test_keys_are_partitioned_when_asked(self):
         source, target = self.new_bucket(), self.new_bucket()
-        # Bare requests: older boto3 does not know the format of keys.
+        # Raw requests: older boto3 does not know the format of keys.
         body = (f"<BucketLoggingStatus><LoggingEnabled><TargetBucket>{target}</TargetBucket><TargetPrefix>log/</TargetPrefix>"
                 "<TargetObjectKeyFormat><PartitionedPrefix><PartitionDateSource>DeliveryTime</PartitionDateSource>"
                 "</PartitionedPrefix></TargetObjectKeyFormat></LoggingEnabled></BucketLoggingStatus>")

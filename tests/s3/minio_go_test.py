@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """minio-go's own functional tests, which Debian ships as source, against a server over TLS with SSE-S3 and SSE-C.
 
-The server's region is eu-west-1: two of the tests are about exactly that region. Failures do not end the run
-(RUN_ON_FAIL), and the set of those that may fail is the one below, each with its reason: another one is an error, and so
-is one of these that passes. Without the package or Go the test skips and says so (exit 77).
+The server's region is eu-west-1: two of the tests check that region. Failures do not end the run (RUN_ON_FAIL). The
+tests that may fail are listed below, each with its reason: any other failure is an error, and so is a listed test that
+passes. Without the package or Go the test skips with exit code 77.
 """
 import json
 import os
@@ -32,7 +32,7 @@ def program(folder):
         return None
     here = pathlib.Path(folder) / "minio_go_functional.go"
     text = re.sub(r'"[a-z]{2}-[a-z]+-\d"', f'"{REGION}"', source.read_text())
-    here.write_text(re.sub(r"^//.*build mint$", "", text, flags=re.M))   # its tag would turn the library into a program
+    here.write_text(re.sub(r"^//.*build mint$", "", text, flags=re.M))   # the tag would turn the library into a program
     return build(here, needs="github.com/minio/minio-go/v7")
 
 
@@ -45,7 +45,7 @@ def certificate(folder):
 
 
 def results(text):
-    """{name: [statuses]} of the lines that the program logs; a test that fails may log more than one."""
+    """{name: [statuses]} of the lines that the program logs; a failing test may log more than one."""
     found = {}
     for line in text.splitlines():
         if line.startswith("{"):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Objects as AWS's documentation has them: headers, ranges, conditions, checksums, copies, parts."""
+"""Objects as AWS's documentation specifies them: headers, ranges, conditions, checksums, copies, parts."""
 import base64
 import concurrent.futures
 import hashlib
@@ -124,7 +124,7 @@ class Reads(S3Case):
         self.get(IfNoneMatch='"other"')
         self.get(IfModifiedSince=PAST)
         self.get(IfUnmodifiedSince=FUTURE)
-        self.get(IfMatch=self.etag, IfUnmodifiedSince=PAST)       # the tag decides
+        self.get(IfMatch=self.etag, IfUnmodifiedSince=PAST)       # the ETag condition decides
         self.assert_error("PreconditionFailed", 412, self.get, IfMatch='"other"')
         self.assert_error("PreconditionFailed", 412, self.get, IfUnmodifiedSince=PAST)
         self.assert_error("304", 304, self.get, IfNoneMatch=self.etag)
@@ -155,7 +155,7 @@ class Writes(S3Case):
             self.assertEqual(self.put({"content-md5": bad}).code, "InvalidDigest", bad)
 
     def test_checksums_in_headers(self):
-        # The XXHASHs as xxhsum prints them.
+        # The XXHASH values as xxhsum prints them.
         sums = {"crc32": crc32(b"data"), "sha1": b64(hashlib.sha1(b"data").digest()),
                 "sha256": b64(hashlib.sha256(b"data").digest()), "sha512": b64(hashlib.sha512(b"data").digest()),
                 "md5": b64(hashlib.md5(b"data").digest())}

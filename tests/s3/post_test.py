@@ -49,7 +49,7 @@ class Post(S3Case):
             self.bucket, "dir/${filename}", Fields={"x-amz-meta-a": "b", "Content-Type": "text/plain", "success_action_status": "201"},
             Conditions=[{"x-amz-meta-a": "b"}, ["starts-with", "$Content-Type", "text/"], {"success_action_status": "201"},
                         ["content-length-range", 1, 20 << 20]])
-        content = bytes(range(256)) * 40_000   # about 10 MiB: over many reads
+        content = bytes(range(256)) * 40_000   # about 10 MiB: several reads
         reply = self.post(presigned["fields"], content)
         self.assertEqual((reply.status, reply.text("Key")), (201, "dir/a file.txt"), reply.body)
         got = self.s3.get_object(Bucket=self.bucket, Key="dir/a file.txt")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Quotas and usage as operators and tenants meet them: `verbena quota`, `verbena du`, boto3, the native door, metrics."""
+"""Quotas and usage for operators and tenants: `verbena quota`, `verbena du`, boto3, the native door, metrics."""
 import concurrent.futures
 import json
 import pathlib
@@ -92,7 +92,7 @@ class Quotas(IamCase):
         self.run_program("quota", "set", account["name"], "--bytes", "10KiB")
         s3.put_object(Bucket=bucket, Key="a", Body=b"x" * 6 * KIB)
         self.assert_error("QuotaExceeded", 403, s3.put_object, Bucket=bucket + "-2", Key="a", Body=b"x" * 6 * KIB)
-        # Whoever makes the bucket anew has the account's quota still.
+        # A bucket that is created anew still counts for the account's quota.
         s3.delete_object(Bucket=bucket, Key="a")
         s3.delete_bucket(Bucket=bucket)
         s3.create_bucket(Bucket=bucket)
@@ -129,7 +129,7 @@ class Quotas(IamCase):
         self.assertEqual(usage["objects"], stored)
         self.assertEqual(usage["bytes"], stored * 100 * KIB)
         self.assertLessEqual(usage["bytes"], MIB)
-        for number in range(60, 75):  # alone, what there is room for comes in
+        for number in range(60, 75):  # single puts succeed while there is room
             put(number)
         self.assertEqual(self.usage(f"s3://{bucket}")["objects"], 10)
 
@@ -141,7 +141,7 @@ class Quotas(IamCase):
         s3.put_object(Bucket=bucket, Key="big", Body=b"x" * 100 * KIB)
         reply = self.assert_error("SlowDown", 503, s3.get_object, Bucket=bucket, Key="k")
         self.assertGreater(int(reply["ResponseMetadata"]["HTTPHeaders"]["retry-after"]), 60)
-        # By the native door, too; and nobody else is held up.
+        # By the native door, too; and other tenants are not delayed.
         self.run_program("get", "--via", "native", "--native", self.server.native, "--attempts", "1", f"s3://{bucket}/k", "-",
                          env=self.env_of(account), expect=FAILURE)
         self.assertEqual(self.s3.get_object(Bucket=bucket, Key="k")["Body"].read(), b"x")

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""SDKs of other worlds, one round trip each: small and large objects, parts, listings, presigned URLs, errors.
+"""SDKs of other languages, one round trip each: small and large objects, parts, listings, presigned URLs, errors.
 
-Where a release lacks the package the test skips and says so (exit 77).
+Where a release lacks the package the test skips with exit code 77.
 usage: sdk_test.py aws_sdk_go|libs3|net_amazon_s3|aws_sdk_s3|fog_aws|libcloud|boto
 """
 import os
@@ -34,7 +34,7 @@ def run(command, env, **arguments):
 
 
 def runs(command):
-    """Whether an interpreter has a library."""
+    """True if an interpreter has a library."""
     return shutil.which(command[0]) and subprocess.run(command, capture_output=True, timeout=60).returncode == 0
 
 
@@ -55,7 +55,7 @@ def aws_sdk_go(endpoint, home):
 
 
 def libs3(endpoint, home):
-    """libs3's own program, which says what it was asked for by positional words."""
+    """libs3's own program, which takes positional arguments."""
     if not os.access(tool("s3"), os.X_OK):
         raise Skip("no libs3-2")
     env = dict(client_environment(home), S3_ACCESS_KEY_ID=ACCESS_KEY, S3_SECRET_ACCESS_KEY=SECRET_KEY,
@@ -63,7 +63,7 @@ def libs3(endpoint, home):
     s3 = lambda *words: run([tool("s3"), "-u", *words], env)   # noqa: E731
     small, large, back = (pathlib.Path(home) / name for name in ("small", "large", "back"))
     small.write_bytes(b"hello")
-    large.write_bytes(os.urandom(20 * MIB))   # beyond 15 MiB it goes in parts
+    large.write_bytes(os.urandom(20 * MIB))   # above 15 MiB it is sent in parts
     s3("create", "libs3")
     s3("put", "libs3/dir/small", f"filename={small}", "contentType=text/plain", "x-amz-meta-a=b")
     s3("put", "libs3/large", f"filename={large}")

@@ -39,7 +39,7 @@ DAY = datetime.timedelta(days=1)
 
 
 class Machines:
-    """An authority, one below it, and what they sign."""
+    """An authority, an intermediate one, and the certificates that they sign."""
 
     def __init__(self, folder):
         self.folder, self.made = pathlib.Path(folder), 0
@@ -48,7 +48,7 @@ class Machines:
 
     def make(self, common_name, signer="root", usages=(CLIENT,), authority=False, begins=-DAY, ends=DAY, key=None, names=(),
              common_names=None, digest=hashes.SHA256()):
-        """(file of the certificate, file of its key, certificate, key). `signer`: another such tuple; None: itself."""
+        """(certificate file, key file, certificate, key). `signer`: another such tuple; None: itself."""
         self.made += 1
         key = key or ec.generate_private_key(ec.SECP256R1())
         if signer == "root":
@@ -88,7 +88,7 @@ class CertificateCase(IamCase):
         cls.machines = Machines(cls.files.name)
         cls.port = free_port()
         certificate, key = cls.tls.certificate("127.0.0.1")
-        # One core: each has its own secrets of TLS sessions, and which one takes a connection is chance.
+        # One core: each has its own TLS session secrets, and connections are spread over cores at random.
         cls.server_args = ["--set", "cores=1", "--set", f"tls.certificate={certificate}", "--set", f"tls.key={key}", "--set",
                            f"sign_in.certificates.ca_file={cls.machines.file}", "--set", f"sign_in.certificates.port={cls.port}",
                            *cls.more_args()]
@@ -123,7 +123,7 @@ class CertificateCase(IamCase):
         if version:
             context.minimum_version = context.maximum_version = version
         if shown:
-            context.set_ciphers("DEFAULT@SECLEVEL=0")  # the server is to say what is too weak
+            context.set_ciphers("DEFAULT@SECLEVEL=0")  # the server must reject weak keys
             context.load_cert_chain(shown[0], shown[1])
         return context
 
@@ -168,7 +168,7 @@ class Certificates(CertificateCase):
             self.assertEqual(s3.get_object(Bucket=bucket, Key="k")["Body"].read(), b"a machine's")
         env = dict(client_environment(self.home), AWS_CA_BUNDLE=self.tls.file, AWS_ACCESS_KEY_ID=answer["AccessKeyId"],
                    AWS_SECRET_ACCESS_KEY=answer["SecretAccessKey"], AWS_SESSION_TOKEN=answer["SessionToken"])
-        # Where one signs in everything else is served, too.
+        # The sign-in port serves everything else, too.
         done = subprocess.run([tool("aws"), "--endpoint-url", f"https://127.0.0.1:{self.port}", "s3", "ls", f"s3://{bucket}/"], env=env,
                               capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
         self.assertIn(" k", done.stdout.decode(), done.stderr)
@@ -195,7 +195,7 @@ class Certificates(CertificateCase):
 
     def test_certificates_that_are_not_good_are_refused(self):
         role, make = self.role(policy("s3:*")), self.machines.make
-        other = make("Machines", authority=True, signer=None)  # of the same name, too
+        other = make("Machines", authority=True, signer=None)  # with the same name
         leaf = make("leaf")
         for why, shown in (("without a client certificate", None), ("expired", make("m", ends=-DAY / 24)),
                            ("not yet valid", make("m", begins=DAY / 24)), ("purpose", make("m", usages=(SERVER,))),
@@ -207,7 +207,7 @@ class Certificates(CertificateCase):
                            ("not trusted", make("m", digest=hashes.SHA1()))):
             with self.subTest(why=why):
                 self.refused(why, shown, role)
-        # Of the authority's server's certificate: it has nothing to do with this.
+        # The certificate of the server's own authority, which is not trusted for machines.
         self.refused("not trusted", (*self.tls.certificate("127.0.0.1"), None, None), role)
 
     def test_an_authority_between_is_shown_along(self):
@@ -254,7 +254,7 @@ class Certificates(CertificateCase):
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             with self.assertRaises(OSError):
                 self.post((str(chain), shown[1]), None, context=self.context((str(chain), shown[1]), version))
-        # Here are so many of one address, and as many as ever at the other port.
+        # This many connections of one address here, and an unchanged limit at the other port.
         held = []
         try:
             context = self.context()
@@ -297,7 +297,7 @@ class Certificates(CertificateCase):
         brief = self.machines.make("brief", ends=datetime.timedelta(seconds=8))
         answer = self.sign_in(brief, role)
         self.as_machine(answer).list_buckets()
-        # On a connection that is still there when the certificate has expired.
+        # On a connection that is still open when the certificate has expired.
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.context(brief))
         path = "/?" + QUERY + "&" + urllib.parse.urlencode({"RoleArn": role["Arn"]})
         for expected in (200, 403):
@@ -322,7 +322,7 @@ class Certificates(CertificateCase):
                 with context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as second:
                     self.assertFalse(second.session_reused)
             first.close()
-        # The other listener still lets them, and asks nobody.
+        # The other listener still accepts TLS 1.2, and requests no certificate.
         context = self.context(version=ssl.TLSVersion.TLSv1_2)
         with socket.create_connection(self.address.split(":")) as plain:
             with context.wrap_socket(plain, server_hostname="127.0.0.1") as first:
@@ -342,14 +342,14 @@ class Certificates(CertificateCase):
         self.assertFalse(asked(self.address.split(":")[1]))
         shown, role = self.machines.make("elsewhere"), self.role(policy("s3:*"))
         self.refused("without a client certificate", shown, role, port=int(self.address.split(":")[1]))
-        # A header says nothing, whoever proxies.
+        # A proxy's header with a certificate is ignored.
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.context())
         der = ssl.PEM_cert_to_DER_cert(pathlib.Path(shown[0]).read_text())
         connection.request("POST", "/?" + QUERY, headers={"X-SSL-Client-Cert": urllib.parse.quote(pathlib.Path(shown[0]).read_text()),
                                                           "X-Forwarded-Client-Cert": f"Cert={der.hex()}", "SSL-Client-Verify": "SUCCESS"})
         self.assertEqual(connection.getresponse().status, 403)
         connection.close()
-        # Who has a certificate of anybody's, or none, and a key, is served as ever.
+        # A client with any certificate, or none, and a key is served as before.
         for context in (self.context(), self.context(self.machines.make("self", signer=None))):
             connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=context)
             bucket = self.new_bucket()
@@ -360,7 +360,7 @@ class Certificates(CertificateCase):
             connection.close()
 
     def test_what_the_document_says_works(self):
-        """The commands of docs/sign-in.md, as they stand there."""
+        """The commands of docs/sign-in.md, verbatim."""
         text = (HERE.parents[1] / "docs" / "sign-in.md").read_text()
         scripts = re.findall(r"```sh\n(.*?)```", text[text.index("## By certificate"):], re.S)
         shown = self.machines.make("loader")
@@ -409,7 +409,7 @@ class Revoked(CertificateCase):
         self.assertEqual(connection.getresponse().status, 403)
         connection.close()
         self.sign_in(good, role)
-        # What says nothing lets nobody in.
+        # An outdated list admits no certificate.
         self.put(self.machines.revoked(ends=-DAY / 24))
         self.refused("CRL has expired", good, role)
         self.put(b"no list")
@@ -422,7 +422,7 @@ class Revoked(CertificateCase):
 
 
 class Below(CertificateCase):
-    """The authority is below somebody's root, which is nobody's business here."""
+    """The trusted authority is an intermediate one; its root does not matter."""
 
     @classmethod
     def more_args(cls):
@@ -438,7 +438,7 @@ class Below(CertificateCase):
         chain = pathlib.Path(self.files.name) / "beside.pem"
         chain.write_text("".join(pathlib.Path(one[0]).read_text() for one in (shown, beside, self.root)))
         self.refused("not trusted", (str(chain), shown[1]), role)
-        # Shown along with what is above, and by one more between.
+        # With the chain above it sent along, and with one more intermediate.
         lower = self.machines.make("Lower", authority=True, signer=self.between)
         shown = self.machines.make("m", signer=lower)
         chain.write_text("".join(pathlib.Path(one[0]).read_text() for one in (shown, lower, self.between, self.root)))
@@ -446,7 +446,7 @@ class Below(CertificateCase):
 
 
 class BelowRevoked(Below):
-    """With lists: of what is below it."""
+    """With revocation lists of the intermediate authority."""
 
     @classmethod
     def more_args(cls):
@@ -466,7 +466,7 @@ class BelowRevoked(Below):
         role, shown = self.role(policy("s3:*")), self.machines.make("m", signer=lower)
         chain = pathlib.Path(self.files.name) / "lower.pem"
         chain.write_text("".join(pathlib.Path(one[0]).read_text() for one in (shown, lower)))
-        self.refused("CRL", (str(chain), shown[1]), role)  # what is below has no list yet
+        self.refused("CRL", (str(chain), shown[1]), role)  # the intermediate has no list yet
         self.put(self.machines.revoked(signer=self.between), self.machines.revoked(signer=lower))
         self.sign_in((str(chain), shown[1]), role)
         self.put(self.machines.revoked(lower, signer=self.between), self.machines.revoked(signer=lower))
@@ -501,14 +501,15 @@ class Replaced(CertificateCase):
         new = self.machines.make("Another", authority=True, signer=None)
         first = self.sign_in(self.machines.make("m", signer=old), role)
         self.as_machine(first).list_buckets()
-        # Both, while machines get others. Clients hear no names, so those who choose by them go on showing theirs.
+        # Both authorities, while machines get new certificates. The server sends no names of authorities, so clients
+        # that choose by them still send theirs.
         self.put(old, new)
         second = self.sign_in(self.machines.make("m", signer=new), role)
         for answer in (first, second):
             self.as_machine(answer).list_buckets()
         self.put(new)
         end = time.monotonic() + 30
-        while True:  # it is looked at each second
+        while True:  # the file is checked each second
             try:
                 self.as_machine(first).list_buckets()
             except botocore.exceptions.ClientError as error:

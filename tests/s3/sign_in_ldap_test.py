@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Signing in by a directory: AssumeRoleWithLDAPIdentity against OpenLDAP's slapd, and against servers that are none. Skips
-(exit 77) where slapd is not installed."""
+"""Signing in by a directory: AssumeRoleWithLDAPIdentity against OpenLDAP's slapd, and against fake directories.
+Skips (exit 77) where slapd is not installed."""
 import http.client
 import json
 import os
@@ -73,7 +73,7 @@ class LdapCase(IamCase):
         return made
 
     def post(self, form, query="", server=None):
-        """The status and what the answer has, by the names of its elements."""
+        """The status, and the answer's values by element name."""
         connection = http.client.HTTPConnection(server or self.address, timeout=60)
         try:
             connection.request("POST", "/" + query, urllib.parse.urlencode(form) if isinstance(form, dict) else form,
@@ -108,7 +108,7 @@ WRONG = (403, "AccessDenied", "The name or the password is not right.")
 
 
 class People:
-    """What both ways of finding a person's entry have in common."""
+    """Tests for both ways of finding a person's entry."""
 
     def test_who_has_a_password_does_what_the_role_may(self):
         role, bucket = self.role(policy("s3:*")), self.new_bucket()
@@ -139,7 +139,7 @@ class People:
         filters = re.findall(r'SRCH base="ou=people[^\n]* filter="([^"\n]*)"', asked)
         self.assertEqual([one for one in filters if "*" in one or one.count("(") != 3], [])
         self.assertEqual(len(filters) > 0, self.with_lookup)
-        # One whose name needs all of it is found, but no session can be called so.
+        # An entry whose name needs every escape is found, but is not a valid session name.
         self.assertEqual(self.refused(role, "star*(name)", PEOPLE["star*(name)"][0])[1], "IDPCommunicationError")
         self.assertEqual(self.refused(role, "star*(name)", "wrong"), WRONG)
 
@@ -222,7 +222,7 @@ class ByLookup(People, LdapCase):
         self.assertTrue(answer["Arn"].endswith("/alice"))
 
     def test_what_the_document_says_works(self):
-        """The commands of docs/sign-in.md, as they stand there."""
+        """The commands of docs/sign-in.md, verbatim."""
         text = (HERE.parents[1] / "docs" / "sign-in.md").read_text()
         prepare, sign_in = re.findall(r"```sh\n(.*?)```", text[text.index("## By a directory"):text.index("## By certificate")], re.S)
         self.s3.create_bucket(Bucket="homes")
@@ -250,7 +250,7 @@ class ByLookup(People, LdapCase):
 
 
 class ByForm(People, LdapCase):
-    """The entry's name tells it; by StartTLS."""
+    """The entry's name is built from the user's name; by StartTLS."""
     with_lookup = False
 
     @classmethod
@@ -261,7 +261,7 @@ class ByForm(People, LdapCase):
         before = self.directory.log()
         self.sign_in(self.role(policy("s3:*")), "alice")
         lines = self.directory.log().removeprefix(before).splitlines()
-        # The end of an earlier connection may be among them.
+        # The log may contain the end of an earlier connection.
         its = re.search(r"conn=\d+ ", next(line for line in lines if f'BIND dn="{entry_of("alice")}"' in line))[0]
         asked = "\n".join(line for line in lines if its in line)
         self.assertLess(asked.index("TLS established"), asked.index("BIND"))
@@ -279,20 +279,20 @@ class Guesses(LdapCase):
         self.assertGreaterEqual(codes.count("SlowDown"), 55)
         asked = self.directory.log().count("BIND dn=\"uid=bob") - before
         self.assertLessEqual(asked, 2 * (60 - codes.count("SlowDown")))
-        # Fewer than the directory locks somebody after: who goes there himself gets in.
+        # Fewer tries than lock an account in the directory: a direct bind still succeeds.
         with socket.create_connection(("127.0.0.1", self.directory.port), 60) as plain:
             plain.sendall(ber(0x30, ber(2, b"\x01"), ber(0x60, ber(2, b"\x03"), ber(4, entry_of("bob").encode()),
                                                          ber(0x80, PEOPLE["bob"][0].encode()))))
             self.assertEqual(plain.recv(4096), result(1, 0x61, 0))
         self.assertEqual(self.refused(role, "bob", PEOPLE["bob"][0])[1], "SlowDown")
         self.sign_in(role, "alice")
-        # Who is right is not counted.
+        # Successful sign-ins are not counted.
         for _ in range(40):
             self.sign_in(role, "alice")
 
 
 class Untrusted(LdapCase):
-    """Directories whose certificates are not what they should be, and those that would do without."""
+    """Directories with untrusted certificates, and directories that would go on without TLS."""
 
     def expect_no_answer(self, url, **more):
         settings = {"url": url, "ca_file": self.authority.file, "user_dn": f"uid=%s,ou=people,{BASE}", "timeout": "3", **more}
@@ -312,9 +312,9 @@ class Untrusted(LdapCase):
             for url in (strange.ldaps, strange.ldap, named.ldaps, named.ldap):
                 self.assertIn("certificate is not trusted", self.expect_no_answer(url))
             for directory in (strange, named):
-                self.assertGreaterEqual(directory.connections(), 4)  # two of them to see that it listens
+                self.assertGreaterEqual(directory.connections(), 4)  # two of them are readiness probes
                 self.assertNotIn("BIND", directory.log())
-            # The very same one, by the name that it has.
+            # The same certificate, by the name that it contains.
         self.assertIn("connect", self.expect_no_answer(strange.ldaps))
 
     def fake(self, serve):
@@ -330,7 +330,7 @@ class Untrusted(LdapCase):
 
         def goes_on_in_plain(fake, connection):
             fake.read(connection)
-            # And, unasked, what a bind would be answered, for who reads it from before TLS.
+            # Also sends the answer to a bind before TLS, for clients that would read it afterwards.
             connection.sendall(result(1, 0x78, 0) + result(2, 0x61, 0))
             while fake.read(connection):
                 connection.sendall(result(2, 0x61, 0))
@@ -391,7 +391,7 @@ class Untrusted(LdapCase):
             fake = self.fake(serve)
             self.expect_no_answer(fake.url, insecure="true")
             self.assertGreaterEqual(fake.count, 1, serve.__name__)
-            self.assertIn(b"very secret", fake.hears())  # as insecure means it; so this test sees where passwords go
+            self.assertIn(b"very secret", fake.hears())  # as "insecure" implies; shows that the test sees passwords
         self.assertEqual(elsewhere.count, 0)
 
     def test_a_slow_directory_holds_up_nobody_but_those_who_ask_it(self):
@@ -416,7 +416,7 @@ class Untrusted(LdapCase):
             self.assertTrue(any(thread.is_alive() for thread in threads))
             self.assertLessEqual(fake.count, 8)
             s3.close()
-            # The server ends beside it, too.
+            # The server stops while the directory hangs.
             self.assertEqual(server.stop(), 0)
             for thread in threads:
                 thread.join(60)
@@ -432,7 +432,7 @@ class Logged(LdapCase):
     def test_the_log_says_who_signed_in_and_no_password(self):
         file = pathlib.Path(self.logs.name) / "access.log"
         environment = {"LDAPCONF": str(pathlib.Path(self.logs.name) / "ldap.conf")}
-        # What OpenLDAP's library would read: with it nothing would be found.
+        # Settings that OpenLDAP's library would read: with them no entry would be found.
         pathlib.Path(environment["LDAPCONF"]).write_text("TIMELIMIT 1\nSIZELIMIT 1\nURI ldap://127.0.0.1:1\nDEREF always\n")
         with Server(args=(*self.server_args, "--set", f"access_log={file}"), env=environment) as server:
             address = server.http.split("//")[1]
@@ -450,7 +450,7 @@ class Logged(LdapCase):
 
 
 class Configured(unittest.TestCase):
-    """What cannot work does not start, and says which key it is."""
+    """An invalid configuration stops the start, with the key's name."""
 
     def refuse(self, key, **settings):
         with tempfile.TemporaryDirectory() as folder:

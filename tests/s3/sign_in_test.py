@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Signing in by an OpenID Connect provider's tokens: boto3, aws-cli and the SDK of JavaScript, against a provider that can be
-told to misbehave and against a certified one."""
+"""Signing in by an OpenID Connect provider's tokens: boto3, aws-cli and the JavaScript SDK, against a provider that
+misbehaves on request and against a certified one."""
 import base64
 import hashlib
 import hmac
@@ -64,7 +64,7 @@ class SignInCase(IamCase):
         cls.authority.__exit__()
 
     def provider(self, authority=None, register=True, clients=("app",), thumbprints=("00" * 20,), **arguments):
-        """A provider that the root account knows, and its ARN there."""
+        """A provider registered by the root account, and its ARN."""
         provider = Provider(authority or self.authority, **arguments)
         provider.__enter__()
         self.addCleanup(provider.__exit__)
@@ -111,7 +111,7 @@ class SignIn(SignInCase):
         self.assertEqual(s3.get_object(Bucket=bucket, Key="k")["Body"].read(), b"bytes of somebody without a key")
         self.assertEqual(self.as_session("sts", answer).get_caller_identity()["Arn"], answer["AssumedRoleUser"]["Arn"])
         self.assert_refused("AccessDenied", 403, role, provider.token(sub="mallory"))
-        # Nobody else's role, and none by another kind of call.
+        # No other role, and not by another kind of call.
         self.assert_error("AccessDenied", 403, self.sts.assume_role, RoleArn=role["Arn"], RoleSessionName="job")
 
     def test_a_session_policy_limits_what_the_role_may(self):
@@ -146,13 +146,13 @@ class SignIn(SignInCase):
         s3.list_objects_v2(Bucket=bucket)
         for key in ("home/bob/k", "team/blue/k", "k"):
             self.assert_error("AccessDenied", 403, s3.put_object, Bucket=bucket, Key=key, Body=b"not mine")
-        # Without tags of one's own those of the role count.
+        # Without session tags the role's tags count.
         s3 = self.as_session("s3", self.sign_in(role, provider.token(sub="bob")))
         for key in ("home/bob/k", "team/blue/k"):
             s3.put_object(Bucket=bucket, Key=key, Body=b"mine")
         self.assert_error("AccessDenied", 403, s3.list_objects_v2, Bucket=bucket)
         self.assert_error("AccessDenied", 403, s3.put_object, Bucket=bucket, Key="team/red/k", Body=b"not mine")
-        # Who may not give tags or a name to his session gets none at all.
+        # A session that may not have tags or a name is refused altogether.
         plain = self.role(provider, json.dumps(home))
         self.assertIn("sts:TagSession", self.assert_refused("AccessDenied", 403, plain, provider.token(**tags)))
         source = {"https://aws.amazon.com/source_identity": "alice@example.org"}
@@ -194,7 +194,7 @@ class SignIn(SignInCase):
         s3.put_object(Bucket=bucket, Key="red/k", Body=b"")
         self.assert_error("AccessDenied", 403, s3.put_object, Bucket=bucket, Key="7/k", Body=b"")
         self.assert_error("AccessDenied", 403, sts.assume_role, RoleArn=second("sts:AssumeRole"), RoleSessionName="next")
-        # The next role may ask what comes along.
+        # The next role's policy may require the inherited tags.
         both = ("sts:AssumeRole", "sts:TagSession")
         for condition, may in (({"StringEquals": {"aws:RequestTag/team": "red"}}, True), ({"StringEquals": {"aws:RequestTag/team": "blue"}}, False),
                                ({"ForAllValues:StringEquals": {"aws:TagKeys": ["team"]}, "Null": {"aws:TagKeys": "false"}}, True),
@@ -245,7 +245,7 @@ class SignIn(SignInCase):
             self.assert_refused("AccessDenied", 403, self.role(provider, conditions=conditions), token)
 
     def test_sessions_end_with_their_provider_and_role(self):
-        self.provider(path="/other")  # while there is one, tokens are looked at
+        self.provider(path="/other")  # tokens are checked while any provider is registered
         provider = self.provider()
         role = self.role(provider, BUCKET_ALL)
         bucket = self.new_bucket()
@@ -254,7 +254,7 @@ class SignIn(SignInCase):
         self.iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=provider.arn)
         self.assert_error("InvalidAccessKeyId", 403, s3.list_objects_v2, Bucket=bucket)
         self.assert_refused("InvalidIdentityToken", 400, role, provider.token())
-        # Made anew, even at once, it is another one.
+        # A provider created anew, even at once, is a different one.
         self.iam.create_open_id_connect_provider(Url=provider.url, ClientIDList=["app"], ThumbprintList=["00" * 20])
         self.assert_error("InvalidAccessKeyId", 403, s3.list_objects_v2, Bucket=bucket)
         again = self.as_session("s3", self.sign_in(role, provider.token()))
@@ -270,7 +270,7 @@ class SignIn(SignInCase):
         arn = provider.arn.replace(ACCOUNT, self.as_account(account, "sts").get_caller_identity()["Account"])
         made = iam.create_role(RoleName="r", AssumeRolePolicyDocument=trusts(arn))["Role"]
         self.assert_refused("InvalidIdentityToken", 400, made, provider.token())
-        # A role of one account that names another's provider.
+        # A role of one account that trusts another account's provider.
         foreign = iam.create_role(RoleName="f", AssumeRolePolicyDocument=trusts(provider.arn))["Role"]
         iam.create_open_id_connect_provider(Url=provider.url, ClientIDList=["app"], ThumbprintList=["00" * 20])
         self.assert_refused("AccessDenied", 403, foreign, provider.token())
@@ -297,12 +297,12 @@ class SignIn(SignInCase):
 
 
 class Tokens(SignInCase):
-    """Tokens that must not be taken."""
+    """Invalid tokens."""
 
     def setUp(self):
         self.idp = self.provider(path="/" + self.name("realm"))
         self.of = self.role(self.idp)
-        self.sign_in(self.of, self.idp.token())  # so that its keys are known
+        self.sign_in(self.of, self.idp.token())  # so that the provider's keys are known
 
     def refuse(self, token, code="InvalidIdentityToken", status=400):
         return self.assert_refused(code, status, self.of, token)
@@ -330,7 +330,7 @@ class Tokens(SignInCase):
         for name in ("none", "None", "NONE", ""):
             for signature in ("", "AAAA"):
                 self.refuse(self.parts({"alg": name, "kid": self.idp.keys[-1].id}) + "." + signature)
-        # The public key as a secret: whoever verifies by what the token says would take it.
+        # The public key as an HMAC secret: a verifier that trusts the token's algorithm would accept it.
         public = self.idp.keys[-1].private.public_key()
         from cryptography.hazmat.primitives import serialization
         for secret in (public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
@@ -342,7 +342,7 @@ class Tokens(SignInCase):
     def test_keys_of_somebody_else(self):
         mine = Key(self.idp.keys[-1].id, "RS256")
         self.refuse(self.idp.token(key=mine))
-        # Brought along, or lying where the token says.
+        # Keys in the token itself, or at an address in the token.
         with Provider(self.authority, path="/mine") as other:
             other.keys = [mine]
             for headers in ({"jwk": mine.published()}, {"jku": other.url + "/keys"}, {"x5u": other.url + "/keys"}):
@@ -373,7 +373,7 @@ class Rotation(SignInCase):
         self.assertEqual(provider.fetches(), 1)
         old = provider.keys[-1]
         provider.rotate()
-        # The provider was asked less than 30 s ago, so it is not asked again at once, whoever wants it.
+        # The provider was queried less than 30 s ago, so no request queries it again.
         for _ in range(20):
             self.assert_refused("InvalidIdentityToken", 400, role, provider.token())
         self.assertEqual(provider.fetches(), 1)
@@ -390,7 +390,7 @@ class Rotation(SignInCase):
 
 
 class Hostile(SignInCase):
-    """Providers that answer with anything, and strangers without end."""
+    """Providers with arbitrary answers, and endless unauthenticated clients."""
 
     def refused_by(self, path, answer, code="IDPCommunicationError"):
         provider = self.provider(path="/" + self.name("realm"))
@@ -434,13 +434,14 @@ class Hostile(SignInCase):
         def sign_in():
             try:
                 self.sign_in(role, slow.token())
-            except Exception as error:  # the test looks at what it was
+            except Exception as error:  # the test inspects it
                 results.append(type(error).__name__)
 
         waiting = [threading.Thread(target=sign_in) for _ in range(8)]
         for thread in waiting:
             thread.start()
-        # Other sign-ins whose keys are known, and S3, go on meanwhile. The account's other providers have to wait: one is asked at a time.
+        # Other sign-ins with known keys, and S3, go on meanwhile. The account's other providers wait: one is queried at
+        # a time.
         account = self.account()
         iam = self.as_account(account)
         other = self.provider(register=False)
@@ -488,7 +489,7 @@ class Certificates(SignInCase):
             self.assert_refused("IDPCommunicationError", 400, self.role(provider), provider.token())
             self.assertEqual(provider.fetches(), 0)
             self.assertGreaterEqual(provider.connections, 1)
-        # Of somebody else's name, at an address that answers; and of its own there.
+        # Certificates of another name, at an address that answers; then of the address itself.
         for names, good in ((("localhost", "127.0.0.1"), False), (("127.0.0.2",), True)):
             named = self.provider(host="127.0.0.2", address="127.0.0.2", names=names, path="/" + self.name("realm"))
             role = self.role(named)
@@ -521,7 +522,7 @@ class Fenced(SignInCase):
 
 
 class FencedKeys(SignInCase):
-    """Places that a provider sends the server to, where the keys are, in fact."""
+    """Addresses that a provider redirects the server to, where its keys really are."""
     allowed = ("--set", "sign_in.networks=127.0.0.1/32")
 
     def sent_to(self, url):
@@ -531,7 +532,7 @@ class FencedKeys(SignInCase):
         return provider
 
     def keys_at(self, provider, **arguments):
-        """Another one that has the provider's keys; it is not registered."""
+        """Another server with the provider's keys; it is not registered."""
         other = self.provider(register=False, path="/" + self.name("realm"), **arguments)
         other.keys = provider.keys
         document = {"issuer": provider.url, "jwks_uri": other.url + "/keys"}
@@ -623,7 +624,7 @@ class Off(IamCase):
 
 
 class StsOverTls:
-    """AWS's own name of STS, as clients know it that can be told no other: a proxy that answers it with Verbena's."""
+    """AWS's own name of STS, for clients with a fixed endpoint: a proxy that forwards it to Verbena."""
 
     def __init__(self, authority, address):
         self.address = address
@@ -665,7 +666,7 @@ class StsOverTls:
 
 
 class Clients(SignInCase):
-    """Programs that sign in by themselves, from a file with a token."""
+    """Programs that sign in by themselves with a token file."""
 
     def setUp(self):
         self.idp = self.provider(path="/" + self.name("realm"))
@@ -727,7 +728,7 @@ class Clients(SignInCase):
 
 class Documented(SignInCase):
     def test_what_the_document_says_works(self):
-        """The commands of docs/sign-in.md, as they stand there."""
+        """The commands of docs/sign-in.md, verbatim."""
         text = (HERE.parents[1] / "docs" / "sign-in.md").read_text()
         prepare, sign_in = re.findall(r"```sh\n(.*?)```", text, re.S)[:2]
         provider = self.provider(register=False)
@@ -751,14 +752,14 @@ class Documented(SignInCase):
 
 
 def modules():
-    """Where npm's packages are, or None."""
+    """The folder of npm's packages, or None."""
     cache = pathlib.Path(os.environ.get("VERBENA_CACHE") or pathlib.Path.home() / ".cache" / "verbena") / "js"
     there = shutil.which("node") and (cache / ".complete").exists() and (cache / "node_modules" / "oidc-provider").exists()
     return cache if there else None
 
 
 class RealProvider(SignInCase):
-    """oidc-provider of npm, a certified one: a person signs in at its page with a browser's means, and then here."""
+    """oidc-provider from npm, a certified one: a user signs in on its page by HTTP, then here."""
 
     def start(self, port, algorithm):
         folder = modules()
@@ -780,7 +781,7 @@ class RealProvider(SignInCase):
         process.stdout.close()
 
     def id_token(self, url, person):
-        """Through its pages: sign in, consent, and the code for a token."""
+        """An ID token through its pages: sign in, consent, and exchange the code."""
         class Stop(urllib.request.HTTPRedirectHandler):
             def redirect_request(self, request, fp, code, message, headers, new):
                 return None if new.startswith("https://localhost/signed-in") else super().redirect_request(
@@ -822,7 +823,7 @@ class RealProvider(SignInCase):
         self.assertEqual(s3.get_object(Bucket=bucket, Key="alice/k")["Body"].read(), b"hers")
         s3.list_objects_v2(Bucket=bucket)
         self.assert_error("AccessDenied", 403, s3.put_object, Bucket=bucket, Key="bob/k", Body=b"")
-        # The same provider with another key, of another kind.
+        # The same provider with a key of another type.
         self.end(process)
         self.start(int(url.rsplit(":", 1)[1]), "ES256")
         after = self.id_token(url, "bob")

@@ -123,7 +123,7 @@ class Roles(IamCase):
         self.assert_error("InvalidToken", 400, wrong.list_buckets)
         self.assert_error("InvalidAccessKeyId", 403, self.client("s3", *key[:2]).list_buckets)
         self.assert_error("InvalidToken", 400, self.client("s3", ACCESS_KEY, SECRET_KEY, key[2]).list_buckets)
-        # not to IAM, where it could make itself a lasting key, and not to another session
+        # not for IAM, where it could create a long-term key, and not for another session
         self.assert_error("AccessDenied", 403, self.client("iam", *key).list_users)
         self.assert_error("AccessDenied", 403, self.client("sts", *key).get_session_token)
         self.client("sts", *key).get_caller_identity()

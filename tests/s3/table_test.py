@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""docs/s3.md tells the truth: its table of served operations names exactly what the router has."""
+"""docs/s3.md is complete: its table of served operations names exactly those of the router."""
 import pathlib
 import re
 import unittest
@@ -33,14 +33,15 @@ class Table(unittest.TestCase):
         self.assertEqual(sorted(documented() - routed()), [], "in docs/s3.md, but not served")
 
     def test_signatures_of_version_2_cover_what_is_asked_for(self):
-        """Every query argument that S3 acts upon is covered by a signature of version 2, or only shapes an answer."""
+        """Every query argument that changes an operation is covered by a signature of version 2, or only formats the
+        answer."""
         shaping = {"list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "start-after", "fetch-owner",
                    "continuation-token", "key-marker", "version-id-marker", "upload-id-marker", "max-uploads", "max-parts",
                    "part-number-marker", "allow-unordered", "metadata", "max-buckets", "bucket-region", "max-directory-buckets"}
         text = (ROOT / "src/auth/version2.cc").read_text()
         listed = re.search(r"covered_arguments =((?:\s*\"[^\"]*\")+);", text).group(1)
         covered = set("".join(re.findall(r'"([^"]*)"', listed)).split())
-        # What a call of S3 Control is about stands in its path.
+        # S3 Control names its subject in the path.
         acted = {request.split("?")[1] for request in routed() if "?" in request and " control?" not in request}
         for file in (ROOT / "src/s3").rglob("*.cc"):
             if file.stem.endswith("_test"):
@@ -52,8 +53,8 @@ class Table(unittest.TestCase):
         self.assertEqual(sorted(acted - covered - shaping - signatures_own), [], "acted upon, not covered, may change more than a shape")
 
     def test_every_operation_asks_who_may(self):
-        """The router asks for an operation that names its action. The verbs of the others ask themselves: whoever adds
-        one here has seen that it does (src/s3/access/authorize.h)."""
+        """The router authorizes operations that name their action. The others authorize in their own functions:
+        check that, before adding one here (src/s3/access/authorize.h)."""
         asks_itself = {"serve_list_buckets", "serve_list_versions", "serve_list_objects_v1", "serve_list_objects_v2",
                        "serve_create_bucket", "serve_head_bucket", "serve_delete_bucket", "serve_delete_objects",
                        "serve_post_object", "serve_preflight", "serve_create_session"}

@@ -70,7 +70,7 @@ class Resources(IamCase):
         self.assertEqual((made["Description"], as_dict(made)), ("by hand", {"team": "red"}))
         self.assertEqual(iam.get_policy_version(PolicyArn=arn, VersionId=made["DefaultVersionId"])["PolicyVersion"]["Document"],
                          json.loads(policy("s3:Get*")))
-        # An update is a version; the oldest goes when there are five.
+        # An update creates a version; the oldest is deleted when there are five.
         for n in range(6):
             versions = iam.list_policy_versions(PolicyArn=arn)["Versions"]
             if len(versions) >= 5:
@@ -154,7 +154,7 @@ class Resources(IamCase):
         self.assert_error("404", 404, s3.head_bucket, Bucket=name)
         s3.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
         s3.head_bucket(Bucket=name)
-        # What it reads of each bucket, and takes for "none".
+        # Calls for each bucket, and the codes that it takes for "none".
         for call, code in ((s3.get_bucket_policy, "NoSuchBucketPolicy"), (s3.get_bucket_cors, "NoSuchCORSConfiguration"),
                            (s3.get_bucket_website, "NoSuchWebsiteConfiguration"),
                            (s3.get_bucket_lifecycle_configuration, "NoSuchLifecycleConfiguration"),
@@ -169,7 +169,7 @@ class Resources(IamCase):
             try:
                 call(Bucket=name)
             except s3.exceptions.ClientError as error:
-                # The provider goes on after these.
+                # The provider continues after these codes.
                 self.assertIn(error.response["Error"]["Code"], ("OwnershipControlsNotFoundError",))
 
     def test_aws_s3_bucket_configurations(self):

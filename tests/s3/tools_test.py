@@ -2,7 +2,7 @@
 """Tools in real use: a tree synchronised, mounted and edited, backed up and restored.
 
 usage: tools_test.py aws|s3cmd|rclone|s3fs|restic
-s3fs needs /dev/fuse and the right to mount: without, it skips and says so (exit 77).
+s3fs needs /dev/fuse and the right to mount; otherwise the test skips with exit code 77.
 """
 import filecmp
 import os
@@ -46,7 +46,7 @@ class Bench:
 
     def change(self):
         """An edit, an addition, a removal."""
-        time_ahead = time.time() + 5   # a changed file is a newer one, whatever the clock's grain
+        time_ahead = time.time() + 5   # a changed file must be newer, whatever the clock's resolution
         edited = self.tree / "big.bin"
         edited.write_bytes(os.urandom(17 * MIB))
         os.utime(edited, (time_ahead, time_ahead))
@@ -72,7 +72,7 @@ class Bench:
             assert filecmp.cmp(left / name, right / name, shallow=False), f"{name}: bytes differ"
 
     def synchronise(self, up, down):
-        """Up, the same again, up after a change, down into an empty folder."""
+        """Upload, the same again, upload after a change, download into an empty folder."""
         up()
         assert self.keys() == self.local(self.tree)
         before = {key: self.s3.head_object(Bucket=BUCKET, Key=key)["LastModified"] for key in list(self.keys())[:3]}

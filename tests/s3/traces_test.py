@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""OpenTelemetry traces, as a collector gets them: OTLP over HTTP, decoded here."""
+"""OpenTelemetry traces at a collector: OTLP over HTTP, decoded here."""
 import http.server
 import json
 import pathlib
@@ -21,7 +21,7 @@ SECRET_HEADER = "Bearer collectors-own-secret"
 
 
 class Collector:
-    """Takes what is posted to it; `status` is what it answers."""
+    """A collector that accepts posts and answers with `status`."""
 
     def __init__(self):
         self.spans, self.headers, self.paths, self.bodies, self.status = [], [], [], [], 200
@@ -63,7 +63,7 @@ class Collector:
         self.server.server_close()
 
     def trace(self, trace, least=2):
-        """The spans of this trace, when they have come."""
+        """The spans of this trace, once they have arrived."""
         until = time.monotonic() + 30
         while time.monotonic() < until:
             found = [span for span in list(self.spans) if span["traceId"] == trace]
@@ -98,7 +98,7 @@ class Traces(S3Case):
         return {"traceparent": f"00-{TRACE[:-4]}{number:04x}-{PARENT}-{flags}"}, f"{TRACE[:-4]}{number:04x}"
 
     def check_tree(self, spans, name, parent):
-        """One span of that name below the caller's, the others below it and inside its time."""
+        """One span of that name is a child of the caller's; the others are below it and inside its time."""
         roots = [span for span in spans if span["name"] == name]
         self.assertEqual(len(roots), 1, spans)
         root = roots[0]
@@ -160,7 +160,7 @@ class Traces(S3Case):
                                capture_output=True, timeout=60)
                 name = "GET object" if command[0] == "get" else "PUT object"
                 roots, until = [], time.monotonic() + 30
-                while not roots and time.monotonic() < until:  # what the command asked before it may be told before
+                while not roots and time.monotonic() < until:  # earlier requests of the command may be reported first
                     spans = self.collector.trace(trace, 1)
                     roots = [span for span in spans if span["name"] == name]
                     time.sleep(0.05)

@@ -144,7 +144,7 @@ class DataDirectory(unittest.TestCase):
             s3 = self.client(server, made)
             s3.create_bucket(Bucket="early-bucket")
             self.assertIn(b"in use", self.run_program("user", "list", "--data", self.data, expect=FAILURE).stderr)
-            server.kill()   # what was acknowledged is there after kill -9
+            server.kill()   # acknowledged changes survive kill -9
             server.start()
             s3 = self.client(server, made)
             self.assertEqual([b["Name"] for b in s3.list_buckets()["Buckets"]], ["early-bucket"])

@@ -94,7 +94,7 @@ class Versioning(Case):
         self.assertEqual(copied["CopySourceVersionId"], ids[0])
         self.assertEqual(s3.head_object(Bucket=bucket, Key="copy")["VersionId"], copied["VersionId"])
         self.assertEqual(read(bucket, "copy"), b"0")
-        # An old version onto its own key: restored.
+        # An old version copied onto its own key is restored.
         s3.copy_object(Bucket=bucket, Key="k", CopySource={"Bucket": bucket, "Key": "k", "VersionId": ids[1]})
         self.assertEqual(read(bucket), b"1")
         gone = s3.delete_object(Bucket=bucket, Key="k", VersionId=ids[1])
@@ -207,7 +207,7 @@ class ConditionalDelete(Case):
             self.assertEqual(self.signed_delete(bucket, headers), 412)
         good = {"If-Match": etag, "x-amz-if-match-size": "4", "x-amz-if-match-last-modified-time": head["last-modified"]}
         self.assertEqual(self.signed_delete(bucket, good), 204)
-        self.assertEqual(self.signed_delete(bucket, {"If-Match": '"bad"'}), 204)  # nothing there
+        self.assertEqual(self.signed_delete(bucket, {"If-Match": '"bad"'}), 204)  # no such object
         put(bucket)
         self.assertEqual(self.signed_delete(bucket, {"x-amz-if-match-size": "many"}), 400)
 
@@ -274,7 +274,7 @@ class Tagging(Case):
         source = {"Bucket": bucket, "Key": "from"}
         s3.copy_object(Bucket=bucket, Key="k", CopySource=source)
         self.assertEqual(self.tags(bucket), {"a": "1"})
-        s3.copy_object(Bucket=bucket, Key="k", CopySource=source, Tagging="b=2")  # not asked to replace
+        s3.copy_object(Bucket=bucket, Key="k", CopySource=source, Tagging="b=2")  # no request to replace
         self.assertEqual(self.tags(bucket), {"a": "1"})
         s3.copy_object(Bucket=bucket, Key="k", CopySource=source, Tagging="b=2", TaggingDirective="REPLACE")
         self.assertEqual(self.tags(bucket), {"b": "2"})

@@ -1,4 +1,4 @@
-"""boto 2, which old programs still have, with version 2 and version 4. Prints "ok"."""
+"""boto 2, still used by old programs, with signature versions 2 and 4. Prints "ok"."""
 import io
 import os
 import sys
@@ -19,7 +19,7 @@ def round_trip(version):
     s3 = boto.s3.connection.S3Connection(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"], is_secure=False,
                                          host=endpoint.hostname, port=endpoint.port,
                                          calling_format=boto.s3.connection.OrdinaryCallingFormat())
-    s3.auth_region_name = "us-east-1"   # which it reads off AWS's host names otherwise
+    s3.auth_region_name = "us-east-1"   # otherwise taken from AWS's host names
     bucket = s3.create_bucket(f"boto-{version}")
     key = bucket.new_key("dir/a key")
     key.set_metadata("a", "b")
@@ -43,7 +43,7 @@ def round_trip(version):
     assert bucket.get_key("large").get_contents_as_string() == piece + piece + b"tail"
     bucket.copy_key("copy", bucket.name, "dir/a key")
     assert [one.name for one in bucket.list("dir/")] == ["dir/a key"]
-    if version == 2:   # in URLs of version 4 it signs a port of its own twice
+    if version == 2:   # in URLs of version 4 it signs the port twice
         assert urllib.request.urlopen(bucket.get_key("copy").generate_url(60)).read() == b"hello"
     assert bucket.get_key("none") is None
     assert not bucket.delete_keys([one.name for one in bucket.list()]).errors

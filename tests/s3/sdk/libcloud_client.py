@@ -18,7 +18,7 @@ small = driver.upload_object_via_stream(io.BytesIO(b"hello"), container, "dir/a 
                                         extra={"content_type": "text/plain", "meta_data": {"a": "b"}})
 assert b"".join(driver.download_object_as_stream(small)) == b"hello"
 assert driver.get_object("libcloud", "dir/a key").meta_data["a"] == "b"
-large = b"0123456789abcdef" * (11 << 16)   # 11 MiB, which goes in parts
+large = b"0123456789abcdef" * (11 << 16)   # 11 MiB, sent in parts
 driver.upload_object_via_stream((large[at:at + 65536] for at in range(0, len(large), 65536)), container, "large")
 with tempfile.TemporaryDirectory() as folder:
     back = os.path.join(folder, "back")
