@@ -1,6 +1,6 @@
 """Message brokers for tests: Debian's own servers on loopback, each with a folder of its own and ended by its own pid.
 
-Each has start(), kill() (-9), close(), and messages(): what lies in it now, in the order in which it took it.
+Each has start(), kill() (-9), close(), and messages(): its present content, in the order of arrival.
 """
 import base64
 import json
@@ -21,10 +21,10 @@ OUTPUT = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": s
 
 
 class Broker:
-    """`secret`: what the server under test is given, "USER:PASSWORD". `tls`: files of certificate and key."""
+    """`secret`: the credentials for the server under test, "USER:PASSWORD". `tls`: files of certificate and key."""
 
     passwords = True
-    greeting = b""  # what a server says before TLS begins
+    greeting = b""  # sent by a server before TLS begins
 
     def __init__(self, secret=None, tls=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"verbena-{self.kind}-"))
@@ -49,7 +49,7 @@ class Broker:
 
 
 class Nats(Broker):
-    """nats-server with JetStream: a stream keeps what comes for events.>"""
+    """nats-server with JetStream: a stream stores everything sent to events.>"""
 
     kind, place, refused_place = "nats", "events.objects", "nobody.listens"
     greeting = b'INFO {"server_id":"x","headers":true,"tls_required":true}\r\n'
@@ -86,7 +86,7 @@ class Nats(Broker):
         assert "error" not in made, made
 
     def link(self):
-        """A connection that has said hello."""
+        """A connection after its handshake."""
         link = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         lines = link.makefile("rb")
         lines.readline()
@@ -134,7 +134,7 @@ class Nats(Broker):
 
 
 class Gate:
-    """Passes connections on to another port of this host, while it is open."""
+    """Forwards connections to another port of this host, while open."""
 
     def __init__(self, port, to):
         self.port, self.to, self.listener, self.links = port, to, None, []
@@ -151,7 +151,7 @@ class Gate:
             except OSError:
                 return
             self.links += [link, other]
-            if self.listener is not listener:  # it was closed meanwhile, without these two
+            if self.listener is not listener:  # closed meanwhile, before these two were listed
                 link.close()
                 other.close()
                 return
@@ -181,12 +181,13 @@ class Gate:
 
 
 class Mosquitto(Broker):
-    """Debian's mosquitto, and mosquitto_sub with a session that stays.
+    """Debian's mosquitto, and mosquitto_sub with a persistent session.
 
-    mosquitto writes what it has confirmed to disk a moment later, so kill -9 makes it lose what no subscriber had: that
-    loss is not ours to find. It hands a message to a subscriber that is there before it confirms it: so who publishes
-    comes through a gate that is open only while the subscriber is there, and it is killed when the gate is shut and the
-    subscriber has read what it was handed (mosquitto_sub forgets what it had not read when its own confirmation fails).
+        mosquitto writes confirmed messages to disk a moment later, so kill -9 loses those that no subscriber had
+        received: a loss of mosquitto's, not ours. It passes a message to a connected subscriber before it confirms
+        it: so publishers connect through a gate that is open only while the subscriber is connected, and mosquitto
+        is killed when the gate is shut and the subscriber has read its messages (mosquitto_sub forgets unread ones
+        when its own confirmation fails).
     """
 
     kind, place, refused_place = "mqtt", "objects/eu", "nobody/may"
@@ -232,7 +233,7 @@ class Mosquitto(Broker):
         super().kill()
 
     def wait_for_mark(self):
-        """What comes last has come, so all has."""
+        """Waits for a last message: when it has arrived, so have all others."""
         self.marks += 1
         mark = f"mark {self.marks}."
         subprocess.run(["mosquitto_pub", *self.at_place(), "-q", "1", "-m", mark], check=True, timeout=60, **OUTPUT)
@@ -268,7 +269,7 @@ class Mosquitto(Broker):
         return words + (["--cafile", self.tls[0]] if self.tls else [])
 
     def session_is_kept(self):
-        """mosquitto writes what it knows on SIGUSR1."""
+        """Saves the session: mosquitto writes its state on SIGUSR1."""
         self.process.send_signal(signal.SIGUSR1)
         kept = self.folder / "mosquitto.db"
         return kept.exists() and b"reader" in kept.read_bytes()
@@ -286,11 +287,11 @@ class Mosquitto(Broker):
 
 
 class Ended(Exception):
-    """A server that was started is not there any more."""
+    """A started server has ended."""
 
 
 class Rabbit(Broker):
-    """Debian's rabbitmq-server, a node of its own beside an epmd of its own; pika takes from its queue."""
+    """Debian's rabbitmq-server, a node of its own beside an epmd of its own; pika reads its queue."""
 
     kind, queue, refused_place = "amqp", "objects", "%2F//no-such-queue"
     place = "%2F/events/objects"
@@ -300,7 +301,8 @@ class Rabbit(Broker):
         self.epmd, self.epmd_port, self.dist_port, self.got = None, free_port(), free_port(), []
 
     def start(self):
-        """A port that was free a moment ago may be the near end of somebody's connection by now: then others are taken, at the first start."""
+        """A port that was free may meanwhile be the local end of another connection: the first start then takes
+        other ports."""
         for last in (False, False, True) if self.epmd is None else (True,):
             try:
                 self.start_node()
@@ -378,7 +380,8 @@ class Rabbit(Broker):
         link.close()
 
     def messages(self):
-        """Takes what is there, and keeps it: an acknowledgement that a kill -9 lost brings it again, as RabbitMQ says."""
+        """Reads all messages, and keeps them: after a kill -9 that lost an acknowledgement RabbitMQ redelivers, as
+        documented."""
         link = self.link()
         channel = link.channel()
         while True:
@@ -392,8 +395,8 @@ class Rabbit(Broker):
 
 
 class Veil:
-    """TLS in front of mock brokers, which have none: what they say of where they are is changed to where they are veiled. `sasl`: who asks for a
-    password there (sasl.py)."""
+    """TLS in front of mock brokers, which have none: broker addresses in their answers are replaced by the proxy's.
+    `sasl`: the authentication there (sasl.py)."""
 
     def __init__(self, ports, tls, sasl=None):
         self.sasl = sasl
@@ -449,11 +452,11 @@ class Veil:
 
 
 class Kafka(Broker):
-    """librdkafka's own mock cluster (kafka_mock.cc): its protocol over sockets, its messages in memory. It cannot be killed
-    without losing them, so to kill it is to take all its brokers away with their connections, in the middle of what they do."""
+    """librdkafka's own mock cluster (kafka_mock.cc): real protocol over sockets, messages in memory. Killing it
+    would lose them, so kill() takes all its brokers away with their connections, in the middle of requests."""
 
     kind, place, refused_place = "kafka", "objects", "no-such-topic"
-    passwords = False  # the mock cluster asks for none
+    passwords = False  # the mock cluster requires none
 
     def __init__(self, sasl=None, **arguments):
         super().__init__(**arguments)

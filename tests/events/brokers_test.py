@@ -35,7 +35,7 @@ class Brokers(S3Case):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="verbena-brokers-")
         cls.tls = make_certificate(cls.folder.name)
-        cls.addClassCleanup(cls.folder.cleanup)  # these run where the server does not start, too
+        cls.addClassCleanup(cls.folder.cleanup)  # runs even if the server does not start
         cls.hook = Webhook()
         cls.addClassCleanup(cls.hook.close)
         cls.plain = BROKER(secret=f"events:{PASSWORD}" if BROKER.passwords else None).start()
@@ -152,7 +152,7 @@ class Brokers(S3Case):
 
 @unittest.skipUnless(BROKER is brokers.Kafka, "the others' passwords are looked at above")
 class Passwords(S3Case):
-    """Kafka's brokers ask for a password by SASL."""
+    """Kafka brokers with SASL passwords."""
 
     mechanisms = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
 
@@ -205,7 +205,7 @@ class Passwords(S3Case):
 
 class Hanging(unittest.TestCase):
     def test_a_broker_that_hangs_holds_up_neither_requests_nor_the_end(self):
-        """It may take five minutes to answer, and the server is not to wait for that when it ends."""
+        """It may take five minutes to answer; the server must not wait for that when it ends."""
         mute, veiled = Mute(), Mute(BROKER.greeting)
         targets = f"mute={url(mute.port)},veiled={url(veiled.port, True)}"
         server = Server(args=["--set", f"events.targets={targets}", "--set", "events.allow_private=mute,veiled",

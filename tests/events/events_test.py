@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Bucket notifications as boto3 and operators meet them: to a webhook, a Redis server and a file, dead targets among them."""
+"""Bucket notifications with boto3 and operators' tools: to a webhook, a Redis server and a file, unreachable targets
+included."""
 import json
 import os
 import pathlib
@@ -190,13 +191,13 @@ class Targets(S3Case):
         bucket = self.new_bucket()
         self.notify(bucket, "dead")
         patient = boto3_client(self.server.http, retries={"total_max_attempts": 1})
-        for number in range(100 - self.state("dead")["queued"]):  # half of the queue: all is one account's
+        for number in range(100 - self.state("dead")["queued"]):  # half of the queue: the limit of one account
             patient.put_object(Bucket=bucket, Key=f"k{number}", Body=b"")
         self.assert_error("SlowDown", 503, patient.put_object, Bucket=bucket, Key="one too many", Body=b"")
         other = self.new_bucket()
         self.assert_error("SlowDown", 503, self.notify, bucket=other, name="dead")
         self.assert_error("404", 404, self.s3.head_object, Bucket=bucket, Key="one too many")
-        self.s3.delete_object(Bucket=bucket, Key="k0")  # of which no rule asks
+        self.s3.delete_object(Bucket=bucket, Key="k0")  # matches no rule
         self.s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
         patient.put_object(Bucket=bucket, Key="one too many", Body=b"")
         patient.close()
@@ -242,7 +243,7 @@ class Targets(S3Case):
 
 
 class LettingGo(unittest.TestCase):
-    """What operators do about an event that its target never takes, and about targets that are gone."""
+    """Operators discard events that a target never accepts, and events of targets that no longer exist."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="verbena-events-")
@@ -321,7 +322,7 @@ class LettingGo(unittest.TestCase):
         self.assertRegex(self.admin(server), r"(?m)^old +gone +21 ")
         with urllib.request.urlopen(f"http://{server.native}/-/metrics", timeout=30) as metrics:
             self.assertIn('verbena_events_queued{target="(gone)"} 21', metrics.read().decode())
-        # The rules are still there: what they ask for is bounded as it was.
+        # The rules still exist: their events are limited as before.
         for number in range(100):
             try:
                 s3.put_object(Bucket="photos", Key=f"more{number}", Body=b"")
@@ -373,7 +374,7 @@ class Restarts(unittest.TestCase):
                 server.kill()
 
     def test_a_hanging_webhook_holds_up_neither_puts_nor_the_end(self):
-        """It may take five minutes: a PUT that waited for it would be too late for its client, and so would the end."""
+        """It may take five minutes: neither a PUT nor the server's end may wait for it."""
         mute = Mute()
         server = Server(args=["--set", f"events.targets=hook=http://127.0.0.1:{mute.port}/", "--set", "events.allow_private=hook",
                               "--set", "events.timeout=300"])

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""No event is lost and the order of each key is kept, whatever is killed with `kill -9` meanwhile: the server, or a target.
+"""No event is lost and the order of each key is kept, even if the server or a target is killed with `kill -9`.
 
-Writers put objects whose sizes count up, key by key, until there are as many as asked for; killers end server and targets at
-random moments and start them again. Then every acknowledged PUT must have been told to all targets, and for each key in the
-order of the PUTs; what comes twice is counted.
+Writers put objects whose sizes count up, key by key, up to a given number of PUTs; killers end server and targets at
+random moments and start them again. Then every acknowledged PUT must have been delivered to all targets, and for each
+key in the order of the PUTs; duplicates are counted.
 
-kill_test.py [TARGET]...: webhook and redis, else those that are named (nats, mqtt, amqp, kafka).
+kill_test.py [TARGET]...: webhook and redis, or the named ones (nats, mqtt, amqp, kafka).
 TEST_EVENTS_PUTS: how many PUTs (1000); TEST_EVENTS_SEED: of the moments.
 """
 import os
@@ -29,12 +29,12 @@ SKIP = 77
 
 
 class Shared:
-    """What the threads agree on: where the server is now, and whether there is more to do."""
+    """State shared by the threads: the server's address, and whether to continue."""
 
     def __init__(self):
         self.lock, self.endpoint, self.left, self.over = threading.Lock(), None, PUTS, threading.Event()
         self.acknowledged = {}  # by key: the sizes, in order
-        self.unknown = {}       # those in flight at a kill: they may be there, or not
+        self.unknown = {}       # in flight at a kill: their outcome is unknown
 
     def take(self):
         with self.lock:
@@ -68,7 +68,8 @@ def write(shared, number):
 
 
 def in_order(shared, messages, target):
-    """Every acknowledged size of each key is there, first told in order. Returns how many came more than once."""
+    """Checks that every acknowledged size of each key was delivered, the first deliveries in order. Returns the
+    number of duplicates."""
     told, seen, twice = {}, {}, 0
     for message in messages:
         for record in message.get("Records", []):
@@ -95,7 +96,7 @@ def complete(shared, messages):
 
 
 class RedisList(Redis):
-    """Its messages, and its URL, as those of the other targets."""
+    """A Redis list with the interface of the other targets."""
 
     kind = "redis"
 
@@ -178,7 +179,7 @@ def check(shared, targets):
         try:
             wait_until(lambda: complete(shared, target.messages()), 60 + PUTS / 100, f"all events at {name}")  # noqa: B023
         except AssertionError as late:
-            print(late)  # and what is missing
+            print(late)  # and the missing sizes
         told = target.messages()
         twice = in_order(shared, told, name)
         print(f"{name}: {len(told)} messages, none lost, in order, {twice} came twice")

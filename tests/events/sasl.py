@@ -1,5 +1,6 @@
-"""How a Kafka broker asks for a password (SASL): what stands before a mock broker, which asks for none. PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677), as
-a broker has them on the wire: https://kafka.apache.org/protocol (ApiVersions, SaslHandshake, SaslAuthenticate)."""
+"""SASL authentication of a Kafka broker, as a proxy before a mock broker, which has none. PLAIN (RFC 4616) and SCRAM
+(RFC 5802, 7677), in Kafka's wire format: https://kafka.apache.org/protocol (ApiVersions, SaslHandshake,
+SaslAuthenticate)."""
 import base64
 import hashlib
 import hmac
@@ -24,7 +25,7 @@ class Scram:
         return hmac.new(key, text, self.digest).digest()
 
     def answer(self, said):
-        """What is said to the client, and whether that was the end of it. ValueError: it is not who it says."""
+        """The reply to the client, and whether it is the last one. ValueError: wrong credentials."""
         if self.first is None:
             header, bare = said[:3], said[3:]
             fields = dict(part.split(b"=", 1) for part in bare.split(b","))
@@ -35,7 +36,8 @@ class Scram:
             self.signed = bare + b"," + self.first
             return self.first, False
         bare, _, proof = said.rpartition(b",p=")
-        # librdkafka before 2.6.1 says its own part of the nonce twice. Kafka up to 3.9 takes that, and so it is taken here; Kafka 4 does not.
+        # librdkafka before 2.6.1 repeats its own part of the nonce. Kafka up to 3.9 accepts that, and so does this;
+        # Kafka 4 does not.
         if not bare.startswith(b"c=biws,r=") or not bare.endswith(self.nonce):
             raise ValueError("another exchange")
         signed = self.signed + b"," + bare
@@ -66,19 +68,21 @@ def write_frame(link, body):
 
 
 def body_of(request):
-    """Behind a request's head, which has the client's name in it."""
+    """The body after a request's head, which contains the client's name."""
     size = struct.unpack(">h", request[8:10])[0]
     return request[10 + max(size, 0):]
 
 
 class Sasl:
-    """Asks each connection for this user's password, by this mechanism alone. `refused`: how often it was a wrong one."""
+    """Requires this user's password of each connection, by this mechanism alone. `refused`: the number of wrong
+    passwords."""
 
     def __init__(self, mechanism, user, password):
         self.mechanism, self.user, self.password, self.refused = mechanism, user, password, 0
 
     def admit(self, link, requests, broker, answers):
-        """Whether who is at `link` may go on to the broker. Streams: `requests` of the client, `answers` of the broker."""
+        """True if the client at `link` has authenticated. Streams: `requests` of the client, `answers` of the
+        broker."""
         exchange = (Plain if self.mechanism == "PLAIN" else Scram)(self.mechanism, self.user, self.password)
         while request := read_frame(requests):
             api, version, number = struct.unpack(">hhi", request[:8])
@@ -107,5 +111,5 @@ class Sasl:
                 if over:
                     return True
             else:
-                return False  # whoever asks for anything else has shown no password
+                return False  # any other request: not authenticated
         return False

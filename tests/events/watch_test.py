@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Watches against whatever ends them: rights that are taken away, keys that go, sessions that are ended, servers that die; and a lifecycle rule.
+"""Watches and their endings: revoked rights, deleted keys, ended sessions, killed servers; and a lifecycle rule.
 
 usage: watch_test.py PYTHON_PACKAGE   (the folder with the package `verbena`)
 """
@@ -43,7 +43,7 @@ class Rights(IamCase):
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=b"x")
 
     def ended(self, watch, within=5):
-        """Whoever waits learns it without anything happening to a key."""
+        """A waiting watcher is notified although no key changes."""
         began = time.monotonic()
         with self.assertRaises(verbena.errors.AccessDenied):
             watch.next(timeout=30)
@@ -137,7 +137,7 @@ class Rights(IamCase):
 
 
 class SamePlace(Server):
-    """Started again, it is where it was."""
+    """A server that restarts on the same ports."""
 
     def start(self):
         at = getattr(self, "at", ("127.0.0.1:0", "127.0.0.1:0"))

@@ -101,7 +101,7 @@ def available():
 
 
 def skip_without_ceph():
-    """For ctest: 77 says that the test was skipped."""
+    """For ctest: exit code 77 marks a skipped test."""
     if not available():
         print("skipped: Ceph's daemons are not installed (ceph-mon, ceph-osd, ceph-common)")
         raise SystemExit(77)
@@ -130,7 +130,7 @@ def free_port():
 
 
 class CephCluster:
-    """`address`: of this host, where all its daemons listen. `more`: lines of ceph.conf."""
+    """`address`: of this host, on which all its daemons listen. `more`: lines of ceph.conf."""
 
     def __init__(self, osds=1, size=None, folder=None, store="memstore", bytes_per_osd=2 << 30, grace=5, address="127.0.0.1", more=()):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="ceph-"))
@@ -201,7 +201,7 @@ class CephCluster:
         self._daemon("ceph-osd", "-i", str(i))
 
     def pids(self):
-        """Of the daemons that run."""
+        """Process ids of the running daemons."""
         return orphans.daemons(self.folder)
 
     def signal_osd(self, i, number):

@@ -1,4 +1,4 @@
-"""A directory for tests: OpenLDAP's slapd with a few people and groups, on ports of its own, ended by pid. And one that is none.
+"""A directory for tests: OpenLDAP's slapd with a few people and groups, on free ports, ended by pid; and a fake one.
 
     with Authority() as authority, Directory(authority) as directory:
         directory.ldaps, directory.ldap, directory.port
@@ -108,7 +108,7 @@ access to * by dn.exact="{LOOKUP[0]}" read by self read by users read
         self.process = None
 
     def log(self):
-        """What was asked: a line for each operation."""
+        """The log of operations, one per line."""
         return (self.folder / "log").read_text(errors="replace")
 
     def connections(self):
@@ -123,7 +123,7 @@ access to * by dn.exact="{LOOKUP[0]}" read by self read by users read
 
 
 class FakeDirectory:
-    """Listens, and does with each connection what it was told: `serve(connection)`."""
+    """A listener that calls `serve(connection)` for each connection."""
 
     def __init__(self, serve):
         self.serve, self.received, self.count, self.ended = serve, [], 0, threading.Event()

@@ -1,4 +1,5 @@
-"""Builds Go programs for tests from Debian's libraries, once: the compiler's cache lies with the other built dependencies."""
+"""Builds Go programs for tests from Debian's libraries, once: the compiler's cache is stored with the other built
+dependencies."""
 import os
 import pathlib
 import shutil
@@ -8,7 +9,7 @@ LIBRARIES = pathlib.Path("/usr/share/gocode/src")
 
 
 def build(source, needs):
-    """The program that `source` makes; None without a compiler or the library that it `needs`."""
+    """Builds `source`; None without a compiler or the library in `needs`."""
     go = shutil.which("go")
     if go is None or not (LIBRARIES / needs).is_dir():
         return None

@@ -1,22 +1,23 @@
-"""Is a history linearizable? One checker for all tests that race.
+"""A checker of linearizability for all tests with concurrent clients.
 
-A history is what several clients did to one thing (a key, a few keys that are changed together, a policy): calls with the times at which
-they began and ended and what they were answered. It is linearizable when there is an order of the calls that explains all answers and
-in which no call comes before one that had ended when it began. The search is Wing and Gong's, with a memory of what was tried (Lowe).
+A history is the list of several clients' calls to one thing (a key, a few keys that are changed together, a policy),
+each with its begin, end and answer. It is linearizable when some order of the calls explains all answers, and in it no
+call comes before one that had ended when it began. The search is Wing and Gong's, with a memory of visited states
+(Lowe).
 
-A call of unknown outcome (the server was killed, or the time was over) may have happened at any moment after it began, also long after
-the client gave up, or never.
+A call of unknown outcome (the server was killed, or it timed out) may have happened at any moment after it began,
+even long after the client gave up, or never.
 """
 import math
 import time
 
 UNKNOWN = "unknown"
-NO = object()  # what after() says of an answer that does not fit
+NO = object()  # result of after() when the answer does not fit
 STEPS_MAX = 2_000_000
 
 
 class Call:
-    """One call. `answer`: as the model of the thing has it, or UNKNOWN."""
+    """One call. `answer`: as defined by the thing's model, or UNKNOWN."""
 
     __slots__ = ("kind", "where", "value", "began", "ended", "answer", "by")
 
@@ -48,8 +49,8 @@ class Undecided(Exception):
 
 
 def linearizable(calls, start, after, steps_max=STEPS_MAX):
-    """`after(state, call)`: the state when the call comes next, or NO where its answer does not fit. Of an UNKNOWN one: what it makes of
-    the state if it happens. States can be hashed."""
+    """`after(state, call)`: the state after the call, or NO if its answer does not fit. For an UNKNOWN answer: the
+    state if the call happens. States must be hashable."""
     calls = sorted(calls, key=lambda call: call.began)
     known = sum(1 << i for i, call in enumerate(calls) if call.answer != UNKNOWN)
     tried, stack = set(), [(0, start)]
@@ -62,7 +63,7 @@ def linearizable(calls, start, after, steps_max=STEPS_MAX):
         tried.add((done, state))
         if len(tried) > steps_max:
             raise Undecided()
-        # Next may be whoever began before the first of the others has ended.
+        # Candidates: calls that began before the first end of the others.
         first_end, next_calls = math.inf, []
         first_left = (~done & (done + 1)).bit_length() - 1
         for i in range(first_left, len(calls)):
@@ -73,7 +74,7 @@ def linearizable(calls, start, after, steps_max=STEPS_MAX):
                 break
             first_end = min(first_end, call.ended)
             next_calls.append((i, call))
-        # Those of unknown outcome are tried last: most of them never happened, or nobody saw it.
+        # Unknown outcomes last: most of them never happened or had no visible effect.
         next_calls.sort(key=lambda one: one[1].answer != UNKNOWN)
         for i, call in next_calls:
             if call.began <= first_end:
@@ -89,7 +90,7 @@ ABSENT = None
 
 
 def register(state, call):
-    """A key without versions: put, create (if nothing is there), swap (if `where` is there), delete, get."""
+    """A key without versions: put, create (if absent), swap (if the value is `where`), delete, get."""
     unknown = call.answer == UNKNOWN
     if call.kind == "get":
         return state if call.answer == state else NO
@@ -103,9 +104,10 @@ def register(state, call):
 
 
 def versions(state, call):
-    """A key that keeps its versions; a state has them newest first, delete markers as "-". Values are unlike each other.
+    """A key that keeps its versions; a state lists them newest first, delete markers as "-". Values are distinct.
 
-    put, delete (which makes a marker), get, get_version and drop (the version of that value goes), list (all of them).
+        put, delete (which adds a marker), get, get_version and drop (removes the version with that value), list (all
+        of them).
     """
     unknown = call.answer == UNKNOWN
     if call.kind == "put":
@@ -124,7 +126,8 @@ def versions(state, call):
 
 
 def pair(state, call):
-    """Two keys, of which one may be renamed to the other: put, delete, get, rename, keep (a rename that overwrites nothing) at `where`."""
+    """Two keys, of which one may be renamed to the other: put, delete, get, rename, keep (a rename that does not
+    overwrite) at `where`."""
     mine, other = state[call.where], state[1 - call.where]
     unknown = call.answer == UNKNOWN
 
@@ -147,7 +150,7 @@ def pair(state, call):
 
 
 def setting(state, call):
-    """What everybody obeys: set, and see."""
+    """A setting that applies to all clients: set, and see."""
     if call.kind == "set":
         return call.value if call.answer in (200, UNKNOWN) else NO
     return state if call.answer == state else NO
@@ -164,7 +167,7 @@ def made(*rows):
 
 
 def check_the_checker():
-    """Histories that are none must be found out, and those that are must pass."""
+    """Invalid histories must be rejected, and valid ones accepted."""
     def holds(start, after, *rows):
         return linearizable(made(*rows), start, after)
 

@@ -1,4 +1,4 @@
-"""A test case of accounts, users and roles: a server, clients of IAM and STS, and `verbena user`."""
+"""A test case for accounts, users and roles: a server, clients of IAM and STS, and `verbena user`."""
 import json
 import pathlib
 import subprocess
@@ -62,7 +62,7 @@ class IamCase(S3Case):
         return done.stdout.decode()
 
     def account(self, *args):
-        """A new account: what `verbena user add --json` says of it."""
+        """A new account: the output of `verbena user add --json`."""
         return json.loads(self.run_program("user", "add", self.name("account"), "--json", *args))
 
     def as_account(self, account, service="iam"):

@@ -1,4 +1,4 @@
-"""An OpenID Connect provider for tests, which can be told to misbehave, and an authority that vouches for its certificate.
+"""An OpenID Connect provider for tests, which misbehaves on request, and an authority that signs its certificate.
 
     with Authority() as authority, Provider(authority) as provider:
         provider.url                                  # "https://localhost:40001/realm"
@@ -39,7 +39,7 @@ def pem(key):
 
 
 class Authority:
-    """Of certificates: `file` is its own, certificate() makes others by it."""
+    """A certificate authority: `file` is its own certificate, certificate() signs others."""
 
     def __init__(self, name="Test authority"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="verbena-ca-"))
@@ -106,7 +106,7 @@ class Key:
 
 
 class Answer:
-    """What a path answers instead of what it should."""
+    """An answer to be given for a path instead of the regular one."""
 
     def __init__(self, body=b"", status=200, headers=(), pause_s=0.0, piece=1 << 30):
         self.body, self.status, self.headers, self.pause_s, self.piece = body, status, headers, pause_s, piece
@@ -114,7 +114,7 @@ class Answer:
 
 class Provider:
     def __init__(self, authority, algorithm="RS256", path="/realm", host="localhost", address="127.0.0.1", names=("localhost", "127.0.0.1")):
-        """`names`: of its certificate. `connections` counts who came, whether or not he believed it."""
+        """`names`: of its certificate. `connections` counts all clients, whether or not TLS succeeded."""
         self.keys, self.algorithm, self.path, self.made = [], algorithm, path, 0
         self.answers, self.asked, self.lock, self.ended = {}, {}, threading.Lock(), threading.Event()
         certificate, key = authority.certificate(*names)
@@ -140,7 +140,7 @@ class Provider:
 
     @property
     def name(self):
-        """As condition keys have it."""
+        """The provider's name in condition keys."""
         return self.url.removeprefix("https://")
 
     def rotate(self, algorithm=None, keep=0):
@@ -155,7 +155,7 @@ class Provider:
                           headers={"kid": key.id, **(headers or {})})
 
     def fetches(self):
-        """How often its keys were asked for."""
+        """The number of requests for its keys."""
         with self.lock:
             return self.asked.get(self.path + "/keys", 0)
 
@@ -191,7 +191,7 @@ class Provider:
                         self.wfile.write(answer.body[at:at + answer.piece])
                         self.wfile.flush()
                 except OSError:
-                    pass  # whom it was for has left
+                    pass  # the client has closed
 
             def handle(self):
                 with provider.lock:

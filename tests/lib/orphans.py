@@ -1,9 +1,10 @@
-"""What a test has started ends with the test, however that ends: kill -9 and ctest's time limit leave nothing behind.
+"""Ends a test's processes with the test, however that ends: kill -9 and ctest's time limit leave nothing behind.
 
-A process of its own waits until the test is gone, and ends then what is left: Ceph's daemons of a folder, and servers.
+A separate process waits until the test is gone, then ends the remaining processes: Ceph's daemons of a folder, and
+servers.
 
-    orphans.watch(folder)   # from now on; the folder goes, too
-    orphans.add(pid), orphans.remove(pid)   # nothing, where nobody watches
+    orphans.watch(folder)   # from now on; the folder is removed, too
+    orphans.add(pid), orphans.remove(pid)   # without effect if no watcher runs
 """
 import os
 import pathlib
@@ -20,7 +21,7 @@ _watcher = None
 def watch(folder):
     global _watcher
     if _watcher is None:
-        # A session of its own: Ctrl-C in a terminal goes to the test, which ends things in order.
+        # A session of its own: Ctrl-C in a terminal goes to the test, which ends its processes in order.
         _watcher = subprocess.Popen([sys.executable, __file__, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                     stderr=subprocess.DEVNULL, start_new_session=True, cwd="/")
     _tell("folder", folder)
@@ -38,12 +39,12 @@ def _tell(what, whom):
     if _watcher is not None:
         try:
             os.write(_watcher.stdin.fileno(), f"{what} {whom}\n".encode())
-        except OSError:  # the watcher was killed: the test goes on without
+        except OSError:  # the watcher was killed: the test continues without it
             pass
 
 
 def daemons(folder):
-    """Process ids of Ceph's daemons, by their pid files. One that has died may have left its number to somebody else."""
+    """Process ids of Ceph's daemons, from their pid files. The id of a dead daemon may belong to another process."""
     found = []
     for path in (pathlib.Path(folder) / "run").glob("*.pid"):
         try:
@@ -64,7 +65,7 @@ def kill_daemons(folder):
 
 
 def _began(pid):
-    """When it was started: with its number that is who it is."""
+    """The process's start time: with its id it identifies the process."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
     except OSError:
@@ -72,7 +73,7 @@ def _began(pid):
 
 
 def _wait(parent, pids, folders):
-    """Until the test is gone."""
+    """Waits until the test is gone."""
     text = b""
     while os.getppid() == parent:
         if not select.select([0], [], [], _LOOK_EVERY_S)[0]:
@@ -101,7 +102,7 @@ def main(parent):
             except OSError:
                 pass
     for folder in folders:
-        if os.path.isdir(folder):  # else it was ended in order
+        if os.path.isdir(folder):  # else it has ended cleanly
             kill_daemons(folder)
             shutil.rmtree(folder, ignore_errors=True)
 

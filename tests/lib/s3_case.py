@@ -1,4 +1,4 @@
-"""A test case against one server: boto3 as its users have it, and bare signed requests for what boto3 does not say."""
+"""A test case against one server: boto3 as users have it, and raw signed requests for what boto3 cannot send."""
 import http.client
 import unittest
 import urllib.parse
@@ -24,7 +24,7 @@ class Reply:
         return tree.fromstring(self.body)
 
     def text(self, element):
-        """Of the first element of that name, with or without S3's namespace."""
+        """The text of the first element of that name, with or without S3's namespace."""
         for found in self.xml().iter():
             if found.tag.removeprefix(NAMESPACE) == element:
                 return found.text
@@ -87,7 +87,7 @@ class S3Case(unittest.TestCase):
         return request.url.removeprefix(self.server.http)
 
     def request(self, method, path, headers=None, body=b"", signed=True):
-        """One request as it stands; `path` holds the query and is not encoded again."""
+        """Sends one request unchanged; `path` contains the query and is not encoded again."""
         headers = self.sign(method, path, headers, body) if signed else dict(headers or {})
         connection = http.client.HTTPConnection(self.address, timeout=30)
         try:

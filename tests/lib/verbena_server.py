@@ -1,6 +1,6 @@
-"""Starts and stops a Verbena server for a test. One way for all scripts under tests/.
+"""Starts and stops a Verbena server for a test. Used by all scripts under tests/.
 
-The server listens on 127.0.0.1 with ports of its own choosing and is ended by pid.
+The server listens on 127.0.0.1 on free ports and is ended by pid.
 """
 import atexit
 import collections
@@ -23,10 +23,11 @@ import orphans  # noqa: E402
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
 START_TIMEOUT_S = 60
-native_of = {}  # of the HTTP endpoints of servers that were started here
-# The engine that keeps nothing: what a test finds on disk or after a restart is not there.
+native_of = {}  # by HTTP endpoint, of the servers started here
+# The in-memory engine: nothing can be found on disk or after a restart.
 IN_MEMORY = os.environ.get("TEST_VERBENA_ENGINE") == "memory"
-# The engine over Ceph, on a cluster that lasts as long as the test; each data directory has a namespace of its own there.
+# The engine over Ceph, on a cluster that lives as long as the test; each data directory has a namespace of its own
+# there.
 ON_RADOS = os.environ.get("TEST_VERBENA_ENGINE") == "rados"
 
 
@@ -36,17 +37,17 @@ def program():
 
 
 def tool(name):
-    """A client program: Debian's own, whatever else is first in PATH."""
+    """A client program: Debian's own, whatever comes first in PATH."""
     system = f"/usr/bin/{name}"
     return system if os.access(system, os.X_OK) else shutil.which(name) or name
 
 
-# By which clocks of servers over one cluster are apart in the cluster suites.
+# Offsets between the clocks of servers over one cluster in the cluster suites.
 CLOCKS_AHEAD_MS = (0, -50, 2000, 5)
 
 
 def clock_environment(ahead_ms):
-    """What a server is started with, so that its wall clock is ahead of the machine's (tests/rados/clock_ahead.cc)."""
+    """The environment that puts a server's wall clock ahead of the machine's (tests/rados/clock_ahead.cc)."""
     library = pathlib.Path(program()).parent / "bin" / "clock_ahead.so"
     if not library.exists():
         raise FileNotFoundError(f"{library}: build the target clock_ahead")
@@ -54,7 +55,7 @@ def clock_environment(ahead_ms):
 
 
 def client_environment(home):
-    """An environment for client programs that reads no configuration of the user's."""
+    """An environment for client programs without the user's configuration."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "VERBENA_", "RCLONE_"))}
     env.update(AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_REGION="us-east-1",
                AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true", AWS_PAGER="", HOME=str(home),
@@ -63,7 +64,7 @@ def client_environment(home):
 
 
 def rados_arguments(directory):
-    """What a server in this directory is started with, so that its objects are in the test's cluster."""
+    """The arguments with which a server in this directory stores objects in the test's cluster."""
     import ceph_cluster
     ceph = ceph_cluster.shared()
     settings = {"conf": ceph.conf, "pool": "data", "index_pool": "index", "namespace": os.path.basename(directory)}
@@ -74,10 +75,10 @@ class Server:
     """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
 
     def __init__(self, directory=None, args=(), env=None, memory=False, files=None, clock_ahead_ms=0):
-        """`memory`: without a data directory. The one that is made all the same is for the log beside it.
-        `files`: how many it may have open at once. `clock_ahead_ms`: of its wall clock."""
+        """`memory`: without a data directory; the one created anyway holds only the log. `files`: limit of open
+        files. `clock_ahead_ms`: of its wall clock."""
         self.files = files
-        self.program = None  # another build's than program()
+        self.program = None  # set for another build than program()
         self.memory = memory or IN_MEMORY
         self.own_directory = directory is None
         self.directory = str(directory or tempfile.mkdtemp(prefix="verbena-test-"))
@@ -128,7 +129,7 @@ class Server:
             return ""
 
     def kill(self):
-        """kill -9: what a power cut looks like to the process."""
+        """kill -9: to the process, the same as a power cut."""
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
@@ -181,7 +182,7 @@ def boto3_client(endpoint, **config):
 
 
 class accelerated:
-    """What verbena.accelerate did in this process, for tests that run with TEST_BOTO3=accelerated: said at its end."""
+    """Reports the effect of verbena.accelerate in this process, at its end, for tests with TEST_BOTO3=accelerated."""
     counts, reasons = collections.Counter(), collections.Counter()
 
     @classmethod

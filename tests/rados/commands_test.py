@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`verbena rados init, status, fsck`, and what the server says when there is no cluster."""
+"""`verbena rados init, status, fsck`, and the server's errors without a cluster."""
 import json
 import pathlib
 import subprocess
@@ -24,7 +24,7 @@ def settings(ceph, **more):
 
 
 class Server(verbena_server.Server):
-    """On pools of the test's own."""
+    """A server on pools of the test's own."""
 
     def __init__(self, ceph):
         super().__init__()

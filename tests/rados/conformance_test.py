@@ -1,8 +1,8 @@
-"""The suite that every engine passes, on a cluster of one OSD in memory.
+"""The conformance suite of all engines, on a cluster of one OSD in memory.
 
 usage: conformance_test.py TEST_PROGRAM [Rados | RadosSplitting | RadosKeeping | --gtest_...]
 
-Without a form: all of them. $TEST_VERBENA_WIRE: wire.cc, compiled; what needs it is skipped without it.
+Without a form: all of them. $TEST_VERBENA_WIRE: wire.cc, compiled; tests that need it are skipped without it.
 """
 
 import os
@@ -16,15 +16,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "lib"))
 import orphans
 from ceph_cluster import CephCluster, skip_without_ceph
 
-# Processes that share the tests of a form among them: each rig has a namespace of its own, and a test waits more than it works.
+# Processes that share a form's tests: each rig has a namespace of its own, and tests mostly wait.
 SHARDS = 3
 TIMEOUT_S = 850
-# Names end in the engine's; suites of what only this engine has end in OnRados.
+# Names end in the engine's name; suites for this engine alone end in OnRados.
 FILTERS = {"Rados": "*Rados*-*/RadosSplitting:*/RadosKeeping", "RadosSplitting": "*/RadosSplitting", "RadosKeeping": "*/RadosKeeping"}
 
 
 def run_shards(program, form, environment):
-    """The exit code of the first that failed, or 0. Their outputs come one after the other."""
+    """The exit code of the first process that failed, or 0. Their outputs are printed one after the other."""
     command = [program, f"--gtest_filter={FILTERS[form]}", "--gtest_brief=1"]
     running = []
     for shard in range(SHARDS):

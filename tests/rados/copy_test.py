@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""`verbena rados import` and `export`: a server by itself becomes one of a cluster, and back, and its users notice nothing."""
+"""`verbena rados import` and `export`: a single server becomes one of a cluster, and back, without a change for its
+users."""
 import hashlib
 import json
 import os
@@ -57,7 +58,7 @@ def fill(server):
 
 
 def all_of(s3):
-    """All that S3 tells of what is there."""
+    """All of a server's content as S3 shows it."""
     told = {}
     for bucket in s3.list_buckets()["Buckets"]:
         name = bucket["Name"]
@@ -115,7 +116,7 @@ class Copy(unittest.TestCase):
         with Server(str(local)) as server:
             key = fill(server)
             before = all_of(boto3_client(server.http))
-            self.assertIn("server", self.rados("import", local, code=1))  # it runs
+            self.assertIn("server", self.rados("import", local, code=1))  # the server still runs
         said = self.rados("import", local)
         self.assertIn("copied 3 buckets", said)
         with self.in_cluster(local / "master.keys") as server:
@@ -154,7 +155,7 @@ class Copy(unittest.TestCase):
         self.assertEqual(fsck.returncode, 0, fsck.stdout)
 
     def again(self, *args):
-        """A killed one counts as a server for some time."""
+        """Repeats a command: a killed one counts as a running server for some time."""
         deadline = time.monotonic() + 60
         while True:
             done = subprocess.run([program(), "rados", *map(str, args), *settings(self.ceph)], stdout=subprocess.PIPE,
@@ -178,7 +179,7 @@ class Copy(unittest.TestCase):
         copying.wait()
 
     def has_begun(self):
-        """Some bucket is not all there."""
+        """True if some bucket is incomplete."""
         def index(*args):
             return subprocess.run(["rados", "-c", self.ceph.conf, "-p", "index", *args], stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL, text=True, timeout=60, check=False).stdout.split()

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Events of two servers over one cluster whose clocks are apart: each key's are told in the order of its changes, and a server that was frozen
-in the middle of a batch, so that the other one delivers, sends nothing of it when it wakes."""
+"""Events of two servers over one cluster with different clocks: each key's events are delivered in the order of its
+changes. When a server is frozen in the middle of a batch, the other one delivers the batch, and the first sends none
+of it when it resumes."""
 import collections
 import pathlib
 import signal
@@ -19,12 +20,13 @@ from targets import Webhook, free_port  # noqa: E402
 from verbena_server import boto3_client  # noqa: E402
 
 KEYS = 40
-WRITERS = 3  # whose events go on all the time, so that there is always one with a greater id
+WRITERS = 3  # their events never stop, so that one with a greater id always exists
 
 
 class Events(unittest.TestCase):
     def begin(self, clock_ahead_ms):
-        """Two servers, of which the first is on duty and its clock the machine's; a bucket whose events go to the webhook."""
+        """Two servers, of which the first holds the leader lease and has the machine's clock; a bucket with events
+        to the webhook."""
         ceph_cluster.shared()
         self.hook = Webhook()
         self.addCleanup(self.hook.close)
@@ -39,7 +41,7 @@ class Events(unittest.TestCase):
         self.s3[0].put_bucket_notification_configuration(Bucket="bucket", NotificationConfiguration={"QueueConfigurations": [rule]})
 
     def told(self):
-        """Key, kind, size and sequencer of each event, in the order in which they came."""
+        """Key, kind, size and sequencer of each event, in the order of arrival."""
         records = [record for message in list(self.hook.messages) for record in message.get("Records", [])]
         return [(urllib.parse.unquote_plus(record["s3"]["object"]["key"]), record["eventName"].split(":")[0],
                  record["s3"]["object"].get("size"), int(record["s3"]["object"]["sequencer"], 16)) for record in records]
@@ -100,7 +102,7 @@ class Events(unittest.TestCase):
         frozen, other = self.servers
         reached, go_on = threading.Event(), threading.Event()
 
-        class Slow(list):  # what the webhook has confirmed; the first ones take their time
+        class Slow(list):  # confirmed by the webhook; the first ones slowly
             def append(self, message):
                 super().append(message)
                 if len(self) >= 12 and not reached.is_set():
@@ -123,7 +125,7 @@ class Events(unittest.TestCase):
         finally:
             frozen.process.send_signal(signal.SIGCONT)
         wait_until(lambda: not frozen.on_duty(), MORE_S, "the server that was frozen says that it is not on duty")
-        # It goes on with its batch at once, if it does; what it writes now is told by the other one.
+        # If it resumes its batch, then at once; events written now are delivered by the other server.
         self.s3[0].put_object(Bucket="bucket", Key="awake", Body=b"x")
         wait_until(lambda: any(event[0] == "awake" for event in self.told()[before:]), MORE_S, "an event of the server that was frozen")
         self.assertEqual([event[0] for event in self.told()[before:]], ["awake"])

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""A cluster that is frozen, has lost an OSD, or is full: requests get an answer with the reason, and all is well afterwards."""
+"""A cluster that is frozen, has lost an OSD, or is full: requests get an answer with the reason, and succeed again
+afterwards."""
 import os
 import pathlib
 import signal

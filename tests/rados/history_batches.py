@@ -1,22 +1,23 @@
-"""Batches of a history (history_test.py): native clients that read, write and remove many keys in one message. Each item is a call of its key's history,
-and began and ended with its batch."""
+"""Batches of a history (history_test.py): native clients that read, write and remove many keys in one message. Each
+item is a call in its key's history, with the batch's begin and end."""
 import time
 
 from history import ABSENT, UNKNOWN, Call
 
 NOT_SENT = "not sent"
-READERS, WRITERS = 3, 2  # threads of each server: changes wait for servers and OSDs that are in trouble, most reads do not
-# Items of a batch, of as many keys: at least, at most. Half as many after one that was not answered, for a machine that has other things to do.
+READERS, WRITERS = 3, 2  # of each server: changes wait for servers and OSDs in trouble, most reads do not
+# Items of a batch, each of another key: minimum and maximum. Halved after a batch without an answer, for a busy
+# machine.
 ITEMS_READ, ITEMS_CHANGED = (32, 1536), (8, 192)
-FAST_S = 1            # a batch that is answered within this is followed by larger ones
-# Where two servers change one key at once, all changes that share its call are made anew. So each server has a share of the keys, another one
-# every few seconds, and leaves it with these batches only.
+FAST_S = 1            # seconds; after a faster batch they grow
+# When two servers change one key at once, all changes in the same call are repeated. So each server has a share of the
+# keys, a new one every few seconds, and leaves it only in these batches.
 MEET, ITEMS_MEET = 0.15, (4, 24)
 SHARE_LASTS_S = 3
-READS_MAX, READS_MAX_LONG = 8, 24  # for each change: more would look at what is the same
+READS_MAX, READS_MAX_LONG = 8, 24  # for each change: more reads would see the same
 READS_AHEAD = 5_000
-PLACE = 12_200        # for the largest value of such a key
-PLACES_OF_OTHERS = 400_000  # for those of the keys that others work on, too, in batches of changes
+PLACE = 12_200        # space for the largest value of such a key
+PLACES_OF_OTHERS = 400_000  # space for the keys shared with other threads, in batches of changes
 DONE = {"put": 200, "delete": 204}
 
 
@@ -25,7 +26,7 @@ def batch_clients(run, bucket):
 
 
 class BatchClient:
-    """One thread of one server's clients."""
+    """One client thread of a server."""
 
     def __init__(self, run, server, number, bucket, reads):
         self.run, self.server, self.bucket, self.reads = run, server, bucket, reads
@@ -50,7 +51,7 @@ class BatchClient:
                 time.sleep(0.1)
                 continue
             if not self.batch(client):
-                client = None  # the connection is to be made anew
+                client = None  # None: connect anew
                 time.sleep(0.3)
 
     def are_reads_ahead(self):
@@ -58,7 +59,7 @@ class BatchClient:
         return self.run.counts["reads in batches"] > most * self.run.counts["changes in batches"] + READS_AHEAD
 
     def batch(self, client):
-        """False where nothing of it was answered."""
+        """Runs one batch. False if no item was answered."""
         kind = "get" if self.reads else self.choose.choice(("put", "delete"))
         things = self.run.many_things(self.choose, *self.choice())
         calls = [Call(kind, by=self.by) for _ in things]
@@ -84,16 +85,16 @@ class BatchClient:
         return answered
 
     def choice(self):
-        """How many keys, how many of them that other threads work on all the time, whose share."""
+        """The number of keys, how many of them are shared with other threads, and of which server's share."""
         count = round(self.items * self.choose.uniform(0.5, 1))
-        if self.reads:  # others' keys have larger values, for which there is no place
+        if self.reads:  # values of shared keys do not fit the read buffer
             return count, 0, None
         if self.choose.random() < MEET:
             return self.choose.randint(*ITEMS_MEET), 2, None
         return count, 0, self.run.servers.index(self.server)
 
     def ask(self, client, kind, things, calls):
-        """What the items were answered."""
+        """Sends the batch; returns the items' answers."""
         names = [(self.bucket, thing.name) for thing in things]
         if kind == "get":
             done = client.get_many([(*name, i * PLACE, PLACE) for i, name in enumerate(names)], self.memory)
@@ -108,7 +109,7 @@ class BatchClient:
         return [DONE[kind] if one.error is None else self.run.answer_to(self.server, call, one.error) for call, one in zip(calls, done)]
 
     def placed(self, names, calls):
-        """One body behind the other."""
+        """Places the bodies one after the other."""
         memory, offset = memoryview(self.memory), 0
         for name, call in zip(names, calls):
             body = self.run.body_of(call.value)

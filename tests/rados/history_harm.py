@@ -1,6 +1,7 @@
-"""What is done to servers and OSDs while a history is made (history_test.py).
+"""Faults of servers and OSDs during a history (history_test.py).
 
-Servers have their troubles and OSDs have theirs, at the same time; of each kind one at a time, so that another server and another OSD work.
+Servers and OSDs have faults at the same time, but one of each kind at a time, so that another server and another OSD
+work.
 """
 import contextlib
 import math
@@ -14,11 +15,11 @@ OSDS = 3
 
 
 class Harm:
-    """When something was done to somebody."""
+    """A record of the times of faults."""
 
     def __init__(self, whose):
         self.whose = whose
-        self.times = []  # [from, to, what], of which the last may have no end yet
+        self.times = []  # [from, to, what]; the last may have no end yet
 
     @contextlib.contextmanager
     def of(self, what):
@@ -36,7 +37,7 @@ class Harm:
 
 
 class Nemesis:
-    """`run` has servers, the harm to OSDs, counts, and says when to stop."""
+    """Injects the faults. `run` has servers, the faults of OSDs, counts, and the end of the run."""
 
     def __init__(self, run, ceph):
         self.run, self.ceph = run, ceph
@@ -66,7 +67,7 @@ class Nemesis:
                 self.run.stop.wait(1)
                 server.start()
             return "servers killed"
-        # Shorter than a lease, longer than one, longer than the duty is waited for.
+        # Shorter than a read lease, longer than one, longer than the leader lease.
         seconds = choose.choice((0.5, 3, 3, 11, 18))
         with server.harm.of(f"frozen for {seconds} s"):
             server.process.send_signal(signal.SIGSTOP)

@@ -1,4 +1,5 @@
-"""Large objects of a history (history_test.py): one thread overwrites one all the time, another one reads it slowly meanwhile."""
+"""Large objects of a history (history_test.py): one thread overwrites an object all the time while another one reads
+it slowly."""
 import http.client
 import socket
 import time
@@ -8,13 +9,13 @@ from history import UNKNOWN, Call
 from history_things import body_of, value_of
 
 LARGE_SIZE = 32 << 20
-# A large object costs as much as a thousand small ones. So in a long run they rest: after the first FIRST_S seconds they are written and read in the
-# first SOME_S of each EVERY_S.
+# A large object costs as much as a thousand small ones. So in a long run these threads pause: after the first FIRST_S
+# seconds they run only in the first SOME_S of each EVERY_S.
 FIRST_S, SOME_S, EVERY_S = 100, 30, 180
 
 
 def small_socket(connection):
-    """One that takes little before it is read."""
+    """A socket with a small receive buffer."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
     made.settimeout(connection.timeout)
@@ -28,7 +29,7 @@ class LargeObjects:
         self.choose = run.random("large")
 
     def may_go_on(self):
-        """False when the run is over; waits while there is to be rest."""
+        """False when the run is over; waits during a pause."""
         while not self.run.stop.is_set():
             passed = time.monotonic() - self.run.began
             if passed < FIRST_S or passed % EVERY_S < SOME_S:
@@ -52,7 +53,8 @@ class LargeObjects:
             run.stop.wait(1.5)
 
     def read_slowly(self):
-        """Reads the beginning, waits until it was overwritten and what nobody reads was removed, and reads the rest."""
+        """Reads the beginning, waits until the object is overwritten and unused bytes are removed, and reads the
+        rest."""
         run, turn = self.run, 0
         while self.may_go_on():
             turn += 1

@@ -1,4 +1,4 @@
-"""The servers of a history (history_test.py), each with what is done to it."""
+"""The servers of a history (history_test.py), and the actions on them."""
 import collections
 import json
 import pathlib
@@ -10,12 +10,12 @@ from history_harm import Harm
 from keeps_test import metric
 
 SPLIT_ROWS, SPLIT_ROWS_LONG = 150, 600  # a run of millions of operations would have thousands of tablets
-START_S = 240  # on a machine that has other things to do
+START_S = 240  # on a busy machine
 TOTALS = {"verbena_rados_keeps_total": "keys that were kept", "verbena_rados_keepers_told_total": "keepers that were told"}
 
 
 def place(ceph):
-    """Where the objects are."""
+    """The arguments that name the object store's place."""
     settings = {"conf": ceph.conf, "pool": "data", "index_pool": "index"}
     return [word for key, value in settings.items() for word in ("--set", f"rados.{key}={value}")]
 
@@ -29,7 +29,7 @@ class Server(verbena_server.Server):
             self.args += ["--set", f"encryption.key_file={first.directory}/master.keys"]
         self.generation = self.late_calls = self.late_at = 0
         self.harm = Harm(f"server {number}")
-        self.totals = collections.Counter()  # of its lives before this one
+        self.totals = collections.Counter()  # from its earlier runs
 
     def start(self):
         began = time.monotonic()
@@ -37,7 +37,7 @@ class Server(verbena_server.Server):
             try:
                 super().start()
                 break
-            except RuntimeError:  # the cluster may be harmed, too
+            except RuntimeError:  # the cluster may have faults, too
                 if time.monotonic() > began + START_S:
                     raise
                 time.sleep(2)
@@ -58,7 +58,8 @@ class Server(verbena_server.Server):
         return self.totals[name] + (metric(self, name) if self.http else 0)
 
     def cluster_was_late(self, since, lasts=10):
-        """Whether calls to the cluster were not answered in time: the machine may have other things to do. Many calls may have failed by that."""
+        """True if calls to the cluster timed out recently, as on a busy machine. They may be the reason for failed
+        requests."""
         seen, self.late_calls = self.late_calls, metric(self, "verbena_rados_late_calls_total")
         if self.late_calls > seen:
             self.late_at = time.monotonic()
@@ -66,17 +67,17 @@ class Server(verbena_server.Server):
 
 
 def tablets_of(ceph):
-    """How many there are: that some were split is part of what is tested."""
+    """The number of tablets: splits are part of the test."""
     said = subprocess.run([verbena_server.program(), "rados", "status", "--json", *place(ceph)], stdout=subprocess.PIPE, timeout=60, check=True)
     return json.loads(said.stdout)["tablets"]
 
 
 def memory_of(pids):
-    """What processes that run have in memory, in MB."""
+    """The resident memory of the running processes, in MB."""
     total = 0
     for pid in pids:
         try:
             total += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
-        except OSError:  # it has just gone
+        except OSError:  # it has just ended
             pass
     return total * 4096 // 1_000_000

@@ -1,5 +1,5 @@
-"""Takes away what a long history (history_test.py) needs no more, or the cluster, which is in memory, would be full: the keys of things
-whose history is over, and, by `verbena rados fsck --repair`, what killed servers have left."""
+"""Frees what a long history (history_test.py) no longer needs, since the cluster, which is in memory, would fill up:
+the keys of finished things, and, by `verbena rados fsck --repair`, the remains of killed servers."""
 import collections
 import http.client
 import subprocess
@@ -27,7 +27,8 @@ class Sweep:
         self.over = collections.deque()  # (attempt, kind, name, version ids)
 
     def take(self, thing):
-        """Its history is over. What it was asked and has not answered may still land, and stay; there is little of that."""
+        """Removes the keys of a thing whose history is over. Its unanswered calls may still land and stay; there are
+        few."""
         if thing.kind in self.buckets:
             self.over.append((1, thing.kind, thing.name, list(thing.version_ids.values())))
 
@@ -55,7 +56,8 @@ class Sweep:
                     client.delete(self.buckets[kind], name, version_id=version)
 
     def watch_pages(self):
-        """Pages of the bucket with versions, through any server, with and without a delimiter: each is of one moment."""
+        """Pages of the bucket with versions, through any server, with and without a delimiter: each page must be of
+        one moment."""
         while not self.run.stop.wait(PAGE_PAUSE_S):
             address = self.choose.choice(self.run.servers).http
             if address is None:
@@ -72,7 +74,7 @@ class Sweep:
                 s3.connection.close()
 
     def check_page(self, body):
-        """What leads to the next one; None: this is the last."""
+        """The markers of the next page; None: this is the last."""
         entries, markers, key_before = [], {}, None
         for one in tree.fromstring(body):
             kind = one.tag.rsplit("}", 1)[-1]
@@ -93,7 +95,7 @@ class Sweep:
                        (("key-marker", "NextKeyMarker"), ("version-id-marker", "NextVersionIdMarker")) if markers.get(theirs))
 
     def repair(self):
-        """While everybody goes on. It may give up for want of an answer, but finds nothing damaged."""
+        """Runs during the load. It may give up when the cluster does not answer, but must not find damage."""
         while not self.run.stop.wait(REPAIR_EVERY_S):
             began = time.monotonic()
             try:

@@ -1,20 +1,23 @@
 #!/usr/bin/python3
-"""What three servers over one cluster do through all doors, while servers and OSDs are killed and frozen and tablets are split, is linearizable.
+"""Three servers over one cluster are linearizable through all doors, while servers and OSDs are killed and frozen and
+tablets are split.
 
-Threads of clients, one for each server and door (S3 over HTTP, tokens, native), work on a few things at a time: keys that are put, created
-(If-None-Match), swapped (If-Match) and deleted; keys with versions; pairs of keys that are renamed; a bucket whose policy lets a user in
-and shuts him out, which is one thing for all servers. Others read, write and remove many keys in one message (history_batches.py): most operations are theirs. Each thing has its history, which tests/lib/history.py checks when it is long enough; then another thing takes its
-place. What a killed or frozen server was asked has an unknown outcome. One more pair of threads reads large objects slowly while they are
-overwritten.
+Client threads, one for each server and door (S3 over HTTP, tokens, native), work on a few things at a time: keys that
+are put, created (If-None-Match), swapped (If-Match) and deleted; keys with versions; pairs of keys that are renamed; a
+bucket whose policy admits or denies a user, which is one thing for all servers. Other threads read, write and remove
+many keys in one message (history_batches.py): most operations are theirs. Each thing has a history, which
+tests/lib/history.py checks when it is long enough; then another thing replaces it. A request to a killed or frozen
+server has an unknown outcome. One more pair of threads reads large objects slowly while they are overwritten.
 
 Planted in a build and caught: see docs/cluster.md.
 
-Found out besides: bytes that are of no write or of two, a 500, and a read that breaks although nothing was done to its server.
+Also reported: bytes of no write or of two writes, a 500, and a read that breaks without a fault at its server.
 
 usage: history_test.py PYTHON_FOLDER [--operations N] [--seconds N] [--seed N] [--calm] [--then PROGRAM] [--logs FOLDER]
 
-It goes on until both numbers are reached. --calm: nobody is harmed (else: history_harm.py). --then: an upgrade under load (history_upgrade.py).
---logs: where those of servers and OSDs go when something is wrong.
+It runs until both numbers are reached. --calm: without faults (else: history_harm.py). --then: an upgrade under load
+(history_upgrade.py).
+--logs: the folder for the logs of servers and OSDs after a failure.
 By hand: history_test.py build/python --operations 10000000
 """
 import argparse
@@ -54,9 +57,10 @@ DOORS = ("http", "token", "native")
 THREADS = 1          # of each server and door
 PLAIN, VERSIONED, DIRECTORY, LARGE = "plain", "versioned", f"pairs--{ZONE}--x-s3", "large"
 TIMEOUT_MS = 4000
-CHECKS_MAX = 2000    # that wait: who makes histories faster than they are checked rests
-READS_TO_KEEP = 6    # a server keeps what it has found current four times
-# An OSD that was away and has missed more than a hundred changes is written to while it catches up, unless this says otherwise (docs/cluster.md).
+CHECKS_MAX = 2000    # waiting histories; above this, threads pause until the checker catches up
+READS_TO_KEEP = 6    # a server takes a read lease after finding a key current four times
+# An OSD that missed more than a hundred changes accepts writes while it recovers, unless this option is set
+# (docs/cluster.md).
 CEPH = ("osd async recovery min cost = 1000000000",)
 OPERATIONS, SECONDS, LONG = 100_000, 100, 1_000_000
 
@@ -82,7 +86,7 @@ class Run:
         return random.Random(f"{self.arguments.seed}.{name}")
 
     def progress(self):
-        """Which part of the run is over."""
+        """The fraction of the run that is over."""
         return min(self.counts["operations"] / self.arguments.operations, (time.monotonic() - self.began) / max(1, self.arguments.seconds))
 
     # Things.
@@ -95,14 +99,15 @@ class Run:
         return live
 
     def thing(self, group, choose):
-        """One to work on; whoever has it says done()."""
+        """A thing to work on; the thread calls done() with it afterwards."""
         with self.lock:
             found = choose.choice(self.live(group))
             found.users += 1
             return found
 
     def many_things(self, choose, count, others, share):
-        """Likewise: registers, `others` of them of those that other threads work on all the time; `share`: of one server's, or None."""
+        """Several registers; `others` of them are shared with threads that never stop; `share`: of one server's
+        share, or None."""
         with self.lock:
             found = self.live("batched")
             if share is not None:
@@ -162,11 +167,11 @@ class Run:
     def connect_or_none(self, server, door):
         try:
             return self.connect(server, door)
-        except (self.verbena.errors.VerbenaError, TypeError):  # it is dead, or frozen; TypeError: it has no address now
+        except (self.verbena.errors.VerbenaError, TypeError):  # dead or frozen; TypeError: no address now
             return None
 
     def outcome(self, server, call, act):
-        """Does it and notes the answer: what act() gives, a status, or UNKNOWN."""
+        """Makes a call and records its answer: the result of act(), a status, or UNKNOWN."""
         call.begin()
         try:
             answer = act()
@@ -176,12 +181,12 @@ class Run:
         return answer
 
     def answer_to(self, server, call, error):
-        """Which answer an exception is: a status, UNKNOWN, or NOT_SENT."""
+        """The answer that an exception stands for: a status, UNKNOWN, or NOT_SENT."""
         errors = self.verbena.errors
         for kind, answer in ((errors.NoSuchKey, 404), (errors.PreconditionFailed, 412), (errors.AccessDenied, 403)):
             if isinstance(error, kind):
                 return answer
-        if isinstance(error, errors.ConnectionFailed):  # nothing of it has reached the server
+        if isinstance(error, errors.ConnectionFailed):  # nothing reached the server
             self.look_at(server, call, error)
             return NOT_SENT
         if isinstance(error, errors.ChecksumMismatch):
@@ -194,7 +199,7 @@ class Run:
         return answer
 
     def look_at(self, server, call, error):
-        """Nothing may break without a reason, and nothing may be found damaged."""
+        """Reads must not break without a fault, and no damage may be found."""
         status, code = getattr(error, "http_status", 0), getattr(error, "s3_code", "")
         self.counts[f"unknown: {type(error).__name__} {code}".strip()] += 1
         if status == 500 or code == "InternalError":
@@ -222,7 +227,7 @@ class Run:
                     client, user = self.connect(server, door), self.connect(server, door, self.user_keys)
                     s3 = Express(server.http, service="s3")
                     s3.connection.timeout = TIMEOUT_MS / 1000
-            except (self.verbena.errors.VerbenaError, TypeError):  # it is dead, or frozen; TypeError: it has no address now
+            except (self.verbena.errors.VerbenaError, TypeError):  # dead or frozen; TypeError: no address now
                 time.sleep(0.2)
                 continue
             thing, call = self.thing(choose.choice(groups), choose), None
@@ -235,7 +240,7 @@ class Run:
                 time.sleep(0.3)
 
     def guarded(self, work, *arguments):
-        """A thread's work: what it does not expect ends the run."""
+        """Runs a thread's work: an unexpected exception ends the run."""
         try:
             work(*arguments)
         except Exception:  # noqa: BLE001
@@ -259,7 +264,7 @@ class Run:
         key = thing.name
         call = Call(kind, by=by)
         if kind == "get":
-            # Often enough now and then that the server begins to keep the key. The last one is the history's.
+            # Sometimes often enough that the server takes a read lease on the key. The last read counts in the history.
             for _ in range(choose.choice((0, 0, 0, READS_TO_KEEP))):
                 if self.outcome(server, Call(kind, by=by), lambda: self.read(client, PLAIN, key)[0]) in (UNKNOWN, NOT_SENT):
                     return None
@@ -288,7 +293,7 @@ class Run:
         key = thing.name
         call = Call(kind, by=by)
         if kind in ("get_version", "drop"):
-            if not thing.version_ids or "native" in by:  # there only batches name versions
+            if not thing.version_ids or "native" in by:  # over native only batches have version ids
                 return None
             call.value = choose.choice(list(thing.version_ids))
             named = {"version_id": thing.version_ids[call.value]}
@@ -338,7 +343,7 @@ class Run:
     def on_pair(self, thing, choose, door, by):
         server, client, _, _ = door
         kind = choose.choices(("rename", "keep", "put", "delete", "get"), (5, 2, 4, 2, 6))[0]
-        # Far from each other, so that they lie in different tablets before long.
+        # Far apart in the order of keys, so that they soon are in different tablets.
         names = (f"a{thing.name}", f"z{thing.name}")
         call = Call(kind, where=choose.randrange(2), by=by)
         mine, other = names[call.where], names[1 - call.where]
@@ -382,7 +387,8 @@ class Run:
 
     @staticmethod
     def is_made(thing, s3, bucket):
-        """Each history of a policy has a bucket of its own; whoever comes first makes it, until that was acknowledged."""
+        """Each policy history has a bucket of its own, created by the first thread that needs it, until that is
+        acknowledged."""
         with thing.lock:
             if not thing.values:
                 try:
@@ -404,7 +410,7 @@ class Run:
         for bucket in (PLAIN, VERSIONED, LARGE):
             s3.create_bucket(Bucket=bucket)
         s3.put_bucket_versioning(Bucket=VERSIONED, VersioningConfiguration={"Status": "Enabled"})
-        # Carried out all the time, over everything; nothing has the tag.
+        # The rule runs all the time over all objects; no object has the tag.
         s3.put_bucket_lifecycle_configuration(Bucket=VERSIONED, LifecycleConfiguration={"Rules": [
             {"ID": "nothing", "Status": "Enabled", "Filter": {"Tag": {"Key": "no", "Value": "object"}}, "Expiration": {"Days": 1},
              "NoncurrentVersionExpiration": {"NoncurrentDays": 1}}]})
@@ -455,7 +461,7 @@ class Run:
         return [process.pid for process in [server.process for server in self.servers] if process]
 
     def tell(self, rate, ceph):
-        """Those who wait."""
+        """Wakes the waiting threads."""
         counts = self.counts
         print(f"{time.monotonic() - self.began:6.0f} s: {counts['operations']} operations ({rate:.0f}/s; {counts['changes in batches']} changes"
               f" to {counts['reads in batches']} reads in batches), {counts['histories']} histories"
@@ -464,7 +470,7 @@ class Run:
               f" in Ceph {memory_of(ceph.pids())}", flush=True)
 
     def note_processor_time(self, ceph):
-        """What is told of a busy machine, too."""
+        """CPU time, reported when the machine is busy."""
         for who, pids in (("this test", [os.getpid()]), ("servers (those that were killed: from their last start)", self.pids_of_servers()),
                           ("Ceph's daemons", ceph.pids())):
             ticks = sum(sum(map(int, pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) for pid in pids)
@@ -482,7 +488,7 @@ class Run:
                 self.fail(said)
 
     def keep_logs(self, ceph):
-        """For whoever looks for what went wrong."""
+        """Keeps the logs for an investigation."""
         folder = pathlib.Path(self.arguments.logs)
         shutil.copytree(ceph.folder / "log", folder / "ceph", dirs_exist_ok=True)
         for i, server in enumerate(self.servers):
@@ -507,7 +513,7 @@ def main():
     history.check_the_checker()
     print(f"seed {arguments.seed}", flush=True)
     sys.path.insert(0, arguments.python_folder)
-    with multiprocessing.Pool(1) as pool:  # before there are threads
+    with multiprocessing.Pool(1) as pool:  # before any thread is started
         import verbena
         run = Run(arguments, verbena, pool)
         with CephCluster(osds=OSDS, more=CEPH) as ceph:

@@ -1,4 +1,4 @@
-"""What a history (history_test.py) is of: things, each with its calls, and the bytes of what is written."""
+"""The subjects of a history (history_test.py): things, each with its calls, and the bytes of its writes."""
 import hashlib
 import threading
 
@@ -8,14 +8,14 @@ from history import ABSENT
 SIZES = (20, 20, 500, 12_000, 40_000, 200_000)
 SIZES_BATCHED = (20,) * 5 + (500, 500, 2000, 12_000)
 LIVE = {"register": 6, "batched": 1000, "versions": 3, "pair": 3, "setting": 1}  # things at a time
-BATCHED_LONG = 3000   # in a long run, for speed: fewer are changed by two at once
+BATCHED_LONG = 3000   # more in a long run: fewer concurrent changes of one key, for speed
 STARTS = {"register": ABSENT, "versions": (), "pair": (ABSENT, ABSENT), "setting": "deny"}
 CALLS = {"register": 60, "batched": 120, "versions": 40, "pair": 60, "setting": 80}
-UNKNOWN_MAX = 6      # of one thing: each makes the search longer
+UNKNOWN_MAX = 6      # of one thing: each makes the check longer
 
 
 def body_of(value):
-    """Bytes that name their write in every line; a value ends in its size."""
+    """Bytes with the write's name in every line; a value ends in its size."""
     size = int(value.rsplit(":", 1)[1])
     line = f"{value}\n".encode()
     return (line * (size // len(line) + 1))[:max(size, len(line))]
@@ -34,8 +34,8 @@ def md5(value):
 
 
 class Thing:
-    """`group`: those that are chosen from together. What is batched is a register, too; such keys lie side by side, in tablets that split under
-    them, the others anywhere."""
+    """`group`: things that are chosen together. Batched things are registers, too; their keys are adjacent, in
+    tablets that split under them, and the others anywhere."""
 
     def __init__(self, group, serial):
         self.group, self.serial = group, serial
@@ -45,8 +45,8 @@ class Thing:
         self.start = STARTS[self.kind]
         self.lock = threading.Lock()
         self.calls, self.users, self.unknown, self.over = [], 0, 0, False
-        self.values = []      # that a put was begun of
-        self.etags = {}       # value -> entity tag, where it is known
+        self.values = []      # of all puts that were begun
+        self.etags = {}       # value -> entity tag, if known
         self.version_ids = {}  # value -> id
 
     def is_full(self):
@@ -54,7 +54,7 @@ class Thing:
 
 
 def check(kind, name, start, calls):
-    """In another process. None, or what is wrong."""
+    """Runs in another process. None, or the violation."""
     try:
         if history.linearizable(calls, start, getattr(history, kind)):
             return None

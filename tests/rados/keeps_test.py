@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Three servers over one cluster that answer for hot keys from memory: none of them answers what another one has changed, whether
-it runs, was frozen or is gone."""
+"""Three servers over one cluster that answer for hot keys from memory: none returns a value that another server has
+replaced, whether the reading server runs, was frozen or is gone."""
 import concurrent.futures
 import http.client
 import pathlib
@@ -19,7 +19,7 @@ import verbena_server  # noqa: E402
 from servers_test import SERVERS, Server, policy  # noqa: E402
 from verbena_server import boto3_client  # noqa: E402
 
-WAIT_MAX_S = 30  # docs/cluster.md says 10; this machine may have other things to do
+WAIT_MAX_S = 30  # docs/cluster.md says 10; this machine may be busy
 KEYS = 20
 
 
@@ -78,13 +78,13 @@ class Keeps(unittest.TestCase):
         return f"/{self.bucket}/{key}"
 
     def keep(self, server, keys):
-        """Asks for them until the server says that it keeps them all."""
+        """Reads the keys until the server reports that it has read leases on all."""
         before, reader = metric(server, "verbena_rados_keeps_total"), Reader(server)
         deadline = time.monotonic() + WAIT_MAX_S
         while metric(server, "verbena_rados_keeps_total") < before + len(keys):
             self.assertLess(time.monotonic(), deadline, "the server keeps them")
             for key in keys:
-                self.assertIn(reader.get(self.path(key))[0], (200, 503))  # 503: it has just woken, and knows nothing yet
+                self.assertIn(reader.get(self.path(key))[0], (200, 503))  # 503: it has just resumed, without leases
 
     def test_no_reader_goes_back(self):
         self.put("k", b"0")
@@ -113,7 +113,7 @@ class Keeps(unittest.TestCase):
         for i in range(1, 25):
             self.put("k", b"%d" % i)
             know(i)
-            time.sleep(0.02 if i % 4 else 1.2)  # long enough to be kept again
+            time.sleep(0.02 if i % 4 else 1.2)  # long enough for a new lease
         over.set()
         for thread in readers:
             thread.join()
@@ -136,7 +136,7 @@ class Keeps(unittest.TestCase):
             self.assertEqual([reader.get(self.path("k"))[0] for reader in readers], [403] * SERVERS)
 
     def write_all(self, keys):
-        """All at once; how long the slowest took."""
+        """Writes all keys at once; returns the slowest time."""
         with concurrent.futures.ThreadPoolExecutor(len(keys)) as pool:
             began = time.monotonic()
             for call in [pool.submit(self.put, key, b"new") for key in keys]:
@@ -159,7 +159,7 @@ class Keeps(unittest.TestCase):
             self.assertLess(waited, WAIT_MAX_S)
             self.assertEqual(Reader(self.servers[2]).get(self.path(keys[0])), (200, b"new"))
             for reader, key in zip(readers, keys):
-                reader.send(self.path(key))  # what it finds when it wakes
+                reader.send(self.path(key))  # the request that it finds when it resumes
         finally:
             frozen.process.send_signal(signal.SIGCONT)
         for reader in readers:

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""A server that no longer reaches the OSD of one tablet, and reaches the others: what it was asked to change there is answered 503, and does
-not come when it reaches that OSD again, whatever was said of the key meanwhile. $TEST_VERBENA_WIRE: wire.cc, compiled."""
+"""A server that cannot reach the OSD of one tablet, but reaches the others: a change there is answered 503, and does
+not land when that OSD is reachable again, whatever happened to the key meanwhile. $TEST_VERBENA_WIRE: wire.cc,
+compiled."""
 import json
 import os
 import pathlib
@@ -35,7 +36,7 @@ class Late(unittest.TestCase):
         self.ceph.start()
         self.ceph.pool("index")
         self.ceph.pool("data")
-        # What is one for all lies on one OSD.
+        # The cluster-wide objects are all on one OSD.
         self.space = next(name for name in (f"ns{i}" for i in range(NAME_SPACES))
                           if len({self.osd_of(one, name) for one in ("root", "servers", "accounts", "events")}) == 1)
         self.flag = self.ceph.folder / "wire"
@@ -58,7 +59,7 @@ class Late(unittest.TestCase):
         return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout[-8:].hex()
 
     def bucket_of_two_osds(self):
-        """One whose object lies where `root` does, and whose tablet does not."""
+        """A bucket whose object is on the OSD of `root`, and whose tablet is on another."""
         for i in range(BUCKETS):
             self.others.create_bucket(Bucket=f"bucket{i}")
             number = self.row(f"bbucket{i}")
@@ -67,7 +68,7 @@ class Late(unittest.TestCase):
         self.skipTest("all buckets lie on one OSD")
 
     def fails_late(self, key):
-        """Of a PUT through the server that is cut off; its call is on its way."""
+        """A PUT through the server that is cut off fails; its call to the cluster is in flight."""
         with self.assertRaises(Exception) as failed:
             self.cut.put_object(Bucket=self.bucket, Key=key, Body=MARK.encode())
         self.assertEqual(failed.exception.response["ResponseMetadata"]["HTTPStatusCode"], 503)
@@ -82,14 +83,14 @@ class Late(unittest.TestCase):
         return "Contents" in client.list_objects_v2(Bucket=self.bucket, Prefix=key)
 
     def test_what_was_removed_after_a_503_stays_removed(self):
-        self.cut.put_object(Bucket=self.bucket, Key="before", Body=b"x")  # it knows the bucket
+        self.cut.put_object(Bucket=self.bucket, Key="before", Body=b"x")  # so that it has the bucket cached
         self.flag.write_text(MARK)
         self.wait_until(pathlib.Path(f"{self.flag}.armed").exists)
         self.fails_late("nothing")
-        self.others.delete_object(Bucket=self.bucket, Key="nothing")  # there was nothing
+        self.others.delete_object(Bucket=self.bucket, Key="nothing")  # the key does not exist
         self.flag.unlink()
         deadline = time.monotonic() + 60
-        while True:  # behind what was held
+        while True:  # until the held calls have been made
             try:
                 self.cut.put_object(Bucket=self.bucket, Key="after", Body=b"x")
                 break

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Three servers over one cluster: lifecycle rules and the delivery of events are one server's at a time, whoever is alive."""
+"""Three servers over one cluster: lifecycle rules and the delivery of events run on one server at a time, whichever
+servers are alive."""
 import pathlib
 import re
 import signal
@@ -17,7 +18,7 @@ from verbena_server import boto3_client  # noqa: E402
 
 SERVERS = 3
 TAKEN_OVER_S = 20  # docs/cluster.md
-MORE_S = 25        # for machines that have other things to do
+MORE_S = 25        # extra time for busy machines
 
 
 class Server(verbena_server.Server):
@@ -47,7 +48,8 @@ def wait_until(condition, seconds, what):
 
 
 class Once(unittest.TestCase):
-    """A test begins with three servers, of which one is on duty, and a bucket whose events go to the webhook."""
+    """Each test begins with three servers, of which one holds the leader lease, and a bucket with events to the
+    webhook."""
 
     def setUp(self):
         ceph_cluster.shared()
@@ -98,7 +100,7 @@ class Once(unittest.TestCase):
         self.assertEqual([server for server, count in delivered.items() if count], [self.holder])
 
     def test_after_kill_9_of_who_is_on_duty_another_one_is(self):
-        self.hook.answers += [500] * 1000  # what he had to deliver is there for the next
+        self.hook.answers += [500] * 1000  # its undelivered events remain for the next leader
         self.s3[self.holder].put_object(Bucket="bucket", Key="left", Body=b"x")
         self.holder.kill()
         began = time.monotonic()
@@ -122,7 +124,7 @@ class Once(unittest.TestCase):
             self.expect_told(["meanwhile"])
         finally:
             self.holder.process.send_signal(signal.SIGCONT)
-        # The metric is written a moment after he wakes.
+        # The metric is updated a moment after the server resumes.
         wait_until(lambda: not self.holder.on_duty(), 5, "who was frozen says that he is not on duty")
         for i in range(20):
             self.assertIs(self.one_on_duty(), taker)

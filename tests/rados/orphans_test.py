@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A test that is killed leaves no daemon of its cluster behind, and no server."""
+"""A killed test leaves no daemon of its cluster and no server running."""
 import os
 import pathlib
 import signal

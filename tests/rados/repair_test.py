@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`verbena rados fsck --repair`: what servers that are gone left behind goes, and nothing else does, whoever is at work meanwhile."""
+"""`verbena rados fsck --repair`: removes the remains of dead servers and nothing else, under concurrent load."""
 import json
 import os
 import pathlib
@@ -35,7 +35,7 @@ def settings(ceph):
 
 
 class HalfPut:
-    """A PUT of which a part of the body is there."""
+    """A PUT with a part of its body sent."""
 
     def __init__(self, server, path, body, sent):
         self.s3 = Express(server.http, service="s3")
@@ -80,7 +80,7 @@ class Repair(unittest.TestCase):
         return {name for name in said.split() if name.startswith("d.")}
 
     def half_put(self, server, key="half", stripes=3):
-        """That many stripes of it are in the pool."""
+        """Starts a PUT and waits until that many of its stripes are in the pool."""
         before = self.stripes()
         body = os.urandom((stripes + 2) * STRIPE)
         put = HalfPut(server, f"/bucket/{key}", body, (stripes + 1) * STRIPE)
@@ -135,7 +135,7 @@ class Repair(unittest.TestCase):
         server.process.send_signal(signal.SIGCONT)
         self.assertEqual(put.finish(), 503)
         self.assertEqual(s3.list_objects_v2(Bucket="bucket")["KeyCount"], 0)
-        # And it goes on as any other.
+        # And the PUT completes as usual.
         body = os.urandom(3 * STRIPE)
         s3.put_object(Bucket="bucket", Key="after", Body=body)
         self.assertEqual(s3.get_object(Bucket="bucket", Key="after")["Body"].read(), body)
@@ -156,7 +156,7 @@ class Repair(unittest.TestCase):
         self.assertEqual(s3.list_objects_v2(Bucket="bucket")["KeyCount"], 200)
 
     def test_a_bucket_whose_index_object_is_lost_keeps_its_bytes_and_its_name(self):
-        """It is not removed: whoever takes it for that takes its bytes for nobody's."""
+        """The bucket is not removed: taking it for empty would orphan its bytes."""
         server, s3 = self.start()
         s3.create_bucket(Bucket="bucket")
         for i in range(3):
@@ -167,12 +167,12 @@ class Repair(unittest.TestCase):
         before = self.stripes()
         for args in (("fsck",), ("fsck", "--repair"), ("export", str(self.servers[0].directory) + ".out")):
             self.assertIn(f"bucket bucket has a name, and its object {lost}", self.refused("is lost", *args))
-        self.rados("create", lost)  # as somebody would who wants to mend it
+        self.rados("create", lost)  # as an operator might do to repair it
         self.refused("is lost", "fsck", "--repair")
         self.rados("rm", lost)
         self.assertEqual(self.stripes(), before)
         self.assertEqual(len(before), 6)
-        # A server looks what others have left, too.
+        # A server checks for remains, too.
         server, s3 = self.start()
         deadline = time.monotonic() + 30
         while lost not in server.log():
@@ -186,7 +186,7 @@ class Repair(unittest.TestCase):
             s3.create_bucket(Bucket="bucket")
 
     def test_the_object_that_names_all_buckets_is_not_made_anew(self):
-        """An empty one in its place would make all bytes nobody's, and give out numbers again."""
+        """A new empty object in its place would orphan all bytes and reuse ids."""
         server, s3 = self.start()
         s3.create_bucket(Bucket="bucket")
         s3.put_object(Bucket="bucket", Key="k", Body=os.urandom(2 * STRIPE))
@@ -201,7 +201,7 @@ class Repair(unittest.TestCase):
         self.assertNotIn("root", self.rados("ls").split())
 
     def refused(self, why, *args):
-        """What `verbena rados ARGS` says, which ends with an error that says `why`."""
+        """The output of `verbena rados ARGS`, which fails with an error that contains `why`."""
         done = subprocess.run([program(), "rados", *args, *settings(self.ceph)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, timeout=240, check=False)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
@@ -213,7 +213,7 @@ class Repair(unittest.TestCase):
                               check=True).stdout
 
     def test_objects_that_are_renamed_all_the_time_lose_nothing(self):
-        """They were written by the server that is gone, as what is removed was: only their rows say that they are somebody's."""
+        """The dead server wrote both these objects and the remains: only rows show that the objects are in use."""
         server, s3 = self.start()
         s3.create_bucket(Bucket="bucket")
         express = Express(server.http)
@@ -221,7 +221,7 @@ class Repair(unittest.TestCase):
         bodies = [os.urandom(100_000) for _ in range(24)]
         for i, body in enumerate(bodies):
             self.assertEqual(express.call("PUT", f"/{DIRECTORY}/a{i}", body).status, 200)
-        for i in range(60):  # some tablets
+        for i in range(60):  # enough for some tablets
             express.call("PUT", f"/{DIRECTORY}/m{i}", "x")
         self.half_put(server)
         other, _ = self.start()

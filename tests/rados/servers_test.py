@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Three servers over one cluster: every one serves every key, and what one has acknowledged holds on all of them."""
+"""Three servers over one cluster: each serves every key, and a change that one has acknowledged holds on all of
+them."""
 import concurrent.futures
 import json
 import pathlib
@@ -26,7 +27,7 @@ ROUNDS = 30
 
 
 class Server(verbena_server.Server):
-    """Of one store: the same namespace and the same master keys."""
+    """A server of one store: the same namespace and master keys."""
 
     def __init__(self, name_space, key_file=None, clock_ahead_ms=0):
         super().__init__(clock_ahead_ms=clock_ahead_ms)
@@ -186,7 +187,7 @@ class Cluster(unittest.TestCase):
         read = [body.read(1 << 20)]
         for _ in range(3):
             self.s3[2].put_object(Bucket="reader", Key="k", Body=b"new" * (2 << 20))
-        time.sleep(5)  # two signs of life of each server: what nobody reads is removed by now
+        time.sleep(5)  # two heartbeats of each server: unused bytes are removed by now
         while piece := body.read(1 << 20):
             read.append(piece)
         self.assertEqual(b"".join(read), whole)
@@ -200,7 +201,7 @@ class Cluster(unittest.TestCase):
         self.assertLessEqual(named, told)
 
     def test_a_server_with_other_master_keys_does_not_start_and_says_what_to_copy(self):
-        """Nothing has been sealed yet: an access key that one server made was unknown to the other."""
+        """With nothing encrypted yet, an access key created by one server was unknown to the other."""
         space = f"keys-{time.monotonic_ns()}"
         first, other = Server(space), Server(space)
         self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in (first, other)])
@@ -219,7 +220,7 @@ class Cluster(unittest.TestCase):
         made = client(first, "iam").create_access_key(UserName="sealed")["AccessKey"]
         seen = client(other, "sts", made["AccessKeyId"], made["SecretAccessKey"]).get_caller_identity()
         self.assertTrue(seen["Arn"].endswith("user/sealed"), seen)
-        # A new key goes to one server, and with its file to the other.
+        # A new key is given to one server, and with its file to the other.
         other.stop()
         rotated = subprocess.run([verbena_server.program(), "master-key", "rotate", first.directory], stdout=subprocess.PIPE, text=True, check=True)
         self.assertIn("added", rotated.stdout)

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""How large objects are read: any range of any size is what was put; what a transfer asks for comes in one call for each stripe; damage to a
-stripe or its checksums is an error and never other bytes; a reader that goes away in the middle leaves nothing behind."""
+"""Reads of large objects: any range of any size returns the bytes of the PUT; a transfer makes one call for each
+stripe; damage to a stripe or its checksums is an error and never other bytes; a reader that disconnects in the
+middle leaves nothing behind."""
 import http.client
 import os
 import pathlib
@@ -47,7 +48,7 @@ class Stripes(unittest.TestCase):
         cls.s3.create_bucket(Bucket="bucket")
 
     def put(self, size):
-        """An object of its own: key, bytes, and the names of its stripes in order."""
+        """Puts an object: key, bytes, and the names of its stripes in order."""
         before = self.stripes()
         key, body = f"{self.id()}/{size}", os.urandom(size)
         self.s3.put_object(Bucket="bucket", Key=key, Body=body)
@@ -65,12 +66,12 @@ class Stripes(unittest.TestCase):
         return set(self.rados("ls").decode().split())
 
     def fails(self, key, **wanted):
-        """A GET of it is an error, at once or as a body that is cut."""
+        """A GET fails, at once or with a truncated body."""
         try:
             self.s3.get_object(Bucket="bucket", Key=key, **wanted)["Body"].read()
         except ClientError as error:
             return error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500
-        except Exception as error:  # what botocore calls a body that ends early depends on its version
+        except Exception as error:  # botocore's exception for a truncated body depends on its version
             return type(error).__name__ in ("IncompleteReadError", "ResponseStreamingError", "ProtocolError")
         return False
 
@@ -85,7 +86,7 @@ class Stripes(unittest.TestCase):
                     self.assertTrue(self.get(key, first, last) == body[first:last + 1], (size, first, last))
 
     def test_one_call_for_each_stripe(self):
-        """And one for the row. The least of several tries: the server looks after itself, too."""
+        """Plus one for the row. The minimum of several tries: the server makes calls of its own, too."""
         for size, stripes in ((1 << 20, 1), (STRIPE, 1), (STRIPE + 1, 2), (4 * STRIPE, 4)):
             key, body, names = self.put(size)
             self.assertEqual(len(names), stripes)
@@ -125,7 +126,7 @@ class Stripes(unittest.TestCase):
                     self.assertTrue(self.fails(key, Range=f"bytes={at}-{at + BLOCK}"))
                     other = (1 - stripe) * STRIPE
                     self.assertTrue(self.get(key, other, other + STRIPE - 1) == body[other:other + STRIPE])
-                    if damage is a_bit_in_the_middle:  # blocks beside it are good
+                    if damage is a_bit_in_the_middle:  # neighbouring blocks are intact
                         first = stripe * STRIPE
                         self.assertTrue(self.get(key, first, first + BLOCK) == body[first:first + BLOCK + 1])
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Servers of an older version beside newer ones over one cluster: three old servers are replaced one by one, what either writes the
-other reads, keeps and changes; then an old one is started again. By hand: it wants an older build.
+"""Servers of an older version beside newer ones over one cluster: three old servers are replaced one by one, and each
+version reads, caches and changes what the other wrote; then an old one is started again. Run by hand: it needs an older
+build.
 
 usage: upgrade_test.py OLD_PROGRAM NEW_PROGRAM [TEST...]
 
@@ -43,7 +44,7 @@ ALL = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Ac
 
 
 def body_of(name, size):
-    """Bytes that name who wrote them in every line."""
+    """Bytes with the writer's name in every line."""
     line = f"{name}\n".encode()
     return (line * (size // len(line) + 1))[:size]
 
@@ -60,7 +61,7 @@ def fsck(version, name_space):
 
 
 class Server(servers_test.Server):
-    """It may go on as another version, in the same directory."""
+    """A server that can be restarted as another version in the same directory."""
 
     def __init__(self, name_space, version, key_file=None, clock_ahead_ms=0):
         super().__init__(name_space, key_file, clock_ahead_ms)
@@ -83,10 +84,10 @@ class Server(servers_test.Server):
 
 
 class World:
-    """What was stored, by whichever server."""
+    """The expected content, written by all servers."""
 
     def __init__(self):
-        self.objects = {}   # of PLAIN: key -> (body, who wrote it)
+        self.objects = {}   # of PLAIN: key -> (body, writer)
         self.versions = {}  # of VERSIONED: key -> (id, body or None), the newest first
         self.log, self.renamed = b"", None
         self.uploads = []   # (key, id, parts, body)
@@ -104,7 +105,7 @@ class World:
         self.objects[key] = (body, by)
 
     def write(self, server, by):
-        """Through this server, some of everything; `by` names it."""
+        """Writes through this server, some of each kind; `by` is its name."""
         s3, before = server.s3, list(self.objects)
         for name, size in SIZES.items():
             self.put(server, f"{by}/{name}", body_of(f"{by}/{name}", size), by)
@@ -112,7 +113,7 @@ class World:
         self.put(server, "everybody's", body_of(by, 30_000), by)
         self.put(server, f"{by}/passing", b"x", by)
         if before:
-            # What others wrote: copied, tagged anew, removed.
+            # Objects of other writers: copied, tagged anew, removed.
             source = next(key for key in reversed(before) if key.endswith("/large"))
             s3.copy_object(Bucket=PLAIN, Key=f"{by}/copy", CopySource={"Bucket": PLAIN, "Key": source})
             self.objects[f"{by}/copy"] = self.objects[source]
@@ -145,7 +146,8 @@ class World:
         self.renamed = "name-0" if self.renamed is None else by
 
     def go_on_with_uploads(self, server, by):
-        """Each upload gets a part of the next two servers, of which the second completes it; one is begun, and one taken back."""
+        """Each upload gets a part from each of the next two servers, of which the second completes it; one upload is
+        begun, and one aborted."""
         s3, left = server.s3, []
         for key, upload, parts, body in self.uploads:
             part = body_of(f"{by} {key}", PART if len(parts) < 2 else 1000)
@@ -184,7 +186,7 @@ class World:
             del self.users[gone]
 
     def look(self, test, server):
-        """All of it, as this server has it."""
+        """Compares everything with this server's answers."""
         s3 = server.s3
         for key, (body, by, *tagged) in self.objects.items():
             got = s3.get_object(Bucket=PLAIN, Key=key)
@@ -244,7 +246,7 @@ class Rolling(unittest.TestCase):
             self.world.look(self, server)
 
     def keep(self, server, path):
-        """Asks until the server says that it keeps one more."""
+        """Reads until the server reports one more read lease."""
         before, reader = metric(server, "verbena_rados_keeps_total"), Reader(server)
         deadline = time.monotonic() + KEEP_MAX_S
         while metric(server, "verbena_rados_keeps_total") == before:
@@ -253,7 +255,7 @@ class Rolling(unittest.TestCase):
         return reader
 
     def change_what_others_keep(self):
-        """Of each two servers: what one keeps the other changes, in each way."""
+        """For each pair of servers: one has read leases on keys that the other changes, in each way."""
         changes = {
             "put": lambda s3, key: s3.put_object(Bucket=PLAIN, Key=key, Body=b"new"),
             "delete": lambda s3, key: s3.delete_object(Bucket=PLAIN, Key=key),
@@ -269,7 +271,7 @@ class Rolling(unittest.TestCase):
                 self.assertEqual(reader.get(f"/{PLAIN}/{key}"), (200, b"old"))
                 change(changer.s3, key)
                 status, body = reader.get(f"/{PLAIN}/{key}")
-                expected = (403, None) if word == "delete" else (200, b"new")  # who may not list is not told
+                expected = (403, None) if word == "delete" else (200, b"new")  # 403: no right to list
                 self.assertEqual((status, None if status == 403 else body), expected, f"{word}: {keeper.version} keeps, {changer.version} changes")
         for key in ("kept", "new"):
             self.servers[0].s3.delete_object(Bucket=PLAIN, Key=key)
@@ -281,7 +283,8 @@ class Rolling(unittest.TestCase):
         s3.complete_multipart_upload(Bucket=PLAIN, Key=key, UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
 
     def change_buckets(self, server, by):
-        """Once acknowledged, a change of a bucket holds on all servers, whichever version they have. How long each took."""
+        """Once acknowledged, a change of a bucket holds on all servers, whichever version they have. Returns the
+        times."""
         bucket, s3, took = f"of-{by}", server.s3, []
 
         def timed(call, **arguments):
@@ -334,7 +337,7 @@ class Rolling(unittest.TestCase):
             self.look()
             self.work(f"step{i + 1}")
         self.check_store(NEW)
-        # Back: an old one beside new ones, then old ones alone, then new ones again.
+        # Downgrade: an old one beside new ones, then old ones alone, then new ones again.
         self.servers[1].become(OLD)
         self.look()
         self.work("back1")
@@ -352,8 +355,8 @@ class Rolling(unittest.TestCase):
 
 
 class Mixed:
-    """What several servers promise holds of servers of both versions, too."""
-    ORDER, MODULE = (), servers_test  # of the first server, and in turn of those after it
+    """The guarantees of several servers hold for servers of both versions, too."""
+    ORDER, MODULE = (), servers_test  # of the first server, then of each after it
 
     @classmethod
     def setUpClass(cls):
@@ -373,7 +376,7 @@ class ServersNewFirst(Mixed, servers_test.Cluster):
 
 class ServersOldFirst(Mixed, servers_test.Cluster):
     ORDER = (OLD, NEW, OLD)
-    test_metrics_of_the_engine_that_documents_name_are_told = None  # documents are of the new version
+    test_metrics_of_the_engine_that_documents_name_are_told = None  # the documents describe the new version
     test_a_server_with_other_master_keys_does_not_start_and_says_what_to_copy = None
 
 
@@ -386,7 +389,7 @@ class KeepsOldFirst(Mixed, keeps_test.Keeps):
 
 
 class ManyBuckets(unittest.TestCase):
-    """BUCKETS=N: how many. A change of a bucket is slow then, or refused, while an old server runs; all else goes on."""
+    """BUCKETS=N: how many. A change of a bucket is slow or refused while an old server runs; other requests go on."""
 
     def test_changes_of_buckets_wait_for_old_servers(self):
         ceph_cluster.shared()
@@ -414,7 +417,7 @@ class ManyBuckets(unittest.TestCase):
                   f"PUTs meanwhile: {meanwhile}", flush=True)
         try:
             old.stop()
-        except RuntimeError:  # it still reads; stop() has killed it
+        except RuntimeError:  # it was still reading; stop() has killed it
             print("the old server did not stop within 30 s", flush=True)
         for step in range(3):
             took, code = self.change(new, step)

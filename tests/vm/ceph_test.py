@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""RDMA all the way: a client's RDMA to a server whose objects lie in a Ceph cluster whose OSDs talk to each other by Ceph's RDMA messenger.
+"""RDMA end to end: a client's RDMA to a server whose objects are in a Ceph cluster with OSDs connected by Ceph's RDMA
+messenger.
 
-By hand, inside the virtual machine: VM_MEMORY=4G VM_TIMEOUT_S=600 ./dev vm env VERBENA=$PWD/build/verbena python3 tests/vm/ceph_test.py [osds_by_tcp | osds_by_rdma | all_by_rdma]
+By hand, inside the virtual machine: VM_MEMORY=4G VM_TIMEOUT_S=600 ./dev vm env VERBENA=$PWD/build/verbena python3
+tests/vm/ceph_test.py [osds_by_tcp | osds_by_rdma | all_by_rdma]
 
-What has to go over the device is counted at the device. Between Verbena and Ceph the messenger is librados' own.
+Traffic that must use the device is counted at the device. Between Verbena and Ceph the messenger is librados' own.
 """
 import hashlib
 import os
@@ -17,31 +19,31 @@ from ceph_cluster import CephCluster, skip_without_ceph
 
 SIZE = 4 * MIB  # an object of one stripe
 COUNT = 4
-# In a guest with little memory. `hostname`: the messenger looks for its own one.
+# For a guest with little memory. `hostname`: the messenger looks up its own.
 DEVICE = ("ms async rdma device name = rxe0", "ms async rdma gid idx = 1", "ms async rdma buffer size = 65536",
           "ms async rdma send buffers = 512", "ms async rdma receive buffers = 2048", "ms async rdma receive queue len = 256",
           "ms async rdma support srq = true", "ms async rdma polling us = 0", "ms async rdma cm = false", "ms async rdma roce ver = 1")
 
 
 def packets():
-    """That rxe0 has sent; what goes from it to itself counts, too."""
+    """Packets sent by rxe0, including those to itself."""
     return counters("rxe0", "sent_pkts")
 
 
 def by_tcp():
-    """Bytes that have passed the loopback device, where an address of this host is spoken to by another of its programs."""
+    """Bytes over the loopback device: traffic between programs of this host."""
     return int(pathlib.Path("/sys/class/net/lo/statistics/tx_bytes").read_text())
 
 
 def moved(act):
-    """Packets of rxe0 and MiB over loopback while it acts."""
+    """Packets of rxe0 and MiB over loopback during `act`."""
     before = packets(), by_tcp()
     act()
     return packets() - before[0], round((by_tcp() - before[1]) / MIB)
 
 
 def put_and_get(name, *messenger, ends=True):
-    """Objects by RDMA in and out; returns what moved meanwhile. `ends`: the server can end."""
+    """Puts and gets objects by RDMA; returns the traffic. `ends`: the server can end cleanly."""
     with CephCluster(osds=2, size=2, address=SERVER, grace=60, bytes_per_osd=384 * MIB, more=(*messenger, *DEVICE) if messenger else ()) as ceph:
         ceph.pool("index")
         ceph.pool("data")
@@ -82,21 +84,22 @@ SIZE_ALL = COUNT * SIZE // MIB
 
 def osds_by_tcp():
     put, got = put_and_get("OSDs by TCP")
-    # To the first OSD and from it to the second one.
+    # To the first OSD and from there to the second one.
     assert put[1] >= 2 * SIZE_ALL, put
     assert got[1] >= SIZE_ALL, got
 
 
 def osds_by_rdma():
-    """The cluster network, by which an object comes to its second OSD."""
+    """The cluster network, which replicates an object to its second OSD."""
     put, got = put_and_get("OSDs by RDMA", "ms cluster type = async+rdma")
     assert SIZE_ALL <= put[1] < 2 * SIZE_ALL, f"{put}: copies went by TCP"
     assert got[1] >= SIZE_ALL, got
 
 
 def all_by_rdma():
-    """And librados in the server. It calls ibv_fork_init(), and aborts where memory was registered before that: libibverbs is told to
-    do so by itself at the first use (rdma-core, RDMAV_FORK_SAFE). Its end is killed by signal 11 (librados 16.2.15): here it is killed."""
+    """And librados in the server. It calls ibv_fork_init(), and aborts if memory was registered before that: an
+    environment variable makes libibverbs do so at the first use (rdma-core, RDMAV_FORK_SAFE). The server is killed
+    here, because its clean end crashes with signal 11 (librados 16.2.15)."""
     os.environ["RDMAV_FORK_SAFE"] = "1"
     put, got = put_and_get("all of Ceph by RDMA", "ms type = async+rdma", ends=False)
     assert put[1] < SIZE_ALL and got[1] < SIZE_ALL, f"{put}, {got}: bytes went by TCP"

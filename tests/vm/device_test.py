@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The device as an operator meets it: configuration that reaches it or is refused by name, its counters in the metrics,
-and what `verbena doctor` says of it. Runs inside the virtual machine: tools/vm.sh run tests/vm/device_test.py [CASE...]"""
+"""Operation of the device: configuration that is applied, or refused with the setting's name; its counters in the
+metrics; the findings of `verbena doctor`. Runs inside the virtual machine: tools/vm.sh run tests/vm/device_test.py
+[CASE...]"""
 import json
 import subprocess
 
@@ -13,7 +14,8 @@ def rdma_resources(kind):
 
 
 def listens_on(*settings):
-    """The devices on which a server with these settings has completion queues and listeners, as the kernel tells."""
+    """The devices on which a server with these settings has completion queues and listeners, from the kernel's
+    tables."""
     server = Server(*settings).start()
     try:
         pid = server.process.pid
@@ -73,7 +75,7 @@ def port_counters_are_metrics():
         assert read("sent_pkts") - sent >= 256, "1 MiB in packets of at most 4 KiB"
         retries = ("rcvd_seq_err", "completer_retry_err", "duplicate_request", "out_of_seq_request")
         guest.shape("loss 2%")
-        for _ in range(20):  # one alone loses no packet at all now and then
+        for _ in range(20):  # a single one occasionally loses no packet
             Mover(via="native", op="get", size=256 * KIB, count=2).must_succeed("native")
             if sum(map(read, retries)) > 0:
                 break
@@ -114,7 +116,7 @@ def the_doctor_says_what_is_wrong():
     none = doctor()["rdma devices"]
     assert none["health"] == "warn" and "rdma link add rxe0 type rxe netdev" in none["mend"], none
     assert "loaded" in none["found"], none
-    # As it says:
+    # As doctor advises:
     for n in (0, 1):
         guest.sh(f"rdma link add rxe{n} type rxe netdev v{n}")
     assert doctor()["rdma device rxe0 port 1"]["health"] == "ok"

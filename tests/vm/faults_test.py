@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The RDMA doors between two devices, while clients and servers die, freeze and come back and the link loses, delays
-and breaks. Runs inside the virtual machine, in one boot: tools/vm.sh run tests/vm/faults_test.py [CASE...]
-In CI each fault comes to one door by turns; with LONG=1 to both, with larger objects and a case more."""
+"""The RDMA doors between two devices, while clients and servers die, freeze and resume and the link loses packets,
+delays them and breaks. Runs inside the virtual machine, in one boot: tools/vm.sh run tests/vm/faults_test.py
+[CASE...] In CI each fault is tested on one door in turn; with LONG=1 on both, with larger objects and one more case."""
 import os
 import signal
 import subprocess
@@ -14,8 +14,8 @@ from guest import KIB, MIB, Mover, Server, until, verbena
 
 LONG = os.environ.get("LONG") == "1"
 DOORS = ("native", "token")
-# Nothing, inline, the first that is not, an odd one of several blocks, many operations. A token's transfer is bounded to
-# 4 s and the CPU is emulated, so that its largest object goes in parts.
+# Empty, inline, the first size above inline, an odd one of several blocks, many operations. A token's transfer is
+# limited to 4 s and the CPU is emulated, so its largest object is sent in parts.
 SIZES = {"native": (0, 1, 4 * KIB, 4 * KIB + 1, 1 * MIB + 1, (64 if LONG else 16) * MIB),
          "token": (0, 1, 4 * KIB, 4 * KIB + 1, 1 * MIB + 1, 8 * MIB)}
 server = Server()
@@ -27,12 +27,12 @@ def start():
 
 
 def put_for_gets(*sizes):
-    """The objects that GETs read, by HTTP."""
+    """Puts the objects for the GETs, by HTTP."""
     Mover(via="http", op="seed", size=",".join(map(str, sizes))).must_succeed()
 
 
 def server_is_well():
-    """A client of each door still gets right bytes."""
+    """A client of each door still reads the right bytes."""
     for door in DOORS:
         Mover(via=door, op="get", size=100 * KIB, count=2).must_succeed(door)
 
@@ -69,7 +69,7 @@ def parts_by_token():
 
 
 def many_clients_regions_and_endpoints():
-    """Eight clients at once, each with endpoints of its own and a region for every request, on both of the server's."""
+    """Eight clients at once, each with its own endpoints and a region for every request, on both of the server's."""
     before = server.metrics()
     movers = [Mover(via=door, op=op, size=300 * KIB, threads=2, count=3) for door in DOORS for op in ("get", "put")]
     for mover in movers:
@@ -80,7 +80,7 @@ def many_clients_regions_and_endpoints():
     assert after["verbena_fabric_data_endpoints_opened_total"] - before["verbena_fabric_data_endpoints_opened_total"] >= 6
 
 
-# Clients that go.
+# Clients that disappear.
 
 def killed(door, op, direction):
     size = 16 * MIB
@@ -105,8 +105,8 @@ def a_client_dies_while_the_server_reads():
 
 
 def frozen(door, op, direction):
-    """Stopped, a client's memory is still served by its device, as a NIC would: the transfer ends without it, and when
-    it goes on it finds all bytes there."""
+    """A stopped client's memory is still served by its device, as by a NIC: the transfer ends without the client,
+    and when it resumes all bytes have arrived."""
     size = 12 * MIB
     guest.shape("rate 120mbit")
     before = moved(direction)
@@ -133,10 +133,10 @@ def a_client_freezes_while_the_server_reads():
         frozen(door, "put", "read")
 
 
-# Servers that go.
+# Servers that disappear.
 
 def the_server_dies_and_clients_reconnect():
-    """kill -9 in mid transfer, and another server on the same data: the same clients go on by themselves."""
+    """kill -9 in mid transfer, and another server on the same data: the same clients recover by themselves."""
     movers = [Mover(via=door, op=op, size=2 * MIB, count=6, seconds=150) for door in DOORS for op in ("get", "put")]
     for mover in movers:
         mover.wait_for("ok", 1)
@@ -148,7 +148,7 @@ def the_server_dies_and_clients_reconnect():
 
 
 def the_server_restarts_under_the_command_line():
-    """`verbena get` of 40 MiB goes on over a restart, without a word from outside."""
+    """`verbena get` of 40 MiB continues over a restart without intervention."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = os.path.join(folder, "source"), os.path.join(folder, "target")
         with open(source, "wb") as file:
@@ -178,7 +178,7 @@ def the_link_goes_down_and_comes_back():
     guest.link_down()
     until(lambda: guest.port_state("rxe0") == "DOWN", 10, "the port to go down")
     done = [len(mover.said("ok")) for mover in movers]
-    time.sleep(1.5)  # how long it stays down
+    time.sleep(1.5)  # duration of the outage
     assert [len(mover.said("ok")) for mover in movers] <= [count + 1 for count in done], "bytes moved over a dead link"
     guest.link_up()
     for mover in movers:

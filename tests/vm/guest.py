@@ -1,8 +1,8 @@
-"""The virtual machine's network and RDMA devices, as a test inside it sees them (tools/vm.sh makes them).
+"""The virtual machine's network and RDMA devices for a test inside it (tools/vm.sh creates them).
 
-The server has v0, 10.77.0.1 and rxe0; clients have v1, 10.77.0.2 and rxe1. All that passes between them crosses a
-bridge; `tc netem` loses and delays it on the way. Both are in one network namespace, because the rxe of this kernel sends
-through the first one only; a client is told apart by its user id, for which a rule chooses the way over v1.
+The server has v0, 10.77.0.1 and rxe0; clients have v1, 10.77.0.2 and rxe1. All traffic between them crosses a
+bridge; `tc netem` drops and delays packets there. Both are in one network namespace, because this kernel's rxe sends
+through the first one only; a client has another user id, for which a rule selects the route over v1.
 """
 import os
 import pathlib
@@ -19,11 +19,11 @@ import verbena_server  # noqa: E402
 
 SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 HTTP, NATIVE = f"http://{SERVER}:9000", f"{SERVER}:9100"
-# rxe, or siw where the machine was started with soft-iWARP devices.
+# rxe, or siw if the machine was started with soft-iWARP devices.
 DEVICE = os.environ.get("VM_RDMA", "rxe")
 CLIENT_UID = 1000
 KIB, MIB = 1 << 10, 1 << 20
-# A user of its own, that may read the build and lock memory all the same.
+# A separate user that can still read the build and lock memory.
 CAPABILITIES = "+dac_override,+dac_read_search,+ipc_lock"
 AS_CLIENT = ["setpriv", f"--reuid={CLIENT_UID}", "--clear-groups", f"--inh-caps={CAPABILITIES}",
              f"--ambient-caps={CAPABILITIES}"]
@@ -41,7 +41,7 @@ def prepare():
 # The link.
 
 def shape(what, ends=(0, 1)):
-    """What happens to packets: "loss 2%", "delay 20ms", "rate 40mbit"."""
+    """Sets the link's quality: "loss 2%", "delay 20ms", "rate 40mbit"."""
     for end in ends:
         sh(f"tc qdisc replace dev v{end} root netem {what} limit 100000")
 
@@ -52,8 +52,8 @@ def unshape():
 
 
 def link_down():
-    """Pulls the server's cable at the switch. (Taking v0 itself down would take its route away, too, and a connection
-    manager's message without a route breaks the queue pair 1 of this kernel's rxe for good.)"""
+    """Pulls the server's cable at the switch. (Taking v0 itself down would remove its route, too, and a connection
+    manager's message without a route breaks queue pair 1 of this kernel's rxe for good.)"""
     sh("ip link set p0 down")
 
 
@@ -85,7 +85,8 @@ class Server:
         self.directory = tempfile.mkdtemp(prefix="verbena-vm-")
         self.log_path = self.directory + ".log"
         fabric = ["rdma.provider=verbs", f"rdma.device_name={device}"] if device else ["rdma.provider=tcp"]
-        # The client has an address of this same host, which a token may make the server dial only by name.
+        # The client's address is on this same host; a token may make the server dial such an address only if
+        # configured.
         self.settings = [*fabric, f"rdma.token_networks={CLIENT}", "rdma.operation_timeout_ms=3000", "cores=2",
                          "arena_size=128MiB", "http.body_timeout=5", *settings]
         self.process = None
@@ -112,7 +113,7 @@ class Server:
         raise AssertionError("the server did not start:\n" + self.log())
 
     def refuses_to_start(self, limit_s=30):
-        """What a server with settings that cannot be said before it ended."""
+        """The output of a server with invalid settings before it ended."""
         env = dict(os.environ, VERBENA_ROOT_ACCESS_KEY=verbena_server.ACCESS_KEY,
                    VERBENA_ROOT_SECRET_KEY=verbena_server.SECRET_KEY)
         done = subprocess.run(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -140,7 +141,7 @@ class Server:
         self.process.wait()
 
     def stop(self):
-        """A clean end. It aborts when a lease was lost, so its exit status says that none was."""
+        """A clean end. The server aborts if a lease was lost, so its exit status shows that none was."""
         self.process.terminate()
         try:
             status = self.process.wait(40)
@@ -153,7 +154,7 @@ class Server:
 # Clients.
 
 class Mover:
-    """tests/vm/client.cc as a process; see there for what it prints."""
+    """tests/vm/client.cc as a process; its output is described there."""
 
     def __init__(self, **flags):
         self.via = flags["via"]
@@ -183,7 +184,7 @@ class Mover:
         self.process.send_signal(number)
 
     def end(self, limit_s=120):
-        """Its exit status."""
+        """Ends the client; returns its exit status."""
         try:
             status = self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -219,7 +220,7 @@ def until(condition, limit_s, what):
 
 
 def run(cases):
-    """Runs the cases (functions) in order, or those that the command line names; prints each with its time."""
+    """Runs the cases (functions) in order, or those named on the command line; prints each with its time."""
     wanted, failed = sys.argv[1:], 0
     began = time.monotonic()
     for case in cases:

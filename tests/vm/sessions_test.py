@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What an idle session over verbs takes of the server, on a real device: the slope from a few to some dozens, of one client.
-And that all of it comes back when the client is gone. Runs inside the virtual machine: tools/vm.sh run tests/vm/sessions_test.py"""
+"""The server's memory for an idle session over verbs, on a real device: the slope from a few to some dozens, of one
+client. All of it is released when the client is gone. Runs inside the virtual machine: tools/vm.sh run
+tests/vm/sessions_test.py"""
 import json
 import os
 import re
@@ -16,13 +17,13 @@ MEMORY_MAX = 64 * KIB
 
 
 def rss(process):
-    """Of its page tables: the kernel's own count of a process lags behind by some dozens of pages a thread."""
+    """From the page tables: the kernel's counter of a process is stale by some dozens of pages a thread."""
     pages = pathlib.Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="utf-8")
     return int(re.search(r"^Rss:\s+(\d+)", pages, re.M).group(1)) * KIB
 
 
 def mapped(process):
-    """All that is mapped of the device's: the queues that it shares with the process."""
+    """Total mappings of the device: the queues that it shares with the process."""
     total = 0
     for line in pathlib.Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8").splitlines():
         if "/dev/infiniband/" in line or "[infinibandevent]" in line:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The native door's own tcp between two interfaces, while clients and servers die, freeze and come back, the link loses,
-delays and breaks, and strangers say what they like to its ports. Runs inside the virtual machine, in one boot:
-tools/vm.sh run tests/vm/tcp_test.py [CASE...]
-In CI the cases that say most; with LONG=1 all of them, with larger objects."""
+"""The native door's own tcp between two interfaces, while clients and servers die, freeze and resume, the link loses
+packets, delays them and breaks, and unauthenticated clients send arbitrary bytes to its ports. Runs inside the
+virtual machine, in one boot: tools/vm.sh run tests/vm/tcp_test.py [CASE...] In CI the most informative cases; with
+LONG=1 all of them, with larger objects."""
 import os
 import random
 import signal
@@ -16,7 +16,7 @@ from guest import KIB, MIB, Mover, Server, until, verbena
 
 LONG = os.environ.get("LONG") == "1"
 SIZES = (0, 1, 4 * KIB, 4 * KIB + 1, 1 * MIB + 1, 8 * MIB)
-WIRE = {"get": "tx", "put": "rx"}  # the server's side of it
+WIRE = {"get": "tx", "put": "rx"}  # the server's direction
 PORTS = range(9101, 9103)          # one for each core
 server = Server("rdma.fabric_ports=9101-9102", "rdma.token_provider=none", device=None)
 
@@ -43,7 +43,7 @@ def in_mid_transfer(op, before, size):
 
 def sizes_from_nothing_to_8_mib():
     for op in ("get", "put"):
-        # An emulated CPU that others want, too, encrypts slowly.
+        # Encryption is slow on an emulated CPU under load.
         done = mover(op=op, size=",".join(map(str, SIZES)), part_size=64 * MIB, timeout=60,
                      seconds=150).must_succeed("native tcp", 200)
         assert len(done.said("ok")) == len(SIZES), done.lines
@@ -56,7 +56,7 @@ def many_clients():
         one.must_succeed("native tcp", 160)
 
 
-# Clients that go.
+# Clients that disappear.
 
 def killed(op):
     size = 8 * MIB
@@ -79,9 +79,9 @@ def a_client_dies_while_the_server_reads():
 
 
 def frozen(op):
-    """A stopped client takes nothing and gives nothing: its connection is cut at a deadline, others notice nothing, and
-    when it goes on it begins again by itself."""
-    size = 8 * MIB  # more than both kernels take for it
+    """A stopped client neither reads nor writes: its connection is closed at a deadline, other clients are not
+    affected, and when it resumes it reconnects by itself."""
+    size = 8 * MIB  # more than both kernels buffer
     guest.shape("rate 40mbit")
     before = guest.on_the_wire(WIRE[op])
     stalled = server.metric("verbena_tcp_stalled_total")
@@ -108,8 +108,8 @@ def a_client_freezes_while_the_server_reads():
 
 
 def nothing_lands_in_memory_whose_request_was_given_up():
-    """The cable is pulled in the middle of a GET; the client gives up and uses the memory for something else. When the
-    cable is back, what waited in both kernels comes."""
+    """The cable is pulled in the middle of a GET; the client gives up and reuses the memory. When the cable is back,
+    bytes buffered in both kernels arrive."""
     size = 8 * MIB
     guest.shape("rate 40mbit delay 40ms")
     before = guest.on_the_wire("tx")
@@ -125,7 +125,7 @@ def nothing_lands_in_memory_whose_request_was_given_up():
     server_is_well()
 
 
-# Servers that go.
+# Servers that disappear.
 
 def the_server_dies_and_clients_reconnect():
     movers = [mover(op=op, size=2 * MIB, count=6, seconds=150) for op in ("get", "put")]
@@ -168,11 +168,11 @@ def packets_are_late():
         one.must_succeed("native tcp")
 
 
-# Strangers.
+# Unauthenticated clients.
 
 def openings(rng):
-    """What a stranger may say first: noise, half a hello, whole ones of sessions that there are not, the bytes that ended
-    other transports."""
+    """First bytes of an unauthenticated client: noise, half a hello, complete ones of unknown sessions, the bytes
+    that crashed other transports."""
     hello = b"VTC\x01\x01\0\0\0" + struct.pack("<Q", rng.getrandbits(64)) + rng.randbytes(16)
     return [rng.randbytes(rng.randrange(1, 5000)), hello[:rng.randrange(1, 32)], hello, hello + rng.randbytes(32),
             bytes.fromhex("03000000000000080000000000000000000000000000000000000000000000000100000000000000"
@@ -188,10 +188,10 @@ def molest(stop, seed, said):
                     with socket.create_connection((guest.SERVER, port), 5) as peer:
                         peer.sendall(words)
                         said[seed] += 1
-                        if rng.random() < 0.3:  # a reset, and not an end
+                        if rng.random() < 0.3:  # a reset instead of a close
                             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 except OSError:
-                    pass  # it hung up first
+                    pass  # the server closed first
 
 
 def strangers_at_its_ports_cost_nobody_else_anything():
@@ -223,7 +223,7 @@ def the_end():
 
 if __name__ == "__main__":
     guest.prepare()
-    # What the kernels take for a client that has stopped is less than an object, although that is soon encrypted.
+    # The kernels buffer less than an object for a stopped client, although an object is encrypted quickly.
     guest.sh("sysctl -q -w net.ipv4.tcp_rmem='4096 131072 1048576' net.ipv4.tcp_wmem='4096 16384 1048576'")
     start()
     seeds = (*SIZES, 100 * KIB, 256 * KIB, 300 * KIB, 1 * MIB, 2 * MIB)
