@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""libverbena.so: what it exports and how its structures lie is as recorded, and a C program meets every call.
+"""libverbena.so: its exports and structure layouts equal the record, and a C program uses every call.
 
 usage: abi_test.py LIBRARY SIZES_PROGRAM CLIENT_PROGRAM RDMA_PROGRAM [--record]
 """
@@ -15,7 +15,7 @@ from verbena_server import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
 
 def exported(library):
     text = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
-    # The C++ face is there, too, for programs of the same compiler: its names are no promise.
+    # The C++ API is exported, too, for programs of the same compiler: its names may change.
     names = [line.split()[2] for line in text.splitlines() if line.split()[2].startswith("verbena_")]
     return sorted(f"symbol {name}" for name in names)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""An installed library is found by pkg-config and by CMake's find_package, and a program that was built so runs.
+"""An installed library is found by pkg-config and by CMake's find_package, and a program built that way runs.
 
 usage: package_test.py BUILD_FOLDER
 """

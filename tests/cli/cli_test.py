@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The command line as its users and their scripts run it."""
+"""The command line as used by people and scripts."""
 import json
 import os
 import pathlib
@@ -30,7 +30,7 @@ class CommandLine(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         status = cls.server.stop()
-        cls.server.__exit__(ValueError, None, None)  # takes the folder away
+        cls.server.__exit__(ValueError, None, None)  # removes the folder
         cls.folder.cleanup()
         assert status == 0, status
 
@@ -197,7 +197,7 @@ class CommandLine(unittest.TestCase):
 
     def test_sync_copies_what_differs_both_ways_and_nothing_else(self):
         bucket = self.bucket("sync")
-        # Names around the '/' in byte order: a walk that is ordered otherwise would copy them again.
+        # Names around the '/' in byte order: a walk in another order would copy them again.
         files = {"a": b"1", "a!b": b"2", "a/b": b"3", "a/c/d": b"4" * 3000, "a0": b"5", "b c/\u00fc": b"6", "empty": b""}
         files.update({f"many/{i:03}": os.urandom(i * 10) for i in range(150)})
         source, target = self.tree("sync-from", {name: data for name, data in files.items() if name != "a"}), self.home / "sync-to"
@@ -215,7 +215,7 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(self.summary(self.run_program("sync", f"{place}/", str(folder), "--via", via)), (len(files), 0, 0))
                 self.assertEqual(self.contents(folder), files)
                 self.assertEqual(self.summary(self.run_program("sync", f"{place}/", str(folder), "--via", via)), (0, 0, len(files)))
-                # And back: what was fetched is not newer than where it came from.
+                # And back: downloaded files are not newer than their objects.
                 self.assertEqual(self.summary(self.run_program("sync", str(folder), place, "--via", via)), (0, 0, len(files)))
 
     def test_sync_finds_what_changed_and_removes_only_when_told_to(self):
@@ -242,7 +242,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.keys(bucket), ["kept", "longer", "newer"])
         self.assertEqual(self.summary(self.run_program("sync", "--delete", bucket, str(folder)))[1], 2)
         self.assertEqual(self.contents(folder), self.contents(source))
-        # What could not be looked at removes nothing.
+        # An unreadable source removes nothing.
         for wrong in (str(self.home / "no-such-folder"), "s3://no-such-bucket/"):
             self.run_program("sync", "--delete", wrong, f"{bucket}/" if not wrong.startswith("s3:") else str(folder), expect=NOT_FOUND)
         self.assertEqual(len(self.keys(bucket)), 3)
@@ -258,7 +258,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.summary(self.run_program("sync", nowhere, str(folder))), (0, 0, 0))
         self.assertEqual(self.summary(self.run_program("sync", nowhere, f"{bucket}/there/")), (0, 0, 0))
         self.assertEqual(self.summary(self.run_program("sync", "--delete", nowhere, str(self.home / "not-there-yet"))), (0, 0, 0))
-        # The name may be mistyped: that is no reason to remove everything.
+        # The name may be mistyped: an absent source removes nothing.
         self.run_program("sync", str(folder), f"{bucket}/there/")
         for target in (str(folder), f"{bucket}/there/"):
             for more in ((), ("--dry-run",)):
@@ -270,7 +270,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.contents(folder), kept)
         self.assertEqual(self.summary(self.run_program("sync", "--delete", "--allow-empty", nowhere, str(folder))), (0, 2, 0))
         self.assertEqual((self.contents(folder), self.keys(bucket)), ({}, ["there/a", "there/sub/b"]))
-        # A bucket, or a folder, that is empty is there beyond doubt.
+        # A source that exists and is empty counts.
         self.assertEqual(self.summary(self.run_program("sync", "--delete", str(folder), f"{bucket}/there/")), (0, 2, 0))
         again = self.tree("nothing-again", {"a": b"1"})
         self.assertEqual(self.summary(self.run_program("sync", "--delete", bucket, str(again))), (0, 1, 0))
@@ -316,7 +316,7 @@ class CommandLine(unittest.TestCase):
                          b"piped" + data + b"piped")
         self.run_program("cat", f"{bucket}/nothing", expect=NOT_FOUND)
         self.run_program("cat", bucket, expect=USAGE)
-        # From key to key, in pieces where it is large, with what is stored beside it.
+        # From key to key, in pieces for large objects, with metadata.
         large = os.urandom(MIB) * 70
         self.run_program("put", "-", f"{bucket}/large", "--content-type", "text/x", "--meta", "colour=green", input=large)
         for key in ("in/cp-one", "large"):
@@ -378,7 +378,7 @@ class CommandLine(unittest.TestCase):
         put = self.run_program("presign", f"{bucket}/new", "--method", "PUT", "--expires", "15m", native=False).stdout.decode().strip()
         self.assertIn("X-Amz-Expires=900", put)
         with self.assertRaises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(put, timeout=30)  # not for GET
+            urllib.request.urlopen(put, timeout=30)  # valid for PUT, not for GET
         refused.exception.close()
         with urllib.request.urlopen(urllib.request.Request(put, data=b"by url", method="PUT"), timeout=30) as answer:
             self.assertEqual(answer.status, 200)
@@ -446,7 +446,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.stdout, data)
         said = done.stderr.decode()
         self.assertRegex(said, "native: connection failed")
-        # By token where there is an RDMA device; libfabric's tcp is only taken by name.
+        # By token where there is an RDMA device; libfabric's tcp is used only if named.
         self.assertRegex(said, "by token|by http; .*token: no RDMA device here")
 
     def certificate(self):
@@ -612,7 +612,7 @@ class InMemory(unittest.TestCase):
         self.assertIn("all in memory", text)
 
     def ready_server(self, *args, keys=True):
-        """A server that says in one line where it is: (process, what the line says)."""
+        """A server that reports its endpoints in one line: (process, parsed line)."""
         env = dict(self.env)
         if keys:
             env.update(VERBENA_ROOT_ACCESS_KEY=self.env["AWS_ACCESS_KEY_ID"],

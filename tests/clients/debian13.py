@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""By hand: the wheel on Debian 13, whose torch has torch.distributed.checkpoint, with that release's own Python, torch, boto3 and pandas. The tests of
-the Python client run there, the S3 tests plain and accelerated among them, against the server of `./dev package`'s packages for it. mmdebstrap makes a
-chroot in a temporary folder (1.3 GB, from Debian's mirror; eight minutes with the tests, as root), which is removed at the end.
+"""By hand: the wheel on Debian 13, whose torch has torch.distributed.checkpoint, with that release's own Python, torch,
+boto3 and pandas. Runs the Python client's tests, with the S3 tests plain and accelerated, against the server of `./dev
+package`'s packages for it. mmdebstrap makes a chroot in a temporary folder (1.3 GB, from Debian's mirror; eight minutes
+with the tests, as root), which is removed at the end.
 
-usage: tests/clients/debian13.py WHEEL PACKAGES [TEST...] [--mirror URL]     build/wheel/verbena-*.whl build-package/trixie [python_test ...]
+usage: tests/clients/debian13.py WHEEL PACKAGES [TEST...] [--mirror URL]     build/wheel/verbena-*.whl
+build-package/trixie [python_test ...]
 """
 import argparse
 import os
@@ -18,7 +20,7 @@ TESTS = ("python_test", "python_fsspec_test", "python_misuse_test", "python_torc
          "python_pytest_test", "python_s3_test")
 WANTED = ("awscli", "ca-certificates", "procps", "python3-boto3", "python3-dask", "python3-fsspec", "python3-numpy", "python3-pandas", "python3-pip",
           "python3-pytest", "python3-torch", "python3-venv")
-# What is run there: /proc and /dev are of a mount namespace that ends with it.
+# Run in the chroot: /proc and /dev are of a mount namespace that ends with it.
 MOUNTED = 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$@"'
 INSTALL = """
 apt-get update -qq

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The Go client: go vet, its tests under the race detector, docs/go.md from top to bottom in a module outside of the repository, and minio-go and
-aws-sdk-go over its transport.
+"""The Go client: go vet, its tests under the race detector, docs/go.md from top to bottom in a module outside of the
+repository, and minio-go and aws-sdk-go over its transport.
 
 usage: go_test.py LIBRARY_FOLDER
 """
@@ -25,7 +25,7 @@ def block(kind, number=0):
 
 
 def shell_of_page(libraries):
-    """What the page says to type, with this build's folder."""
+    """The page's shell commands, with this build's folder."""
     return block("sh").replace("$(realpath ../verbena)", str(ROOT)).replace("$verbena/build/lib", str(libraries))
 
 
@@ -56,7 +56,7 @@ def main():
         return done.stdout
 
     module = ROOT / "clients" / "go"
-    # Few bytes for watches, so that one that nobody asks of has a gap soon.
+    # A small limit for watches, so that an unread one soon has a gap.
     with Server(args=["--set", "rdma.watch_bytes_max=1MiB"]) as server, tempfile.TemporaryDirectory() as folder:
         s3 = boto3_client(server.http)
         s3.create_bucket(Bucket="go-example")

@@ -22,7 +22,7 @@ from verbena_server import boto3_client  # noqa: E402
 import verbena  # noqa: E402
 
 DATA = os.urandom(1 << 20) * 3
-# Of each request alone.
+# Headers unique to each request.
 OWN = {"x-amz-request-id", "x-amz-id-2", "date", "connection", "server"}
 
 
@@ -45,7 +45,8 @@ class Boto(PythonCase):
         self.fast.close()
 
     def same(self, operation, ignore=(), **arguments):
-        """What both clients say, with bodies read; their equal answer, without what `ignore` names."""
+        """Calls both clients and compares their answers, bodies included; returns the answer without what `ignore`
+        names."""
         said = []
         for client in (self.plain, self.fast):
             try:
@@ -120,10 +121,10 @@ class Boto(PythonCase):
         self.assertEqual(self.acceleration.reasons, {})
 
     def look_at_what_is_worked_out(self, bucket, size, expected):
-        own = {"x-amz-version-id", "VersionId"}  # of each version, and so of each PUT
+        own = {"x-amz-version-id", "VersionId"}  # unique to each version, and so to each PUT
         put = self.same("put_object", Bucket=bucket, Key="k", Body=bytes(size), ignore=own | {"etag", "ETag"})
         self.assertLessEqual(expected, put["headers"].keys())
-        for _ in range(2):  # the second time out of memory
+        for _ in range(2):  # the second time from memory
             self.assertLessEqual(expected, self.same("get_object", Bucket=bucket, Key="k")["headers"].keys())
         self.plain.put_object_tagging(Bucket=bucket, Key="k", Tagging={"TagSet": [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}]})
         self.plain.put_object_legal_hold(Bucket=bucket, Key="k", LegalHold={"Status": "ON"})
@@ -269,7 +270,7 @@ class Boto(PythonCase):
                 self.assertEqual(sent[plain].get(name), sent[fast].get(name), name)
             signed = [re.search("SignedHeaders=([^,]*)", sent[one]["authorization"])[1] for one in (plain, fast)]
             self.assertEqual(*signed)
-        # The user's own hooks go on working, and what travels natively was never hashed.
+        # The user's own hooks still run, and natively sent bodies were never hashed.
         own = []
         with verbena.accelerate(self.plain, native_endpoint=self.server.native) as acceleration:
             self.plain.meta.events.register("before-send.s3.PutObject", lambda request, **_: own.append(_text(request.headers.get("Content-MD5"))))

@@ -1,4 +1,4 @@
-"""A test case of the Python client: one server, the package as it was built."""
+"""A test case of the Python client: one server, the built package."""
 import os
 import pathlib
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""torch.distributed.checkpoint over verbena.checkpoint: what is saved by some ranks is loaded by others, whatever the shards."""
+"""torch.distributed.checkpoint over verbena.checkpoint: a checkpoint saved by some ranks is loaded by others with
+any sharding."""
 import json
 import os
 import pickle
@@ -21,7 +22,7 @@ except (ImportError, AttributeError):
 import verbena.checkpoint  # noqa: E402
 from verbena.checkpoint import StorageReader, StorageWriter  # noqa: E402
 
-# One of two ranks: the rows of a tensor are shared by them, and each has one of its own.
+# One of two ranks: they share the rows of one tensor, and each has one of its own.
 RANK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -121,7 +122,8 @@ class Checkpoints(PythonCase):
         self.assertIn("3999 bytes where the checkpoint has 4000", str(caught.exception))
 
     def test_a_load_has_the_bytes_of_one_version_alone(self):
-        """Portions of one object are read one after the other: what is stored over it meanwhile is not mixed with what was there."""
+        """Portions of one object are read one after the other: an overwrite in between must not be mixed with the
+        old bytes."""
         state = {f"t{i:03}": torch.full((10,), 1.0) for i in range(100)}
         dcp.save(state, storage_writer=self.writer("mixed"))
         (data,) = [entry.key for entry in self.client.list("bucket", "mixed/data-")]

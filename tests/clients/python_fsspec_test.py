@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""fsspec's file system: what pandas, dask, zarr and pyarrow call, against a server."""
+"""fsspec's file system: the calls of pandas, dask, zarr and pyarrow, against a server."""
 import os
 import re
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the Python client is not meant for: a typed exception each, nothing written after the call, no crash of the interpreter."""
+"""Misuse of the Python client: a typed exception each, nothing written after the call, no crash of the interpreter."""
 import asyncio
 import faulthandler
 import os
@@ -62,7 +62,7 @@ class Arguments(PythonCase):
         for items, exception in (([("buc\0ket", "k", 0, 8)], ValueError), ([("bucket", "k", 0, 1 << 70)], OverflowError), ([("bucket", "k", 1 << 62, 1 << 62)], ValueError)):
             with self.assertRaises(exception):
                 self.client.get_many(items, bytearray(8))
-        self.client.put_many([("bucket", "every-other", memoryview(b"a-b-c-")[::2])]).check()  # it is copied anyway
+        self.client.put_many([("bucket", "every-other", memoryview(b"a-b-c-")[::2])]).check()  # copied: not contiguous
         self.assertEqual(bytes(self.client.get("bucket", "every-other")), b"abc")
         results = self.client.batch(0, item, bytearray(8))
         for index in (1, -2, 1 << 40):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The pytest plugin as a project has it: a server where a test asks for one, none where none does, and clear words when it cannot start."""
+"""The pytest plugin in a project: a server if a test needs one, none otherwise, and a clear error when it cannot
+start."""
 import os
 import pathlib
 import subprocess
@@ -54,7 +55,7 @@ class Plugin(unittest.TestCase):
         (self.base / "seed/photos/a/b.txt").write_text("from the seed")
         (self.base / "pytest.ini").write_text(settings)
         (self.base / "test_it.py").write_text(test)
-        # A variable of the machine that the server would refuse is none of the test server's.
+        # The machine's settings do not reach the test server, which would refuse this one.
         env = {**os.environ, "PYTHONPATH": PACKAGE, "VERBENA": program(), "VERBENA_REGION": "not-this-one"}
         done = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_verbena", *flags], cwd=self.base, env=env,
                               capture_output=True, text=True, timeout=120)

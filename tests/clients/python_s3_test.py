@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The S3 tests that speak by boto3, each run twice: with a plain client, and with one that verbena.accelerate has been at.
+"""The S3 tests that use boto3, each run twice: with a plain client, and with one after verbena.accelerate.
 
 usage: python_s3_test.py [AREA...]
 """

@@ -33,7 +33,7 @@ def main():
                         "-o", str(package / "_native.abi3.so"), f"-L{build / 'lib'}", "-lverbena", f"-Wl,-rpath,{build / 'lib'}"], check=True)
         preload = [subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
                    for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
-        # The test's programs, the server among them, are started without it: only the interpreter needs it.
+        # The test's programs, the server among them, run without it: only the interpreter needs it.
         env = dict(os.environ, CLIENT_PYTHON=folder, VERBENA=str(build / "verbena"), PYTHONMALLOC="malloc",
                    ASAN_OPTIONS="detect_leaks=0:abort_on_error=0:exitcode=99:allocator_may_return_null=1",
                    UBSAN_OPTIONS="print_stacktrace=1", LD_PRELOAD=":".join(preload))

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The Python client: bytes in and out of all kinds of memory, by each door, awaited too; and the calls that others know."""
+"""The Python client: bytes in and out of all kinds of memory, by each door, with asyncio too; and the calls of other
+RDMA clients."""
 import asyncio
 import io
 import mmap
@@ -141,7 +142,7 @@ class Doors(PythonCase):
             elif number % 5 == 1:
                 kept.append((i, memoryview(got)))
             elif number % 5 == 2:
-                hash(got)  # which it keeps
+                hash(got)  # the hash is cached
         del got
         for i, held in kept:
             self.assertTrue(held == bodies[i])
@@ -198,7 +199,7 @@ class Doors(PythonCase):
     def test_many_objects_at_once_each_into_its_place(self):
         for i in range(5):
             self.client.put("bucket", f"many/{i}", bytes([65 + i]) * 10)
-        items = [("bucket", f"many/{i % 5}", i * 10, 10) for i in range(5000)]  # more than go into one batch
+        items = [("bucket", f"many/{i % 5}", i * 10, 10) for i in range(5000)]  # more than one batch holds
         for via in ("native", "http"):
             with self.connect(via=via) as client:
                 for into in (bytearray(50_000), client.allocate(50_000)):
@@ -232,7 +233,7 @@ class Doors(PythonCase):
     def test_many_objects_are_stored_looked_at_and_removed_at_once(self):
         for via in ("native", "http"):
             with self.connect(via=via) as client:
-                n = 5000 if via == "native" else 20  # more than go into one batch
+                n = 5000 if via == "native" else 20  # more than one batch holds
                 bodies = [b"%d" % i * (i % 5) for i in range(n)]
                 stored = client.put_many(("bucket", f"stored/{via}/{i}", body) for i, body in enumerate(bodies)).check()
                 self.assertEqual((len(stored), {len(one.etag) > 0 for one in stored}), (n, {True}))
@@ -283,7 +284,7 @@ class Doors(PythonCase):
         self.server.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.server.process.pid, os.WSTOPPED)
         try:
-            for thread in threads:  # had one of them the interpreter while it waits, this would wait for its timeout
+            for thread in threads:  # if a thread held the interpreter while it waits, this would time out
                 thread.start()
             for _ in range(100):
                 time.sleep(0.001)
@@ -307,9 +308,9 @@ class Doors(PythonCase):
         got = self.client.get("bucket", "array")
         self.assertTrue((numpy.frombuffer(got, dtype=numpy.float64) == values).all())
         shared = numpy.from_dlpack(got)
-        del got  # the memory stays as long as an array shows it
+        del got  # the memory stays as long as an array refers to it
         self.assertTrue((shared.view(numpy.float64) == values).all())
-        for _ in range(50):  # memory that is used again is not what somebody still looks at
+        for _ in range(50):  # memory is not reused while it is referred to
             self.client.get("bucket", "array")
         self.assertTrue((shared.view(numpy.float64) == values).all())
 
@@ -461,7 +462,7 @@ class Awaited(PythonCase):
                     await client.put(bucket, "log", b"x", at=0)
                 with self.assertRaises(verbena.VerbenaError):
                     await client.append(bucket, "log", b"")
-                # One that is cancelled leaves the others alone.
+                # A cancelled append does not affect the others.
                 tasks = [asyncio.ensure_future(client.append(bucket, "cancelled", records[i])) for i in range(100)]
                 await asyncio.sleep(0)
                 tasks[50].cancel()

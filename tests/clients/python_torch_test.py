@@ -18,7 +18,7 @@ def number_of(key, memory):
 
 
 def sample_of(key, memory):
-    """Four features and what they make."""
+    """Four features and their target."""
     values = torch.from_numpy(numpy.frombuffer(memory, dtype=numpy.float32).copy())
     return values[:4], values[4:]
 
@@ -86,7 +86,7 @@ class Torch(PythonCase):
         dataset = verbena.torch.ObjectDataset(self.options, "bucket", "train/", decode=sample_of)
         model = torch.nn.Linear(4, 1, bias=False)
         for epoch in range(4):
-            if epoch == 2:  # as after a break
+            if epoch == 2:  # as after an interruption
                 verbena.torch.save(model.state_dict(), self.client, "bucket", "model")
                 model = torch.nn.Linear(4, 1, bias=False)
                 model.load_state_dict(verbena.torch.load(self.client, "bucket", "model"))

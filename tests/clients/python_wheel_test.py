@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The wheel installs without an index into a bare environment, brings its libraries along, the README's lines work there, and so does docs/python.md from
-top to bottom."""
+"""The wheel installs without an index into an empty environment and contains its libraries; the README's lines work
+there, and so does docs/python.md from top to bottom."""
 import ast
 import importlib.util
 import os
@@ -24,7 +24,7 @@ def run(*command, **options):
 
 
 def check_sources():
-    """Nothing that CPython 3.9 does not know."""
+    """Only syntax and modules of CPython 3.9."""
     sources = list((ROOT / "clients" / "python").rglob("*.py"))
     assert len(sources) > 8
     for path in sources:
@@ -32,7 +32,7 @@ def check_sources():
 
 
 def follow_the_page(python, env, server, folder):
-    """docs/python.md from top to bottom: each piece is a program. Those for which a package is missing are named."""
+    """docs/python.md from top to bottom: each piece is a program. Pieces with missing packages are listed."""
     pieces = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
     ran = 0
     for number, piece in enumerate(pieces):

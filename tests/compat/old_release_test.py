@@ -35,7 +35,7 @@ CORS = {"CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["https://ex
 
 
 def content(name, size):
-    """Bytes that compress well (the record is small) and say which object they are of."""
+    """Compressible bytes (to keep the record small) that identify their object."""
     seed = hashlib.sha256(name.encode()).digest() * 2
     return (seed * (size // len(seed) + 1))[:size]
 
@@ -56,7 +56,7 @@ def fill_objects(s3):
     for algorithm in ("CRC32", "CRC32C", "SHA1", "SHA256", "CRC64NVME"):
         try:
             s3.put_object(Bucket="old-plain", Key=f"sum/{algorithm}", Body=content(algorithm, 5000), ChecksumAlgorithm=algorithm)
-        except Exception as refused:  # an older boto3 does not make each of them
+        except Exception as refused:  # an older boto3 lacks some of them
             print("not made by this boto3:", algorithm, type(refused).__name__)
     s3.put_object(Bucket="old-plain", Key="public/readme", Body=b"for all")
     s3.put_bucket_lifecycle_configuration(Bucket="old-plain", LifecycleConfiguration=LIFECYCLE)
@@ -114,7 +114,7 @@ def user_client(server, made):
 
 
 def fill_users(server):
-    """An account with a bucket, and a user in it that may read."""
+    """An account with a bucket, and a user with the right to read it."""
     def call(*words, given=None):
         env = dict(client_environment(server.directory), AWS_ENDPOINT_URL=server.http)
         done = subprocess.run([server.program or program(), "user", *words], input=given, capture_output=True, text=True, env=env,
@@ -163,7 +163,7 @@ def describe_object(s3, bucket, key, version=None):
 
 
 def describe(server):
-    """All that can be read of a server, as one comparable document."""
+    """All readable content of a server, as one comparable document."""
     s3 = boto3_client(server.http)
     seen = {"buckets": [], "objects": {}, "versions": {}, "uploads": {}, "documents": {}}
     for bucket in s3.list_buckets()["Buckets"]:
@@ -198,7 +198,7 @@ def documents(s3, bucket):
 
 
 def go_on(server):
-    """What was left open is ended, and what was kept is still kept."""
+    """Completes what was left unfinished, and checks that locks still hold."""
     s3 = boto3_client(server.http)
     (upload,) = listing(s3, "list_multipart_uploads", "Uploads", Bucket="old-uploads")
     named = {"Bucket": "old-uploads", "Key": "open", "UploadId": upload["UploadId"]}

@@ -1,4 +1,4 @@
-"""Chromium without a window, driven over its DevTools pipe: no port, nothing else on the machine can reach it."""
+"""Headless Chromium, driven over its DevTools pipe: no port, so no other program on the machine can reach it."""
 import base64
 import fcntl
 import json
@@ -20,25 +20,25 @@ def chromium():
 
 
 def high(descriptor):
-    """The same file under a number that is neither 3 nor 4, which Chromium wants its pipe to have."""
+    """Duplicates a file to a descriptor other than 3 and 4, which Chromium requires for its pipe."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
     os.close(descriptor)
     return moved
 
 
 def peak_of(pid):
-    """The most that a process has had in memory, in bytes."""
+    """A process's peak memory in bytes."""
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     return int([line.split()[1] for line in lines if line.startswith("VmHWM:")][0]) * 1024
 
 
 class ScriptError(RuntimeError):
-    """An expression that threw in the page."""
+    """An exception thrown in the page."""
 
 
 class Browser:
     def __init__(self, width=1240, height=800, trusts=()):
-        """`trusts`: SHA-256 (base64) of public keys whose certificates it takes although nobody vouches for them."""
+        """`trusts`: SHA-256 (base64) of public keys whose certificates are accepted without an authority."""
         self.home = tempfile.mkdtemp(prefix="verbena-browser-")
         self.count, self.buffer = 0, b""
         self.events = []
@@ -111,7 +111,7 @@ class Browser:
         return self.command(method, self.session, **params)
 
     def run(self, script):
-        """The value of an expression in the page; promises are waited for."""
+        """The value of an expression in the page; promises are awaited."""
         answer = self.tell("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, userGesture=True)
         if "exceptionDetails" in answer:
             raise ScriptError(f"{script}\n{answer['exceptionDetails'].get('exception', {}).get('description', answer['exceptionDetails'])}")
@@ -123,7 +123,7 @@ class Browser:
         while time.monotonic() < deadline:
             try:
                 value = self.run(script)
-            except ScriptError as error:  # of what is not there yet
+            except ScriptError as error:  # while the page is incomplete
                 value, trouble = None, str(error)
             if value:
                 return value
@@ -134,9 +134,9 @@ class Browser:
         self.tell("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 
-    # What people do. Things are found as they are named to a screen reader.
+    # User actions. Elements are found by their accessible names.
     def find(self, text, tag="button, a, [role=tab], summary"):
-        """An expression: the first visible thing of that name, in the topmost window where there is one."""
+        """An expression: the first visible element of that name, in the topmost window if there is one."""
         name, tags = json.dumps(text), json.dumps(tag)
         return (f"(() => {{ const top = Array.from(document.querySelectorAll('dialog[open]')).at(-1) || document; const fits = (e) => e.getClientRects().length && "
                 f"(e.getAttribute('aria-label') || e.innerText || '').trim() === {name}; "
@@ -144,7 +144,7 @@ class Browser:
 
     def click(self, text, tag="button, a, [role=tab], summary"):
         element = self.find(text, tag)
-        # There, and nothing above it: a window may be on its way out. And at rest: what is still being loaded may push it aside.
+        # Visible and not covered: a window may be closing. And at rest: content that is still loading may move it.
         self.wait(f"(async () => {{ const place = () => {{ const e = {element}; if (!e || e.disabled) return ''; e.scrollIntoView({{block: 'nearest'}}); "
                   f"const r = e.getBoundingClientRect(); const x = r.x + r.width / 2, y = r.y + r.height / 2; "
                   f"return e.contains(document.elementFromPoint(x, y)) ? x + ',' + y : '' }}; "
@@ -175,13 +175,13 @@ class Browser:
             self.tell("Input.dispatchKeyEvent", type=kind, key=key, code="Space" if key == " " else key, windowsVirtualKeyCode=KEYS[key], **more)
 
     def give(self, selector, paths):
-        """Files to an input, as the window for choosing files does."""
+        """Gives files to an input, as the file dialog does."""
         root = self.tell("DOM.getDocument")["root"]["nodeId"]
         node = self.tell("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.tell("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
 
     def drop(self, selector, files):
-        """A drop of files: {name: text}."""
+        """Drops files: {name: text}."""
         self.run(f"""(() => {{ const data = new DataTransfer()
             for (const [name, text] of Object.entries({json.dumps(files)})) data.items.add(new File([text], name, {{type: 'text/plain'}}))
             for (const kind of ['dragenter', 'dragover', 'drop'])
@@ -199,27 +199,26 @@ class Browser:
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
     def renderers(self):
-        """Ids of the processes that show pages."""
+        """Ids of the renderer processes."""
         found = []
         for folder in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 if os.getpgid(int(folder.name)) == self.process.pid and b"--type=renderer" in (folder / "cmdline").read_bytes():
                     found.append(folder.name)
             except OSError:
-                pass  # gone meanwhile
+                pass  # it has ended meanwhile
         return found
 
     def watch_memory(self):
-        """Calls what the page's processes have had in memory before forgotten; a function that says how much more they have
-        had at most since."""
+        """Resets the peak memory of the page's processes; returns a function for the growth of the peak since."""
         before = {}
         for pid in self.renderers():
-            pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # its peak is what it has now (proc(5))
+            pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak to the present size (proc(5))
             before[pid] = peak_of(pid)
         return lambda: sum(peak_of(pid) - before.get(pid, 0) for pid in self.renderers())
 
     def complaints(self):
-        """What the browser found wrong with the page: breaches of its policy, errors of its program."""
+        """The browser's reports about the page: policy violations, script errors."""
         self.run("1")
         found = []
         for event in self.events:
@@ -227,7 +226,7 @@ class Browser:
                 found.append(event["params"]["exceptionDetails"].get("exception", {}).get("description", "an exception"))
             if event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
                 entry = event["params"]["entry"]
-                if entry["source"] != "network":  # answers like 403 and 404, which tests ask for
+                if entry["source"] != "network":  # statuses like 403 and 404, which tests cause on purpose
                     found.append(entry["text"])
         self.events = []
         return found

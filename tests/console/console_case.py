@@ -1,4 +1,4 @@
-"""What the tests of the console share: a server, Chromium that is signed in at its page, axe-core and pictures.
+"""Shared by the console's tests: a server, Chromium signed in on its page, axe-core and screenshots.
 
 CONSOLE_PICTURES=docs/console also takes the pictures of docs/console.md."""
 import json
@@ -28,7 +28,7 @@ def admin_of(server):
 
 
 class InBrowser(unittest.TestCase):
-    """The tests share a server and a browser, and each begins signed in at the first page."""
+    """The tests share a server and a browser; each begins signed in on the first page."""
 
     trusts = ()  # Browser's
 
@@ -79,11 +79,11 @@ class InBrowser(unittest.TestCase):
         return name
 
     def client(self, key, secret, token=None):
-        """S3 as whoever these keys are."""
+        """An S3 client with these keys."""
         return boto3.client("s3", endpoint_url=self.server.http, aws_access_key_id=key, aws_secret_access_key=secret, aws_session_token=token, region_name="us-east-1")
 
     def tell(self, text):
-        """A figure, for who runs the test by hand."""
+        """Prints a figure, for runs by hand."""
         print(text, file=sys.stderr, flush=True)
 
     def picture(self, name):
@@ -91,7 +91,7 @@ class InBrowser(unittest.TestCase):
             self.browser.picture(ROOT / PICTURES / f"{name}.png")
 
     def assert_accessible(self, what):
-        """axe-core's findings that are serious or critical, in light and dark."""
+        """No serious or critical finding of axe-core, in light and dark."""
         source = MODULES / "axe-core" / "axe.min.js"
         if not source.is_file():
             return
@@ -105,7 +105,7 @@ class InBrowser(unittest.TestCase):
 
 
 def main():
-    """The tests of the program's file; of them those whose names have one of its arguments in them."""
+    """Runs the tests of the program's file; with arguments only those with one of them in their names."""
     if PICTURES:
         (ROOT / PICTURES).mkdir(parents=True, exist_ok=True)
     suite = unittest.TestLoader().loadTestsFromModule(sys.modules["__main__"])

@@ -60,7 +60,7 @@ class ByDirectory(InBrowser):
         self.browser.open("about:blank")
         self.browser.open(self.admin + "/-/console/")
         self.browser.sees(BUTTON)
-        # Each address that is asked for, and what is kept, while somebody signs in.
+        # Records each requested address, and stored values, during a sign-in.
         self.browser.run("(() => { const real = window.fetch; window.asked = []; window.fetch = (url, how) => { window.asked.push(String(url)); return real(url, how) } })()")
 
     def arrive(self, name, password):
@@ -94,7 +94,7 @@ class ByDirectory(InBrowser):
         self.assertEqual(browser.run("document.querySelector('[name=password]').value"), "")
         self.assertNotIn("hunter2", self.kept())
         self.assertFalse(browser.run("Boolean(document.querySelector('.frame'))"))
-        for _ in range(3):  # the directory is asked a few times of a name
+        for _ in range(3):  # a name has a limited number of tries
             self.arrive("bob", "hunter2")
             browser.wait("!document.querySelector('form:nth-of-type(2) button.wide').disabled", "an answer")
         browser.sees("too many wrong passwords")

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Buckets and objects in the console: upload, sharing, previews, listings of any length, names of all kinds.
 
-CONSOLE_UPLOAD_BYTES=1073741824 uploads so much, CONSOLE_KEYS=1000000 scrolls through so many."""
+CONSOLE_UPLOAD_BYTES=1073741824 sets the size of the upload, CONSOLE_KEYS=1000000 the number of listed keys."""
 import hashlib
 import json
 import os
@@ -17,7 +17,7 @@ from console_case import InBrowser, main
 
 UPLOAD_BYTES = int(os.environ.get("CONSOLE_UPLOAD_BYTES", 50_000_000))
 KEYS = int(os.environ.get("CONSOLE_KEYS", 3500))
-# Names that try to be something else: HTML, quotes, controls, directions, paths, references.
+# Names that resemble markup: HTML, quotes, controls, directions, paths, references.
 HOSTILE = ["<script>document.title='hit'</script>", "<img src=x onerror=\"window.hit=1\">", "\"><svg onload=window.hit=1>", "'quoted' \"twice\" `thrice`",
            "control\x01\x02\x1b[31mred", "tab\tand\nline", "&lt;b&gt;&amp;", "javascript:window.hit=1", "gpj.\u202eexe", "zero\u200bwidth",
            "100% %2e%2e %00?x=1#y", "back\\slash", "a+b c", "\u00fcml\u00e4ut \u65e5\u672c\u8a9e \U0001f338", "${window.hit=1}{{7*7}}",
@@ -45,7 +45,7 @@ class Objects(InBrowser):
                 piece = os.urandom(min(1_000_000, UPLOAD_BYTES - at))
                 digest.update(piece)
                 file.write(piece)
-        # Every picture of the bar that was painted: it must have gone up on the way.
+        # Records every painted state of the bar: it must have risen step by step.
         browser.run("window.seen = []; new MutationObserver(() => { const bar = document.querySelector('.tray progress'); if (bar) seen.push(bar.value) })"
                     ".observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true})")
         memory, began = browser.watch_memory(), time.monotonic()
@@ -125,7 +125,7 @@ class Objects(InBrowser):
                 browser.run("history.back()")
                 browser.wait(f"document.querySelectorAll('.row').length === {len(HOSTILE) + 1}", "all rows again")
         self.assertEqual(browser.run("[document.title, window.hit].join()"), "Buckets \u2013 Verbena,")
-        # All of them go again by the console.
+        # The console deletes all of them.
         for row in range(len(HOSTILE)):
             browser.run(f"document.querySelectorAll('.rows .pick input')[{row}]?.click()")
         folders = sum("/" in key for key in HOSTILE)
@@ -146,7 +146,7 @@ class Objects(InBrowser):
         self.assertTrue(any("sandboxed" in one or "Content Security Policy" in one for one in browser.complaints()))
 
     def make_keys(self, bucket, count):
-        """Empty objects by bare requests, many on their way at once: a client library takes a second for a thousand."""
+        """Empty objects by raw requests, many in flight: a client library takes a second for a thousand."""
         everybody = {"Effect": "Allow", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/*"}
         self.s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [everybody]}))
         address = urllib.parse.urlsplit(self.server.http)
@@ -193,7 +193,7 @@ class Objects(InBrowser):
         self.tell(f"{KEYS:,} keys made in {made - began:.1f} s, scrolled through in {time.monotonic() - made:.1f} s; the page took {grown / 1e6:.0f} MB of memory more, "
                   f"the server has had {peak_of(self.server.process.pid) / 1e6:.0f} MB at most")
         self.assertLess(grown, 200e6, "a listing is held in memory")
-        # Pages that were let go come again.
+        # Dropped pages are loaded again.
         for at, key in ((0, 0), (0.5, None), (1, KEYS - 1)):
             browser.run(f"(() => {{ const rows = document.querySelector('.rows'); rows.scrollTop = rows.scrollHeight * {at} }})()")
             browser.wait("document.querySelectorAll('.row.missing').length === 0 && document.querySelectorAll('.row .name').length > 5", "rows again")
@@ -250,7 +250,7 @@ class Objects(InBrowser):
         self.picture("versions")
         self.assert_accessible("versions")
         browser.run("document.querySelectorAll('dialog [aria-label=\"Delete this version for good\"]')[1].click()")
-        # The object's own window has a "Delete", too: this one is of the window that asks.
+        # The object's own window has a "Delete", too: this one is in the confirmation.
         browser.wait("document.querySelectorAll('dialog[open]').length === 2", "the question")
         browser.click("Delete")
         browser.wait("document.querySelectorAll('dialog tbody tr').length === 1", "one version")

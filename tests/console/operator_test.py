@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The running server in the console: live, and the page about it."""
+"""The running server in the console: its live metrics page."""
 import json
 import os
 import subprocess
@@ -49,7 +49,7 @@ class Operator(InBrowser):
 
     def test_a_ports_counters_are_told_and_what_went_wrong_there(self):
         browser = self.browser
-        # As the metrics of a machine with such a device have them.
+        # As in the metrics of a machine with such a device.
         extra = "".join(f'verbena_rdma_port_counter_total{{counter="{name}",device="mlx5_0",port="1"}} {value}\n'
                         for name, value in (("port_rcv_data", 262144), ("port_xmit_data", 524288), ("symbol_error", 7), ("out_of_sequence", 0), ("unicast_rcv_packets", 5)))
         extra = 'verbena_rdma_port_active{device="mlx5_0",port="1"} 1\n' + extra
@@ -67,7 +67,7 @@ class Operator(InBrowser):
         self.bucket("held")
         program = os.environ.get("VERBENA") or str(ROOT / "build" / "verbena")
         env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_ENDPOINT_URL=self.server.http, HOME=str(self.home))
-        # An upload whose bytes do not come holds its session.
+        # An upload that sends no bytes keeps its session open.
         holder = subprocess.Popen([program, "put", "-", "s3://held/one", "--via", "native", "--native", self.server.native], env=env, stdin=subprocess.PIPE,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -122,7 +122,7 @@ class Operator(InBrowser):
         self.picture("doctor")
 
     def search(self, **fields):
-        """A search for this, and the rows that it found."""
+        """Runs a search; returns its rows."""
         browser = self.browser
         for label, text in fields.items():
             name = label.replace("_", " ")
@@ -198,7 +198,7 @@ class Operator(InBrowser):
 
 
 class Notifications(InBrowser):
-    """Targets that do not take what waits for them: one refuses an event, one is not configured any more."""
+    """Targets that do not accept their events: one refuses an event, one is no longer configured."""
 
     @classmethod
     def server_args(cls, home):
@@ -229,7 +229,7 @@ class Notifications(InBrowser):
         cls.hook.close()
 
     def told(self):
-        """Keys that the hook was told of."""
+        """Keys of the events at the hook."""
         return {record["s3"]["object"]["key"] for message in self.hook.messages for record in message.get("Records", [])}
 
     def agree(self, question):
@@ -251,7 +251,7 @@ class Notifications(InBrowser):
         browser.run("document.querySelector('[aria-label=\"Events that are not taken\"] .acts button').click()")
         self.agree("is never told of it")
         browser.wait("!document.body.innerText.includes('orders/poison')", "it is gone")
-        # An event may come twice: the server was stopped while they were delivered.
+        # An event may come twice: the server was stopped during the delivery.
         wait_until(lambda: "behind+it" in self.told() or "behind it" in self.told(), what="what waited behind it")
         self.assertFalse(any("poison" in key for key in self.told()))
         browser.run("document.querySelector('[aria-label=\"Let go of what waits for old\"]').click()")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Who one is in the console, and who else there is: signing in, users, keys, accounts, temporary credentials."""
+"""Identity in the console: signing in, users, keys, accounts, temporary credentials."""
 import json
 
 from console_case import InBrowser, main

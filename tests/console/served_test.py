@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""How the console is served: its headers, where it is and where not, that objects beside it run nothing, and that its files
-are what ./dev console makes (skipped without npm's modules)."""
+"""How the console is served: its headers and paths; objects beside it cannot run scripts; its files equal the output
+of ./dev console (skipped without npm's modules)."""
 import gzip
 import http.client
 import os
@@ -17,7 +17,7 @@ FILES = {"": "text/html", "console.js": "text/javascript", "console.css": "text/
 
 
 def ask(base, path, method="GET", headers=None):
-    """(status, headers, body), redirects as they are."""
+    """(status, headers, body), without following redirects."""
     connection = http.client.HTTPConnection(base.split("//")[1], timeout=30)
     connection.request(method, path, headers=headers or {})
     reply = connection.getresponse()

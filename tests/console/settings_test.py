@@ -11,7 +11,7 @@ class Settings(InBrowser):
         return ("--set", f"events.targets=shelf=file://{home / 'events.jsonl'}")
 
     def save(self, what, text):
-        """Puts a text into a document's editor and saves it."""
+        """Enters a text into a document's editor and saves it."""
         browser = self.browser
         label = f"The bucket's {what}"
         browser.wait(f"Boolean({browser.field(label)})", label)

@@ -22,7 +22,7 @@ ROLE = "arn:aws:iam::000000000000:role/people"
 
 
 def pin(certificate):
-    """What a browser is told of a certificate's key."""
+    """The hash by which a browser is made to trust a certificate's key."""
     key = x509.load_pem_x509_certificate(pathlib.Path(certificate).read_bytes()).public_key()
     form = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return base64.b64encode(hashlib.sha256(form).digest()).decode()
@@ -103,7 +103,7 @@ class SignIn(InBrowser):
         browser = self.browser
         browser.click(f"Sign in with {self.name}")
         browser.wait("location.protocol === 'https:' && Boolean(document.querySelector('[type=submit]'))", "the provider's page")
-        # It knows who was there before.
+        # The provider remembers the last user.
         browser.run("(() => { const login = document.querySelector('input[name=login]'); if (!login) return; "
                     "login.value = 'alice'; document.querySelector('input[name=password]').value = 'any'; document.querySelector('[type=submit]').click() })()")
         browser.wait("!document.querySelector('input[name=login]') && Boolean(document.querySelector('[type=submit]'))", "the provider's question")
@@ -111,7 +111,7 @@ class SignIn(InBrowser):
         browser.wait("Boolean(document.querySelector('.frame'))", "the console")
 
     def test_who_is_back_and_cannot_sign_in_is_told_why(self):
-        # A server that names no provider any more.
+        # A server without a configured provider.
         with Server(memory=True) as server:
             self.browser.open(admin_of(server) + "/-/console/?error=server_error&state=x")
             self.browser.sees("This server names no provider any more")
@@ -122,7 +122,7 @@ class SignIn(InBrowser):
     def test_credentials_that_end_sign_out_with_the_reason_after_a_warning(self):
         browser = self.browser
         self.arrive()
-        # Four minutes before their end, as the page's clock has it; it looks every ten seconds.
+        # Four minutes before expiry by the page's clock; the page checks every ten seconds.
         browser.run("(() => { const now = Date.now; window.skip = 3600_000 - 240_000; Date.now = () => now() + window.skip; "
                     "dispatchEvent(new KeyboardEvent('keydown')) })()")
         browser.sees("Your temporary credentials end in", 60)
@@ -139,7 +139,7 @@ class SignIn(InBrowser):
         browser.open(self.admin + "/-/console/?code=stolen&state=guessed")
         browser.sees("This sign-in was not begun here")
         self.assertEqual(browser.run("location.pathname + location.search"), "/-/console/")
-        # One that was begun, and whose answer is another one's.
+        # A sign-in was begun, and the answer belongs to another one.
         browser.run("sessionStorage.setItem('verbena-sign-in', JSON.stringify({verifier: 'v', state: 'mine', nonce: 'n', role: 'r', until: Date.now() + 60000}))")
         browser.open(self.admin + "/-/console/?code=stolen&state=another")
         browser.sees("This sign-in was not begun here")

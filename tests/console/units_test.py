@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The parts of the console that need no browser, by node's own test runner."""
+"""The console's modules that need no browser, by node's own test runner."""
 import pathlib
 import shutil
 import subprocess

@@ -2,15 +2,15 @@
 """kill -9 at any moment loses no acknowledged object and leaves no partial one.
 
 Rounds: writers put, overwrite and delete objects of many sizes (multipart uploads among them) while the server is
-killed at a random moment; after each restart every acknowledged state must be there, whole. Each object's bytes say
-which write made them, so that a mixture of two writes is found out too.
+killed at a random moment; after each restart every acknowledged state must be present and complete. Each object's bytes
+identify the write, so that a mixture of two writes is detected, too.
 
-After each kill the numbers that the server keeps of what buckets hold must be those of a recount (`verbena fsck`), in a
-`memory` bucket, too, which may lose its last moment: what is left is what is counted.
+After each kill the server's stored counts of each bucket must equal those of a recount (`verbena fsck`). In a `memory`
+bucket, which may lose its last moment, too: the counts must match the remaining objects.
 
-Meanwhile lifecycle rules are carried out as fast as the server does, among them one that removes all but the two newest
-of the noncurrent versions of a bucket whose keys are overwritten all the time, and pages of versions are listed. What
-the rule keeps is there after each kill, and each page is one moment.
+Meanwhile lifecycle rules run as fast as the server can, among them one that removes all but the two newest noncurrent
+versions of a bucket whose keys are overwritten all the time, and pages of versions are listed. The versions that the
+rule keeps are present after each kill, and each page is of one moment.
 
 usage: kill_test.py [--rounds N] [--seed N]
 """
@@ -37,7 +37,7 @@ ABSENT = None
 
 
 def content(key, serial, size):
-    """Bytes that name their write: every 32-byte line is a digest of key, serial and place."""
+    """Bytes that identify their write: every 32-byte line is a digest of key, serial and offset."""
     seed = hashlib.sha256(f"{key}:{serial}".encode()).digest()
     body = bytearray((seed * (size // 32 + 1))[:size])
     for at in range(0, size - 16, 65_536):
@@ -46,7 +46,7 @@ def content(key, serial, size):
 
 
 class Writer(threading.Thread):
-    """Owns its keys. `certain[key]` is the acknowledged state; `maybe[key]` what was in flight at the kill."""
+    """Owns its keys. `certain[key]` is the acknowledged state; `maybe[key]` the write in flight at the kill."""
 
     def __init__(self, number, seed, states):
         super().__init__(daemon=True)
@@ -74,7 +74,7 @@ class Writer(threading.Thread):
                     reply = s3.put_object(Bucket=BUCKET, Key=key, Body=content(key, serial, size))
                     if kind > 0.7:
                         s3.put_object(Bucket=FAST, Key=key, Body=content(key, serial, size))
-                # botocore can take a connection's end for a success (an old status line, no headers).
+                # botocore may take the end of a connection for a success (an old status line, no headers).
                 if "x-amz-request-id" not in reply["ResponseMetadata"]["HTTPHeaders"]:
                     raise RuntimeError("an answer that the server did not give")
             except Exception:  # the server was killed: not acknowledged  # noqa: BLE001
@@ -94,7 +94,7 @@ class Writer(threading.Thread):
 
 
 class VersionWriter(threading.Thread):
-    """Overwrites its keys. `history[key]`: entity tags of what was acknowledged, the newest last; `maybe` as above."""
+    """Overwrites its keys. `history[key]`: entity tags of acknowledged writes, the newest last; `maybe` as above."""
 
     def __init__(self, endpoint, seed, history):
         super().__init__(daemon=True)
@@ -117,7 +117,7 @@ class VersionWriter(threading.Thread):
 
 
 def check_page(page):
-    """It is of one moment: no version twice, and the first of each key is its newest."""
+    """Checks that the page is of one moment: no version twice, and the first of each key is its newest."""
     versions = page.get("Versions", [])
     names = [version["VersionId"] for version in versions]
     assert len(set(names)) == len(names), f"a version is listed twice: {versions}"
@@ -151,7 +151,7 @@ class Lister(threading.Thread):
 
 
 def check_versions(s3, history, maybe, round_number):
-    """Of each key the newest, and as many noncurrent versions as the rule keeps."""
+    """Of each key the newest version and as many noncurrent ones as the rule keeps are present."""
     listed = []
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=VERSIONED):
         check_page(page)
@@ -173,7 +173,7 @@ def read(s3, key):
 
 
 def check(s3, key, states, maybe, round_number):
-    """The key holds its acknowledged state, or the one whose write was in flight. Returns the state it is in."""
+    """The key holds its acknowledged state, or that of the write in flight. Returns its state."""
     body = read(s3, key)
     for state in [states.get(key)] + ([maybe[1]] if maybe and maybe[0] == key else []):
         if state is ABSENT and body is ABSENT:
@@ -194,7 +194,7 @@ def make_buckets(s3):
 def make_rules(s3):
     s3.create_bucket(Bucket=VERSIONED)
     s3.put_bucket_versioning(Bucket=VERSIONED, VersioningConfiguration={"Status": "Enabled"})
-    # The one is carried out all the time, the other looks at everything and concerns nothing.
+    # The first rule always has work; the second scans everything and matches nothing.
     noncurrent = {"ID": "noncurrent", "Status": "Enabled", "Filter": {"Prefix": ""},
                   "NoncurrentVersionExpiration": {"NoncurrentDays": 1, "NewerNoncurrentVersions": KEPT}}
     nothing = {"ID": "nothing", "Status": "Enabled", "Filter": {"Tag": {"Key": "no", "Value": "object"}},
@@ -204,13 +204,13 @@ def make_rules(s3):
 
 
 def recount(data, round_number):
-    """Of the dead server's directory: every number that it kept against what is there."""
+    """Compares every stored count in the dead server's directory with a recount."""
     done = subprocess.run([program(), "fsck", "--index-only", str(data)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"round {round_number}: fsck: {done.stdout}{done.stderr}"
 
 
 def check_numbers(s3, states, round_number):
-    """What the server says that the buckets hold, against what was acknowledged and what is listed."""
+    """Compares the server's bucket counts with the acknowledged writes and with listings."""
     alive = [state for state in states.values() if state is not ABSENT]
     listed = [o["Size"] for page in s3.get_paginator("list_objects_v2").paginate(Bucket=FAST) for o in page.get("Contents", [])]
     for bucket, sizes in ((BUCKET, [size for _, size in alive]), (FAST, listed)):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The examples of docs/client.md run against a server as they stand.
+"""Runs the examples of docs/client.md against a server.
 
 usage: examples_test.py PROGRAM...
 """
@@ -22,7 +22,7 @@ def main():
             print(done.stdout, done.stderr, sep="")
             assert done.returncode == 0, f"{program} ended with {done.returncode}"
             assert "bytes by native" in done.stdout, "the native door is open and was not used"
-    # The document quotes what was just run.
+    # The document quotes the program that was run.
     text = (ROOT / "docs" / "client.md").read_text()
     for name in ("example.cc", "example.c"):
         code = (ROOT / "tests" / "examples" / name).read_text()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Appends that share messages and commits, while what they need goes away: a quota is reached, a right is taken back,
-the object gets another name or is removed. Each record's answer is its own: what was acknowledged is there, once, at the
-place that its answer told; what was refused is not.
+"""Appends that share messages and commits, while their preconditions disappear: a quota is reached, a right is revoked,
+the object is renamed or removed. Each record has its own answer: an acknowledged record is stored once, at the offset
+in its answer; a refused one is not.
 
 usage: append_burst_test.py APPEND_LOG
 """
@@ -52,7 +52,7 @@ class Burst:
 
 
 def records_of(body, where):
-    """The numbers of the records, in their order; each is whole."""
+    """The numbers of the records, in their order; each is complete."""
     assert len(body) % RECORD == 0, f"{where}: {len(body)} bytes are no whole records"
     numbers = []
     for at in range(0, len(body), RECORD):
@@ -76,7 +76,7 @@ def quota(home, server, *args):
 
 
 def a_quota_is_reached(program, server, root, bucket):
-    """Records are taken as long as there is room for them, however many came in one message."""
+    """Records are accepted as long as there is room for them, however many share a message."""
     home = pathlib.Path(server.directory)
     quota(home, server, "set", f"s3://{bucket}", "--bytes", str(500 * RECORD))
     burst = Burst(program, server, bucket, "log", 2_000).wait()
@@ -104,7 +104,7 @@ def a_right_is_taken_back(program, server, root, bucket):
     burst.wait()
     kept = len(burst.sizes)
     assert burst.sizes == {number: (number + 1) * RECORD for number in range(kept)}
-    # What was under way had been asked about.
+    # Appends in flight had been authorized before.
     assert 1_000 <= kept <= at_most + IN_FLIGHT, f"{kept} records are there, {at_most} when the right was gone"
     assert set(burst.codes.values()) <= {"AccessDenied", "InvalidWriteOffset"}, set(burst.codes.values())
     assert burst.codes[len(burst.codes) + kept - 1] == "AccessDenied", "the last"
@@ -112,7 +112,7 @@ def a_right_is_taken_back(program, server, root, bucket):
 
 
 def the_object_is_renamed(program, server, root, bucket):
-    """Nothing that was acknowledged is lost by it."""
+    """A rename loses no acknowledged record."""
     burst = Burst(program, server, bucket, "log", 40_000, what="burst_at_end")
     names = []
     while burst.runs() and len(names) < 200:
@@ -150,7 +150,7 @@ def the_object_is_removed_and_replaced(program, server, root, bucket):
 
 
 def several_writers(program, server, root, bucket):
-    """Sessions of their own, one log: all records of each, in its order."""
+    """Several sessions, one log: all records of each, in its order."""
     bursts = [Burst(program, server, bucket, "log", 10_000, what="burst_at_end") for _ in range(3)]
     for one in bursts:
         one.wait()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A log that is written record by record while it is read and the server is killed: every acknowledged record is there,
-in order, once. Over all three doors, in a bucket that encrypts nothing or everything.
+"""A log that is written record by record while it is read and the server is killed: every acknowledged record is
+present, in order, once. Over all three doors, in a bucket without encryption or with it.
 
 usage: append_test.py APPEND_LOG [--records N] [--doors http,token,native] [--encrypted]
 """
@@ -23,7 +23,7 @@ RECORD = 200
 KILLS = 3
 ENCRYPTION = ("<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256</SSEAlgorithm>"
               "</ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>")
-# What may go on at once: HTTP and tokens wait for each answer before the next offset is known to hold.
+# Concurrent appends: HTTP and tokens wait for each answer, because the next offset depends on it.
 IN_FLIGHT = {"http": 1, "token": 1, "native": 64}
 
 
@@ -54,7 +54,7 @@ class Program:
 
 
 def check_log(server, door, acknowledged):
-    """After a kill: no acknowledged record is missing, and what there is are whole records."""
+    """After a kill: no acknowledged record is missing, and all records are complete."""
     root = Express(server.http)
     answer = root.call("HEAD", f"/{BUCKET}/{door}")
     size = int(answer.headers["content-length"]) if answer.status == 200 else 0
@@ -63,7 +63,7 @@ def check_log(server, door, acknowledged):
 
 
 def write_and_kill(program, server, door, records, seed):
-    """Restarts the writer until the log has all its records; the server is killed in the midst of it."""
+    """Restarts the writer until the log has all its records; the server is killed in between."""
     choose, kills, acknowledged = random.Random(seed), 0, 0
     while True:
         writer = Program(program, server, "write", door, BUCKET, door, records, IN_FLIGHT[door])
@@ -85,7 +85,7 @@ def write_and_kill(program, server, door, records, seed):
 
 
 def follow(program, server, door, records):
-    """A reader beside a writer, on a server that lives."""
+    """A reader beside a writer, on a server that is not killed."""
     key = f"{door}-tailed"
     reader = Program(program, server, "tail", door if door != "token" else "http", BUCKET, key, records)
     writer = Program(program, server, "write", door, BUCKET, key, records, IN_FLIGHT[door])
@@ -95,7 +95,7 @@ def follow(program, server, door, records):
 
 
 def in_a_session(program, server):
-    """Who holds the credentials of one session and nothing else writes and reads by the doors that sign with them."""
+    """A client with only one session's credentials writes and reads by the doors that sign with them."""
     session = Express(server.http).open_session(BUCKET).session
     for door in ("http", "native"):
         for what in ("write", "tail"):
@@ -108,7 +108,7 @@ def in_a_session(program, server):
 
 
 def plain_records(directory, count):
-    """Records that lie on the disk as they were written."""
+    """Records that are stored unencrypted on the disk."""
     wanted = b"%012d " % (count // 2)
     return [str(path) for path in pathlib.Path(directory).rglob("*") if path.is_file() and wanted in path.read_bytes()]
 
@@ -146,7 +146,7 @@ def main():
             for door in given.doors.split(","):
                 follow(given.program, server, door, given.records)
                 kills = write_and_kill(given.program, server, door, given.records, door)
-                # Read from its start to its end: each record once, in order.
+                # Read from start to end: each record once, in order.
                 reader = Program(given.program, server, "tail", "http", BUCKET, door, given.records)
                 status, errors = reader.wait(300)
                 assert status == 0, f"{door}: {errors}"

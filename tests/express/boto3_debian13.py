@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""By hand: Debian 13's own boto3 against a server, on loopback. mmdebstrap makes a chroot of that release in a temporary
-folder (200 MB from Debian's mirror, a few minutes, as root), which is removed at the end.
+"""By hand: Debian 13's own boto3 against a server, on loopback. mmdebstrap makes a chroot of that release in a
+temporary folder (200 MB from Debian's mirror, a few minutes, as root), which is removed at the end.
 
-usage: tests/express/boto3_debian13.py [--chroot FOLDER] [--mirror URL]     --chroot: one that is there already, and stays
+usage: tests/express/boto3_debian13.py [--chroot FOLDER] [--mirror URL]     --chroot: an existing one, which is kept
 """
 import argparse
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Directory buckets by a boto3 that knows sessions (1.34 and newer), told nothing but the endpoint and the keys. Run by
-boto3_debian13.py in a chroot of that release; needs nothing of the repository.
+"""Directory buckets by a boto3 with sessions (1.34 and newer), configured only with the endpoint and the keys. Run by
+boto3_debian13.py in a chroot of that release; needs no file of the repository.
 
-The endpoint and the keys come by AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY."""
+The endpoint and the keys come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY."""
 import os
 
 import boto3
@@ -12,13 +12,13 @@ from botocore.exceptions import ClientError
 
 ZONE = "local1-az1"
 BUCKET = f"boto3--{ZONE}--x-s3"
-signed = []  # of each request but CreateSession and copies: whether it is signed for S3 Express, and whether in a session
+signed = []  # of each request but CreateSession and copies: (signed for S3 Express, in a session)
 
 
 def note(request, **_):
     authorization = request.headers.get("Authorization", b"")
     text = authorization.decode() if isinstance(authorization, bytes) else authorization
-    # Copies are signed with the lasting keys, as AWS wants it.
+    # Copies are signed with the long-term keys, as AWS requires.
     if request.url.endswith("?session") or "x-amz-copy-source" in request.headers:
         return
     signed.append(("/s3express/" in text, "x-amz-s3session-token" in text.lower()))
@@ -85,7 +85,7 @@ def uploads(s3):
 
 def main():
     s3 = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1")
-    # The calls about the bucket itself are in no session, which to an endpoint that it was given boto3 has to be told.
+    # Calls about the bucket itself use no session; with a fixed endpoint boto3 needs a setting for that.
     control = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1", config=Config(signature_version="s3v4"))
     control.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"Location": {"Name": ZONE, "Type": "AvailabilityZone"},
                                                                "Bucket": {"DataRedundancy": "SingleAvailabilityZone", "Type": "Directory"}})

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Directory buckets over HTTP, in sessions that are opened and signed by hand, and what strangers try with them."""
+"""Directory buckets over HTTP, in sessions that are opened and signed by hand, and attacks by unauthenticated
+clients."""
 import base64
 import json
 import os
@@ -130,7 +131,7 @@ class Directory(unittest.TestCase):
 
 
 class ATenantWithOneRight(unittest.TestCase):
-    """May read one bucket, in sessions, and nothing else."""
+    """A tenant that may read one bucket, in sessions, and nothing else."""
 
     @classmethod
     def setUpClass(cls):
@@ -206,7 +207,8 @@ class ATenantWithOneRight(unittest.TestCase):
 
 
 class SealedAppends(unittest.TestCase):
-    """Appends to encrypted objects: in a session that was signed by hand, and by a boto3 that knows no offsets, with lasting keys."""
+    """Appends to encrypted objects: in a session signed by hand, and by a boto3 without offsets, with long-term
+    keys."""
     KEY = "of-logs"
     WAYS = {"s3": {"ServerSideEncryption": "AES256"}, "kms": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": KEY},
             "kms, the bucket's key": {"ServerSideEncryption": "aws:kms"}}
@@ -263,8 +265,8 @@ class SealedAppends(unittest.TestCase):
 
 
 class AppendsRace(unittest.TestCase):
-    """Appends of several writers, while others remove the log and give it another name: a reader sees whole records, in the
-    order in which each writer's were acknowledged, none twice."""
+    """Concurrent appends of several writers, while the log is removed and renamed: a reader sees whole records, in
+    the order of each writer's acknowledgements, none twice."""
     RECORD, WRITERS, ROUNDS = 50, 3, 60
     ENCRYPTION = None
 
@@ -282,7 +284,7 @@ class AppendsRace(unittest.TestCase):
     def disturb(self, session, done):
         while not done.is_set():
             session.call("DELETE", f"/{BUCKET}/log")
-            session.call("PUT", f"/{BUCKET}/log", headers={"x-amz-write-offset-bytes": "0"})  # without bytes: refused
+            session.call("PUT", f"/{BUCKET}/log", headers={"x-amz-write-offset-bytes": "0"})  # no body: refused
             session.call("PUT", f"/{BUCKET}/kept?renameObject", headers={"x-amz-rename-source": "log"})
             for key in ("log", "kept"):
                 self.check(session.call("GET", f"/{BUCKET}/{key}"))
@@ -309,7 +311,7 @@ class AppendsRace(unittest.TestCase):
             def guarded(work, *args):
                 try:
                     work(*args)
-                except Exception as error:  # told by the test's own thread
+                except Exception as error:  # reported by the test's own thread
                     failures.append(error)
             writers = [threading.Thread(target=guarded, args=(self.write, self.root.open_session(BUCKET), n, acknowledged)) for n in range(self.WRITERS)]
             others = threading.Thread(target=guarded, args=(self.disturb, self.root.open_session(BUCKET), done))
@@ -326,7 +328,7 @@ class AppendsRace(unittest.TestCase):
 
 
 class EncryptedAppendsRace(AppendsRace):
-    """Likewise where each rename binds the object's key to another name."""
+    """The same with encryption, where each rename binds the object's key to another name."""
     ENCRYPTION = ("<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256"
                   "</SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>")
 

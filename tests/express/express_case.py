@@ -1,5 +1,5 @@
-"""Requests in a session of a directory bucket, signed by hand with botocore's signer: boto3 as Debian 12 has it knows
-no sessions."""
+"""Requests in a session of a directory bucket, signed by hand with botocore's signer: Debian 12's boto3 has no
+sessions."""
 import http.client
 import json
 import pathlib
@@ -34,7 +34,7 @@ class Answer:
 
 
 class Express:
-    """One connection. `session`: (access key, secret key, token), or None for lasting keys."""
+    """One connection. `session`: (access key, secret key, token), or None for long-term keys."""
 
     def __init__(self, endpoint, session=None, service="s3express", keys=(ACCESS_KEY, SECRET_KEY)):
         self.endpoint, self.session, self.service, self.keys = endpoint, session, service, keys
@@ -82,7 +82,7 @@ def iam_call(endpoint, action, **arguments):
 
 
 def make_user(endpoint, name, policy):
-    """The keys of a new user of the root's account, who may do what the policy (an object) says."""
+    """The keys of a new user of the root's account with this policy (an object)."""
     iam_call(endpoint, "CreateUser", UserName=name)
     iam_call(endpoint, "PutUserPolicy", UserName=name, PolicyName="p", PolicyDocument=json.dumps(policy))
     made = iam_call(endpoint, "CreateAccessKey", UserName=name)

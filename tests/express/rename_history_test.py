@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Renames that race with puts, deletes and gets of the same keys are a linearizable history.
 
-Keys come in pairs. Threads work on one pair at a time and note when each call began and ended and what it answered; a
-put's bytes are its own. A history of a pair is then searched for an order that explains all answers (tests/lib/history.py).
+Keys come in pairs. Threads work on one pair at a time and record each call's begin, end and answer; each put has unique
+bytes. The history of a pair is then searched for an order that explains all answers (tests/lib/history.py).
 
 usage: rename_history_test.py [--renames N] [--seed N]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/run_tests.py and tools/failed_tests.py over a CTest that does as it is told."""
+"""tools/run_tests.py and tools/failed_tests.py over a scripted CTest."""
 import os
 import pathlib
 import subprocess
@@ -35,7 +35,7 @@ class RunTests(unittest.TestCase):
         self.environment = dict(os.environ, PATH=f"{folder.name}:{os.environ['PATH']}")
 
     def run_tests(self, fails="", fails_again=""):
-        """Status of the run; of the report, and what it printed."""
+        """Status of the run and of the report, and the report's output."""
         (self.build / "fails").write_text(fails)
         (self.build / "fails_again").write_text(fails_again)
         run = subprocess.run([sys.executable, TOOLS / "run_tests.py", self.build, "unit|s3", "-j", "2"], env=self.environment,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A thousand idle connections and sessions, clients that are stopped in the middle of transfers, and a server that has
-no descriptor left: a normal client beside them gets every answer right, and no memory stays leased."""
+"""A thousand idle connections and sessions, clients stopped in the middle of transfers, and a server without free
+descriptors: beside them a normal client gets every answer right, and no memory stays leased."""
 import hashlib
 import json
 import os
@@ -60,7 +60,7 @@ def ask(connection):
 
 
 def open_session(server):
-    """A native session as a client makes it: one signed request. It is never used."""
+    """Opens a native session as a client does, by one signed request. It is never used."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
@@ -114,7 +114,7 @@ def idle():
     print(f"idle: {IDLE} connections and {IDLE} sessions")
 
 
-# What the server gives a client that does not move, and how the client comes.
+# The server's door for a stopped client, and the client's provider.
 DOORS = [("http", "auto"), ("token", "tcp"), ("native", "tcp"), ("native", "local")]
 
 
@@ -155,7 +155,7 @@ def frozen():
 
 
 def without_descriptors():
-    """The server's limit is lowered until it cannot accept; connections that wait are served when others have gone."""
+    """The server's limit is lowered until it cannot accept; waiting connections are served when others have closed."""
     with Server(args=["--set", "rdma.enabled=true"]) as server:
         boto3_client(server.http).create_bucket(Bucket="normal")
         pid = server.process.pid
@@ -167,7 +167,7 @@ def without_descriptors():
         for connection in connections[:60]:
             connection.close()
         for connection in connections[60:]:
-            # Wherever it waited: served as soon as there is room. Each leaves after its answer.
+            # Wherever a connection waited, it is served as soon as there is room. Each closes after its answer.
             assert ask(connection) == 404
             connection.close()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
@@ -177,7 +177,7 @@ def without_descriptors():
 
 
 def small_soft_limit():
-    """Started where the soft limit is small, as a login shell's is, the server takes what the hard one allows."""
+    """Started with a small soft limit, such as a login shell's, the server raises it to the hard limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
     server = Server()

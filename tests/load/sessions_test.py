@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Thousands of native sessions of several client processes: what each takes of the server, that they cost nothing while
-nobody asks, that limits refuse by their names, and that all of it comes back, however the clients end. Judged by counts:
-bytes, descriptors, wake-ups. How long anything takes is not looked at."""
+"""Thousands of native sessions of several client processes: the server's cost for each; idle sessions need no CPU;
+limits refuse with their own errors; and all resources are freed, however the clients end. Judged by counts: bytes,
+descriptors, wake-ups; times are not checked."""
 import json
 import os
 import pathlib
@@ -20,12 +20,12 @@ from verbena_server import client_environment, program  # noqa: E402
 
 KIB = 1 << 10
 CLIENTS = 2
-EACH = int(os.environ.get("SESSIONS", "1000"))  # of one client
+EACH = int(os.environ.get("SESSIONS", "1000"))  # sessions of one client
 ALL = CLIENTS * EACH
-SPARE = 20         # places that are left
+SPARE = 20         # free places
 UNUSED = min(200, ALL // 4)
 MEMORY_MAX = 64 * KIB
-FILES_MAX = 1.1    # of one link
+FILES_MAX = 1.1    # open files of one link
 
 
 class Server(Watched):
@@ -54,7 +54,7 @@ class Server(Watched):
 
 
 def honest(server, provider):
-    """A client that comes now is answered."""
+    """A new client is answered."""
     client = SessionHolder(server, provider)
     assert "refused" not in client.hold(1)
     assert client.get(10)["requests"] == 10
@@ -74,7 +74,7 @@ def fill(server, provider, count=ALL):
 
 
 def held(provider):
-    """As many as may be: what they cost, and that it comes back when they are closed one by one."""
+    """The maximum number of sessions: their cost, and that it is freed when they are closed one by one."""
     with Server(f"rdma.sessions_max={ALL + SPARE}") as server:
         honest(server, provider)
         server.rest()
@@ -89,7 +89,7 @@ def held(provider):
             assert each <= MEMORY_MAX and descriptors <= FILES_MAX, (each, descriptors)
             assert idle["idle_wakes"] <= min(IDLE_WAKES_MAX, alone["idle_wakes"] + 50), (idle, alone)
             honest(server, provider)
-            # One session asks beside all the others, and each of them is alive.
+            # One session sends requests beside all others, and each of them is alive.
             assert holders[0].get(100)["requests"] == 100
             for holder in holders:
                 assert holder.get(EACH, EACH)["requests"] == EACH
@@ -101,7 +101,7 @@ def held(provider):
             for holder in holders:
                 assert holder.hold(0)["sessions"] == 0
             server.gone("closed", files)
-            # What was taken serves those that come next.
+            # The freed resources are reused by the next sessions.
             assert not hold_in_all(holders, ALL, EACH)[0]
             assert server.rss() <= most + ALL * 4 * KIB, (server.rss(), most)
         finally:
@@ -111,7 +111,8 @@ def held(provider):
 
 
 def killed(provider):
-    """A client with a thousand sessions is killed, another stopped: others go on, and what the dead one had comes back."""
+    """A client with a thousand sessions is killed, another stopped: other clients go on, and the dead one's
+    resources are freed."""
     with Server(f"rdma.sessions_max={ALL + SPARE}") as server:
         honest(server, provider)
         files = server.descriptors()
@@ -125,7 +126,7 @@ def killed(provider):
             wait_until("the sessions of the dead go", lambda: server.sessions() <= EACH)
             wait_until("and their descriptors", lambda: server.descriptors() <= files + FILES_MAX * EACH + SPARE)
             honest(server, provider)
-            # Its places are free at once, beside those of the one that does not move.
+            # Its places are free at once, beside those of the stopped client.
             heir = SessionHolder(server, provider)
             holders.append(heir)
             assert heir.hold(EACH) == {"sessions": EACH}
@@ -150,7 +151,8 @@ def account_with_object(server, home):
 
 
 def strangers():
-    """One account takes all it may, and requests for sessions that are never used take the rest: root comes in."""
+    """One account opens all sessions it may, and requests for sessions that are never used take the rest: root still
+    gets one."""
     with Server(f"rdma.sessions_max={ALL}") as server:
         keys = account_with_object(server, server.folder.name)
         files = server.descriptors()

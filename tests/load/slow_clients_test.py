@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Hundreds of slow clients on a small arena, and a normal client beside them whose every answer must be right.
+"""Hundreds of slow clients on a small arena, beside a normal client with only correct answers.
 
-On loopback each 127.x.y.z is a peer of its own: once all slow clients are one peer, once each is another.
+On loopback each 127.x.y.z is a separate peer: in one case all slow clients are one peer, in the other each is its
+own.
 """
 import concurrent.futures
 import pathlib
@@ -22,7 +23,7 @@ SLOW_UPLOADS = 150
 SLOW_READS = 150
 UPLOAD_SIZE = 2 * MIB
 TICK_S = 0.05
-STEP = 1024  # bytes that a slow client moves each tick
+STEP = 1024  # bytes that a slow client moves per tick
 
 
 def body_bytes(seed, size):
@@ -63,13 +64,13 @@ class SlowClient:
             pass
 
     def finish(self):
-        """The rest at full speed. Returns status, head and body."""
+        """Transfers the rest at full speed. Returns status, head and body."""
         self.socket.settimeout(60)
         try:
             if self.upload is not None:
                 self.socket.sendall(self.upload[self.sent:])
         except ConnectionError:
-            pass  # refused early: the answer says why
+            pass  # refused early: the answer has the reason
         while True:
             try:
                 piece = self.socket.recv(1 << 16)
@@ -118,7 +119,7 @@ class SlowCrowd:
 
 
 def normal_work(s3, server, rounds):
-    """Each answer is checked; an error of any kind ends the test."""
+    """Each answer is checked; any error ends the test."""
     peak = 0
     for i in range(rounds):
         for size in (0, 4096, 65536, 100_000, 3 * MIB + 17):
@@ -134,8 +135,8 @@ def normal_work(s3, server, rounds):
 
 
 def check_some(crowd, s3, big):
-    """Most of the crowd leave; the others go on at full speed. Each gets what it came for, or was told that the server is
-    busy before a byte of it; nobody gets a part of it, or other bytes."""
+    """Most of the crowd disconnect; the others finish at full speed. Each gets its whole object, or a "busy" error
+    before any byte of it; none gets a part of it, or other bytes."""
     kept = crowd.uploads[::10] + crowd.reads[::10]
     for client in crowd.clients:
         if client not in kept:

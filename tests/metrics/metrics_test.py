@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Metrics, and what is made of them: metrics_test.py rules | dashboards | live | scraped
+"""Metrics, and the rules and dashboards over them: metrics_test.py rules | dashboards | live | scraped
 
-rules       promtool holds deploy/prometheus: syntax, and each alarm where it must fire and where not
-dashboards  deploy/grafana's files are what its program makes, and their expressions are PromQL
-live        every metric that rules, dashboards and documents name is told by a running server, all doors used
-scraped     Prometheus itself reads a server (OpenMetrics), evaluates the rules, and has exemplars of real requests
+rules       promtool checks deploy/prometheus: syntax, and each alarm where it must fire and where not
+dashboards  deploy/grafana's files equal their generator's output, and their expressions are PromQL
+live        every metric in rules, dashboards and documents is exported by a running server after use of all doors
+scraped     Prometheus itself scrapes a server (OpenMetrics), evaluates the rules, and has exemplars of real requests
 """
 import importlib.util
 import json
@@ -35,21 +35,21 @@ OPERATIONS = ROOT / "docs" / "operations.md"
 ALARMS = 10
 NAME = re.compile(r"\bverbena_\w+")
 RECORDED = re.compile(r"\bverbena:[\w:]+")
-# Only where there is an RDMA device.
+# Exported only with an RDMA device.
 OF_DEVICES = {"verbena_rdma_port_active", "verbena_rdma_port_counter_total"}
-# Told from their first event on, which this test does not bring about: there, the sources must have them.
+# Exported from their first event on, which this test does not cause: the sources must contain them.
 OF_EVENTS = {"verbena_access_log_dropped_total", "verbena_bucket_log_dropped_total", "verbena_bucket_log_objects_total",
              "verbena_events_delivered_total", "verbena_events_failures_total", "verbena_events_refused_total", "verbena_events_dropped_total", "verbena_events_let_go_total",
              "verbena_http_too_slow_total", "verbena_lifecycle_removals_total", "verbena_lifecycle_refusals_total",
              "verbena_lifecycle_aborts_total", "verbena_quota_charged_bytes_total", "verbena_quota_charged_requests_total", "verbena_quota_refusals_total", "verbena_rdma_tokens_refused_total",
              "verbena_traces_sent_total", "verbena_traces_lost_total"}
-# Of the engine over Ceph: tests/rados/servers_test.py holds its servers to what documents say of them.
+# Metrics of the engine over Ceph: tests/rados/servers_test.py compares its servers with the documents.
 OF_CEPH = "verbena_rados_"
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 
 def rules():
-    """All rules, recording and alarms."""
+    """All rules: recording rules and alarms."""
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
@@ -61,7 +61,7 @@ def dashboards():
 
 
 def expressions():
-    """Of all panels: (where, PromQL with Grafana's variables filled in)."""
+    """Expressions of all panels: (where, PromQL with Grafana's variables filled in)."""
     for name, dashboard in dashboards().items():
         for panel in dashboard["panels"]:
             for target in panel["targets"]:
@@ -70,12 +70,12 @@ def expressions():
 
 
 def family(name):
-    """What a sample belongs to."""
+    """The family of a sample."""
     return re.sub(r"(_seconds)_(bucket|sum|count)$", r"\1", name)
 
 
 def documented():
-    """Metrics that documents name; those of the C API and of test programs are none."""
+    """Metrics named in documents, without those of the C API and of test programs."""
     header = (ROOT / "include" / "verbena" / "verbena.h").read_text()
     api = set(NAME.findall(header))
     for path in sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]):
@@ -149,7 +149,7 @@ class Dashboards(unittest.TestCase):
 
 
 class Traffic:
-    """A server, and an object that went in and out by each door."""
+    """A server, after an object was written and read by each door."""
 
     def __init__(self, **settings):
         self.folder = tempfile.TemporaryDirectory(prefix="verbena-metrics-")
@@ -294,7 +294,7 @@ class Live(unittest.TestCase):
         before = len(self.traffic.scrape()[1].splitlines())
         for _ in range(100):
             after = len(self.traffic.scrape(OPEN_METRICS)[1].splitlines())
-        self.assertLess(abs(after - before), 200)  # the other format has a line more for each family
+        self.assertLess(abs(after - before), 200)  # the other format has one more line per family
 
 
 class Scraped(unittest.TestCase):
@@ -336,7 +336,7 @@ class Scraped(unittest.TestCase):
             return json.load(reply)["data"]
 
     def until(self, what, found):
-        """What found() gives as soon as that is something."""
+        """The first result of found() that is not empty."""
         deadline = time.monotonic() + self.WAIT_S
         last = None
         while time.monotonic() < deadline:

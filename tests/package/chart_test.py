@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The Helm chart, rendered as Helm renders it and held against what Kubernetes takes.
+"""The Helm chart, rendered by Helm and checked against Kubernetes' API.
 
-No package carries Kubernetes' OpenAPI schemas, so SHAPES below has, from the API's reference, every field that the chart uses: what
-is not in there is a finding, as a misspelled field would be. It was never run on a cluster.
+No package contains Kubernetes' OpenAPI schemas, so SHAPES below lists, from the API's reference, every field that
+the chart uses: any other field is a finding, as a misspelled one would be. It was never run on a cluster.
 """
 import base64
 import json
@@ -75,7 +75,7 @@ SHAPES = {
 
 
 def findings(value, shape, at):
-    """What of `value` the shape does not have: fields, types, missing ones ("name!" must be there)."""
+    """Mismatches between `value` and the shape: unknown fields, types, missing ones ("name!" is required)."""
     if isinstance(shape, list):
         if not isinstance(value, list):
             return [f"{at}: wants a list"]
@@ -120,7 +120,7 @@ class Chart(unittest.TestCase):
         return out
 
     def references(self, all_of_it):
-        """What objects say of each other holds: selectors select the pods, mounts have volumes, ports have names."""
+        """References between objects resolve: selectors select the pods, mounts have volumes, ports have names."""
         work = next(doc for (kind, _), doc in all_of_it.items() if kind in ("StatefulSet", "DaemonSet"))
         pod = work["spec"]["template"]
         labels = pod["metadata"]["labels"].items()
@@ -131,7 +131,7 @@ class Chart(unittest.TestCase):
             self.assertLessEqual({mount["name"] for mount in container["volumeMounts"]}, volumes)
             limits, requests = (container.get("resources", {}).get(key, {}) for key in ("limits", "requests"))
             for resource in set(limits) | set(requests):
-                if "/" in resource or resource.startswith("hugepages"):  # Kubernetes wants them equal
+                if "/" in resource or resource.startswith("hugepages"):  # Kubernetes requires equal request and limit
                     self.assertEqual(limits.get(resource), requests.get(resource), resource)
         for (kind, name), doc in all_of_it.items():
             if kind == "Service":

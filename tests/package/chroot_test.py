@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The packages in a clean Debian (by hand, as root: ./dev package --test): install, first object by the unit's own command line,
-upgrade from a version before, the engine over Ceph with and without its package, purge.
+"""The packages in a clean Debian (by hand, as root: ./dev package --test): install, first object by the unit's own
+command line, upgrade from an earlier version, the engine over Ceph with and without its package, purge.
 
-Where Ceph's daemons are installed the engine's server stores its first object in a cluster on loopback.
+Where Ceph's daemons are installed, the engine's server stores its first object in a cluster on loopback.
 
 usage: chroot_test.py PACKAGES_FOLDER CODENAME
 """
@@ -83,7 +83,7 @@ class Chroot:
 
 
 def older(deb, into):
-    """The same package as a version before, to upgrade from: there is no release yet."""
+    """The same package with an earlier version number, for the upgrade: there is no release yet."""
     with tempfile.TemporaryDirectory() as work:
         subprocess.run(["dpkg-deb", "-R", str(deb), work], check=True)
         control = pathlib.Path(work, "DEBIAN/control")
@@ -95,7 +95,7 @@ def older(deb, into):
 
 
 def check_no_engine(there):
-    """Whoever wants the engine is told which package has it; all else works."""
+    """Without the engine's package the error names it; everything else works."""
     for code, command in ((1, ("rados", "status")), (2, ("server", "/tmp/none", "--engine", "rados"))):
         said = there.fails(code, "verbena", *command)
         assert "install the package verbena-rados (looked for /usr/bin/verbena-rados, /usr/libexec/verbena/verbena-rados)" in said, said
@@ -106,7 +106,7 @@ def check_engine(there):
     version = there.run("dpkg-query", "-W", "-f=${Version}", "verbena")
     depends = there.depends("verbena-rados")
     assert f"verbena (= {version})" in depends and any(name.split()[0].startswith("librados2") for name in depends), depends
-    # It is there, and finds no cluster.
+    # The engine is installed, and finds no cluster.
     for code, command in ((5, ("rados", "status")), (1, ("server", "/tmp/none", "--engine", "rados"))):
         said = there.fails(code, "verbena", *command, "--set", "rados.conf=/none")
         assert "verbena-rados" not in said and "/none" in said, said
@@ -184,7 +184,7 @@ def check(folder):
 
 
 def main():
-    # What is mounted is mounted in a namespace of the inner call alone: what is removed here at the end is the chroot and nothing else.
+    # Mounts live in a namespace of the inner call alone: the removal at the end deletes the chroot and nothing else.
     with tempfile.TemporaryDirectory(prefix="verbena-chroot-") as work:
         root = pathlib.Path(work, "root")
         subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", RELEASE, str(root)], check=True)

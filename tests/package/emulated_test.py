@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Cross-built programs run by qemu-user (by hand, as root: ./dev package --arch arm64): unit tests of the rooms that touch memory, rings
-and sockets, the same objects through every door (the matrix) on `tcp` and `local`, and the packages: installed by apt, a server by
-the unit's own command line, the first object.
+"""Cross-built programs run by qemu-user (by hand, as root: ./dev package --arch arm64): unit tests of the rooms that
+use memory, rings and sockets, the same objects through every door (the matrix) on `tcp` and `local`, and the packages:
+installed by apt, a server by the unit's own command line, the first object.
 
 It runs in the chroot in which they were built. usage: emulated_test.py BUILD_FOLDER PACKAGES_FOLDER
 """
@@ -15,7 +15,7 @@ import time
 BUILD, PACKAGES = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 PROGRAMS = ("base", "memory", "fabric_local", "fabric_tcp", "native_wire", "native", "matrix")
 CPU = {"arm64": "aarch64"}
-# What the emulator has not: each with what it answers instead.
+# Features that the emulator lacks: each with its error.
 LACKS = {}
 TESTS_S, START_S = 1800, 120
 KEYS = {"VERBENA_ROOT_ACCESS_KEY": "emulated", "VERBENA_ROOT_SECRET_KEY": "emulated-secret",
@@ -35,7 +35,7 @@ def run(*command, **more):
 
 
 def test(name):
-    """All tests of a program in one process; false when one of them failed."""
+    """Runs all tests of a program in one process; false when one of them failed."""
     command = [QEMU, BUILD / "bin" / f"verbena_{name}_test", "--gtest_brief=1"]
     if name in LACKS:
         command.append("--gtest_filter=-" + ":".join(LACKS[name]))
@@ -54,7 +54,7 @@ def test(name):
 
 
 def verbena(*command, **more):
-    """What a command of the installed program prints."""
+    """The output of a command of the installed program."""
     return run(QEMU, "/usr/bin/verbena", *command, "--endpoint", f"http://{HTTP}", "--native", NATIVE, stdout=subprocess.PIPE, text=True,
                env={**os.environ, **KEYS}, **more).stdout
 

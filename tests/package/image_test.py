@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The container image under podman, by hand (./dev image --test): who it runs as, what it may write, health, signals, secrets, and a
-client container that reads by shared memory from a server container, both without any network.
+"""The container image under podman, by hand (./dev image --test): its user, writable paths, health, signals, secrets,
+and a client container that reads by shared memory from a server container, both without any network.
 
 usage: image_test.py IMAGES_FOLDER
 """
@@ -96,7 +96,7 @@ class Image(unittest.TestCase):
     def test_a_store_outlives_its_container_and_a_signal_ends_it_in_order(self):
         data = self.volume("data")
         name = self.serve("one", *ROOT_KEYS, "-v", f"{data}:/data", "--health-cmd", '["verbena", "health"]',
-                          "--health-interval", "disable")  # or podman wants systemd to keep the time
+                          "--health-interval", "disable")  # else podman needs systemd for the timer
         print(f"ready after {self.ready(name):.2f} s of asking")
         self.in_server(name, "mb", "s3://kept")
         self.in_server(name, "put", "-", "s3://kept/k", input=b"bytes that stay")
@@ -134,8 +134,8 @@ class Image(unittest.TestCase):
         self.in_server(server, "mb", "s3://shared")
         payload = os.urandom(3_000_000)
         self.in_server(server, "put", "-", "s3://shared/k", input=payload)
-        # Its own file system, its own process ids, its own user namespace's view of the volume; the network alone is the server's
-        # loopback, over which the session is asked for.
+        # Its own file system, process ids, and user namespace's view of the volume; only the network, the server's
+        # loopback, is shared, for the request of the session.
         keys = [part for key, value in KEYS.items() for part in ("-e", f"{key}={value}")]
         got = podman("run", "--rm", "-i", "--network", f"container:{server}", *SAFE, *keys, "-v", f"{sockets}:/run/verbena",
                      "--user", "12345:12345", self.image, "get", "s3://shared/k", "-", "--verbose", "--via", "native")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What `cmake --install` puts below DESTDIR: all of it there, nothing elsewhere, and it works from there.
+"""`cmake --install` below DESTDIR: all files installed, none elsewhere, and they work from there.
 
 usage: install_test.py BUILD_FOLDER
 """
@@ -29,7 +29,7 @@ class Installed(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="verbena-install-")
         cls.dest = pathlib.Path(cls.folder.name)
         run("cmake", "--install", BUILD, env=dict(os.environ, DESTDIR=str(cls.dest)))
-        cls.usr = next(cls.dest.rglob("bin/verbena")).parent.parent  # whatever prefix the build was configured with
+        cls.usr = next(cls.dest.rglob("bin/verbena")).parent.parent  # for any prefix of the build
         cls.libdir = next(cls.usr.glob("lib/**/libverbena.so.0")).parent
         cls.program = cls.usr / "bin" / "verbena"
 
@@ -132,7 +132,7 @@ class Installed(unittest.TestCase):
         run(self.program, "config", "--check", path)
         text = path.read_text()
         self.assertEqual(text, run(self.program, "config"))
-        # The table of the reference has the same keys (a test of base/ holds it against the parser's).
+        # The table of the reference has the same keys (a test of base/ compares it with the parser's).
         for key in re.findall(r"^\| `([a-z0-9_.]+)` \| `VERBENA_", (ROOT / "docs/configuration.md").read_text(), re.M):
             *sections, name = key.split(".")
             self.assertRegex(text, rf"(?m)^#{'  ' * len(sections)}{name}:", key)

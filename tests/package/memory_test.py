@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The store for tests as its users get it: what deploy/ci starts in a job, and the npm package (packed, laid out, used; not published).
+"""The store for tests as users get it: deploy/ci's job, and the npm package (packed, unpacked, used; not published).
 
 usage: memory_test.py ci | npm
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The server as systemd's Type=notify runs it: ready, alive, reloading, stopping; and what a stop does to a request in flight."""
+"""The server under systemd's Type=notify: ready, alive, reloading, stopping; and a stop during a request."""
 import http.client
 import os
 import pathlib
@@ -28,7 +28,7 @@ class Notified(unittest.TestCase):
         self.socket.settimeout(WAIT_S)
 
     def next(self, *beside):
-        """The next message that does not begin as one of `beside`."""
+        """The next message, except those that begin as one of `beside`."""
         while True:
             text = self.socket.recv(4096).decode()
             if not text.startswith(beside or ("\0",)):
@@ -79,7 +79,7 @@ class Notified(unittest.TestCase):
             upload.putheader("Content-Length", "200000")
             upload.endheaders()
             upload.send(b"x" * 100_000)
-            # The upload has begun when the server has read of it.
+            # The upload has begun when the server has read part of it.
             while s3.list_buckets()["Buckets"] == []:
                 pass
             server.process.send_signal(signal.SIGTERM)
@@ -112,7 +112,7 @@ class Unit(unittest.TestCase):
     def test_systemd_knows_every_key_and_finds_it_sandboxed(self):
         with tempfile.TemporaryDirectory(prefix="verbena-unit-") as folder:
             path = pathlib.Path(folder) / "verbena.service"
-            # verify wants the program to be there.
+            # systemd-analyze verify requires the program to exist.
             path.write_text(self.unit().replace("ExecStart=/usr/bin/verbena", f"ExecStart={program()}"))
             done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True, timeout=60)
             self.assertEqual((done.returncode, done.stdout, done.stderr.strip()), (0, "", ""))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the packages have for man, zsh and fish is taken by man, zsh and fish (by hand: ./dev package --test installs them).
+"""The packages' man pages and completions work in man, zsh and fish (by hand: ./dev package --test installs them).
 
 usage: shells_test.py PACKAGES_FOLDER
 """

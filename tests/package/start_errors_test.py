@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Starts that cannot be: one clear line, the exit code of docs/install.md, and nothing changed on disk."""
+"""Failing starts: one clear line, the exit code of docs/install.md, and nothing changed on disk."""
 import hashlib
 import os
 import pathlib
@@ -18,7 +18,7 @@ FAILURE, USAGE = 1, 2
 
 
 def everything(folder):
-    """Names, owners, modes and contents of all that is in a folder."""
+    """Names, owners, modes and contents of all files in a folder."""
     out = {}
     for path in sorted(pathlib.Path(folder).rglob("*")):
         about = path.lstat()
@@ -43,7 +43,7 @@ class Refused(unittest.TestCase):
                               capture_output=True, text=True, timeout=60)
 
     def refused(self, done, code, *words):
-        """One line, which begins with the program's name; lines of the log may stand before it."""
+        """The error: one line, which begins with the program's name; log lines may come before it."""
         self.assertEqual(done.returncode, code, done.stderr)
         lines = [line for line in done.stderr.splitlines() if line.startswith("verbena: ")]
         self.assertEqual(len(lines), 1, done.stderr)
@@ -131,14 +131,14 @@ class Refused(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0, "needs root: another user is what it is about")
     def test_a_directory_of_another_user(self):
         before = self.store()
-        # A build below /root is no place that nobody may enter: the program runs from a copy, with its library beside it.
+        # Other users cannot enter /root, so a build below it is copied, with its library beside it.
         linked = subprocess.run(["ldd", program()], check=True, capture_output=True, text=True).stdout
         for file in (program(), re.search(r"libfabric\.so\.1 => (\S+)", linked).group(1)):
             shutil.copy(file, self.base)
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"LD_LIBRARY_PATH={self.base}"]
         self.refused(self.start(prefix=nobody, binary=self.base / pathlib.Path(program()).name), FAILURE, str(self.data), "Permission denied")
         self.assertEqual(everything(self.data), before)
-        # Root could, and what it left there the store's own user could not open any more.
+        # Root could, and the store's own user could then not open the files that root had created.
         for path in [self.data, *self.data.rglob("*")]:
             os.lchown(path, 65534, 65534)
         before = everything(self.data)
@@ -155,7 +155,7 @@ class Refused(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it mounts")
     def test_a_full_disk(self):
         self.store()
-        # A copy on a file system of its own that has room for the copy alone. It is read back before the mount is gone.
+        # A copy on a file system that is full with it. It is checked before the unmount.
         other, after = self.base / "full", self.base / "after"
         other.mkdir()
         script = ('mount -t tmpfs -o size=64m,mode=0700 none "$2" && cp -a "$1/." "$2" && store=$2 after=$3; shift 3; '
@@ -163,7 +163,8 @@ class Refused(unittest.TestCase):
                   'rm "$store/fill"; cp -a "$store" "$after"; exit $code')
         prefix = ["unshare", "--mount", "sh", "-c", script, "sh", str(self.data), str(other), str(after)]
         self.refused(self.start(prefix=prefix, directory=other), FAILURE, "No space left on device")
-        # RocksDB may have begun files before it knew; nothing that was acknowledged is touched, and the next start has it all.
+        # RocksDB may have begun files before the error; acknowledged data is untouched, and the next start has all of
+        # it.
         with Server(directory=after) as server:
             self.assertEqual(boto3_client(server.http).get_object(Bucket="kept", Key="k")["Body"].read(), b"kept")
 

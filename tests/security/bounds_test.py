@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What a caller makes the server write or hold is bounded, and displaces nothing of others: delete markers, log objects, the audit
-log, connections. Each is an attack that went through once.
+"""Limits on what a caller can make the server write or hold, without displacing other callers' data: delete markers,
+log objects, the audit log, connections. Each is an attack that succeeded once.
 
 usage: bounds_test.py [unittest arguments]
 """
@@ -78,7 +78,7 @@ class Quotas(S3Case):
 
 class AuditLog(unittest.TestCase):
     def test_a_strangers_flood_leaves_others_lines(self):
-        """And its own are short, whatever paths it sends."""
+        """Its own lines are short, whatever paths it sends."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "access.log"
             args = ["--set", f"access_log={path}", "--set", "access_log_size_max=200000", "--set", "access_log_files=2"]
@@ -106,7 +106,7 @@ class Connections(unittest.TestCase):
     LIMIT = 200
 
     def hold(self, port, count, first, sends):
-        """Connections from as many addresses, each with the beginning of a request."""
+        """Connections from as many addresses, each with the start of a request."""
         held = []
         for n in range(first, first + count):
             one = socket.socket()
@@ -116,7 +116,7 @@ class Connections(unittest.TestCase):
                 one.connect(("127.0.0.1", port))
                 one.sendall(sends)
             except OSError:
-                pass  # refused, or displaced already
+                pass  # refused or displaced already
             held.append(one)
         return held
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Attacks at the doors: sessions that are good for less than they are shown for, pages that come by another name, and requests to
-which something was added after they were signed.
+"""Attacks at the doors: sessions used beyond their rights, pages under another host name, and requests extended after
+they were signed.
 
 usage: doors_test.py [unittest arguments]
 """
@@ -46,7 +46,7 @@ class Doors(S3Case):
         root = Express(self.server.http)
         self.assertEqual(root.call("PUT", f"/{bucket}", DOCUMENT.format(ZONE)).status, 200)
         worker = root.open_session(bucket, "ReadOnly")
-        # By a name that is not loopback's, so that the signature is what counts.
+        # By a name other than loopback's, so that the signature is required.
         signed = worker.signed("GET", "/-/metrics", host="server.example")
         self.assertEqual(self.ask_admin(signed).status, 403)
         signed = self.sign("GET", "/-/metrics", {"host": "server.example"})

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Attacks by those who have some right: what their policies, the bucket's settings and the audit log make of what they do.
+"""Attacks by callers with some rights: results under their policies, the bucket's settings and the audit log.
 
 usage: rights_test.py [unittest arguments]
 """
@@ -50,7 +50,7 @@ class Rights(S3Case):
         return subprocess.run([program(), *args], env=cls.env, capture_output=True, timeout=60, **more)
 
     def person(self, name, *actions):
-        """A new account's root; with `actions` a user of the server's own account who has these rights."""
+        """A new account's root; with `actions` a user of the server's own account with these rights."""
         if actions:
             iam = self.client("iam", ACCESS_KEY, SECRET_KEY)
             iam.create_user(UserName=name)
@@ -75,7 +75,7 @@ class Rights(S3Case):
         self.s3.put_bucket_policy(Bucket=bucket, Policy=document(statement))
 
     def lines(self, count, **fields):
-        """The audit log's lines with these fields, when there are as many."""
+        """The audit log's lines with these fields, once there are `count`."""
         deadline = time.monotonic() + WAIT_S
         while True:
             lines = [json.loads(line) for line in self.log.read_text().splitlines()]
@@ -159,7 +159,7 @@ class Rights(S3Case):
                                  self.server.native)
         self.assertEqual(moved.returncode, 0, moved.stderr)
         renamed = self.lines(2, bucket=directory, action="PUT object?renameObject")
-        # Lines of two connections may change places: each core writes its own in bursts.
+        # Lines of two connections may be in either order: each core writes its own in bursts.
         self.assertEqual({(line["door"], line["source"], line["key"]) for line in renamed},
                          {("http", f"{directory}/old", "new"), ("native", f"{directory}/new", "newer")})
 

@@ -14,7 +14,7 @@ with Zoo() as zoo:
     duplicity("full", tree, target)
     before = zoo.home / "before"
     run("cp", "-a", tree, before)
-    time.sleep(1.1)   # a backup's time has seconds
+    time.sleep(1.1)   # a backup's time has a resolution of seconds
     (tree / "new").write_bytes(os.urandom(1000))
     (tree / "big.bin").write_bytes(os.urandom(9 << 20))
     duplicity("incremental", tree, target)

@@ -1,4 +1,4 @@
-"""HAProxy in front, asking for the server's health on the port that it sends requests to."""
+"""HAProxy in front, with health checks on the server's request port."""
 import proxy
 from zoo import Daemon, Zoo, answers, free_port, install
 

@@ -1,4 +1,4 @@
-"""nginx in front, as docs/configuration.md says it is to be set up."""
+"""nginx in front, configured as in docs/configuration.md."""
 import proxy
 from zoo import Daemon, Zoo, answers, free_port, install
 

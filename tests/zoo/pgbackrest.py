@@ -1,9 +1,10 @@
-"""pgBackRest: a full and an incremental backup of a PostgreSQL that works, its log archived, and both restored elsewhere."""
+"""pgBackRest: a full and an incremental backup of a running PostgreSQL, its log archived, and both restored
+elsewhere."""
 from postgres import USER, Postgres
 from zoo import ACCESS_KEY, BUCKET, SECRET_KEY, Zoo, install, own, run
 
 install("postgresql", "pgbackrest", "openssl")
-with Zoo(tls=True) as zoo:   # it speaks TLS alone
+with Zoo(tls=True) as zoo:   # it supports TLS alone
     folder = zoo.home / "pgbackrest"
     folder.mkdir()
     config = folder / "pgbackrest.conf"

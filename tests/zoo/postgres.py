@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, for the programs that back one up."""
+"""A PostgreSQL of our own, for the backup programs."""
 import pathlib
 
 from zoo import free_port, own, run
@@ -23,7 +23,7 @@ class Postgres:
         return self
 
     def start(self):
-        """Whatever the data directory says, on our own socket and port."""
+        """Starts it on our own socket and port, overriding the data directory's settings."""
         settings = {"port": self.port, "unix_socket_directories": self.socket, "listen_addresses": "", "wal_level": "replica",
                     "archive_mode": "on" if self.archive else "off", "archive_command": self.archive,
                     "restore_command": self.restore, "max_wal_senders": 4, "logging_collector": "off"}

@@ -1,4 +1,4 @@
-"""What must work through a proxy in front of the server: signatures, streams, conditions, names of all kinds."""
+"""Checks for a proxy in front of the server: signatures, streams, conditions, names of all kinds."""
 import io
 import os
 import urllib.request

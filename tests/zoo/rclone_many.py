@@ -1,4 +1,4 @@
-"""rclone with 20,000 files: up, the same again without sending anything, checked, moved, and removed."""
+"""rclone with 20,000 files: uploaded, synchronised again without a transfer, checked, moved, and removed."""
 import os
 
 from zoo import BUCKET, Zoo, install, run

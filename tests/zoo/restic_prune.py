@@ -1,4 +1,4 @@
-"""restic: twenty snapshots of a tree that changes, pruned to the last two, everything read again."""
+"""restic: twenty snapshots of a changing tree, pruned to the last two, all data read again."""
 import os
 import random
 

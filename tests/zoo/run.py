@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs the zoo: every application, or those that are named. Each installs what it needs.
+"""Runs the zoo: every application, or the named ones. Each installs its packages.
 
 usage: run.py [NAME...]
 """

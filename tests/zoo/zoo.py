@@ -1,4 +1,4 @@
-"""What the applications of the zoo share: their Debian packages, a server with a bucket, programs that are run and ended.
+"""Shared by the zoo's applications: their Debian packages, a server with a bucket, programs that are run and ended.
 
 Run by hand (`./dev test zoo`): the packages are many, and some of the runs take minutes.
 """
@@ -19,7 +19,7 @@ POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 
 
 def install(*packages):
-    """Debian packages, without their daemons being started."""
+    """Installs Debian packages without starting their daemons."""
     query = lambda name: subprocess.run(["dpkg-query", "-W", "-f", "${Status}", name], capture_output=True, text=True).stdout   # noqa: E731
     missing = [name for name in packages if "ok installed" not in query(name)]
     if not missing:
@@ -39,7 +39,7 @@ def install(*packages):
 
 
 def run(*command, env=None, cwd=None, user=None, timeout=600, stdin=None):
-    """A program's output. One that fails is an error with all that it said."""
+    """A program's output. A failure raises an error with all of its output."""
     words = [str(word) for word in command]
     if user is not None:
         words = ["runuser", "-u", user, "--", *words]
@@ -118,7 +118,7 @@ def certificate(folder):
 
 
 class Zoo:
-    """`endpoint`, `home`, `env` and a bucket. With `tls`, `ca` is what clients trust."""
+    """`endpoint`, `home`, `env` and a bucket. With `tls`, `ca` is the authority for clients to trust."""
 
     def __init__(self, tls=False):
         self.tls = tls
