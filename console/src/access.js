@@ -30,7 +30,7 @@ export function Access({ session }) {
       <section class="card"><h2>Temporary credentials</h2><p class="hint">They may do what you may, but for IAM, and end by themselves, or with your key.</p>
         <form onSubmit=${submit(own)}><${Field} label="Good for" name="duration" options=${session.arn.endsWith(':root') ? durations.slice(0, 2) : durations} />
           <${Problem} error=${ownError} /><footer><button class="button main" disabled=${ownBusy || session.temporary}><span>Make credentials</span></button></footer></form></section>
-      <section class="card"><h2>Become a role</h2><p class="hint">Credentials of a role whose trust policy lets you in, for an hour.</p>
+      <section class="card"><h2>Become a role</h2><p class="hint">Credentials of a role whose trust policy allows you, for an hour.</p>
         <form onSubmit=${submit(role)}><${Field} label="Role ARN" name="arn" required placeholder="arn:aws:iam::${session.account}:role/reader" /><${Field} label="Session name" name="name" required value="console" maxlength="64" />
           <${Problem} error=${roleError} /><footer><button class="button main" disabled=${roleBusy}><span>Assume role</span></button></footer></form></section>
     </div>

@@ -28,7 +28,7 @@ export function Accounts({ session }) {
       <tbody>${list.value.map((one) => html`<tr key=${one.account_id}><th scope="row"><span class="name"><${Icon} name="people" />${shown(one.name)}</span></th><td><code>${one.account_id}</code></td><td class="much">${count(one.users.length)}</td><td class="when">${date(one.created)}</td>
         <td class="acts">${one.account_id !== '000000000000' && html`<${Button} icon="trash" kind="quiet" label="Delete account ${shown(one.name)}" onClick=${() => setAsking(one)} />`}</td></tr>`)}</tbody></table></div>`}
     ${asking && !asking.name && html`<${Ask} title="New account" verb="Make account" onClose=${() => setAsking(null)} action=${make}>
-      <${Field} label="Name" name="name" required maxlength="64" autofocus /><${Field} label="Email address (if there is one)" name="email" type="email" maxlength="254" /><//>`}
+      <${Field} label="Name" name="name" required maxlength="64" autofocus /><${Field} label="Email address (optional)" name="email" type="email" maxlength="254" /><//>`}
     ${asking?.name && html`<${Ask} title="Delete account ${asking.name}?" verb="Delete" danger onClose=${() => setAsking(null)} action=${remove}><p>Its users, groups, roles and keys go with it. An account that owns buckets cannot be deleted.</p><//>`}
     ${made && html`<${NewKey} id=${made.id} secret=${made.secret} onClose=${() => setMade(null)} />`}`
 }

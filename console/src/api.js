@@ -193,7 +193,7 @@ export class Session {
   }
 
   object(method, bucket, key, options = {}) {
-    if (!reachable(key)) throw new ApiError(0, '', 'A browser cannot ask for a name with “.” or “..” between slashes. Use the command line.')
+    if (!reachable(key)) throw new ApiError(0, '', 'A browser cannot request a name with “.” or “..” between slashes. Use the command line.')
     return this.call(method, pathOf(bucket, key), options)
   }
 }

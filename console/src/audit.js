@@ -7,8 +7,8 @@ import { Button, Dialog, Empty, Field, Problem, announce } from './ui.js'
 const pageLines = 100
 const keptLines = 2000 // rows in the page; older ones push newer ones out
 
-const spans = [['900', 'the last 15 minutes'], ['3600', 'the last hour'], ['86400', 'the last day'], ['604800', 'the last week'], ['', 'all there is']]
-const outcomes = [['', 'any'], ['ok', 'it was done'], ['failed', 'any error'], ['denied', 'denied (401 to 403)'], ['error', 'the server’s error (5xx)'], ['404', 'not found (404)']]
+const spans = [['900', 'the last 15 minutes'], ['3600', 'the last hour'], ['86400', 'the last day'], ['604800', 'the last week'], ['', 'everything']]
+const outcomes = [['', 'any'], ['ok', 'done'], ['failed', 'any error'], ['denied', 'denied (401 to 403)'], ['error', 'the server’s error (5xx)'], ['404', 'not found (404)']]
 const doors = [['', 'any'], ['http', 'HTTP'], ['token', 'S3 by token'], ['native', 'native']]
 
 // What the form says, as the call has it.
@@ -110,11 +110,11 @@ function Results({ search, onOpen }) {
         <td class="on">${shown(thing(line))}</td><td>${shown(line.peer || '')}</td><td><span class="badge ${line.status >= 400 ? 'warn' : ''}">${line.status}</span> ${shown(line.error || '')}</td></tr>`)}</tbody></table></div>`}
     ${!busy && lines.length === 0 && !next && !error && html`<p class="note">No such request.</p>`}
     <div class="bar"><p class="hint" role="status">${busy ? `Searching… ${reaches && `at ${moment(reaches)}`}` : next ? `Searched back to ${moment(reaches)}.` : 'That is all.'}
-      ${unreadable > 0 ? ` ${count(unreadable)} lines of the log are cut off or no server’s.` : ''}</p>
+      ${unreadable > 0 ? ` ${count(unreadable)} lines of the log are cut off, or were not written by a server.` : ''}</p>
       <div class="tools">${busy ? html`<${Button} onClick=${() => { search.ended = true }}>Stop<//>` : next && html`<${Button} onClick=${() => search.more()}>Older<//>`}</div></div>`
 }
 
-const who = (line) => line.principal ? line.principal.replace(/^arn:aws:\w+::/, '') : line.access_key || 'nobody known'
+const who = (line) => line.principal ? line.principal.replace(/^arn:aws:\w+::/, '') : line.access_key || 'unknown'
 const thing = (line) => [line.bucket, line.key].filter(Boolean).join('/')
 
 function Details({ line, onClose }) {
@@ -128,6 +128,6 @@ function Details({ line, onClose }) {
 }
 
 const NotKept = ({ log }) => html`
-  <${Empty} icon="search" title=${log === 'off' ? 'No access log is kept' : 'The access log goes to standard output'}>
-    To search it here the server has to write it to a file: set <code>access_log: /var/lib/verbena/access.log</code> in its configuration (or <code>VERBENA_ACCESS_LOG</code>) and start it again.
+  <${Empty} icon="search" title=${log === 'off' ? 'There is no access log' : 'The access log goes to standard output'}>
+    To search it here, the server must write it to a file: set <code>access_log: /var/lib/verbena/access.log</code> in its configuration (or <code>VERBENA_ACCESS_LOG</code>) and restart it.
   <//>`

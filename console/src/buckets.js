@@ -40,7 +40,7 @@ function NewBucket({ session, onClose, onMade }) {
       <${Field} label="Kind" value=${kind} onChange=${(event) => setKind(event.target.value)} options=${[['general', 'General purpose'], ['directory', 'Directory (S3 Express): append and rename']]} />
       ${kind === 'directory' && html`<${Field} label="Zone" name="zone" value="local1-az1" required hint="The name becomes NAME--ZONE--x-s3" />`}
       <${Field} label="Durability" name="durability" options=${[['sync', 'sync: acknowledged when it is on disk'], ['memory', 'memory: acknowledged at once, on disk a moment later']]}
-        hint="memory may lose the last moment at a power loss" />
-      ${kind === 'general' && html`<${Check} label="Object lock" hint="Versions can be kept from removal; only from the start" name="lock" />`}
+        hint="memory may lose the last 100 ms at a power loss" />
+      ${kind === 'general' && html`<${Check} label="Object lock" hint="Protects versions against removal; only possible from the start" name="lock" />`}
     <//>`
 }

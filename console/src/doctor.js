@@ -10,10 +10,10 @@ export function Doctor({ session }) {
   const order = { fail: 0, warn: 1, ok: 2 }
   const list = load.value && [...load.value].sort((a, b) => order[a.health] - order[b.health])
   return html`
-    <section class="card wide" aria-label="What the doctor says"><h2>What <code>verbena doctor</code> says here</h2>
+    <section class="card wide" aria-label="Findings of the doctor"><h2>Findings of <code>verbena doctor</code> here</h2>
       <${Problem} error=${load.error} />
       ${!list && !load.error && html`<${Loading} of="the checks" />`}
-      ${list && html`<table class="doctor"><thead><tr><th scope="col">State</th><th scope="col">Of</th><th scope="col">Found, and what mends it</th></tr></thead>
+      ${list && html`<table class="doctor"><thead><tr><th scope="col">State</th><th scope="col">Subject</th><th scope="col">Found, and what helps</th></tr></thead>
         <tbody>${list.map((one) => html`<tr><td><span class="badge ${one.health === 'ok' ? '' : 'warn'}">${words[one.health] || one.health}</span></td><th scope="row">${shown(one.subject)}</th>
           <td>${shown(one.found)}${one.mend && html`<p class="hint">${shown(one.mend)}</p>`}${one.command && html`<div class="secret"><code>${shown(one.command)}</code><${Copy} text=${one.command} /></div>`}</td></tr>`)}</tbody></table>`}
     </section>`

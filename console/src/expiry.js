@@ -10,5 +10,5 @@ export function ending(expires, now) {
   if (!expires) return { over: false, warning: '' }
   const left = expires - now
   if (left <= 0) return { over: true, warning: '' }
-  return { over: false, warning: left > warnedMs ? '' : `Your temporary credentials end in ${plural(Math.ceil(left / 60000), 'minute')}: you are signed out then, and what is being uploaded is broken off.` }
+  return { over: false, warning: left > warnedMs ? '' : `Your temporary credentials end in ${plural(Math.ceil(left / 60000), 'minute')}: you will be signed out then, and uploads will end.` }
 }

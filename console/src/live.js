@@ -149,7 +149,7 @@ function Times({ list }) {
     <section class="card" aria-label="How long requests take"><h2>How long requests take</h2>
       <div class="scroll" tabindex="0" role="group" aria-label="Table of durations"><table><thead><tr><th scope="col">Door</th><th scope="col">Verb</th><th scope="col" class="much">Requests</th><th scope="col" class="much">Median</th><th scope="col" class="much">95 %</th><th scope="col" class="much">99 %</th></tr></thead>
         <tbody>${rows.map((row) => html`<tr><th scope="row"><span class="dot ${row.door}"></span>${row.title}</th><td>${row.verb.replace('_', ' ')}</td><td class="much">${count(row.n)}</td>${[0.5, 0.95, 0.99].map((at) => html`<td class="much">${q(row, at)}</td>`)}</tr>`)}</tbody></table></div>
-      <p class="hint">From the request’s head or message to the end of its answer, over the last minutes, or since the start where nothing came in them.</p>
+      <p class="hint">From the request’s head or message to the end of its answer, over the last minutes, or since the start if there were no requests in them.</p>
     </section>`
 }
 
@@ -161,14 +161,14 @@ const reasons = {
 function Fallbacks({ now }) {
   const rows = [
     ['Declined', 'tokens that no device here serves', now.sum('verbena_token_declines_total')],
-    ['Went on by HTTP', 'GETs whose transfer broke or was not possible', now.sum('verbena_token_fallbacks_total')],
+    ['Fell back to HTTP', 'GETs whose transfer broke or was not possible', now.sum('verbena_token_fallbacks_total')],
     ['Failed', 'PUTs whose transfer broke', now.sum('verbena_token_failures_total')],
     ...now.by('verbena_rdma_tokens_refused_total', 'reason').map(([reason, n]) => [`Refused: ${reason.replaceAll('_', ' ')}`, reasons[reason] || '', n]),
     ...now.by('verbena_native_sessions_over_limit_total', 'limit').map(([limit, n]) => [`Sessions refused: ${limit}`, 'over a limit', n]),
     ...now.by('verbena_native_dropped_total', 'reason').map(([reason, n]) => [`Messages dropped: ${reason.replaceAll('_', ' ')}`, '', n])
   ].filter(([, , n], i) => i < 3 || n > 0)
   const quiet = rows.every(([, , n]) => n === 0)
-  return html`<section class="card" aria-label="What fell back"><h2>What was declined, fell back or was refused, and why</h2>
+  return html`<section class="card" aria-label="What fell back"><h2>Declined, fallen back or refused, and why</h2>
     ${quiet ? html`<p class="note">Nothing: no token was declined, nothing fell back or failed.</p>`
       : html`<table><thead><tr><th scope="col">What</th><th scope="col">Why</th><th scope="col" class="much">How often</th></tr></thead><tbody>${rows.map(([what, why, n]) => html`<tr><th scope="row">${what}</th><td>${why}</td><td class="much">${count(n)}</td></tr>`)}</tbody></table>`}
   </section>`
@@ -183,8 +183,8 @@ function Ports({ now }) {
   const counters = ({ labels }) => now.all('verbena_rdma_port_counter_total', { device: labels.device, port: labels.port })
   const words = (port, name) => (counters(port).find((one) => one.labels.counter === name)?.value || 0) * 4 // they are counted in words of 4 bytes
   const troubles = (port) => counters(port).filter((one) => one.value > 0 && wrong.test(one.labels.counter))
-  return html`<section class="card" aria-label="RDMA ports"><h2>RDMA ports</h2><table><thead><tr><th scope="col">Device</th><th scope="col">Port</th><th scope="col">State</th><th scope="col" class="much">Received</th><th scope="col" class="much">Sent</th><th scope="col">What went wrong there</th></tr></thead>
-    <tbody>${ports.map((port) => html`<tr><th scope="row">${shown(port.labels.device)}</th><td>${shown(port.labels.port)}</td><td>${port.value === 1 ? 'active' : html`<a href="#/server">not active: what the doctor says</a>`}</td>
+  return html`<section class="card" aria-label="RDMA ports"><h2>RDMA ports</h2><table><thead><tr><th scope="col">Device</th><th scope="col">Port</th><th scope="col">State</th><th scope="col" class="much">Received</th><th scope="col" class="much">Sent</th><th scope="col">Problems</th></tr></thead>
+    <tbody>${ports.map((port) => html`<tr><th scope="row">${shown(port.labels.device)}</th><td>${shown(port.labels.port)}</td><td>${port.value === 1 ? 'active' : html`<a href="#/server">not active: see the doctor’s findings</a>`}</td>
       <td class="much">${size(words(port, 'port_rcv_data'))}</td><td class="much">${size(words(port, 'port_xmit_data'))}</td>
       <td>${troubles(port).length === 0 ? 'nothing' : troubles(port).map((one) => `${shown(one.labels.counter)} ${count(one.value)}`).join(', ')}</td></tr>`)}</tbody></table></section>`
 }

@@ -83,9 +83,9 @@ function Share({ session, bucket, name, onClose }) {
   }, [seconds])
   return html`
     <${Dialog} title="Share" onClose=${onClose}>
-      <p>Whoever has this address can read the object, without a key, until it ends.</p>
+      <p>Everyone who has this address can read the object, without a key, until it expires.</p>
       <${Field} label="Good for" value=${seconds} onChange=${(event) => setSeconds(event.target.value)} options=${[['900', '15 minutes'], ['3600', 'an hour'], ['86400', 'a day'], ['604800', 'a week']]} />
-      ${session.temporary && html`<p class="hint">You are signed in with temporary credentials: it ends with them at the latest.</p>`}
+      ${session.temporary && html`<p class="hint">You are signed in with temporary credentials: it expires with them at the latest.</p>`}
       <${Field} label="Address" area readonly rows="5" class="url" value=${url} />
       <footer><${Copy} text=${url} label="Copy address" /></footer>
     <//>`
@@ -179,8 +179,8 @@ function Lock({ session, bucket, name }) {
     <form onSubmit=${submit}>
       <p>${lock.value.until ? `Kept until ${date(lock.value.until)} (${lock.value.mode.toLowerCase()}).` : 'No retention is set.'}</p>
       <${Field} label="Keep until" name="until" type="datetime-local" />
-      <${Field} label="Mode" name="mode" value=${lock.value.mode || 'GOVERNANCE'} options=${[['GOVERNANCE', 'Governance: who may bypass it can end it'], ['COMPLIANCE', 'Compliance: nobody can end it']]} />
-      <${Check} label="Legal hold" hint="Kept until this is taken away" name="hold" checked=${lock.value.hold} />
+      <${Field} label="Mode" name="mode" value=${lock.value.mode || 'GOVERNANCE'} options=${[['GOVERNANCE', 'Governance: callers with the right to bypass it can end it'], ['COMPLIANCE', 'Compliance: nobody can end it']]} />
+      <${Check} label="Legal hold" hint="Kept until this is removed" name="hold" checked=${lock.value.hold} />
       <${Problem} error=${error} />
       <footer><button class="button main" disabled=${busy}><span>Save</span></button></footer>
     </form>`

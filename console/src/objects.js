@@ -193,6 +193,6 @@ function Remove({ session, bucket, names, onClose, onDone }) {
   return html`
     <${Ask} title="Delete ${plural(names.length, 'object')}?" verb="Delete" danger onClose=${onClose} action=${remove}>
       <ul class="names">${names.slice(0, 8).map((key) => html`<li>${shown(key)}</li>`)}${names.length > 8 && html`<li>and ${count(names.length - 8)} more</li>`}</ul>
-      <p class="hint">Where the bucket keeps versions they stay, and the names get delete markers.</p>
+      <p class="hint">If the bucket keeps versions, they stay, and the names get delete markers.</p>
     <//>`
 }

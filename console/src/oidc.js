@@ -33,7 +33,7 @@ export async function leave({ issuer, client }, role) {
   const found = await configuration(issuer)
   const [verifier, state, nonce] = [random(), random(), random()]
   const target = new URL(found.authorization_endpoint)
-  if (target.protocol !== 'https:') throw new Error('The provider wants people on a connection without encryption.')
+  if (target.protocol !== 'https:') throw new Error('The provider’s sign-in page is not encrypted.')
   sessionStorage.setItem(kept, JSON.stringify({ verifier, state, nonce, role, until: Date.now() + minutes * 60000 }))
   const asked = { response_type: 'code', client_id: client, redirect_uri: here(), scope: 'openid', state, nonce, code_challenge: url64(await sha256(verifier)), code_challenge_method: 'S256' }
   for (const [name, value] of Object.entries(asked)) target.searchParams.set(name, value)
@@ -61,7 +61,7 @@ function keptIn(text) {
 
 // Keys for a session of it.
 export async function finish({ said, before }, { issuer, client }) {
-  if (!before || before.state !== said.get('state') || Date.now() > before.until) throw new Error('This sign-in was not begun here, or it took too long. Try again.')
+  if (!before || before.state !== said.get('state') || Date.now() > before.until) throw new Error('This sign-in did not begin here, or it took too long. Try again.')
   if (said.has('error')) throw new Error(said.get('error_description') || said.get('error'))
   if (said.has('iss') && said.get('iss') !== issuer) throw new Error('Another provider has answered.') // RFC 9207
   const found = await configuration(issuer)

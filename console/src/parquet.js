@@ -28,7 +28,7 @@ class Reader {
   }
   binary() {
     const size = Number(this.varint())
-    if (size > this.bytes.length - this.at) throw new Error('A text in the Parquet footer is longer than it.')
+    if (size > this.bytes.length - this.at) throw new Error('A text in the Parquet footer is longer than the footer.')
     this.at += size
     return this.bytes.subarray(this.at - size, this.at)
   }
@@ -68,9 +68,9 @@ const text = (bytes) => new TextDecoder().decode(bytes || new Uint8Array())
 
 // Reads with `range(from, to)`: {rows, writer, columns: [{name, depth, type, repeated}]}.
 export async function parquet(bytes, range) {
-  if (bytes < 12) throw new Error('This is no Parquet file: it is too short.')
+  if (bytes < 12) throw new Error('This is not a Parquet file: it is too short.')
   const end = new DataView(await range(bytes - 8, bytes))
-  if (text(new Uint8Array(end.buffer, 4)) !== 'PAR1') throw new Error('This is no Parquet file, or its footer is encrypted.')
+  if (text(new Uint8Array(end.buffer, 4)) !== 'PAR1') throw new Error('This is not a Parquet file, or its footer is encrypted.')
   const size = end.getUint32(0, true)
   if (size > footerMax || size > bytes - 12) throw new Error('The Parquet footer is too large.')
   const meta = new Reader(await range(bytes - 8 - size, bytes - 8)).struct(0)

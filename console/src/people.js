@@ -87,7 +87,7 @@ function Subject({ session, kind, of, onClose, onChange }) {
       ${kind === 'policies' ? html`<${Managed} session=${session} of=${of} onChange=${onChange} />` : html`<${Policies} session=${session} one=${one} mine=${mine} />`}
       ${!of.arn.startsWith('arn:aws:iam::aws:') && html`<footer><${Button} icon="trash" kind="danger" onClick=${() => setRemoving(true)}>Delete ${one.toLowerCase()}<//></footer>`}
       ${removing && html`<${Ask} title="Delete ${of.name}?" verb="Delete" danger onClose=${() => setRemoving(false)} action=${gone}>
-        <p class="hint">As at AWS, what it has (keys, policies, members) must be taken away first.</p><//>`}
+        <p class="hint">As at AWS, remove its keys, policies and members first.</p><//>`}
     <//>`
 }
 

@@ -44,13 +44,13 @@ function About({ session }) {
   const load = useLoad(async () => (session.may.has('info') ? session.admin('info') : null), [session])
   const info = load.value
   return html`
-    <div class="bar"><p class="note">What it is, and what is not as its configuration wished for.</p><div class="tools">${again(load)}</div></div>
+    <div class="bar"><p class="note">What it is, and what is not as configured.</p><div class="tools">${again(load)}</div></div>
     <${Problem} error=${load.error} />
     ${load.loading && !info && html`<${Loading} of="the server" />`}
     <div class="cards">${info && html`
       <section class="card"><h2>What it is</h2><table><tbody>${facts(info).map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${shown(text)}</td></tr>`)}</tbody></table></section>
       <section class="card"><h2>Doors</h2><table><tbody>${info.doors.map((door) => html`<tr><th scope="row">${door.door}</th><td>${door.address ? html`<code>${door.address}</code>` : 'off'}</td><td>${(door.providers || []).join(', ')}</td></tr>`)}</tbody></table></section>
-      <section class="card wide"><h2>What is not as it was wished for</h2>
+      <section class="card wide"><h2>What is not as configured</h2>
         ${info.fallbacks.length === 0 ? html`<p class="note">Nothing.</p>` : html`<ul>${info.fallbacks.map((one) => html`<li>${shown(one)}</li>`)}</ul>`}</section>
     `}
       ${session.may.has('doctor') && html`<${Doctor} session=${session} />`}
@@ -78,7 +78,7 @@ function Sessions({ session }) {
       <tbody>${list.map((one) => html`<tr key=${one.id}><th scope="row">${shown(`${one.account} ${nameOf(one.principal)}`)}</th><td>${shown(one.peer)}</td><td>${shown(one.providers)}</td><td class="much">${count(one.requests)}</td><td class="much">${size(one.bytes_in)}</td><td class="much">${size(one.bytes_out)}</td>
         <td class="much">${count(one.windows)}</td><td class="when">${date(one.opened)}</td><td class="much">${count(one.idle_s)} s</td><td class="acts">${session.may.has('session-end') && html`<${Button} icon="close" kind="quiet" label="End session ${one.id}" onClick=${() => setAsking(one)} />`}</td></tr>`)}</tbody></table></div>
       ${load.value.total > list.length && html`<p class="hint">and ${count(load.value.total - list.length)} more that were used longer ago</p>`}`}
-    ${asking && html`<${Ask} title="End this session?" verb="End session" danger onClose=${() => setAsking(null)} action=${end}><p>What is under way is finished. The client is told, and may open another.</p><//>`}`
+    ${asking && html`<${Ask} title="End this session?" verb="End session" danger onClose=${() => setAsking(null)} action=${end}><p>Requests in progress are finished. The client is informed, and may open another session.</p><//>`}`
 }
 
 // What the server does by itself, in the background.
@@ -89,7 +89,7 @@ function Upkeep({ session }) {
   const trouble = (name) => [count(now.sum(name)), now.sum(name) > 0]
   const last = now?.sum('verbena_scrub_last_round_seconds')
   return html`
-    <div class="bar"><p class="note">What the server does by itself, since its start.</p><div class="tools">${again(load)}</div></div>
+    <div class="bar"><p class="note">Background work of the server since its start.</p><div class="tools">${again(load)}</div></div>
     <${Problem} error=${load.error} />
     ${!now && !load.error && html`<${Loading} of="the numbers" />`}
     ${now && html`<div class="cards">
@@ -97,7 +97,7 @@ function Upkeep({ session }) {
         ? rows([['Read', size(now.sum('verbena_scrub_bytes_total'))], ['Rounds', count(now.sum('verbena_scrub_rounds_total'))], ['Last round ended', last ? date(new Date(last * 1000).toISOString()) : 'none yet'],
           ['Damaged blocks', ...trouble('verbena_scrub_damaged_blocks_total')], ['Unreadable blocks', ...trouble('verbena_scrub_unreadable_blocks_total')], ['Reads that found damage', ...trouble('verbena_store_corrupt_reads_total')]])
         : html`<p class="note">This engine has none.</p>`}</section>
-      <section class="card"><h2>Lifecycle</h2><p class="hint">Carries out the rules of all buckets.</p>${rows([['Versions removed', count(now.sum('verbena_lifecycle_removals_total'))],
+      <section class="card"><h2>Lifecycle</h2><p class="hint">Applies the rules of all buckets.</p>${rows([['Versions removed', count(now.sum('verbena_lifecycle_removals_total'))],
         ['Uploads aborted', count(now.sum('verbena_lifecycle_aborts_total'))], ['Refused (locked versions)', count(now.sum('verbena_lifecycle_refusals_total'))]])}</section>
     </div>`}`
 }
@@ -117,5 +117,5 @@ function Log({ session }) {
     ${lines?.length === 0 && html`<p class="note">No such line.</p>`}
     ${lines?.length > 0 && html`<div class="table"><table class="small"><thead><tr><th scope="col">Time</th><th scope="col">Level</th><th scope="col">What</th></tr></thead>
       <tbody>${[...lines].reverse().map((line) => html`<tr key=${line.number}><td>${line.time.replace('T', ' ').replace(/\..*/, '')}</td><td>${line.level}</td><td><code>${shown(line.text)}</code></td></tr>`)}</tbody></table></div>
-      <p class="hint">Newest first, of the last 500 of this kind. The server’s log goes on in its standard error.</p>`}`
+      <p class="hint">Newest first, the last 500 of this kind. The whole log is the server’s standard error.</p>`}`
 }

@@ -56,8 +56,8 @@ export function Settings({ session, name, head }) {
       <section class="card wide"><h2>Policy</h2><p class="hint">Who may do what with this bucket, besides its owner.</p><${Document} session=${session} name=${name} what="policy" language="json" /></section>
       ${general && html`<section class="card wide"><h2>Lifecycle</h2><p class="hint">What is removed by itself, and when.</p><${Document} session=${session} name=${name} what="lifecycle" language="xml" /></section>`}
       ${general && html`<section class="card wide"><h2>CORS</h2><p class="hint">Which web pages may read this bucket in a browser.</p><${Document} session=${session} name=${name} what="cors" language="xml" /></section>`}
-      ${general && html`<section class="card wide"><h2>Notifications</h2><p class="hint">Which targets are told what happens to objects. Targets are the operator’s: <code>events.targets</code>.</p><${Document} session=${session} name=${name} what="notification" language="xml" none="<NotificationConfiguration/>" /></section>`}
-      ${general && html`<section class="card wide"><h2>Object lock</h2><p class="hint">How long new versions are kept from removal, where the bucket was made with locks.</p><${Document} session=${session} name=${name} what="object-lock" language="xml" lasting /></section>`}
+      ${general && html`<section class="card wide"><h2>Notifications</h2><p class="hint">Which targets receive events of which changes. The operator names targets: <code>events.targets</code>.</p><${Document} session=${session} name=${name} what="notification" language="xml" none="<NotificationConfiguration/>" /></section>`}
+      ${general && html`<section class="card wide"><h2>Object lock</h2><p class="hint">How long new versions cannot be removed, if the bucket was made with object lock.</p><${Document} session=${session} name=${name} what="object-lock" language="xml" lasting /></section>`}
       <section class="card"><h2>Delete the bucket</h2><${Remove} session=${session} name=${name} /></section>
     </div>`
 }
@@ -81,7 +81,7 @@ function Versioning({ session, name }) {
     announce(`Versions: ${wanted}`)
   })
   if (!state.value) return state.error ? html`<${Problem} error=${state.error} />` : html`<${Loading} of="versioning" />`
-  const options = [['Enabled', 'Kept: what is overwritten or deleted stays'], ['Suspended', 'Suspended: old ones stay, no new ones']]
+  const options = [['Enabled', 'Kept: overwritten and deleted objects stay as versions'], ['Suspended', 'Suspended: old versions stay, no new ones']]
   return html`<${Field} label="Old versions" value=${state.value} disabled=${busy} onChange=${(event) => run(event.target.value)}
       options=${state.value === 'Off' ? [['Off', 'None are kept'], options[0]] : options} /><${Problem} error=${error} />`
 }

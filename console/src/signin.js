@@ -31,9 +31,9 @@ export function SignIn({ mark, why, onIn }) {
       const named = found.issuer && found.client
       if (named) setProvider(found)
       if (found.directory) setDirectory(found)
-      if (came && !named) throw new Error('This server names no provider any more. Sign in with a key.')
+      if (came && !named) throw new Error('This server no longer names a provider. Sign in with a key.')
       if (came) comeBack(came, found)
-    }).catch((error) => came && setLost(new Error(`You are back from the provider, and are not signed in: ${error.message}`)))
+    }).catch((error) => came && setLost(new Error(`The sign-in at the provider did not succeed: ${error.message}`)))
   }, [])
   useEffect(() => void (document.title = 'Sign in – Verbena'), [])
   const able = globalThis.isSecureContext && globalThis.crypto?.subtle
@@ -54,7 +54,7 @@ export function SignIn({ mark, why, onIn }) {
       </form>
       ${directory && html`<${Directory} named=${directory.directory_role} able=${able} onIn=${onIn} />`}
       ${provider && html`<form onSubmit=${(event) => { event.preventDefault(); goThere(Object.fromEntries(new FormData(event.target))) }} aria-label="Sign in with ${new URL(provider.issuer).host}">
-        <p class="lead">Or as the person that you are at <b>${new URL(provider.issuer).host}</b>.</p>
+        <p class="lead">Or with your account at <b>${new URL(provider.issuer).host}</b>.</p>
         ${provider.role ? html`<details><summary>Another role</summary><${Field} label="Role ARN" name="role" required value=${provider.role} maxlength="2048" /></details>`
           : html`<${Field} label="Role ARN" name="role" required maxlength="2048" placeholder="arn:aws:iam::…:role/…" />`}
         <${Problem} error=${goneWrong || cameWrong} />
@@ -77,7 +77,7 @@ function Directory({ named, able, onIn }) {
   const label = 'Role ARN'
   return html`
     <form ref=${form} onSubmit=${submit} aria-label="Sign in with your name and password">
-      <p class="lead">Or with your name and password in the directory of this place.</p>
+      <p class="lead">Or with your name and password in the directory.</p>
       <${Field} label="User name" name="name" required maxlength="256" />
       <${Field} label="Password" name="password" type="password" required maxlength="1024" />
       ${named ? html`<details><summary>Another role</summary><${Field} label=${label} name="role" maxlength="2048" placeholder="arn:aws:iam::…:role/…" /></details>`
@@ -89,20 +89,20 @@ function Directory({ named, able, onIn }) {
 
 function friendlyDirectory(error) {
   const said = {
-    SlowDown: 'The directory is not asked now: too many wrong passwords, or too many ask at once. Wait a few minutes.',
-    Throttling: 'The directory is not asked now: too many wrong passwords, or too many ask at once. Wait a few minutes.'
+    SlowDown: 'The directory is not being asked: too many wrong passwords, or too many sign-ins at once. Wait a few minutes.',
+    Throttling: 'The directory is not being asked: too many wrong passwords, or too many sign-ins at once. Wait a few minutes.'
   }[error.code]
   return said ? new Error(said) : error
 }
 
 function friendly(error) {
   const said = {
-    InvalidClientTokenId: 'The server knows no such access key.',
-    InvalidAccessKeyId: 'The server knows no such access key.',
+    InvalidClientTokenId: 'The server does not know this access key.',
+    InvalidAccessKeyId: 'The server does not know this access key.',
     SignatureDoesNotMatch: 'The secret key does not belong to this access key.',
     ExpiredToken: 'These temporary credentials have ended.',
-    SlowDown: 'Too many wrong tries from this address. Wait a minute.',
-    Throttling: 'Too many wrong tries from this address. Wait a minute.'
+    SlowDown: 'Too many wrong attempts from this address. Wait a minute.',
+    Throttling: 'Too many wrong attempts from this address. Wait a minute.'
   }[error.code]
   return said ? new Error(said) : error
 }

@@ -18,7 +18,7 @@ Findings check_providers(const std::vector<fabric::ofi::ProviderInfo>& providers
                    {}});
   }
   if (!any) {
-    out.push_back({Health::fail, "providers", "libfabric offers none that Verbena can use",
+    out.push_back({Health::fail, "providers", "libfabric has none that Verbena can use",
                    "is a network interface up? `fi_info` lists what libfabric sees; ./dev setup builds libfabric"});
   } else if (!hardware) {
     out.push_back({Health::ok, "fabric", "tcp between hosts (software), shared memory on this host",

@@ -54,14 +54,14 @@ Finding judge_disk(const std::string& subject, const fs::path& path, const DiskR
     if (room.inodes == 0 || room.free_inodes > room.inodes / 50) return out;
     out.health = Health::warn;
     out.found += fmt::format(", but {} of {} inodes", room.free_inodes, room.inodes);
-    out.mend = "something has filled the file system with small files: du --inodes -x " + path.string();
+    out.mend = "small files have filled the file system: du --inodes -x " + path.string();
     out.command = "du --inodes -x " + word_of(path.string());
     return out;
   }
   out.health = free < scarce_bytes && share < 0.02 ? Health::fail : Health::warn;
   out.mend =
-      "writes fail when it is full: verbena du names what is large, a lifecycle rule removes what is old; or a "
-      "larger disk";
+      "writes fail when it is full: `verbena du` shows sizes, a lifecycle rule removes old objects; or use a larger "
+      "disk";
   return out;
 }
 
@@ -88,13 +88,12 @@ Findings check_kernel(const MachineRoots& roots) {
   unsigned waiting = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), waiting).ec == std::errc()) {
     const bool few = waiting < backlog;
-    out.push_back({few ? Health::warn : Health::ok, "net.core.somaxconn",
-                   fmt::format("{} connections may wait", waiting),
-                   few ? fmt::format("many clients that come at once are turned away: sysctl -w net.core.somaxconn={}, "
-                                     "then a restart",
-                                     backlog)
-                       : "",
-                   few ? fmt::format("sysctl -w net.core.somaxconn={}", backlog) : ""});
+    out.push_back(
+        {few ? Health::warn : Health::ok, "net.core.somaxconn", fmt::format("{} connections may wait", waiting),
+         few ? fmt::format("many simultaneous new clients are refused: sysctl -w net.core.somaxconn={}, then a restart",
+                           backlog)
+             : "",
+         few ? fmt::format("sysctl -w net.core.somaxconn={}", backlog) : ""});
   }
   const std::string governor = line_of(roots.sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (!governor.empty()) {
@@ -126,7 +125,7 @@ Findings check_clock(const MachineRoots& roots) {
     if (fs::exists(roots.run / keeper.place, ec))
       return {{Health::ok, "clock", fmt::format("kept by {}", keeper.name), {}}};
   }
-  return {{Health::ok, "clock", "nothing is seen here that keeps it (in a container the host may)",
+  return {{Health::ok, "clock", "no time synchronization was found (in a container, the host may do it)",
            "signatures that are 15 minutes off are refused: timedatectl set-ntp true", "timedatectl set-ntp true"}};
 }
 

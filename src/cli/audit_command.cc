@@ -46,8 +46,8 @@ std::optional<Json> audit_request(const AuditArguments& arguments) {
     if (text->empty()) continue;
     const auto moment = parse_moment(*text, system_clock().now_us());
     if (!moment) {
-      report(std::string("--") + name, "\"" + shown(*text) + "\" is no time as 15m, 2h, 3d or 2026-01-02T03:04:05Z are",
-             exit_usage);
+      report(std::string("--") + name,
+             "\"" + shown(*text) + "\" is not a time: use 15m, 2h, 3d or 2026-01-02T03:04:05Z", exit_usage);
       return std::nullopt;
     }
     request[name] = *moment;
@@ -84,7 +84,7 @@ bool put_audit(const AuditArguments& arguments, const Json& answer) {
 // After an interrupted search: a log may be long, and the searched part need not be searched again.
 void tell_how_far(const std::string& reached) {
   if (reached.empty()) return;
-  fmt::print(stderr, "verbena: it has searched back to {}: --until {} goes on there\n", shown(reached), shown(reached));
+  fmt::print(stderr, "verbena: searched back to {}; go on with --until {}\n", shown(reached), shown(reached));
 }
 
 int run_audit(const AuditArguments& arguments) {
@@ -102,8 +102,8 @@ int run_audit(const AuditArguments& arguments) {
     if (const std::string reaches = member_text(*answer, "reaches"); !reaches.empty()) reached = reaches;
     if (member_text(*answer, "log") != "file") {
       return report("audit",
-                    "this server keeps no access log that it could search: set access_log to a file "
-                    "(--set access_log=FILE, VERBENA_ACCESS_LOG or its configuration) and start it again",
+                    "this server writes no access log to a file: set access_log (--set access_log=FILE, "
+                    "VERBENA_ACCESS_LOG or its configuration) and restart it",
                     exit_not_found);
     }
     if (!put_audit(arguments, *answer)) return exit_ok;
@@ -117,7 +117,8 @@ int run_audit(const AuditArguments& arguments) {
     if (next.empty() || (arguments.lines != 0 && left == 0)) break;
     (*request)["next"] = next;
   }
-  if (unreadable != 0) fmt::print(stderr, "verbena: {} lines of the log are cut off or no server's\n", unreadable);
+  if (unreadable != 0)
+    fmt::print(stderr, "verbena: {} lines of the log are cut off, or were not written by a server\n", unreadable);
   return exit_ok;
 }
 
@@ -160,18 +161,17 @@ std::optional<std::string> parse_moment(const std::string& text, int64_t now_us)
 
 void add_admin_audit(CLI::App& parent, int& exit_code) {
   const auto arguments = std::make_shared<AuditArguments>();
-  CLI::App* command = admin_leaf(parent, "audit", "the access log, searched: who did what, newest first", *arguments);
-  command->add_option("--search", arguments->search, "only lines with this in any of their texts")->type_name("TEXT");
-  command->add_option("--since", arguments->since, "not older: 15m, 2h, 3d, or 2026-01-02T03:04:05Z")
+  CLI::App* command = admin_leaf(parent, "audit", "search the access log: who did what, newest first", *arguments);
+  command->add_option("--search", arguments->search, "only lines with this text in any field")->type_name("TEXT");
+  command->add_option("--since", arguments->since, "not older than this: 15m, 2h, 3d, or 2026-01-02T03:04:05Z")
       ->type_name("TIME");
   command->add_option("--until", arguments->until, "older than this")->type_name("TIME");
-  command->add_option("--principal", arguments->principal, "part of the caller's ARN, or his access key")
+  command->add_option("--principal", arguments->principal, "part of the caller's ARN, or its access key")
       ->type_name("TEXT");
-  command->add_option("--account", arguments->account, "only those of this account (its name or its id)");
-  command->add_option("--action", arguments->action, "part of what was asked for: \"PUT object\", iam:")
-      ->type_name("TEXT");
+  command->add_option("--account", arguments->account, "only those of this account (its name or id)");
+  command->add_option("--action", arguments->action, "part of the operation: \"PUT object\", iam:")->type_name("TEXT");
   command->add_option("--bucket", arguments->bucket, "only those about this bucket")->type_name("NAME");
-  command->add_option("--prefix", arguments->prefix, "only keys that begin so")->type_name("TEXT");
+  command->add_option("--prefix", arguments->prefix, "only keys with this prefix")->type_name("TEXT");
   command->add_option("--peer", arguments->peer, "only from this address or range: 10.0.0.0/8")->type_name("ADDRESS");
   command->add_option("--door", arguments->door, "only those by this door: http, token or native")
       ->type_name("NAME")
@@ -180,8 +180,8 @@ void add_admin_audit(CLI::App& parent, int& exit_code) {
       ->add_option("--outcome", arguments->outcome,
                    "ok, failed, denied (401 to 403), error (5xx), a status (404, 5xx), or an error's code (NoSuchKey)")
       ->type_name("WHAT");
-  command->add_option("--id", arguments->id, "the request of this id (x-amz-request-id)")->type_name("ID");
-  command->add_option("--lines", arguments->lines, "end after so many; 0: all there are")
+  command->add_option("--id", arguments->id, "the request with this id (x-amz-request-id)")->type_name("ID");
+  command->add_option("--lines", arguments->lines, "stop after this many lines; 0: all")
       ->type_name("N")
       ->capture_default_str();
   command->callback([arguments, &exit_code] { exit_code = run_audit(*arguments); });
@@ -189,7 +189,7 @@ void add_admin_audit(CLI::App& parent, int& exit_code) {
 
 void add_admin_doctor(CLI::App& parent, int& exit_code) {
   const auto arguments = std::make_shared<AdminArguments>();
-  admin_leaf(parent, "doctor", "what `verbena doctor` says on the server's machine, from inside the server", *arguments)
+  admin_leaf(parent, "doctor", "the checks of `verbena doctor`, made inside the server", *arguments)
       ->callback([arguments, &exit_code] { exit_code = run_admin_doctor(*arguments); });
 }
 

@@ -90,7 +90,7 @@ Outcome<BenchRow> measure_anonymous(const Client& client, const BenchServer& ser
     std::ranges::fill(buffers[i].bytes(), std::byte{0});
     OUT_TRY(callers[i].op());
     if (crc32c(buffers[i].bytes()) != wanted[i]) {
-      return fault(ErrorCode::checksum_mismatch, "an anonymous GET: the bytes are not those that were put");
+      return fault(ErrorCode::checksum_mismatch, "an anonymous GET: the bytes differ from those that were put");
     }
     OUT_TRY(client.remove(bucket, fmt::format("anonymous/{}/{}", size, i)));
   }

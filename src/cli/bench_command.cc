@@ -244,18 +244,18 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--ops", arguments->ops,
-                   "get, put, head; put_md5: a PUT whose ETag is the MD5 of its bytes, as over HTTP it always is; "
+                   "get, put, head; put_md5: a PUT whose ETag is the MD5 of its bytes, as always over HTTP; "
                    "get_many, head_many, put_many: as many objects as --batch in a call; get_beside_many: "
-                   "single GETs while another client asks for such batches; watch: from the moment that a PUT's object "
-                   "is dated with (in a durable bucket before the log is synced) until a client that watches has its "
-                   "message; trace, trace_many: the lines of --trace, object by object or a "
+                   "single GETs while another client asks for such batches; watch: from the time in a PUT's object (in "
+                   "a durable bucket before the log is synced) until a watching client has the message; trace, "
+                   "trace_many: the lines of --trace, object by object or a "
                    "batch a line; range: random ranges of a large object; ranges: as many as --concurrency in one "
                    "request")
       ->delimiter(',')
       ->check(CLI::IsMember({"get", "put", "put_md5", "head", "range", "ranges", "get_many", "head_many", "put_many",
                              "get_beside_many", "watch", "trace", "trace_many"}))
       ->capture_default_str();
-  command->add_option("--object-size", arguments->object_size, "of what range and ranges read")
+  command->add_option("--object-size", arguments->object_size, "size of the object that range and ranges read")
       ->type_name("SIZE")
       ->capture_default_str();
   command->add_option("--concurrency", arguments->concurrency, "callers at once")
@@ -267,12 +267,12 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--batch", arguments->batch, "objects in a call of get_many, head_many and put_many")
       ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();
-  command->add_option("--trace", arguments->trace, "what trace and trace_many replay (bench/kv_cache.trace)")
+  command->add_option("--trace", arguments->trace, "the trace that trace and trace_many replay (bench/kv_cache.trace)")
       ->type_name("FILE");
   command->add_option("--count", arguments->count, "operations per caller instead of --duration");
   command->add_option("--bucket", arguments->bucket,
                       "an existing bucket (default: one of its own, removed at the end)");
-  command->add_option("--durability", arguments->durability, "of its own bucket: memory or sync")
+  command->add_option("--durability", arguments->durability, "durability of its own bucket: memory or sync")
       ->check(CLI::IsMember({"memory", "sync"}))
       ->capture_default_str();
   command
@@ -284,11 +284,12 @@ void add_bench_command(CLI::App& app, int& exit_code) {
                    "where its own server listens; the address of an RDMA device, to measure verbs")
       ->type_name("ADDRESS")
       ->capture_default_str();
-  command->add_flag("--checksums", arguments->checksums, "verify object checksums inside the timed section, too");
+  command->add_flag("--checksums", arguments->checksums, "also verify object checksums inside the timed section");
   command->add_flag("--json", arguments->json, "one JSON object per row");
   command->footer(
-      "Without --endpoint it starts `verbena server` on a temporary folder and free ports, and ends it.\n"
-      "Bytes are verified by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of that\n"
+      "Without --endpoint it starts `verbena server` on a temporary folder and free ports, and stops it at the "
+      "end.\nBytes are verified by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of "
+      "that\n"
       "server's process per 10^9 bytes; it is null for a server that was running already.");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
 }

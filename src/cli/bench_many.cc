@@ -51,7 +51,7 @@ Outcome<> verify_batch(const Client& client, BatchCaller& caller, Via door) {
   std::memset(caller.buffer.data(), 0, caller.buffer.size());
   OUT_TRY(one_batch(client, caller, "get_many", door));
   if (crc32c(caller.buffer.bytes()) != caller.crc) {
-    return fault(ErrorCode::checksum_mismatch, "the bytes of a batch are not those that were put");
+    return fault(ErrorCode::checksum_mismatch, "the bytes of a batch differ from those that were put");
   }
   return {};
 }

@@ -74,7 +74,7 @@ struct Scan {
     }
     for (size_t i = 0; i < scanner.ranges.size(); ++i) {
       if (!holds(scanner.buffer.slice(i * size, size).bytes(), scanner.ranges[i].offset, stride)) {
-        return fault(ErrorCode::checksum_mismatch, "the bytes are not those of that range");
+        return fault(ErrorCode::checksum_mismatch, "the bytes differ from those of that range");
       }
     }
     return {};

@@ -47,7 +47,7 @@ Outcome<> verify(const Client& client, const std::string& bucket, const Caller& 
   std::memset(caller.buffer.data(), 0, caller.buffer.size());
   OUT_TRY(client.get(bucket, caller.key, caller.buffer));
   if (crc32c(caller.buffer.bytes()) != caller.crc) {
-    return fault(ErrorCode::checksum_mismatch, caller.key + ": the bytes are not those that were put");
+    return fault(ErrorCode::checksum_mismatch, caller.key + ": the bytes differ from those that were put");
   }
   return {};
 }

@@ -35,13 +35,13 @@ Outcome<TraceStep> parse_step(const std::string& line) {
   uint64_t size = 0;
   while (words >> key) {
     if (!(words >> size) || size == 0 || size > value_max)
-      return fault(ErrorCode::invalid_argument, "trace: a size that is none, or beyond 16 MiB");
+      return fault(ErrorCode::invalid_argument, "trace: an invalid size, or one beyond 16 MiB");
     step.keys.push_back(key);
     step.sizes.push_back(size);
     step.bytes += size;
   }
   if (step.keys.empty() || step.keys.size() > batch_items_max || step.bytes > line_bytes_max) {
-    return fault(ErrorCode::invalid_argument, "trace: a line with too much or nothing");
+    return fault(ErrorCode::invalid_argument, "trace: a line with too many fields or none");
   }
   return step;
 }
@@ -97,7 +97,7 @@ class Replay {
       OUT_TRY(run(step));
       for (size_t i = 0; i < items_.size(); ++i) {
         if (stamp_of(items_[i]) != stamps_[step.keys[i]]) {
-          return fault(ErrorCode::checksum_mismatch, step.keys[i] + ": the bytes are not those that were put");
+          return fault(ErrorCode::checksum_mismatch, step.keys[i] + ": the bytes differ from those that were put");
         }
       }
       return {};

@@ -15,7 +15,7 @@ constexpr const char* group = "Server";
 
 void ClientFlags::add_to(CLI::App& command) {
   add_server_to(command);
-  command.add_option("--via", via, "the way the bytes go: auto, native, token or http")
+  command.add_option("--via", via, "path of the bytes: auto, native, token or http")
       ->check(CLI::IsMember({"auto", "native", "token", "http"}))
       ->capture_default_str()
       ->group(group);
@@ -28,11 +28,11 @@ void ClientFlags::add_to(CLI::App& command) {
       ->group(group);
   command
       .add_option("--attempts", attempts,
-                  "tries of one operation, up to 2 s apart: enough of them outlast a restart of the server")
+                  "attempts at one operation, up to 2 s apart; enough of them outlast a restart of the server")
       ->check(CLI::Range(1u, 10'000u))
       ->capture_default_str()
       ->group(group);
-  command.add_flag("-v,--verbose", verbose, "say which way the bytes went");
+  command.add_flag("-v,--verbose", verbose, "print what carried the bytes");
   command.add_flag("-q,--quiet", quiet, "no progress bar and no messages but errors");
   command.footer(
       "Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the profile.\n\n" +

@@ -30,9 +30,9 @@ int check_file(const std::string& path) {
 }  // namespace
 
 void add_config_command(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("config", "print a configuration file with every key as a comment");
+  auto* command = app.add_subcommand("config", "Print a configuration file with every key as a comment");
   auto path = std::make_shared<std::string>();
-  command->add_option("--check", *path, "look at this file instead: exit code 2 and a line that says what is wrong")
+  command->add_option("--check", *path, "check this file instead: exit code 2 and a line that says what is wrong")
       ->type_name("FILE");
   command->callback([path, &exit_code] {
     if (!path->empty()) {

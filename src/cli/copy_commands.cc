@@ -84,7 +84,7 @@ int get_below(const Client& client, const CopyArguments& arguments, const S3Addr
     if (relative.empty() || relative.ends_with('/')) return true;  // a folder marker
     const auto path = local_path(folder, relative);
     if (!path) {
-      worst = report(object.text(), "skipped: its key is no safe file name", exit_failure);
+      worst = report(object.text(), "skipped: its key is not a safe file name", exit_failure);
       return true;
     }
     std::error_code ec;
@@ -169,7 +169,7 @@ int run_mv(const CopyArguments& arguments) {
   if (!to) return report(arguments.to, to.error(), exit_usage);
   if (from->key.empty() || to->key.empty()) return report(arguments.from, "mv takes one object", exit_usage);
   if (from->bucket != to->bucket) {
-    return report(arguments.to, "an object gets another name in its own bucket; else use cp and rm", exit_usage);
+    return report(arguments.to, "an object can be renamed only in its own bucket; otherwise use cp and rm", exit_usage);
   }
   int exit_code = exit_ok;
   auto client = arguments.client.connect(exit_code);
@@ -195,7 +195,7 @@ int run_get(const CopyArguments& arguments) {
   std::error_code ec;
   if (file != "-" && (file.ends_with('/') || fs::is_directory(file, ec))) {
     const auto path = local_path(file, name);
-    if (!path) return report(arguments.from, "the key's last part is no file name: give FILE", exit_usage);
+    if (!path) return report(arguments.from, "the key's last part is not a file name: give FILE", exit_usage);
     file = path->string();
   }
   return get_one(*client, arguments, *from, file);

@@ -57,14 +57,15 @@ int put_findings(const Findings& findings, bool json) {
 }
 
 void add_doctor_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("doctor", "Look at this machine and say what helps and what is missing");
+  CLI::App* command =
+      app.add_subcommand("doctor", "Check this machine: what helps, what is missing, and the command that adds it");
   auto arguments = std::make_shared<DoctorArguments>();
-  command->add_option("--endpoint", arguments->endpoint, "S3 endpoint to look for (http://127.0.0.1:9000)")
+  command->add_option("--endpoint", arguments->endpoint, "S3 endpoint to check (http://127.0.0.1:9000)")
       ->type_name("URL");
-  command->add_option("--native", arguments->native, "native door to look for")->type_name("HOST:PORT");
+  command->add_option("--native", arguments->native, "native door to check")->type_name("HOST:PORT");
   command->add_flag("--json", arguments->json, "one JSON object per finding");
   command->add_flag("--systemd", arguments->systemd, "first explain the service: its state and its unit's settings");
-  command->footer("Exit code 0 unless a check fails; warnings name what would make things better.");
+  command->footer("Exit code 0 unless a check fails; warnings name possible improvements.");
   command->callback([arguments, &exit_code] { exit_code = run_doctor(*arguments); });
 }
 

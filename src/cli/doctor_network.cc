@@ -43,8 +43,8 @@ Finding check_port(const std::string& subject, const client::Endpoint& at, const
   }
   out.health = Health::warn;
   out.found = fmt::format("{}: {}", where, describe(reply.error()));
-  out.mend = is_local(at.host) ? "something that speaks no HTTP has the port: ss -ltnp shows it"
-                               : "is the server running, and does a firewall let TCP " + std::to_string(at.port) +
+  out.mend = is_local(at.host) ? "a program that does not speak HTTP uses the port: ss -ltnp shows it"
+                               : "is the server running, and does a firewall let TCP port " + std::to_string(at.port) +
                                      " through? nft list ruleset shows the rules";
   return out;
 }
@@ -67,10 +67,9 @@ Findings check_ports(const std::string& endpoint, const std::string& native) {
   if (!is_local(s3->host)) {
     out.push_back(
         {Health::ok, "firewall",
-         "clients dial the server on its S3 and native ports and on its fabric ports; for token transfers the "
-         "server dials the client",
-         "on the server set rdma.fabric_port_first and rdma.fabric_port_last and open that range; on clients "
-         "allow connections from the server"});
+         "clients connect to the server's S3, native and fabric ports; for token transfers the server connects to the "
+         "client",
+         "on the server set rdma.fabric_ports and open that range; on clients allow connections from the server"});
   }
   return out;
 }

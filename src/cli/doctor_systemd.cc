@@ -41,10 +41,10 @@ Finding check_state(const Properties& properties) {
   } else if (state == "failed") {
     out.health = Health::fail;
     out.found += fmt::format(", {}, exit code {}", result, code);
-    out.mend = code == "2" ? "the configuration is wrong, and systemd does not try again: journalctl -u verbena -n 5, "
-                             "then verbena config --check /etc/verbena/verbena.yaml"
+    out.mend = code == "2" ? "the configuration is wrong, and systemd does not restart the server: journalctl -u "
+                             "verbena -n 5, then verbena config --check /etc/verbena/verbena.yaml"
                : result == "watchdog"
-                   ? "a core did not answer for the watchdog's time: journalctl -u verbena, coredumpctl info verbena"
+                   ? "a core did not answer within the watchdog's time: journalctl -u verbena, coredumpctl info verbena"
                    : "journalctl -u verbena -n 20 says why";
   } else {
     out.health = Health::warn;
@@ -66,7 +66,7 @@ Finding check_watchdog(const Properties& properties) {
   const bool off = interval.empty() || interval == "0" || interval == "infinity";
   return {off ? Health::warn : Health::ok, "unit WatchdogUSec",
           off ? "off: a core that hangs stays"
-              : interval + ": every core answers three times in it, or systemd ends the server and starts it again",
+              : interval + ": every core answers three times in that time, or systemd restarts the server",
           off ? "systemctl edit verbena: [Service] WatchdogSec=30" : ""};
 }
 

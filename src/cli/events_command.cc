@@ -67,8 +67,8 @@ std::string events_text(const Json& answer) {
     stuck += stuck_text(one);
     gone = gone || is_false(one, "configured");
   }
-  if (gone) out += "\ngone: not in events.targets any more. Name it again, or: verbena admin events drop TARGET\n";
-  if (!stuck.empty()) out += stuck + "\nTo let go of one: verbena admin events skip TARGET EVENT\n";
+  if (gone) out += "\ngone: no longer in events.targets. Add it again, or: verbena admin events drop TARGET\n";
+  if (!stuck.empty()) out += stuck + "\nTo drop one: verbena admin events skip TARGET EVENT\n";
   return out;
 }
 
@@ -83,7 +83,7 @@ int run_list(const EventArguments& arguments) {
 bool agreed(const EventArguments& arguments, const std::string& question) {
   if (arguments.yes) return true;
   if (::isatty(STDIN_FILENO) != 1) {
-    report(arguments.name, "nobody can be asked here: --yes says that you mean it", exit_usage);
+    report(arguments.name, "cannot ask for confirmation here: use --yes", exit_usage);
     return false;
   }
   fmt::print(stderr, "{} [y/N] ", question);
@@ -94,7 +94,7 @@ bool agreed(const EventArguments& arguments, const std::string& question) {
 
 int run_skip(const EventArguments& arguments) {
   const std::string question =
-      fmt::format("Let go of event {}? {} is never told of it.", shown(arguments.event), shown(arguments.name));
+      fmt::format("Drop event {}? {} will never get it.", shown(arguments.event), shown(arguments.name));
   if (!agreed(arguments, question)) return exit_usage;
   const Json request{{"target", arguments.name}, {"event", arguments.event}};
   const auto answer = admin_call(arguments.target, "events-skip", request, arguments.name, asked_max);
@@ -106,7 +106,7 @@ int run_skip(const EventArguments& arguments) {
 
 int run_drop(const EventArguments& arguments) {
   const std::string question =
-      fmt::format("Let go of all events that wait for {}? Nobody is ever told of them.", shown(arguments.name));
+      fmt::format("Drop all events that wait for {}? They will never be delivered.", shown(arguments.name));
   if (!agreed(arguments, question)) return exit_usage;
   uint64_t events = 0, bytes = 0, left = 0;
   do {
@@ -117,13 +117,13 @@ int run_drop(const EventArguments& arguments) {
     bytes += member_count(*answer, "bytes");
     left = member_count(*answer, "left");
     if (left != 0 && member_count(*answer, "events") == 0) {
-      return report(arguments.name, fmt::format("{} events let go of, {} are left", events, left), exit_failure);
+      return report(arguments.name, fmt::format("{} events dropped, {} are left", events, left), exit_failure);
     }
   } while (left != 0);
   if (arguments.json) {
     (void)put_json(Json{{"events", events}, {"bytes", bytes}});
   } else {
-    (void)put_lines(fmt::format("{} events let go of ({})\n", events, format_size(bytes)));
+    (void)put_lines(fmt::format("{} events dropped ({})\n", events, format_size(bytes)));
   }
   return exit_ok;
 }
@@ -132,17 +132,15 @@ int run_drop(const EventArguments& arguments) {
 
 void add_admin_events(CLI::App& parent, int& exit_code) {
   const auto listing = std::make_shared<EventArguments>();
-  CLI::App* events = admin_leaf(
-      parent, "events", "targets of bucket notifications: what waits for each, and whether it takes it", *listing);
+  CLI::App* events = admin_leaf(parent, "events",
+                                "targets of bucket notifications: what waits for each, and whether it is up", *listing);
   const auto skipping = std::make_shared<EventArguments>();
-  CLI::App* skip =
-      admin_leaf(*events, "skip", "let go of an event that its target does not take; it is printed", *skipping);
+  CLI::App* skip = admin_leaf(*events, "skip", "drop an event that its target does not take, and print it", *skipping);
   skip->add_option("TARGET", skipping->name, "its name")->required();
-  skip->add_option("EVENT", skipping->event, "as the list has it")->required();
+  skip->add_option("EVENT", skipping->event, "as in the list")->required();
   skip->callback([skipping, &exit_code] { exit_code = run_skip(*skipping); });
   const auto dropping = std::make_shared<EventArguments>();
-  CLI::App* drop =
-      admin_leaf(*events, "drop", "let go of what waits for a target that is not configured any more", *dropping);
+  CLI::App* drop = admin_leaf(*events, "drop", "drop what waits for a target that is no longer configured", *dropping);
   drop->add_option("TARGET", dropping->name, "its name")->required();
   drop->callback([dropping, &exit_code] { exit_code = run_drop(*dropping); });
   skip->add_flag("--yes", skipping->yes, "do not ask");

@@ -50,13 +50,14 @@ void print(const FsckReport& report) {
     std::printf("The log has %llu changes behind its damage. A server with --accept-data-loss keeps them.\n",
                 static_cast<unsigned long long>(report.changes_behind_damage));
   }
-  if (report.torn_end) std::printf("The log ends in changes that nobody was told are durable. That is no loss.\n");
+  if (report.torn_end)
+    std::printf("The log ends in changes that were never acknowledged as durable. Nothing is lost.\n");
   std::printf("%llu buckets, %llu objects, %llu older versions, %llu parts of uploads: %s\n",
               static_cast<unsigned long long>(report.buckets), static_cast<unsigned long long>(report.objects),
               static_cast<unsigned long long>(report.old_versions), static_cast<unsigned long long>(report.parts),
               format_size(report.bytes).c_str());
   if (report.orphan_extents != 0) {
-    std::printf("%llu extents (%s) belong to nobody. That is space, no loss.\n",
+    std::printf("%llu extents (%s) belong to no object. That costs space; nothing is lost.\n",
                 static_cast<unsigned long long>(report.orphan_extents), format_size(report.orphan_bytes).c_str());
   }
   std::printf(report.damaged() ? "DAMAGED: %llu objects cannot be read whole.\n" : "sound\n",
@@ -86,7 +87,7 @@ int check(const FsckFlags& flags) {
 }  // namespace
 
 void add_fsck_command(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("fsck", "say what a stopped server's directory has lost; changes nothing");
+  auto* command = app.add_subcommand("fsck", "Check the directory of a stopped server for damage; changes nothing");
   auto flags = std::make_shared<FsckFlags>();
   command->add_option("DIR", flags->directory, "the server's data directory")->required();
   command->add_flag("--json", flags->json, "the report as JSON");

@@ -34,12 +34,12 @@ int write_manual(const CommandText& program, const std::string& folder) {
 }  // namespace
 
 void add_manual_commands(CLI::App& app, int& exit_code) {
-  auto* manual = app.add_subcommand("manual", "print the man page, or write those of all commands");
+  auto* manual = app.add_subcommand("manual", "Print the man page, or write those of all commands");
   auto folder = std::make_shared<std::string>();
   manual->add_option("--write", *folder, "write verbena.1, verbena-server.1 and so on there")->type_name("FOLDER");
   manual->callback([&app, folder, &exit_code] { exit_code = write_manual(command_tree(app), *folder); });
 
-  auto* complete = app.add_subcommand("completion", "print what makes a shell complete verbena's commands");
+  auto* complete = app.add_subcommand("completion", "Print the script with which a shell completes verbena's commands");
   auto shell = std::make_shared<std::string>();
   complete->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
   complete->footer(

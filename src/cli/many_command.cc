@@ -100,7 +100,7 @@ class Fetch {
     if (path) fs::create_directories(path->parent_path(), ec);
     if (path && !ec) return path;
     note(report("s3://" + bucket_ + "/" + wanted.key,
-                path ? ec.message() : std::string("skipped: its key is no safe file name"), exit_failure));
+                path ? ec.message() : std::string("skipped: its key is not a safe file name"), exit_failure));
     return std::nullopt;
   }
 

@@ -21,14 +21,12 @@ std::pair<CLI::App*, std::shared_ptr<Arguments>> add(CLI::App& app, int& exit_co
 }
 
 constexpr const char* tree_help =
-    "Copies what is missing at TO, has another size there, or is older, many files at once: either way, or from bucket "
-    "to "
-    "bucket by way of this machine. Each file appears whole or not at all; run again, it goes on where it was broken "
-    "off. "
-    "Files that are fetched get their object's time.";
+    "Copies files that are missing at TO, have another size there, or are older, many at once: to a bucket, from a "
+    "bucket, or between buckets through this machine. Each file appears whole or not at all; run it again to continue "
+    "after an interruption. Fetched files get their object's time.";
 
 void add_tree_options(CLI::App& command, TreeArguments& arguments) {
-  command.add_flag("-n,--dry-run", arguments.dry_run, "say what would be done, and do nothing");
+  command.add_flag("-n,--dry-run", arguments.dry_run, "print what would be done, and do nothing");
   command.add_option("-j,--jobs", arguments.jobs, "files at once")->check(CLI::Range(1u, 64u))->capture_default_str();
 }
 
@@ -47,23 +45,22 @@ void add_object_commands(CLI::App& app, int& exit_code) {
 
   auto [append, append_to] = add<CopyArguments>(
       app, exit_code, "append",
-      "Add a file or standard input to the end of an object in a directory bucket, or one that takes appends",
-      run_append);
+      "Append a file or standard input to an object in a directory bucket, or in one that takes appends", run_append);
   append->add_option("FILE", append_to->from, "a file, or - for standard input")->required();
-  append->add_option("S3", append_to->to, "s3://BUCKET/KEY; made where it is not there")->required();
+  append->add_option("S3", append_to->to, "s3://BUCKET/KEY; made if it does not exist")->required();
 
   auto [mv, mv_to] =
-      add<CopyArguments>(app, exit_code, "mv", "Give an object of a directory bucket another name, at once", run_mv);
+      add<CopyArguments>(app, exit_code, "mv", "Rename an object of a directory bucket, atomically", run_mv);
   mv->add_option("FROM", mv_to->from, "s3://BUCKET/KEY")->required();
-  mv->add_option("TO", mv_to->to, "s3://BUCKET/KEY in the same bucket; what is there goes")->required();
+  mv->add_option("TO", mv_to->to, "s3://BUCKET/KEY in the same bucket; an object there is replaced")->required();
 
   auto [get, get_to] = add<CopyArguments>(app, exit_code, "get", "Fetch an object, or all below a prefix", run_get);
   get->add_option("S3", get_to->from, "s3://BUCKET/KEY")->required();
   get->add_option("FILE", get_to->to, "a file, a folder, or - for standard output (default: the key's last part)");
   get->add_flag("-r,--recursive", get_to->recursive, "all objects whose key begins with KEY, below the folder FILE");
   get->add_option("--many", get_to->many,
-                  "the objects that LIST names, a key a line, each appended to KEY, below the folder FILE: hundreds in "
-                  "each message; - for standard input")
+                  "fetch the objects that LIST names, one key per line, each appended to KEY, below the folder FILE: "
+                  "hundreds in each message; - for standard input")
       ->type_name("LIST");
 
   auto [cp, cp_to] =
@@ -80,8 +77,8 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   sync->add_option("TO", sync_to->to, "s3://BUCKET/PREFIX, or a folder")->required();
   sync->add_flag("--delete", sync_to->remove, "also remove from TO what FROM does not have");
   sync->add_flag("--allow-empty", sync_to->allow_empty,
-                 "with --delete: also where no key begins with FROM, so that all of TO is removed");
-  sync->add_flag("--size-only", sync_to->size_only, "files of the same size are the same, whatever their times say");
+                 "with --delete: also if no key begins with FROM, so that all of TO is removed");
+  sync->add_flag("--size-only", sync_to->size_only, "treat files of the same size as the same, whatever their times");
   add_tree_options(*sync, *sync_to);
 
   auto [cat, cat_to] = add<BucketArguments>(app, exit_code, "cat", "Write objects to standard output", run_cat);
@@ -93,36 +90,34 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   ls->add_flag("--human", ls_to->human, "sizes as 1.5 MiB");
   ls->add_flag("--json", ls_to->json, "one JSON object per line");
 
-  auto [stat, stat_to] = add<LookArguments>(app, exit_code, "stat", "Show what is known of an object", run_stat);
+  auto [stat, stat_to] = add<LookArguments>(app, exit_code, "stat", "Show an object's metadata", run_stat);
   stat->add_option("S3", stat_to->address, "s3://BUCKET/KEY")->required();
   stat->add_flag("--json", stat_to->json, "one JSON object");
 
-  auto [du, du_to] = add<LookArguments>(app, exit_code, "du",
-                                        "Sum the sizes of objects: of a bucket as the server keeps count of it, "
-                                        "of a prefix by listing it",
-                                        run_du);
+  auto [du, du_to] = add<LookArguments>(
+      app, exit_code, "du", "Sum the sizes of objects: of a bucket from the server's count, of a prefix by listing it",
+      run_du);
   auto* place = du->add_option("S3", du_to->address, "s3://BUCKET[/PREFIX]; without it each bucket");
-  du->add_option("--account", du_to->account, "all buckets of this account; takes the server's root keys")
+  du->add_option("--account", du_to->account, "all buckets of this account; needs the server's root keys")
       ->type_name("NAME")
       ->excludes(place);
-  du->add_flag("--list", du_to->list, "list and add up buckets, too");
+  du->add_flag("--list", du_to->list, "count buckets by listing them too");
   du->add_flag("--human", du_to->human, "sizes as 1.5 MiB");
   du->add_flag("--json", du_to->json, "one JSON object per line");
 
-  auto [watch, watch_to] = add<LookArguments>(app, exit_code, "watch",
-                                              "Print what becomes of objects, a line for each change, as it happens: "
-                                              "by the native door alone. Ends at Ctrl-C",
-                                              run_watch);
+  auto [watch, watch_to] = add<LookArguments>(
+      app, exit_code, "watch",
+      "Print each change of objects as it happens, one per line; needs the native door. Ctrl-C ends it", run_watch);
   watch->add_option("S3", watch_to->address, "s3://BUCKET[/PREFIX]")->required();
   watch->add_flag("--json", watch_to->json, "one JSON object per line");
 
   auto [presign, presign_to] =
       add<PresignArguments>(app, exit_code, "presign", "Make an address that works without keys", run_presign);
   presign->add_option("S3", presign_to->address, "s3://BUCKET/KEY")->required();
-  presign->add_option("--method", presign_to->method, "what it is good for")
+  presign->add_option("--method", presign_to->method, "the method that it allows")
       ->check(CLI::IsMember({"GET", "HEAD", "PUT", "DELETE"}))
       ->capture_default_str();
-  presign->add_option("--expires", presign_to->expires, "how long: 3600, 15m, 12h, up to 7d")
+  presign->add_option("--expires", presign_to->expires, "how long it works: 3600, 15m, 12h, up to 7d")
       ->type_name("TIME")
       ->capture_default_str();
 

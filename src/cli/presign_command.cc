@@ -46,7 +46,7 @@ int run_presign(const PresignArguments& arguments) {
   }
   const auto options = arguments.client.options();
   if (!options) return exit_usage;
-  if (options->access_key.empty()) return report(arguments.address, "what is signed needs keys", exit_usage);
+  if (options->access_key.empty()) return report(arguments.address, "signing needs keys", exit_usage);
   const auto endpoint = client::parse_endpoint(options->endpoint);
   if (!endpoint) return report(options->endpoint, endpoint.error());
   const std::string host = host_text(*endpoint);

@@ -30,12 +30,12 @@ std::optional<Json> subject_of(const QuotaArguments& arguments) {
   const std::string& name = arguments.name;
   if (!name.starts_with("s3://")) return Json{{"name", name}};
   if (!arguments.target.data.empty()) {
-    report(name, "only a running server knows the quota of a bucket; leave --data out", exit_usage);
+    report(name, "only a running server knows the quota of a bucket: leave --data out", exit_usage);
     return std::nullopt;
   }
   const auto address = parse_s3_address(name);
   if (address && address->key.empty()) return Json{{"bucket", address->bucket}};
-  report(name, address ? "a quota is of a bucket, not of a prefix" : address.error(), exit_usage);
+  report(name, address ? "a quota is for a bucket, not for a prefix" : address.error(), exit_usage);
   return std::nullopt;
 }
 
@@ -89,7 +89,7 @@ int run_quota_set(const QuotaArguments& arguments) {
   if (arguments.objects) quota["objects"] = *arguments.objects;
   if (arguments.requests) quota["requests_per_second"] = *arguments.requests;
   if (quota.empty()) {
-    return report(arguments.name, "name at least one limit; `verbena quota clear` takes all away", exit_usage);
+    return report(arguments.name, "name at least one limit; `verbena quota clear` removes all", exit_usage);
   }
   (*request)["quota"] = quota;
   const auto answer = admin_call(arguments.target, "quota-set", *request, arguments.name);
@@ -141,7 +141,7 @@ CLI::App* quota_leaf(CLI::App& parent, const char* name, const char* what, const
   arguments->target.client.add_server_to(*command);
   command
       ->add_option("--data", arguments->target.data,
-                   "of accounts and users: work on the data directory of a stopped server instead")
+                   "for accounts and users: work on the data directory of a stopped server instead")
       ->type_name("DIR");
   command->add_option("--key-file", arguments->target.key_file, "with --data: encryption.key_file, if it has one")
       ->envname("VERBENA_ENCRYPTION_KEY_FILE")
@@ -154,19 +154,20 @@ CLI::App* quota_leaf(CLI::App& parent, const char* name, const char* what, const
 }  // namespace
 
 void add_quota_command(CLI::App& app, int& exit_code) {
-  CLI::App* quota = app.add_subcommand("quota", "limits of what accounts, users and buckets keep and ask for");
+  CLI::App* quota = app.add_subcommand("quota", "Limit what accounts, users and buckets store and request");
   quota->require_subcommand(1);
-  quota->footer("All of this takes the server's root keys.");
+  quota->footer("All of these need the server's root keys.");
   const auto set = std::make_shared<QuotaArguments>();
   CLI::App* command =
-      quota_leaf(*quota, "set", "set all limits; those that are not named are none", set, run_quota_set, exit_code);
-  command->add_option("--bytes", set->bytes, "that are kept: objects, old versions, parts of uploads")
+      quota_leaf(*quota, "set", "set all limits; a limit that is not named is removed", set, run_quota_set, exit_code);
+  command->add_option("--bytes", set->bytes, "bytes that are stored: objects, old versions, parts of uploads")
       ->type_name("SIZE");
-  command->add_option("--objects", set->objects, "that are kept: old versions, delete markers and uploads, too")
+  command
+      ->add_option("--objects", set->objects, "objects that are stored, with old versions, delete markers and uploads")
       ->type_name("N");
   command->add_option("--requests", set->requests, "requests a second")->type_name("N");
-  command->add_option("--bandwidth", set->bandwidth, "bytes of objects a second, in and out")->type_name("SIZE");
-  quota_leaf(*quota, "show", "show the limits, and what is in use", std::make_shared<QuotaArguments>(), run_quota_show,
+  command->add_option("--bandwidth", set->bandwidth, "bytes of objects per second, in and out")->type_name("SIZE");
+  quota_leaf(*quota, "show", "show the limits and the usage", std::make_shared<QuotaArguments>(), run_quota_show,
              exit_code);
   quota_leaf(*quota, "clear", "take all limits away", std::make_shared<QuotaArguments>(), run_quota_clear, exit_code);
 }

@@ -36,15 +36,15 @@ ExitCode exit_code_for(ErrorCode code) {
 std::string hint_for(const ClientError& error) {
   switch (error.code) {
     case ErrorCode::no_such_bucket:
-      return "`verbena ls` shows the buckets there are, `verbena mb s3://NAME` makes one";
+      return "`verbena ls` lists the buckets, `verbena mb s3://NAME` makes one";
     case ErrorCode::no_such_key:
-      return "`verbena ls s3://BUCKET/` shows the keys there are";
+      return "`verbena ls s3://BUCKET/` lists the keys";
     case ErrorCode::unknown_access_key:
       return "the server does not know this key: check AWS_ACCESS_KEY_ID and --endpoint";
     case ErrorCode::access_denied:
       return "check AWS_SECRET_ACCESS_KEY, and that this machine's clock is right";
     case ErrorCode::connection_failed:
-      return "is the server running there? `verbena doctor` looks; --endpoint and --native say where";
+      return "is the server running? `verbena doctor` checks; --endpoint and --native say where it is";
     case ErrorCode::timed_out:
       return "the server did not answer in time; try again, or look at its log";
     case ErrorCode::outcome_unknown:
@@ -54,7 +54,7 @@ std::string hint_for(const ClientError& error) {
     case ErrorCode::slow_down:
       return "the server is overloaded; try again later";
     case ErrorCode::unsupported:
-      return "--via auto takes whatever way works";
+      return "--via auto takes any path that works";
     default:
       return {};
   }

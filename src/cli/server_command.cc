@@ -170,7 +170,7 @@ std::expected<uint64_t, std::string> memory_limit(const Flags& flags) {
     return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) / 2 * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   }
   const auto size = parse_size(flags.memory_max);
-  if (!size || *size == 0) return std::unexpected("--memory-max wants a size such as 4GiB");
+  if (!size || *size == 0) return std::unexpected("--memory-max needs a size such as 4GiB");
   return *size;
 }
 
@@ -211,7 +211,7 @@ std::optional<std::string> hand_over_if_needed(const Flags& flags, const Program
 
 int serve(const Flags& flags, const Program& program) {
   if (flags.memory != flags.directory.empty()) {
-    return fail_with("server wants a directory, or --memory, and not both", exit_usage);
+    return fail_with("server needs a directory or --memory, and not both", exit_usage);
   }
   if (!flags.memory) {
     if (const auto failed = hand_over_if_needed(flags, program)) return fail_with(*failed, exit_usage);
@@ -220,7 +220,7 @@ int serve(const Flags& flags, const Program& program) {
   auto config = read_config(flags);
   if (!config) return fail_with(config.error(), exit_usage);
   if (flags.memory && config->engine != EngineChoice::local) {
-    return fail_with("--memory keeps objects in memory, and engine says that they are elsewhere", exit_usage);
+    return fail_with("--memory contradicts engine, which names another place for objects", exit_usage);
   }
   const auto memory_max = memory_limit(flags);
   if (!memory_max) return fail_with(memory_max.error(), exit_usage);
@@ -262,7 +262,7 @@ int rotate(const Flags& flags) {
   const auto path = server::key_file(*config, flags.directory);
   auto id = auth::KeyRing::rotate(path);
   if (!id) return fail_with(id.error());
-  std::printf("%s: master key %s added. A running server takes it on SIGHUP. Keep a copy of the file.\n", path.c_str(),
+  std::printf("%s: master key %s added. A running server reads it on SIGHUP. Keep a copy of the file.\n", path.c_str(),
               id->c_str());
   return exit_ok;
 }
@@ -270,24 +270,25 @@ int rotate(const Flags& flags) {
 }  // namespace
 
 void add_master_key_command(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("master-key", "the keys under which the server seals what it keeps");
+  auto* command =
+      app.add_subcommand("master-key", "Manage the master keys, under which the server encrypts other keys");
   command->require_subcommand(1);
-  auto* add = command->add_subcommand("rotate", "add a new one: what is sealed from now on is sealed under it");
+  auto* add = command->add_subcommand("rotate", "Add a master key, under which everything new is encrypted");
   auto flags = std::make_shared<Flags>();
   add->add_option("DIR", flags->directory, "the server's data directory")->required();
   add->add_option("--config", flags->config_path, "the server's YAML file")->type_name("FILE");
   add->add_option("--set", flags->set, "set one configuration key, above file and environment")->type_name("KEY=VALUE");
-  add->footer("What was sealed under older keys stays readable: the file keeps them all.");
+  add->footer("What older keys have encrypted stays readable: the file keeps all keys.");
   add->callback([flags, &exit_code] { exit_code = rotate(*flags); });
 }
 
 void add_server_command(CLI::App& app, int& exit_code, const Program& program) {
   auto* command =
-      app.add_subcommand("server", "serve a directory, or memory, over S3, RDMA tokens and the native door");
+      app.add_subcommand("server", "Serve a directory, or memory, over S3, RDMA tokens and the native door");
   auto flags = std::make_shared<Flags>();
   command->add_option("DIR", flags->directory, "where objects are kept; made if missing");
   auto* memory = command->add_flag("--memory", flags->memory, "keep everything in memory: gone when the server stops");
-  command->add_option("--memory-max", flags->memory_max, "most that objects may take of it (default: half of it)")
+  command->add_option("--memory-max", flags->memory_max, "memory for objects at most (default: half of the machine's)")
       ->type_name("SIZE")
       ->needs(memory);
   command->add_option("--http", flags->http, "address of the S3 door (default 127.0.0.1:9000)")->type_name("ADDR:PORT");
@@ -298,13 +299,13 @@ void add_server_command(CLI::App& app, int& exit_code, const Program& program) {
           "--engine", flags->engine,
           "where objects are kept: local (DIR) or rados (a Ceph cluster, by the package verbena-rados; DIR has keys)")
       ->type_name("NAME");
-  command->add_option("--region", flags->region, "what the server calls its region (default us-east-1)");
-  command->add_option("--bucket", flags->contents.buckets, "make this bucket where it is missing; any number of them")
+  command->add_option("--region", flags->region, "the region that the server reports (default us-east-1)");
+  command->add_option("--bucket", flags->contents.buckets, "make this bucket if it is missing; may be repeated")
       ->type_name("NAME")
       ->allow_extra_args(false);
   command
       ->add_option("--seed", flags->contents.seed,
-                   "with --memory: begin with the files of this folder as objects, FOLDER/BUCKET/KEY")
+                   "with --memory: store the files of this folder as objects at the start, FOLDER/BUCKET/KEY")
       ->type_name("FOLDER")
       ->needs(memory);
   command->add_flag("--print-ready", flags->print_ready,
@@ -314,8 +315,8 @@ void add_server_command(CLI::App& app, int& exit_code, const Program& program) {
   command->add_option("--set", flags->set, "set one configuration key, above file and environment")
       ->type_name("KEY=VALUE");
   command->add_flag("--accept-data-loss", flags->accept_data_loss,
-                    "start although acknowledged changes are damaged or missing: with what can be read (look with "
-                    "`verbena fsck DIR` first)");
+                    "start although acknowledged changes are damaged or missing, with what can be read (run `verbena "
+                    "fsck DIR` first)");
   command->footer(
       "Flags override VERBENA_* environment variables (VERBENA_RDMA_PORT for rdma.port), which override the file.\n"
       "SIGHUP reads the master keys again and reopens the access log. Under systemd (Type=notify) it says when it is "

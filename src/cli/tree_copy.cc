@@ -136,7 +136,7 @@ class TreeCopy {
     if (options_.always) return fault(ErrorCode::no_such_key, "no key begins with this");
     if (!options_.remove || !target_has_any || options_.allow_empty) return {};
     return fault(ErrorCode::no_such_key, "no key begins with this, so --delete would remove all of " + to_.text("") +
-                                             "; where that is meant, add --allow-empty");
+                                             "; if you mean that, add --allow-empty");
   }
 
   bool differs(const TreeEntry& source, const TreeEntry& target) const {
@@ -200,7 +200,7 @@ class TreeCopy {
       return {};
     }
     const auto path = local_path(to_.folder, entry.relative);
-    if (!path) return fault(ErrorCode::local_error, "skipped: its key is no safe file name");
+    if (!path) return fault(ErrorCode::local_error, "skipped: its key is not a safe file name");
     std::error_code ec;
     fs::create_directories(path->parent_path(), ec);
     if (ec) return fault(ErrorCode::local_error, path->parent_path().string() + ": " + ec.message());

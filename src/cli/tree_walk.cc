@@ -84,7 +84,7 @@ class PrefixWalk : public TreeWalk {
       }
       const ObjectInfo& info = page_.objects[at_++];
       if (!info.key.starts_with(below_.key)) {
-        return fault(ErrorCode::malformed_reply, "the server lists keys that were not asked for");
+        return fault(ErrorCode::malformed_reply, "the server listed keys that were not requested");
       }
       seen_ = true;
       std::string relative = info.key.substr(below_.key.size());

@@ -180,8 +180,8 @@ void add_key_commands(CLI::App& user, int& exit_code) {
   struct Kind {
     const char *name, *what, *call;
   };
-  for (const Kind& kind : {Kind{"add", "make one", "key-add"}, Kind{"list", "show which there are", "key-list"},
-                           Kind{"rm", "remove one: it is good for nothing at once", "key-rm"},
+  for (const Kind& kind : {Kind{"add", "make one", "key-add"}, Kind{"list", "list them", "key-list"},
+                           Kind{"rm", "remove one: it stops working at once", "key-rm"},
                            Kind{"on", "turn one on again", "key-on"}, Kind{"off", "turn one off", "key-off"}}) {
     const auto arguments = std::make_shared<Arguments>();
     const std::string call = kind.call;
@@ -198,7 +198,7 @@ void add_key_commands(CLI::App& user, int& exit_code) {
 }
 
 void add_policy_commands(CLI::App& user, int& exit_code) {
-  CLI::App* policy = user.add_subcommand("policy", "what a user (ACCOUNT/USER) may do");
+  CLI::App* policy = user.add_subcommand("policy", "the policies of a user (ACCOUNT/USER)");
   policy->require_subcommand(1);
   struct Kind {
     const char *name, *what, *call;
@@ -206,7 +206,7 @@ void add_policy_commands(CLI::App& user, int& exit_code) {
   for (const Kind& kind :
        {Kind{"put", "give the user a policy of its own", "policy-put"}, Kind{"get", "show one", "policy-get"},
         Kind{"rm", "remove one", "policy-rm"}, Kind{"attach", "attach a managed policy", "policy-attach"},
-        Kind{"detach", "detach one", "policy-detach"}, Kind{"list", "show which there are", "policy-list"}}) {
+        Kind{"detach", "detach one", "policy-detach"}, Kind{"list", "list them", "policy-list"}}) {
     const auto arguments = std::make_shared<Arguments>();
     const std::string call = kind.call;
     CLI::App* command = named(leaf(
@@ -225,12 +225,12 @@ void add_policy_commands(CLI::App& user, int& exit_code) {
 }  // namespace
 
 void add_user_command(CLI::App& app, int& exit_code) {
-  CLI::App* user = app.add_subcommand("user", "accounts and users: who may sign requests, and what they may do");
+  CLI::App* user = app.add_subcommand("user", "Manage accounts and users: their keys and policies");
   user->require_subcommand(1);
   user->footer(
       "An account owns buckets, and its own keys may do everything with them. A user in an account (ACCOUNT/USER) may "
       "do\n"
-      "what its policies say. All of this takes the server's root keys.");
+      "what its policies allow. All of these need the server's root keys.");
   auto add = std::make_shared<Arguments>();
   CLI::App* command = named(leaf(*user, "add", "make an account, or a user in one", add, run_add, exit_code), add);
   command->add_option("--id", add->id, "the account's canonical ID (default: random)")->type_name("ID");

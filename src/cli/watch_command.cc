@@ -70,7 +70,7 @@ std::string info_text(const Json& info) {
     fmt::format_to(to, "{:<12} none\n", "hot tier");
   } else {
     const uint64_t hits = member_count(hot, "hits"), looks = hits + member_count(hot, "misses");
-    fmt::format_to(to, "{:<12} {} objects, {} of {}, {} of {} looks were hits\n", "hot tier",
+    fmt::format_to(to, "{:<12} {} objects, {} of {}, {} of {} look-ups were hits\n", "hot tier",
                    member_count(hot, "objects"), size(hot, "bytes"), size(hot, "capacity_bytes"), hits, looks);
   }
   const Json disk = member_object(info, "disk");
@@ -175,12 +175,11 @@ int run_end_session(const SessionArguments& arguments) {
 
 void add_sessions(CLI::App& admin, int& exit_code) {
   const auto listing = std::make_shared<SessionArguments>();
-  CLI::App* sessions =
-      admin_leaf(admin, "sessions", "native sessions: who, from where, how much; or end one", *listing);
-  sessions->add_option("--account", listing->account, "only those of this account (its name or its id)");
+  CLI::App* sessions = admin_leaf(admin, "sessions", "native sessions: user, address, bytes; or end one", *listing);
+  sessions->add_option("--account", listing->account, "only those of this account (its name or id)");
   const auto ending = std::make_shared<SessionArguments>();
-  CLI::App* end = admin_leaf(*sessions, "end", "end a session: its client is told, and may open another", *ending);
-  end->add_option("ID", ending->id, "as the list has it")->required();
+  CLI::App* end = admin_leaf(*sessions, "end", "end a session: its client is informed, and may open another", *ending);
+  end->add_option("ID", ending->id, "as in the list")->required();
   end->callback([ending, &exit_code] { exit_code = run_end_session(*ending); });
   sessions->require_subcommand(0, 1);
   sessions->callback([listing, sessions, &exit_code] {
@@ -193,7 +192,7 @@ void add_sessions(CLI::App& admin, int& exit_code) {
 CLI::App* admin_leaf(CLI::App& parent, const char* name, const char* what, AdminArguments& arguments) {
   CLI::App* command = parent.add_subcommand(name, what);
   arguments.target.client.add_server_to(*command);
-  command->add_flag("--json", arguments.json, "JSON, a line each, instead of text for people");
+  command->add_flag("--json", arguments.json, "one line of JSON each, instead of text");
   return command;
 }
 
@@ -227,14 +226,14 @@ std::optional<uint64_t> parse_time_us(const std::string& text) {
 }
 
 void add_admin_command(CLI::App& app, int& exit_code) {
-  CLI::App* admin = app.add_subcommand("admin", "a running server: what it is, what it does now, who is there");
+  CLI::App* admin = app.add_subcommand("admin", "Look at a running server: its state, traffic, sessions, log");
   admin->require_subcommand(1);
   admin->footer(
-      "All of this takes the server's root keys, or those of a user in the root account whose policies allow\n"
+      "All of these need the server's root keys, or those of a user in the root account whose policies allow\n"
       "admin:ServerInfo, admin:Top, admin:Trace, admin:ListSessions, admin:EndSession, admin:ListEvents,\n"
       "admin:SkipEvent, admin:DropEvents, admin:GetConfig, admin:GetLogs, admin:SearchAudit or admin:Doctor.");
   const auto info = std::make_shared<AdminArguments>();
-  admin_leaf(*admin, "info", "version, doors, memory, disk, buckets, and what is not as it was wished for", *info)
+  admin_leaf(*admin, "info", "version, doors, memory, disk, buckets, and what is not as configured", *info)
       ->callback([info, &exit_code] { exit_code = run_info(*info); });
   add_admin_top(*admin, exit_code);
   add_admin_trace(*admin, exit_code);
@@ -243,7 +242,7 @@ void add_admin_command(CLI::App& app, int& exit_code) {
   const auto config = std::make_shared<ConfigArguments>();
   CLI::App* command =
       admin_leaf(*admin, "config", "the configuration in force, and where each value comes from", *config);
-  command->add_flag("--changed", config->changed, "only what is not the default");
+  command->add_flag("--changed", config->changed, "only values that differ from the default");
   command->callback([config, &exit_code] { exit_code = run_config(*config); });
   add_admin_logs(*admin, exit_code);
   add_admin_audit(*admin, exit_code);

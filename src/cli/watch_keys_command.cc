@@ -29,7 +29,7 @@ std::string time_text(const KeyChange& change) {
 // Both return false when the output is closed.
 bool show_gap(bool json) {
   if (json) return put_json(nlohmann::json{{"event", "gap"}});
-  return put_lines("gap: something was missed; what is kept of these keys is not to be trusted\n");
+  return put_lines("gap: changes were missed; anything cached of these keys may be stale\n");
 }
 
 bool show(const KeyChange& change, bool json) {

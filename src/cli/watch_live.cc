@@ -120,7 +120,7 @@ std::optional<Json> trace_request(const TraceArguments& arguments) {
   if (arguments.slower_than.empty()) return request;
   const auto us = parse_time_us(arguments.slower_than);
   if (!us) {
-    report("--slower-than", "\"" + shown(arguments.slower_than) + "\" is no time up to an hour, as 10ms is",
+    report("--slower-than", "\"" + shown(arguments.slower_than) + "\" is not a time of at most an hour, such as 10ms",
            exit_usage);
     return std::nullopt;
   }
@@ -133,7 +133,7 @@ bool put_trace(const TraceArguments& arguments, const Json& answer, uint64_t& le
   if (const uint64_t lost = member_count(answer, "lost"); lost != 0) {
     const bool read = arguments.json
                           ? put_json(Json{{"lost", lost}})
-                          : put_lines(fmt::format("... {} requests are not shown: they came too fast\n", lost));
+                          : put_lines(fmt::format("... {} requests are not shown: there were too many\n", lost));
     if (!read) return false;
   }
   std::string text;
@@ -210,8 +210,8 @@ void add_admin_top(CLI::App& parent, int& exit_code) {
   const auto arguments = std::make_shared<TopArguments>();
   CLI::App* command = admin_leaf(
       parent, "top", "live: requests and bytes by door, latencies, busiest buckets and accounts; q leaves", *arguments);
-  command->add_flag("--once", arguments->once, "one look, over one interval");
-  command->add_option("--interval", arguments->interval_s, "seconds between two looks")
+  command->add_flag("--once", arguments->once, "print one sample, over one interval");
+  command->add_option("--interval", arguments->interval_s, "seconds between two samples")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 20.0))
       ->capture_default_str();
@@ -221,22 +221,25 @@ void add_admin_top(CLI::App& parent, int& exit_code) {
 void add_admin_trace(CLI::App& parent, int& exit_code) {
   const auto arguments = std::make_shared<TraceArguments>();
   CLI::App* command =
-      admin_leaf(parent, "trace", "requests as they end: what, for whom, how it went, where the time went", *arguments);
+      admin_leaf(parent, "trace", "requests as they end: operation, caller, outcome, times", *arguments);
   command->add_option("--bucket", arguments->bucket, "only those about this bucket")->type_name("NAME");
-  command->add_flag("--errors", arguments->errors, "only those that were answered by an error");
-  command->add_option("--slower-than", arguments->slower_than, "only those that took as long: 500us, 10ms, 1s")
+  command->add_flag("--errors", arguments->errors, "only failed requests");
+  command
+      ->add_option("--slower-than", arguments->slower_than,
+                   "only requests that took at least this long: 500us, 10ms, 1s")
       ->type_name("TIME");
   command->add_option("--door", arguments->door, "only those by this door: http, token or native")
       ->type_name("NAME")
       ->check(CLI::IsMember({"http", "token", "native"}));
-  command->add_option("--account", arguments->account, "only those of this account (its name or its id)");
+  command->add_option("--account", arguments->account, "only those of this account (its name or id)");
   command->add_option("--lines", arguments->lines, "end after so many")->type_name("N");
   command->callback([arguments, &exit_code] { exit_code = run_trace(*arguments); });
 }
 
 void add_admin_logs(CLI::App& parent, int& exit_code) {
   const auto arguments = std::make_shared<LogArguments>();
-  CLI::App* command = admin_leaf(parent, "logs", "the last lines of the server's log, and those that come", *arguments);
+  CLI::App* command =
+      admin_leaf(parent, "logs", "the last lines of the server's log; -f: and those that follow", *arguments);
   command->add_flag("-f,--follow", arguments->follow, "go on with lines as they come");
   command->add_option("--level", arguments->level, "of this level and above: trace, debug, info, warn or error")
       ->type_name("LEVEL")

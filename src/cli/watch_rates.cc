@@ -179,7 +179,7 @@ std::string top_page(const Json& rates) {
   const Json hot = rates.value("hot_tier", Json());
   if (const uint64_t hits = hot.is_object() ? count_in(hot, "hits") : 0; hits != 0) {
     const auto looks = static_cast<double>(hits + count_in(hot, "misses"));
-    fmt::format_to(to, "  hot tier {:.1f} % of all looks", 100 * static_cast<double>(hits) / looks);
+    fmt::format_to(to, "  hot tier {:.1f} % hits", 100 * static_cast<double>(hits) / looks);
   }
   fmt::format_to(to, "\n\n{:<10} {:<15} {:<14} {:>14} {:>14} {:>14}\n", "door", "provider", "carried by", "requests/s",
                  "in", "out");
@@ -198,7 +198,8 @@ std::string top_page(const Json& rates) {
   add_names(page, "bucket", list_in(rates, "buckets"));
   add_names(page, "account", list_in(rates, "accounts"));
   if (const uint64_t lost = count_in(rates, "lost"); lost != 0) {
-    fmt::format_to(std::back_inserter(page), "\n{} requests are in neither of these two: they came too fast\n", lost);
+    fmt::format_to(std::back_inserter(page), "\n{} requests are missing from these two lists: there were too many\n",
+                   lost);
   }
   return page;
 }

@@ -299,7 +299,7 @@ class CommandLine(unittest.TestCase):
         self.run_program("put", "-", f"{bucket}/good", input=b"y")
         folder = self.home / "sync-inner" / "folder"
         done = self.run_program("sync", bucket, str(folder), expect=FAILURE)
-        self.assertIn("no safe file name", done.stderr.decode())
+        self.assertIn("not a safe file name", done.stderr.decode())
         self.assertEqual(self.contents(self.home / "sync-inner"), {"folder/good": b"y"})
 
     def test_cp_and_cat(self):
@@ -425,7 +425,7 @@ class CommandLine(unittest.TestCase):
         target = self.home / "safe" / "inner"
         target.mkdir(parents=True)
         done = self.run_program("get", "-r", f"{bucket}/", str(target), expect=FAILURE)
-        self.assertIn("no safe file name", done.stderr.decode())
+        self.assertIn("not a safe file name", done.stderr.decode())
         self.assertFalse((self.home / "evil").exists() or (self.home / "safe" / "evil").exists())
 
     def test_stat_shows_what_was_stored(self):

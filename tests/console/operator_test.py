@@ -111,7 +111,7 @@ class Operator(InBrowser):
         browser = self.browser
         browser.click("Server")
         browser.sees("disk of the access log")
-        doctor = "document.querySelector('[aria-label=\"What the doctor says\"]')"
+        doctor = "document.querySelector('[aria-label=\"Findings of the doctor\"]')"
         self.assertGreater(browser.run(f"{doctor}.querySelectorAll('tbody tr').length"), 8)
         program = os.environ.get("VERBENA") or str(ROOT / "build" / "verbena")
         env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY, AWS_ENDPOINT_URL=self.server.http, HOME=str(self.home))
@@ -192,7 +192,7 @@ class Operator(InBrowser):
             self.browser.open(admin_of(server) + "/")
             self.sign_in()
             self.go("#/server/audit")
-            self.browser.sees("No access log is kept")
+            self.browser.sees("There is no access log")
             self.browser.sees("access_log: /var/lib/verbena/access.log")
             self.assert_accessible("no audit log")
 
@@ -236,27 +236,27 @@ class Notifications(InBrowser):
         browser = self.browser
         browser.wait("Boolean(document.querySelector('dialog[open]'))", "the question")
         browser.sees(question)
-        browser.click("Let go")
+        browser.click("Drop")
 
     def test_what_is_not_taken_is_shown_and_let_go_of(self):
         browser = self.browser
         browser.click("Server")
         browser.click("Events")
-        browser.sees("is not configured any more")
+        browser.sees("no longer configured")
         again = "Array.from(document.querySelectorAll('main button')).find((b) => b.title === 'Load again').click()"
         browser.wait(f"document.body.innerText.includes('status 413') || ({again}, false)", "why it is not taken", 60)
         browser.sees("orders/poison")
         self.picture("events")
         self.assert_accessible("events")
         browser.run("document.querySelector('[aria-label=\"Events that are not taken\"] .acts button').click()")
-        self.agree("is never told of it")
+        self.agree("will never get it")
         browser.wait("!document.body.innerText.includes('orders/poison')", "it is gone")
         # An event may come twice: the server was stopped during the delivery.
         wait_until(lambda: "behind+it" in self.told() or "behind it" in self.told(), what="what waited behind it")
         self.assertFalse(any("poison" in key for key in self.told()))
-        browser.run("document.querySelector('[aria-label=\"Let go of what waits for old\"]').click()")
-        self.agree("Let go of 4 events?")
-        browser.wait("!document.body.innerText.includes('is not configured any more')", "nothing waits for it any more")
+        browser.run("document.querySelector('[aria-label=\"Drop what waits for old\"]').click()")
+        self.agree("Drop 4 events?")
+        browser.wait("!document.body.innerText.includes('no longer configured')", "nothing waits for it any more")
 
 
 if __name__ == "__main__":

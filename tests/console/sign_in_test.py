@@ -114,10 +114,10 @@ class SignIn(InBrowser):
         # A server without a configured provider.
         with Server(memory=True) as server:
             self.browser.open(admin_of(server) + "/-/console/?error=server_error&state=x")
-            self.browser.sees("This server names no provider any more")
+            self.browser.sees("This server no longer names a provider")
             self.assertEqual(self.browser.run("location.pathname + location.search"), "/-/console/")
         self.browser.open(self.admin + "/-/console/?error=server_error")
-        self.browser.sees("This sign-in was not begun here")
+        self.browser.sees("This sign-in did not begin here")
 
     def test_credentials_that_end_sign_out_with_the_reason_after_a_warning(self):
         browser = self.browser
@@ -137,12 +137,12 @@ class SignIn(InBrowser):
     def test_a_code_that_nobody_asked_for_here_signs_nobody_in(self):
         browser = self.browser
         browser.open(self.admin + "/-/console/?code=stolen&state=guessed")
-        browser.sees("This sign-in was not begun here")
+        browser.sees("This sign-in did not begin here")
         self.assertEqual(browser.run("location.pathname + location.search"), "/-/console/")
         # A sign-in was begun, and the answer belongs to another one.
         browser.run("sessionStorage.setItem('verbena-sign-in', JSON.stringify({verifier: 'v', state: 'mine', nonce: 'n', role: 'r', until: Date.now() + 60000}))")
         browser.open(self.admin + "/-/console/?code=stolen&state=another")
-        browser.sees("This sign-in was not begun here")
+        browser.sees("This sign-in did not begin here")
         self.assertEqual(browser.run("sessionStorage.length"), 0)
 
 

@@ -333,7 +333,7 @@ class LettingGo(unittest.TestCase):
         self.assertIn("--yes", self.admin(server, "drop", "old", code=2))
         self.admin(server, "drop", "none", "--yes", code=3)
         waits = self.states(server)["old"]["queued"]
-        self.assertIn(f"{waits} events let go of", self.admin(server, "drop", "old", "--yes"))
+        self.assertIn(f"{waits} events dropped", self.admin(server, "drop", "old", "--yes"))
         self.assertNotIn("old", self.states(server))
         self.assertRegex(server.log(), rf"old: arn:aws:iam::000000000000:root lets go of {waits} events")
         s3.put_object(Bucket="photos", Key="there is room again", Body=b"")

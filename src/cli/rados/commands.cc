@@ -93,7 +93,7 @@ int show_status(const RadosFlags& flags) {
   }
   std::printf("%llu servers watch, %llu have signed in\n", static_cast<unsigned long long>(status->watchers),
               static_cast<unsigned long long>(status->servers));
-  std::printf("%llu servers keep hot objects and answer for them without asking: %llu objects\n",
+  std::printf("%llu servers hold read leases on hot objects and answer for them from memory: %llu objects\n",
               static_cast<unsigned long long>(status->keepers), static_cast<unsigned long long>(status->kept_objects));
   std::printf("%llu buckets in %llu tablets, %llu blobs wait to be removed\n",
               static_cast<unsigned long long>(status->buckets), static_cast<unsigned long long>(status->tablets),
@@ -110,17 +110,17 @@ Json to_json(const Repaired& repaired) {
 }
 
 void print(const Repaired& repaired) {
-  std::printf("removed %llu stripes that belonged to nobody: %s\n", static_cast<unsigned long long>(repaired.stripes),
-              format_size(repaired.bytes).c_str());
+  std::printf("removed %llu stripes that belonged to no object: %s\n",
+              static_cast<unsigned long long>(repaired.stripes), format_size(repaired.bytes).c_str());
   if (repaired.tablets != 0) {
-    std::printf("removed %llu tablets that no bucket had\n", static_cast<unsigned long long>(repaired.tablets));
+    std::printf("removed %llu tablets that belonged to no bucket\n", static_cast<unsigned long long>(repaired.tablets));
   }
   if (repaired.servers_given_up != 0) {
-    std::printf("%llu servers were silent for half a minute: what they have not finished is given up\n",
+    std::printf("%llu servers were silent for half a minute: their unfinished changes were abandoned\n",
                 static_cast<unsigned long long>(repaired.servers_given_up));
   }
   if (repaired.stripes_of_living != 0) {
-    std::printf("%llu stripes are left: the servers that wrote them live, and may be about to use them\n",
+    std::printf("%llu stripes are left: the servers that wrote them are alive, and may be about to use them\n",
                 static_cast<unsigned long long>(repaired.stripes_of_living));
   }
 }
@@ -169,10 +169,10 @@ int check_rados(const RadosFlags& flags) {
       format_size(survey->stripe_bytes + survey->small_bytes).c_str(), static_cast<unsigned long long>(survey->stripes),
       static_cast<unsigned long long>(survey->small_blobs));
   if (survey->unnamed_stripes != 0) {
-    std::printf("%llu stripes belong to nobody, or are being written. That is space, no loss.\n",
+    std::printf("%llu stripes belong to no object, or are being written. That costs space; nothing is lost.\n",
                 static_cast<unsigned long long>(survey->unnamed_stripes));
   }
-  std::printf(lost ? "DAMAGED: of %llu objects bytes are missing.\n" : "sound\n",
+  std::printf(lost ? "DAMAGED: %llu objects lack bytes.\n" : "sound\n",
               static_cast<unsigned long long>(survey->lost_count));
   return lost ? exit_damaged : exit_ok;
 }

@@ -114,7 +114,7 @@ void print_counts(const TransferCounts& counts) {
               format_size(counts.bytes).c_str());
   if (counts.keys_there != 0) std::printf("%llu keys were there already\n", number(counts.keys_there));
   if (counts.buckets_there != 0) {
-    std::printf("%llu buckets were brought earlier, and left as they are\n", number(counts.buckets_there));
+    std::printf("%llu buckets were copied earlier, and left as they are\n", number(counts.buckets_there));
   }
 }
 
@@ -126,7 +126,7 @@ std::optional<std::string> bring_accounts(RadosStore& rados, const DataDirectory
   auto there = rados.read_accounts();
   if (!there) return "the accounts of the cluster: " + describe(there.error());
   if (*there && **there != *text) {
-    std::printf("The cluster has accounts of its own: those of %s are not taken.\n", directory.path().c_str());
+    std::printf("The cluster has accounts already: those of %s are not copied.\n", directory.path().c_str());
     return std::nullopt;
   }
   if (*there) return std::nullopt;
@@ -166,7 +166,7 @@ std::optional<std::string> take_accounts(RadosStore& rados, const DataDirectory&
   if (auto written = store::local::replace_file(fs, directory.identities(), **text); !written) {
     return "the accounts: " + describe(written.error());
   }
-  std::printf("accounts, users and keys are there; they open with the master keys of the cluster's servers\n");
+  std::printf("accounts, users and keys are copied; reading them needs the master keys of the cluster's servers\n");
   return std::nullopt;
 }
 
