@@ -204,7 +204,7 @@ Task<Result<Json>> Operator::doctor(Call& call) {
     const bool again = co_await wait_a_moment(until);
     if (!again) break;
   }
-  co_return call.refuse(Errc::slow_down, "The machine is still being looked at: a disk may not answer. Try again.");
+  co_return call.refuse(Errc::slow_down, "The checks are still running: a disk may not answer. Try again.");
 }
 
 }  // namespace verbena::admin

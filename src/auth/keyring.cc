@@ -22,7 +22,7 @@ constexpr size_t id_size = 8, half_nonce = aead_nonce_size;
 constexpr size_t file_size_max = 64 * KiB;
 constexpr size_t keys_max = 256;
 constexpr std::string_view file_head =
-    "# Verbena's master keys, the newest last. Keep a copy in another place: what is sealed under a key is lost with "
+    "# Verbena's master keys, the newest last. Keep a copy in another place: what a key has encrypted is lost with "
     "it.\n";
 constexpr std::string_view known_head =
     "# The ids of the master keys that this data directory has used. No secret; the server checks its key file by "
@@ -164,7 +164,7 @@ std::expected<void, std::string> KeyRing::adopt(Keys keys) {
   }
   if (!missing.empty()) {
     return std::unexpected(path_.string() + " does not hold master key " + missing + ", which " + known_path_.string() +
-                           " says was used: what is sealed under it could not be read. Bring the key file back");
+                           " says was used: what it has encrypted could not be read. Restore the key file");
   }
   if (sharing_) {
     if (auto done = note_shared(keys); !done) return done;
@@ -182,9 +182,9 @@ std::expected<void, std::string> KeyRing::adopt(Keys keys) {
 std::expected<void, std::string> KeyRing::make(Keys& keys) {
   std::error_code ignored;
   if (std::filesystem::exists(known_path_, ignored)) {
-    return std::unexpected("the key file " + path_.string() + " is missing, but " + known_path_.string() +
-                           " says that keys were used: what is sealed under them could not be read. Bring the key "
-                           "file back");
+    return std::unexpected(
+        "the key file " + path_.string() + " is missing, but " + known_path_.string() +
+        " says that keys were used: what they have encrypted could not be read. Restore the key file");
   }
   keys.push_back(std::make_shared<const Key>(1, Secret::random(aead_key_size)));
   made_ = true;

@@ -18,8 +18,8 @@ struct BlockingPool::State {
     std::function<void()> run;
     uint64_t queued;  // ticks()
   };
-  metrics::Histogram& waits = metrics::histogram("verbena_queue_wait_seconds", "Waits for what there is not enough of",
-                                                 {{"queue", "blocking"}});
+  metrics::Histogram& waits =
+      metrics::histogram("verbena_queue_wait_seconds", "Waits for a limited resource", {{"queue", "blocking"}});
   std::mutex mutex;
   std::condition_variable ready;
   std::deque<Work> queue;

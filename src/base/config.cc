@@ -313,8 +313,7 @@ ConfigResult check(const Config& config) {
   if (auto sound = check_ports(config); !sound) return sound;
   if (!config.rdma.enable_zero_copy) {
     return std::unexpected(
-        "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory, and there is "
-        "no other path (leave the key out)");
+        "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory (leave the key out)");
   }
   if (config.cache.size.value_or(0) > config.arena_size / 4 * 3) {
     return std::unexpected("cache.size: at most three quarters of arena_size (" + format_size(config.arena_size) +

@@ -7,7 +7,7 @@ namespace {
 
 metrics::Histogram& waits() {
   static auto& histogram =
-      metrics::histogram("verbena_queue_wait_seconds", "Waits for what there is not enough of", {{"queue", "core"}});
+      metrics::histogram("verbena_queue_wait_seconds", "Waits for a limited resource", {{"queue", "core"}});
   return histogram;
 }
 

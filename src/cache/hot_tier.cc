@@ -18,10 +18,10 @@ constexpr size_t ghosts_min = 64;
 struct Meters {
   metrics::Counter& hits = metrics::counter("verbena_cache_hits_total", "Objects found in the hot tier");
   metrics::Counter& misses = metrics::counter("verbena_cache_misses_total", "Objects not found in the hot tier");
-  metrics::Counter& inserts = metrics::counter("verbena_cache_inserts_total", "Objects taken into the hot tier");
+  metrics::Counter& inserts = metrics::counter("verbena_cache_inserts_total", "Objects added to the hot tier");
   metrics::Counter& evictions = metrics::counter("verbena_cache_evictions_total", "Objects that had to make room");
   metrics::Counter& stale = metrics::counter("verbena_cache_stale_fills_total",
-                                             "Objects not taken because their key changed while they were read");
+                                             "Objects not added because their key changed while they were read");
   metrics::Gauge& bytes = metrics::gauge("verbena_cache_bytes", "Bytes of registered memory in the hot tier");
   metrics::Gauge& entries = metrics::gauge("verbena_cache_entries", "Objects in the hot tier");
 };

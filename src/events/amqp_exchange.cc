@@ -115,7 +115,8 @@ class AmqpExchange final : public Target {
     switch (method.id) {
       case AMQP_BASIC_ACK_METHOD: {
         const auto* ack = static_cast<const amqp_basic_ack_t*>(method.decoded);
-        if (ack->delivery_tag > published_) return fail(Errc::connection_failed, "amqp: it confirms what is not there");
+        if (ack->delivery_tag > published_)
+          return fail(Errc::connection_failed, "amqp: the broker confirmed a message that was not sent");
         // Brokers confirm in any order, singly or several at once.
         if (ack->multiple != 0) {
           unconfirmed_.erase(unconfirmed_.begin(), unconfirmed_.upper_bound(ack->delivery_tag));

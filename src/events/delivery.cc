@@ -105,7 +105,7 @@ void Delivery::skip_what_was_asked() {
     skip->record = let_go(*skip);
   } catch (const std::exception& e) {
     log::error("events: {}: {}", name_, e.what());
-    skip->record = fail(Errc::internal, "events: an event cannot be let go of");
+    skip->record = fail(Errc::internal, "events: an event cannot be dropped");
   }
   skip->state = Skip::State::done;
 }
@@ -120,7 +120,7 @@ Result<std::string> Delivery::let_go(const Skip& skip) {
     return fail(Errc::not_found, "events: not there");
   }
   const std::string& record = events.front().record;
-  log::warn("events: {}: {} lets go of an event that it does not take: {}", name_, skip.who,
+  log::warn("events: {}: {} drops an event that the target does not take: {}", name_, skip.who,
             log::printable(record, record_logged_max));
   VB_TRY(run_task(io_, store_.remove_events(name_, skip.bucket, {skip.event})));
   queues_.removed(name_, skip.bucket, 1, record.size());
@@ -294,7 +294,7 @@ bool Delivery::remove(uint64_t bucket, Course& course, size_t delivered) {
   for (;;) {
     const auto removed = run_task(io_, store_.remove_events(name_, bucket, ids));
     if (removed) break;
-    log::warn("events: {}: what was delivered cannot be removed: {}", name_, describe(removed.error()));
+    log::warn("events: {}: delivered events cannot be removed: {}", name_, describe(removed.error()));
     if (!sleep(remove_again_after, /*whatever_is_asked=*/true)) return false;
   }
   course.behind = ids.back();

@@ -96,7 +96,7 @@ Task<Result<GoneTargets::Dropped>> GoneTargets::drop(std::string target, std::st
   if (!turn.taken) co_return fail(Errc::would_block, "events: another call drops them");
   const auto waiting = queues_.waiting(target);
   if (waiting.empty()) co_return fail(Errc::not_found, "events: nothing waits");
-  log::warn("events: {}: {} begins to let go of what waits, for there is no such target", target, who);
+  log::warn("events: {}: {} begins to drop what waits: the target is not configured", target, who);
   Dropped dropped;
   Result<void> done;
   for (const auto& one : waiting) {
@@ -104,7 +104,7 @@ Task<Result<GoneTargets::Dropped>> GoneTargets::drop(std::string target, std::st
     done = co_await drop_of(target, one.bucket, until, dropped);
   }
   for (const auto& one : queues_.waiting(target)) dropped.left += one.events;
-  log::warn("events: {}: {} lets go of {} events ({} bytes); {} are left", target, who, dropped.events, dropped.bytes,
+  log::warn("events: {}: {} drops {} events ({} bytes); {} are left", target, who, dropped.events, dropped.bytes,
             dropped.left);
   if (!done) co_return std::unexpected(done.error());
   co_return dropped;

@@ -98,7 +98,7 @@ class NatsSubject final : public Target {
       const std::string said = parse_stream_answer(heard.head, heard.body);
       if (said.empty()) co_return Result<void>();
       complaints_.say(said);
-      co_return fail(Errc::invalid_request, "nats: no stream has taken the event");
+      co_return fail(Errc::invalid_request, "nats: no stream has stored the event");
     }
   }
 

@@ -50,7 +50,7 @@ Result<void> PayloadSource::open(Exchange& exchange, const auth::Verified& verif
       if (has_body) {
         top_ = &sha256_.emplace(exchange.body(), verified.payload_sha256);
       } else if (verified.payload_sha256 != empty_sha256()) {
-        return fail(Errc::content_sha256_mismatch, "x-amz-content-sha256 is of a body, but there is none.");
+        return fail(Errc::content_sha256_mismatch, "x-amz-content-sha256 is of a body, but the request has none.");
       }
       return {};
     }

@@ -100,7 +100,7 @@ Result<void> charge_answer(const Context& context, const Exchange& exchange, s3:
   if (context.arena == nullptr || response.charged != nullptr || bytes <= free_bytes) return {};
   memory::Share share(*context.arena, exchange.peer_address(), bytes);
   auto granted = share.try_whole(bytes);
-  if (!granted) return fail(Errc::slow_down, "http: too many answers of this client wait to be taken");
+  if (!granted) return fail(Errc::slow_down, "http: too many answers of this client wait to be read");
   response.charged = std::make_shared<const memory::Charge>(std::move(*granted));
   return {};
 }

@@ -116,7 +116,7 @@ Result<std::string> email_of(const Request& request) {
   VB_ASSIGN(std::string email, request.text("email"));
   const bool plain = std::ranges::all_of(email, [](char c) { return c > 0x20 && c < 0x7f; });
   if (!email.empty() && (!plain || email.size() > 254 || email.find('@') == std::string::npos)) {
-    return request.refuse(Errc::validation_error, "The email address is none.");
+    return request.refuse(Errc::validation_error, "The email address is invalid.");
   }
   for (char& c : email) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);

@@ -11,7 +11,7 @@ using Why = sign_in::Refusal::Kind;
 Result<void> check_way(const StrangerCall& stranger) {
   const s3::Caller& caller = stranger.request.caller;
   if (caller.secure || is_loopback_client(client_of(caller.peer_address))) return {};
-  return stranger.refuse(Why::denied, "Passwords are taken over TLS alone.");
+  return stranger.refuse(Why::denied, "Passwords are accepted over TLS only.");
 }
 
 }  // namespace

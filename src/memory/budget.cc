@@ -36,7 +36,7 @@ metrics::Counter& refused(const char* reason) {
 
 metrics::Histogram& waited() {
   static auto& histogram =
-      metrics::histogram("verbena_queue_wait_seconds", "Waits for what there is not enough of", {{"queue", "memory"}});
+      metrics::histogram("verbena_queue_wait_seconds", "Waits for a limited resource", {{"queue", "memory"}});
   return histogram;
 }
 

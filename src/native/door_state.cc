@@ -64,7 +64,7 @@ std::string_view name_of(size_t type) {
 Metrics::Metrics()
     : requests{},
       failed{},
-      batch_items(metrics::counter("verbena_native_batch_items_total", "Objects asked for in batches")),
+      batch_items(metrics::counter("verbena_native_batch_items_total", "Objects requested in batches")),
       inline_in(bytes_counter("in", "inline")),
       inline_out(bytes_counter("out", "inline")),
       window_in(bytes_counter("in", "window")),
@@ -73,9 +73,9 @@ Metrics::Metrics()
       sessions_refused(metrics::counter("verbena_native_sessions_refused_total", "Native session requests refused")),
       sessions(metrics::gauge("verbena_native_sessions", "Native sessions now open")),
       watches(metrics::gauge("verbena_native_watches", "Watches of native sessions now open")),
-      watch_changes(metrics::counter("verbena_native_watch_changes_total", "Changes told to those who watch")),
+      watch_changes(metrics::counter("verbena_native_watch_changes_total", "Changes reported to watches")),
       watch_gaps(metrics::counter("verbena_native_watch_gaps_total",
-                                  "Times that changes were let go because who watches did not take them")) {
+                                  "Times that changes were dropped because a watching client did not take them")) {
   for (size_t i = 0; i < wire::drop_count; ++i) {
     dropped[i] = &metrics::counter("verbena_native_dropped_total", "Native messages dropped, by reason",
                                    {{"reason", std::string(to_string(static_cast<wire::Drop>(i)))}});

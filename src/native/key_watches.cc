@@ -63,7 +63,7 @@ Result<KeyWatches::BucketWatches*> KeyWatches::listen(const store::BucketFeedPtr
 Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   DoorState& door = *door_;
   if (op.lane->closed) return fail(Errc::closed, "native: the session has gone");
-  if (door.options.feeds == nullptr) return fail(Errc::not_implemented, "native: nothing here tells what changes");
+  if (door.options.feeds == nullptr) return fail(Errc::not_implemented, "native: this store cannot report changes");
   if (op.lane->watches >= wire::lane_watches_max) return fail(Errc::slow_down, "native: too many watches");
   auto watch = std::make_shared<Watch>();
   const auth::PrincipalPtr& who = op.caller.identity.principal;

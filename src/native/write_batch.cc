@@ -29,7 +29,8 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
   reader_ = wire::BatchReader::open(body_, type);
   const wire::BatchHead& head = reader_->head();
   out_.emplace(op.body_space().subspan(wire::batch_reply_head_size));
-  if (out_->left() < head.count * entry_size_min) return fail(Errc::invalid_request, "batch: more than a reply tells");
+  if (out_->left() < head.count * entry_size_min)
+    return fail(Errc::invalid_request, "batch: more items than a reply holds");
   for (size_t i = 0; i < head.windows.count; ++i) {
     const wire::Descriptor& lent = head.windows[i];
     ++op.lane->moved.windows;

@@ -77,7 +77,7 @@ Tracer::Tracer(Options options, std::unique_ptr<PostClient> client)
         fill_random(random);
         return to_hex(random);
       }()),
-      sent_(metrics::counter("verbena_traces_sent_total", "Traces that the collector has taken")),
+      sent_(metrics::counter("verbena_traces_sent_total", "Traces that the collector has received")),
       full_(lost_counter("buffer")),
       refused_(lost_counter("collector")),
       sender_([this] { run(); }) {

@@ -239,7 +239,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   iam_pool.reset();
   for (BlockingPool* const looks : {admin_pool.get(), doctor_pool.get()}) {
     if (looks == nullptr || looks->leave(looking_max)) continue;
-    log::warn("server: it ends while a disk has not answered to who looked at it");
+    log::warn("server: it ends while a check waits for a disk");
   }
   sign_in.stop();
   // The loops outlive all timers and sockets on them.

@@ -229,10 +229,11 @@ std::expected<Machine, Refusal> ClientAuthority::check(std::span<const std::stri
   }
   const Certificate own = read_der(chain.front());
   const Certificates between(sk_X509_new_null());
-  if (own == nullptr || between == nullptr) return refuse("The client certificate is none.");
+  if (own == nullptr || between == nullptr) return refuse("The client certificate cannot be read.");
   for (const std::string& der : chain.subspan(1)) {
     Certificate one = read_der(der);
-    if (one == nullptr || sk_X509_push(between.get(), one.get()) == 0) return refuse("The client certificate is none.");
+    if (one == nullptr || sk_X509_push(between.get(), one.get()) == 0)
+      return refuse("The client certificate cannot be read.");
     (void)one.release();
   }
   const std::unique_ptr<X509_STORE_CTX, FreeX509> context(X509_STORE_CTX_new());
@@ -256,7 +257,8 @@ std::expected<Machine, Refusal> ClientAuthority::check(std::span<const std::stri
     return refuse(
         "The client certificate's subject needs one common name, of at most 64 characters [A-Za-z0-9_+=,.@-].");
   }
-  if (!read_alternatives(own.get(), machine)) return refuse("The client certificate's alternative names are none.");
+  if (!read_alternatives(own.get(), machine))
+    return refuse("The client certificate's alternative names cannot be read.");
   machine.serial = serial_of(own.get());
   machine.issuer = issuer_of(own.get());
   machine.sha256 = sha256_of(own.get());

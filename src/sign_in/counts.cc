@@ -10,7 +10,7 @@ metrics::Counter& sign_ins_counter(By by, bool good) {
     std::array<std::array<metrics::Counter*, 2>, names.size()> made{};
     for (size_t i = 0; i < names.size(); ++i) {
       for (const bool ok : {false, true}) {
-        made[i][ok ? 1 : 0] = &metrics::counter("verbena_sign_ins_total", "Calls of those who sign in without a key",
+        made[i][ok ? 1 : 0] = &metrics::counter("verbena_sign_ins_total", "Sign-ins without a key",
                                                 {{"by", names[i]}, {"result", ok ? "ok" : "refused"}});
       }
     }

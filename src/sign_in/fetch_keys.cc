@@ -16,7 +16,7 @@ Result<KeySet> fetch_keys(const Issuer& issuer, const HttpsRules& rules, const s
   const Deadline until = deadline_in(fetch_max);
   const std::string name = "https://" + issuer.url;
   const auto place = parse_https_url(name + (name.ends_with('/') ? "" : "/") + ".well-known/openid-configuration");
-  if (!place) return fail(Errc::malformed, "sign-in: the provider's URL is none to connect to");
+  if (!place) return fail(Errc::malformed, "sign-in: the server may not connect to the provider's URL");
   VB_ASSIGN(const std::string text, https_get(*place, issuer.thumbprints, rules, until, stop));
   const auto configuration = read_strict_object(text, configuration_depth_max);
   if (!configuration) return fail(Errc::malformed, "sign-in: the provider's configuration is no JSON object");

@@ -101,7 +101,7 @@ Result<LdapSession::Message> LdapSession::next(int id, int sent) {
 Result<int> LdapSession::outcome(LDAPMessage* message) {
   int code = LDAP_OTHER;
   if (library_.parse_result(handle_, message, &code, nullptr, nullptr, nullptr, nullptr, 0) != LDAP_SUCCESS) {
-    return std::unexpected(broken({Errc::malformed, 0, "ldap: an answer that is none"}));
+    return std::unexpected(broken({Errc::malformed, 0, "ldap: an answer that cannot be parsed"}));
   }
   return code;
 }
@@ -163,7 +163,7 @@ Result<std::vector<LdapEntry>> LdapSession::search(const Search& search) {
   const int sent = library_.search_ext(handle_, search.base.c_str(), scope, search.filter.c_str(), attributes, 0,
                                        nullptr, nullptr, nullptr, search.entries_max + 1, &id);
   if (sent == LDAP_FILTER_ERROR) {
-    return std::unexpected(broken({Errc::bad_config, 0, "ldap: the configured filter is none"}));
+    return std::unexpected(broken({Errc::bad_config, 0, "ldap: the configured filter is invalid"}));
   }
   std::vector<LdapEntry> entries;
   for (int seen = 0; seen <= search.entries_max + references_max; ++seen) {
@@ -175,8 +175,8 @@ Result<std::vector<LdapEntry>> LdapSession::search(const Search& search) {
     }
     if (type == LDAP_RES_SEARCH_REFERENCE && search.all_here) {
       return std::unexpected(broken({Errc::malformed, 0,
-                                     "ldap: below sign_in.ldap.group_base are groups that other directories have: "
-                                     "name an entry below which there are none"}));
+                                     "ldap: below sign_in.ldap.group_base other directories have groups: name an entry "
+                                     "without such groups below it"}));
     }
     if (type != LDAP_RES_SEARCH_RESULT) continue;
     VB_ASSIGN(const int code, outcome(message.get()));

@@ -22,7 +22,7 @@ std::string name_of(const Issuer& issuer) {
 std::string_view account_of(std::string_view name) { return name.substr(0, name.find('\n')); }
 
 metrics::Counter& fetches_counter(bool good) {
-  static constexpr const char* help = "Keys of identity providers that were asked for";
+  static constexpr const char* help = "Fetches of identity providers' keys";
   static metrics::Counter& fetched = metrics::counter("verbena_sign_in_fetches_total", help, {{"result", "ok"}});
   static metrics::Counter& failed = metrics::counter("verbena_sign_in_fetches_total", help, {{"result", "failed"}});
   return good ? fetched : failed;

@@ -16,7 +16,7 @@ static_assert(tag_size == aead_tag_size && object_key_size == aead_key_size);
 
 metrics::Counter& corrupt_blocks() {
   static auto& counter = metrics::counter("verbena_sealed_corrupt_reads_total",
-                                          "Blocks of encrypted objects that are not what was encrypted");
+                                          "Blocks of encrypted objects that differ from what was encrypted");
   return counter;
 }
 
@@ -72,7 +72,7 @@ class SealingWriter final : public ObjectWriter {
   }
 
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
-    if (info.size != size_) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    if (info.size != size_) co_return fail(Errc::incomplete_body, "writer: the size differs from what was appended");
     if (size_ % block_size != 0) end_block();
     add_tags_to(held_);
     if (!held_.bytes.empty()) VB_CO_TRY(co_await below_->append(std::move(held_)));
@@ -255,7 +255,7 @@ class OpeningReader final : public ObjectReader {
 
   std::unexpected<Error> corrupt() const {
     corrupt_blocks().add();
-    log::error("store: {}: an encrypted block is not what was encrypted", log::printable(name_));
+    log::error("store: {}: an encrypted block differs from what was encrypted", log::printable(name_));
     return fail(Errc::corrupt_object, "sealed block");
   }
 

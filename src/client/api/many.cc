@@ -57,10 +57,10 @@ Outcome<> check_items(std::span<const BatchItem> items, std::span<const MutableB
   if (windows.size() > batch_windows_max) return fault(ErrorCode::invalid_argument, "a batch has at most 6 windows");
   for (const BatchItem& item : items) {
     if (item.bucket.empty() || item.bucket.size() > 255 || item.key.empty() || item.key.size() > 1024) {
-      return fault(ErrorCode::invalid_argument, "batch: a bucket or key that is none");
+      return fault(ErrorCode::invalid_argument, "batch: an invalid bucket or key");
     }
     if (item.version_id.size() > 255 || item.if_match.size() > 255 || item.if_none_match.size() > 255) {
-      return fault(ErrorCode::invalid_argument, "batch: a version or ETag that is none");
+      return fault(ErrorCode::invalid_argument, "batch: an invalid version or ETag");
     }
     if (!has_places) continue;
     if (item.window >= windows.size() || item.offset > windows[item.window].size() ||

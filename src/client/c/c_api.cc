@@ -73,7 +73,7 @@ Outcome<> finish_put(Outcome<verbena::PutReply> put, const PutRequest& request, 
 
 Outcome<> pair_at(const std::vector<verbena_pair>& pairs, size_t index, verbena_pair* pair) {
   OUT_TRY(all_there(pair));
-  if (index >= pairs.size()) return fault(ErrorCode::invalid_argument, "there are not that many");
+  if (index >= pairs.size()) return fault(ErrorCode::invalid_argument, "there are fewer");
   *pair = pairs[index];
   return {};
 }

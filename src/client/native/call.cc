@@ -32,7 +32,7 @@ Result<void> ObjectCall::answered(Bytes body) {
     return fail(Errc::malformed, "native: reply's inline bytes");
   }
   if (get) {
-    if (reply->length > into.size()) return fail(Errc::malformed, "native: more bytes than there is room for");
+    if (reply->length > into.size()) return fail(Errc::malformed, "native: more bytes than fit");
     if (reply->inline_size != 0) {
       copy_bytes(into.data(), reply->inline_bytes.data(), reply->inline_size);
     } else if (reply->length != 0 && lent == nullptr) {

@@ -271,7 +271,7 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
     return {};
   }
   if (entry.length > item.size || (carried && !entry.in_reply && entry.length != 0)) {
-    return fail(Errc::malformed, "native: more bytes than there is room for");
+    return fail(Errc::malformed, "native: more bytes than fit");
   }
   if (was_told(index)) return {};
   const MutableBytes place = call_.windows[item.window].subspan(item.offset, entry.length);

@@ -193,7 +193,7 @@ Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_
   }
   for (const std::string_view text :
        {request.source_if_match, request.if_match, request.if_none_match, request.token}) {
-    if (text.size() > 255) return fail(Errc::invalid_argument, "native: an ETag or token that is none");
+    if (text.size() > 255) return fail(Errc::invalid_argument, "native: an invalid ETag or token");
   }
   const auto once = [&](NativeLanes& lanes) -> Result<void> {
     if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server renames nothing");

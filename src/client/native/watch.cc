@@ -89,7 +89,7 @@ NativeLane& NativeWatch::lane() const { return lanes_->lane_of(bucket_, prefix_)
 
 Result<void> NativeWatch::begin(NativeLanes& lanes, const std::stop_token& stop) {
   forget();
-  if (lanes.version() < 4) return fail(Errc::unsupported, "native: the server tells nobody what changes");
+  if (lanes.version() < 4) return fail(Errc::unsupported, "native: the server does not report changes");
   BeginCall call;
   call.type = wire::Type::watch;
   call.deadline = deadline_in(session_->request_timeout());

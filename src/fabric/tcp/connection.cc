@@ -121,16 +121,16 @@ Transfer* Connection::find(uint64_t operation) {
 // Pieces of an answer must arrive in order and not exceed the request.
 Result<std::byte*> Connection::landing(const Frame& frame) {
   Transfer* transfer = find(frame.id);
-  if (transfer == nullptr) return fail(Errc::malformed, "tcp: data that nobody asked for");
+  if (transfer == nullptr) return fail(Errc::malformed, "tcp: data that was not requested");
   if (frame.offset != transfer->received || frame.payload > transfer->size - transfer->received) {
-    return fail(Errc::malformed, "tcp: data outside of what was asked for");
+    return fail(Errc::malformed, "tcp: data outside of the request");
   }
   return transfer->into + transfer->received;
 }
 
 Result<void> Connection::landed(const Frame& frame) {
   Transfer* transfer = find(frame.id);
-  if (transfer == nullptr) return fail(Errc::malformed, "tcp: data that nobody asked for");
+  if (transfer == nullptr) return fail(Errc::malformed, "tcp: data that was not requested");
   transfer->received += frame.payload;
   if (transfer->received == transfer->size) complete(*transfer, {});
   return {};
@@ -138,7 +138,7 @@ Result<void> Connection::landed(const Frame& frame) {
 
 Result<void> Connection::control(const Frame& frame) {
   Transfer* transfer = find(frame.id);
-  if (transfer == nullptr) return fail(Errc::malformed, "tcp: a refusal of what nobody asked for");
+  if (transfer == nullptr) return fail(Errc::malformed, "tcp: a refusal of something that was not requested");
   complete(*transfer, fail(Errc::rdma_transfer_failed, "tcp: the client does not lend that window"));
   return {};
 }

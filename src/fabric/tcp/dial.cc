@@ -66,7 +66,7 @@ Result<Handshake> shake_hands(int socket, const Dial& dial, Deadline deadline) {
   VB_TRY(receive_all(socket, challenge, deadline));
   Handshake handshake(dial.key, hello, Bytes(challenge).first(random_size));
   if (!equal_constant_time(challenge, handshake.challenge())) {
-    return fail(Errc::access_denied, "tcp: who answers does not have the session's key");
+    return fail(Errc::access_denied, "tcp: the peer does not have the session's key");
   }
   VB_TRY(send_all(socket, handshake.proof()));
   return handshake;

@@ -18,14 +18,14 @@ EventQueues::Queue::Queue(const std::string& label)
       bytes_gauge(metrics::gauge("verbena_events_queued_bytes", "Bytes of events that wait", {{"target", label}})),
       refused(metrics::counter("verbena_events_refused_total", "Changes refused because a queue of events was full",
                                {{"target", label}})),
-      dropped(metrics::counter("verbena_events_dropped_total", "Events let go because their queue was full",
+      dropped(metrics::counter("verbena_events_dropped_total", "Events dropped because their queue was full",
                                {{"target", label}})),
       delivered_counter(metrics::counter("verbena_events_delivered_total", "Events that their target has confirmed",
                                          {{"target", label}})),
       failures(metrics::counter("verbena_events_failures_total", "Deliveries that failed and are tried again",
                                 {{"target", label}})),
       let_go_counter(metrics::counter("verbena_events_let_go_total",
-                                      "Events that an operator has let go: skipped, or dropped with their target",
+                                      "Events that an operator has dropped, one by one or with their target",
                                       {{"target", label}})) {}
 
 EventQueues::EventQueues(std::vector<Target> targets, Limits limits) : targets_(std::move(targets)), limits_(limits) {

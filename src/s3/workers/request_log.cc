@@ -35,7 +35,7 @@ metrics::Counter& delivered() {
 // What is let go: a record for which its origin's share of the queue has no room (`share`), a batch for which the
 // target's owner has none (`quota`), or one that cannot be delivered (`target`).
 metrics::Counter& dropped(const char* why) {
-  return metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were let go",
+  return metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were dropped",
                           {{"cause", why}});
 }
 metrics::Counter& dropped_for_share() {
@@ -225,7 +225,7 @@ void RequestLog::tell_dropped(const Batch& batch, const Error& error) {
   const auto now = std::chrono::steady_clock::now();
   if (now < tell_at_) return;
   tell_at_ = now + tell_every;
-  log::warn("bucket log: to {}: {}; batches let go since the last such line: {}", batch.rule.target_bucket,
+  log::warn("bucket log: to {}: {}; batches dropped since the last such line: {}", batch.rule.target_bucket,
             describe(error), std::exchange(untold_, 0));
 }
 

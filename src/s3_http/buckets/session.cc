@@ -46,7 +46,7 @@ Task<Result<void>> serve_create_session(Context& context) {
   VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
   const auth::AccessKeyPtr key = context.caller().identity.key;
   if (context.service.credentials == nullptr || key == nullptr) {
-    co_return fail(Errc::not_implemented, "nobody here makes sessions");
+    co_return fail(Errc::not_implemented, "this server makes no sessions");
   }
   VB_CO_ASSIGN(const auto made, context.service.credentials->open_bucket_session(
                                     *key, session, context.service.clock.now_us() / 1'000'000));

@@ -22,7 +22,7 @@ metrics::Counter& groups() {
 
 metrics::Histogram& waits() {
   static auto& histogram =
-      metrics::histogram("verbena_queue_wait_seconds", "Waits for what there is not enough of", {{"queue", "commit"}});
+      metrics::histogram("verbena_queue_wait_seconds", "Waits for a limited resource", {{"queue", "commit"}});
   return histogram;
 }
 

@@ -170,8 +170,8 @@ Result<LogMode> Engine::check_index(std::vector<std::string>& behind_damage) {
   if (files.fresh && !ids.empty()) {
     return refuse(directory.string() + " holds no index, but " + (options.directory / "volumes").string() + " holds " +
                   std::to_string(ids.size()) +
-                  " volumes that only an index can read. Nothing was changed. Is a disk not mounted? Else restore the "
-                  "index, or move the volumes away to begin anew.");
+                  " volumes that only an index can read. Nothing was changed. Is a disk not mounted? Otherwise restore "
+                  "the index, or move the volumes away to begin anew.");
   }
   if (!files.fresh && files.damage.empty() && !had_version && !options.accept_data_loss) {
     return refuse((options.directory / "VERSION").string() +
@@ -182,16 +182,15 @@ Result<LogMode> Engine::check_index(std::vector<std::string>& behind_damage) {
   const std::string where =
       first.file.string() + " is damaged at byte " + std::to_string(first.offset) + ": " + first.what;
   if (!files.log_damaged) {
-    return refuse(where + ". Without it nobody knows which objects there are. Nothing was changed. Restore " +
-                  directory.string() + " from a copy.");
+    return refuse(where + ". Without it the objects are unknown. Nothing was changed. Restore " + directory.string() +
+                  " from a copy.");
   }
   const std::string lost = where + ". Changes that were acknowledged are lost there; " +
                            std::to_string(files.changes_behind) + " later ones can be read.";
   if (!options.accept_data_loss) {
-    return refuse(
-        lost + " Nothing was changed. Restore the file from a copy, look with `verbena fsck " +
-        options.directory.string() +
-        "`, or go on with what can be read: accept_data_loss (the space of what is lost is given back then).");
+    return refuse(lost + " Nothing was changed. Restore the file from a copy, look with `verbena fsck " +
+                  options.directory.string() +
+                  "`, or go on with what can be read: accept_data_loss (the space of lost objects is freed then).");
   }
   log::error("store: {} accept_data_loss is set: going on", lost);
   return LogMode::around_damage;

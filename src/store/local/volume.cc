@@ -164,7 +164,7 @@ Result<void> Volumes::sync_written_behind() {
   Result<void> outcome;
   {
     std::lock_guard lock(mutex_);
-    if (!undurable_.empty()) outcome = fail(Errc::io_error, "volume: what was written behind could not be synced");
+    if (!undurable_.empty()) outcome = fail(Errc::io_error, "volume: delayed writes could not be synced");
     auto& active = active_[static_cast<size_t>(VolumeKind::written_behind)].volume;
     if (active && active->dirty()) dirty.push_back(active);
     for (const Ended& ended : ended_) {

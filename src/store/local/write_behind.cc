@@ -232,7 +232,7 @@ Task<Result<void>> WriteBehind::wait_for(uint64_t upto) {
     if (ec || turn->over) continue;
     const std::lock_guard lock(mutex_);
     std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.who == turn; });
-    co_return fail(Errc::slow_down, "store: what was acknowledged from memory is not written");
+    co_return fail(Errc::slow_down, "store: objects that were acknowledged from memory are not written");
   }
   co_return Result<void>{};
 }

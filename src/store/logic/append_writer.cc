@@ -76,7 +76,7 @@ class AppendWriter final : public ObjectWriter {
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
     if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
     if (info.size != size_ || info.stored_size != 0) {
-      co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+      co_return fail(Errc::incomplete_body, "writer: the size differs from what was appended");
     }
     info.parts.clear();
     auto one = std::make_shared<Appending>(

@@ -156,7 +156,7 @@ class PartWriter final : public ObjectWriter {
     if (!bytes_) co_return fail(Errc::invalid_argument, "writer: already committed");
     auto bytes = std::exchange(bytes_, nullptr);
     if (stored_size(info) != bytes->size())
-      co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+      co_return fail(Errc::incomplete_body, "writer: the size differs from what was appended");
     auto put = put_;
     put->info.size = info.size;
     put->info.stored_size = info.stored_size;

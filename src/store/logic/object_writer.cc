@@ -63,7 +63,8 @@ class StoreObjectWriter final : public ObjectWriter {
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
     if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
     const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
-    if (stored_size(info) != size) co_return fail(Errc::incomplete_body, "writer: size is not what was appended");
+    if (stored_size(info) != size)
+      co_return fail(Errc::incomplete_body, "writer: the size differs from what was appended");
     // What is announced goes by the catalogue, so that the event is there with it, and each overwritten object has one.
     const bool plain = !conditions.if_match && !conditions.if_none_match && conditions.announcement == nullptr;
     if (context_->early != nullptr && !bytes_ && plain) {

@@ -66,7 +66,8 @@ Result<void> check_marker_replaces(Transaction& transaction, const BucketRecord&
     VB_ASSIGN(const bool replaced, has_older_null_version(transaction, bucket.id, key));
     if (replaced) return {};
   }
-  return fail(Errc::quota_exceeded, "The quota is used up: there is no object to remove, and no room for a marker.");
+  return fail(Errc::quota_exceeded,
+              "The quota is used up: the key has no object, and there is no room for a delete marker.");
 }
 
 Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRecord& bucket) {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t page_keys = 1000;
 constexpr const char* changed_since =
-    "somebody has changed it since an earlier run was broken off, and nothing of that is overwritten: take the change "
-    "back, or remove the bucket there";
+    "it was changed after an earlier run was interrupted, and changes are not overwritten: undo the change, or remove "
+    "the bucket there";
 
 // The document of an incomplete bucket: all keys below this one were copied. One that is missing later was removed.
 std::string mark_of(std::string_view done_below) { return "1" + std::string(done_below); }
@@ -150,7 +150,7 @@ Result<void> Transfer::check_target(const std::vector<BucketInfo>& buckets) {
       return fail(Errc::bucket_already_exists, "a bucket of the same name is there, and did not come from here");
     }
     if (info == buckets.end() && options_.look_again) {
-      return fail(Errc::bucket_already_exists, "an earlier run brought it, and it is gone since: begin anew");
+      return fail(Errc::bucket_already_exists, "an earlier run copied it, and it was removed since: begin anew");
     }
   }
   return {};
@@ -170,7 +170,7 @@ Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo in
     }
     if (found) mark = **found;
     if (!same(there->info(), info)) {
-      co_return fail(Errc::bucket_already_exists, "a bucket that was begun earlier has been changed since");
+      co_return fail(Errc::bucket_already_exists, "a bucket that an earlier run began has been changed since");
     }
   } else {
     VB_CO_TRY(co_await target_.store.create_bucket(info));

@@ -136,7 +136,8 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   if (blob != nullptr && blob->in_stripes()) {
     const bool allowed = co_await garbage_.may_name(blob->life(), bucket->read_at);
     if (!allowed) {
-      co_return fail(Errc::service_unavailable, "The server was out of touch for too long: what it wrote may be gone.");
+      co_return fail(Errc::service_unavailable,
+                     "The server was without contact for too long: what it wrote may be gone.");
     }
   }
   if (blob != nullptr && blob->in_index()) {

@@ -47,7 +47,7 @@ Task<Result<void>> Duty::pass() {
     VB_CO_ASSIGN(const bool renewed, co_await sign(std::move(own)));
     if (renewed) co_return Result<void>{};
     until_ = 0;
-    log::info("rados: another server does what is done once");
+    log::info("rados: another server has the leader lease");
   }
   struct Reply {
     std::map<std::string, Buffer> rows;
@@ -71,12 +71,13 @@ Task<Result<void>> Duty::pass() {
   if (!had) ++terms_;
   VB_CO_ASSIGN(const bool taken, co_await sign(std::move(now)));
   if (!taken || had) co_return Result<void>{};
-  log::info("rados: this server does what is done once: lifecycle rules, delivery of events, looks for what is left");
+  log::info("rados: this server has the leader lease: lifecycle rules, delivery of events, removal of leftovers");
   co_return Result<void>{};
 }
 
 Task<> Duty::run() {
-  static auto& gauge = metrics::gauge("verbena_rados_on_duty", "1: this server does what is done once in the cluster");
+  static auto& gauge = metrics::gauge(
+      "verbena_rados_on_duty", "1: this server has the leader lease, for work that one server does in the cluster");
   while (!stopping_) {
     gauge.set(holds() ? 1 : 0);  // this may have been frozen
     if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));

@@ -134,7 +134,7 @@ Task<> Garbage::run() {
   while (!stopping_) {
     const auto done = co_await pass();
     const bool failed = !done;
-    if (failed) log::warn("rados: removing what nobody names: {}", describe(done.error()));
+    if (failed) log::warn("rados: removing unnamed bytes: {}", describe(done.error()));
     if (stopping_) break;
     bool more = false;
     {
@@ -193,7 +193,7 @@ Task<Result<void>> Garbage::sign() {
     // Another sign of this process: a call that was not answered. None: the others have given it up.
     VB_CO_ASSIGN(std::string now, co_await registry_.row(std::string(servers_object), name));
     if (now.empty() && std::exchange(is_living_, false)) {
-      log::warn("rados: the other servers took this one for dead: what it has not finished is given up");
+      log::warn("rados: the other servers took this one for dead: its unfinished changes are abandoned");
     }
     sign_ = std::move(now);
   }
@@ -474,7 +474,7 @@ Task<void> Garbage::probe_space() {
     (void)co_await registry_.cluster().write(pool, object, std::move(last));
   }
   if (full_.exchange(full) != full) {
-    log::warn("rados: {}", full ? "the cluster or a pool is full: nothing new is taken" : "there is space again");
+    log::warn("rados: {}", full ? "the cluster or a pool is full: nothing new is accepted" : "there is space again");
   }
 }
 

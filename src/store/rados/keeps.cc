@@ -76,7 +76,7 @@ void Keeps::let_go(uint64_t bucket, std::string_view key) {
 // Whoever changes the key waits for the answer, so this goes without the engine's thread.
 void Keeps::handle_notify(uint64_t id, uint64_t cookie, uint64_t, librados::bufferlist& message) {
   static auto& gone = metrics::counter("verbena_rados_let_go_total",
-                                       "Kept keys that this server has let go because another one changes them");
+                                       "Read leases that this server has returned because another one changes the key");
   const std::string text = message.to_str();
   const uint64_t keeper = keeper_.load();
   if (text.size() < 8 || keeper == 0) return;
@@ -157,7 +157,7 @@ Task<> Keeps::leave() {
 }
 
 Task<> Keeps::give_up() {
-  log::warn("rados: another server has waited for this one's answer: what it kept it keeps no more");
+  log::warn("rados: another server has waited for this one's answer: its read leases have ended");
   co_await leave();
 }
 

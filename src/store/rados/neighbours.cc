@@ -50,7 +50,7 @@ Task<> Neighbours::answer(uint64_t id, uint64_t cookie, Notice notice) {
   } else {
     const bool is_over = notice.kind == Notice::Kind::over;
     if (auto heard = co_await ears_.hear(std::move(notice)); !heard) {
-      log::warn("rados: what a server told could not be followed: {}", describe(heard.error()));
+      log::warn("rados: a message of another server could not be followed: {}", describe(heard.error()));
       if (heard.error() == Errc::limit_exceeded) co_return;
       // It is told again. Until it could be read the bucket is marked, so that nothing of it is answered from memory.
       if (is_over && heard.error() == Errc::slow_down) co_return;
@@ -212,7 +212,7 @@ Task<> Neighbours::tell_unsure(uint64_t bucket) {
 }
 
 Task<Result<void>> Neighbours::tell(Notice notice) {
-  static auto& told = metrics::counter("verbena_rados_notifies_total", "Changes that every server was told of");
+  static auto& told = metrics::counter("verbena_rados_notifies_total", "Changes that were announced to every server");
   told.add();
   const std::string body = encode(notice);
   const auto until = deadline_in(tell_max);

@@ -287,12 +287,11 @@ Task<Result<BucketPtr>> Registry::refresh(BucketPtr seen, std::string tablet) {
 // Whoever began it is gone, or finds out now that it took too long.
 Task<Result<BucketPtr>> Registry::thaw(BucketPtr state) {
   if (state->phase == Phase::moving) {
-    log::warn("rados: bucket {}: a key's move that was begun and left is settled",
-              log::printable(state->record.info.name));
+    log::warn("rados: bucket {}: an unfinished rename of a key is settled", log::printable(state->record.info.name));
     VB_CO_TRY(co_await settle_move(state));
     co_return co_await load(state->id);
   }
-  log::warn("rados: bucket {}: what was begun and left is undone", log::printable(state->record.info.name));
+  log::warn("rados: bucket {}: an unfinished change is undone", log::printable(state->record.info.name));
   co_return co_await set_phase(state, Phase::live);
 }
 
@@ -427,7 +426,7 @@ Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_
   // Whoever was away for long between the call and its answer finds what others have made of it: the phase may be over,
   // and keys are changed again.
   if (phase != Phase::live && now->epoch != from->epoch + 1) {
-    co_return fail(Errc::conditional_conflict, "rados: what was begun was undone meanwhile");
+    co_return fail(Errc::conditional_conflict, "rados: the change was undone meanwhile");
   }
   co_return now;
 }

@@ -25,9 +25,10 @@ constexpr uint64_t blobs_warned_of = BlobSpace::blobs_max / 4 * 3;
 
 uint64_t BlobSpace::next_blob() {
   const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
-  if (number == blobs_warned_of) log::warn("rados: start this server anew: three quarters of its numbers are used up");
+  if (number == blobs_warned_of)
+    log::warn("rados: restart this server: three quarters of its object numbers are used up");
   if (number < blobs_max) return garbage->incarnation() << 32 | number;
-  if (number == blobs_max) log::error("rados: this server has written {} objects and has to be started anew", number);
+  if (number == blobs_max) log::error("rados: this server has written {} objects and must be restarted", number);
   return 0;
 }
 
@@ -74,7 +75,7 @@ Task<Result<void>> StripeWriter::append(memory::Chunk chunk) {
   if (size_ + chunk.bytes.size() > stored_size_max) co_return fail(Errc::entity_too_large);
   if (id_ == 0 && !chunk.bytes.empty()) id_ = space_.next_blob();
   if (id_ == 0 && !chunk.bytes.empty())
-    co_return fail(Errc::service_unavailable, "The server has no more numbers for what it writes.");
+    co_return fail(Errc::service_unavailable, "The server has no more numbers for objects, and must be restarted.");
   if (space_.garbage->full()) co_return std::unexpected(to_error(-ENOSPC, "rados: stripe"));
   if (!flights_) {
     auto executor = co_await boost::asio::this_coro::executor;

@@ -23,7 +23,7 @@ Task<Result<void>> UnderWay::before(Making& making, Coming coming) {
   if (!making.charge) {
     making.charge = charges_.take(coming.owner);
     if (!making.charge || marks_.of(coming.name) >= Marks::of_bucket_max) {
-      co_return fail(Errc::slow_down, "rados: many changes of buckets are under way");
+      co_return fail(Errc::slow_down, "rados: too many changes of buckets at once");
     }
   }
   Mark& mark = making.mark;
@@ -120,7 +120,7 @@ Task<> UnderWay::end_old() {
     if (stopping_) break;
     if (const auto ended = co_await end_one(mark); !ended) {
       if (stopping_) break;
-      log::warn("rados: bucket {}: a change that was begun is not over yet: {}", log::printable(mark.name),
+      log::warn("rados: bucket {}: a change is not finished yet: {}", log::printable(mark.name),
                 describe(ended.error()));
       marks_.postpone(mark.change, deadline_in(end_again_after));
     }
@@ -130,7 +130,7 @@ Task<> UnderWay::end_old() {
 
 Task<Result<void>> UnderWay::end_one(Mark mark) {
   static auto& left = metrics::counter("verbena_rados_changes_left_total",
-                                       "Changes of buckets whose end nobody told: they were made impossible");
+                                       "Changes of buckets whose end was not reported: they were made impossible");
   VB_CO_TRY(co_await forbid(mark));
   if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
   std::string name = mark.name;
