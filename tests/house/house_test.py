@@ -8,6 +8,9 @@ import re
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import wrap_prose  # noqa: E402
+
 # Rooms from the top down. A file may include its own room and rooms further down.
 ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "call", "observe", "sign_in", "s3_http", "s3", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
 # The client is not above the server: it shares these rooms with it and no other.
@@ -23,6 +26,7 @@ FOLDERS = {
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 ANGLE = re.compile(r"^\s*#\s*include\s+<([^>]+)>")
+TEST_NAME = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)", re.M)
 LINES_MAX = 800
 COLUMNS_MAX = 120
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
@@ -126,6 +130,21 @@ def check_tables(path, text):
                              for at, row in block[1:] if cells(row) != cells(head)]
         block = []
     return findings
+
+
+def check_prose(root):
+    """Prose that people read is wrapped, and the tests that ARCHITECTURE names for what holds are there."""
+    findings = [(path, 1, "its prose is not wrapped: run tools/wrap_prose.py on it")
+                for path in sorted([*root.glob("[B-Z]*.md"), *(root / "docs").glob("*.md")])
+                if wrap_prose.paragraphs(path.read_text()) != path.read_text()]
+    architecture = root / "ARCHITECTURE.md"
+    text = architecture.read_text() if architecture.exists() else ""
+    holds = text[text.find("## What holds"):text.find("## Dependencies")]
+    tests = [path.read_text() for folder in ("src", "tests") for path in sorted((root / folder).rglob("*_test.cc"))]
+    known = {".".join(name) for text in tests for name in TEST_NAME.findall(text)}
+    return findings + [(architecture, 1, f"names the test {name}, which is not there")
+                       for name in re.findall(r"`([A-Z]\w+\.[A-Z]\w+)`", holds)
+                       if name not in known and name != "Suite.Test"]
 
 
 def check_documents(root, sources):
@@ -306,7 +325,7 @@ def everything(root):
     assert sources, "no sources found"
     findings = [finding for path in sources for finding in check_source(root, path)]
     findings += check_other_code(root) + check_public_headers(root) + check_rooms_have_readme(root)
-    findings += check_unnamed_names(root) + check_documents(root, sources) + check_scripts(root) + check_s3_codes(root)
+    findings += check_unnamed_names(root) + check_documents(root, sources) + check_prose(root) + check_scripts(root) + check_s3_codes(root)
     return findings, len(sources)
 
 
@@ -314,6 +333,8 @@ def everything(root):
 BROKEN = [
     ("src/base/README.md", "see `src/base/absent.cc`\n", "cites src/base/absent.cc"),
     ("docs/a.md", "`base::forgotten` is called\n", "cites base::forgotten"),
+    ("docs/long.md", "a word " * 20 + "\n", "its prose is not wrapped"),
+    ("ARCHITECTURE.md", "## What holds\n\n`Rules.ThatNothingShows`\n\n## Dependencies\n", "names the test Rules.ThatNothingShows"),
     ("docs/b.md", "as DESIGN section 3 says\n", "cites DESIGN"),
     ("docs/rows.md", "| a | b |\n| --- | --- |\n| 1 | 2 |\n\n| 3 | 4 |\n", "rows outside a table"),
     ("docs/cells.md", "| a | b |\n| --- | --- |\n| 1 | `2|3` |\n", "3 cells in a table of 2 columns"),
