@@ -26,7 +26,7 @@ func (e KeyEvent) String() string { return C.GoString(C.verbena_key_event_name(C
 
 // Change is what became of one key, or a gap.
 type Change struct {
-	Gap       bool // something was missed: what is kept of keys under the prefix is not to be trusted. Nothing else is said then
+	Gap       bool // changes were missed: anything cached of keys under the prefix may be stale. Nothing else is reported then
 	Key       string
 	What      KeyEvent
 	Size      uint64    // of the object as it is now

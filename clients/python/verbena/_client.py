@@ -76,7 +76,7 @@ class Outcomes(collections.abc.Sequence):
 
 class Change(NamedTuple):
     """What became of a key: `what` is "created", "appended", "removed", "marked" (a delete marker was made), "changed" (tags, list, lock),
-    "renamed_away" or "renamed_here". "gap": changes were missed before this, and what is kept of keys under the prefix is not to be trusted."""
+    "renamed_away" or "renamed_here". "gap": changes were missed before this, and anything cached of keys under the prefix may be stale."""
 
     what: str
     key: str = ""
