@@ -5,6 +5,7 @@
 #include "native/endpoint.h"
 #include "native/key_watch.h"
 #include "native/wire/watch.h"
+#include "s3/access/access.h"
 
 namespace verbena::native {
 
