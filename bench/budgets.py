@@ -1,5 +1,4 @@
-"""The design's budgets: how each is computed from a round's rows, what it must be, and where the limit is when it is not
-met."""
+"""The design's budgets: how each is computed from a round's rows, its limit, and the reason where it is not met."""
 
 import statistics
 
@@ -27,7 +26,7 @@ def ratio(a, b, figure):
 
 
 def faster(op, size):
-    """How much less time native on local takes than nginx."""
+    """The ratio of nginx's time to that of native on local."""
     def value(one, _limit):
         return ratio(find(one["memory"], "nginx", op, size), find(one["memory"], "native", op, size, "local"), "p50_us")
     return value
@@ -57,7 +56,7 @@ def cpu_against_memcpy(one, _limit):
 
 
 def per_core(size, door):
-    """Requests that a second of the server's CPU answers, against nginx."""
+    """Requests per second of the server's CPU, relative to nginx."""
     def value(one, _limit):
         return ratio(find(one["per_core"], "nginx", "get", size, concurrency=8),
                      find(one["per_core"], door, "get", size, concurrency=8), "server_cpu_s_per_gb")
@@ -65,7 +64,7 @@ def per_core(size, door):
 
 
 def plain_sends(size, door):
-    """Likewise, of a server's CPU against that of one which does nothing but send."""
+    """The same, relative to a server that only sends."""
     def value(one, _limit):
         return ratio(find(one["per_core"], "plain", "get", size, concurrency=8),
                      find(one["per_core"], door, "get", size, concurrency=8), "server_cpu_s_per_gb")
@@ -85,7 +84,7 @@ def md5_side_by_side(one, _limit):
 
 
 def puts_with_md5(figure):
-    """Of 16 callers together, against what one core's MD5 does."""
+    """16 concurrent callers, relative to one core's MD5."""
     def value(one, _limit):
         put, digest = find(one["md5"], "native", "put_md5", MIB, "local", 16), find(one["md5"], "md5", "one_body", MIB)
         if not put or not digest or not put[figure]:
@@ -94,7 +93,7 @@ def puts_with_md5(figure):
     return value
 
 
-# what, the budget in words, whether more is better, the least or most, how, why when it is not met
+# what, the budget in words, whether more is better, the limit, how, the reason when it is not met
 BUDGETS = [
     ("native GET 4 KiB on `local`, p50, against nginx", ">= 18x faster", True, 18, faster("get", 4 * KIB), LOCAL_GET),
     ("native GET 64 KiB on `local`, p50, against nginx", ">= 20x faster", True, 20, faster("get", 64 * KIB), LOCAL_GET),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The clients that people hold beside the C++ client, and beside what they used before, on one server in one run.
+"""Python, Go and other clients beside the C++ client, and beside what was used before, on one server in one run.
 
     ./dev bench clients            about five minutes; writes its section of docs/performance.md
     ./dev bench clients --quick    one short round, printed and not written
 
-Each round runs all that is compared one after the other; a ratio is the median of the rounds', with the least and the greatest.
-Client and server share the machine. CPU is that of the process, or processes, from the kernel's accounts."""
+Each round runs all candidates one after the other; a ratio is the median of the rounds', with the least and the
+greatest. Client and server share the machine. CPU is that of the process, or processes, from the kernel's accounts."""
 
 import argparse
 import collections
@@ -25,12 +25,12 @@ sys.path.insert(0, str(ROOT / "tests" / "lib"))
 sys.path.insert(0, os.environ.get("CLIENT_PYTHON") or str(ROOT / "build" / "python"))
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client  # noqa: E402
 
-PYTHON = "/usr/bin/python3"  # the one that has Debian's numpy, fsspec, boto3 and torch
+PYTHON = "/usr/bin/python3"  # Debian's, with its numpy, fsspec, boto3 and torch
 KIB, MIB = 1 << 10, 1 << 20
 BUCKET, SAMPLES, SAMPLE_BYTES, WORKERS = "clients", 400, 100_000, 8
 
 
-# ---- What runs in a process of its own ----
+# ---- Measurements in a process of their own ----
 
 def connect(**options):
     import verbena
@@ -79,7 +79,7 @@ def child_get_many(key, size, seconds):
 
 
 def child_botocore(size, seconds):
-    """What botocore does for a GetObject, with an answer that is there already: no transport, no copy of the bytes."""
+    """botocore's own part of a GetObject, with a prepared answer: no transport, no copy of the bytes."""
     import verbena._answers as answers
     s3, body = boto3_client(os.environ["AWS_ENDPOINT_URL"]), os.urandom(MIB) * (size // MIB)
     headers = {"ETag": '"0"', "Content-Length": str(size), "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT", "Content-Type": "text/x"}
@@ -88,7 +88,7 @@ def child_botocore(size, seconds):
 
 
 def child_copy(size, seconds):
-    """The bytes once more, in memory of their own."""
+    """Another copy of the bytes into new memory."""
     source = bytearray(os.urandom(MIB) * (size // MIB))
     return timed(lambda: bytes(source), seconds, size)
 
@@ -100,7 +100,7 @@ def child_boto(how, verb, size, seconds):
         acceleration = verbena.accelerate(s3, native_endpoint=os.environ["VERBENA_NATIVE"], provider="local", md5_etags=how != "no md5")
     body, key = os.urandom(MIB) * (size // MIB), f"boto-{size}"
     if verb == "GET":
-        # Held: so many that none of them can be filled again.
+        # Held references: so many that no memory can be reused.
         held = collections.deque(maxlen=3 if how == "held" else 0)
         done = timed(lambda: held.append(s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()), seconds, size)
     else:
@@ -149,7 +149,7 @@ def child_loader(how, batch):
                                  "access_key": ACCESS_KEY, "secret_key": SECRET_KEY, "provider": "local"}, BUCKET, keys=keys)
     torch.set_num_threads(1)
     loader = DataLoader(dataset, batch_size=batch, num_workers=WORKERS, persistent_workers=True)
-    for _ in loader:  # workers start, and connect
+    for _ in loader:  # starts and connects the workers
         pass
     workers = [worker.pid for worker in loader._iterator._workers]
     begin_cpu, began, samples, epochs = sum(map(cpu_of, workers)) + time.process_time(), time.perf_counter(), 0, 5
@@ -181,7 +181,7 @@ class Round:
         if done.returncode != 0:
             raise RuntimeError(f"{command}: {done.returncode}\n{done.stderr[-3000:]}")
         row = json.loads(done.stdout.splitlines()[-1])
-        # With the calls that warm up, which are as many as the kernel's clock ticks matter for.
+        # The three warm-up calls included: clock ticks are too coarse to leave them out.
         row["server_cpu_us"] = (cpu_of(self.server.process.pid) - before) / (row["calls"] + 3) * 1e6
         return row
 
@@ -232,7 +232,7 @@ def fill(server):
 
 
 def build_go(folder):
-    """The Go program, or None where there is no Go."""
+    """The Go program, or None without Go."""
     go = shutil.which("go")
     if go is None:
         return None

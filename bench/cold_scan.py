@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Reads that no memory serves, beside fio on the same files: writes docs/performance-cold.md.
+"""Uncached reads, beside fio on the same files: writes docs/performance-cold.md.
 
     ./dev bench cold                        about six minutes, 10 GiB of disk
     ./dev bench cold --size 2GiB --quick    one short round
 
-A server without a hot tier keeps one large object in its volume files. Random ranges of it are read through the native
-door (one range a request from many callers, and many ranges in one request) and over HTTP, then whole objects one after
-the other. In the same round fio reads the same volume files, past the page cache (O_DIRECT) by io_uring, as the server
-does. Each ratio is the server's throughput over fio's in that round: the median of the rounds, the least, the greatest."""
+A server without a hot tier has one large object in its volume files. Random ranges of it are read through the native
+door (one range a request from many callers, and many ranges in one request) and over HTTP, then whole objects one
+after the other. In the same round fio reads the same volume files, past the page cache (O_DIRECT) by io_uring, as
+the server does. Each ratio is the server's throughput over fio's in that round: the median of the rounds, the least,
+the greatest."""
 
 import argparse
 import json
@@ -41,7 +42,7 @@ def bytes_of(text):
 
 
 class Colds:
-    """The server on the scanned directory, with one way of reading; a second one goes on with the same objects."""
+    """The server on the scanned directory, with one way of reading; a second server continues with the same objects."""
 
     def __init__(self, directory, disk_io):
         self.server = verbena_server.Server(directory, env={
@@ -75,8 +76,8 @@ class Colds:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("verbena_door_bytes_total{"))
 
     def bench(self, *arguments):
-        """Bytes per second, p50 in us and the server's CPU seconds per GB of one measurement, warming up and verifying
-        included on both sides of the fraction."""
+        """Bytes per second, p50 in us and the server's CPU seconds per GB of one measurement; numerator and
+        denominator both include warm-up and verification."""
         before, bytes_before = self.cpu_seconds(), self.bytes_moved()
         rows = [json.loads(line) for line in self.client(
             "bench", "--json", "--bucket", BUCKET, "--providers", "local", *arguments).splitlines() if line.startswith("{")]

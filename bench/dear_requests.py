@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""For how long the dearest request of each kind holds a core, and what CPU it takes: writes its section of docs/security.md.
+"""The most expensive request of each kind: how long it holds a core, and its CPU time: writes its section of
+docs/security.md.
 
     ./dev bench requests            a minute
-    ./dev bench requests NAME...    prints some of them alone
+    ./dev bench requests NAME...    prints only these
 
-Each is sent several times, one after the other, to a whole server whose core's work is done on one thread; between any two
-handlers of the core the CPU time of that thread is read (bench/dear_requests.cc). The median of the runs."""
+Each is sent several times, one after the other, to a whole server whose core's work is done on one thread; the
+thread's CPU time is read between any two handlers of the core (bench/dear_requests.cc). The figures are medians of
+the runs."""
 
 import json
 import pathlib

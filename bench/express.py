@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""Directory buckets: what sessions, appends and renames cost, in one run. Prints rows and ratios.
+"""Directory buckets: the cost of sessions, appends and renames, in one run. Prints rows and ratios.
 
-  GET of 4 KiB, signed in a session against signed with lasting keys, the root's and those of users with policies of two
+  GET of 4 KiB, signed in a session against signed with long-term keys, the root's and those of users with policies of
+  two
       and of twelve statements: requests per second of the server's own CPU time
-  append of 200 bytes by the native door, 64 in flight, against PutObject of 200 bytes over HTTP, one and 64 in flight; and
-      where each append is a message of its own
+  append of 200 bytes by the native door, 64 in flight, against PutObject of 200 bytes over HTTP, one and 64 in flight;
+  and
+      with a message for each append
   rename against a PUT of an empty object, over HTTP and natively
 
 usage: bench/express.py [--build build] [--seconds N]
@@ -28,7 +30,7 @@ BUCKET, GENERAL = f"bench--{ZONE}--x-s3", "bench-general"
 BATCH = 64
 
 
-# What a user of several buckets has: each with a statement for listing it and one for what is in it.
+# The policy of a user with several buckets: for each a statement for listing and one for its objects.
 OTHERS = [statement for i in range(5) for statement in (
     {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::team-{i}-data"},
     {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": f"arn:aws:s3:::team-{i}-data/*"})]
@@ -39,7 +41,7 @@ POLICY = {"Version": "2012-10-17", "Statement": [
 
 
 def cpu_seconds(pid):
-    """Of all its threads, to the nanosecond."""
+    """CPU seconds of all its threads, to the nanosecond."""
     return sum(int(one.read_text().split()[0]) for one in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
@@ -50,7 +52,7 @@ def raw_request(client, path):
 
 
 class Stream:
-    """The same request again and again on one connection, several at a time."""
+    """The same request repeatedly on one connection, several at a time."""
 
     def __init__(self, endpoint, request):
         url = urllib.parse.urlsplit(endpoint)
@@ -78,7 +80,8 @@ class Stream:
 
 
 def requests_per_cpu_second(server, streams, seconds):
-    """Side by side, in short turns, so that whatever else the machine does meets all of them; the median turn of each."""
+    """Measured in alternating short turns, so that other load on the machine affects all of them; the median turn of
+    each."""
     turns = [[] for _ in streams]
     until = time.monotonic() + seconds * len(streams)
     while time.monotonic() < until:

@@ -1,5 +1,5 @@
-"""Time to the first byte of a large GET over HTTP: our door and nginx, one kept-alive connection each, asked by the same
-few lines of Python."""
+"""Time to the first byte of a large GET over HTTP: our door and nginx, one kept-alive connection each, measured by
+the same few lines of Python."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ ASKED = 40
 
 
 def presign(host, method, path, parameters=()):
-    """A presigned query (SigV4) of this minute; `parameters` are pairs of the request's own."""
+    """A presigned query (SigV4) of this minute; `parameters` are the request's own pairs."""
     now = time.gmtime()
     date, stamp = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)
     scope = f"{date}/us-east-1/s3/aws4_request"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the instructions that a request costs the server (callgrind, bench/request_cost) and holds them against a
-recorded baseline: what a change makes slower by more than the tolerance fails here, on a machine however noisy.
+"""Counts the server's instructions for a request (callgrind, bench/request_cost) and compares them with a recorded
+baseline: a slowdown beyond the tolerance fails here, however noisy the machine.
 
     instruction_guard.py PROGRAM            compare; 0: within the tolerance, 1: not, or there is no valgrind
     instruction_guard.py PROGRAM --record   write this toolchain's baseline anew
 
-A baseline is of one compiler, C library and kind of build. Where there is none for this one, each count is divided by that
-of a reference workload from the same run (bench/reference_work.cc) and held against the same ratio of the recorded
-baseline that is nearest, with a wider tolerance: a toolchain that is new to us compares more coarsely, but it compares."""
+A baseline is of one compiler, C library and kind of build. Without one for this toolchain, each count is divided by
+that of a reference workload from the same run (bench/reference_work.cc) and compared with the same ratio of the
+nearest recorded baseline, with a wider tolerance: an unknown toolchain is compared less exactly, but it is compared."""
 
 import argparse
 import json
@@ -20,14 +20,14 @@ import sys
 import tempfile
 
 BASELINE = pathlib.Path(__file__).resolve().parent / "instructions.json"
-TOLERANCE = 0.06  # of a count, upwards; downwards it asks for a new baseline
-TOLERANCE_OF_RATIO = 0.35  # toolchains differ by up to that in how a request compares with the reference
+TOLERANCE = 0.06  # of a count, upwards; downwards it requires a new baseline
+TOLERANCE_OF_RATIO = 0.35  # the ratio of a request to the reference differs by up to that between toolchains
 REFERENCE = "reference"
 REQUESTS = 100
 
 
 def environment(program: str) -> dict:
-    """What the counts depend on beside the sources."""
+    """The environment that the counts depend on besides the sources."""
     compiler = subprocess.run([program, "--compiler"], capture_output=True, text=True, check=True).stdout.strip()
     libc = " ".join(platform.libc_ver())
     flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def count(program: str, case: str) -> float:
 
 
 def profile(program: str, case: str, lines: int = 12) -> list[tuple[str, float]]:
-    """The functions of ours that a case's instructions are spent in, callees included: (name, percent)."""
+    """Our functions with the most instructions in a case, callees included: (name, percent)."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", "--collect-atstart=no",
                         "--toggle-collect=counted_requests", program, "--case", case, "--requests", str(REQUESTS)],
@@ -66,7 +66,7 @@ def profile(program: str, case: str, lines: int = 12) -> list[tuple[str, float]]
 
 
 def nearest(baselines: list[dict], here: dict) -> dict:
-    """The baseline that has most in common with this environment; the first of equals."""
+    """The baseline with most in common with this environment; the first of equals."""
     return max(baselines, key=lambda one: sum(one["environment"].get(key) == value for key, value in here.items()))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The guard of instructions itself: that it can fail on every toolchain."""
+"""Tests of the instruction guard: it can fail on every toolchain."""
 import contextlib
 import io
 import pathlib
@@ -25,7 +25,7 @@ class GuardTest(unittest.TestCase):
         self.assertEqual(len(failures({"reference": 10_000, "get": 54_000, "put": 200_000}, exact=True)), 1)
 
     def test_what_costs_more_fails_where_the_toolchain_is_not_known(self):
-        # This toolchain makes a tenth fewer instructions of everything.
+        # This toolchain needs a tenth fewer instructions for everything.
         self.assertEqual(failures({"reference": 9_000, "get": 45_000, "put": 180_000}, exact=False), [])
         self.assertEqual(len(failures({"reference": 9_000, "get": 45_000 * 1.4, "put": 180_000}, exact=False)), 1)
 

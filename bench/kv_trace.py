@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes bench/kv_cache.trace: what a server of language models asks of a cache of attention keys and values.
+"""Makes bench/kv_cache.trace: the requests of a language model server to a cache of attention keys and values.
 
     bench/kv_trace.py > bench/kv_cache.trace
 
-A prompt is a chain of blocks; prompts begin with one of a few shared prefixes and go on by themselves. A lookup asks for
-all blocks of the chain that the cache holds, at once; what it lacks is computed and put. Of the lines 7 in 10 are
-lookups. A block has 64 KiB to 2 MiB, by the model that it is of. The cache holds 96 MiB; the chains that were used
-longest ago are removed. Lines are what bench/README.md says of `verbena bench --ops trace,trace_many`."""
+A prompt is a chain of blocks; prompts begin with one of a few shared prefixes and then differ. A lookup requests all
+cached blocks of the chain at once; missing ones are computed and put. 7 in 10 lines are lookups. A block has 64 KiB
+to 2 MiB, depending on its model. The cache holds 96 MiB; the least recently used chains are removed. bench/README.md
+describes the lines, under `verbena bench --ops trace,trace_many`."""
 
 import collections
 import random
@@ -27,7 +27,7 @@ class Cache:
         print(verb, " ".join(f"{name} {size}" for name, size in zip(names, sizes)))
 
     def look_up(self, chain):
-        """The leading blocks that are there; returns the others."""
+        """Looks up the leading blocks; returns the missing ones."""
         here = 0
         while here < len(chain) and chain[here][0] in self.blocks:
             self.blocks.move_to_end(chain[here][0])

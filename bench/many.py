@@ -5,10 +5,10 @@
     ./dev bench many --quick    one short round
     ./dev bench many --guest    the same over verbs, too, on soft-RoCE in the virtual machine (a minute a round)
 
-Each ratio is of one round; the median of the rounds, the least and the greatest. "Objects a second of server CPU" counts
-the CPU time of the server's process, so that it does not matter that client and server share the machine. For the GETs of
-one caller the server leaves him a CPU: with a core on each they would be one thread more than there are CPUs, and a batch,
-which all cores serve together, would wait for its own caller. What that does is a row of its own."""
+Each ratio is of one round; the median of the rounds, the least and the greatest. "Objects a second of server CPU"
+counts the CPU time of the server's process, so that the shared machine does not matter. For the GETs of one caller
+the server leaves a CPU to the caller: with a core on each CPU there would be one thread more than CPUs, and a batch,
+which all cores serve together, would wait for its own caller. The effect of that is a separate row."""
 
 import argparse
 import os
@@ -32,7 +32,7 @@ def rows(program, seconds, *arguments, cores=None):
 
 
 def objects_a_core(row):
-    """A second, of server CPU."""
+    """Objects a second of server CPU."""
     cpu = row["server_cpu_s_per_gb"]
     return 1e9 / row["size"] / cpu if cpu else None
 
@@ -41,7 +41,7 @@ def measure(program, seconds, providers):
     """One round: name -> value."""
     found = {}
     size = str(4 * KIB)
-    # What one core copies of as much as the trace's cache holds: no processor's caches have it.
+    # One core's copies of as many bytes as the trace's cache holds: larger than any processor cache.
     copies = report.yardsticks(program, "--duration", str(seconds), "--sizes", str(TRACE_BYTES), "--nginx", "off",
                                "--fabtests", "off")
     copied = copies[0]["bytes_per_s"] if copies else None
@@ -74,7 +74,7 @@ def measure(program, seconds, providers):
 
 
 def served(cost_program, seconds):
-    """Objects that one core serves in a second while nothing else is to be done: name -> objects, of one round."""
+    """Objects that one core serves in a second without other work: name -> objects, of one round."""
     def count(case, messages):
         run = subprocess.run([cost_program, "--case", case, "--requests", "256", "--seconds", str(seconds), "--messages",
                               str(messages)], capture_output=True, text=True, check=True, timeout=120)
@@ -84,7 +84,7 @@ def served(cost_program, seconds):
 
 
 def guest(seconds):
-    """One round on soft-RoCE; the processors are emulated."""
+    """One round on soft-RoCE; the CPUs are emulated."""
     program = f"build/verbena bench --json --duration {seconds} --listen 10.77.0.1"
     found = report.rows_of(["tools/vm.sh", "run", "sh", "-c", f"{program} --providers verbs --doors native --ops get,get_many "
                             "--batch 256 --sizes 4KiB; build/bin/yardsticks --json --perftest --listen 10.77.0.1 --sizes 4KiB "
@@ -97,7 +97,7 @@ def guest(seconds):
 
 
 def instructions(cost_program):
-    """Of the server, an object: single and in a batch of 100."""
+    """The server's instructions for an object: single and in a batch of 100."""
     cases = ["native_get_4k", "native_get_many_4k", "tcp_get_4k", "tcp_get_many_4k", "native_put_4k", "native_put_many_4k"]
     return {case: instruction_guard.count(cost_program, case) for case in cases}
 

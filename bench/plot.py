@@ -1,4 +1,4 @@
-"""Line charts as SVG, both axes logarithmic. Nothing but the standard library."""
+"""Line charts as SVG, both axes logarithmic. Only the standard library."""
 
 import math
 from xml.sax.saxutils import escape

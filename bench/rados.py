@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""The engine over Ceph beside Ceph's own gateway, on the same OSDs: prints the tables and writes them into docs/cluster.md.
+"""The engine over Ceph beside Ceph's own gateway, on the same OSDs: prints the tables and writes them into
+docs/cluster.md.
 
     ./dev bench rados                       three rounds and listings of 1,000,000 keys: about half an hour
     ./dev bench rados --quick               one short round, printed and not written
     ./dev bench rados --store bluestore     OSDs that write to files; --osds N, --copies N, --keys N, --gateway-keys N
 
-Each round has a cluster of its own on loopback, one Verbena server and one radosgw. What the servers use of the processors is read
-from their own clocks, apart from the OSDs' and the load's, which share the machine; ratios are within a round."""
+Each round has a cluster of its own on loopback, one Verbena server and one radosgw. The servers' CPU time comes from
+their own clocks, apart from the OSDs' and the load's, which share the machine; ratios are within a round."""
 
 import argparse
 import json
@@ -31,8 +32,8 @@ HOT_KEYS = 64
 ARENA = "256MiB"  # of which half keeps hot objects
 WARM_LARGE = 80   # objects of 4 MiB that fill it
 PAGE = 1000
-# Operations a second that a server at rest asks for, at most, and for each tablet (whoever asks for metrics asks what buckets hold); seconds that are
-# waited for that.
+# The most operations a second of an idle server, and for each tablet (metrics of bucket usage cause some); seconds to
+# wait for that.
 IDLE_MAX, IDLE_MAX_OF_TABLET, SETTLE_S = 10, 1, 600
 BUCKET = "bench"
 MARKS = ("<!-- beside the gateway: ./dev bench rados -->", "<!-- end of beside the gateway -->")
@@ -57,7 +58,7 @@ def load(side, verb, prefix, count, size=SMALL, **more):
 # --- Speed
 
 def timed(ceph, side, verb, prefix, count, size=SMALL, **more):
-    """One measurement, with what it cost: of the server, and of the OSDs."""
+    """One measurement with its cost on the server and on the OSDs."""
     cpu, osds = side.cpu(), ceph.cpu()
     row = load(side, verb, prefix, count, size, **more)
     row["cpu_us"] = (side.cpu() - cpu) / count * 1e6
@@ -67,14 +68,14 @@ def timed(ceph, side, verb, prefix, count, size=SMALL, **more):
 
 
 def measure_side(ceph, side, small, large):
-    """What a side does in one round: name -> row."""
+    """One side's measurements in a round: name -> row."""
     boto3_client(side.http).create_bucket(Bucket=BUCKET)
     load(side, "put", "warm", CALLERS * 10)
     found = {"put small": timed(ceph, side, "put", "s", small)}
     found["put large"] = timed(ceph, side, "put", "l", large, LARGE)
     load(side, "put", "w", WARM_LARGE, LARGE)
     side.forget()
-    # A server that has just begun pays for the first touch of its memory: not what a cold object costs.
+    # The first touch of a new server's memory is not part of an uncached object's cost.
     load(side, "get", "warm", CALLERS * 10)
     load(side, "get", "w", WARM_LARGE, LARGE)
     found["get small cold"] = timed(ceph, side, "get", "s", small)
@@ -82,7 +83,7 @@ def measure_side(ceph, side, small, large):
     for name, prefix, count, size in (("get small hot", "s", small, SMALL), ("get large hot", "l", large, LARGE)):
         keys = CALLERS if size == LARGE else HOT_KEYS
         load(side, "get", prefix, keys * 10, size, keys=keys)
-        time.sleep(0.5)  # marks of what is kept are written beside the requests
+        time.sleep(0.5)  # records of read leases are written after the requests
         found[name] = timed(ceph, side, "get", prefix, count, size, keys=keys)
     return found
 
@@ -118,7 +119,7 @@ def make_cluster(arguments):
                    folder=arguments.work)
 
 
-# --- What is asked of the OSDs
+# --- Operations on the OSDs
 
 def idle_rate(side, seconds):
     before, began = side.operations(), time.monotonic()
@@ -127,7 +128,7 @@ def idle_rate(side, seconds):
 
 
 def settle(side, ceph):
-    """Until the server asks for little by itself: after many keys were put tablets are split for a while."""
+    """Waits until the server is idle: after many puts tablets are split for a while."""
     deadline, quiet = time.monotonic() + SETTLE_S, 0
     while quiet < 3 and time.monotonic() < deadline:
         most = IDLE_MAX + IDLE_MAX_OF_TABLET * tablets(ceph)
@@ -135,14 +136,14 @@ def settle(side, ceph):
 
 
 def counted(side, idle, verb, prefix, count, size=SMALL, **more):
-    """Operations a request, without those that the server makes by itself meanwhile."""
+    """Operations a request, without the server's background operations meanwhile."""
     before, began = side.operations(), time.monotonic()
     load(side, verb, prefix, count, size, **more)
     return (side.operations() - before - idle * (time.monotonic() - began)) / count
 
 
 def count_side(side, unkept=None):
-    """name -> operations a request. `unkept`: a server that keeps no objects."""
+    """name -> operations a request. `unkept`: a server without cached objects."""
     boto3_client(side.http).create_bucket(Bucket=BUCKET)
     load(side, "put", "warm", 100)
     time.sleep(3)
@@ -174,7 +175,7 @@ class Lister:
         self.host = side.http.split("//")[1]
 
     def page(self, after):
-        """Seconds that a page takes, and how many keys it has."""
+        """The seconds of a page, and its number of keys."""
         target = presign(self.host, "GET", f"/{BUCKET}", {"list-type": "2", "max-keys": str(PAGE), "start-after": after})
         began = time.perf_counter()
         with urllib.request.urlopen(f"http://{self.host}{target}", timeout=300) as answer:

@@ -1,5 +1,5 @@
-"""What bench/rados.py holds against each other, on one Ceph cluster: a Verbena server and Ceph's own gateway (radosgw). Both say what CPU
-time they have used and how many operations they have asked of the OSDs."""
+"""The servers that bench/rados.py compares on one Ceph cluster: a Verbena server and Ceph's own gateway (radosgw).
+Both report their CPU time and the number of their operations on the OSDs."""
 
 import json
 import os
@@ -33,12 +33,12 @@ log file = {folder}/log/rgw.log
 
 
 def cpu_seconds(pid):
-    """Of the process and all its threads."""
+    """CPU seconds of the process and all its threads."""
     return time.clock_gettime(~pid << 3 | 2)
 
 
 class Cluster(CephCluster):
-    """With the pools of both, and the OSDs' CPU time."""
+    """A cluster with the pools of both, and the OSDs' CPU time."""
 
     def start(self):
         super().start()
@@ -50,7 +50,7 @@ class Cluster(CephCluster):
 
 
 class Verbena(verbena_server.Server):
-    """`settings`: of the server. `beside`: one whose store and keys it shares."""
+    """`settings`: of the server. `beside`: a server with the same store and keys."""
     name = "Verbena"
 
     def __init__(self, ceph, settings=(), beside=None):
@@ -70,19 +70,19 @@ class Verbena(verbena_server.Server):
         return cpu_seconds(self.pid)
 
     def operations(self):
-        """Asked of the OSDs so far."""
+        """Operations on the OSDs so far."""
         text = urllib.request.urlopen(f"http://{self.native}/-/metrics", timeout=60).read().decode()
         return sum(int(count) for count in re.findall(r"^verbena_rados_calls_total\{.*\} (\d+)", text, re.M))
 
     def forget(self):
-        """Begins anew, with nothing in memory."""
+        """Restarts with empty caches."""
         self.stop()
         self.start()
         boto3_client(self.http).list_buckets()
 
 
 class Gateway:
-    """radosgw, which makes its own pools."""
+    """radosgw, which creates its own pools."""
     name = "radosgw"
 
     def __init__(self, ceph):
@@ -141,4 +141,4 @@ class Gateway:
         return sum(counters["op"] for name, counters in json.loads(done.stdout).items() if name.startswith("objecter"))
 
     def forget(self):
-        """It keeps no objects in memory."""
+        """Nothing to do: it caches no objects."""

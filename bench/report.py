@@ -37,7 +37,7 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
 
 
-# What ./dev bench many and ./dev bench clients wrote stays when the rest is written anew.
+# Sections of ./dev bench many and ./dev bench clients are kept when the rest is written anew.
 BATCHES = ("<!-- batches: ./dev bench many -->", "<!-- end of batches -->")
 CLIENTS = ("<!-- clients: ./dev bench clients -->", "<!-- end of clients -->")
 
@@ -49,23 +49,23 @@ def section_of(text, marks):
 
 
 def merged(document, section, marks):
-    """The document with the section in the place of the one that it has, or at its end."""
+    """The document with the section replaced, or appended."""
     old, section = section_of(document, marks), wrap_prose.paragraphs(section)
     return document.replace(old, section) if old else document.rstrip("\n") + "\n\n" + section
 
 
 def bench(program, *arguments, cores=None):
-    """Rows of one `verbena bench`, whose server has so many cores; None: one a CPU."""
+    """Rows of one `verbena bench` with that many server cores; None: one a CPU."""
     return rows_of([program, "bench", "--json", *arguments], {"VERBENA_CORES": str(cores)} if cores else {})
 
 
 def yardsticks(program, *arguments):
-    """Rows of what it is held against, from the same build."""
+    """Rows of the yardsticks, from the same build."""
     return rows_of([str(pathlib.Path(program).resolve().parent / "bin" / "yardsticks"), "--json", *arguments])
 
 
 def rows_of(command, settings=None):
-    # What it is held against (libfabric's tests, nginx without TLS) encrypts nothing either.
+    # The yardsticks (libfabric's tests, nginx without TLS) do not encrypt either.
     environment = dict(os.environ, VERBENA_RDMA_TCP_ENCRYPTION="off") | (settings or {})
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
@@ -101,7 +101,7 @@ def measure_round(program, seconds, concurrency):
 
 
 def measure_per_core(program, seconds):
-    """GETs by eight callers, so that neither server sleeps between them: what a second of its CPU answers."""
+    """GETs by eight callers, so that neither server sleeps between them: requests per second of its CPU."""
     common = ["--duration", str(seconds), "--ops", "get", "--sizes", sizes_text(SIZES[:3]), "--concurrency", "8"]
     return (bench(program, *common, "--durability", "memory", "--doors", "http,anonymous") +
             yardsticks(program, *common, "--fabtests", "off", "--no-memcpy", "--plain-sends"))
@@ -117,7 +117,7 @@ def throughput_md5(seconds):
 
 
 def throughput_direct_write(seconds):
-    """O_DIRECT writes of 16 MiB one after the other, each followed by fdatasync, as a PUT is."""
+    """O_DIRECT writes of 16 MiB one after the other, each followed by fdatasync, as in a PUT."""
     block = mmap.mmap(-1, 16 * MIB)
     block.write(os.urandom(MIB) * 16)
     with tempfile.NamedTemporaryFile(prefix="verbena-direct-") as file:
@@ -171,7 +171,7 @@ def cell(value, decimals=2):
 
 
 def row_table(rows):
-    """The rows as they came, of one round."""
+    """The unchanged rows of one round."""
     out = ["| door | provider | op | size | callers | p50 us | p99 us | p99.9 us | requests/s | MiB/s | server CPU s/GB |",
            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for r in rows:
@@ -182,7 +182,7 @@ def row_table(rows):
 
 
 def median_rows(rounds, name):
-    """One row per measurement: of each figure the median of the rounds."""
+    """One row per measurement: each figure is the median of the rounds."""
     groups = {}
     for one in rounds:
         for r in one[name]:
@@ -237,7 +237,7 @@ def counts_section(cost_program):
 
 
 def profile_section(cost_program):
-    """Where the instructions go of the requests whose rows are furthest from their budgets."""
+    """Profiles of the requests whose rows exceed their budgets most."""
     if not shutil.which("valgrind") or not shutil.which("callgrind_annotate"):
         return ["Not profiled in this run: there is no valgrind here."]
     out = []

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""What a request costs, and what memory and start-up cost, as objects, connections and listings grow.
+"""The cost of requests, memory and start-up as objects, connections and listings grow.
 
-    bench/scale.py                          1 to 10,000,000 objects, 1 to 10,000 connections and sessions, listings of 1,000,000 keys
+    bench/scale.py                          1 to 10,000,000 objects, 1 to 10,000 connections and sessions, listings of
+    1,000,000 keys
     bench/scale.py --only sessions          native sessions alone, of several client processes
-    bench/scale.py --steps 1,1000,100000 --list-keys 50000 --check     small, and judged: a test
+    bench/scale.py --steps 1,1000,100000 --list-keys 50000 --check     small, with checks: a test
     bench/scale.py --json FILE --update docs/scaling.md                figures to FILE, tables into the document
 
-Each request is counted three ways: time on one kept-alive connection (median), CPU time of the server's process, and what
-the index did for it (keys looked up, cursors placed, steps, blocks). The counts do not depend on what else the machine
-does, and they are all that --check judges. Needs about 10 GiB of disk for 10,000,000 objects; --work says where."""
+Each request is measured in three ways: time on one kept-alive connection (median), CPU time of the server's process,
+and the index's work (keys looked up, cursors placed, steps, blocks). The counts do not depend on the machine's load,
+and --check uses only these. Needs about 10 GiB of disk for 10,000,000 objects, in the folder --work."""
 
 import argparse
 import collections
@@ -42,7 +43,7 @@ PAGE = 1000         # keys of a page
 MASK = (1 << 64) - 1
 WORK = ("gets", "seeks", "steps", "skipped", "blocks", "blocks_read")
 FILES_BESIDE_SESSIONS = 5000  # of the server: its store, and connections of other kinds
-FEW_SESSIONS = 100  # below, what the first ones take once counts for too much
+FEW_SESSIONS = 100  # below, the fixed cost of the first sessions distorts the average
 IDLE_WAKES_MAX = 400  # of all its threads, whatever the number of sessions: its own timers
 HTTP_MAX = 1000  # connections; this program holds them all
 BEGIN, END = "<!-- tables: bench/scale.py -->", "<!-- end of tables -->"
@@ -52,7 +53,7 @@ def say(text):
     print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
-# --- Objects by number, as scale_load makes them
+# --- Objects by number, as made by scale_load
 
 def shuffled(number):
     value = number
@@ -75,7 +76,7 @@ def load(verb, directory, *arguments, killed=False):
     return json.loads(run.stdout)
 
 
-# --- A server, looked at from outside
+# --- The server, observed from outside
 
 def rss_of(pid):
     status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
@@ -83,7 +84,7 @@ def rss_of(pid):
 
 
 def wakes_of(pid):
-    """How often one of its threads has gone to sleep."""
+    """The number of times that its threads have gone to sleep."""
     total = 0
     for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -92,7 +93,7 @@ def wakes_of(pid):
 
 
 class Watched(verbena_server.Server):
-    """A server whose start is timed, with what it has used."""
+    """A server with its start-up time and resource use."""
 
     def __init__(self, directory, *settings):
         pathlib.Path(directory).mkdir(exist_ok=True)
@@ -130,7 +131,7 @@ class Watched(verbena_server.Server):
         return {name: int(found[name]) for name in WORK}
 
     def rest(self, longest_s=300):
-        """Until what the index does in the background is done."""
+        """Waits until the index's background work is done."""
         for _ in range(int(longest_s / 0.5)):
             before = self.cpu_s()
             time.sleep(0.5)
@@ -189,7 +190,7 @@ Kind = collections.namedtuple("Kind", "name status request settles", defaults=(F
 
 
 def measure(server, kinds, count, rounds=3):
-    """{kind: figures per request}; kinds take turns, so that a busy moment of the machine meets all of them."""
+    """{kind: figures per request}; kinds alternate, so that a busy moment of the machine affects all of them."""
     connection = Connection(server.host)
     samples = {kind.name: collections.defaultdict(list) for kind in kinds}
     for _ in range(rounds):
@@ -204,7 +205,7 @@ def measure(server, kinds, count, rounds=3):
                     raise RuntimeError(f"{kind.name}: status {status}: {body[:300]}")
                 times.append(us)
             if kind.settles:
-                time.sleep(0.4)  # what was acknowledged from memory goes into the index
+                time.sleep(0.4)  # acknowledged changes in memory are written to the index
             cpu, after = server.cpu_s() - cpu, server.index_work()
             sample = samples[kind.name]
             sample["p50_us"].append(statistics.median(times))
@@ -219,7 +220,7 @@ def measure(server, kinds, count, rounds=3):
 
 def hot_kinds(known):
     hot = known()
-    made = iter(range(1 << 40, 1 << 41))  # numbers that no step reaches
+    made = iter(range(1 << 40, 1 << 41))  # numbers beyond those of any step
     return [
         Kind("nothing", 404, lambda c: c.message("GET", "/no-such-bucket/key")),
         Kind("GET hot", 200, lambda c: c.message("GET", f"/scale/{hot}")),
@@ -254,7 +255,7 @@ def check_objects(server, known, count=100):
 
 
 def disk_bytes(directory):
-    """What the index and the volumes take; RocksDB's own log, which is bounded, apart."""
+    """The disk space of index and volumes, without RocksDB's own log, which is bounded."""
     data = log = 0
     for path in pathlib.Path(directory).rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -269,7 +270,7 @@ def disk_bytes(directory):
 
 
 def measure_step(directory, before, number, requests):
-    """One number of objects."""
+    """Measures one number of objects."""
     row = {"objects": number}
     say(f"{number:,} objects")
     row["fill"] = load("fill", directory, "--from", before, "--to", number, "--size", SIZE)
@@ -284,7 +285,7 @@ def measure_step(directory, before, number, requests):
         connection.ask(connection.message("PUT", "/scale-sync"))
         connection.close()
         row["requests"] = measure(server, hot_kinds(known), requests)
-    # Overwrites, so that the number stays; then the process is gone without a word.
+    # Overwrites, which keep the number; then the process is killed.
     rewritten = min(number, 200_000)
     load("fill", directory, "--from", number - rewritten, "--to", number, "--size", SIZE, "--versions",
          max(1, min(200_000, requests * 100) // rewritten), "--kill", killed=True)
@@ -320,7 +321,7 @@ def one_object(server):
 
 
 def ask_all_at_once(connections, message, requests):
-    """Every connection has a request under way; waves until there were `requests`. Returns how many there were."""
+    """Sends on every connection, in waves until `requests` are done. Returns their number."""
     poller = select.epoll()
     by_fd = {connection.socket.fileno(): connection for connection in connections}
     for fd in by_fd:
@@ -367,7 +368,7 @@ def measure_http(work, steps, requests):
 
 
 class SessionHolder:
-    """A process of scale_load that holds sessions, and does with them what it is told."""
+    """A process of scale_load that holds sessions and takes commands."""
 
     def __init__(self, server, provider, env=None, bucket="scale"):
         program = pathlib.Path(verbena_server.program()).parent / "bin" / "scale_load"
@@ -386,12 +387,12 @@ class SessionHolder:
         return json.loads(line)
 
     def hold(self, count):
-        """Opens or closes sessions until there are so many: how many there are, and why no more."""
+        """Opens or closes sessions up to a number; returns how many there are, and the error that stopped it."""
         self.tell("hold", count)
         return self.told()
 
     def get(self, requests, among=1):
-        """GETs by the first of them in turn: how many, and their median in microseconds."""
+        """GETs by the first sessions in turn: their number, and their median in microseconds."""
         self.tell("get", requests, among)
         return self.told()
 
@@ -406,7 +407,7 @@ class SessionHolder:
 
 
 def hold_in_all(holders, step, each):
-    """All at the same time, each its share of `step`. What the first said that was refused some."""
+    """All holders at the same time, each its share of `step`. Returns the first refusal."""
     shares = [max(0, min(step - at * each, each)) for at in range(len(holders))]
     for holder, share in zip(holders, shares):
         holder.tell("hold", share)
@@ -418,7 +419,7 @@ def hold_in_all(holders, step, each):
 
 
 def idle_cost(server, seconds):
-    """What the server does without requests it anything: CPU, and how often one of its threads wakes up, per second."""
+    """The idle server's CPU time, and the wake-ups of its threads, per second."""
     cpu, wakes = server.cpu_s(), server.wakes()
     began = time.monotonic()
     time.sleep(seconds)
@@ -427,7 +428,7 @@ def idle_cost(server, seconds):
 
 
 def costs_of(server, holders, shares, requests):
-    """GETs by one session while all the others are open, and by all in turn."""
+    """GETs by one session while all others are open, and by all in turn."""
     cpu, one = server.cpu_s(), holders[0].get(requests)
     row = {"one_p50_us": one["p50_us"], "one_cpu_us": (server.cpu_s() - cpu) / requests * 1e6}
     cpu, times, asked = server.cpu_s(), [], 0
@@ -439,7 +440,7 @@ def costs_of(server, holders, shares, requests):
 
 
 def sessions_at(server, holders, step, before, options):
-    """So many sessions: what they take of the machine, and what a request costs."""
+    """The resources of that many sessions, and the cost of a request."""
     refused, shares = hold_in_all(holders, step, options.sessions_per_client)
     if refused:
         return {"open": step, "refused": refused}
@@ -452,13 +453,13 @@ def sessions_at(server, holders, step, before, options):
 
 
 def cores_for(sessions):
-    """A session has a link to each core, and each an open file of the server's: as many cores as the files are enough for."""
+    """The number of cores: a session has a link to each core, and each link is an open file of the server."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - FILES_BESIDE_SESSIONS
     return max(1, min(os.cpu_count(), files // sessions))
 
 
 def session_settings(sessions, cores):
-    """Of a server whose open files are for sessions above all."""
+    """Settings for a server whose open files are mainly for sessions."""
     return [f"rdma.sessions_max={sessions + 100}", f"cores={cores}", "http.connections_max=512", "rdma.connections_max=512"]
 
 
@@ -506,7 +507,7 @@ def text_of(body, element):
 
 
 def next_parameters(version, body):
-    """The parameters that ask for the page after this one; None: it was the last."""
+    """The query parameters of the next page; None: this was the last."""
     if text_of(body, "IsTruncated") != "true":
         return None
     if version == "v2":
@@ -518,7 +519,7 @@ def next_parameters(version, body):
 
 
 def walk(server, version, bucket, parameters=()):
-    """All pages of one listing: their figures, and how many names they had."""
+    """All pages of one listing: their figures, and the number of names."""
     fixed = {"v1": [], "v2": [("list-type", "2")], "versions": [("versions", "")]}[version] + list(parameters)
     connection, pages, names, more = Connection(server.host), [], 0, []
     while more is not None:
@@ -573,7 +574,7 @@ def measure_listings(work, keys):
     return rows
 
 
-# --- What comes out
+# --- Results
 
 def size_text(number):
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -667,7 +668,7 @@ def document(result):
 
 
 def update(path, text):
-    """Puts the tables between the marks of a document."""
+    """Replaces the tables between the marks of a document."""
     old = path.read_text(encoding="utf-8")
     head, mark, rest = old.partition(BEGIN)
     _, end, tail = rest.partition(END)
@@ -676,7 +677,7 @@ def update(path, text):
     path.write_text(f"{head}{BEGIN}\n{wrap_prose.paragraphs(text)}{END}{tail}", encoding="utf-8")
 
 
-# --- What --check judges: counts alone
+# --- Checks of --check: counts alone
 
 def check(result):
     wrong = []
@@ -689,13 +690,13 @@ def check(result):
         few = next(row for row in objects if row["objects"] >= PAGE)["requests"][kind]
         many = objects[-1]["requests"][kind]
         limits = {
-            "gets": 2 * few["gets"],  # what is not in memory is looked up again, from disk
+            "gets": 2 * few["gets"],  # uncached objects are looked up again, from disk
             "seeks": few["seeks"],
             "steps": PAGE if kind == f"LIST {PAGE}" else few["steps"],  # pages of more objects are fuller
-            "skipped": max(few["skipped"], many["steps"])}  # a key that was replaced lately is there twice
+            "skipped": max(few["skipped"], many["steps"])}  # a recently replaced key is stored twice
         for name, limit in limits.items():
             at_most(f"{kind}: {name} of a request, {objects[-1]['objects']:,} objects", many[name], limit + 0.5)
-        # A key lies in one block, whatever the number of them; a cursor looks into one of each level, and of each new file.
+        # A key is in one block, whatever the number of blocks; a cursor reads one of each level, and of each new file.
         at_most(f"{kind}: blocks of a request", many["blocks"],
                 1.2 * many["gets"] + 16 * many["seeks"] + many["steps"] / 8 + 0.5)
     for row in result.get("listings") or ():

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a PUT into a `sync` bucket costs on a store of many objects beside an empty one, by turns: right after the store was
-filled, while the index still sorts what came in, and when it has come to rest.
+"""The cost of a PUT into a `sync` bucket on a store of many objects beside an empty one, alternating: right after the
+store was filled, while the index still compacts, and when it is idle.
 
     bench/scale_puts.py                        10,000,000 objects of 256 bytes; 3 GiB of disk, a quarter of an hour
     bench/scale_puts.py --work DIR --reuse     with the store that an earlier run has left in DIR
 
-Prints, for each turn: requests, median and 99th percentile of their time, CPU of the server a request (its background
-threads included), and what it wrote."""
+Prints, for each turn: requests, median and 99th percentile of their time, server CPU a request (its background
+threads included), and bytes written."""
 
 import argparse
 import pathlib
@@ -27,7 +27,7 @@ class Turn:
     def __init__(self, server, seconds):
         connection = scale.Connection(server.host)
         connection.ask(connection.message("PUT", "/scale-sync"))
-        keys = iter(range(time.time_ns(), 1 << 63))  # numbers that no fill reaches
+        keys = iter(range(time.time_ns(), 1 << 63))  # numbers beyond those of any fill
         cpu, written, times, began = server.cpu_s(), written_by(server), [], time.perf_counter()
         while time.perf_counter() - began < seconds:
             status, body, us = connection.ask(scale.put_message(connection, "scale-sync", scale.shuffled(next(keys))))

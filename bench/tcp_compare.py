@@ -3,9 +3,9 @@
 
   bench/tcp_compare.py [--program build/verbena] [--before PROGRAM] [--duration SECONDS] [--rounds N]
 
-libfabric's side is PROGRAM, a build of a commit in which the native door's `tcp` was libfabric's, if there is one; and its own
-fi_rma_bw (writes, 64 in flight) and fi_rdm_pingpong (one way), from the libfabric that `./dev setup` builds. Rounds take turns;
-each figure is the median of the rounds. Prints Markdown.
+libfabric's side is PROGRAM, a build of a commit in which the native door's `tcp` was libfabric's, if given; and its
+own fi_rma_bw (writes, 64 in flight) and fi_rdm_pingpong (one way), from the libfabric that `./dev setup` builds. The
+sides alternate; each figure is the median of the rounds. Prints Markdown.
 """
 import argparse
 import json

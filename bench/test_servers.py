@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""Stores for tests beside each other: Verbena in memory, moto where Python has it, and what npm has. Prints a Markdown table; docs/for-tests.md has
-one run of it.
+"""Stores for tests compared: Verbena in memory, moto where Python has it, and npm's. Prints a Markdown table;
+docs/for-tests.md has one run of it.
 
 usage: bench/test_servers.py [--seconds S]
 
-Where `./dev image` has been (as root), the image under podman is a row, too.
+After `./dev image` (as root), the image under podman is a row, too.
 
-Each server is started five times (from the start of the process to its first answer), then asked by one client over one kept-alive connection
-with presigned requests, so that the client's own signing is not what is measured. Of the starts the fastest counts, of the requests the best quarter
-of a second: what else the machine does is not what is compared. The last column counts how many of the calls below a server answers with success.
+Each server is started five times (from the start of the process to its first answer), then loaded by one client over
+one kept-alive connection with presigned requests, so that the client's own signing is not measured. The fastest
+start counts, and the best quarter of a second of the requests, to exclude other load on the machine. The last column
+is the number of the calls below that succeed.
 """
 import argparse
 import http.client
@@ -149,7 +150,7 @@ def rate(server, operation, seconds):
 
 
 def calls(s3):
-    """Name and function of what test suites call; each stands by itself."""
+    """Name and function of calls that test suites make; each is independent."""
     b, k = {"Bucket": "calls"}, {"Bucket": "calls", "Key": "k"}
     policy = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::calls/*"}]}'
     tags = {"TagSet": [{"Key": "a", "Value": "b"}]}
@@ -197,7 +198,7 @@ def calls(s3):
 
 
 def served(s3):
-    """How many of the calls succeed, and which do not."""
+    """The number of calls that succeed, and the failing ones."""
     refused = []
     for name, call in (every := calls(s3)).items():
         try:

@@ -57,7 +57,7 @@ def compile_for(headers, build, package):
 
 
 def collect(build, package, headers):
-    """The package as it will be installed."""
+    """The package's files as installed."""
     shutil.copytree(build / "python" / "verbena", package, ignore=shutil.ignore_patterns("__pycache__"))
     native = compile_for(headers, build, package) if headers else package / "_native.abi3.so"
     libraries = package / "_libs"

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""`./dev cluster`: a Ceph cluster with a monitor and three OSDs in memory, and three servers over it, all on loopback, until Ctrl-C.
+"""`./dev cluster`: a Ceph cluster with a monitor and three OSDs in memory, and three servers over it, all on loopback,
+until Ctrl-C.
 
-Everything lies in one temporary folder and is gone at the end.
+All files are in one temporary folder, which is removed at the end.
 """
 import argparse
 import os
@@ -25,7 +26,7 @@ def main():
     if not available():
         print("cluster: Ceph's daemons are not installed (ceph-mon, ceph-osd, ceph-common); ./dev setup installs them")
         sys.exit(77)
-    # As Ctrl-C: the daemons are ended on the way out.
+    # Handled as Ctrl-C: the exit path ends the daemons.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     verbena_server.ON_RADOS = False
     servers = []

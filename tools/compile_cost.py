@@ -45,7 +45,7 @@ def units_of(build):
 
 
 def readers_of(build, header):
-    """Outputs that were made from this file, as the compiler told Ninja."""
+    """Outputs made from this file, by the compiler's dependency lists in Ninja's log."""
     said = subprocess.run(["ninja", "-C", build, "-t", "deps"], stdout=subprocess.PIPE, text=True, check=True).stdout
     readers, output = set(), None
     for line in said.splitlines():

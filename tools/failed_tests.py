@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints which tests of JUnit files failed, each with the end of what it printed.
+"""Prints the failed tests of JUnit files, each with the end of its output.
 
 usage: failed_tests.py FILE...
 
-A test of BUILD/tests.xml that passed in BUILD/again.xml, where it was run a second time, is flaky: named and counted, and no
+A test of BUILD/tests.xml that passed in BUILD/again.xml, its second run, is flaky: named and counted, but no
 failure. Exit status 1 if any failed.
 """
 import argparse
@@ -15,7 +15,7 @@ LINES = 40
 
 
 def cases(path):
-    """(name, status, what it printed) of each test."""
+    """(name, status, output) of each test."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         yield case.get("name"), case.get("status"), (case.findtext("system-out") or "").splitlines()
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The bill of materials of a release, as SPDX 2.3 JSON: the packages that were built, what they were built of, what they link.
+"""The bill of materials of a release, as SPDX 2.3 JSON: the built packages, their build inputs, and the libraries that
+they link.
 
 usage: sbom.py SOURCE_TREE OUT_FOLDER >FILE
 
-The same packages give the same text: its identifiers and its time come from them and from SOURCE_DATE_EPOCH.
+Equal packages give equal text: its identifiers and its time come from them and from SOURCE_DATE_EPOCH.
 """
 import hashlib
 import json
@@ -15,7 +16,7 @@ import sys
 import time
 
 
-# What the packages were built in: a chroot's, where its dpkg is named.
+# The build system: a chroot's, if its dpkg is named.
 SYSTEM = pathlib.Path(os.environ.get("DPKG_ADMINDIR", "/var/lib/dpkg")).parents[2]
 
 
@@ -28,14 +29,15 @@ def field(deb, name):
 
 
 def installed(package):
-    """(version, source, home page) of an installed package; None for one that is not. A cross build may have it twice, of one version."""
+    """(version, source, home page) of an installed package, else None. A cross build may have it twice, in one
+    version."""
     done = subprocess.run(["dpkg-query", "-W", "-f=${Version}\t${source:Package}\t${source:Version}\t${Homepage}\n", package],
                           capture_output=True, text=True)
     return done.stdout.splitlines()[0].split("\t") if done.returncode == 0 else None
 
 
 def licence_of(package):
-    """The licences that the package's own copyright file names, in its machine-readable form; else nothing is claimed."""
+    """The licences in the package's own copyright file, if it is machine-readable; else none is claimed."""
     path = SYSTEM / "usr/share/doc" / package / "copyright"
     try:
         names = sorted(set(re.findall(r"^License: *(\S.*)$", path.read_text(errors="replace"), re.M)))
@@ -79,7 +81,7 @@ def main():
     for name in sorted((linked | set(build)) - ours):
         found = installed(name)
         if found is None and name.endswith("-dev"):
-            continue  # the other of two alternatives
+            continue  # the alternative that is not installed
         version_of = found[0] if found else "NOASSERTION"
         more = {"comment": licence_of(name)} if found and licence_of(name) else {}
         if found:

@@ -10,13 +10,13 @@ import sys
 
 COLUMNS_MAX = 120
 ITEM = re.compile(r"(\s*)([-*+]|\d+[.)])\s+")
-MARKUP = re.compile(r"([-*+|>#]|#+|\d+[.)]|<!--.*|```.*)$")  # a word that would mean something at the start of a line
+MARKUP = re.compile(r"([-*+|>#]|#+|\d+[.)]|<!--.*|```.*)$")  # a word with a meaning in Markdown at the start of a line
 ALONE = re.compile(r"\s*(\||#|<|!\[|---|\[\^?[\w-]+\]:)")
 HARD_BREAK = ("\\", "  ")
 
 
 def words_of(text):
-    """Words, where what stands in backquotes is one, as is what a dash or a number would begin a list with."""
+    """Words; text in backquotes counts as one, as does text at which Markdown would begin a list."""
     kept = re.sub(r"(`+)(?!`).+?\1", lambda code: code.group().replace(" ", "\0"), text)
     words = []
     for word in kept.split():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The yardsticks print rows of the form that `verbena bench` has, and ratios to its rows. VERBENA and YARDSTICKS name the
+"""The yardsticks print rows in the form of `verbena bench`, and ratios to its rows. VERBENA and YARDSTICKS name the
 programs."""
 import json
 import os

@@ -4,8 +4,8 @@ boto3 and pandas. Runs the Python client's tests, with the S3 tests plain and ac
 package`'s packages for it. mmdebstrap makes a chroot in a temporary folder (1.3 GB, from Debian's mirror; eight minutes
 with the tests, as root), which is removed at the end.
 
-usage: tests/clients/debian13.py WHEEL PACKAGES [TEST...] [--mirror URL]     build/wheel/verbena-*.whl
-build-package/trixie [python_test ...]
+usage: tests/clients/debian13.py WHEEL PACKAGES [TEST...] [--mirror URL]
+as in: debian13.py build/wheel/verbena-*.whl build-package/trixie [python_test ...]
 """
 import argparse
 import os
