@@ -1,6 +1,6 @@
-// The C++ client's calls, one after the other on one thread: what bench/clients.py holds other languages' against.
+// The C++ client's calls, one after the other on one thread: the reference for other languages in bench/clients.py.
 // usage: client_calls get|many BUCKET KEY SIZE SECONDS
-// `many` asks for KEY0 ... KEY63 in one call. Prints a JSON line: the median call and the bytes that came in a second.
+// `many` reads KEY0 ... KEY63 in one call. Prints a JSON line: the median call and the bytes per second.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -19,7 +19,7 @@ namespace {
 thread_local bool counting = false;
 thread_local Counts counts;
 
-// No such calls: they tell the tracer where counting begins and ends.
+// Invalid system calls that mark the begin and end of counting for the tracer.
 constexpr long mark_begin = 0x7e000001, mark_end = 0x7e000002;
 
 void count_allocation(size_t bytes) {
@@ -144,7 +144,7 @@ const char* system_call_name(size_t number) {
 
 }  // namespace verbena::bench
 
-// glibc's own, under the names that it keeps for whoever replaces the public ones.
+// glibc's own functions, under the names that it keeps for programs that replace the public ones.
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
@@ -175,7 +175,7 @@ int posix_memalign(void** out, size_t alignment, size_t size) {
 }
 void free(void* p) { __libc_free(p); }
 
-// The machine's memmove serves both; until it is found (the loader copies, too) bytes go one by one.
+// The machine's memmove serves both; until it is found (the loader copies, too) bytes are copied one by one.
 static verbena::bench::Copy real_copy() {
   static verbena::bench::Copy found = nullptr;
   static bool looking = false;

@@ -1,5 +1,5 @@
-// What a piece of code costs, counted: allocations, system calls, bytes copied. Linking counters.cc replaces malloc and
-// memcpy of the whole program, libraries included.
+// Counts of a piece of code: allocations, system calls, bytes copied. Linking counters.cc replaces malloc and memcpy of
+// the whole program, libraries included.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace verbena::bench {
 
-// Copies below this are part of any program's business; a request's payload is not.
+// Smaller copies are not counted: every program makes them; a request's payload is larger.
 inline constexpr uint64_t copy_size_min = 1024;  // bytes
 
 struct Counts {
@@ -18,12 +18,12 @@ struct Counts {
   uint64_t copied_bytes = 0;
 };
 
-// Of the calling thread, between the two. Nothing else of the program is counted.
+// Counts for the calling thread, between the two calls. Other threads are not counted.
 void begin_counting();
 Counts end_counting();
 
-// Runs `body` (with `argument`) in a child whose first thread is traced, and says how often that thread made which
-// system call between begin_counting() and end_counting(): by number. False when the machine forbids tracing.
+// Runs `body` (with `argument`) in a child whose first thread is traced, and counts that thread's system calls by
+// number between begin_counting() and end_counting(). False when the machine forbids tracing.
 using SystemCalls = std::array<uint64_t, 512>;
 bool count_system_calls(int (*body)(void*), void* argument, SystemCalls& calls);
 // "epoll_wait", or the number.

@@ -1,6 +1,6 @@
-// The dearest request of each kind: for how long at a time it holds its core, and what CPU it takes there in all. A
-// whole server but for its core's thread: what the core has to do is done here, one handler after the other, and the
-// CPU time of this thread is read between them (`./dev bench requests`).
+// The most expensive request of each kind: how long at a time it holds its core, and its total CPU time there. A whole
+// server without the core's thread: the core's handlers run here, one after the other, and this thread's CPU time is
+// read between them (`./dev bench requests`).
 //
 //   dear_requests [--json] [--repeat N] [NAME...]
 #include <arpa/inet.h>
@@ -47,7 +47,7 @@ int64_t thread_ns() {
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-// A client's end that never waits: the same thread serves it.
+// A client's end that never blocks, since the same thread runs the server.
 class Caller {
  public:
   explicit Caller(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -62,7 +62,7 @@ class Caller {
     const ssize_t n = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) text.remove_prefix(static_cast<size_t>(n));
   }
-  // The status, when the answer is whole.
+  // The status, once the answer is complete.
   int take(bool bodyless) {
     for (;;) {
       const ssize_t n = ::recv(fd_, piece_.data(), piece_.size(), MSG_DONTWAIT);
@@ -96,7 +96,7 @@ class WholeHouse final : public House {
   const auth::Credentials& keys() const override { return keys_; }
 
  private:
-  // One handler, if there is one.
+  // Runs one handler, if any is ready.
   bool step(Cost& cost) {
     const int64_t began = thread_ns();
     core_.io().restart();
@@ -193,7 +193,7 @@ Cost WholeHouse::ask(const std::string& request, bool bodyless) {
   Caller caller(listener_->port());
   std::string_view rest = request;
   Cost cost, idle;
-  for (int i = 0; i < 8; ++i) step(idle);  // the connection is taken
+  for (int i = 0; i < 8; ++i) step(idle);  // accepts the connection
   while ((cost.status = caller.take(bodyless)) == 0) {
     if (!rest.empty()) caller.send_some(rest);
     if (!step(cost)) std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -225,7 +225,7 @@ void WholeHouse::open_session() {
   peer_->hello();
 }
 
-// As many items as a message of this transport has room for: their keys share all but their ends.
+// A message with as many items as this transport allows: their keys differ only at the end.
 Cost WholeHouse::batch(std::string_view type, size_t key_bytes) {
   const auto kind = type == "HEAD_MANY"  ? wire::Type::head_many
                     : type == "GET_MANY" ? wire::Type::get_many
@@ -258,7 +258,7 @@ Cost WholeHouse::native_list(std::string_view bucket) {
   return exchange(wire::Type::list, Bytes(space).first(out.size()));
 }
 
-// The status is 200 for every answer: what became of a batch's items is not looked at.
+// The status is 200 for every answer; the outcomes of a batch's items are not checked.
 Cost WholeHouse::exchange(wire::Type type, Bytes body) {
   const auto message = peer_->seal(type, body, 0);
   Cost cost;

@@ -1,4 +1,4 @@
-// What dear_requests.cc measures: the requests, and the server that they are sent to.
+// The requests measured by dear_requests.cc, and the server that they are sent to.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class House {
  public:
   virtual ~House() = default;
   virtual Cost ask(const std::string& request, bool bodyless = false) = 0;
-  virtual Cost batch(std::string_view type, size_t key_bytes) = 0;  // to the bucket `policied`
+  virtual Cost batch(std::string_view type, size_t key_bytes) = 0;  // for the bucket `policied`
   virtual Cost native_list(std::string_view bucket) = 0;
   virtual std::string sign(const Ask& ask) = 0;
   virtual uint16_t port() const = 0;
@@ -39,8 +39,8 @@ class House {
 
 struct Dear {
   std::string name, what;
-  int status = 200;                     // another one is a row that measures something else
-  std::function<void(House&)> prepare;  // what it needs, and the rows before it may have left
+  int status = 200;                     // with another status the row measures something else
+  std::function<void(House&)> prepare;  // prepares its data; earlier rows may have left some
   std::function<Cost(House&)> serve;
 };
 std::vector<Dear> dearest();

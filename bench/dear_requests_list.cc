@@ -1,4 +1,4 @@
-// The dearest request of each kind: as large as its bounds allow, of what costs most.
+// The most expensive request of each kind: as large as the limits allow, with the most expensive content.
 #include <fmt/core.h>
 
 #include "auth/canonical_request.h"
@@ -44,7 +44,7 @@ void bucket(House& house, const std::string& name) {
   if (made.status != 200 && made.status != 409) must_be(made, 200, "bucket");
 }
 
-// A policy of the largest size whose patterns fit nearly everywhere and never at the end.
+// A policy of the maximum size whose patterns nearly match everywhere but never to the end.
 std::string costly_policy(const std::string& name) {
   std::string condition;
   for (int i = 0; condition.size() < 8'000; ++i) {
@@ -176,7 +176,7 @@ void large_object(House& house) {
   must_be(put_large(house), 200, "large object");
 }
 
-// A browser's form with as many fields and conditions as there may be, signed by version 4.
+// A browser's form with the maximum number of fields and conditions, signed by version 4.
 Cost form(House& house) {
   const std::string credential = house.keys().access_key + "/20260102/us-east-1/s3/aws4_request";
   Pairs fields{{"key", "form"},
@@ -205,7 +205,7 @@ Cost form(House& house) {
                   body.size(), body));
 }
 
-// Signed by version 2, with as much metadata as an object may have.
+// Signed by version 2, with the maximum of metadata.
 Cost version2(House& house) {
   const std::string date = format_http_date(system_clock().now_s());
   std::string headers, text = "PUT\n\n\n" + date + "\n";

@@ -1,4 +1,4 @@
-// For request_cost: what cannot be counted ends the program.
+// For request_cost: ends the program when something cannot be counted.
 #pragma once
 
 #include <fmt/core.h>

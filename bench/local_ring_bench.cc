@@ -1,5 +1,5 @@
-// How long a round trip on one host takes: bare rings between two threads, a whole port and link, a window, and memcpy
-// of the same bytes next to them. A request is 64 bytes, the reply as many as the argument says.
+// The time of a round trip on one host: bare rings between two threads, a whole port and link, a window, and memcpy of
+// the same bytes beside them. A request has 64 bytes, the reply the argument's number of bytes.
 //   local_ring_bench --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ namespace {
 constexpr size_t request_size = 64;
 constexpr size_t window_offset = 64 * KiB;
 
-// Times each iteration on its own: the median says more than the mean on a machine that does other things too.
+// Times each iteration separately: on a busy machine the median is more reliable than the mean.
 class Percentiles {
  public:
   Percentiles() { samples_.reserve(1 << 20); }
@@ -94,8 +94,8 @@ void bare_rings(benchmark::State& state) {
   percentiles.report(state);
 }
 
-// A port on its core. A request's first bytes say how long a reply it wants; with a descriptor, that many bytes go
-// through the window first.
+// A port on its core. A request's first bytes give the size of the reply; with a descriptor, that many bytes go through
+// the window first.
 struct Request {
   uint64_t reply_size = 0;
   uint64_t window_size = 0;

@@ -1,4 +1,4 @@
-// The parts that a hot request is made of, one by one.
+// Micro-benchmarks of the parts of a hot request.
 #include <benchmark/benchmark.h>
 
 #include "auth/auth.h"
@@ -21,7 +21,7 @@ std::vector<std::byte> bytes_of(size_t size) {
 
 void set_bytes(benchmark::State& state) { state.SetBytesProcessed(state.iterations() * state.range(0)); }
 
-// From a page's beginning to so many bytes behind one.
+// From a page's beginning to a given number of bytes after a page's beginning.
 template <class Copy>
 void copy(benchmark::State& state, Copy copy) {
   const auto size = static_cast<size_t>(state.range(0));
@@ -43,7 +43,7 @@ BENCHMARK_CAPTURE(copy, memcpy, [](std::byte* to, const std::byte* from, size_t 
   std::memcpy(to, from, size);
 })->ArgsProduct({{4096, 64 << 10, 1 << 20}, {0, 16, 48}});
 
-// 1 MiB after the other, around as many bytes as the argument says.
+// Copies 1 MiB after the other, over a region of the argument's size.
 template <class Copy>
 void copy_around(benchmark::State& state, Copy copy) {
   const auto all = static_cast<size_t>(state.range(0)), piece = size_t{1} << 20;
@@ -84,7 +84,7 @@ BENCHMARK_CAPTURE(digest, crc64nvme, Algorithm::crc64nvme)->Arg(4096)->Arg(1 << 
 BENCHMARK_CAPTURE(digest, sha256, Algorithm::sha256)->Arg(4096)->Arg(1 << 20);
 BENCHMARK_CAPTURE(digest, md5, Algorithm::md5)->Arg(4096)->Arg(1 << 20);
 
-// Pieces of 256 KiB of so many bodies, as a helper finds them waiting.
+// Pieces of 256 KiB of that many bodies, as they wait for a helper.
 void md5_side_by_side(benchmark::State& state) {
   const auto bytes = bytes_of(256 << 10);
   std::vector<Md5> digests(static_cast<size_t>(state.range(0)));

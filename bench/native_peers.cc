@@ -34,7 +34,7 @@ class BareWindow final : public fabric::Window {
   MutableBytes memory_;
 };
 
-// The core does this for itself; here it has no thread.
+// The core normally does this; here it has no thread.
 Pollable& pollable(fabric::Port& port) {
   return (Pollable&)dynamic_cast<fabric::tcp::TcpPort&>(port);  // NOLINT: a private base
 }

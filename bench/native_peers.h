@@ -1,5 +1,5 @@
-// Clients of the native door for request_cost: one whose transport is nothing but a copy, so that only the door is
-// counted, and one over TCP on loopback. Both live on the thread that serves, and what they do is not counted.
+// Clients of the native door for request_cost: one with a transport that only copies, so that only the door is counted,
+// and one over TCP on loopback. Both run on the serving thread, and their own work is not counted.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace verbena::bench {
 
-// Memory of a client on the same host, and its messages, as fabric/local shows them to the server.
+// The port of a client on the same host: shared memory and messages, as the server sees fabric/local.
 class BarePort final : public fabric::Port {
  public:
   static constexpr size_t message_size = 16 * KiB;
@@ -34,12 +34,12 @@ class BarePort final : public fabric::Port {
   struct alignas(4 * KiB) Page {
     std::byte bytes[4 * KiB];
   };
-  std::vector<Page> memory = std::vector<Page>(512);  // lent memory begins with a page
+  std::vector<Page> memory = std::vector<Page>(512);  // lent memory starts at a page
   std::array<std::byte, message_size> reply{};
   size_t reply_size = 0, replies = 0;
 };
 
-// What a peer needs to know of its server and its session.
+// The server's side of a session, for a peer.
 struct Place {
   Core& core;
   native::NativeDoor& door;
@@ -52,13 +52,13 @@ class Peer {
   virtual ~Peer() = default;
   Peer(const Place& place, uint16_t endpoint);
 
-  // A request of this client, sealed and numbered.
+  // Encodes a request of this client: numbered and authenticated.
   std::vector<std::byte> seal(native::wire::Type type, Bytes body, uint8_t flags);
   virtual native::wire::Descriptor lend(size_t size) = 0;
-  // Sends the message and serves it: what `count` is called with is the server's part, in one piece or several.
+  // Sends the message and serves it: `count` is called with the server's part, in one piece or several.
   using Count = std::function<void(const std::function<void()>& serve)>;
   virtual Bytes exchange(Bytes message, const Count& count) = 0;
-  // Shows that it has the session's keys.
+  // Proves that it has the session's keys.
   void hello();
 
  protected:
@@ -81,7 +81,7 @@ class BarePeer final : public Peer {
 
 class TcpPeer final : public Peer {
  public:
-  // Connects; `port` is the server's, of place.core, and attached as `endpoint`.
+  // Connects; `port` is the server's, of place.core, attached as `endpoint`.
   TcpPeer(const Place& place, uint16_t endpoint, fabric::Port& port);
   native::wire::Descriptor lend(size_t size) override;
   Bytes exchange(Bytes message, const Count& count) override;

@@ -1,4 +1,4 @@
-// Never change what this does: every recorded baseline holds a count of it.
+// Never change this workload: every recorded baseline contains its count.
 #include "reference_work.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ std::string joined(const std::map<std::string, std::string>& fields) {
   return out;
 }
 
-// Integer work in the manner of a digest: rounds over blocks.
+// Integer work like a digest's: rounds over blocks.
 uint64_t mixed(std::string_view text) {
   std::array<uint32_t, 8> state{1, 2, 3, 4, 5, 6, 7, 8};
   for (int round = 0; round < 24; ++round) {

@@ -1,12 +1,12 @@
-// A fixed piece of work of the kind that serving a request is, and none of Verbena's own code. Counted in the same run,
-// it says what a compiler, a C library and a machine make of such code, so that counts of different toolchains compare.
+// A fixed workload similar to serving a request, without Verbena's code. Its count in the same run characterizes
+// compiler, C library and machine, so that counts of different toolchains can be compared.
 #pragma once
 
 #include <cstdint>
 
 namespace verbena::bench {
 
-// Once. The result depends on all of it.
+// Runs it once. The result depends on all of the work.
 uint64_t reference_work();
 
 }  // namespace verbena::bench

@@ -1,16 +1,15 @@
-// What one request costs the server, counted and not timed: instructions (under callgrind, see
-// instruction_guard.py), allocations, system calls, copies. A whole server but for its threads: every request is
-// served on this very thread, so that the counts are the same on every run.
+// The server's cost of one request, counted and not timed: instructions (under callgrind, see instruction_guard.py),
+// allocations, system calls, copies. A whole server without its threads: this thread serves every request, so that the
+// counts are the same on every run.
 //
 //   request_cost                       the table
 //   request_cost --case NAME           one case, --requests N times, inside counted_requests() (for callgrind);
-//                                      "reference" is none of the server's, but what counts of other toolchains are
-//                                      compared by
+//                                      "reference" is not a request: it makes counts of other toolchains comparable
 //   request_cost --case NAME --seconds S [--messages N]
-//                                      of batches: how many objects the door serves in a second of its core; what its
-//                                      client and the transport do is not timed. The messages name other objects each
+//                                      for batches: the objects that the door serves in a second of its core; its
+//                                      client and the transport are not timed. Each message names other objects
 //   request_cost --list                the cases
-//   request_cost --compiler            what built it, and how
+//   request_cost --compiler            compiler and options of this build
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -53,7 +52,7 @@ namespace {
 namespace wire = native::wire;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// A blocking HTTP client on a kept-alive connection, used when the server has nothing more to do.
+// A blocking HTTP client on a kept-alive connection, used when the server has no work left.
 class HttpClient {
  public:
   explicit HttpClient(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -75,7 +74,7 @@ class HttpClient {
       text.remove_prefix(static_cast<size_t>(n));
     }
   }
-  // What has arrived; true when it is a whole answer, which `body` then has.
+  // Reads arrived bytes; true when the answer is complete; `body` then has it.
   bool take(int& status, std::string& body) {
     for (;;) {
       const ssize_t n = ::recv(fd_, piece_.data(), piece_.size(), MSG_DONTWAIT);
@@ -108,16 +107,16 @@ class Bench {
 
   enum class By { bare, tcp };  // bare: a transport that costs nothing but the copies
   void native(wire::Type type, size_t size, uint64_t requests, Counts* counts, By by = By::bare);
-  // One message of as many items as `items`: what an item costs is what all cost, divided.
+  // One message of `items` items: the cost of an item is the total divided.
   void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts, By by = By::bare);
-  // Small appends to one object that come together and share a commit, each a message: what the core has with them.
+  // Concurrent small appends to one object that share a commit, each a message: the core's cost for them.
   void append(size_t size, uint64_t requests, Counts* counts);
   enum class Http { get, anonymous_get, head, put };
   void http(Http what, size_t size, uint64_t requests, Counts* counts);
-  // A GET of a user with a policy, signed with his lasting keys or in a session of a directory bucket that they opened.
-  // Names are of the same length, and so is all else of the requests.
+  // A GET of a user with a policy, signed with long-term keys or in a session of a directory bucket opened with them.
+  // Names have the same length, as does the rest of the requests.
   void user_get(bool in_session, size_t size, uint64_t requests, Counts* counts);
-  // A page of 1,000 keys: what the page costs, not one key.
+  // A page of 1,000 keys: the cost of the page, not of a key.
   void list(uint64_t requests, Counts* counts);
 
  private:
@@ -138,7 +137,7 @@ class Bench {
   static std::string signed_request(const auth::Credentials& keys, std::string_view service, std::string_view method,
                                     std::string_view path, std::string_view body, uint16_t port);
   void make_user();
-  // Warms up, and then counts `requests` of these.
+  // Warms up, then counts `requests` requests.
   void repeat(HttpClient& client, const std::string& text, std::optional<size_t> body_size, uint64_t requests,
               Counts* counts);
   Answer exchange(HttpClient& client, const std::string& request);
@@ -184,7 +183,7 @@ Bench::Bench() {
   options.directory = directory_;
   options.arena = arena_.get();
   options.pool = &pool_;
-  options.write_behind_after = std::chrono::hours(1);  // other threads keep still
+  options.write_behind_after = std::chrono::hours(1);  // keeps other threads idle
   store_ = must(store::local::LocalStore::open(options), "store");
   hot_ = std::make_unique<store::HotStore>(*store_,
                                            store::HotStore::Options{.arena = arena_.get(), .capacity = 128 * MiB});
@@ -192,7 +191,7 @@ Bench::Bench() {
   router_ = std::make_unique<s3::Router>(*service_, nullptr, s3::Router::Options{});
   door_ = std::make_unique<native::NativeDoor>(*service_, verifier_, credentials_, native::Options{});
   must(door_->attach(core_, port_, "local", "/nowhere"), "native door");
-  tcp_port_ = must(fabric::tcp::listen(core_, {.encrypt = false}), "tcp");  // what that costs is OpenSSL's
+  tcp_port_ = must(fabric::tcp::listen(core_, {.encrypt = false}), "tcp");  // encryption would count OpenSSL's cost
   must(door_->attach(core_, *tcp_port_, "tcp"), "native door");
   s3_listener_ =
       must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, http::make_s3_handler(verifier_, *router_)), "listen");
@@ -301,14 +300,14 @@ extern "C" __attribute__((noinline)) void counted_requests(const std::function<v
   asm volatile("" ::: "memory");
 }
 
-// The time that serving took, where that is asked for.
+// The time spent serving, if requested.
 struct Stopwatch {
   std::chrono::duration<double> wanted{0}, served{0};
   uint64_t messages = 1;  // with other objects each, one after the other
 };
 Stopwatch stopwatch;
 
-// Once: as it is, with what it costs added to `counts`, or where callgrind counts.
+// Runs it once: plainly, with its counts added to `counts`, or inside callgrind's function.
 void run_request(const std::function<void()>& serve, bool counted, Counts* counts) {
   if (!counted) {
     serve();
@@ -340,7 +339,7 @@ void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* coun
     get.bucket = "bench";
     get.key = key;
     get.window = window;
-    get.inline_max = by == By::tcp ? 4096 : 512;  // what the server takes by default, and our client asks for
+    get.inline_max = by == By::tcp ? 4096 : 512;  // the server's default, requested by our client
     encode(out, get);
   } else {
     wire::Put put;
@@ -359,7 +358,7 @@ void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* coun
   }
 }
 
-// Objects first, first + stride, ... of which each is put first.
+// Objects first, first + stride, ..., each put before.
 std::vector<std::byte> Bench::batch_of(wire::Type type, size_t size, uint64_t items, uint64_t first, uint64_t stride,
                                        const std::optional<wire::Descriptor>& window) {
   std::vector<std::byte> body(12 * KiB);
@@ -431,7 +430,7 @@ void Bench::append(size_t size, uint64_t requests, Counts* counts) {
       for (const auto& message : messages) port_.receive(1, message);
       while (port_.replies != wanted) {
         core_.io().restart();
-        core_.io().run_one();  // the commit is another thread's
+        core_.io().run_one();  // the commit runs on another thread
       }
     };
     run_request(serve, counted, counts);
@@ -469,7 +468,7 @@ void Bench::list(uint64_t requests, Counts* counts) {
   repeat(*client_, text + "\r\n", page.body.size(), requests, counts);
 }
 
-// In a server's own store of identities.
+// A user in the server's own identity store.
 void Bench::make_user() {
   auto opened = auth::IdentityStore::open("", *ring_, keys_);
   if (!opened) give_up(opened.error());
@@ -529,7 +528,7 @@ void Bench::repeat(HttpClient& client, const std::string& text, std::optional<si
     client.send(text);
     run_request(serve, counted, counts);
     while (!client.take(answer.status, answer.body)) {
-      // A thread of the pool is at work: to look all the time would count how long that takes.
+      // A thread of the pool is working: polling constantly would count its time.
       std::this_thread::sleep_for(std::chrono::microseconds(200));
       run_request(serve, counted, counts);
     }

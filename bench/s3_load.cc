@@ -1,11 +1,11 @@
-// Requests for bench/rados.py: what any S3 server is asked by several callers at once, over HTTP, and very many small
-// objects by a server's native door. Prints one line of JSON.
+// Load for bench/rados.py: requests of several callers at once to any S3 server over HTTP, and many small objects by a
+// server's native door. Prints one line of JSON.
 //
 //   s3_load get|put|head ENDPOINT ...   --count requests over the keys of numbers from --first on, each once
 //   s3_load fill ENDPOINT ...           the same objects in batches, by the native door at --native
 //
-// Keys are in $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY. An object's key and bytes follow from its number, so that
-// each GET can tell that it got the right one.
+// Keys are in $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY. An object's key and bytes are functions of its number, so
+// that each GET can verify its answer.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -44,7 +44,7 @@ std::string environment(const char* name) {
 
 std::string key_of(const Plan& plan, uint64_t number) { return fmt::format("{}{:010}", plan.prefix, number); }
 
-// The number at both ends, as far as it fits.
+// Writes the number at both ends, as far as it fits.
 void stamp(MutableBytes bytes, uint64_t number) {
   const size_t n = std::min(bytes.size(), sizeof number);
   std::memcpy(bytes.data(), &number, n);
@@ -56,7 +56,7 @@ bool is_stamped(Bytes bytes, uint64_t number) {
          (bytes.size() < 2 * n || std::memcmp(bytes.data(), &number, n) == 0);
 }
 
-// What several threads take one after the other, and the times that each took.
+// Numbers that several threads take one after the other, and the time of each.
 class Work {
  public:
   explicit Work(uint64_t count) : count_(count) {}

@@ -1,12 +1,12 @@
-// What bench/scale.py needs besides a server: very many objects soon, and very many native sessions.
+// Helpers of bench/scale.py: many objects quickly, and many native sessions.
 //
-//   scale_load fill DIR --to N ...        puts objects FROM..N by the engine itself, the server stopped
+//   scale_load fill DIR --to N ...        puts objects FROM..N by the engine itself, with the server stopped
 //   scale_load erase DIR --to N ...       removes them
-//   scale_load sessions HOST:PORT ...     does what it reads, a line each, and answers with JSON:
+//   scale_load sessions HOST:PORT ...     reads commands, a line each, and answers with JSON:
 //                                           hold COUNT             opens or closes native sessions
 //                                           get REQUESTS AMONG     GETs by the first AMONG of them in turn
 //
-// An object's key and bytes follow from its number, so that scale.py can ask for any and tell whether it is right.
+// An object's key and bytes are functions of its number, so that scale.py can verify any object.
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -47,7 +47,7 @@ T must(Result<T> result, const char* what) {
 
 // --- Objects by number
 
-// A bijection, so that objects come in no order of their keys (splitmix64's finalizer).
+// A bijection that puts objects in random order of their keys (splitmix64's finalizer).
 uint64_t shuffle(uint64_t v) {
   v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
   v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
@@ -141,7 +141,7 @@ Task<Result<void>> Loader::remove(std::string key) {
   co_return Result<void>();
 }
 
-// One of those in flight.
+// One of the concurrent tasks.
 Task<void> Loader::work() {
   while (next_ < total()) {
     std::string key = key_of(plan_.names, plan_.from + next_++ / plan_.versions);
@@ -197,12 +197,12 @@ client::NativeOptions session_options(const SessionPlan& plan) {
   options.port = static_cast<uint16_t>(std::atoi(plan.address.c_str() + colon + 1));
   options.credentials = {text("VERBENA_ROOT_ACCESS_KEY"), text("VERBENA_ROOT_SECRET_KEY"), ""};
   options.providers = {plan.provider};
-  // Thousands are opened at once, by several processes, on a machine that serves them besides.
+  // Thousands are opened at once, by several processes, on the machine that also runs the server.
   options.connect_timeout = options.request_timeout = std::chrono::minutes(2);
   return options;
 }
 
-// Does what it is told, line by line, and answers each with one of JSON.
+// Executes commands, one per line, and answers each with a line of JSON.
 class Sessions {
  public:
   explicit Sessions(const SessionPlan& plan) : plan_(plan), into_(plan.size) {}
@@ -229,7 +229,7 @@ double Sessions::get_one(client::NativeSession& session) {
   return std::chrono::duration<double, std::micro>(SteadyClock::now() - began).count();
 }
 
-// Opens sessions until there are `count`, each with a GET; or closes those that are too many.
+// Opens sessions up to `count`, each with a GET, or closes surplus ones.
 nlohmann::json Sessions::hold(size_t count) {
   if (count < sessions_.size()) sessions_.resize(count);
   while (sessions_.size() < count) {
@@ -241,7 +241,7 @@ nlohmann::json Sessions::hold(size_t count) {
   return {{"sessions", sessions_.size()}};
 }
 
-// By the first `among` of the sessions in turn.
+// GETs by the first `among` sessions in turn.
 nlohmann::json Sessions::get(size_t requests, size_t among) {
   if (among == 0 || among > sessions_.size() || requests == 0)
     give_up("get: REQUESTS AMONG, of the sessions that are open");
@@ -267,7 +267,7 @@ void Sessions::run() {
     fmt::print("{}\n", (verb == "hold" ? hold(count) : get(count, among)).dump());
     std::fflush(stdout);
   }
-  // What is left is closed by the end of the process, as most clients' is.
+  // The remaining sessions end with the process, as most clients' do.
   std::_Exit(0);
 }
 

@@ -1,5 +1,5 @@
-// An aws-chunked body. The first byte chooses signed or not, trailers or not, and how much the reader asks for at once;
-// the second is the decoded length. Whatever is accepted has that length, and reading it in other steps agrees.
+// An aws-chunked body. The first byte selects signed or not, trailers or not, and the size of the reads; the second is
+// the decoded length. An accepted body has that length, and reading it in other steps gives the same.
 #include <cstdlib>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// XML replies as a hostile server would write them.
+// XML replies of a hostile server.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,6 +1,6 @@
-// What a start and fsck read of RocksDB's files: a log with bits flipped, cut, or of any bytes. The first byte chooses:
-// any bytes as a log; or a log of whole batches, the rest of the input saying which bits of it to change and where to
-// cut it. Nothing is believed that is not whole: a batch that was not written never comes out.
+// RocksDB's files as read at a start and by fsck: a log with flipped bits, truncated, or of any bytes. The first byte
+// selects: any bytes as a log; or a log of whole batches, in which the rest of the input selects bits to flip and where
+// to cut it. Only whole batches are accepted: one that was not written never comes out.
 #include <cstdlib>
 #include <set>
 
@@ -100,7 +100,7 @@ void check(const std::string& log, const std::set<std::string>* known) {
     if (!known->contains(std::string(record.bytes))) std::abort();
   });
   if (!damage) std::abort();
-  // Either all is there, or it is said that it is not (a log that ends between two records looks whole).
+  // Either everything is recovered, or the loss is reported (a log that ends between two records looks whole).
   if (!*damage && whole != known->size() && log.size() >= make_log().log.size()) std::abort();
 }
 

@@ -1,5 +1,5 @@
-// A request head, as it arrives on a socket: in pieces whose size is the first byte. What is accepted keeps the
-// promises that the rest of the house builds on.
+// A request head, as it arrives on a socket: in pieces whose size is the first byte. Accepted heads have the properties
+// that the rest of the code relies on.
 #include <cstdlib>
 
 #include "http/head_parser.h"

@@ -1,5 +1,5 @@
-// A call of IAM or STS, from a user who may look at everything and change nothing. Whatever comes, the answer is XML,
-// and the accounts stay as they are.
+// A call of IAM or STS, from a user who may read everything and change nothing. For any input the answer is XML, and
+// the accounts are unchanged.
 #include <cstdlib>
 #include <pugixml.hpp>
 
@@ -22,7 +22,7 @@ struct Fixture {
   std::unique_ptr<auth::IdentityStore> store;
   auth::AccessKeyPtr key;
   Fixture() {
-    // Nothing is ever written there.
+    // The path is never written.
     auto opened = auth::IdentityStore::open("/nonexistent/identities.json", *keys, {"ROOT", "secret key", ""});
     if (!opened) std::abort();
     store = std::move(*opened);

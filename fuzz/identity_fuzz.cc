@@ -1,5 +1,5 @@
-// The file of accounts, and what lies inside a session token's seal. The first byte chooses which. What is accepted is
-// written as it was read; a token that nobody sealed never opens.
+// The file of accounts, and the contents of a sealed session token. The first byte selects which. Accepted input is
+// written as it was read; a token that was not sealed here never opens.
 #include <cstdlib>
 
 #include "auth/bucket_token.h"

@@ -1,4 +1,4 @@
-// The bytes of a packet on the same-host socket, as a client that is not trusted sends them.
+// The bytes of a packet on the same-host socket, from an untrusted client.
 #include <cstdint>
 
 #include "fabric/local/control.h"

@@ -1,4 +1,4 @@
-// A consumer and a producer against a peer that writes whatever it likes into the shared ring between their steps.
+// A consumer and a producer against a peer that writes arbitrary values into the shared ring between their steps.
 // Input: steps of [what, where (2 bytes), value (8 bytes)].
 #include <cstdint>
 #include <vector>

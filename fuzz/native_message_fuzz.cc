@@ -1,4 +1,4 @@
-// What the server reads of a native message: the frame, then the body of every request type.
+// Native messages as the server parses them: the frame, then the body of every request type.
 #include <cstdlib>
 #include <vector>
 
@@ -13,7 +13,7 @@ using namespace verbena::native;
 
 namespace {
 
-// What decodes must encode to the same bytes again.
+// Decoded input must encode to the same bytes again.
 template <class T>
 void expect_same(const T& decoded, Bytes body) {
   std::vector<std::byte> space(body.size());
@@ -22,11 +22,11 @@ void expect_same(const T& decoded, Bytes body) {
   if (!std::equal(space.begin(), space.begin() + static_cast<std::ptrdiff_t>(out.size()), body.begin())) std::abort();
 }
 
-// A batch: read to the end, written again, and read once more, it says the same.
+// A batch, read to the end, written again and read once more, is the same.
 void expect_same_batch(Bytes body, wire::Type type) {
   auto reader = wire::BatchReader::open(body, type);
   if (!reader) return;
-  // Its keys may be sent less cleverly than ours, which then take less space.
+  // Its keys may be encoded less compactly than ours.
   std::vector<std::byte> space(body.size() + wire::batch_items_max * 17);
   wire::Writer out(space);
   wire::BatchWriter writer(out, type);
@@ -59,7 +59,7 @@ void expect_same_batch(Bytes body, wire::Type type) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Bytes message = std::as_bytes(std::span(data, size));
-  // As a whole message, and, past the frame that a fuzzer cannot seal, as each body.
+  // As a whole message, and, without the frame, which a fuzzer cannot encrypt, as each body.
   if (const auto header = wire::parse_header(message, 16 * KiB)) {
     (void)wire::mac_matches({}, message);
     (void)wire::body_of(message);

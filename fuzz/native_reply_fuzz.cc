@@ -1,4 +1,4 @@
-// What the client reads of a native server: the frame, then the body of every reply type.
+// A native server's messages as the client parses them: the frame, then the body of every reply type.
 #include <cstdlib>
 
 #include "native/wire/batch.h"

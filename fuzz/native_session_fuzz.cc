@@ -1,7 +1,7 @@
-// Messages of a client that has a session and its keys: sealed as they should be, and saying anything. All of the door
-// is behind them: credits, verbs, batches, listings with values, watches, windows. The door answers each message once
-// at the most, with what a client can read, and when all is said nothing is under way.
-// Input: steps of [type, flags, size in two bytes, that many bytes of a body].
+// Messages of a client with a session and its keys: correctly encrypted, with arbitrary contents. They reach the whole
+// door: credits, requests, batches, listings with values, watches, windows. The door answers each message at most once,
+// with a readable reply, and at the end nothing is in flight. Input: steps of [type, flags, size in two bytes, that
+// many bytes of a body].
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t message_size_max = 16 * KiB, window_size_max = 64 * KiB;
 
-// Memory of as many bytes as the client says that it lends.
+// Memory of the size that the client claims to lend.
 class LentWindow final : public fabric::Window {
  public:
   LentWindow(size_t size, bool immediate) : memory_(size), immediate_(immediate) {}
@@ -55,7 +55,7 @@ class Port final : public fabric::Port {
   bool admit(fabric::PeerId, uint64_t) override { return true; }
   void remove_peer(fabric::PeerId) override {}
   Result<void> send(fabric::PeerId, Bytes message) override {
-    // Now and then there is no room, and the door keeps what it wanted to say.
+    // Sometimes there is no room, and the door has to keep its reply.
     if (++sends % 7 == 0) return fail(Errc::would_block, "port");
     const auto header = wire::parse_header(message, ::message_size_max);
     if (!header || (header->type & wire::reply_bit) == 0) std::abort();
@@ -109,7 +109,7 @@ struct Server {
     peer.keys = wire::derive_lane(wire::derive_master(root.secret_key, nonce, server_nonce, peer.session), 0);
     return peer;
   }
-  // Until everything has ended.
+  // Runs until everything has ended.
   void finish() {
     const auto until = deadline_in(std::chrono::seconds(30));
     while (door.in_flight() != 0) {

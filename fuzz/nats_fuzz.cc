@@ -1,4 +1,4 @@
-// What a NATS server says: lines, its INFO, and what a stream answers.
+// A NATS server's messages: lines, its INFO, and a stream's answers.
 #include <cstdint>
 #include <string_view>
 

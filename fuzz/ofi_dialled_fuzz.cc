@@ -1,6 +1,6 @@
-// The owner of a token, whom the server has dialled with libfabric's tcp, answers with any bytes while a window is
-// written or read. libfabric itself is not instrumented (ofi_listener_fuzz.cc). Input: [how][bytes]; bit 0 of `how`: a
-// proper answer to the connection request comes first, bit 1: of the other byte order, bit 2: the window is read, else
+// The owner of a token, dialled by the server over libfabric's tcp, answers with any bytes while a window is written or
+// read. libfabric itself is not instrumented (ofi_listener_fuzz.cc). Input: [how][bytes]; bit 0 of `how`: a proper
+// answer to the connection request comes first, bit 1: of the other byte order, bit 2: the window is read, else
 // written.
 #include <sys/socket.h>
 
@@ -16,11 +16,11 @@
 
 using namespace verbena;  // NOLINT: a fuzzer's main file
 
-extern "C" int __lsan_is_turned_off() { return 1; }  // what libfabric keeps until the end is its own
+extern "C" int __lsan_is_turned_off() { return 1; }  // memory that libfabric keeps until the end is not a leak of ours
 
 namespace {
 
-// A core that nobody runs: each input turns it by hand.
+// A core without a thread: each input runs it by hand.
 struct Dialler {
   Dialler() {
     log::set_level(log::Level::error);
@@ -68,7 +68,7 @@ void answer(Fd fd, const uint8_t* data, size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1 || size > 100'000) return 0;
-  if (!fabric::ofi::checks_peers()) return 0;  // it would only show what is known
+  if (!fabric::ofi::checks_peers()) return 0;  // it would only find known faults
   Dialler& server = dialler();
   const bool read = (data[0] & 4) != 0;
   auto window = server.fabric->open_window(server.owner.name(), {0, 4096, 1},
@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bool over = false;
   boost::asio::co_spawn(server.core.io(), move(window->get(), MutableBytes(server.lease->data(), 4096), read),
                         [&over](std::exception_ptr, bool) { over = true; });
-  // A broken connection is made again until the operation's time is over.
+  // A broken connection is opened again until the operation's deadline.
   for (bool answered = false; !over;) {
     server.turn();
     if (Fd fd = server.owner.accept(0); fd && !answered) {

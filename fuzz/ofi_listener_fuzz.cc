@@ -1,6 +1,7 @@
-// Bytes from a stranger at a listening endpoint of libfabric's tcp, whose windows it may try to reach. libfabric itself
-// is not instrumented: what is found is what crashes, and what the sanitizer sees of memory that passes through libc.
-// Input: [how][bytes]; bit 0 of `how`: a proper connection request comes first, bit 1: of the other byte order.
+// Bytes from an unauthenticated client at a listening endpoint of libfabric's tcp, whose windows it may try to reach.
+// libfabric itself is not instrumented: only crashes are found, and what the sanitizer sees of memory that passes
+// through libc. Input: [how][bytes]; bit 0 of `how`: a proper connection request comes first, bit 1: of the other byte
+// order.
 #include <sys/socket.h>
 
 #include <cstdlib>
@@ -10,7 +11,7 @@
 
 using namespace verbena;  // NOLINT: a fuzzer's main file
 
-extern "C" int __lsan_is_turned_off() { return 1; }  // what libfabric keeps until the end is its own
+extern "C" int __lsan_is_turned_off() { return 1; }  // memory that libfabric keeps until the end is not a leak of ours
 
 namespace {
 
@@ -36,10 +37,10 @@ struct Listener {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static auto& listener = *new Listener;  // libfabric's own destructors run at exit
   if (size < 1 || size > 100'000) return 0;
-  if (!fabric::ofi::checks_peers()) return 0;  // it would only show what is known
+  if (!fabric::ofi::checks_peers()) return 0;  // it would only find known faults
   Fd fd = fabric::ofi::testing::connect_to(listener.link->address());
   if (!fd) std::abort();
-  // No port of this host stays behind in TIME_WAIT.
+  // Leaves no port in TIME_WAIT.
   const linger at_once{1, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   std::vector<std::byte> bytes;

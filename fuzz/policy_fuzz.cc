@@ -1,4 +1,4 @@
-// Policies come from clients, and every request is asked of them.
+// Policies come from clients, and are evaluated for every request.
 #include <string>
 
 #include "auth/policy.h"

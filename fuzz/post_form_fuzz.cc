@@ -1,5 +1,5 @@
-// A browser's form. The first byte chooses how much the reader asks for at once: reading in other steps must agree, and
-// whatever is accepted stays within the bounds.
+// A browser's form. The first byte selects the size of the reads: reading in other steps must give the same, and an
+// accepted form is within the limits.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>

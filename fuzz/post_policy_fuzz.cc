@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (condition.field.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") != std::string::npos) std::abort();
     form.fields.emplace_back(condition.field, condition.value);
   }
-  // Nothing is allowed once the policy has expired.
+  // An expired policy allows nothing.
   if (s3::check_post_policy(*policy, form, "bucket", policy->expiration_s)) std::abort();
   (void)s3::check_post_policy(*policy, form, "bucket", policy->expiration_s - 1);
   return 0;

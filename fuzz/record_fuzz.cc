@@ -1,5 +1,5 @@
-// The engine's index records, from any bytes: each decoder either says malformed or gives a record that survives
-// being encoded and decoded again.
+// The engine's index records, from any bytes: each decoder either returns malformed or a record that survives being
+// encoded and decoded again.
 #include <cstdlib>
 
 #include "store/local/keys.h"

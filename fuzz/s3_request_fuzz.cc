@@ -1,5 +1,5 @@
-// The parts of an S3 request that are text: ranges, queries, paths, entity tags, dates, checksums, names. The first
-// byte chooses which.
+// The textual parts of an S3 request: ranges, queries, paths, entity tags, dates, checksums, names. The first byte
+// selects which.
 #include <string>
 
 #include "base/date.h"
@@ -26,7 +26,7 @@ void range(std::string_view text, uint8_t seed) {
 
 void date(std::string_view text) {
   const auto parsed = parse_http_date(text);
-  // What we read we can write, and read back as the same time.
+  // A parsed date can be written, and read back as the same time.
   if (parsed && parse_http_date(format_http_date(*parsed)) != parsed) __builtin_trap();
   const auto compact = parse_amz_date(text);
   if (compact && parse_amz_date(format_amz_date(*compact)) != compact) __builtin_trap();

@@ -1,5 +1,5 @@
-// A token and a key set from outside, split at the first line break. Whatever comes: no crash, no key verifies what is
-// changed, and claims that are taken are within their bounds.
+// A token and a key set from outside, split at the first line break. For any input: no crash, no key verifies a changed
+// token, and accepted claims are within their limits.
 #include <algorithm>
 #include <cstdlib>
 

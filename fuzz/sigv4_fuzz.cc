@@ -1,5 +1,5 @@
-// What a stranger can send to the verifier: the first line is the Authorization header, the second the query, the third
-// the path, the rest headers, one "name:value" a line. Nothing of it may verify: the key is random.
+// Input of the verifier from an unauthenticated client: the first line is the Authorization header, the second the
+// query, the third the path, the rest headers, one "name:value" a line. Nothing may verify: the key is random.
 #include <cstdlib>
 #include <string>
 #include <vector>

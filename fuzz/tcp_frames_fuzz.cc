@@ -1,6 +1,6 @@
-// Frames from a peer that says whatever it likes, to both ends of fabric/tcp, while windows come and go. Memory that is
-// not lent at the moment, or was not asked for, must stay as it was.
-// Input: a byte that chooses the end, then steps of [what, size, that many bytes].
+// Arbitrary frames from a peer, to both ends of fabric/tcp, while windows come and go. Memory that is not lent at the
+// moment, or was not requested, must not change. Input: a byte that selects the end, then steps of [what, size, that
+// many bytes].
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ void check(const std::vector<std::byte>& memory, size_t from, size_t to) {
   }
 }
 
-// Reads of the server; their memory is looked at around the edges.
+// Reads of the server; the bytes around their memory are checked.
 void fuzz_server(Steps steps) {
   Sockets sockets;
   auto shared = std::make_shared<PortShared>();
@@ -112,7 +112,7 @@ void fuzz_server(Steps steps) {
   }
 }
 
-// Windows of the client: what is withdrawn is filled anew and must stay so.
+// Windows of the client: withdrawn memory is refilled and must not change.
 void fuzz_client(Steps steps) {
   Sockets sockets;
   TcpLink link(Stream(std::move(sockets.ours)), message_size_max);
@@ -136,7 +136,7 @@ void fuzz_client(Steps steps) {
       case 2:
         if (auto lent = link.lend(MutableBytes(memory).subspan(1024, 1024), Access::server_writes)) {
           written = std::move(*lent);
-          // The fuzzer cannot guess the window's number: a write into it, of as many bytes as the step has.
+          // The fuzzer cannot guess the window's number: a write into it, with the bytes of the step.
           FrameHead head;
           const Frame frame{.type = FrameType::write,
                             .payload = static_cast<uint32_t>(1 + step.bytes.size()),
@@ -165,7 +165,7 @@ void fuzz_client(Steps steps) {
   }
 }
 
-// What comes before the key was shown.
+// Frames before the key was proved.
 void fuzz_arrival(Steps steps) {
   Sockets sockets;
   Options options;
@@ -178,7 +178,7 @@ void fuzz_arrival(Steps steps) {
   Step step;
   while (steps.next(step)) {
     sockets.say(step.bytes);
-    if (arrivals.progress(1, find_key)) __builtin_trap();  // nobody has guessed a proof
+    if (arrivals.progress(1, find_key)) __builtin_trap();  // a proof cannot be guessed
     sockets.hear();
   }
 }

@@ -1,4 +1,4 @@
-// The x-amz-rdma-token header: any text parses to a token or an error, and what is served survives a round trip.
+// The x-amz-rdma-token header: any text parses to a token or an error, and an accepted token survives a round trip.
 #include <cstdlib>
 
 #include "fabric/ofi/address.h"

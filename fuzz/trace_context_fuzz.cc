@@ -1,5 +1,5 @@
-// What callers say of their traces: a traceparent header, and the same bytes as the context behind a native message.
-// What is taken for one has ids that are not zeros, and says the same when it is written out and read again.
+// Callers' trace contexts: a traceparent header, and the same bytes as the context after a native message. An accepted
+// context has nonzero ids, and is the same when it is written and read again.
 #include <algorithm>
 #include <cstdlib>
 #include <string>

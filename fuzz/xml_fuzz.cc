@@ -1,4 +1,4 @@
-// S3's request documents: the same bytes through every parser. What is kept of a document can be read back.
+// S3's request documents: the same bytes through every parser. Stored parts of a document can be read back.
 #include "s3/buckets/cors.h"
 #include "s3/events/notification_rules.h"
 #include "s3/tag_set.h"

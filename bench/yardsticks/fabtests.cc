@@ -63,11 +63,11 @@ std::expected<BenchRow, std::string> run_pair(const std::string& program, const 
   auto serving = Child::start(server, environment);
   if (!serving) return std::unexpected(serving.error());
   const auto give_up = std::chrono::steady_clock::now() + run_within;
-  // It says nothing when it listens: a client that comes too early ends with an error and is started again.
+  // The server prints nothing when it listens: a client that starts too early fails and is started again.
   for (int i = 0; i < connect_tries; ++i) {
     auto asking = Child::start(client, environment);
     if (!asking) return std::unexpected(asking.error());
-    // Both ends poll without a pause: on a machine that is busy otherwise they can take very long.
+    // Both ends poll without a pause: on a busy machine they can take very long.
     (*asking)->read_until([](const std::string&) { return false; }, run_within);
     if (auto row = parse_fabtests((*asking)->output(), size)) return std::move(*row);
     if (std::chrono::steady_clock::now() >= give_up) return std::unexpected(program + " did not end in time");

@@ -1,4 +1,4 @@
-// The programs that `verbena bench` is held against, in rows of the same form.
+// The yardsticks of `verbena bench`, in rows of the same form.
 #include <fmt/core.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Bytes as a server finds them: no body's are another's, so that they take as much of the caches.
+// Bytes as a server has them: separate memory for each body, so that the caches are used as much.
 std::vector<std::vector<std::byte>> bodies_of(uint64_t size, unsigned count) {
   std::vector<std::vector<std::byte>> bodies(count, std::vector<std::byte>(size));
   for (unsigned i = 0; i < count; ++i) cli::fill_pattern(bodies[i], i + 1);

@@ -17,14 +17,14 @@ BenchRow measure_memcpy(uint64_t size, unsigned concurrency, const BenchPlan& pl
   row.op = "copy";
   row.size = size;
   row.concurrency = concurrency;
-  // One copy of a few KiB is shorter than two readings of the clock, so small ones are timed by the batch.
+  // One copy of a few KiB takes less time than reading the clock twice, so small ones are timed in batches.
   const uint64_t batch = std::max<uint64_t>(1, 256 * 1024 / size);
   std::mutex mutex;
   std::vector<uint32_t> samples;
   const std::atomic<bool> never{false};
   const auto began = Clock::now();
   const auto run = [&] {
-    // From page to page: elsewhere memcpy may be slow (base/copy.h), which is no yardstick.
+    // From page to page: elsewhere memcpy may be slow (base/copy.h), and unfit as a yardstick.
     constexpr size_t page = 4096;
     std::vector<std::byte> sources(size + page), targets(size + page);
     const auto at_page = [&](std::vector<std::byte>& bytes) {

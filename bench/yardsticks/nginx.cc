@@ -1,5 +1,5 @@
-// nginx as a yardstick: the same bytes from files, over kept-alive loopback connections, asked by the same HTTP client
-// that our own door is asked by.
+// nginx as a yardstick: the same bytes from files, over kept-alive loopback connections, with the same HTTP client as
+// for our own door.
 #include <fmt/core.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ class Nginx {
   std::unique_ptr<client::HttpClient> http_;
 };
 
-// One process, files from the page cache with their descriptors kept, nothing logged: nginx at its best.
+// One process, files in the page cache with open descriptors, no log: nginx at its best.
 std::string Nginx::configuration(uint16_t port) const {
   const std::string d = directory_.string();
   return fmt::format(

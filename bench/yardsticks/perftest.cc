@@ -1,4 +1,4 @@
-// perftest (linux-rdma's own benchmarks of verbs) as a yardstick: what the device does below any library of objects.
+// perftest (linux-rdma's own benchmarks of verbs) as a yardstick: the device without any object library.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -91,7 +91,7 @@ Rows measure_perftest(const std::string& address, uint64_t size) {
     auto serving = Child::start(server, {});
     if (!serving) return std::unexpected(serving.error());
     std::optional<BenchRow> row;
-    // It says nothing when it listens.
+    // The server prints nothing when it listens.
     for (int i = 0; i < perftest_tries && !row; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       auto asking = Child::start(client, {});

@@ -1,6 +1,6 @@
-// A server that does nothing but send: HTTP answers of bytes that lie in memory, with one sendmsg each, to whoever ends
-// a request with an empty line. What a server's CPU costs beyond this is its own; this much is the kernel's for plain
-// sends, which nginx's sendfile from the page cache partly saves.
+// A server that only sends: HTTP answers from memory, with one sendmsg each, to any request that ends with an empty
+// line. A server's CPU time beyond this is its own; this much is the kernel's for plain sends, which nginx's sendfile
+// from the page cache partly saves.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -34,7 +34,7 @@ class PlainSender {
   struct Connection {
     Fd socket;
     std::string asked;
-    size_t left = 0;  // of the answer that is on its way
+    size_t left = 0;  // of the answer being sent
     bool waits = false;
   };
   void run();
@@ -115,7 +115,7 @@ void PlainSender::accept_all() {
   }
 }
 
-// One request at a time: our client asks no sooner. False: it has gone.
+// One request at a time, since our client does not pipeline. False: the client has closed.
 bool PlainSender::serve(Connection& connection) {
   if (connection.left != 0) return answer(connection);
   std::array<char, 4096> piece;

@@ -1,7 +1,7 @@
-// A Kafka cluster for tests: librdkafka's mock brokers on loopback, and a consumer that writes what they have into a
+// A Kafka cluster for tests: librdkafka's mock brokers on loopback, and a consumer that writes their messages into a
 // file.
 //
-// kafka_mock FILE: says where the brokers are, then does as it is told on stdin: "down" (all brokers gone, with their
+// kafka_mock FILE: prints the brokers' addresses, then takes commands on stdin: "down" (all brokers gone, with their
 // connections), "up". A line of the file is PARTITION<TAB>KEY<TAB>MESSAGE.
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>

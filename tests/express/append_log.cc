@@ -1,22 +1,20 @@
-// A log writer and its reader, through the client library: what tests kill the server under, and what the benchmark
-// measures.
+// A log writer and its reader, through the client library: used by tests that kill the server, and by the benchmark.
 //
-//   append_log write DOOR BUCKET KEY COUNT IN_FLIGHT   appends records until the log has COUNT of them; prints how many
-//                                                      are acknowledged, as they are, and at the end the rate
+//   append_log write DOOR BUCKET KEY COUNT IN_FLIGHT   appends records until the log has COUNT of them; prints the
+//   number
+//                                                      of acknowledged ones as it grows, and at the end the rate
 //   append_log write_each ...                          likewise, each append a message of its own
 //   append_log tail DOOR BUCKET KEY COUNT              follows the log by ranges until it has seen COUNT records, each
 //                                                      once and in order
-//   append_log burst DOOR BUCKET KEY COUNT IN_FLIGHT   appends COUNT records, each at the place that it has if all
-//   before
-//                                                      it are there, whatever becomes of others; says of each what its
-//                                                      answer was: "record NUMBER SIZE-OF-THE-OBJECT" or "record
-//                                                      NUMBER CODE"
-//   append_log burst_at_end ...                        likewise, at the end wherever that is
+//   append_log burst DOOR BUCKET KEY COUNT IN_FLIGHT   appends COUNT records, each at its offset if all before it are
+//                                                      stored, whatever their outcomes; prints each one's answer:
+//                                                      "record NUMBER SIZE-OF-THE-OBJECT" or "record NUMBER CODE"
+//   append_log burst_at_end ...                        likewise, at the end of the object
 //   append_log put DOOR BUCKET KEY COUNT IN_FLIGHT     a PUT of one record for each, for comparison
 //   append_log rename DOOR BUCKET KEY COUNT 1          renames KEY.a to KEY.b and back
 //   append_log touch DOOR BUCKET KEY COUNT 1           a PUT of an empty object for each
 //
-// Endpoints and keys come by VERBENA_ENDPOINT, VERBENA_NATIVE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, of a
+// Endpoints and keys come from VERBENA_ENDPOINT, VERBENA_NATIVE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for a
 // session, AWS_SESSION_TOKEN.
 #include <atomic>
 #include <charconv>
@@ -85,8 +83,8 @@ uint64_t size_of(const verbena::Client& client, const std::string& bucket, const
   return 0;
 }
 
-// Several in flight, each told where it belongs, so that an answer counts for its own record alone. The window moves
-// with the first that is not acknowledged.
+// Several appends in flight, each with its offset, so that an answer counts for its own record alone. The window starts
+// at the first record that is not acknowledged.
 struct Window {
   std::mutex mutex;
   std::condition_variable changed;
@@ -154,7 +152,7 @@ int write(const verbena::Client& client, const std::string& bucket, const std::s
     std::string name = key;
     if (append) {
       options.append_at = number * record_size;
-      options.describe = alone;  // of which no message is shared
+      options.describe = alone;  // an append with this option shares no message
     } else {
       name += "-" + std::to_string(number % in_flight);
     }

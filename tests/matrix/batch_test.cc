@@ -1,5 +1,5 @@
-// Batches through every door and fabric: what is put by one is got, headed and removed by every other, and an item's
-// failure is its own.
+// Batches through every door and fabric: objects put by one are read, headed and removed by every other, and an item's
+// failure affects only that item.
 #include <gtest/gtest.h>
 
 #include "base/metrics.h"
@@ -130,7 +130,7 @@ TEST(MatrixBatches, AnItemsFailureIsItsOwn) {
     EXPECT_TRUE(same(at(40'000, 100), std::span(bytes).subspan(5'000, 100)));
     EXPECT_TRUE(same(at(80'000, 10'000), bytes));
     EXPECT_EQ(results[8].bytes, 10'000u);
-    // Writes: one that must not replace what is there, among others.
+    // Writes, among them one that must not replace an existing object.
     const Buffer from = buffer_of(client, 3'000, 9);
     std::vector<BatchItem> writes{{.bucket = "batches", .key = way.name() + "/a", .offset = 0, .size = 1'000},
                                   {.bucket = "batches", .key = "there", .size = 10, .if_none_match = "*"},
@@ -216,7 +216,7 @@ TEST(MatrixBatches, WhatIsNoBatchIsRefusedBeforeAnythingIsSent) {
   }
 }
 
-// All pages of a prefix, by one way.
+// All pages of a prefix, by one door.
 void expect_values(const Client& client, const Set& set, std::span<const std::byte> was, const std::string& prefix) {
   const Buffer into = *client.allocate(300'000);
   ValueOptions options{.prefix = prefix, .value_size_max = 70'000, .max_keys = 17};
@@ -278,7 +278,7 @@ TEST(MatrixBatches, AListingBringsItsValuesByEveryWay) {
   }
 }
 
-// It is encrypted in all other tests.
+// All other tests encrypt.
 TEST(MatrixBatches, TcpCarriesThemWithoutEncryptionToo) {
   const auto providers = test_providers();
   if (std::ranges::find(providers, "tcp") == providers.end()) GTEST_SKIP() << "no tcp here";

@@ -1,5 +1,5 @@
-// Strangers at all that a whole server listens on, and owners of tokens that answer the server's call with anything.
-// The server is in this process: what ends it ends the test.
+// Unauthenticated clients at every listener of a whole server, and owners of tokens that answer the server's call with
+// anything. The server is in this process: a crash of it ends the test.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -26,7 +26,7 @@ struct Listeners {
   std::vector<std::string> sockets;       // paths
 };
 
-// A socket goes on reporting the name that it was bound to, under which it lay until it was ready.
+// A socket keeps reporting the name that it was bound to, its temporary one before it was ready.
 std::string path_of(const sockaddr_un& name) {
   std::string path = name.sun_path;
   constexpr std::string_view until_ready = ".new";
@@ -34,7 +34,7 @@ std::string path_of(const sockaddr_un& name) {
   return path;
 }
 
-// All on which this process listens.
+// All listeners of this process.
 Listeners listeners() {
   Listeners found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -55,7 +55,7 @@ Listeners listeners() {
   return found;
 }
 
-// What a stranger may open with: libfabric's hellos, ours without a key, and what is neither.
+// First bytes of an unauthenticated client: libfabric's hellos, ours without a key, and noise.
 std::vector<hostile::NamedBytes> openings() {
   auto all = hostile::hostile_hellos(true);
   const auto ours = fabric::tcp::make_hello(7, true);
@@ -77,7 +77,7 @@ void attack_ports(const std::map<uint16_t, std::string>& ports) {
     }
     for (const auto& [what, bytes] : hostile::hostile_frames()) {
       const Fd fd = hostile::connect_to(name, 50);
-      if (!fd) break;  // it drops what comes, and would drop the others
+      if (!fd) break;  // it drops packets, and would drop the others
       hostile::send_all(fd.get(), hostile::hello(true));
       hostile::drain(fd.get(), 5);
       hostile::send_all(fd.get(), bytes);
@@ -114,7 +114,7 @@ std::string token_of(std::string_view endpoint_name) {
 
 TEST(HostilePeer, EndsNoServerByWhatItSaysToThatOnWhichItListens) {
   const auto before = listeners();
-  // Upstream's libfabric would be ended by it over its tcp, which therefore is not open unless it is named.
+  // Upstream's libfabric would crash on it over its tcp, which is therefore closed unless it is named.
   const bool by_tcp = token_provider() != "tcp" || fabric::ofi::checks_peers();
   Config config = test_config();
   std::optional<World> world;
@@ -188,7 +188,7 @@ class TokensOverTcp : public ::testing::Test {
 
 TEST_F(TokensOverTcp, LiveThroughAnythingSentToThePortsOfTheirEndpoints) {
   start(by_tcp());
-  // A data endpoint is open, too, once a token was served.
+  // A data endpoint listens, too, once a token was served.
   hostile::HostileListener listener;
   {
     const hostile::HostileOwner owner(listener, hostile::hello(false), {});
@@ -217,7 +217,7 @@ TEST_F(TokensOverTcp, LiveThroughAnythingThatTheirOwnersAnswer) {
     } else {
       const auto reply = bucket_->put(token);
       ASSERT_FALSE(reply);
-      const std::string& code = reply.error().s3_code;  // the owner hung up, or said nothing that served
+      const std::string& code = reply.error().s3_code;  // the owner closed, or sent no valid answer
       EXPECT_TRUE(code == "RDMATransferFailed" || code == "RDMANotSupported") << code;
     }
     EXPECT_TRUE(eventually([&] { return owner.calls() != 0; })) << "the server did not call";

@@ -1,5 +1,5 @@
-// Clients that have a key, and so a session, and break every rule behind that: on each fabric with messages of every
-// wrong kind and windows that are none, on tcp with the frames below them, on shared memory with what both share.
+// Clients with a key, and so a session, that break every rule after that: on each fabric with all kinds of invalid
+// messages and windows, on tcp with the frames below them, on shared memory with the shared structures.
 #include <gtest/gtest.h>
 
 #include "client/native/dial.h"
@@ -35,7 +35,7 @@ client::SessionTerms terms_of(const World& world, const std::string& provider) {
   return agreed ? std::move(*agreed) : client::SessionTerms{};
 }
 
-// The endpoints of the terms that are of `provider`.
+// The endpoints of `provider` in the terms.
 std::vector<client::NativeEndpoint> endpoints_of(const client::SessionTerms& terms, const std::string& provider) {
   std::vector<client::NativeEndpoint> out;
   for (const auto& endpoint : terms.endpoints) {
@@ -45,7 +45,7 @@ std::vector<client::NativeEndpoint> endpoints_of(const client::SessionTerms& ter
   return out;
 }
 
-// A session on one endpoint in the hands of somebody who says what he likes.
+// A session on one endpoint, controlled by an attacker.
 class Liar {
  public:
   Liar(const client::NativeDial& dial, const client::NativeEndpoint& endpoint, const client::SessionTerms& terms)
@@ -59,7 +59,7 @@ class Liar {
   size_t replies() const { return replies_; }
   bool gone() const { return gone_; }
 
-  // Until the transport takes it, or has thrown us out.
+  // Sends until the transport takes it, or has closed the connection.
   void say(Bytes message) {
     for (const auto until = deadline_in(std::chrono::seconds(10)); !gone_ && SteadyClock::now() < until;) {
       const auto sent = link_->send(message);
@@ -99,7 +99,7 @@ class Liar {
   void poll() {
     if (!link_->poll([this](Bytes) { ++replies_; })) gone_ = true;
   }
-  // Polls until there are `count` replies, or it is thrown out.
+  // Polls until there are `count` replies, or the connection is closed.
   bool hears(size_t count, std::chrono::seconds limit = std::chrono::seconds(30)) {
     const auto until = deadline_in(limit);
     while (replies_ < count && !gone_ && SteadyClock::now() < until) poll();
@@ -126,7 +126,7 @@ wire::Get get_into(const wire::Descriptor& window) {
 void say_everything(Liar& liar) {
   const size_t longest = liar.link().message_size_max();
   for (uint64_t seed = 0; seed < 60; ++seed) liar.say(random_bytes(seed * seed * 7 % (longest + 1), seed));
-  // Sealed by another key, cut short, with lengths that lie.
+  // Encrypted with another key, truncated, with false lengths.
   auto ping = liar.seal(static_cast<uint8_t>(wire::Type::ping), {});
   for (size_t size = 0; size < ping.size(); size += 3) liar.say(Bytes(ping).first(size));
   for (size_t at = 0; at < ping.size(); ++at) {
@@ -136,7 +136,7 @@ void say_everything(Liar& liar) {
   }
   liar.hello();
   ASSERT_TRUE(liar.hears(1));
-  // Sealed as it should be, and nonsense.
+  // Correctly encrypted nonsense.
   for (unsigned type = 0; type < 256; ++type) {
     if (type == static_cast<unsigned>(wire::Type::bye)) continue;
     liar.say(static_cast<uint8_t>(type), random_bytes(type % 150, type), static_cast<uint8_t>(type * 37));
@@ -157,7 +157,7 @@ void lend_what_is_not(Liar& liar) {
     put.bucket = "hostile";
     put.key = "new";
     put.window = lie;
-    put.size = std::max<uint64_t>(lie.size, 1);  // an object of nothing needs no window
+    put.size = std::max<uint64_t>(lie.size, 1);  // an empty object needs no window
     const size_t heard_of_get = liar.replies();
     liar.say(wire::Type::put, put, wire::flag_window);
     liar.hears(heard_of_get + 1, std::chrono::seconds(10));
@@ -170,7 +170,7 @@ TEST(HostileSession, MaySayAnythingOnEveryFabricAndCostsItselfAlone) {
   for (const auto& provider : test_providers()) {
     SCOPED_TRACE(provider);
     const auto dial = client::make_native_dial(session_options(world, provider));
-    // A session ends with its last lane, so each liar has one of its own.
+    // A session ends with its last lane, so each attacker has one of its own.
     for (const auto& endpoint : endpoints_of(terms_of(world, provider), provider)) {
       const auto terms = terms_of(world, provider);
       Liar liar(dial, endpoint, terms);
@@ -229,7 +229,7 @@ std::vector<NamedBytes> hostile_tcp_frames(size_t message_size_max) {
   return all;
 }
 
-// Says it inside TLS where the connection has that.
+// Sends inside TLS if the connection uses it.
 void say_on(tcp::RawSocket& socket, bool encrypt, Bytes bytes) {
   if (!encrypt) return fabric::ofi::testing::send_all(socket.fd(), bytes);
   tcp::Stream stream{Fd(::dup(socket.fd()))};
@@ -267,7 +267,7 @@ TEST(HostileSession, BreaksTheFramesOfTcpAndLosesItsConnection) {
       tcp::RawSocket socket(endpoint.address);
       ASSERT_TRUE(socket.shake_hands(terms.session, {wire::derive_connection(terms.master, endpoint.index)}, encrypt));
       say_on(socket, encrypt, bytes);
-      ::shutdown(socket.fd(), SHUT_WR);  // what is half said stays half said
+      ::shutdown(socket.fd(), SHUT_WR);  // a truncated message stays truncated
       EXPECT_TRUE(socket.is_closed());
     }
     EXPECT_GE(tcp::Counters::get().violations.value() - before, 10u);
@@ -275,8 +275,8 @@ TEST(HostileSession, BreaksTheFramesOfTcpAndLosesItsConnection) {
   }
 }
 
-// The connection was opened with one session's key; a HELLO of another session, with the right keys and all, is none of
-// it. On a connection of its own it is.
+// The connection was opened with one session's key; a HELLO of another session, even with its correct keys, is refused
+// on it. On a connection of its own it is accepted.
 TEST(HostileSession, OpensNoSecondSessionOnAConnectionOfTcp) {
   if (!tested("tcp")) GTEST_SKIP() << "tcp is not among the fabrics";
   World world;
@@ -299,7 +299,8 @@ TEST(HostileSession, OpensNoSecondSessionOnAConnectionOfTcp) {
   EXPECT_TRUE(other.hears(1));
 }
 
-// --- local: what both share ------------------------------------------------------------------------------------------
+// --- local: shared structures
+// ------------------------------------------------------------------------------------------
 
 TEST(HostileSession, ScribblesOverSharedMemoryAndIsThrownOut) {
   if (!tested("local")) GTEST_SKIP() << "local is not among the fabrics";

@@ -1,5 +1,5 @@
-// Tokens as an honest, a lying, a frozen and a vanishing client send them. That no lease is lost is checked when the
-// server ends: an arena with a lease out aborts.
+// Tokens of an honest, a lying, a frozen and a vanishing client. Leases are checked when the server ends: an arena with
+// a lease out aborts.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -90,7 +90,7 @@ TEST_F(Tokens, AGetLeavesAnEmptyBodyAndTheBytesInTheClientsMemory) {
   }
 }
 
-// Some clients believe nothing but the checksum of what they find in their memory.
+// Some clients trust only the checksum of the bytes in their memory.
 TEST_F(Tokens, TheReplySaysTheChecksumOfWhatMovedBothWays) {
   client::PolledLink owner(link());
   const auto checksum = [](Bytes bytes) {
@@ -148,7 +148,7 @@ TEST_F(Tokens, TextThatIsNoTokenIsABadRequest) {
 
 TEST_F(Tokens, ATokenMayNotMakeTheServerDialAnybodyElse) {
   if (token_provider() != "tcp") GTEST_SKIP() << "addresses are forged for tcp";
-  // sockaddr_in: family 2, port 40000 (big-endian), 192.0.2.1 (RFC 5737: nobody's).
+  // sockaddr_in: family 2, port 40000 (big-endian), 192.0.2.1 (RFC 5737: unassigned).
   const std::byte third_party[16] = {std::byte{2},   std::byte{0}, std::byte{0x9c}, std::byte{0x40},
                                      std::byte{192}, std::byte{0}, std::byte{2},    std::byte{1}};
   std::vector<std::byte> body(object_.size());
@@ -218,7 +218,7 @@ TEST_F(Tokens, AWindowWithoutTheRightIsAFailedTransfer) {
 }
 
 TEST_F(Tokens, AFrozenClientCostsOneFallbackAndOthersNoticeNothing) {
-  auto frozen = link();  // nobody polls it: its memory takes no byte
+  auto frozen = link();  // not polled: its memory accepts no byte
   std::vector<std::byte> memory(object_.size(), std::byte{0xee});
   auto lent = frozen->lend(memory, fabric::Access::server_writes).value();
   const auto before = fallbacks();
@@ -247,7 +247,7 @@ TEST_F(Tokens, AClientThatVanishesInMidTransferCostsOneFallback) {
   auto lent = owner->lend(memory, fabric::Access::server_writes).value();
   const auto text = token(owner->provider(), owner->address(), lent->descriptor());
   std::thread vanishing([&] {
-    // Takes the first bytes, then goes, registration and endpoint.
+    // Accepts the first bytes, then disappears with registration and endpoint.
     const auto until = deadline_in(std::chrono::seconds(5));
     while (memory.front() == std::byte{0xee} && SteadyClock::now() < until) (void)owner->poll([](Bytes) {});
     lent.reset();

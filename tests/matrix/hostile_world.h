@@ -1,4 +1,4 @@
-// A bucket with an object that must stay readable whatever hostile peers do, and requests with tokens of their making.
+// A bucket with an object that must stay readable whatever hostile peers do, and requests with their tokens.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Bucket {
     object = random_bytes(object_size, 4);
     EXPECT_TRUE(s3->put("hostile", "k", object, {}));
   }
-  // With a token; a body goes into `body`.
+  // Sends a GET with a token; a body goes into `body`.
   Outcome<client::HttpReply> get(const std::string& token) {
     body.assign(object_size, std::byte{0});
     return s3->call(
@@ -34,7 +34,7 @@ struct Bucket {
                      .headers = {{"x-amz-rdma-token", token}},
                      .unsigned_payload = true});
   }
-  // A new client gets the object that way.
+  // A new client can still read the object that way.
   void expect_service(const Way& way) {
     SCOPED_TRACE(way.name());
     auto client = world.client(way);

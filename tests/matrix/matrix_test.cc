@@ -1,4 +1,4 @@
-// The matrix: an object put through any door is the same through every other, on every fabric; so are the errors.
+// The matrix: an object put through any door is the same through every other, on every fabric, and so are errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 namespace verbena::matrix {
 namespace {
 
-// Around every boundary that the ways have: nothing, inline limits, the engine's small objects, blocks, chunks.
+// Sizes around every boundary: empty, inline limits, the engine's small objects, blocks, chunks.
 const std::vector<size_t> sizes{0,     1,     511,   513,   4095,    4096,          4097,    16 * 1024,
                                 16385, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, 5 << 20, (16 << 20) + 12345};
 
-// Each way in with each way out; with `of` only pairs in which that fabric of the native door takes part.
+// Each way in with each way out; with `of` only pairs that include the native door on that fabric.
 void compare_every_way(World& world, std::string_view of = "") {
   const auto ways = every_way();
   const auto is_of = [&](const Way& way) { return of.empty() || (way.via == Via::native && way.provider == of); };
@@ -32,7 +32,7 @@ void compare_every_way(World& world, std::string_view of = "") {
       const auto put = clients[in].put("matrix", key, std::span(bytes),
                                        {.content_type = "application/x-test", .metadata = {{"who", "matrix"}}});
       ASSERT_TRUE(put) << put.error().message;
-      // There is nothing to lend for an empty object: its token PUT is a plain one.
+      // An empty object has nothing to lend: its token PUT is a plain one.
       if (size != 0 || ways[in].via != Via::token) {
         ASSERT_EQ(put->transfer.door, ways[in].via);
       }
@@ -65,7 +65,7 @@ TEST(Matrix, EveryWayInAndEveryWayOutGiveTheSameBytesAndMetadata) {
   compare_every_way(world);
 }
 
-// The native door's tcp is encrypted in all other tests.
+// All other tests encrypt the native door's tcp.
 TEST(Matrix, TheSameWithoutEncryption) {
   const auto providers = test_providers();
   if (std::ranges::find(providers, "tcp") == providers.end()) GTEST_SKIP() << "tcp is not among the fabrics";

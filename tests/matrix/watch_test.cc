@@ -1,4 +1,4 @@
-// Watches through the native door: whatever way a change comes, whoever watches, and whoever will not listen.
+// Watches through the native door: all kinds of changes, many watchers, and watchers that do not read.
 #include <atomic>
 #include <map>
 #include <set>
@@ -68,7 +68,7 @@ class WatchMatrix : public testing::TestWithParam<std::string> {
       call.query.emplace_back(query.substr(0, at), at == query.npos ? "" : query.substr(at + 1));
     }
     call.body = bytes_of(body);
-    if (!body.empty()) {  // which S3 wants a digest of
+    if (!body.empty()) {  // S3 requires its digest
       const uint32_t crc = crc32c(call.body);
       std::string raw;
       for (int shift = 24; shift >= 0; shift -= 8) raw.push_back(static_cast<char>(crc >> shift));
@@ -135,7 +135,7 @@ TEST_P(WatchMatrix, EveryVerbThatChangesAKeyIsTold) {
   texts = told(all, 2);
   std::ranges::sort(texts);
   EXPECT_EQ(texts, (Texts{"removed a", "removed copy"}));
-  // In parts.
+  // A multipart upload.
   ClientOptions options;
   options.endpoint = world.server.http();
   options.access_key = server::TestServer::access_key;
@@ -182,7 +182,7 @@ TEST_P(WatchMatrix, VersionsMarkersAppendsAndRenamesAreTold) {
   EXPECT_EQ(told(to, 1), Texts{"renamed_here to/log"});
 }
 
-// The order per key, and that whoever is told finds that or something newer.
+// Order per key; a reader that was notified of a change finds it or a newer one.
 TEST_P(WatchMatrix, WhoReadsAfterAMessageSeesTheChangeOrANewerOne) {
   constexpr int keys = 4, rounds = 200;
   const auto client = native();
@@ -246,7 +246,7 @@ TEST_P(WatchMatrix, WhoNeverReadsHoldsUpNobodyAndIsToldOfTheGap) {
   const auto news = deaf.next(10s);
   ASSERT_TRUE(news);
   EXPECT_TRUE(news->gap);
-  // And goes on from there.
+  // And continues from there.
   put("last");
   std::string text;
   for (bool more = true; more;) {
@@ -303,7 +303,7 @@ TEST_P(WatchMatrix, ItsEndsAreTold) {
   const auto gone = removed.next(10s);
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, ErrorCode::no_such_bucket);
-  // The bucket that has the name later is another one: what is kept of the first is nothing of it.
+  // A later bucket of the same name is another one: watches of the first do not report it.
   ASSERT_TRUE(maker.make_bucket("watched"));
   const auto anew = removed.next(10s);
   ASSERT_TRUE(anew) << anew.error().message;
@@ -323,21 +323,21 @@ class IdleWatchMatrix : public WatchMatrix {
 };
 
 TEST_P(IdleWatchMatrix, ASessionThatWasLostIsAGapAndOneThatWaitsIsNotIdle) {
-  // The server looks once a second who has waited for long enough: a question from the middle of it waits for two
-  // thirds of a second and then some more, longer than a client leaves a session alone that nothing is asked in.
+  // The server checks once a second for waits that are over: a request sent in the middle of that second waits for two
+  // thirds of a second and more, longer than the client keeps an idle session.
   std::this_thread::sleep_for(400ms);
   const auto client = native();
   const Watch all = watch(client);
   put("one");
   EXPECT_EQ(told(all, 1), Texts{"created one"});
   const uint64_t number = last.number;
-  // Nothing happens for several times as long as a session may be idle.
+  // No change for several times the idle limit of a session.
   const auto nothing = all.next(5s);
   ASSERT_TRUE(nothing) << nothing.error().message;
   EXPECT_FALSE(nothing->gap);
   put("two");
   EXPECT_EQ(told(all, 1), Texts{"created two"});
-  // Nobody asks for as long.
+  // No request for as long.
   std::this_thread::sleep_for(4s);
   put("missed");
   const auto news = all.next(10s);
@@ -355,7 +355,7 @@ TEST_P(WatchMatrix, OverHttpAloneAWatchIsAClearError) {
   EXPECT_NE(begun.error().message.find("native door"), std::string::npos);
 }
 
-// A session and endpoint holds so many; what is refused leaves the others alone.
+// The limit per session and endpoint; a refused watch does not affect the others.
 TEST_P(WatchMatrix, SoManyThatTheLimitIsMet) {
   const auto client = native();
   std::vector<Watch> watches;

@@ -1,4 +1,4 @@
-// A server and clients of it through every door, on the fabrics that the environment names.
+// A server and its clients through every door, on the fabrics named in the environment.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ class World {
   server::TestServer server;
 };
 
-// Eight at a time: these tests run without optimization and under sanitizers, too.
+// Eight bytes at a time: these tests run without optimization and under sanitizers, too.
 inline std::vector<std::byte> random_bytes(size_t size, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::byte> bytes(size);

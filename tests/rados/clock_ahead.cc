@@ -1,6 +1,6 @@
 // Preloaded into a server (LD_PRELOAD), shifts its wall clock by CLOCK_AHEAD_MS milliseconds, which may be negative.
-// The monotonic clock stays as it is. What waits until a moment of the wall clock waits until the real one, for the
-// kernel knows nothing of the shift.
+// The monotonic clock is unchanged. Waits until a wall-clock time end at the real time, since the kernel does not know
+// of the shift.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -13,7 +13,7 @@
 namespace {
 
 constexpr int64_t ns_of_second = 1'000'000'000, ns_of_ms = 1'000'000, ms_of_second = 1000;
-// Moments of the monotonic clock are below it, those of the wall clock above: years after the machine has started.
+// Times of the monotonic clock are below it, those of the wall clock above: years of uptime.
 constexpr time_t wall_clock_from = 1'000'000'000;
 
 int64_t ahead_ms() {
@@ -43,7 +43,7 @@ Function* next(const char* name, const char* version = nullptr) {
   return reinterpret_cast<Function*>(found == nullptr ? dlsym(RTLD_NEXT, name) : found);
 }
 
-// The C library has an older one of that name, of another layout.
+// The C library has an older function of that name, with another layout.
 constexpr const char* condition_version = "GLIBC_2.3.2";
 
 }  // namespace

@@ -1,11 +1,10 @@
-// What a network does to a call, between a process and the OSDs that it talks to: loaded before all other libraries
-// (LD_PRELOAD), it stands in for the calls that librados makes on its sockets. A test names some bytes, and the first
-// message that has them is
-//   held: it and all that follows on its connection stay here, as behind a cut, until they are let go;
-//   made and not answered: it goes out, and of its connection nothing is read any more, until that is cut.
-// One at a time. src/store/conformance/wire.h is the test's side where that is in the process; of another process it is
-// the file $WIRE_FLAG: while it is there, the message that has its text is held. From when on it is, a file with
-// `.armed` behind its name says.
+// Network faults between a process and its OSDs: preloaded (LD_PRELOAD), it replaces the socket calls of librados. A
+// test names some bytes, and the first message that contains them is
+//   held: it and all that follows on its connection stay here, as after a cut, until they are released;
+//   made and not answered: it is sent, and its connection is not read any more, until that is cut.
+// One at a time. src/store/conformance/wire.h is the test's interface in the same process. For another process it is
+// the file $WIRE_FLAG: while it exists, the message that contains its text is held. A file with `.armed` after its name
+// shows that this is in effect.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -26,7 +25,7 @@ namespace {
 
 enum class Mode { nothing, hold, lose };
 
-std::mutex mutex;  // of these
+std::mutex mutex;  // guards these
 Mode mode = Mode::nothing;
 std::string mark;
 int to_pass = 0;   // messages with the mark that are left alone
@@ -57,7 +56,7 @@ void arm(Mode what, const char* bytes, int pass) {
   deaf = cut = false;
 }
 
-// The text of a file; empty: it is not there.
+// The text of a file; empty if it does not exist.
 std::string text_of(const char* path) {
   char text[256];
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -94,10 +93,10 @@ extern "C" {
 void verbena_wire_hold(const char* bytes, int pass) { arm(Mode::hold, bytes, pass); }
 void verbena_wire_lose(const char* bytes, int pass) { arm(Mode::lose, bytes, pass); }
 
-// Whether a message had the bytes.
+// True once a message had the bytes.
 int verbena_wire_caught() { return victim.load() >= 0 ? 1 : 0; }
 
-// What was held goes out; or the connection whose answers are not read is cut.
+// Releases what was held; or cuts the connection whose answers are not read.
 void verbena_wire_go() {
   static const auto real = next<ssize_t (*)(int, const void*, size_t, int)>("send");
   const std::lock_guard lock(mutex);
@@ -157,7 +156,7 @@ ssize_t read(int fd, void* into, size_t size) {
 
 int close(int fd) {
   static const auto real = next<int (*)(int)>("close");
-  // Another connection may get its number: what was held is lost with it.
+  // Another connection may get the same descriptor: held bytes are lost with this one.
   if (fd == victim.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(mutex);
     held.clear();

@@ -1,18 +1,17 @@
-// A client of the fault tests, as a process of its own so that it can be stopped and killed: moves objects through one
-// door and compares every byte. It says on standard output what it does, a line each:
+// A client of the fault tests, as a separate process so that it can be stopped and killed: moves objects through one
+// door and compares every byte. It reports on standard output, a line each:
 //
 //   begin N                the N-th operation starts
 //   ok N DOOR PROVIDER     it ended, and the bytes are right
 //   error N CODE TEXT      it failed; the same client goes on
 //
-// --op abandon is one GET that is to fail in the middle. Its memory is then used for something else and watched, while
-// the same client goes on with small ones:
+// --op abandon is one GET that must fail in the middle. Its memory is then reused and watched, while the same client
+// goes on with small ones:
 //
-//   given up 1 CODE TEXT   now
+//   given up 1 CODE TEXT   the GET has failed
 //   ok 1 untouched         nothing landed in that memory for --watch seconds
 //
-// Ends with status 0 after --count operations of each size that were right, 1 when a byte was wrong, 3 when --for ran
-// out before.
+// Exit status: 0 after --count correct operations of each size, 1 when a byte was wrong, 3 when --for ran out before.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -48,7 +47,7 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-// What an object of that size holds, whoever wrote it.
+// The bytes of an object of that size, whichever client wrote it.
 std::vector<std::byte> content(uint64_t size) {
   std::vector<std::byte> bytes(size);
   uint64_t state = size;
@@ -72,7 +71,7 @@ class Mover {
     }
   }
 
-  // Connects again and again: the server may be away.
+  // Connects repeatedly: the server may be down.
   bool connect(Clock::time_point until) {
     while (Clock::now() < until) {
       auto made = Client::connect(options(arguments_.via));
@@ -92,7 +91,7 @@ class Mover {
     return false;
   }
 
-  // Empty: done and right. "WRONG": a byte differs. Else why it failed.
+  // Empty: done and right. "WRONG": a byte differs. Else the failure.
   std::string once(size_t index, std::string& how) {
     const Object& object = objects_[index];
     const uint64_t size = object.bytes.size();
@@ -120,7 +119,7 @@ class Mover {
     return {};
   }
 
-  // A GET that fails, and what its memory is like afterwards.
+  // A GET that fails, and a check of its memory afterwards.
   int abandon() {
     say("begin 1");
     std::string how;

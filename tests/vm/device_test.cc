@@ -1,6 +1,5 @@
-// The sizes that an operator configures reach the device: what libfabric asks of libibverbs is caught on its way,
-// carried out, and then read back from the queue pair, the shared receive queue and the completion queue. Runs on a
-// real device.
+// The configured sizes reach the device: libfabric's calls of libibverbs are intercepted, carried out, and then read
+// back from the queue pair, the shared receive queue and the completion queue. Runs on a real device.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
@@ -32,7 +31,7 @@ F* real(const char* name) {
 }  // namespace
 }  // namespace verbena::fabric::ofi
 
-// These stand before the library's own, because the program exports them.
+// These override the library's functions, because the program exports them.
 extern "C" int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
   using namespace verbena::fabric::ofi;
   const ibv_qp_cap asked = attr->cap;
@@ -63,7 +62,7 @@ extern "C" ibv_cq* ibv_create_cq(ibv_context* context, int size, void* user, ibv
   using namespace verbena::fabric::ofi;
   ibv_cq* queue = real<decltype(ibv_create_cq)>("ibv_create_cq")(context, size, user, channel, vector);
   const std::lock_guard lock(seen().mutex);
-  // Small ones are libfabric's, for probing the device.
+  // Small ones are libfabric's, to probe the device.
   if (queue != nullptr && size > 1) {
     seen().completions_asked.push_back(size);
     seen().completions_made.push_back(queue->cqe);
@@ -106,8 +105,8 @@ TEST(Device, HasTheQueuesThatWereConfigured) {
     EXPECT_EQ(cap.max_send_wr, 77u);
     EXPECT_EQ(cap.max_send_sge, 3u);
   }
-  // A device may round up: soft-RoCE has queues of one below a power of two, and entries for as much as inline data
-  // takes.
+  // A device may round up: soft-RoCE's queues have one less than a power of two, and entries for the space of inline
+  // data.
   for (const auto& cap : seen().queue_pairs) {
     EXPECT_GE(cap.max_send_wr, 77u);
     EXPECT_LT(cap.max_send_wr, 128u);

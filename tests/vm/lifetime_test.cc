@@ -1,4 +1,4 @@
-// After the server answered or gave up, nothing of that request touches the window any more, however late the link
+// Once the server has answered or given up, nothing of that request touches the window any more, however late the link
 // delivers. Runs in the virtual machine only: it makes the link between the two devices slow and lossy (as root).
 #include <gtest/gtest.h>
 
@@ -43,14 +43,14 @@ Task<Result<void>> write_once(Window* window, Bytes from, uint64_t at, milliseco
   co_return co_await window->write(from, at, deadline_in(limit));
 }
 
-// Lends memory, has it written with deadlines that fall into the transfer, and takes the memory back for something else
-// as soon as each operation has been answered. The region stays registered and the owner's connection open, so only
-// the server can keep late packets away.
+// Lends memory, has it written with deadlines that expire during the transfer, and reuses the memory as soon as each
+// operation has been answered. The region stays registered and the owner's connection open, so only the server can keep
+// late packets away.
 class Lifetime : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(server.fabric) << describe(server.error); }
 
-  // Writes all pieces at once; returns how many were given up. Each is reused when it was answered.
+  // Writes all pieces at once; returns how many were given up. Each is reused once answered.
   size_t write_pieces(Window* window, MutableBytes memory, Bytes from, milliseconds limit) {
     std::vector<std::future<Result<void>>> writes;
     for (size_t i = 0; i < pieces; ++i) {
@@ -77,10 +77,10 @@ TEST_F(Lifetime, NothingLandsInAWindowAfterTheServerAnsweredOrGaveUp) {
   ASSERT_TRUE(window);
   size_t answered = 0, given_up = 0;
   for (int round = 0; round < 6; ++round) {
-    // Connects again, while the link is quick.
+    // Connects again, while the link is fast.
     ASSERT_TRUE(server.spawn(write_once(window->get(), Bytes(lease.data(), 1), 0, std::chrono::seconds(20))).get());
     memory[0] = reused;
-    // The first round ends well; the deadlines of the others fall before, into and between the retries of the rest.
+    // The first round succeeds; the deadlines of the others expire before, during and between the retries.
     const LateLink link(round == 0 ? "delay 80ms" : "delay 80ms loss 2%");
     const auto limit = milliseconds(round == 0 ? 20'000 : 60 * round);
     const size_t failed = write_pieces(window->get(), memory, lease.bytes(), limit);

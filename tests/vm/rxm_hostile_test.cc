@@ -1,5 +1,5 @@
-// Strangers on an RDMA network: peers that speak rxm's own protocol and lie. Runs on a real device (in the virtual
-// machine): the server listens at 10.77.0.1, they are at 10.77.0.2. A library that trusts them ends the process here.
+// Hostile peers on an RDMA network that speak rxm's own protocol and lie. Runs on a real device (in the virtual
+// machine): the server listens at 10.77.0.1, they are at 10.77.0.2. A library that trusts them crashes here.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -76,7 +76,7 @@ void add_lying_headers(std::vector<Packet>& all, const Header& good) {
   }
 }
 
-// Of every kind that is no message in one packet, for messages that there are and that there are not.
+// Of every kind except a message in one packet, for existing and unknown messages.
 void add_other_kinds(std::vector<Packet>& all, const Header& good) {
   const std::vector<std::byte> payload(1000, std::byte{0xff});
   for (const uint64_t connection :
@@ -103,7 +103,7 @@ void add_other_kinds(std::vector<Packet>& all, const Header& good) {
   }
 }
 
-// Regions of a rendezvous: four of 24 bytes, then how many.
+// Regions of a rendezvous: four of 24 bytes, then their number.
 void add_rendezvous(std::vector<Packet>& all, const Header& good) {
   for (const int count : {0, 1, 4, 5, 255}) {
     for (const uint64_t length : {uint64_t{0}, uint64_t{1} << 20, most}) {
@@ -132,7 +132,7 @@ std::vector<Packet> lying_packets(uint64_t connection) {
         {std::to_string(size) + " bytes", std::vector(whole.begin(), whole.begin() + static_cast<int>(size))});
   }
   all.push_back({"immediate data", whole, As::send_with_immediate});
-  // It takes a receive and leaves in it what was there.
+  // It uses a receive and leaves the old bytes in it.
   all.push_back({"an empty write", {}, As::empty_write_with_immediate});
   add_lying_headers(all, good);
   add_other_kinds(all, good);
@@ -241,7 +241,7 @@ TEST_F(RxmStranger, WhosePacketsLieIsNotHeardAndHarmsNobody) {
   expect_service();
 }
 
-// More often than there are receives: each must be there again.
+// More often than there are receives: each must be posted again.
 TEST_F(RxmStranger, WhoLiesOftenLeavesOthersTheirReceives) {
   auto connection = call();
   ASSERT_TRUE(connection);
@@ -252,7 +252,7 @@ TEST_F(RxmStranger, WhoLiesOftenLeavesOthersTheirReceives) {
   expect_service();
 }
 
-// No receive has room for these. The device breaks the connection; the receive must be there again.
+// Larger than any receive. The device breaks the connection; the receive must be posted again.
 TEST_F(RxmStranger, WhoSendsMoreThanFitsLosesHisConnectionAndNoReceiveIsLost) {
   const std::vector<std::byte> large(32 * KiB);
   for (uint16_t i = 0; i < receives + 4; ++i) {
@@ -285,7 +285,7 @@ TEST_F(RxmStranger, WhoseConnectionRequestLiesIsRefused) {
     SCOPED_TRACE(name);
     EXPECT_FALSE(RxmConnection::call(stranger_address, server_address, port_, data));
   }
-  // A size beyond the data says nothing else than they do.
+  // The size exceeds the data; the data alone count.
   EXPECT_TRUE(RxmConnection::call(stranger_address, server_address, port_, rxm::private_data(255, bytes_of(good))));
   expect_service();
 }
@@ -296,7 +296,7 @@ TEST_F(RxmStranger, WhoCallsAsAnyoneHarmsNobody) {
     const auto first = call(connect);
     ASSERT_TRUE(first);
     EXPECT_FALSE(call(connect)) << "it is connected already";
-    connect.connection = 5;  // another process at the same place: the first one is gone
+    connect.connection = 5;  // another process at the same address: the first one is gone
     const auto second = call(connect);
     ASSERT_TRUE(second);
     EXPECT_TRUE(say(*second, "another"));
@@ -305,7 +305,7 @@ TEST_F(RxmStranger, WhoCallsAsAnyoneHarmsNobody) {
   expect_service();
 }
 
-// In the middle of a message in pieces, or of one that nobody asked for.
+// In the middle of a message in pieces, or of an unsolicited one.
 TEST_F(RxmStranger, WhoHangsUpHarmsNobody) {
   for (uint16_t i = 0; i < 10; ++i) {
     auto connection = call(200);
@@ -321,7 +321,7 @@ TEST_F(RxmStranger, WhoHangsUpHarmsNobody) {
   expect_service();
 }
 
-// The owner of a window, whom the server called.
+// The owner of a window, called by the server.
 TEST_F(RxmStranger, WhoWasCalledAndSaysAnythingHarmsNobody) {
   const rxm::Accept accept{.connection = most};
   RxmListener listener(stranger_address, rxm::private_data(255, bytes_of(accept)));
@@ -341,10 +341,10 @@ TEST_F(RxmStranger, WhoWasCalledAndSaysAnythingHarmsNobody) {
     SCOPED_TRACE(name);
     ASSERT_TRUE(called->send(bytes, as));
     if (++count % 8 == 0) {
-      ASSERT_TRUE(move(owner, lent));  // it reads what has come
+      ASSERT_TRUE(move(owner, lent));  // it reads the arrived packets
     }
   }
-  // It asks for no message, so there is a limit to what it takes.
+  // It requests no message, so there is a limit on what it accepts.
   constexpr size_t sent_max = 10 * receives;
   size_t taken = 0;
   for (; taken < sent_max; ++taken) {
@@ -361,7 +361,7 @@ TEST_F(RxmStranger, WhoWasCalledAndSaysAnythingHarmsNobody) {
   expect_service();
 }
 
-// Nothing longer than a packet is sent or taken, whatever was asked for.
+// Longer than a packet is neither sent nor accepted, whatever was requested.
 TEST(RxmMessages, OfTheFullSizeAreOnePacket) {
   auto options = options_at(server_address);
   options.message_size_max = 64 * KiB;

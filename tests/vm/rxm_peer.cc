@@ -29,7 +29,7 @@ rdma_conn_param parameters(Bytes data) {
   param.private_data_len = static_cast<uint8_t>(data.size());
   param.responder_resources = param.initiator_depth = 1;
   param.retry_count = 7;
-  param.rnr_retry_count = 7;  // for ever: who waits looks at the clock
+  param.rnr_retry_count = 7;  // without end: the waiting side checks the clock
   return param;
 }
 
@@ -77,7 +77,7 @@ std::unique_ptr<RxmConnection> RxmConnection::call(const std::string& from, cons
   CmId id(made);
   auto param = parameters(private_data);
   if (rdma_connect(id.get(), &param) != 0) return nullptr;
-  uint64_t connection = 0;  // the first thing that the answer has, behind a byte with its size
+  uint64_t connection = 0;  // the answer's first field, after a byte with its size
   if (id->event != nullptr && id->event->param.conn.private_data_len > sizeof connection) {
     std::memcpy(&connection, static_cast<const std::byte*>(id->event->param.conn.private_data) + 1, sizeof connection);
   }

@@ -1,5 +1,5 @@
-// A peer of `verbs;ofi_rxm` that speaks rxm's own protocol by itself, over librdmacm and libibverbs, so that it can say
-// what libfabric never would: headers that lie, packets cut short, connection requests of anything.
+// A peer of `verbs;ofi_rxm` with its own implementation of rxm's protocol over librdmacm and libibverbs, so that it can
+// send what libfabric never would: headers that lie, truncated packets, arbitrary connection requests.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -16,7 +16,7 @@ namespace verbena::vm {
 
 namespace rxm {
 
-// As libfabric 2.1 has them in its rxm.h and ofi_proto.h.
+// As in libfabric 2.1's rxm.h and ofi_proto.h.
 enum Type : uint8_t { eager, segment, rendezvous, read_done, atomic, atomic_response, credit, write_data, write_done };
 enum Op : uint8_t { message, tagged, atomic_add = 6, atomic_fetch, atomic_compare };
 constexpr uint8_t control_version = 4, op_version = 2;
@@ -41,13 +41,13 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64);
 
-// What a connection request carries, behind a byte with its size.
+// The contents of a connection request, after a byte with its size.
 struct Connect {
   uint8_t version = 1;
   uint8_t endianness = 2;  // little
   uint8_t control_version = rxm::control_version;
   uint8_t op_version = 3;
-  uint16_t port = 0;  // of the caller's own listener: with its address, who it is
+  uint16_t port = 0;  // of the caller's own listener: with its address, the caller's identity
   uint8_t flow_control = 2;
   uint8_t padding = 0;
   uint32_t eager_limit = eager_max;
@@ -73,21 +73,21 @@ struct CmIdDeleter {
 };
 using CmId = std::unique_ptr<rdma_cm_id, CmIdDeleter>;
 
-// A connection, as the side that called or the one that was called.
+// A connection, as its calling or its called side.
 class RxmConnection {
  public:
-  // Null: refused, or not answered.
+  // Null: refused, or no answer.
   static std::unique_ptr<RxmConnection> call(const std::string& from, const std::string& to, uint16_t port,
                                              Bytes private_data);
   RxmConnection(CmId id, uint64_t connection);
   ~RxmConnection();
   RxmConnection(const RxmConnection&) = delete;
 
-  // The index by which the other side knows this connection.
+  // The other side's index of this connection.
   uint64_t connection() const { return connection_; }
 
   enum class As { send, send_with_immediate, empty_write_with_immediate };
-  // False: not taken in time, or the connection broke. A peer without a receive for it makes the sender wait.
+  // False: not accepted in time, or the connection broke. A peer without a receive for it makes the sender wait.
   bool send(Bytes packet, As as = As::send, int limit_ms = 5000);
 
  private:
@@ -97,14 +97,14 @@ class RxmConnection {
   ibv_mr* region_ = nullptr;
 };
 
-// Accepts everybody who calls.
+// Accepts every call.
 class RxmListener {
  public:
   RxmListener(const std::string& address, std::vector<std::byte> accept_data);
   ~RxmListener();
   RxmListener(const RxmListener&) = delete;
   uint16_t port() const { return port_; }
-  // Memory that whoever calls may write to.
+  // Memory that every caller may write to.
   std::vector<std::byte>& memory() { return memory_; }
   uint64_t key() const { return region_->rkey; }
   // Waits for the next one.
