@@ -6,8 +6,8 @@
         with pytest_verbena.connect() as client:
             assert bytes(client.get(verbena_bucket, "k")) == b"bytes"
 
-pytest finds it where the wheel is installed. It stands beside the package `verbena` and not in it, so that a run whose tests do not ask
-for a server loads no library of it.
+pytest finds it where the wheel is installed. It is beside the package `verbena` and not in it, so that a run whose tests need no
+server loads none of its libraries.
 """
 import dataclasses
 import json
@@ -26,7 +26,8 @@ STOP_S = 30
 
 
 def pytest_addoption(parser):
-    # Settings and no options of the command line: pytest would take an option's path for the place of the tests. `-o NAME=VALUE` does it.
+    # Settings rather than command-line options: pytest would take an option's path for the place of the tests. `-o
+    # NAME=VALUE` sets them.
     parser.addini("verbena_program", "the program `verbena` (default: the one in PATH)", default="verbena")
     parser.addini("verbena_flags", "flags of `verbena server`, for example: --bucket photos --seed test/data --region eu-west-1", type="args",
                   default=[])
@@ -34,7 +35,7 @@ def pytest_addoption(parser):
 
 @dataclasses.dataclass(frozen=True)
 class VerbenaServer:
-    """Where the server is and which keys it knows."""
+    """The server's endpoints and keys."""
 
     endpoint: str
     native: str
@@ -72,7 +73,7 @@ def _program(config):
 
 
 def _first_line(process):
-    """What the server says when its doors are open; nothing, if it ends before or takes too long."""
+    """The first line that the server prints when it is ready; empty if it ends before or takes too long."""
     text, until = b"", time.monotonic() + START_S
     while not text.endswith(b"\n"):
         readable, _, _ = select.select([process.stdout], [], [], max(0, until - time.monotonic()))
@@ -96,7 +97,7 @@ def _stop(process):
 @pytest.fixture(scope="session", name="pytest_verbena")
 def _pytest_verbena(request):
     """A Verbena server in memory (a VerbenaServer), which ends with the session."""
-    # The machine's own settings are not the test server's.
+    # The machine's own settings do not apply to the test server.
     env = {name: value for name, value in os.environ.items() if not name.startswith("VERBENA_")}
     command = [_program(request.config), "server", "--memory", "--print-ready", "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
                *request.config.getini("verbena_flags")]
@@ -118,7 +119,7 @@ def _pytest_verbena(request):
 
 @pytest.fixture
 def verbena_bucket(pytest_verbena):
-    """The name of a bucket that no other test has."""
+    """The name of a bucket for this test alone."""
     name = f"test-{uuid.uuid4().hex}"
     with pytest_verbena.connect() as client:
         client.make_bucket(name)

@@ -51,7 +51,7 @@ func merge(into, from map[string]any) {
 	}
 }
 
-// Helm marshals by sigs.k8s.io/yaml: keys sorted, two spaces, no break at the end.
+// Helm marshals by sigs.k8s.io/yaml: keys sorted, two spaces, no newline at the end.
 func toYaml(value any) string {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)

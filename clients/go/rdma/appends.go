@@ -9,28 +9,28 @@ import (
 	"sync"
 )
 
-// Appending is an append under way, as StartAppend begins it.
+// Appending is an append in progress, as StartAppend begins it.
 type Appending struct {
 	key       string
 	call      call
 	done      chan struct{}
 	mutex     sync.Mutex
-	operation *C.verbena_operation // nil when it is done
+	operation *C.verbena_operation // nil when done
 	object    Object
 	err       error
 }
 
-// Those of a client.
+// The appends in progress of a client.
 type appends struct {
 	mutex    sync.Mutex
-	queue    *C.verbena_queue // made for the first
+	queue    *C.verbena_queue // created for the first append
 	underWay map[*Appending]struct{}
-	taking   bool // a goroutine takes what is done
+	taking   bool // a goroutine takes completed appends
 }
 
-// StartAppend begins an AppendObject and does not wait for it; `data` may be changed when it returns. Appends that one goroutine starts
-// for one key leave in this order. By the native door those of up to 2 KiB that lie one behind the other share messages while others
-// are under way, each with its own outcome.
+// StartAppend begins an AppendObject without waiting for it; `data` may be changed when it returns. Appends that one
+// goroutine starts for one key leave in this order. By the native door adjacent ones of up to 2 KiB share messages
+// while others are in flight, each with its own outcome.
 func (c *Client) StartAppend(bucket, key string, data []byte, at uint64) (*Appending, error) {
 	names, err := named(bucket, key)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *appends) start(made *Appending, names, data []byte, at uint64) error {
 	}
 	a.mutex.Unlock()
 
-	// Who takes it waits until it is counted.
+	// The taking goroutine waits until it is counted.
 	made.mutex.Lock()
 	defer made.mutex.Unlock()
 	handle := cgo.NewHandle(made)
@@ -81,14 +81,14 @@ func (a *appends) start(made *Appending, names, data []byte, at uint64) error {
 		go a.take()
 	}
 	select {
-	case <-client.closing: // which may have looked for it before it was there
+	case <-client.closing: // Close may have searched the list before this was added
 		C.verbena_operation_cancel(operation)
 	default:
 	}
 	return nil
 }
 
-// Takes what is done until nothing is under way.
+// Takes completed appends until none is in progress.
 func (a *appends) take() {
 	for more := true; more; {
 		var number C.uintptr_t
@@ -114,7 +114,7 @@ func (a *appends) take() {
 	}
 }
 
-// Ends all that are under way.
+// Cancels all in progress.
 func (a *appends) cancel() {
 	a.mutex.Lock()
 	all := make([]*Appending, 0, len(a.underWay))
@@ -135,11 +135,11 @@ func (p *Appending) cancel() {
 	}
 }
 
-// Done is closed when the outcome is there.
+// Done is closed when the outcome is known.
 func (p *Appending) Done() <-chan struct{} { return p.done }
 
-// Wait gives the outcome: what AppendObject returns. If the context ends first that ends the append, too; whether it happened is not
-// known then.
+// Wait returns the outcome, as AppendObject would. If the context ends first it cancels the append; whether it happened
+// is then unknown.
 func (p *Appending) Wait(ctx context.Context) (Object, error) {
 	select {
 	case <-p.done:

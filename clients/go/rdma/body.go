@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-const bodyMax = 1 << 30 // larger ones are left to Base, which need not hold them
+const bodyMax = 1 << 30 // larger ones are left to Base, which need not hold them in memory
 
-// What a request carries: its bytes, without the frames of aws-chunked, and the checksum that it names.
+// A request's payload: its bytes, without the frames of aws-chunked, and the checksum that it names.
 type payload struct {
 	data     []byte
 	checksum string // "CRC32C:yZRlqg=="; empty when the request has none
@@ -21,7 +21,7 @@ type payload struct {
 
 var errOtherBody = errors.New("a body that is left to Base")
 
-// Reads a request's body. The second value is the request as whoever sends it after all needs it: its body is at the beginning again.
+// Reads a request's body. The second value is the request with its body at the beginning again, for sending it by Base.
 func readPayload(request *http.Request) (payload, *http.Request, error) {
 	size := request.ContentLength
 	if size < 0 || size > bodyMax || len(request.TransferEncoding) != 0 {
@@ -83,8 +83,8 @@ func unframed(header http.Header, raw []byte) (payload, error) {
 	return made, nil
 }
 
-// Frames of "size-in-hex[;chunk-signature=...]\r\n bytes \r\n", the last one of size 0, then trailers. The signatures are of this
-// process's own making; the session signs the bytes anew.
+// Decodes frames of "size-in-hex[;chunk-signature=...]\r\n bytes \r\n", the last one of size 0, then trailers. The
+// signatures were made in this process; the session authenticates the bytes anew.
 func dechunk(raw []byte, size int, trailer string) (data []byte, sum string, err error) {
 	data = make([]byte, 0, size)
 	for {

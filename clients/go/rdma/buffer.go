@@ -10,7 +10,8 @@ import (
 	"unsafe"
 )
 
-// Buffer is memory that is ready for RDMA: a server on the same host copies straight into and out of it. It lies outside of Go's heap.
+// Buffer is memory prepared for RDMA: a server on the same host copies straight into and out of it. It lies outside of
+// Go's heap.
 type Buffer struct {
 	mutex  sync.RWMutex
 	client *Client
@@ -18,7 +19,7 @@ type Buffer struct {
 	bytes  []byte
 }
 
-// Alloc makes a buffer, zeroed. Free it when it is not needed any more.
+// Alloc makes a zeroed buffer. Free it after use.
 func (c *Client) Alloc(size int) (*Buffer, error) {
 	if size <= 0 {
 		return nil, &Error{Code: InvalidArgument, Message: "a buffer has at least one byte"}

@@ -1,6 +1,6 @@
-// What the Go package calls: one crossing into C for each operation. Failures come with the call, since the library keeps them per
-// thread and a goroutine may go on in another one; they are large and seldom, so an answer has a pointer, which failure() frees.
-// Names come as one text with zero bytes between them.
+// C helpers of the Go package: one crossing into C for each operation. Failures are returned with the call, since the
+// library stores them per thread and a goroutine may continue on another one; they are large and rare, so an answer has
+// a pointer to them, which failure() frees. Names are passed as one text with zero bytes between them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,8 +98,8 @@ static inline int vb_put_read(verbena_client* client, const char* bucket, const 
   return verbena_put_stream(client, bucket, key, vb_read, &reader, options, &answer->object, &answer->transfer);
 }
 
-// names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata. From `reader`
-// unless that is 0, else from `buffer` or `from`.
+// names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata.
+// Reads from `reader` unless that is 0, else from `buffer` or `from`.
 static inline int vb_put(verbena_client* client, const char* names, uintptr_t reader, verbena_buffer* buffer, const void* from,
                          size_t size, size_t pairs, int md5_etag, verbena_info** info, verbena_cancellation* cancellation,
                          vb_answer* answer) {
@@ -164,7 +164,7 @@ static inline int vb_append(verbena_client* client, const char* names, const voi
   return vb_end(answer, verbena_append(client, bucket, key, from, size, at, &options, &answer->object, &answer->transfer));
 }
 
-// What an append that nobody waits for takes along: a copy of the bytes, and whose it is.
+// The context of an asynchronous append: a copy of the bytes, and its Go handle.
 typedef struct {
   uintptr_t handle;
   char bytes[];
@@ -183,7 +183,7 @@ static inline int vb_start_append(verbena_client* client, verbena_queue* queue, 
   return code;
 }
 
-// The next one that is done. Whoever handles signals may interrupt it.
+// The next completed operation. A signal handler may interrupt the wait.
 static inline verbena_operation* vb_next_done(verbena_queue* queue, uintptr_t* handle) {
   verbena_operation* done = NULL;
   while (done == NULL) verbena_queue_next(queue, -1, &done);
@@ -258,7 +258,7 @@ static inline int vb_alloc(verbena_client* client, size_t size, verbena_buffer**
   return vb_end(answer, verbena_buffer_alloc(client, size, buffer));
 }
 
-// Where an item of a batch lies in the batch's memory, and what of the object it is.
+// The range of a batch item in the batch's memory, and its part of the object.
 typedef struct {
   size_t offset, size;
   uint64_t range_first, range_length;

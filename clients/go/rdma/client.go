@@ -4,8 +4,8 @@
 //	err = client.PutObject(ctx, "bucket", "key", data)
 //	data, err := client.GetObject(ctx, "bucket", "key")
 //
-// A Client may be used by any goroutine at once. Contexts end calls within some 20 ms, also where the server is frozen; nothing is
-// written to the caller's memory after a call has returned.
+// A Client may be used by several goroutines at once. Contexts end calls within some 20 ms, even if the server is
+// frozen; nothing is written to the caller's memory after a call has returned.
 package rdma
 
 // #cgo LDFLAGS: -lverbena
@@ -21,10 +21,10 @@ import (
 	"unsafe"
 )
 
-// Config says where the server is and who asks. Zero values are the defaults.
+// Config has the server's address and the credentials. Zero values are the defaults.
 type Config struct {
-	// Endpoint is the native port, "host:9100". With HTTPEndpoint or an Endpoint of "http://host:9000", HTTP is used where RDMA
-	// does not work, and for buckets.
+	// Endpoint is the native port, "host:9100". With HTTPEndpoint or an Endpoint of "http://host:9000", HTTP is used where
+	// RDMA does not work, and for buckets.
 	Endpoint       string
 	HTTPEndpoint   string
 	NativeEndpoint string // beside an Endpoint that is a URL
@@ -44,7 +44,7 @@ type Config struct {
 
 // Client is a connection to one server.
 type Client struct {
-	mutex        sync.RWMutex // read-locked by calls under way
+	mutex        sync.RWMutex // read-locked by calls in progress
 	handle       *C.verbena_client
 	accessKey    string
 	cancellation *C.verbena_cancellation // of calls without a context that can end
@@ -86,7 +86,7 @@ func NewClient(config Config) (*Client, error) {
 	return client, nil
 }
 
-// Close ends the connections. Calls under way end with Cancelled, later ones with Closed.
+// Close ends the connections. Calls in progress end with Cancelled, later ones with Closed.
 func (c *Client) Close() error {
 	c.once.Do(func() {
 		runtime.SetFinalizer(c, nil)
@@ -103,7 +103,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// A call under way: the client stays, and the context's end is the call's.
+// A call in progress: it keeps the client open, and ends with the context.
 type call struct {
 	client       *Client
 	cancellation *C.verbena_cancellation
@@ -147,7 +147,7 @@ func (k call) end() {
 	k.client.mutex.RUnlock()
 }
 
-// One call into C: `work` gets the names as C takes them. Its failure is an error, and the answer is what else it said.
+// Runs one call into C: `work` gets the names in C's form. A failure becomes an error; the answer has the results.
 func (c *Client) do(ctx context.Context, names []byte, work func(*C.char, *C.verbena_cancellation, *C.vb_answer) C.int) (*C.vb_answer, error) {
 	call, err := c.begin(ctx)
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *Client) do(ctx context.Context, names []byte, work func(*C.char, *C.ver
 	return answer, nil
 }
 
-// Texts with a zero byte after each, as C takes them.
+// Joins texts with a zero byte after each, for C.
 func join(texts ...string) ([]byte, error) {
 	size := 0
 	for _, text := range texts {

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// Code says why a call failed. Codes are errors, so that errors.Is(err, rdma.NoSuchKey) works.
+// Code is the reason for a failed call. Codes are errors, so that errors.Is(err, rdma.NoSuchKey) works.
 type Code int
 
 const (
@@ -51,7 +51,7 @@ func (c Code) Error() string {
 type Error struct {
 	Code       Code
 	S3Code     string // "NoSuchKey"; empty when S3 has no name for it
-	RequestID  string // the server's, when it gave one
+	RequestID  string // the server's, if it sent one
 	HTTPStatus int    // 0: the failure did not come over HTTP
 	Message    string
 	cause      error
@@ -59,7 +59,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("verbena: %s: %s", e.Code.Error(), e.Message) }
 
-// Is finds codes, and the context's error where that ended the call.
+// Is matches codes, and the context's error if that ended the call.
 func (e *Error) Is(target error) bool {
 	code, ok := target.(Code)
 	return ok && code == e.Code
@@ -69,13 +69,13 @@ func (e *Error) Unwrap() error { return e.cause }
 
 var errClosed = &Error{Code: Closed, Message: "the client is closed"}
 
-// The failure that an answer holds; nil for none.
+// Converts the failure of an answer to an error; nil for none.
 func failure(ctx context.Context, code C.int, answer *C.vb_answer) error {
 	if code == C.VERBENA_OK {
 		return nil
 	}
 	made := &Error{Code: Code(code)}
-	if said := answer.error; said != nil { // nil: no memory was left for it
+	if said := answer.error; said != nil { // nil: out of memory
 		made.S3Code, made.RequestID = C.GoString(&said.s3_code[0]), C.GoString(&said.request_id[0])
 		made.HTTPStatus, made.Message = int(said.http_status), C.GoString(&said.message[0])
 		C.free(unsafe.Pointer(said))

@@ -48,7 +48,7 @@ func (c *Client) List(ctx context.Context, bucket string, options *ListOptions) 
 	return made
 }
 
-// Next says whether there is another entry.
+// Next reports whether there is another entry.
 func (i *Iterator) Next() bool {
 	for len(i.entries) == 0 {
 		if i.last || i.err != nil {
@@ -60,10 +60,10 @@ func (i *Iterator) Next() bool {
 	return true
 }
 
-// Entry is the one that Next found.
+// Entry returns the entry found by Next.
 func (i *Iterator) Entry() Entry { return i.now }
 
-// Err is why Next ended early; nil at the end of the listing.
+// Err returns the reason why Next ended early; nil at the end of the listing.
 func (i *Iterator) Err() error { return i.err }
 
 func (i *Iterator) page() error {
@@ -103,7 +103,7 @@ func entries(page *C.verbena_page) []Entry {
 	return found
 }
 
-// Buckets gives the names of all buckets.
+// Buckets returns the names of all buckets.
 func (c *Client) Buckets(ctx context.Context) ([]string, error) {
 	call, err := c.begin(ctx)
 	if err != nil {

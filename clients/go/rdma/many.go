@@ -10,8 +10,8 @@ import (
 
 const batchMax = 4096 // items of one call into the library
 
-// Item is one object of a batch. Its bytes go to, or come from, [Offset, Offset+Size) of the batch's memory; HeadMany and RemoveMany
-// look at neither. ETags are without quotes, or "*".
+// Item is one object of a batch. Its bytes go to, or come from, [Offset, Offset+Size) of the batch's memory; HeadMany
+// and RemoveMany ignore both. ETags are without quotes, or "*".
 type Item struct {
 	Bucket, Key  string
 	Offset, Size int
@@ -22,17 +22,17 @@ type Item struct {
 	ContentType  string // put
 }
 
-// Outcome is what became of one item.
+// Outcome is the result of one item.
 type Outcome struct {
 	Bytes        uint64 // delivered or stored
-	Size         uint64 // of the whole object; not known of what is stored or removed
+	Size         uint64 // of the whole object; unknown for put and remove
 	ETag         string
 	VersionID    string
 	LastModified time.Time
-	Err          error // *Error; the other items are not touched by it
+	Err          error // *Error; the other items are independent
 }
 
-// FirstError is the error of the first item that has one.
+// FirstError returns the error of the first item that has one.
 func FirstError(outcomes []Outcome) error {
 	for _, one := range outcomes {
 		if one.Err != nil {
@@ -42,8 +42,8 @@ func FirstError(outcomes []Outcome) error {
 	return nil
 }
 
-// GetMany fetches many objects in few messages, each into its place of `into`; places must not overlap. An object that is not there, or
-// longer than its place, has an error of its own.
+// GetMany fetches many objects in few messages, each into its place of `into`; places must not overlap. A missing
+// object, or one longer than its place, has an error of its own.
 func (c *Client) GetMany(ctx context.Context, items []Item, into []byte) ([]Outcome, error) {
 	if ctx.Done() == nil {
 		return c.many(ctx, C.vb_get_many, items, into, nil)
@@ -59,17 +59,17 @@ func (c *Client) PutMany(ctx context.Context, items []Item, from []byte) ([]Outc
 	return c.detached(ctx, C.vb_put_many, items, from)
 }
 
-// HeadMany tells what is known of many objects.
+// HeadMany returns the properties of many objects.
 func (c *Client) HeadMany(ctx context.Context, items []Item) ([]Outcome, error) {
 	return c.detached(ctx, C.vb_head_many, items, nil)
 }
 
-// RemoveMany removes many objects; one that is not there is no error.
+// RemoveMany removes many objects; a missing one is not an error.
 func (c *Client) RemoveMany(ctx context.Context, items []Item) ([]Outcome, error) {
 	return c.detached(ctx, C.vb_delete_many, items, nil)
 }
 
-// GetMany fetches into the buffer. The context is looked at before each 4096 items; what is under way then ends first.
+// GetMany fetches into the buffer. The context is checked before each 4096 items; items in flight complete first.
 func (b *Buffer) GetMany(ctx context.Context, items []Item) ([]Outcome, error) {
 	return b.many(ctx, C.vb_get_many, items)
 }
@@ -102,7 +102,7 @@ func checkPlaces(kind C.int, items []Item, size int) error {
 	return nil
 }
 
-// A batch whose end the context need not wait for: until it has ended by itself it works on memory of its own.
+// Runs a batch without having to wait for it when the context ends: until it completes it uses memory of its own.
 func (c *Client) detached(ctx context.Context, kind C.int, items []Item, memory []byte) ([]Outcome, error) {
 	if err := checkPlaces(kind, items, len(memory)); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ func TestManyObjectsAtOnce(t *testing.T) {
 	defer stop()
 	for _, via := range []string{"native", "http"} {
 		for how, ctx := range map[string]context.Context{"endless": background, "bounded": ctx} {
-			client, n := connect(t, via), 5000 // more than go into one message
+			client, n := connect(t, via), 5000 // more than one message holds
 			if via == "http" {
 				n = 20
 			}
@@ -115,7 +115,7 @@ func TestEachItemOfABatchHasItsOwnOutcome(t *testing.T) {
 	}
 }
 
-// A frozen server answers nobody: the context alone ends the batches, and nothing lands later.
+// A frozen server does not answer: the context alone ends the batches, and nothing lands later.
 func TestContextsEndBatches(t *testing.T) {
 	client := connect(t, "native")
 	name := bucket(t, connect(t, "auto"), "go-many-contexts")

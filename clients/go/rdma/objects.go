@@ -16,7 +16,7 @@ import (
 // Range is a part of an object. Length 0: to its end.
 type Range struct{ Offset, Length uint64 }
 
-// GetOptions are conditions and choices of a GET. ETags are without quotes, or "*".
+// GetOptions are conditions and options of a GET. ETags are without quotes, or "*".
 type GetOptions struct {
 	Range       *Range
 	IfMatch     string
@@ -26,18 +26,18 @@ type GetOptions struct {
 	sizeMax     uint64
 }
 
-// PutOptions are what a PUT stores beside the bytes, and its conditions.
+// PutOptions are properties that a PUT stores with the bytes, and its conditions.
 type PutOptions struct {
 	ContentType string
 	Metadata    map[string]string // x-amz-meta-*, names without the prefix
 	IfMatch     string
 	IfNoneMatch string
 	Checksum    string // "CRC32C:yZRlqg==": what the bytes must have, else nothing is stored
-	MD5ETag     bool   // the ETag is to be the MD5 of the bytes
-	Describe    bool   // fill Headers with what the server says of the new object
+	MD5ETag     bool   // the ETag must be the MD5 of the bytes
+	Describe    bool   // fill Headers with the server's headers for the new object
 }
 
-// Object is what a call tells of an object, and how its bytes went.
+// Object has an object's properties, and how its bytes were transferred.
 type Object struct {
 	Key            string
 	Bytes          uint64 // moved by this call
@@ -48,13 +48,13 @@ type Object struct {
 	ContentType    string
 	Checksum       string
 	Metadata       map[string]string
-	Headers        map[string]string // what else is stored with it or said of it, lower-case names
+	Headers        map[string]string // further stored or computed headers, lower-case names
 	Door           string            // "native", "token", "http"
 	Provider       string            // "local", "tcp", "verbs;ofi_rxm", "http"
 	FellBackReason string
 }
 
-// What nearly every answer says, so that it takes no memory of its own each time.
+// Values of nearly every answer, shared to save allocations.
 var words = map[string]string{"native": "native", "token": "token", "http": "http", "local": "local", "tcp": "tcp",
 	"verbs;ofi_rxm": "verbs;ofi_rxm"}
 
@@ -102,7 +102,7 @@ func object(key string, answer *C.vb_answer, info *C.verbena_info) Object {
 	return made
 }
 
-// Into a slice, or into a buffer's memory.
+// Reads into a slice, or into a buffer's memory.
 func (c *Client) get(ctx context.Context, bucket, key string, into []byte, buffer *C.verbena_buffer, options *GetOptions) (Object, error) {
 	if options == nil {
 		options = &GetOptions{}
@@ -135,13 +135,13 @@ func (c *Client) GetInto(ctx context.Context, bucket, key string, into []byte, o
 	return c.get(ctx, bucket, key, into, nil, options)
 }
 
-// GetObject gives the object's bytes.
+// GetObject returns the object's bytes.
 func (c *Client) GetObject(ctx context.Context, bucket, key string) ([]byte, error) {
 	data, _, err := c.GetWith(ctx, bucket, key, nil)
 	return data, err
 }
 
-// GetWith is GetObject with options, and with what is known of the object.
+// GetWith is GetObject with options; it also returns the object's properties.
 func (c *Client) GetWith(ctx context.Context, bucket, key string, options *GetOptions) ([]byte, Object, error) {
 	version := ""
 	if options != nil {
@@ -169,7 +169,7 @@ func (c *Client) GetWith(ctx context.Context, bucket, key string, options *GetOp
 		if err == nil {
 			return data[:got.Bytes], got, nil
 		}
-		if !errors.Is(err, BufferTooSmall) || attempt == 8 { // it may have grown between the two
+		if !errors.Is(err, BufferTooSmall) || attempt == 8 { // the object may have grown in between
 			return nil, Object{}, err
 		}
 	}
@@ -181,12 +181,12 @@ func (c *Client) PutObject(ctx context.Context, bucket, key string, data []byte)
 	return err
 }
 
-// PutWith is PutObject with options, and with what the server says.
+// PutWith is PutObject with options; it also returns the server's answer.
 func (c *Client) PutWith(ctx context.Context, bucket, key string, data []byte, options *PutOptions) (Object, error) {
 	return c.put(ctx, bucket, key, source{bytes: data}, options)
 }
 
-// What a PUT takes its bytes from: a reader, or memory that may lie in a buffer.
+// A PUT's source: a reader, or memory that may lie in a buffer.
 type source struct {
 	bytes  []byte
 	buffer *C.verbena_buffer
@@ -240,16 +240,16 @@ func (c *Client) head(ctx context.Context, bucket, key, version string, all bool
 	return object(key, answer, info), nil
 }
 
-// HeadObject tells what is known of an object.
+// HeadObject returns an object's properties.
 func (c *Client) HeadObject(ctx context.Context, bucket, key string) (Object, error) {
 	return c.head(ctx, bucket, key, "", true)
 }
 
-// AtEnd is the place of an append to an object of whatever size.
+// AtEnd is the offset of an append to an object of any size.
 const AtEnd = ^uint64(0)
 
-// AppendObject adds data to the end of an object in a directory bucket, which must be `at` bytes long, or AtEnd; it is made where it
-// is not there. What it returns has the size of the whole.
+// AppendObject adds data to the end of an object in a directory bucket, which must be `at` bytes long, or AtEnd; a
+// missing object is created. The result has the size of the whole object.
 func (c *Client) AppendObject(ctx context.Context, bucket, key string, data []byte, at uint64, contentType string) (Object, error) {
 	names, err := named(bucket, key, contentType)
 	if err != nil {
@@ -269,13 +269,14 @@ func (c *Client) AppendObject(ctx context.Context, bucket, key string, data []by
 	return object(key, &answer, nil), nil
 }
 
-// RenameOptions say when an object may get another name. ETags are without quotes, or "*".
+// RenameOptions are conditions of a rename. ETags are without quotes, or "*".
 type RenameOptions struct {
 	SourceIfMatch, IfMatch, IfNoneMatch string
-	Token                               string // asked for again under it, it is not done again
+	Token                               string // a repeated request with the same token is not executed again
 }
 
-// RenameObject gives an object of a directory bucket another name, at once; what was there goes. options may be nil.
+// RenameObject renames an object of a directory bucket atomically, replacing an object of the new name. options may be
+// nil.
 func (c *Client) RenameObject(ctx context.Context, bucket, from, to string, options *RenameOptions) error {
 	if options == nil {
 		options = &RenameOptions{}
@@ -306,7 +307,7 @@ func (c *Client) DeleteObject(ctx context.Context, bucket, key string) error {
 	return err
 }
 
-// Reader reads an object in ranges, all of the version that was there when it was opened. It is an io.ReadSeeker and io.ReaderAt.
+// Reader reads an object in ranges, all of the version at the time of Open. It is an io.ReadSeeker and io.ReaderAt.
 type Reader struct {
 	client      *Client
 	ctx         context.Context
@@ -315,7 +316,7 @@ type Reader struct {
 	at          int64
 }
 
-// Open looks the object up; bytes are asked for when they are read.
+// Open looks the object up; bytes are fetched by reads.
 func (c *Client) Open(ctx context.Context, bucket, key string) (*Reader, error) {
 	info, err := c.HeadObject(ctx, bucket, key)
 	if err != nil {
@@ -324,10 +325,10 @@ func (c *Client) Open(ctx context.Context, bucket, key string) (*Reader, error) 
 	return &Reader{client: c, ctx: ctx, bucket: bucket, key: key, info: info}, nil
 }
 
-// Object is what was known when it was opened.
+// Object returns the properties at the time of Open.
 func (r *Reader) Object() Object { return r.info }
 
-// ReadAt fills `into` from one place of the object.
+// ReadAt fills `into` from an offset of the object.
 func (r *Reader) ReadAt(into []byte, offset int64) (int, error) {
 	if offset < 0 {
 		return 0, &Error{Code: InvalidArgument, Message: "a negative offset"}

@@ -92,7 +92,7 @@ func TestLogsGrowAndObjectsGetOtherNames(t *testing.T) {
 	}
 }
 
-// The ETag is that of the object after the message: so many ETags, so many messages.
+// Each message gives one ETag, that of the object after it: the number of ETags is the number of messages.
 func TestAppendsThatNobodyWaitsForShareMessages(t *testing.T) {
 	const count = 500
 	name := bucket(t, connect(t, "auto"), "go-async-logs--local1-az1--x-s3")
@@ -295,7 +295,7 @@ func TestBuffersAreUsedAgainAndFreedOnce(t *testing.T) {
 	}
 }
 
-// Returns when every thread of it stands still.
+// Returns when every thread of it is stopped.
 func freeze(t *testing.T, server int) {
 	syscall.Kill(server, syscall.SIGSTOP)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -316,7 +316,7 @@ func freeze(t *testing.T, server int) {
 	}
 }
 
-// A frozen server answers nobody: the context alone ends the calls, and nothing lands later.
+// A frozen server does not answer: the context alone ends the calls, and nothing lands later.
 func TestContextsEndCalls(t *testing.T) {
 	client := connect(t, "native")
 	name := bucket(t, connect(t, "auto"), "go-contexts")
@@ -360,7 +360,7 @@ func TestContextsEndCalls(t *testing.T) {
 	}
 }
 
-// By itself, since the server is gone afterwards.
+// Runs on its own, since the server is gone afterwards.
 func TestAServerThatDies(t *testing.T) {
 	if os.Getenv("VERBENA_MAY_KILL") == "" {
 		t.Skip("needs a server of its own")
@@ -450,7 +450,7 @@ func BenchmarkGetInto4KiB(b *testing.B) {
 	}
 }
 
-// The calls that users of other RDMA stores know.
+// The calls of other RDMA stores' clients.
 func Example() {
 	client, err := NewClient(Config{
 		Endpoint:  os.Getenv("VERBENA_NATIVE"),

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// A reader that C asks for bytes, and why it stopped.
+// A reader from which C reads bytes, and its error.
 type stream struct {
 	from io.Reader
 	err  error
@@ -22,7 +22,7 @@ func verbenaGoRead(handle C.uintptr_t, into unsafe.Pointer, size C.size_t) C.int
 	return C.int64_t(cgo.Handle(handle).Value().(*stream).fill(unsafe.Slice((*byte)(into), size)))
 }
 
-// Below 0 when it failed: a panic must not go through C.
+// Negative on failure: a panic must not pass through C.
 func (s *stream) fill(into []byte) (n int) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -36,7 +36,8 @@ func (s *stream) fill(into []byte) (n int) {
 	return n
 }
 
-// PutReader stores what a reader gives until its end, in bounded memory. Its failure is the call's, and nothing is stored then.
+// PutReader stores a reader's bytes until its end, in bounded memory. The reader's failure is returned, and nothing is
+// stored then.
 func (c *Client) PutReader(ctx context.Context, bucket, key string, from io.Reader, options *PutOptions) (Object, error) {
 	reading := &stream{from: from}
 	handle := cgo.NewHandle(reading)
@@ -48,7 +49,7 @@ func (c *Client) PutReader(ctx context.Context, bucket, key string, from io.Read
 	return put, err
 }
 
-// Writer stores what is written to it, as an object that is there whole after Close, or not at all.
+// Writer stores the bytes written to it as an object, which exists whole after Close, or not at all.
 type Writer struct {
 	pipe *io.PipeWriter
 	done chan struct{}
@@ -56,7 +57,8 @@ type Writer struct {
 	err  error
 }
 
-// Create begins an object. Close ends it and says whether it was stored; CloseWithError gives it up. options may be nil.
+// Create begins an object. Close ends it and reports whether it was stored; CloseWithError discards it. options may be
+// nil.
 func (c *Client) Create(ctx context.Context, bucket, key string, options *PutOptions) *Writer {
 	from, to := io.Pipe()
 	made := &Writer{pipe: to, done: make(chan struct{})}
@@ -64,7 +66,7 @@ func (c *Client) Create(ctx context.Context, bucket, key string, options *PutOpt
 		defer close(made.done)
 		made.put, made.err = c.PutReader(ctx, bucket, key, from, options)
 		if made.err != nil {
-			from.CloseWithError(made.err) // of the writes that are still to come
+			from.CloseWithError(made.err) // for later writes
 		} else {
 			from.Close()
 		}
@@ -72,7 +74,7 @@ func (c *Client) Create(ctx context.Context, bucket, key string, options *PutOpt
 	return made
 }
 
-// Write is io.Writer's.
+// Write implements io.Writer.
 func (w *Writer) Write(data []byte) (int, error) { return w.pipe.Write(data) }
 
 // Close waits until the object is stored.
@@ -82,7 +84,7 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
-// CloseWithError gives up: nothing is stored.
+// CloseWithError discards the object.
 func (w *Writer) CloseWithError(err error) error {
 	if err == nil {
 		err = io.ErrClosedPipe
@@ -92,15 +94,15 @@ func (w *Writer) CloseWithError(err error) error {
 	return w.err
 }
 
-// Object is what the server said, after Close.
+// Object returns the server's answer, after Close.
 func (w *Writer) Object() Object {
 	<-w.done
 	return w.put
 }
 
-// PutPart stores one part of an upload that a client of S3 began: by token where that works, else over HTTP. A client of the native
-// port alone cannot. checksum ("CRC32C:...") may be empty. The part's ETag is its MD5;
-// Headers are what the server says of it.
+// PutPart stores one part of an upload begun by an S3 client: by token where that works, else over HTTP. A client of
+// the native port alone cannot. checksum ("CRC32C:...") may be empty. The part's ETag is its MD5; Headers are the
+// server's.
 func (c *Client) PutPart(ctx context.Context, bucket, key, upload string, number int, data []byte, checksum string) (Object, error) {
 	if upload == "" || number < 1 || number > 10000 {
 		return Object{}, &Error{Code: InvalidArgument, Message: "a part has an upload and a number from 1 to 10000"}

@@ -13,22 +13,22 @@ import (
 )
 
 // Transport is a http.RoundTripper for the Go SDKs of S3. It moves the payloads of GetObject and PutObject by a client, and those of
-// UploadPart by RDMA token, signed again with the same key. A request that is signed with another key or none, that the client
-// cannot answer exactly, or that fails there, goes on by Base, so that the SDK sees the server's own answer.
+// UploadPart by RDMA token, signed again with the same key. A request that is signed with another key or unsigned, that the
+// client cannot answer exactly, or that fails there, is sent by Base, so that the SDK sees the server's own answer.
 //
 //	transport, err := rdma.NewTransport(rdma.Config{Endpoint: "http://host:9000", AccessKey: ..., SecretKey: ...})
 //	minio.New("host:9000", &minio.Options{Creds: ..., Transport: transport})
 type Transport struct {
-	Client   *Client           // of GetObject and PutObject
+	Client   *Client           // for GetObject and PutObject
 	Tokens   *Client           // of UploadPart: one with Via "token"; nil: those go by Base
-	Endpoint string            // host:port of the S3 endpoint that is spoken to
+	Endpoint string            // host:port of the S3 endpoint
 	Base     http.RoundTripper // nil: http.DefaultTransport
 	native   atomic.Int64
 	http     atomic.Int64
 }
 
-// NewTransport connects: natively, or as config.Via has it, and for parts of uploads by token where this machine has a device of
-// config.TokenProvider.
+// NewTransport connects: natively, or by config.Via, and for parts of uploads by token where this machine has a device
+// of config.TokenProvider.
 func NewTransport(config Config) (*Transport, error) {
 	if !strings.Contains(config.Endpoint, "://") {
 		config.Endpoint, config.NativeEndpoint = config.HTTPEndpoint, config.Endpoint
@@ -62,7 +62,7 @@ func (t *Transport) Close() error {
 	return t.Client.Close()
 }
 
-// Counts says how many requests went by the clients and how many by Base.
+// Counts returns the number of requests handled by the clients and by Base.
 func (t *Transport) Counts() (native, base int64) { return t.native.Load(), t.http.Load() }
 
 const checksumPrefix = "X-Amz-Checksum-"
@@ -87,7 +87,7 @@ func set(names ...string) map[string]bool {
 	return made
 }
 
-// RoundTrip is http.RoundTripper's.
+// RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, request, err := t.move(request)
 	if err != nil {
@@ -104,7 +104,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(request)
 }
 
-// The answer, or the request for Base.
+// Returns the answer, or the request for Base.
 func (t *Transport) move(request *http.Request) (*http.Response, *http.Request, error) {
 	bucket, key, ok := t.object(request)
 	if !ok {
@@ -123,7 +123,7 @@ func (t *Transport) move(request *http.Request) (*http.Response, *http.Request, 
 	return nil, request, nil
 }
 
-// The bucket and key of a request to the endpoint, or to a bucket's host below it, that is signed with the client's own key.
+// The bucket and key of a request to the endpoint, or to a bucket's host below it, signed with the client's own key.
 func (t *Transport) object(request *http.Request) (bucket, key string, ok bool) {
 	host, below := request.URL.Host, strings.TrimSuffix(request.URL.Host, "."+t.Endpoint)
 	if host != t.Endpoint && host == below || !t.Client.signs(request.Header.Get("Authorization")) {
@@ -243,7 +243,7 @@ func (t *Transport) put(request *http.Request, bucket, key string) (*http.Respon
 		conditional := options.IfMatch != "" || options.IfNoneMatch != ""
 		if conditional && (errors.Is(err, OutcomeUnknown) || errors.Is(err, TimedOut)) || errors.Is(err, context.Canceled) ||
 			errors.Is(err, context.DeadlineExceeded) {
-			return nil, request, err // it may have happened: not again
+			return nil, request, err // it may have happened: not repeated
 		}
 		return nil, request, nil
 	}
@@ -263,13 +263,13 @@ func (t *Transport) part(request *http.Request, bucket, key string, query url.Va
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil, request, err
 	}
-	if err != nil { // a part that is stored twice is as good as once
+	if err != nil { // storing a part twice is harmless
 		return nil, request, nil
 	}
 	return stored(request, put, body), request, nil
 }
 
-// A body that could not be read is the request's failure; one that is only another kind goes by Base.
+// An unreadable body is the request's failure; an unsupported one goes by Base.
 func passedOn(err error) error {
 	if errors.Is(err, errOtherBody) {
 		return nil
@@ -283,7 +283,7 @@ func stored(request *http.Request, put Object, body payload) *http.Response {
 		header.Set(name, value)
 	}
 	header.Set("ETag", `"`+put.ETag+`"`)
-	if put.VersionID != "" && put.VersionID != "null" { // S3 names the version of a PUT where versions are kept
+	if put.VersionID != "" && put.VersionID != "null" { // S3 reports the version of a PUT in buckets with versions
 		header.Set("x-amz-version-id", put.VersionID)
 	}
 	if name, value, found := strings.Cut(body.checksum, ":"); found {

@@ -9,55 +9,55 @@ import (
 	"time"
 )
 
-// KeyEvent is what became of a key.
+// KeyEvent is the kind of a change.
 type KeyEvent int
 
 const (
-	Created     KeyEvent = C.VERBENA_KEY_CREATED      // there is a new object: put, copied, completed
-	Appended    KeyEvent = C.VERBENA_KEY_APPENDED     // bytes came to its end
-	Removed     KeyEvent = C.VERBENA_KEY_REMOVED      // the object is gone, or the version that is named
+	Created     KeyEvent = C.VERBENA_KEY_CREATED      // a new object: put, copied, completed
+	Appended    KeyEvent = C.VERBENA_KEY_APPENDED     // bytes were added at its end
+	Removed     KeyEvent = C.VERBENA_KEY_REMOVED      // the object, or the named version, was removed
 	Marked      KeyEvent = C.VERBENA_KEY_MARKED       // a delete marker is the newest version now
-	Changed     KeyEvent = C.VERBENA_KEY_CHANGED      // tags, access list, lock: the bytes are the same
+	Changed     KeyEvent = C.VERBENA_KEY_CHANGED      // tags, access list, lock: the bytes are unchanged
 	RenamedAway KeyEvent = C.VERBENA_KEY_RENAMED_AWAY // it has another key now
 	RenamedHere KeyEvent = C.VERBENA_KEY_RENAMED_HERE // it came from another key
 )
 
 func (e KeyEvent) String() string { return C.GoString(C.verbena_key_event_name(C.int(e))) }
 
-// Change is what became of one key, or a gap.
+// Change is the change of one key, or a gap.
 type Change struct {
-	Gap       bool // changes were missed: anything cached of keys under the prefix may be stale. Nothing else is reported then
+	Gap       bool // events were missed: state kept of keys under the prefix may be stale. The other fields are empty then
 	Key       string
 	What      KeyEvent
-	Size      uint64    // of the object as it is now
-	ETag      string    // empty where nothing is left
-	VersionID string    // in buckets with versions, for those who may list them
-	Time      time.Time // when what is there was written; or when it went
+	Size      uint64    // of the object now
+	ETag      string    // empty after a removal
+	VersionID string    // in buckets with versions, for callers that may list them
+	Time      time.Time // of the present object's write, or of the removal
 	Number    uint64    // of one watch: grows with each change
 }
 
-const watchPause = time.Second // before Changes asks again
+const watchPause = time.Second // before Changes retries
 
-// Watch tells what becomes of the keys under a prefix, as it happens:
+// Watch reports changes of the keys under a prefix, as they happen:
 //
 //	watch, err := client.Watch(ctx, "bucket", "prefix/")
 //	for watch.Next() { use(watch.Change()) }
 //
-// and then Err. It lasts until its context ends, or Close. Next is for one goroutine at a time.
+// and then Err. It lasts until its context ends, or Close. Next may be called by one goroutine at a time.
 type Watch struct {
 	client  *Client
 	ctx     context.Context
 	closing chan struct{}
 	once    sync.Once
 	ended   chan struct{} // closed when the handle is gone
-	mutex   sync.Mutex    // of the handle; whoever waits in Next holds it for as long as he does
+	mutex   sync.Mutex    // guards the handle; held during Next's wait
 	handle  *C.verbena_watch
-	told    sync.Mutex // of what is below
+	told    sync.Mutex // guards the fields below
 	now     Change
 	err     error
 }
 
-// Watch begins to watch the keys that start with the prefix, by the native door alone (Unsupported by others).
+// Watch begins to watch the keys with the prefix, by the native door alone (Unsupported by others).
 func (c *Client) Watch(ctx context.Context, bucket, prefix string) (*Watch, error) {
 	if bucket == "" {
 		return nil, &Error{Code: InvalidArgument, Message: "the bucket is empty"}
@@ -76,7 +76,7 @@ func (c *Client) Watch(ctx context.Context, bucket, prefix string) (*Watch, erro
 	return made, nil
 }
 
-// Ends the watch when it is time to: whoever waits in Next is woken, and when he has gone the handle does, too.
+// Ends the watch when requested: wakes a waiting Next, and frees the handle after it has returned.
 func (w *Watch) await(handle *C.verbena_watch) {
 	select {
 	case <-w.ctx.Done():
@@ -91,8 +91,8 @@ func (w *Watch) await(handle *C.verbena_watch) {
 	close(w.ended)
 }
 
-// Next waits for the next change. False: the watch has ended, or it cannot go on now; Err says why. After ConnectionFailed and SlowDown
-// one may ask again.
+// Next waits for the next change. False: the watch has ended, or it cannot continue now; Err returns the reason. After
+// ConnectionFailed and SlowDown it may be called again.
 func (w *Watch) Next() bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -115,7 +115,7 @@ func (w *Watch) Next() bool {
 	return w.tell(Change{}, w.end())
 }
 
-// Whether it was a change.
+// Stores the outcome; true if it was a change.
 func (w *Watch) tell(change Change, err error) bool {
 	w.told.Lock()
 	defer w.told.Unlock()
@@ -123,7 +123,7 @@ func (w *Watch) tell(change Change, err error) bool {
 	return change.Gap || change.Key != ""
 }
 
-// Why a watch is over: nil after Close.
+// The reason for a watch's end: nil after Close.
 func (w *Watch) end() error {
 	if err := w.ctx.Err(); err != nil {
 		return &Error{Code: Cancelled, Message: err.Error(), cause: err}
@@ -136,22 +136,23 @@ func (w *Watch) end() error {
 	}
 }
 
-// Change is what Next found.
+// Change returns the change found by Next.
 func (w *Watch) Change() Change {
 	w.told.Lock()
 	defer w.told.Unlock()
 	return w.now
 }
 
-// Err is why Next said no; nil after Close.
+// Err returns the reason why Next returned false; nil after Close.
 func (w *Watch) Err() error {
 	w.told.Lock()
 	defer w.told.Unlock()
 	return w.err
 }
 
-// Changes gives what Next finds to a channel, which is closed when the watch has ended; then Err says why. It asks again by itself after
-// ConnectionFailed and SlowDown: what was missed meanwhile comes as a gap. Instead of Next, and once.
+// Changes sends the changes to a channel, which is closed when the watch has ended; Err then returns the reason. It
+// retries after ConnectionFailed and SlowDown: changes missed meanwhile appear as a gap. Use it instead of Next, and
+// once.
 func (w *Watch) Changes() <-chan Change {
 	out := make(chan Change)
 	go func() {
@@ -179,7 +180,7 @@ func (w *Watch) Changes() <-chan Change {
 	return out
 }
 
-// Close ends the watch. A second time it does nothing.
+// Close ends the watch. Further calls do nothing.
 func (w *Watch) Close() error {
 	w.once.Do(func() { close(w.closing) })
 	<-w.ended

@@ -133,7 +133,7 @@ func TestChangesComeByAChannelUntilTheClientIsClosed(t *testing.T) {
 			t.Fatalf("%d: %+v", i, change)
 		}
 	}
-	// One that nobody takes does not keep it.
+	// An unread change does not keep the watch alive.
 	if err := maker.PutObject(background, name, "last", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Batches: many objects in one call, and Results, what became of each.
+// Batches: many objects in one call, and Results, the outcome of each.
 #include "native.h"
 
 enum { items_max = 4096 };
@@ -57,7 +57,7 @@ static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch)
   return VERBENA_INVALID_ARGUMENT;
 }
 
-// With the memory open (NULL for head and remove) and the client in use.
+// Runs with the memory acquired (NULL for head and remove) and the client in use.
 static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory, const verbena_item* items, Results* results) {
   if (memory != NULL && !inside(items, results->count, memory->size)) return false;
   verbena_buffer* own = NULL;
@@ -84,7 +84,7 @@ static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory,
 static Results* new_results(size_t count) {
   Results* made = (Results*)PyType_GenericAlloc(results_type, 0);
   if (made == NULL) return NULL;
-  made->results = PyMem_Malloc(count * sizeof *made->results);  // looked at when all are filled
+  made->results = PyMem_Malloc(count * sizeof *made->results);  // read after all are filled
   made->count = count;
   if (made->results != NULL) return made;
   Py_DECREF((PyObject*)made);
@@ -120,7 +120,7 @@ PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs
     PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory)");
     return NULL;
   }
-  PyObject* kept = PySequence_Tuple(values[1]);  // its items' text stays while bytes move
+  PyObject* kept = PySequence_Tuple(values[1]);  // keeps the items' texts alive while bytes move
   if (kept == NULL) return NULL;
   const Py_ssize_t count = PyTuple_Size(kept);
   Results* results = NULL;

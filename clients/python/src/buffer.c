@@ -1,4 +1,4 @@
-// Buffer: memory that is ready for RDMA.
+// Buffer: memory prepared for RDMA.
 #include "native.h"
 
 static const size_t large_size = (size_t)4 << 20;
@@ -80,7 +80,7 @@ static PyObject* buffer_item(PyObject* self, PyObject* key) {
   return item;
 }
 
-// No GIL meanwhile.
+// Releases the GIL.
 static PyObject* large_bytes(Buffer* buffer) {
   PyObject* made = new_large_bytes(buffer->owner, (Py_ssize_t)buffer->size);
   if (made == NULL) return NULL;

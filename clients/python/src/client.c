@@ -1,4 +1,4 @@
-// Client: calls that wait. The GIL is released while they do.
+// Client: blocking calls. They release the GIL.
 #include <string.h>
 
 #include "native.h"
@@ -33,7 +33,7 @@ void end_use(Client* client, verbena_client* used) {
   end_client(client, last);
 }
 
-// Sizes are rounded so that memory is found again; not by more than an eighth.
+// Sizes are rounded up, by at most an eighth, so that pooled memory fits more requests.
 size_t pool_class(size_t size) {
   if (size <= 4096) return 4096;
   size_t step = 4096;
@@ -136,7 +136,7 @@ static int client_init(PyObject* self, PyObject* arguments, PyObject* keywords) 
   return 0;
 }
 
-// Calls under way end soon, and the last of them ends the connection.
+// Calls in progress end soon, and the last of them closes the connection.
 static PyObject* client_close(PyObject* self, PyObject* unused) {
   (void)unused;
   Client* client = (Client*)self;
@@ -178,7 +178,7 @@ bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, cons
   return *key != NULL;
 }
 
-// With the memory open and the client in use.
+// Runs with the memory acquired and the client in use.
 static int move_in(Client* client, verbena_client* used, const char* bucket, const char* key, const Memory* into,
                    Request* request, Reply* reply) {
   int code = 0;
@@ -222,7 +222,7 @@ static PyObject* client_get_into(PyObject* self, PyObject* const* values, Py_ssi
   return (PyObject*)reply;
 }
 
-// How many bytes to make room for: of the ranges, or of the object now.
+// The number of bytes to make room for: of the ranges, or of the object now.
 static bool room_for(Client* client, verbena_client* used, const char* bucket, const char* key, const Request* request,
                      uint64_t* room) {
   *room = 0;
@@ -268,7 +268,7 @@ static Buffer* get_once(Client* client, verbena_client* used, const char* bucket
   Memory memory = {.buffer = buffer, .data = verbena_buffer_data(buffer->buffer), .size = (size_t)room};
   if (room > 0) {
     *code = move_in(client, used, bucket, key, &memory, request, reply);
-  } else {  // an empty object: there may be more of it by now
+  } else {  // an empty object: it may have grown by now
     memory.size = 1;
     *code = move_in(client, used, bucket, key, &memory, request, reply);
   }
@@ -289,7 +289,7 @@ Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, con
     if (!room_for(client, used, bucket, key, request, &room)) return NULL;
     Buffer* buffer = get_once(client, used, bucket, key, request, room, &code);
     if (buffer != NULL || code < 0) return buffer;
-    if (code != VERBENA_BUFFER_TOO_SMALL || attempt == 8) {  // it may have grown between the two
+    if (code != VERBENA_BUFFER_TOO_SMALL || attempt == 8) {  // the object may have grown in between
       raise_last(code);
       return NULL;
     }
@@ -444,7 +444,7 @@ static PyObject* client_head(PyObject* self, PyObject* const* values, Py_ssize_t
   return (PyObject*)reply;
 }
 
-// `None` for a call that has no answer but its success.
+// `None` for a call without a result.
 static PyObject* finish(Client* client, verbena_client* used, int code) {
   if (code != VERBENA_OK) raise_last(code);
   end_use(client, used);
@@ -628,7 +628,7 @@ static PyObject* client_register(PyObject* self, PyObject* object) {
   buffer->owner = client;
   PyObject* array = NULL;
   if (!PyObject_CheckBuffer(object) && PyObject_HasAttrString(object, "numpy")) {
-    array = PyObject_CallMethod(object, "numpy", NULL);  // a tensor of torch: the same memory
+    array = PyObject_CallMethod(object, "numpy", NULL);  // a torch tensor: shares its memory
   } else {
     Py_INCREF(object);
     array = object;

@@ -1,6 +1,7 @@
-// Large `bytes`. Memory of many MiB that a process gets anew costs as much to have, page by page and zeroed, as to fill. So a client remembers
-// the last ones that it gave away, and fills one again when nobody else holds it any more: it is then as good as freed, and nobody can see it
-// change. One whose hash was asked for is left alone, for `bytes` keep that.
+// Large `bytes` objects. New memory of many MiB costs a process as much to obtain, page by page and zeroed, as to fill.
+// So a client remembers the last objects that it returned, and refills one when no other reference is left: it is as
+// good as freed, and the change cannot be observed. An object with a cached hash is not reused, since `bytes` would
+// keep that hash.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,7 +12,8 @@
 static const size_t again_max = (size_t)64 << 20;  // of one
 static const size_t all_max = (size_t)128 << 20;
 
-// The word before the bytes is their hash, -1 until it is known, in the releases so far; looked at once, in the one that runs.
+// In all releases so far the word before the bytes is their hash, -1 until it is computed; checked once, in the running
+// one.
 static bool hash_is_where_it_was(void) {
   static int known = -1;
   if (known >= 0) return known != 0;
@@ -42,7 +44,7 @@ static PyObject* fresh_bytes(Py_ssize_t size) {
   if (made == NULL) return NULL;
   const uintptr_t page = 4096, into = (uintptr_t)PyBytes_AsString(made);
   const uintptr_t begin = (into + page - 1) / page * page, end = (into + (size_t)size) / page * page;
-  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a wish
+  madvise((void*)begin, end - begin, MADV_HUGEPAGE);  // a hint
   return made;
 }
 

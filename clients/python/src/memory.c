@@ -1,4 +1,4 @@
-// Memory of others: the buffer protocol and DLPack, both ways.
+// Foreign memory: the buffer protocol and DLPack, both ways.
 #include <string.h>
 
 #include "native.h"
@@ -50,7 +50,7 @@ static bool open_dlpack(Memory* memory, PyObject* object) {
     return false;
   }
   memory->data = (char*)managed->tensor.data + managed->tensor.byte_offset;
-  return true;  // the capsule's own destructor frees the tensor, since nobody renames it
+  return true;  // the capsule's own destructor frees the tensor, since it was not renamed
 }
 
 bool open_memory(Memory* memory, PyObject* object, bool writable) {
@@ -106,7 +106,7 @@ static void free_tensor(DLManagedTensor* managed) {
 }
 
 static void free_capsule(PyObject* capsule) {
-  if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // someone took it over
+  if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // a consumer took it over
   DLManagedTensor* managed = PyCapsule_GetPointer(capsule, "dltensor");
   managed->deleter(managed);
 }

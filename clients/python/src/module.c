@@ -48,7 +48,7 @@ PyObject* made_by_calls(PyTypeObject* type, PyObject* arguments, PyObject* keywo
   return NULL;
 }
 
-// As PyModule_AddObjectRef, which 3.9 does not have.
+// As PyModule_AddObjectRef, which 3.9 lacks.
 static bool add(PyObject* module, const char* name, PyTypeObject* type) {
   if (type == NULL) return false;
   Py_INCREF((PyObject*)type);

@@ -1,7 +1,8 @@
 // The extension module verbena._native: clients, memory and queues over verbena.h. One file per type.
 //
-// Of CPython's API only what is stable since 3.11, so that one build serves every later release; and nothing that 3.9 does not have, for
-// which, as for 3.10, it is compiled without the limited API. State of an object is read and written while the GIL is held; it is released while bytes move.
+// Uses only the part of CPython's API that is stable since 3.11, so that one build serves every later release, and that
+// exists in 3.9: for 3.9 and 3.10 it is compiled without the limited API. An object's state is accessed while the GIL
+// is held; the GIL is released while bytes move.
 #ifndef VERBENA_PYTHON_NATIVE_H
 #define VERBENA_PYTHON_NATIVE_H
 
@@ -18,13 +19,13 @@
 enum { pool_slots = 64 };
 static const size_t pool_bytes_max = (size_t)512 << 20;
 
-// Memory of a client that can be used again, so that it is registered and faulted in once.
+// Reusable memory of a client, so that it is registered and faulted in once.
 typedef struct {
   verbena_buffer* buffer[pool_slots];
   size_t count, bytes;
 } Pool;
 
-// Large bytes that were given away of late (large.c).
+// Large bytes objects that were returned recently (large.c).
 enum { large_slots = 8 };
 typedef struct {
   PyObject* given[large_slots];
@@ -33,34 +34,34 @@ typedef struct {
 
 typedef struct {
   PyObject_HEAD
-  verbena_client* client;              // NULL once it is closed
-  verbena_client* leaving;             // closed while calls were under way: the last of them ends it
-  verbena_cancellation* cancellation;  // of all calls, by close()
+  verbena_client* client;              // NULL once closed
+  verbena_client* leaving;             // closed during calls: the last of them ends it
+  verbena_cancellation* cancellation;  // of all calls, used by close()
   size_t users;
-  bool far;  // the server is on another host, or will not tell: large objects do not come in pieces
+  bool far;  // the server is on another host, or unknown: large objects are not fetched in pieces
   Pool pool;
   Large large;
 } Client;
 
 typedef struct {
   PyObject_HEAD
-  verbena_buffer* buffer;  // NULL once it is released
-  size_t size;             // what of it can be seen
-  size_t exports;          // views that Python has of it
-  Client* owner;           // gets the memory back
+  verbena_buffer* buffer;  // NULL once released
+  size_t size;             // the visible size
+  size_t exports;          // buffer views that Python holds
+  Client* owner;           // takes the memory back
   PyObject* reply;         // of the GET that filled it, or NULL
-  bool registered;         // memory of `view`'s owner
+  bool registered;         // memory owned by `view`
   Py_buffer view;
 } Buffer;
 
-// What a call has to say. Attributes are made when they are asked for.
+// The result of a call. Attributes are created on access.
 typedef struct {
   PyObject_HEAD
   uint64_t bytes;
   verbena_object object;
   verbena_transfer transfer;
   verbena_info* info;
-  verbena_operation* operation;  // whose the info is; NULL: the reply's own
+  verbena_operation* operation;  // owner of the info; NULL: the reply owns it
 } Reply;
 
 extern PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type;
@@ -70,18 +71,18 @@ PyTypeObject* make_reply_type(void);
 PyTypeObject* make_watch_type(void);
 PyTypeObject* make_queue_type(void);
 PyTypeObject* make_operation_type(void);
-// tp_new of the types that only calls make.
+// tp_new of types that only calls create.
 PyObject* made_by_calls(PyTypeObject* type, PyObject* arguments, PyObject* keywords);
 
 // ---- Errors (module.c) ----
 // Raises the exception of verbena.errors for the failure of this thread's last call. Always returns NULL.
 PyObject* raise_last(int code);
 PyObject* raise_closed(void);
-// The exception itself, for a future.
+// The exception object, for a future.
 PyObject* make_exception(void);
 
 // ---- Arguments (arguments.c) ----
-// Options of a call by keyword, with what they point to. Released with free_request.
+// Keyword options of a call, with the objects that they point into. Released with free_request.
 typedef struct {
   verbena_get_options get;
   verbena_put_options put;
@@ -95,12 +96,12 @@ typedef struct {
 bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 bool parse_append(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
-// Of an append; None or NULL is wherever the object ends.
+// The offset of an append; None or NULL: the object's end.
 bool append_place(PyObject* at, uint64_t* place);
 void free_request(Request* request);
-// UTF-8 of a str, without zero bytes; NULL with an exception.
+// UTF-8 of a str, which must not contain zero bytes; NULL with an exception.
 const char* text_of(PyObject* value, const char* what);
-// None or NULL is NULL.
+// None or NULL gives NULL.
 bool optional_text(PyObject* value, const char* what, const char** into);
 
 // ---- Memory (buffer.c, memory.c) ----
@@ -115,20 +116,20 @@ typedef struct {
 } Memory;
 bool open_memory(Memory* memory, PyObject* object, bool writable);
 void close_memory(Memory* memory);
-// Memory of at least that size, out of the pool if it has some. Called without the GIL around the allocation.
+// Memory of at least that size, from the pool if possible. The allocation itself releases the GIL.
 Buffer* new_buffer(Client* client, size_t size);
 PyObject* buffer_tobytes(PyObject* self, PyObject* unused);
 PyObject* buffer_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 // ---- Large bytes (large.c) ----
-// To be filled: fresh ones, or some that nobody holds any more.
+// An object to be filled: a new one, or one without further references.
 PyObject* new_large_bytes(Client* client, Py_ssize_t size);
-// They are filled, and may serve again when nobody holds them any more.
+// The bytes are filled, and may be reused once no reference is left.
 void remember_large_bytes(Client* client, PyObject* bytes);
 void forget_large_bytes(Client* client);
 
 // ---- Clients (client.c) ----
-// Between them the client stays, although someone closes it. begin_use raises when it is closed.
+// Between the two calls the client stays open, even if another thread closes it. begin_use raises when it is closed.
 verbena_client* begin_use(Client* client);
 void end_use(Client* client, verbena_client* used);
 void pool_put(Client* client, verbena_buffer* buffer);
@@ -136,16 +137,16 @@ verbena_buffer* pool_take(Client* client, size_t size);
 size_t pool_class(size_t size);
 // Bucket and key of a call with that many positional arguments.
 bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, const char* usage, const char** bucket, const char** key);
-// GET into memory of the pool.
+// GET into pooled memory.
 Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, const char* key, Request* request);
 
-// One call's worth of get_many, put_many, head_many, remove_many (batch.c).
+// One batch of get_many, put_many, head_many, remove_many (batch.c).
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyTypeObject* make_results_type(void);
 
 // pieces.c
 PyObject* client_get_bytes(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
-// GET into the caller's own memory. NULL: this is not for it, or something has failed, and an ordinary GET says what.
+// GET into the caller's own memory. NULL: not applicable or failed; an ordinary GET then reports the error.
 Reply* get_pieces(Client* client, verbena_client* used, const char* bucket, const char* key, const Request* request, void* into,
                   size_t room);
 
@@ -154,10 +155,10 @@ PyObject* client_watch_begin(PyObject* self, PyObject* arguments, PyObject* keyw
 PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 Reply* new_reply(void);
-// What a call that stored `memory` gives: the reply, or NULL with the exception set. Takes the reply, which may be NULL,
-// and closes the memory.
+// The result of a call that stored `memory`: the reply, or NULL with the exception set. Takes the reply, which may be
+// NULL, and releases the memory.
 Reply* end_store(Reply* reply, int code, Memory* memory);
-// Object, prefixes, continuation of a page as Python has them.
+// Objects, prefixes and continuation of a page as Python objects.
 PyObject* page_as_tuple(const verbena_page* page);
 
 #endif

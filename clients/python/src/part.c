@@ -1,4 +1,4 @@
-// Parts of uploads that another client of S3 began.
+// Parts of uploads begun by another S3 client.
 #include "native.h"
 
 PyObject* client_put_part(PyObject* self, PyObject* arguments, PyObject* keywords) {

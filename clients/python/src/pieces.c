@@ -1,6 +1,6 @@
-// Large objects into memory that is no Buffer. The server of the same host copies into memory that it shares; one of us has to copy from
-// there. Done after the other, both copies go through the machine's memory. Here the object comes in pieces into a few buffers that stay
-// in the processor's caches, and a thread copies one while the next arrives.
+// Large objects into memory other than a Buffer. A server on the same host copies into shared memory, and the client
+// has to copy from there. One after the other, both copies would go through main memory. So the object is fetched in
+// pieces into a few buffers that stay in the CPU's caches, and a thread copies one while the next arrives.
 #include <pthread.h>
 
 #include "native.h"
@@ -40,7 +40,7 @@ static void* copy_pieces(void* given) {
   return NULL;
 }
 
-// Until that piece's lane is free.
+// Waits until that piece's lane is free.
 static void wait_for_lane(Pieces* pieces, size_t piece) {
   pthread_mutex_lock(&pieces->lock);
   while (piece >= pieces->copied + lanes) pthread_cond_wait(&pieces->changed, &pieces->lock);
@@ -55,7 +55,7 @@ static void tell(Pieces* pieces, size_t arrived, bool ended) {
   pthread_mutex_unlock(&pieces->lock);
 }
 
-// All of one version: each piece must have the ETag that the object had.
+// All of one version: each piece must have the object's ETag.
 static int fetch(Pieces* pieces, verbena_client* used, const char* bucket, const char* key, uint64_t begin,
                  verbena_cancellation* cancellation, Reply* reply) {
   int code = VERBENA_OK;
@@ -69,7 +69,7 @@ static int fetch(Pieces* pieces, verbena_client* used, const char* bucket, const
     uint64_t bytes = 0;
     code = verbena_get(used, bucket, key, pieces->lane[piece % lanes], 0, size, &options, &bytes, NULL, &reply->transfer);
     if (code == VERBENA_OK && bytes != size) code = VERBENA_PRECONDITION_FAILED;
-    // Between hosts a whole object is held against its checksum, which its pieces cannot be.
+    // Between hosts a whole object is verified by its checksum, which pieces do not have.
     if (code == VERBENA_OK && strcmp(reply->transfer.provider, "local") != 0) code = VERBENA_UNSUPPORTED;
     if (code == VERBENA_OK) tell(pieces, 1, false);
   }
@@ -90,7 +90,7 @@ static int run(Pieces* pieces, verbena_client* used, const char* bucket, const c
   return code;
 }
 
-// The whole object, or one range of it; without conditions of the caller's.
+// The whole object, or one range of it; without conditions.
 static bool in_pieces(const Client* client, const Request* request) {
   return !client->far && request->get.range_count <= 1 && request->get.if_match == NULL && request->get.if_none_match == NULL &&
          request->get.version_id == NULL;
@@ -103,7 +103,7 @@ static void part_of(const Request* request, uint64_t whole, uint64_t* begin, uin
   if (length != 0 && length < *size) *size = length;
 }
 
-// What HEAD says of the object, for in_pieces' sake. NULL without an exception: it is not to come in pieces, or there is no such object.
+// HEAD of the object, for in_pieces. NULL without an exception: not suitable for pieces, or no such object.
 static Reply* look(Client* client, verbena_client* used, const char* bucket, const char* key, const Request* request) {
   Reply* reply = new_reply();
   if (reply == NULL) return NULL;

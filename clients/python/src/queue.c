@@ -1,4 +1,4 @@
-// Queue and Operation: calls that do not wait, for event loops.
+// Queue and Operation: asynchronous calls, for event loops.
 #include "native.h"
 
 typedef struct {
@@ -7,11 +7,11 @@ typedef struct {
   size_t started;
 } Queue;
 
-// One call under way. Until it comes out of its queue, its future, its memory and its client are kept here, and the operation keeps
-// itself alive: the library knows it by its address.
+// An asynchronous call. Until it is taken from its queue it holds its future, its memory and its client, and a
+// reference to itself: the library stores its address.
 typedef struct {
   PyObject_HEAD
-  verbena_operation* operation;  // NULL when it is done
+  verbena_operation* operation;  // NULL when done
   PyObject *future, *memory;
   Client* client;
   verbena_client* used;
@@ -77,7 +77,7 @@ static PyObject* queue_start(PyObject* self, PyObject* const* values, Py_ssize_t
   made->used = used;
   Buffer* memory = moves ? (Buffer*)values[5] : NULL;
   if (moves) ++memory->exports;
-  Py_INCREF((PyObject*)made);  // the library's
+  Py_INCREF((PyObject*)made);  // the library's reference
   verbena_queue* queue = ((Queue*)self)->queue;
   int code = VERBENA_INVALID_ARGUMENT;
   verbena_head_options head = {.struct_size = sizeof head, .version_id = request.get.version_id};
@@ -116,7 +116,7 @@ static PyObject* queue_start(PyObject* self, PyObject* const* values, Py_ssize_t
   return NULL;
 }
 
-// What the future gets: a value, or an exception. Takes the operation.
+// The future's result: a value, or an exception. Takes the operation.
 static PyObject* answer_of(verbena_operation* done, int kind, bool* failed) {
   Reply* reply = new_reply();
   PyObject* answer = (PyObject*)reply;

@@ -1,4 +1,4 @@
-// Reply: what a GET, PUT or HEAD has to say.
+// Reply: the result of a GET, PUT or HEAD.
 #include "native.h"
 
 Reply* new_reply(void) {

@@ -1,11 +1,11 @@
-// Watches: what becomes of keys, as the library hands it out.
+// Watches: the library's change events as Python objects.
 #include "native.h"
 
 typedef struct {
   PyObject_HEAD
-  verbena_watch* watch;  // NULL once it is released
-  size_t users;          // calls under way
-  bool asking;           // one of them has the library's key, which the next one replaces
+  verbena_watch* watch;  // NULL after its release
+  size_t users;          // calls in progress
+  bool asking;           // a call uses the library's key buffer, which the next one overwrites
   bool ended;
   Client* client;
 } Watch;

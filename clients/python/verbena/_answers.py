@@ -1,4 +1,4 @@
-"""Answers as botocore would have had them over HTTP, and the way of giving one before a request is made."""
+"""Answers in botocore's form, and a hook to return them before a request is made."""
 import datetime
 import email.utils
 import functools
@@ -9,7 +9,8 @@ _NO_HEADERS = {"content-length", "date", "server", "connection", "x-amz-request-
 _DATE = re.compile(r"\w{3}, (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT$")
 _MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
 
-# What happens between before-call and the answer, and who of botocore's own listens there: with anyone else, a request goes all the way.
+# Events between before-call and the answer, and botocore's own handlers of them: with any other handler, the request is
+# made normally.
 _SKIPPED = ("request-created", "choose-signer", "before-sign", "before-send", "response-received", "needs-retry", "before-parse")
 _HARMLESS = {
     ("botocore.signers", "RequestSigner.handler"), ("botocore.handlers", "add_retry_headers"),
@@ -28,9 +29,9 @@ def _who(handler):
 
 
 class Early:
-    """Answers at before-call, where a request has its address and headers and was neither signed nor sent: that is most of what
-    botocore's part of a small GET costs. What it skips are events; where somebody listens to them, and where this botocore is not
-    built as the ones that are known, `possible` says no."""
+    """Returns answers at before-call, when a request has its address and headers and was neither signed nor sent:
+    that saves most of botocore's cost of a small GET. It skips events; if they have handlers, or this botocore
+    differs from the known ones, `possible` is False."""
 
     def __init__(self, s3):
         self._emitter, self._parser, self._seen, self._verdict = s3.meta.events, None, None, False
@@ -51,7 +52,7 @@ class Early:
     def possible(self, operation):
         if self._parser is None or getattr(self._recorder, "_enabled", True):
             return False
-        current = getattr(self._emitter, "_lookup_cache", None)  # another one whenever a handler comes or goes
+        current = getattr(self._emitter, "_lookup_cache", None)  # a new object whenever a handler is added or removed
         if current is None or current is not self._seen:
             self._verdict = all(_who(handler) in _HARMLESS or handler.__module__ == "verbena.boto"
                                 for event in _SKIPPED for handler in self._emitter._handlers.prefix_search(f"{event}.s3.{operation}"))
@@ -59,7 +60,7 @@ class Early:
         return self._verdict
 
     def answer(self, model, params, status, headers, body):
-        """What before-call gives: the answer, and the answer as the caller sees it."""
+        """The return value of before-call: the HTTP answer, and the parsed answer."""
         http = response(params["url"], status, headers, body)
         made = self._made(http, model)
         made["headers"] = _Headers((name.lower(), value) for name, value in headers.items())
@@ -70,7 +71,7 @@ class Early:
 
 
 class _Headers(dict):
-    """Headers for botocore's parser, which asks for some forty by name: lower-case ones, found in any case."""
+    """Headers for botocore's parser, which looks up some forty by name: lower-case, found in any case."""
 
     def __contains__(self, name):
         return dict.__contains__(self, name.lower())
@@ -84,7 +85,7 @@ class _Headers(dict):
 
 @functools.lru_cache(maxsize=1024)
 def timestamp(value):
-    """botocore's own parser of dates takes a quarter of the time of a small GET; S3 has this one shape of them."""
+    """A faster parser for S3's one date format: botocore's takes a quarter of the time of a small GET."""
     from botocore.utils import parse_timestamp
     from dateutil.tz import tzutc
     found = _DATE.match(value) if isinstance(value, str) else None
@@ -121,7 +122,7 @@ def _title(name):
 
 
 class _Raw:
-    """What botocore reads an answer's body from: urllib3's shape over memory."""
+    """An answer's body for botocore: urllib3's interface over memory."""
 
     def __init__(self, memory):
         self._memory, self._view, self._at, self.closed = memory, memoryview(memory), 0, False
@@ -129,7 +130,7 @@ class _Raw:
     def read(self, amt=None, decode_content=None):
         end = len(self._view) if amt is None or amt < 0 else min(self._at + amt, len(self._view))
         whole = self._at == 0 and end == len(self._view) and not self.closed
-        piece = bytes(self._memory if whole else self._view[self._at:end])  # of bytes, themselves
+        piece = bytes(self._memory if whole else self._view[self._at:end])  # a whole slice of bytes is not a copy
         self._at = end
         if end == len(self._view):
             self.close()

@@ -1,4 +1,4 @@
-"""The client as Python has it: what _native does, with iterators, context managers and the environment's keys."""
+"""The Python client: _native's calls, with iterators, context managers and the environment's keys."""
 import bisect
 import collections.abc
 import datetime
@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 from . import _native, errors
 
 _BATCH_MAX = 4096
-_BATCH_BYTES_MAX = 64 << 20  # that are packed for one batch
+_BATCH_BYTES_MAX = 64 << 20  # packed into one batch
 _GET, _PUT, _HEAD, _REMOVE = range(4)
 _WATCH_SLICE = 0.25  # seconds
 
@@ -29,7 +29,8 @@ class ListedObject(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of one item of a batch. `bytes` were moved, the whole object has `size` (not known of what is stored or removed)."""
+    """The result of one item of a batch. `bytes` were moved, the whole object has `size` (unknown for put and
+    remove)."""
 
     bytes: int
     size: int
@@ -40,7 +41,7 @@ class Done(NamedTuple):
 
 
 class Outcomes(collections.abc.Sequence):
-    """A Done for each item of a batch, in their order; made when it is looked at."""
+    """A Done for each item of a batch, in their order; created on access."""
 
     __slots__ = ("_items", "_parts", "_starts")
 
@@ -64,19 +65,20 @@ class Outcomes(collections.abc.Sequence):
 
     @property
     def failed(self):
-        """How many items have an error."""
+        """The number of items with an error."""
         return self._parts[0].failed if len(self._parts) == 1 else sum(part.failed for part in self._parts)
 
     def check(self):
-        """Raises the first item's error, if any has one; gives itself."""
+        """Raises the first item's error, if any has one; returns itself."""
         if self.failed:
             raise next(one.error for one in self if one.error is not None)
         return self
 
 
 class Change(NamedTuple):
-    """What became of a key: `what` is "created", "appended", "removed", "marked" (a delete marker was made), "changed" (tags, list, lock),
-    "renamed_away" or "renamed_here". "gap": changes were missed before this, and anything cached of keys under the prefix may be stale."""
+    """The change of a key: `what` is "created", "appended", "removed", "marked" (a delete marker was added),
+    "changed" (tags, list, lock), "renamed_away" or "renamed_here". "gap": changes were missed before this one, and
+    state kept of keys under the prefix may be stale."""
 
     what: str
     key: str = ""
@@ -98,7 +100,8 @@ class Change(NamedTuple):
 class Watch:
     """Changes of the keys under a prefix, as they happen: an iterator without end, until end() or the end of a `with`.
 
-    One thread at a time asks (a second one gets a RuntimeError); any thread may end it. ConnectionError leaves it as it is: whoever asks again gets a gap, and what comes then.
+    One thread at a time may wait (a second one gets a RuntimeError); any thread may end it. After a ConnectionError it goes on: the next
+    call returns a gap, then further changes.
     """
 
     def __init__(self, native: _native.Watch) -> None:
@@ -129,7 +132,7 @@ class Watch:
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _WATCH_SLICE if until is None else min(_WATCH_SLICE, max(until - time.monotonic(), 0))
-            told = self._native.take(int(left * 1000))  # in slices, so that signals are heard
+            told = self._native.take(int(left * 1000))  # in slices, so that signals are handled
             if told is not None:
                 return Change(*told)
             if until is not None and time.monotonic() >= until:
@@ -162,14 +165,15 @@ class Client(_native.Client):
     def get_many(self, items, into):
         """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`.
 
-        Gives Outcomes: a Done for each item, in their order. One that is not there, or longer than its place, has an `error` and leaves
-        the others alone. Places must not overlap.
+        Returns Outcomes: a Done for each item, in their order. A missing object, or one longer than its place, has an `error`; the others
+        are independent of it. Places must not overlap.
         """
         return self._many(_GET, items, into)
 
     def put_many(self, items, data=None):
-        """Stores many objects in few messages, each as atomically and durably as put does. Items are (bucket, key, bytes), or with `data`
-        (bucket, key, offset, size): those bytes of it. Gives Outcomes. A key may be named once in 4096 items."""
+        """Stores many objects in few messages, each as atomically and durably as put does. Items are (bucket, key,
+        bytes), or with `data` (bucket, key, offset, size): those bytes of it. Returns Outcomes. A key may be named
+        once in 4096 items."""
         if data is not None:
             return self._many(_PUT, items, data)
         items, parts = tuple(items), []
@@ -179,11 +183,11 @@ class Client(_native.Client):
         return Outcomes(items, parts)
 
     def head_many(self, items):
-        """What is known of many objects, (bucket, key) each. Gives Outcomes."""
+        """Properties of many objects, (bucket, key) each. Returns Outcomes."""
         return self._many(_HEAD, items, None)
 
     def remove_many(self, items):
-        """Removes many objects, (bucket, key) each; one that is not there is no error. Gives Outcomes."""
+        """Removes many objects, (bucket, key) each; a missing one is not an error. Returns Outcomes."""
         return self._many(_REMOVE, items, None)
 
     def list(self, bucket, prefix="", *, delimiter=None, after=None, page_size=1000):
@@ -198,7 +202,7 @@ class Client(_native.Client):
                 return
 
     def watch(self, bucket: str, prefix: str = "") -> Watch:
-        """What becomes of the keys that begin with `prefix`, from now on: by the native door alone."""
+        """Changes of the keys that begin with `prefix`, from now on: by the native door alone."""
         return Watch(self.watch_begin(bucket, prefix))
 
     def buckets(self):
@@ -214,7 +218,7 @@ class Client(_native.Client):
 
 
 def _batches_of_bytes(items):
-    """Items (bucket, key, bytes) in the portions that go into one batch, with the bytes of each."""
+    """Groups items (bucket, key, bytes) into batches, with the bytes of each."""
     some, size = [], 0
     for item in items:
         if not isinstance(item, tuple) or len(item) != 3:
@@ -230,7 +234,7 @@ def _batches_of_bytes(items):
 
 
 def _packed(items, memory):
-    """The items' bytes one after the other in `memory`: (bucket, key, offset, size) of each."""
+    """Copies the items' bytes one after the other into `memory`: (bucket, key, offset, size) of each."""
     placed, at = [], 0
     with memoryview(memory) as view:
         for bucket, key, body in items:
@@ -244,7 +248,8 @@ def _packed(items, memory):
 
 
 def connect(endpoint=None, **options):
-    """A Client. Without an endpoint or keys: those of AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, VERBENA_NATIVE."""
+    """A Client. Endpoint and keys default to AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    VERBENA_NATIVE."""
     return Client(**with_environment(endpoint, options))
 
 

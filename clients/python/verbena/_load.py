@@ -1,4 +1,4 @@
-"""RDMA libraries: the machine's own where it has them, since they know its devices, else those of the wheel."""
+"""RDMA libraries: the machine's own if installed, since they support its devices, else those of the wheel."""
 import ctypes
 import pathlib
 

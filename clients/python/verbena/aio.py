@@ -1,4 +1,4 @@
-"""The client for asyncio: calls are awaited, none of them holds a thread.
+"""The client for asyncio: awaitable calls that block no thread.
 
     async with verbena.AsyncClient("http://127.0.0.1:9000", access_key="...", secret_key="...") as client:
         data = await client.get("bucket", "key")
@@ -26,7 +26,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self):
-        """Calls under way end with Cancelled."""
+        """Calls in progress end with Cancelled."""
         self.client.close()
         while self._queue.started:
             await asyncio.sleep(0.001)
@@ -56,7 +56,7 @@ class AsyncClient:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            # The memory is the caller's again when nothing can touch it any more.
+            # The memory may be reused once the call has ended.
             operation.cancel()
             await asyncio.wait([future])
             if not future.cancelled():
@@ -71,7 +71,7 @@ class AsyncClient:
             return await self._call(_GET, bucket, key, memory, **options)
 
     async def get(self, bucket, key, *, size=None, **options):
-        """The object as a Buffer. `size`: room for it, where that is known."""
+        """The object as a Buffer. `size`: its expected size, if known."""
         if size is None:
             asked = options.get("ranges") or ([options["range"]] if options.get("range") else [])
             size = sum(length for _, length in asked) if asked and all(length for _, length in asked) else None
@@ -93,8 +93,8 @@ class AsyncClient:
         return await self._store(_PUT, self.client.put, bucket, key, data, **options)
 
     async def append(self, bucket, key, data, at=None, *, content_type=None):
-        """As Client.append. Those of one key that are under way together leave in the order in which they were begun, and small ones
-        that lie one behind the other share messages by the native door, each with its own Reply."""
+        """As Client.append. Concurrent appends to one key leave in the order in which they were begun; by the native
+        door small adjacent ones share messages, each with its own Reply."""
         return await self._store(_APPEND, self.client.append, bucket, key, data, at=at, content_type=content_type)
 
     async def head(self, bucket, key, **options):

@@ -1,7 +1,7 @@
-"""boto3 by one line: accelerate(s3) moves the payloads of a client's GetObject and PutObject by Verbena's native door, those of UploadPart by
-token.
+"""boto3 accelerated by one line: accelerate(s3) moves the payloads of a client's GetObject and PutObject by Verbena's native door,
+those of UploadPart by token.
 
-A request that these answer exactly goes there; every other one, and every one that fails there, goes its usual way, so that
+A request goes there if the answer is exactly the same; every other one, and one that fails there, is sent by boto3 as usual, so that
 its errors, retries and events are botocore's own.
 """
 import collections
@@ -16,7 +16,7 @@ from ._answers import RANGE, Early, get_answer, response
 from ._client import Client
 
 _log = logging.getLogger("verbena.boto")
-# Headers that say nothing about what is asked for.
+# Headers without influence on the answer.
 _PASSED = {"user-agent", "x-amz-date", "x-amz-content-sha256", "authorization", "amz-sdk-invocation-id", "amz-sdk-request", "host",
            "accept-encoding", "content-length", "x-amz-security-token", "expect", "date", "accept", "connection", "x-amz-checksum-mode",
            "amz-sdk-retry", "x-amzn-trace-id"}
@@ -24,15 +24,15 @@ _GET = _PASSED | {"range", "if-match", "if-none-match"}
 _SUMMED = {"content-type", "content-md5", "x-amz-sdk-checksum-algorithm"}
 _PUT = _PASSED | _SUMMED | {"if-match", "if-none-match"}
 _PART = _PASSED | _SUMMED
-_REST_S = 10  # before tokens are tried again
-_UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after it was signed
-_LATER = "verbena-later"  # where a Content-MD5 will be
+_REST_S = 10  # pause before tokens are tried again
+_UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after signing
+_LATER = "verbena-later"  # placeholder of a Content-MD5
 _CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256", "SHA512", "MD5", "XXHASH64", "XXHASH3", "XXHASH128")
 
 
 class Acceleration:
-    """What accelerate() made of a client. `counts` says how many requests went which way, `reasons` why they did not go natively.
-    Where no native door answered, `client` is None and the boto3 client is as it was."""
+    """The result of accelerate(). `counts` has the number of requests by each way, `reasons` why requests did not go
+    natively. If no native door answered, `client` is None and the boto3 client is unchanged."""
 
     def __init__(self, s3, client, token_options=None, md5_etags=True):
         self.s3, self.client, self._md5_etags = s3, client, md5_etags
@@ -54,7 +54,7 @@ class Acceleration:
         return handlers
 
     def close(self):
-        """The client is as it was before."""
+        """Restores the client."""
         for _, event, _ in self._registered:
             self.s3.meta.events.unregister(event, unique_id=f"verbena-{event}")
         if self.client is not None:
@@ -82,8 +82,8 @@ class Acceleration:
             self._hash(request)
         self._count("http", reason)
 
-    # botocore hashes a body twice before it knows which way that goes: Content-MD5, and SHA-256 for the signature over HTTP. Neither is
-    # of use to the session's own integrity, so both are left until a request has been declined.
+    # botocore hashes a body twice before its way is known: Content-MD5, and SHA-256 for the signature over HTTP. The
+    # session has an integrity check of its own, so both hashes are computed only if a request was declined.
 
     def _leave_md5(self, params, **_):
         algorithm = params.get("context", {}).get("checksum", {}).get("request_algorithm")
@@ -103,7 +103,7 @@ class Acceleration:
         self._later.config = context.get("verbena_config")
 
     def _hash(self, request):
-        """A request with the headers, and the signature, that it would have had."""
+        """Adds the headers, and the signature, that the request would have had."""
         md5, config = getattr(self._later, "md5", False), getattr(self._later, "config", None)
         self._later.md5 = self._later.config = None
         if not md5 and config is None:
@@ -147,14 +147,14 @@ class Acceleration:
         return answer and self._early.answer(model, params, *answer)
 
     def _get(self, request, **_):
-        if getattr(self._later, "declined", False):  # and counted: a retry is tried again
+        if getattr(self._later, "declined", False):  # and counted: a retry is attempted again
             self._later.declined = False
             return None
         answer = self._fetch(request.url, _headers(request))
         return answer and response(request.url, *answer)
 
     def _fetch(self, url, headers):
-        """Status, headers and body of a GetObject; None, and counted, when it has to go another way."""
+        """Status, headers and body of a GetObject; None, and counted, if it must go another way."""
         address, others = self._address(url), set(headers) - _GET
         if address is None or others:
             return self._decline(f"GetObject with {', '.join(sorted(others)) or 'query parameters'}")
@@ -210,14 +210,14 @@ class Acceleration:
             return None
         try:
             put = tokens.put_part(*address, upload, int(number), body.bytes, checksum=body.checksum, md5_etag=True, describe=True)
-        except (errors.VerbenaError, ValueError, OverflowError) as error:  # a part that is stored twice is as good as once
+        except (errors.VerbenaError, ValueError, OverflowError) as error:  # storing a part twice is harmless
             if isinstance(error, errors.Unsupported):
                 self._tokens_after = time.monotonic() + _REST_S
             return self._decline(f"UploadPart: {getattr(error, 'code', 'invalid')}", body, request)
         return self._stored(request, put)
 
     def _payload(self, request, headers, what):
-        """The body where it is, with what the request says of it; None, and counted, when it cannot go another way."""
+        """The body in memory, with the request's properties; None, and counted, if it must go another way."""
         checksums = [f"{name[15:].upper()}:{value}" for name, value in headers.items() if _is_checksum(name)]
         if "x-amz-sdk-checksum-algorithm" in headers and not checksums and not _streaming(headers):
             return self._decline(f"{what} with a checksum that comes later", None, request)
@@ -233,12 +233,12 @@ class Acceleration:
     def _stored(self, request, put):
         self._count(put.door)
         answer = {**put.headers, "ETag": f'"{put.etag}"', "Content-Length": "0"}
-        if put.version_id and put.version_id != "null":  # S3 names the version of a PUT where versions are kept
+        if put.version_id and put.version_id != "null":  # S3 reports the version of a PUT in buckets with versions
             answer["x-amz-version-id"] = put.version_id
         return response(request.url, 200, answer, b"")
 
     def _token_client(self):
-        """The client of tokens, made when it is first needed; else None and why not."""
+        """The client for tokens, created on first use; else None and the reason."""
         with self._lock:
             if self._token_options is None:
                 return None, "no token_provider"
@@ -254,13 +254,14 @@ class Acceleration:
 
 
 def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="verbs", md5_etags=True, **options):
-    """Moves the payloads of a boto3 client's GetObject, PutObject and UploadPart past HTTP, to and from the Verbena server that it talks to.
+    """Moves the payloads of a boto3 client's GetObject, PutObject and UploadPart past HTTP, to and from its Verbena server.
 
-    Its native door: `native_endpoint`, else VERBENA_NATIVE, else port 9100 of the endpoint's host. Where none answers there, boto3 goes on as it
-    was, and the log says so once (logger verbena.boto, a warning).
+    The native door is `native_endpoint`, else VERBENA_NATIVE, else port 9100 of the endpoint's host. If none answers there, boto3 is
+    unchanged, with one warning in the log (logger verbena.boto).
 
-    Downloads, uploads and transfers in parts go through the same calls. Parts of uploads go by RDMA token, where this machine has a device of
-    `token_provider` (None: never). md5_etags=False spares the server the MD5 of what PutObject stores: the ETag is then another one. Returns an Acceleration; its `close()` undoes it.
+    Downloads, uploads and transfers in parts use the same calls. Parts of uploads go by RDMA token if this machine has a device of
+    `token_provider` (None: never). md5_etags=False saves the server the MD5 of the bytes of PutObject: the ETag is then not their MD5.
+    Returns an Acceleration; its `close()` undoes it.
     """
     native_endpoint = native_endpoint or os.environ.get("VERBENA_NATIVE") or None
     credentials = s3._request_signer._credentials.get_frozen_credentials()
@@ -270,7 +271,7 @@ def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="ver
                    ca_file=verify if isinstance(verify, str) else None, insecure=verify is False)
     try:
         client = Client(**options, via="native", provider=provider)
-    except (errors.InvalidArgument, errors.AccessDenied):  # of the call, or said by the door
+    except (errors.InvalidArgument, errors.AccessDenied):  # of the call, or reported by the door
         raise
     except errors.VerbenaError as error:
         _say_once(native_endpoint or f"port 9100 of {s3.meta.endpoint_url}", error)
@@ -299,7 +300,7 @@ def _text(value):
 
 
 def _headers(request):
-    """Of a prepared request, or of what one is made of."""
+    """The headers of a prepared request, or of its source."""
     found = request["headers"] if isinstance(request, dict) else request.headers
     return {_text(name).lower(): _text(value) for name, value in found.items()}
 
@@ -319,7 +320,7 @@ def _streaming(headers):
 
 
 class _Body:
-    """A request's body: its bytes where they are (None: a stream whose end cannot be known), and its checksum if it has one."""
+    """A request's body: its bytes in memory (None: a stream without a known end), and its checksum if it has one."""
 
     def __init__(self, body, checksum):
         self.checksum, self.bytes, self._stream, self._start = checksum, None, None, 0
@@ -335,7 +336,7 @@ class _Body:
             self.bytes = data if isinstance(data, (bytes, bytearray)) else None
 
     def rewind(self):
-        """As it was, for whoever sends it after all. A stream that was sent stays at its end, as progress bars expect."""
+        """Resets it for sending over HTTP. A stream that was sent stays at its end, as progress bars expect."""
         if self._stream is not None:
             self._stream.seek(self._start)
 

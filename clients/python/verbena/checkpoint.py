@@ -1,10 +1,10 @@
-"""Storage for torch.distributed.checkpoint: each rank's tensors go as they lie in memory, and come straight into the tensors that are loaded.
+"""Storage for torch.distributed.checkpoint: each rank's tensors are sent from their memory, and received straight into the loaded tensors.
 
     import torch.distributed.checkpoint as dcp
     dcp.save(state, storage_writer=verbena.checkpoint.StorageWriter({"endpoint": "http://127.0.0.1:9000"}, "bucket", "checkpoints/7"))
     dcp.load(state, storage_reader=verbena.checkpoint.StorageReader({"endpoint": "http://127.0.0.1:9000"}, "bucket", "checkpoints/7"))
 
-A checkpoint is PREFIX/.metadata, which is stored last and makes it whole, and objects below PREFIX/data-* that it names.
+A checkpoint is PREFIX/.metadata, stored last, which completes it, and the objects below PREFIX/data-* that it names.
 """
 import concurrent.futures
 import dataclasses
@@ -21,14 +21,15 @@ from torch.futures import Future
 
 from .torch import _bytes_of, _Source
 
-_PACKED_MAX = 64 << 20  # of one object that holds small items, and of one GET of them
+_PACKED_MAX = 64 << 20  # of one object of small items, and of one GET of them
 _RANGES_MAX = 64
 _ALIGN = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where an item lies: in [offset, offset + length) of an object below the checkpoint. Of a tensor with its shape and type."""
+    """The position of an item: [offset, offset + length) of an object below the checkpoint. For a tensor with its
+    shape and type."""
 
     key: str
     offset: int
@@ -47,7 +48,7 @@ class _Checkpoint:
         self._source, self._bucket, self._prefix, self._in_flight = _Source(options), bucket, prefix.strip("/"), max(1, in_flight)
 
     def reset(self, checkpoint_id=None):
-        """Another checkpoint: "bucket/prefix" or "verbena://bucket/prefix"."""
+        """Switches to another checkpoint: "bucket/prefix" or "verbena://bucket/prefix"."""
         if checkpoint_id is not None:
             bucket, _, prefix = str(checkpoint_id).removeprefix("verbena://").partition("/")
             self._bucket, self._prefix = bucket, prefix.strip("/")
@@ -60,7 +61,7 @@ class _Checkpoint:
         return f"{self._prefix}/{name}" if self._prefix else name
 
     def _each(self, call, given):
-        """Side by side; the first failure is everyone's."""
+        """Runs concurrently; the first failure is raised."""
         with concurrent.futures.ThreadPoolExecutor(self._in_flight) as pool:
             return [one.result() for one in [pool.submit(call, *one) for one in given]]
 
@@ -75,12 +76,12 @@ class StorageWriter(_Checkpoint, storage.StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans):
-        """Each save has a folder of its own: what is there stays whole until the new one is."""
+        """Each save has a folder of its own: the previous checkpoint stays complete until the new one is."""
         name = f"data-{uuid.uuid4().hex}"
         return [dataclasses.replace(plan, storage_data=_Folder(f"{name}/{rank}")) for rank, plan in enumerate(plans)]
 
     def write_data(self, plan, planner):
-        """Large tensors are objects of their own, straight from where they lie; the others share some."""
+        """Large tensors are objects of their own, sent from their memory; the others share some."""
         groups, room = [], _PACKED_MAX
         for item in plan.items:
             body = _body_of(item, planner) if item.type == WriteItemType.BYTE_IO else None
@@ -167,7 +168,7 @@ class StorageReader(_Checkpoint, storage.StorageReader):
         return key, self._source.client.head(self._bucket, self._key(key)).etag
 
     def _read(self, key, pieces, planner, etag=None):
-        """What one GET asks for. `etag`: of the object that the other GETs read."""
+        """The items of one GET. `etag`: of the object that the other GETs read."""
         targets = [piece.target(planner) for piece in pieces]
         full = [piece for piece in pieces if piece.size]
         if len(full) == 1 and len(pieces) == 1 and pieces[0].fits(targets[0]):
@@ -188,7 +189,7 @@ class StorageReader(_Checkpoint, storage.StorageReader):
 
 
 class _Piece:
-    """What is read for one item: its bytes, or of a tensor those rows that are asked for."""
+    """The part to read for one item: its bytes, or the requested rows of a tensor."""
 
     def __init__(self, item, place):
         self.item, self.place, self.offset, self.size, self.shape = item, place, place.offset, place.length, tuple(place.shape)
@@ -207,14 +208,14 @@ class _Piece:
         return None if self.item.type == LoadItemType.BYTE_IO else planner.resolve_tensor(self.item).detach()
 
     def fits(self, target):
-        """The bytes are the target's as they come."""
+        """True if the bytes can be received straight into the target."""
         return (target is not None and target.device.type == "cpu" and target.is_contiguous() and target.dtype == self.dtype and
                 tuple(target.shape) == self.shape and list(self.shape) == self.lengths)
 
     def put(self, found, target, planner):
         if target is None:
             return planner.load_bytes(self.item, io.BytesIO(bytes(found.numpy())))
-        # Of packed tensors the beginning may lie between the type's own steps.
+        # A packed tensor may begin at an offset that its type's alignment does not allow.
         tensor = found.clone().view(self.dtype).reshape(self.shape) if self.size else torch.empty(self.shape, dtype=self.dtype)
         for dimension, (start, length) in enumerate(zip(self.starts, self.lengths)):
             tensor = tensor.narrow(dimension, start, length)
@@ -226,7 +227,7 @@ class _Piece:
 
 
 def _portions(pieces):
-    """What one GET asks for, in the order in which it lies."""
+    """The items of each GET, in the order of their positions."""
     some, size = [], 0
     for piece in sorted(pieces, key=lambda one: one.offset):
         if some and (len(some) == _RANGES_MAX or size + piece.size > _PACKED_MAX):
@@ -269,7 +270,7 @@ def _place_of(item, name, at, size):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Of what a checkpoint's metadata is made of, and of nothing that could be called to do something else."""
+    """Restricted to the types of a checkpoint's metadata, so that no other code can be called."""
 
     def find_class(self, module, name):
         found = None

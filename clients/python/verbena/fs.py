@@ -19,7 +19,7 @@ _OPTIONS = ("endpoint", "native_endpoint", "access_key", "secret_key", "session_
 
 
 class VerbenaFileSystem(AbstractFileSystem):
-    """Buckets are the first level of paths. `cat_ranges` asks for up to 64 ranges of an object in one message."""
+    """Buckets are the first level of paths. `cat_ranges` reads up to 64 ranges of an object in one message."""
 
     protocol = "verbena"
     root_marker = ""
@@ -31,7 +31,7 @@ class VerbenaFileSystem(AbstractFileSystem):
 
     @property
     def client(self):
-        """Of this process: after a fork there is another one."""
+        """The client of this process: after a fork a new one."""
         if self._given is not None:
             return self._given
         if self._own is None or self._own_pid != os.getpid():
@@ -137,8 +137,8 @@ class VerbenaFileSystem(AbstractFileSystem):
         return self._ranges_of(bucket, key, [(start or 0, end)], etag)[0]
 
     def _ranges_of(self, bucket, key, wanted, etag=None):
-        """The bytes of each (start, end) of one object, in messages of up to 64 ranges, all of one version: that of `etag`, or the one that
-        the first message finds. What lies past the end is left out."""
+        """The bytes of each (start, end) of one object, in messages of up to 64 ranges, all of one version: that of
+        `etag`, or the one that the first message finds. Bytes past the end are left out."""
         out = [b""] * len(wanted)
         asked = [(at, start, end) for at, (start, end) in enumerate(wanted) if end is None or end > start]
         for begin in range(0, len(asked), _RANGES_MAX):
@@ -164,7 +164,7 @@ class VerbenaFileSystem(AbstractFileSystem):
         return out
 
     def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **_):
-        """Ranges of many objects: those of one object travel together."""
+        """Ranges of many objects: those of one object share messages."""
         starts = [starts] * len(paths) if not isinstance(starts, (list, tuple)) else starts
         ends = [ends] * len(paths) if not isinstance(ends, (list, tuple)) else ends
         if not len(paths) == len(starts) == len(ends):
@@ -236,7 +236,7 @@ class VerbenaFileSystem(AbstractFileSystem):
 
 
 class VerbenaFile(AbstractBufferedFile):
-    """An object that is read in ranges, all of the version that was there when it was opened."""
+    """An object read in ranges, all of the version at the time of opening."""
 
     def __init__(self, fs, path, *arguments, **options):
         super().__init__(fs, path, *arguments, **options)
@@ -250,7 +250,7 @@ class VerbenaFile(AbstractBufferedFile):
 
 
 class _Upload(tempfile.SpooledTemporaryFile):
-    """What is written becomes an object when it is closed without a failure."""
+    """Stores the written bytes as an object on a close without failure."""
 
     def __init__(self, fs, path, exclusive):
         super().__init__(max_size=_SPOOLED_MAX)

@@ -9,7 +9,8 @@ from ._client import Client, with_environment
 
 
 class RDMAClient:
-    """Objects over the native port of a server. `http_endpoint` allows HTTP, too, where RDMA does not work, and for buckets."""
+    """Objects over the native port of a server. `http_endpoint` allows HTTP, too, where RDMA does not work, and for
+    buckets."""
 
     def __init__(self, endpoint=None, access_key=None, secret_key=None, http_endpoint=None, **options):
         self._options = dict(options, access_key=access_key, secret_key=secret_key)
@@ -32,7 +33,7 @@ class RDMAClient:
 
     @property
     def client(self):
-        """The whole client behind this one."""
+        """The underlying full client."""
         from .errors import Closed
         if self._client is None:
             raise Closed("the client is not connected")

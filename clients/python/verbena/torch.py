@@ -22,7 +22,7 @@ _ALIGN = 4096
 
 
 class _Source:
-    """Options of a client, or one: each process has a client of its own, made when it is first needed."""
+    """A client, or options of one: each process has a client of its own, created on first use."""
 
     def __init__(self, options):
         self._given = options if isinstance(options, _native.Client) else None
@@ -66,7 +66,7 @@ class ObjectDataset(Dataset):
         return self._decode(key, self._source.client.get(self.bucket, key))
 
     def __getitems__(self, indices):
-        """A batch at once: the requests travel side by side."""
+        """A whole batch: the requests are sent concurrently."""
         client = self._source.client
         with concurrent.futures.ThreadPoolExecutor(min(self._in_flight, max(1, len(indices)))) as pool:
             found = pool.map(lambda index: (self.keys[index], client.get(self.bucket, self.keys[index])), indices)
@@ -74,7 +74,8 @@ class ObjectDataset(Dataset):
 
 
 class IterableObjects(IterableDataset):
-    """Iterable style: objects are asked for ahead. Each worker of each rank sees its own share, every sample exactly once."""
+    """Iterable style: objects are prefetched. Each worker of each rank sees its own share, every sample exactly
+    once."""
 
     def __init__(self, options, bucket, prefix="", keys=None, decode=_as_tensor, ahead=8, rank=None, world_size=None):
         self._source, self.bucket, self._decode, self._ahead = _Source(options), bucket, decode, max(1, ahead)
@@ -100,7 +101,7 @@ class IterableObjects(IterableDataset):
                 yield self._decode(key, memory.result())
 
 
-# ---- Checkpoints: a head that says where each tensor lies, then their bytes as they are in memory. ----
+# ---- Checkpoints: a head with each tensor's position, then the tensors' bytes as they are in memory. ----
 
 def _split(state, tensors):
     """`state` with each tensor replaced by its number."""
@@ -137,7 +138,7 @@ def _bytes_of(tensor):
 
 
 def save(state, client, bucket, key, **options):
-    """Stores a state dict: tensors' bytes go as they are, without pickle."""
+    """Stores a state dict: tensors' bytes unchanged, without pickle."""
     tensors = []
     tree = _split(state, tensors)
     tensors = [tensor.detach().cpu().contiguous() for tensor in tensors]
@@ -161,7 +162,7 @@ def save(state, client, bucket, key, **options):
 
 
 def load(client, bucket, key, **options):
-    """The state dict that save() stored. Tensors lie in the memory that the object arrived in: nothing is copied."""
+    """The state dict stored by save(). Tensors use the memory of the received object: nothing is copied."""
     memory = client.get(bucket, key, **options)
     with memoryview(memory) as view:
         size = int.from_bytes(view[8:16], "little")
@@ -180,12 +181,12 @@ def load(client, bucket, key, **options):
 
 
 def save_pickled(value, client, bucket, key, **options):
-    """torch.save of anything."""
+    """torch.save of any object."""
     stream = io.BytesIO()
     torch.save(value, stream)
     return client.put(bucket, key, stream.getbuffer(), **options)
 
 
 def load_pickled(client, bucket, key, **options):
-    """torch.load of it: as with every pickle, only of objects that are trusted."""
+    """torch.load of such an object: as with every pickle, only for trusted objects."""
     return torch.load(io.BytesIO(client.get(bucket, key).tobytes()), **options)

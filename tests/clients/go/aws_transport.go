@@ -61,7 +61,7 @@ func main() {
 		must(fmt.Errorf("other bytes"), "large")
 	}
 	moved, left := transport.Counts()
-	// One PUT and one GET; three parts up, between what begins and completes them; three ranges down.
+	// One PUT and one GET; three parts up, between begin and completion; three ranges down.
 	if moved-native != 8 || left-base != 2 {
 		must(fmt.Errorf("%d by the clients, %d by Base", moved-native, left-base), "counts")
 	}

@@ -1,4 +1,4 @@
-// minio-go over rdma.Transport: the same answers as without it, and payloads that travelled natively and by token.
+// minio-go over rdma.Transport: the same answers as without it, and payloads transferred natively and by token.
 package main
 
 import (
@@ -43,7 +43,7 @@ func client(transport *rdma.Transport, access, secret string) *minio.Client {
 	return made
 }
 
-// How many went by the clients and by Base in between must be these.
+// The numbers of requests by the clients and by Base in between must be these.
 func counted(transport *rdma.Transport, what string, native, base int64, run func()) {
 	n, b := transport.Counts()
 	run()
@@ -64,14 +64,14 @@ func read(from *minio.Client, key string, options minio.GetObjectOptions) ([]byt
 	return got, info
 }
 
-// Answers about a bucket that encrypts, whose objects expire and have tags, say so whichever way the bytes went.
+// In a bucket with encryption, expiry and tags the answers contain the headers for them, whichever way the bytes went.
 func saysWhatTheServerWorksOut(transport *rdma.Transport, fast, plain *minio.Client) {
 	must(plain.MakeBucket(ctx, "worked-out", minio.MakeBucketOptions{}), "bucket")
 	must(plain.SetBucketEncryption(ctx, "worked-out", sse.NewConfigurationSSES3()), "encryption")
 	rules := lifecycle.NewConfiguration()
 	rules.Rules = []lifecycle.Rule{{ID: "all", Status: "Enabled", Expiration: lifecycle.Expiration{Days: 3}}}
 	must(plain.SetBucketLifecycle(ctx, "worked-out", rules), "lifecycle")
-	data := bytes.Repeat([]byte("worked out"), 10000) // of few bytes minio-go asks for the head, too
+	data := bytes.Repeat([]byte("worked out"), 10000) // for few bytes minio-go requests the head, too
 	var put [2]minio.UploadInfo
 	for i, by := range []*minio.Client{plain, fast} {
 		counted(transport, "put", int64(i), 0, func() {
@@ -113,7 +113,7 @@ func main() {
 	fast, plain := client(transport, access, secret), client(nil, access, secret)
 	must(fast.MakeBucket(ctx, "minio", minio.MakeBucketOptions{}), "bucket")
 
-	// Signed in chunks, which is what minio-go does by itself over http; with an unsigned payload; with an MD5.
+	// Signed in chunks, minio-go's default over http; with an unsigned payload; with an MD5.
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	kinds := map[string]minio.PutObjectOptions{"chunks": {}, "unsigned": {DisableContentSha256: true}, "md5": {SendContentMd5: true}}
 	for kind, options := range kinds {
@@ -149,7 +149,7 @@ func main() {
 
 	saysWhatTheServerWorksOut(transport, fast, plain)
 
-	// An upload in parts: their payloads go by token, what begins and completes it by Base.
+	// An upload in parts: their payloads go by token, the begin and the completion by Base.
 	large := bytes.Repeat([]byte("fedcba98"), 12<<17)
 	counted(transport, "parts", 3, 2, func() {
 		_, err := fast.PutObject(ctx, "minio", "parts", bytes.NewReader(large), int64(len(large)), minio.PutObjectOptions{PartSize: 5 << 20})
@@ -159,7 +159,7 @@ func main() {
 		must(fmt.Errorf("other bytes"), "parts")
 	}
 
-	// All of it by token, for who wants that.
+	// Everything by token, if so configured.
 	tokens, err := rdma.NewTransport(rdma.Config{Endpoint: http, AccessKey: access, SecretKey: secret, Via: "token", Provider: "tcp",
 		TokenProvider: "tcp"})
 	must(err, "tokens")
@@ -173,7 +173,7 @@ func main() {
 		}
 	})
 
-	// A header that the native door has no place for goes by Base, body and all.
+	// A header without an equivalent at the native door goes by Base, body included.
 	counted(transport, "a header", 0, 1, func() {
 		_, err := fast.PutObject(ctx, "minio", "tagged", bytes.NewReader(data), int64(len(data)),
 			minio.PutObjectOptions{UserTags: map[string]string{"a": "b"}})
@@ -183,7 +183,7 @@ func main() {
 		must(fmt.Errorf("other bytes"), "tagged")
 	}
 
-	// The server's own errors, and nobody gets the transport's rights who signs with another key, or not at all.
+	// The server's own errors; a request signed with another key, or unsigned, does not get the transport's rights.
 	object, err := fast.GetObject(ctx, "minio", "nothing", minio.GetObjectOptions{})
 	must(err, "get")
 	if _, err = io.ReadAll(object); minio.ToErrorResponse(err).Code != "NoSuchKey" {

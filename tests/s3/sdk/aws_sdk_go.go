@@ -1,4 +1,4 @@
-// aws-sdk-go as its users have it: an upload manager with parts, listings, presigned URLs, errors. Prints "ok".
+// aws-sdk-go as applications use it: an upload manager with parts, listings, presigned URLs, errors. Prints "ok".
 package main
 
 import (

@@ -1,4 +1,4 @@
-// minio-go as its users have it with a directory: minio_ldap ADDRESS NAME, the password on standard input. Prints the buckets.
+// minio-go signing in by a directory: minio_ldap ADDRESS NAME, the password on standard input. Prints the buckets.
 package main
 
 import (
