@@ -1,4 +1,4 @@
-# What comes from outside, and where it is found. ARCHITECTURE.md says why each is here.
+# External dependencies and where they are found. ARCHITECTURE.md gives the reason for each.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(OpenSSL 3 REQUIRED)
@@ -11,7 +11,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(prometheus-cpp REQUIRED COMPONENTS core)
-find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # the header alone, which is in the compiler's own path
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # headers only, in the compiler's default path
 find_package(GTest REQUIRED)
 find_package(rapidcheck QUIET)
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
@@ -22,7 +22,7 @@ pkg_check_modules(RABBITMQ REQUIRED librabbitmq)
 pkg_check_modules(RDKAFKA REQUIRED rdkafka)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 
-# Without the flags that their .pc files have for their own headers: precompiled ones do not fit them.
+# Without the include flags of their .pc files: they do not match the precompiled headers.
 add_library(verbena_hiredis INTERFACE)
 target_link_libraries(verbena_hiredis INTERFACE ${HIREDIS_LINK_LIBRARIES})
 add_library(verbena_brokers INTERFACE)
@@ -30,7 +30,7 @@ target_link_libraries(verbena_brokers INTERFACE ${MOSQUITTO_LINK_LIBRARIES} ${RA
 add_library(verbena_rdkafka INTERFACE)
 target_link_libraries(verbena_rdkafka INTERFACE ${RDKAFKA_LINK_LIBRARIES})
 
-# OpenLDAP's library is loaded where a directory is configured: only its headers and its name are needed here.
+# OpenLDAP's library is loaded only if a directory is configured: the build needs its headers and its name.
 pkg_check_modules(LDAP REQUIRED ldap)
 list(GET LDAP_LINK_LIBRARIES 0 VERBENA_LDAP_LIBRARY)
 execute_process(COMMAND ${CMAKE_READELF} -d ${VERBENA_LDAP_LIBRARY} OUTPUT_VARIABLE VERBENA_LDAP_DYNAMIC COMMAND_ERROR_IS_FATAL ANY)
@@ -38,20 +38,20 @@ string(REGEX MATCH "soname: \\[([^]]+)\\]" VERBENA_LDAP_SONAME "${VERBENA_LDAP_D
 if(NOT CMAKE_MATCH_1)
   message(FATAL_ERROR "${VERBENA_LDAP_LIBRARY} has no SONAME")
 endif()
-# In a header, not a flag: flags of one room do not fit the precompiled headers of all.
+# In a header, not a flag: flags of one room would not match the precompiled headers of all.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/ldap_soname.h CONTENT "#define VERBENA_LDAP_SONAME \"${CMAKE_MATCH_1}\"\n")
 add_library(verbena_ldap INTERFACE)
 target_include_directories(verbena_ldap SYSTEM INTERFACE ${LDAP_INCLUDE_DIRS} ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(verbena_ldap INTERFACE ${CMAKE_DL_LIBS})
 
-# librados, for the program that has the engine over Ceph (src/cli/rados) and for nothing else.
+# librados, only for the program with the engine over Ceph (src/cli/rados).
 find_path(RADOS_INCLUDE rados/librados.hpp REQUIRED)
 find_library(RADOS_LIBRARY rados REQUIRED)
 add_library(verbena_librados INTERFACE)
 target_include_directories(verbena_librados SYSTEM INTERFACE ${RADOS_INCLUDE})
 target_link_libraries(verbena_librados INTERFACE ${RADOS_LIBRARY})
 
-# libfabric: the system's where it is >= 2, else the one that `./dev setup` built (tools/build-libfabric.sh).
+# libfabric: the system's if it is >= 2, else the one that `./dev setup` built (tools/build-libfabric.sh).
 if(DEFINED ENV{VERBENA_CACHE})
   set(VERBENA_CACHE_DEFAULT $ENV{VERBENA_CACHE})
 else()

@@ -1,5 +1,5 @@
 # cmake -DFOLDER=... -DFILES=a;b -DOUTPUT=x.cc -P embed.cmake: files, compressed, as a source of admin/ (console.h).
-# gzip -n: neither name nor time go in, so the same files make the same bytes.
+# gzip -n leaves out name and time, so equal files give equal bytes.
 set(arrays "")
 set(entries "")
 set(index 0)

@@ -9,7 +9,8 @@ set(VERBENA_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # A fresh clone in another folder finds the objects of the last one; ccache must be told that precompiled headers may be trusted.
+  # A new clone in another folder reuses the objects of the last one; ccache needs these settings for precompiled
+  # headers.
   set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
@@ -23,13 +24,13 @@ target_include_directories(verbena_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${P
 target_compile_definitions(verbena_flags INTERFACE VERBENA_VERSION="${PROJECT_VERSION}"
   BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_DATE_TIME)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC 12 and 13 report these falsely in coroutine frames and std::expected.
+  # False positives of GCC 12 and 13 in coroutine frames and std::expected.
   target_compile_options(verbena_flags INTERFACE -Wshadow=local -Wno-maybe-uninitialized -Wno-mismatched-new-delete)
-  # An eighth of GCC's time goes into collecting garbage of a heap that fits into memory many times.
+  # GCC spends an eighth of its time on garbage collection of a heap that fits into memory many times.
   target_compile_options(verbena_flags INTERFACE --param=ggc-min-expand=1000 --param=ggc-min-heapsize=1048576)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    # GCC clears and copies what is larger than a few registers by `rep stos` and `rep movs`: tens of cycles to begin, and
-    # who reads a part of it at once waits until it is written, behind every store before it. In a batch's answers, which
+    # GCC clears and copies objects larger than a few registers by `rep stos` and `rep movs`: tens of cycles to begin,
+    # and a read of a part at once waits until it is written, behind every store before it. In a batch's answers, which
     # are made between copies of objects, that was a sixth of the time.
     target_compile_options(verbena_flags INTERFACE -mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign
       -mmemcpy-strategy=vector_loop:512:noalign,libcall:-1:noalign)
@@ -41,9 +42,10 @@ if(VERBENA_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     target_link_options(verbena_flags INTERFACE -fuse-ld=lld)
     if(VERBENA_SANITIZE MATCHES "address")
-      # Each function would be compiled in two forms, for a check that is off when the tests run: it knows no coroutines.
+      # Each function would be compiled in two forms, for a check that is off when the tests run: it does not support
+      # coroutines.
       target_compile_options(verbena_flags INTERFACE -fsanitize-address-use-after-return=never)
-      # A null pointer that is followed ends the program all the same; to test each one costs a seventh of the build.
+      # A null pointer dereference ends the program anyway; checking each one costs a seventh of the build.
       target_compile_options(verbena_flags INTERFACE -fno-sanitize=null)
     endif()
   endif()

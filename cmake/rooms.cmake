@@ -3,12 +3,12 @@
 # verbena_NAME_test, registered with CTest test by test.
 include(GoogleTest)
 
-# The programs of the rooms' own tests and of the matrix. They are no part of `all`: who only wants the program, or a run of everything, where these tests
-# run under sanitizers, does not compile them.
+# The programs of the rooms' own tests and of the matrix. Not part of `all`: a build of the program alone does not need
+# them, nor does a run of everything, where these tests run under sanitizers.
 add_custom_target(verbena_tests)
 
-# Headers that most files read, compiled once: without them a file of thirty lines costs five seconds. One set serves all rooms,
-# one all their tests.
+# Headers used by most files, compiled once: without them a file of thirty lines costs five seconds. One set serves all
+# rooms, one all their tests.
 function(verbena_precompiled name header)
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cc CONTENT "")
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
@@ -21,25 +21,25 @@ target_link_libraries(verbena_heavy INTERFACE verbena_flags fmt::fmt spdlog::spd
 if(VERBENA_PCH)
   verbena_precompiled(verbena_pch precompiled.h)
   verbena_precompiled(verbena_test_pch precompiled_tests.h GTest::gmock)
-  # Compiled as the programs that use it are, not as a library.
+  # Compiled as for the programs that use it, not as for a library.
   set_target_properties(verbena_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(verbena_test_pch PRIVATE ${VERBENA_TEST_OPTIONS} -fPIE)
 endif()
 
-# Most of a file's time goes into templates that its neighbours instantiate, too: so several are compiled as one. Names in
-# unnamed namespaces of a room are therefore unique in it, and those of its tests among its tests.
+# Most of a file's compile time is spent on templates that its neighbours instantiate, too: so several files are
+# compiled as one. Names in unnamed namespaces are therefore unique in a room, and in its tests.
 function(verbena_unity target)
   if(VERBENA_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${VERBENA_UNITY})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # Said of every lambda in a coroutine of a file that is included.
+      # A false warning for every lambda in a coroutine of an included file.
       target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
     endif()
   endif()
 endfunction()
 
-# verbena_register_tests(PROGRAM PREFIX LABEL LIMIT): a GoogleTest program becomes CTest's tests, one for each of its own; under sanitizers, whose programs
-# take longer to start than most tests take, one for each suite.
+# verbena_register_tests(PROGRAM PREFIX LABEL LIMIT): registers a GoogleTest program with CTest, test by test; under
+# sanitizers, where starting a program takes longer than most tests, suite by suite.
 function(verbena_register_tests program prefix label limit)
   if(NOT VERBENA_SANITIZE)
     gtest_discover_tests(${program} TEST_PREFIX "${prefix}." DISCOVERY_TIMEOUT 300 PROPERTIES TIMEOUT ${limit} LABELS ${label})
@@ -80,7 +80,7 @@ function(verbena_room name)
     add_library(verbena_${name} INTERFACE)  # headers only
     target_link_libraries(verbena_${name} INTERFACE verbena_flags ${ROOM_DEPS})
   endif()
-  # What tests share, and fuzzers: in no program that is shipped.
+  # Support for tests and fuzzers: not part of any installed program.
   if(support)
     add_library(verbena_${name}_test_support STATIC EXCLUDE_FROM_ALL ${support})
     target_link_libraries(verbena_${name}_test_support PUBLIC verbena_${name})

@@ -1,13 +1,15 @@
-# cmake -D PROGRAM=... -D PREFIX=... -D LABEL=... -D LIMIT=... -D OUT=... -P suites.cmake: registers a GoogleTest program with CTest suite by suite, a large suite in
-# several. A program with sanitizers takes longer to start than most of its tests take.
+# cmake -D PROGRAM=... -D PREFIX=... -D LABEL=... -D LIMIT=... -D OUT=... -P suites.cmake: registers a GoogleTest
+# program with CTest suite by suite, a large suite in several parts, since a program with sanitizers takes longer to
+# start than most of its tests.
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} --gtest_list_tests: ${status}")
 endif()
-set(tests_max 30)  # of one process
+set(tests_max 30)  # per process
 
 set(lines "")
-# Some of a suite's tests, by their whole names. (Not in shards by gtest's variables: programs that a test starts would inherit them.)
+# Some of a suite's tests, by their whole names. (Not as shards by gtest's variables, which programs started by a test
+# would inherit.)
 function(add_tests name tests)
   list(LENGTH tests cost)
   list(JOIN tests ":" filter)
