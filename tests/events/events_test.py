@@ -295,7 +295,7 @@ class LettingGo(unittest.TestCase):
         self.assertEqual(hook.messages[-1]["Records"][0]["s3"]["object"]["key"], "behind+it")
         wait_until(lambda: self.states(server)["hook"]["queued"] == 0, what="nothing waits")
         self.assertEqual(self.states(server)["hook"]["let_go"], 1)
-        self.assertRegex(server.log(), r"hook: arn:aws:iam::000000000000:root lets go of an event.*poison")
+        self.assertRegex(server.log(), r"hook: arn:aws:iam::000000000000:root drops an event.*poison")
         server.stop()
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
         self.assertIn(("admin:events-skip", 200), [(line["action"], line["status"]) for line in lines])
@@ -335,7 +335,7 @@ class LettingGo(unittest.TestCase):
         waits = self.states(server)["old"]["queued"]
         self.assertIn(f"{waits} events dropped", self.admin(server, "drop", "old", "--yes"))
         self.assertNotIn("old", self.states(server))
-        self.assertRegex(server.log(), rf"old: arn:aws:iam::000000000000:root lets go of {waits} events")
+        self.assertRegex(server.log(), rf"old: arn:aws:iam::000000000000:root drops {waits} events")
         s3.put_object(Bucket="photos", Key="there is room again", Body=b"")
         server.stop()
         server = self.start()

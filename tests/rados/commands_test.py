@@ -56,7 +56,7 @@ class Commands(unittest.TestCase):
                     s3.get_object(Bucket="bucket", Key="small")["Body"].read()
                     status = json.loads(verbena("rados", "status", "--json", *settings(ceph)).stdout)
                 self.assertEqual((status["keepers"], status["kept_objects"]), (1, 1))
-                self.assertIn("1 servers keep hot objects and answer for them without asking: 1 objects", verbena("rados", "status", *settings(ceph)).stdout)
+                self.assertIn("1 servers hold read leases on hot objects and answer for them from memory: 1 objects", verbena("rados", "status", *settings(ceph)).stdout)
             report = verbena("rados", "fsck", "--json", *settings(ceph))
             self.assertEqual(report.returncode, 0, report.stderr)
             found = json.loads(report.stdout)

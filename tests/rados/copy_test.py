@@ -137,7 +137,7 @@ class Copy(unittest.TestCase):
             before = all_of(s3)
             self.assertIn("Stop them first", self.rados("import", local, code=1))
             self.assertIn("Stop them first", self.rados("export", self.folder / "out", code=1))
-        self.assertIn("3 buckets were brought earlier", self.rados("import", local))
+        self.assertIn("3 buckets were copied earlier", self.rados("import", local))
         self.rados("fsck")
         out = self.folder / "out"
         self.assertIn("copied 3 buckets", self.rados("export", out))
