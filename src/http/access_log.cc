@@ -21,8 +21,8 @@
 namespace verbena::http {
 namespace {
 
-constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a busy moment go out in one write
-constexpr auto gather_step = std::chrono::milliseconds(5);   // looks whether a buffer fills meanwhile
+constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a burst are written together
+constexpr auto gather_step = std::chrono::milliseconds(5);   // interval of checks for a full buffer
 constexpr auto tell_drops_every = std::chrono::seconds(1);
 constexpr size_t lines_at_once = 1 << 20;
 
@@ -170,7 +170,7 @@ void AccessLog::drain() {
   put_out(lines);
 }
 
-// Between lines, so that no file ends in half of one.
+// Rotates between lines, so that no file ends in the middle of one.
 void AccessLog::add(std::string& lines, const AccessLine& line) {
   append_line(lines, line);
   const bool full = options_.size_max != 0 && size_ + lines.size() >= options_.size_max;
@@ -204,13 +204,13 @@ void AccessLog::put_out(std::string_view lines) {
   }
 }
 
-// path.1 is the youngest; of the one past the last stays what keep_history() leaves.
+// path.1 is the newest; of the oldest, only what keep_history() keeps remains.
 void AccessLog::rotate() {
   if (options_.path == "-" || options_.files_max == 0) return;
   const auto name = [&](unsigned n) { return n == 0 ? options_.path : options_.path + "." + std::to_string(n); };
   keep_history(name(options_.files_max), kept_path(options_.path), options_.size_max);
   for (unsigned n = options_.files_max; n > 0; --n) ::rename(name(n - 1).c_str(), name(n).c_str());
-  if (!open_again()) size_ = 0;  // else the next line would move the files once more
+  if (!open_again()) size_ = 0;  // else the next line would rotate again
 }
 
 bool AccessLog::open_again() {

@@ -1,9 +1,9 @@
-// The audit log: one line of JSON per request, of all doors. Who asked, for what, how it went.
+// The audit log: one line of JSON per request, of all doors: caller, request, outcome.
 //
-// A core only copies what is to be said into a buffer of its own; a thread makes lines of it and writes them, so that
-// neither a slow disk nor formatting holds up a core. Who asks has a share of the buffer (LogShares): what is beyond it
-// goes unlogged, is counted, and a line says of which caller how many. A file that moves on for the last time leaves
-// the lines of those that made few (access_log_history.h).
+// A core only copies a line's fields into a buffer of its own; a thread formats and writes them, so that neither a slow
+// disk nor formatting delays a core. Each caller has a share of the buffer (LogShares): lines beyond it are dropped and
+// counted, and a line reports their number for each caller. When the oldest file is removed, the lines of callers with
+// few lines are kept (access_log_history.h).
 #pragma once
 
 #include <array>
@@ -33,22 +33,22 @@ class AccessLog {
   struct Options {
     std::string path;        // "-": standard output
     uint64_t size_max = 0;   // a longer file becomes path.1; 0: never
-    unsigned files_max = 8;  // path.1 to path.N are kept; behind them, in path.kept, what others have not displaced
+    unsigned files_max = 8;  // path.1 to path.N are kept; then path.kept, with lines kept of removed files
   };
-  // Appends to the file. bad_config with errno when it cannot be opened.
+  // Opens the file for appending. bad_config with errno when it cannot be opened.
   static Result<std::unique_ptr<AccessLog>> open(Options options);
   ~AccessLog();  // writes what is buffered
   AccessLog(const AccessLog&) = delete;
 
   void write(const AccessLine& line);  // thread-safe
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
-  // Goes on in a new file of the same name: after somebody else has moved it. Any thread.
+  // Continues in a new file of the same name, after the old one was moved by another program. Any thread.
   void reopen();
 
  private:
   AccessLog(Options options, int fd);
   struct Shard {
-    std::mutex mutex;  // of one core, nearly always
+    std::mutex mutex;  // used by one core, nearly always
     std::string records;
     LogShares shares;
     LogDrops drops;
@@ -72,7 +72,7 @@ class AccessLog {
   LogDrops untold_;  // the writer's own
   Deadline tell_drops_at_{};
   std::atomic<uint32_t> pending_{0};
-  std::atomic<bool> much_{false};  // some buffer is filling: write at once
+  std::atomic<bool> much_{false};  // a buffer fills up: write at once
   std::atomic<bool> stopping_{false}, reopen_{false};
   std::thread writer_;
   const observe::Observing observing_;

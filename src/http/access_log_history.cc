@@ -15,10 +15,10 @@
 namespace verbena::http {
 namespace {
 
-constexpr size_t callers_max = 1 << 16;  // of each account, that are told apart; those that come later are one
-constexpr uint64_t kept_part = 8;        // of a file that goes, so much stays at most
+constexpr size_t callers_max = 1 << 16;  // distinct callers per account; later ones count as one
+constexpr uint64_t kept_part = 8;        // the fraction of a removed file that is kept, at most
 
-// A text of the line. No text of a client can look like one: a quotation mark in it has a backslash before it.
+// A text field of the line. Client text cannot imitate one: a quotation mark in it is escaped by a backslash.
 std::string_view field(std::string_view line, std::string_view name) {
   const size_t at = line.find(name);
   if (at == std::string_view::npos) return {};
@@ -26,7 +26,7 @@ std::string_view field(std::string_view line, std::string_view name) {
   return rest.substr(0, rest.find('"'));
 }
 
-// Whose line it is: an account and, as its part, the address of a stranger.
+// The caller of a line: an account and, within it, the address; unauthenticated callers are one account.
 struct Caller {
   std::string account, address;
 };
@@ -63,7 +63,7 @@ class Shares {
       for (auto& [address, part] : account.addresses) part.most = each;
     }
   }
-  // The youngest lines of each: what is before them goes.
+  // The newest lines of each caller are kept; older ones go.
   bool keeps(std::string_view line) {
     Part& part = part_of(account_of_line(line), line);
     part.taken += line.size() + 1;
@@ -101,7 +101,7 @@ bool thin_out(const std::string& from, const std::string& to, uint64_t room, std
   Shares shares;
   if (!each_line(from, [&](std::string_view line) { shares.count(line); })) return false;
   shares.share(room);
-  // Readable for those who may read the log itself, and no others.
+  // Readable only for users that may read the log itself.
   const Fd made(::open(to.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
   std::ofstream out(to, std::ios::binary | mode);
   (void)each_line(from, [&](std::string_view line) {

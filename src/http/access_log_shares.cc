@@ -15,7 +15,7 @@ uint64_t hash_of(std::string_view text, uint64_t seed) {
   return (std::hash<std::string_view>{}(text) ^ seed) * 0x9e3779b97f4a7c15;
 }
 
-// An IPv4 address stands for itself; only of an IPv6 one the network has to be found.
+// An IPv4 address is used whole; an IPv6 address is reduced to its network.
 uint64_t hash_of_peer(std::string_view peer, uint64_t seed) {
   if (peer.find(':') == std::string_view::npos) return hash_of(peer, seed);
   return hash_of(client_of(peer), seed);
@@ -69,7 +69,7 @@ void LogDrops::add(LogKind kind, const observe::Line& line, uint64_t count) {
   add(kind, Of{std::string(line.principal), std::string(line.peer)}, count);
 }
 
-// Those beyond the number that is known by name are summed up under no name.
+// Callers beyond the number of named ones are summed up without a name.
 void LogDrops::add(LogKind kind, const Of& who, uint64_t count) {
   auto& counts = counts_[static_cast<size_t>(kind)];
   const auto found = counts.find(who);

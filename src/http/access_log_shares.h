@@ -1,7 +1,7 @@
-// What each caller may have of an access log's buffer, so that none displaces the lines of another. Three rooms apart:
-// requests that were refused, which cost their sender nothing; reads; and changes, which are the last to be left out.
-// In each an account has a fair share (base/fair_share.h), and in the account's share each address; strangers are one
-// account. Internal to http/.
+// Each caller's share of an access log's buffer, so that none displaces the lines of another. There are three separate
+// parts: refused requests, which cost their sender nothing; reads; and changes, which are dropped last. In each part an
+// account has a fair share (base/fair_share.h), and each address a fair share of its account's; unauthenticated callers
+// are one account. Internal to http/.
 #pragma once
 
 #include <array>
@@ -21,13 +21,13 @@ inline constexpr size_t log_kinds = 3;
 
 LogKind kind_of(const observe::Line& line);
 std::string_view name_of(LogKind kind);     // "refused"
-std::string_view not_logged(LogKind kind);  // the action of the line that says how many were left out
+std::string_view not_logged(LogKind kind);  // the action of the line that reports dropped lines
 
-// Of one buffer; not thread-safe.
+// For one buffer; not thread-safe.
 class LogShares {
  public:
   bool take(LogKind kind, const observe::Line& line, size_t bytes);
-  // The buffer has been emptied. What was refused counts for a second: more of it is not written than that.
+  // Called when the buffer was emptied. Refused requests count for a second, which limits their rate.
   void written(Deadline now);
 
  private:
@@ -39,11 +39,11 @@ class LogShares {
   Deadline refused_until_{};
 };
 
-// How many lines were left out, by whom. A bounded number of callers is known by name.
+// The number of dropped lines per caller. A bounded number of callers is named.
 class LogDrops {
  public:
   struct Of {
-    std::string principal, peer;  // of strangers the address alone
+    std::string principal, peer;  // unauthenticated callers have an address only
     auto operator<=>(const Of&) const = default;
   };
   void add(LogKind kind, const observe::Line& line, uint64_t count);

@@ -168,7 +168,7 @@ TEST(LogShares, StrangersOfManyAddressesAreOneCaller) {
   const AccessLine account{.peer = "192.0.2.1", .principal = "arn:aws:iam::111111111111:user/a", .status = 403};
   EXPECT_TRUE(shares.take(LogKind::refused, account, 300));
   const auto now = SteadyClock::now();
-  shares.written(now);  // and begins a second
+  shares.written(now);  // also begins a new second
   int written = 0;
   for (int turn = 0; turn < 20; ++turn) {
     while (shares.take(LogKind::refused, {.peer = "127.0.0.1", .status = 403}, 300)) ++written;
@@ -177,7 +177,7 @@ TEST(LogShares, StrangersOfManyAddressesAreOneCaller) {
   EXPECT_LT(written * 300, 1 << 20) << "a second's share, however often it is written out";
 }
 
-// 1.2 million lines of others were left out in 12 seconds while one client was refused.
+// 1.2 million lines of other callers were dropped in 12 seconds while one client was refused.
 TEST_F(AccessLogFile, AFloodOfRefusalsLeavesTheLinesOfOthersAndIsSummedUp) {
   {
     auto log = AccessLog::open({.path = path()});
@@ -214,7 +214,7 @@ TEST_F(AccessLogFile, AFloodDoesNotRotateAwayWhatOthersDid) {
       (*log)->write({.peer = "192.0.2.1", .principal = few, .key = "precious", .status = 200});
     for (int file = 0; file < 20; ++file) {
       for (int i = 0; i < 1000; ++i) (*log)->write({.peer = "192.0.2.2", .principal = many, .key = "k", .status = 200});
-      // As the writer has it, a piece after the other.
+      // In pieces, as the writing thread reads it.
       std::this_thread::sleep_for(std::chrono::milliseconds(60));
     }
   }

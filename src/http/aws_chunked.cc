@@ -42,8 +42,8 @@ Task<Result<size_t>> AwsChunkedSource::read_framed(MutableBytes into) {
   size_t filled = 0;
   while (!done_) {
     if (!in_chunk_) {
-      // With the last byte of the object, go on to the end: a reader that knows the size may never ask again, and
-      // must hear of a bad signature or trailer now.
+      // With the last byte of the object, continue to the end: a reader that knows the size may never read again, and
+      // must get the error of a bad signature or trailer now.
       if (filled == into.size() && received_ != options_.decoded_length) break;
       VB_CO_TRY(co_await begin_chunk());
       continue;
@@ -80,7 +80,7 @@ Task<Result<bool>> AwsChunkedSource::fill() {
   co_return n != 0;
 }
 
-// Lines end in CRLF. A bare LF is taken too: AWS's own trailer example ends a trailer with LF, CRLF.
+// Lines end in CRLF. A bare LF is accepted too: AWS's own trailer example ends a trailer with LF, CRLF.
 Task<Result<bool>> AwsChunkedSource::take_line(std::string& out) {
   for (;;) {
     const auto waiting = as_text(Bytes(buffer_).subspan(begin_, end_ - begin_));

@@ -12,7 +12,7 @@ constexpr size_t chunk_line_max = 1024;
 constexpr size_t chunk_size_digits_max = 15;
 constexpr size_t trailer_bytes_max = 16 * KiB;
 
-// "1a2b" or "1a2b;extension". nullopt for anything that another recipient might read differently.
+// Parses "1a2b" or "1a2b;extension". nullopt for anything that another recipient might read differently.
 std::optional<uint64_t> parse_chunk_size(std::string_view line) {
   const auto size = parse_hex(line.substr(0, line.find(';')), chunk_size_digits_max);
   const bool clean = std::none_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
@@ -30,9 +30,9 @@ void Body::start(const RequestHead& head, std::chrono::nanoseconds stall_timeout
   done_ = !chunked_ && remaining_ == 0;
   first_chunk_ = true;
   bytes_read_ = 0;
-  // An empty body's too, although RFC 9110 section 10.1.1 lets a server skip it: botocore keeps the status line of a
-  // final answer that comes instead of "100 Continue" and gives it to its next request on the connection, which then
-  // looks answered even if the server dies before it answers.
+  // For an empty body, too, although RFC 9110 section 10.1.1 lets a server skip it: when botocore gets a final answer
+  // instead of "100 Continue", it takes its status line for the answer to the next request on the connection, even if
+  // the server dies before answering that.
   continue_pending_ = head.expect_continue && (chunked_ || head.content_length);
   error_.reset();
 }
@@ -46,13 +46,13 @@ Error Body::broken(Error error) {
 
 Task<Result<void>> Body::ask_to_continue() {
   continue_pending_ = false;
-  if (!input_.empty() || *answered_) co_return Result<void>{};  // the body is coming already, or too late
+  if (!input_.empty() || *answered_) co_return Result<void>{};  // the body is arriving already, or it is too late
   wire_.head() += "HTTP/1.1 100 Continue\r\n\r\n";
   co_return co_await wire_.flush(stall_timeout_);
 }
 
-// The first bytes of what comes wait in the connection's own small buffer. (Waiting for the socket alone would not do:
-// under TLS they may have been read off it already.)
+// The first bytes wait in the connection's own small buffer. (Waiting for the socket alone is not enough: under TLS
+// they may have been read from it already.)
 Task<Result<void>> Body::ready() {
   if (error_) co_return std::unexpected(*error_);
   if (done_ || !input_.empty()) co_return Result<void>{};
@@ -96,7 +96,7 @@ Task<Result<std::string_view>> Body::line(size_t size_max) {
       if (lf == 0 || view[lf - 1] != '\r' || lf > size_max) {
         co_return fail(Errc::invalid_request, "a line of the chunked body is malformed");
       }
-      input_.consume(lf + 1);  // the bytes stay where they are until the next fill
+      input_.consume(lf + 1);  // the bytes remain in place until the next fill
       co_return view.substr(0, lf - 1);
     }
     seen = view.size();
@@ -121,7 +121,7 @@ Task<Result<void>> Body::next_chunk() {
   co_return co_await read_trailers();
 }
 
-// HTTP's own trailers are read past and dropped: S3's travel inside aws-chunked.
+// HTTP's own trailers are skipped: S3's are inside aws-chunked.
 Task<Result<void>> Body::read_trailers() {
   for (size_t total = 0; total <= trailer_bytes_max;) {
     VB_CO_ASSIGN(const std::string_view trailer, co_await line(chunk_line_max * 8));

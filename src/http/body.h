@@ -1,4 +1,4 @@
-// A request's body off the wire: Content-Length or chunked (RFC 9112 section 7.1). Internal to http/.
+// A request's body from the wire: Content-Length or chunked (RFC 9112 section 7.1). Internal to http/.
 #pragma once
 
 #include "http/head_parser.h"
@@ -13,7 +13,7 @@ class Body : public memory::Source {
  public:
   Body(Wire& wire, Input& input) : wire_(wire), input_(input) {}
 
-  // Before the handler runs. `answered` tells whether an answer has begun: then "100 Continue" is out of place.
+  // Called before the handler. `answered`: an answer has begun, so that "100 Continue" must not be sent.
   void start(const RequestHead& head, std::chrono::nanoseconds stall_timeout, const bool* answered);
 
   std::optional<uint64_t> size() const override { return size_; }
@@ -22,9 +22,9 @@ class Body : public memory::Source {
 
   bool complete() const { return done_; }
   uint64_t bytes_read() const { return bytes_read_; }
-  // Whether the rest is worth reading so that the connection may live on: it is short, and the client sends it.
+  // True if the rest should be read to keep the connection: it is short, and the client is sending it.
   bool can_drain() const;
-  // Reads the rest. False when it is longer than that, or broken.
+  // Reads the rest. False when it is longer, or malformed.
   Task<bool> drain();
 
   static constexpr uint64_t drain_max = 256 * KiB;

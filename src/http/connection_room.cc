@@ -41,7 +41,7 @@ ConnectionRoom::Yielding ConnectionRoom::add(Yield yield) {
   });
 }
 
-// Places come free a moment later: a connection that arrives meanwhile does not ask again.
+// Places become free a moment later: connections that arrive meanwhile do not trigger another request.
 void ConnectionRoom::ask_for_places() {
   constexpr std::chrono::milliseconds moment{2};
   const Need need = this->need();
@@ -58,7 +58,7 @@ void ConnectionRoom::ask_for_places() {
 ConnectionRoom::Place ConnectionRoom::enter(std::string_view address) {
   const std::string client = client_of(address);
   const size_t most = is_loopback_client(client) ? limits_.connections_max : limits_.connections_max - limits_.reserved;
-  // The table of clients is bounded by the connections.
+  // The table of clients is bounded by the number of connections.
   if (open_->fetch_add(1, std::memory_order_relaxed) >= most) {
     open_->fetch_sub(1, std::memory_order_relaxed);
     refused_full_.add();

@@ -1,6 +1,6 @@
-// How many connections a door takes: in all, from one client, and some that are kept for this host. One for all
-// listeners of a door, so that a door that is full leaves the others open. Before the last places are taken, the
-// listeners are asked to close those whose clients have shown least.
+// The limits of a door's connections: in all, per client, and some reserved for this host. Shared by all listeners of a
+// door; another door has its own. Before the last places are taken, the listeners are asked to close the connections
+// that have shown least activity.
 #pragma once
 
 #include <algorithm>
@@ -24,25 +24,25 @@ class ConnectionRoom {
   struct Limits {
     size_t connections_max = 10'000;
     size_t client_max = 0;  // of one address or IPv6 /64; 0: no limit
-    // Of connections_max: for clients of loopback alone, so that whoever sits at the machine gets in.
+    // Part of connections_max for loopback clients alone, so that an operator on the machine can always connect.
     size_t reserved = 0;
   };
   // `door`: the metrics' label.
   ConnectionRoom(Limits limits, const std::string& door);
 
-  // A connection from that address, until it is destroyed. null: no room for it; counted.
+  // A connection from that address, until it is destroyed. null: refused, and counted.
   using Place = std::shared_ptr<const void>;
   Place enter(std::string_view address);
   size_t open() const { return open_->load(std::memory_order_relaxed); }
 
-  // How far those who are asked go: `near` while there are places left, `full` in place of a refusal.
+  // How urgent the request is: `near` while there are places left, `full` instead of a refusal.
   enum class Need : uint8_t { none, near, full };
   Need need() const;
-  // How to ask one listener, from any thread, to close about so many connections.
+  // Asks one listener, from any thread, to close about that many connections.
   using Yield = std::function<void(size_t count, Need need)>;
   using Yielding = std::shared_ptr<const void>;
   [[nodiscard]] Yielding add(Yield yield);  // until it is destroyed
-  // Asks all listeners, where that has not been done a moment ago.
+  // Asks all listeners, unless that was done a moment ago.
   void ask_for_places();
 
  private:

@@ -304,7 +304,7 @@ TEST(Connection, ConnectionsOverTheLimitAreTurnedAway) {
 constexpr std::string_view whole_get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 constexpr std::string_view signed_get = "GET /signed HTTP/1.1\r\nHost: h\r\n\r\n";
 
-// 8,900 connections with half a head each kept everybody else out for as long as they were held.
+// 8,900 connections with half a head each kept all other clients out for as long as they were held.
 TEST(Connection, HalfHeadsDoNotKeepOthersOut) {
   TestServer server(Limits{.connections_max = 64});
   TestClient earlier(server.port());
@@ -363,7 +363,7 @@ TEST(Connection, AThousandIdleConnectionsAllStillAnswer) {
   }
 }
 
-// All descriptors that the process may have, until cleared.
+// Holds all descriptors that the process may have, until cleared.
 class Ballast {
  public:
   Ballast() {
@@ -397,7 +397,8 @@ TEST(Listener, WithoutFreeDescriptorsItWaitsAndThenServesWhoKnocked) {
   ASSERT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
   auto& failures = metrics::counter("verbena_http_accept_failures_total", "");
   const uint64_t before = failures.value();
-  // clang's check of virtual calls reads an object by way of a pipe when it first meets it: now there are descriptors.
+  // clang's check of virtual calls reads an object through a pipe when it first meets it: do that while there are
+  // descriptors.
   ASSERT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
   {
     TestClient gone(server.port());
@@ -405,14 +406,14 @@ TEST(Listener, WithoutFreeDescriptorsItWaitsAndThenServesWhoKnocked) {
   }
   ASSERT_TRUE(server.wait_for_connections(1));
   EXPECT_FALSE(boost::system::error_code(EMFILE, boost::system::system_category()).message().empty());
-  log::warn("a test takes all descriptors");  // the log makes its sink with its first line
+  log::warn("a test takes all descriptors");  // creates the log's sink
   Ballast ballast;
-  // A connection leaves the count before the last of it is destroyed, which that check looks at, too: what it held
-  // while the descriptors were taken is free by the time of another answer from the same core.
+  // A connection leaves the count before it is fully destroyed, and that check uses it, too: once the same core has
+  // sent another answer, its resources are free.
   ASSERT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200);
   ballast.fill();
   ballast.drop_one();
-  TestClient fresh(server.port());  // takes the last one; the kernel has the connection, the server cannot
+  TestClient fresh(server.port());  // takes the last one; the kernel accepts the connection, the server cannot
   ASSERT_TRUE(fresh.connected());
   ASSERT_TRUE(fresh.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
   for (int i = 0; i < 20'000 && failures.value() < before + 2; ++i) {
@@ -468,7 +469,7 @@ TEST(Listener, SeveralCoresShareAPortButProcessesDoNot) {
   ASSERT_TRUE(second);
   EXPECT_EQ((*second)->port(), server.port());
 
-  // A socket of someone else, who allows sharing.
+  // A socket of another program, which allows sharing.
   const int other = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int one = 1;
   ::setsockopt(other, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);

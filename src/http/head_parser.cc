@@ -71,7 +71,7 @@ constexpr auto name_characters = [] {
   return table;
 }();
 
-// Whether one of eight bytes lies outside ' ' to '~'.
+// True if one of eight bytes lies outside ' ' to '~'.
 uint64_t odd_among_eight(const char* bytes) {
   constexpr uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
   uint64_t all;
@@ -87,10 +87,10 @@ bool has_odd_byte(std::string_view text) {
     return odd != 0;
   }
   for (size_t i = 0; i + step <= text.size(); i += step) odd |= odd_among_eight(text.data() + i);
-  return (odd | odd_among_eight(text.data() + text.size() - step)) != 0;  // the last: some are looked at twice
+  return (odd | odd_among_eight(text.data() + text.size() - step)) != 0;  // the last eight, which may overlap
 }
 
-// "Name: value" without its line end. False for one that Beast has to look at: odd, or about how a message is framed.
+// Parses "Name: value" without its line end. False if Beast has to parse it: unusual, or part of the message's framing.
 bool read_plain_field(std::string_view line, s3::Headers::value_type& header) {
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos || colon == 0 || has_odd_byte(line)) return false;
@@ -108,8 +108,8 @@ bool read_plain_field(std::string_view line, s3::Headers::value_type& header) {
          name != "proxy-connection";
 }
 
-// A head of HTTP/1.1 as most clients write theirs, with nothing that has two readings: in one pass, a fifth of what
-// Beast's parser takes. False: it is for Beast to say what it is.
+// Parses a usual, unambiguous HTTP/1.1 head in one pass, in a fifth of the time of Beast's parser. False: Beast
+// decides.
 bool read_plain_head(std::string_view bytes, RequestHead& head) {
   constexpr std::string_view version = " HTTP/1.1";
   size_t end = bytes.find('\r');
@@ -165,14 +165,14 @@ int split_target(RequestHead& head, std::string& authority) {
   return 0;
 }
 
-// Fields of one value. A signature is over their values joined by commas (SigV4's canonical headers), while whoever
-// acts on them takes one: a signed value with a comma in it, split there into two fields, would still be signed and say
-// something else.
+// Fields with a single value. A signature covers their values joined by commas (SigV4's canonical headers), while the
+// server uses one of them: a signed value with a comma, split there into two fields, would still be validly signed but
+// mean something else.
 bool has_one_value(std::string_view name) {
   constexpr std::string_view ours = "x-amz-";
   if (name.starts_with(ours)) {
     const std::string_view rest = name.substr(ours.size());
-    // Metadata is joined before it is kept; the others are lists, which SDKs write as several fields.
+    // Metadata is joined before it is stored; the others are lists, which SDKs send as several fields.
     return !rest.starts_with("meta-") && rest != "object-attributes" && rest != "optional-object-attributes";
   }
   constexpr auto others = std::to_array<std::string_view>(
@@ -190,7 +190,7 @@ bool repeats_one_value(const s3::Headers& headers) {
   return false;
 }
 
-// What Beast leaves to its user. Where two recipients could read a message differently, it is refused.
+// Checks that Beast leaves to its user. A message that two recipients could read differently is refused.
 int check_fields(RequestHead& head, const std::string& authority) {
   int hosts = 0, lengths = 0, encodings = 0;
   head.expect_continue = false;
@@ -206,7 +206,7 @@ int check_fields(RequestHead& head, const std::string& authority) {
       ++encodings;
       if (!equals_ignoring_case(value, "chunked")) return 501;
     } else if (name == "expect") {
-      // RFC 9110 section 10.1.1 leaves it open what becomes of another expectation: S3 ignores it.
+      // RFC 9110 section 10.1.1 leaves other expectations open: S3 ignores them.
       head.expect_continue = !head.http_1_0 && equals_ignoring_case(value, "100-continue");
     }
   }
@@ -219,7 +219,7 @@ int check_fields(RequestHead& head, const std::string& authority) {
   return 0;
 }
 
-// Of the head all but its target and what check_fields() looks at.
+// Parses the head without its target and the fields of check_fields().
 int parse_by_beast(std::string_view bytes, RequestHead& head) {
   Parser parser(head);
   parser.header_limit(static_cast<std::uint32_t>(bytes.size() + 1));  // the caller has bounded it
@@ -250,7 +250,7 @@ HeadScanner::Status HeadScanner::scan(std::string_view bytes) {
       at_ = lf + 1;
       return Status::complete;
     }
-    // The byte after decides whether the line goes on; until it is here, this LF stays unread.
+    // The next byte decides whether the line continues; until it arrives, this LF stays unread.
     if (lf + 1 == bytes.size()) {
       at_ = lf;
       return Status::more;

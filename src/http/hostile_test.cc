@@ -1,4 +1,4 @@
-// Heads and timings that are wrong on purpose.
+// Invalid heads and hostile timing.
 #include <gtest/gtest.h>
 
 #include "http/head_parser.h"
@@ -57,7 +57,7 @@ TEST(Hostile, ShapesOfRequestSmugglingAreRefused) {
   EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: h\r\nX: a" + std::string(1, '\0') + "b\r\n\r\n").status, 400);
 }
 
-// A signed "x-amz-copy-source: /b/k,v", split at its comma, was signed still and named "/b/k".
+// A signed "x-amz-copy-source: /b/k,v", split at its comma, kept its valid signature and named "/b/k".
 TEST(Hostile, AHeaderOfOneValueThatIsThereTwiceIsRefused) {
   const auto twice = [](const std::string& name, const std::string& again) {
     return ask("GET / HTTP/1.1\r\nHost: h\r\n" + name + ": a\r\nX: y\r\n" + again + ": a\r\n\r\n");
@@ -127,7 +127,7 @@ TEST(Hostile, HeadsOverTheLimitAreRefusedAndThoseBelowAreNot) {
   EXPECT_EQ(ask(many + "\r\n", limits).status, 431);
 }
 
-// A stranger's thousands of beginnings of large heads held hundreds of megabytes.
+// Thousands of unfinished large heads of an unauthenticated client held hundreds of megabytes.
 TEST(Hostile, OneClientHasFewLargeHeadsUnderWay) {
   TestServer server;
   const std::string begun = "GET / HTTP/1.1\r\nHost: h\r\nX: " + std::string(20'000, 'x');
@@ -136,7 +136,7 @@ TEST(Hostile, OneClientHasFewLargeHeadsUnderWay) {
     clients.push_back(std::make_unique<TestClient>(server.port()));
     clients.back()->send(begun);
   }
-  // Those are read when a client that came later is; and then there is room for no more.
+  // They have been read once a later client is answered; then there is room for no more.
   const auto refused = [&] {
     TestClient more(server.port());
     more.send(begun);
@@ -202,7 +202,7 @@ TEST(Hostile, AReaderThatStopsReadingIsCutAndItsLeasesComeBack) {
   EXPECT_EQ(test_arena().leased_bytes(), 0u);
 }
 
-// Bytes keep coming, so it never stalls; but it would hold memory for hours.
+// Bytes keep arriving, so it never stalls; but it would hold memory for hours.
 TEST(Hostile, AnUploadBelowTheMinimumRateIsAnsweredAndClosed) {
   TestServer server(Limits{.body_stall_timeout = std::chrono::seconds(1), .body_rate_min = 1 * MiB});
   TestClient client(server.port());
@@ -214,14 +214,14 @@ TEST(Hostile, AnUploadBelowTheMinimumRateIsAnsweredAndClosed) {
   EXPECT_EQ(answer.header("Connection"), "close");
 }
 
-// Its answer comes while it sends. With a close at once the rest of its bytes would be answered by a reset, which takes
-// an answer that was not read yet along.
+// The answer comes during the upload. An immediate close would answer the remaining bytes with a reset, which discards
+// an answer that was not read yet.
 void send_on_and_read(TestClient& client) {
   pollfd answered{client.fd(), POLLIN, 0};
   ASSERT_EQ(::poll(&answered, 1, 20'000), 1);
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(client.send(std::string(1000, 'x'))) << "reset after " << i << " sends";
-    ::poll(nullptr, 0, 100);  // longer in all than the window in which the rate was judged
+    ::poll(nullptr, 0, 100);  // in all longer than the rate's window
   }
   EXPECT_EQ(client.read().body, "request_timeout");
   client.half_close();
@@ -257,7 +257,7 @@ TEST(Hostile, OneThatKeepsTheRateIsServedHoweverLongItTakes) {
   EXPECT_EQ(client.read().body, body);
 }
 
-// Heads with nothing odd in them have a reader of their own; a tab is odd enough for the other one.
+// Usual heads have a parser of their own; a tab is unusual enough for the other one.
 TEST(HeadParser, APlainHeadReadsAsAnyOther) {
   constexpr std::string_view lines[] = {
       "GET /a%20b?x=1 HTTP/1.1\r\nHost: h:9000\r\nX-Amz-Date:  20260102T030405Z \r\nEmpty:\r\n",

@@ -1,4 +1,4 @@
-// What was read off a connection and not yet used. Small while it can be, so that idle connections cost little.
+// Bytes read from a connection and not used yet. Kept small when possible, so that idle connections need little memory.
 // Internal to http/.
 #pragma once
 
@@ -24,7 +24,7 @@ class Input {
     if (begin_ == end_) begin_ = end_ = 0;
   }
 
-  // Where the next bytes go, behind what is there, in a buffer of at most `size_max` bytes. Empty when as many wait.
+  // Free space behind the waiting bytes, in a buffer of at most `size_max` bytes. Empty when it is full.
   MutableBytes room(size_t size_max) {
     if (end_ == data_.size()) {
       if (begin_ != 0) {
@@ -39,7 +39,7 @@ class Input {
   }
   void added(size_t n) { end_ += n; }
 
-  // Reads more into the room. 0: the peer has ended its stream. too_large when there is none.
+  // Reads more into the room. 0: the peer has ended its stream. too_large when the room is full.
   Task<Result<size_t>> fill(size_t size_max, std::chrono::nanoseconds timeout) {
     const MutableBytes into = room(size_max);
     if (into.empty()) co_return fail(Errc::too_large, "connection: input buffer");
@@ -48,13 +48,13 @@ class Input {
     co_return n;
   }
 
-  // At most into.size() bytes: those that wait here, else straight off the wire.
+  // Reads at most into.size() bytes: waiting ones, else straight from the wire.
   Task<Result<size_t>> read(MutableBytes into, std::chrono::nanoseconds timeout) {
     if (empty()) return wire_.read_some(into, timeout);
     return take(into);
   }
 
-  // Between requests: gives back what a large head needed.
+  // Called between requests: frees the memory of a large head.
   void shrink() {
     if (data_.size() == small_bytes || end_ - begin_ > small_bytes) return;
     std::vector<std::byte> fresh(small_bytes);

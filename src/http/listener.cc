@@ -30,12 +30,12 @@ constexpr std::chrono::milliseconds sweep_every{250};
 constexpr std::chrono::milliseconds accept_again_after{20};
 constexpr std::chrono::seconds complain_every{10};
 constexpr std::chrono::milliseconds places_after{1};
-constexpr int looks_for_place = 12;  // a listener of ten thousand connections is looked through meanwhile
+constexpr int looks_for_place = 12;  // meanwhile a list of ten thousand connections is searched
 constexpr size_t looks_at_once = 2048;
-constexpr size_t served_at_once = 4;  // connections that have shown more, of which so many make room at once
+constexpr size_t served_at_once = 4;  // that many connections with more activity are closed at once
 
-// The ports that this process listens on, with how many listeners each: SO_REUSEPORT would let another process of the
-// same user share them silently, so the first listener of a port makes sure that it is free.
+// The ports of this process, with the number of listeners each: SO_REUSEPORT would let another process of the same user
+// share them silently, so the first listener of a port checks that it is free.
 class OwnPorts {
  public:
   Result<void> claim(const tcp::endpoint& endpoint) {
@@ -193,7 +193,7 @@ Task<void> ListenerState::accept_loop(std::shared_ptr<ListenerState> self) {
     }
     if (!self->acceptor_.is_open()) co_return;
     if (ec == asio::error::connection_aborted || ec == asio::error::connection_reset) continue;
-    // Out of descriptors or memory: those who knock wait in the kernel's queue until some connection has ended.
+    // Out of descriptors or memory: new connections wait in the kernel's queue until others have ended.
     self->accept_failures_.add();
     if (const auto now = SteadyClock::now(); now >= complain_at) {
       log::warn("http: accept failed: {}; is the limit of open files too low?", ec.message());
@@ -210,8 +210,8 @@ Task<void> ListenerState::admit(tcp::socket socket) {
   if (ec) co_return;
   const std::string address = address_of(peer);
   room_->ask_for_places();
-  // Those that are asked to go are gone in a moment. Where others were asked just before, and their places are taken
-  // again, the next ones are asked after it.
+  // Connections that were asked to close end in a moment. If their places are taken by others meanwhile, the next ones
+  // are asked.
   for (int looks = 0; looks < looks_for_place && room_->need() == ConnectionRoom::Need::full; ++looks) {
     asio::steady_timer moment(core_.io(), places_after);
     co_await moment.async_wait(with_tuple);
@@ -234,7 +234,7 @@ Task<void> ListenerState::admit(tcp::socket socket) {
   asio::co_spawn(core_.io(), Connection::serve(std::move(connection)), asio::detached);
 }
 
-// Looks at the oldest, and the next time at those behind them: a list of many thousands is not gone through at once.
+// Examines the oldest, and the next time those after them, so that a list of many thousands is not searched at once.
 void ListenerState::yield(size_t count, ConnectionRoom::Need need) {
   struct Candidate {
     Connection::Standing standing;
@@ -250,7 +250,7 @@ void ListenerState::yield(size_t count, ConnectionRoom::Need need) {
     if (standing.shown <= furthest) candidates.push_back({standing, *end});
   }
   connections_.splice(connections_.end(), connections_, connections_.begin(), end);
-  // A connection that is served, or rests after a signed request, goes only when none of all has shown less.
+  // A connection in use, or idle after a signed request, is closed only if none has shown less.
   const auto little = [](const Candidate& one) { return one.standing.shown <= Connection::Shown::fresh; };
   const auto served = std::ranges::partition(candidates, little).begin();
   looked_in_vain_ = served == candidates.begin() ? looked_in_vain_ + looks : 0;

@@ -1,4 +1,4 @@
-// What the connections of one listener share. Internal to http/.
+// State shared by the connections of one listener. Internal to http/.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -40,10 +40,10 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   Core& core() { return core_; }
   size_t connections() const { return count_.load(std::memory_order_relaxed); }
 
-  // A head, or a beginning of one, longer than what most requests need. null: the client has enough of them here.
+  // Memory for a head, or the start of one, that is longer than usual. null: the client has enough of them here.
   static constexpr size_t usual_head_bytes = 8 * KiB;
   ClientCounts::Hold large_head(std::string_view address) { return large_heads_.try_hold(client_of(address)); }
-  // For bytes that nobody looks at, of all connections.
+  // For discarded bytes, of all connections.
   MutableBytes scratch() { return scratch_; }
 
   using Place = std::list<Connection*>::iterator;
@@ -54,7 +54,7 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   static Task<void> accept_loop(std::shared_ptr<ListenerState> self);
   static Task<void> sweep_loop(std::shared_ptr<ListenerState> self);
   Task<void> admit(tcp::socket socket);
-  // Closes about so many connections, those whose clients have shown least and waited longest.
+  // Closes about that many connections: those with the least activity that have waited longest.
   void yield(size_t count, ConnectionRoom::Need need);
 
   Core& core_;
@@ -66,7 +66,7 @@ class ListenerState : public std::enable_shared_from_this<ListenerState> {
   tcp::acceptor acceptor_;
   boost::asio::steady_timer sweep_timer_;
   std::list<Connection*> connections_;
-  size_t looked_in_vain_ = 0;  // connections that yield() has looked at since it last saw one that has shown little
+  size_t looked_in_vain_ = 0;  // connections examined by yield() since it last found one with little activity
   std::atomic<size_t> count_{0};
   ClientCounts large_heads_{{.each_max = 64, .clients_max = 0}};
   std::vector<std::byte> scratch_ = std::vector<std::byte>(16 * KiB);

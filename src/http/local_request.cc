@@ -12,7 +12,7 @@ bool is_port(std::string_view text) {
   return text.size() <= 5 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// "http://localhost:9001" -> "localhost:9001"; empty for what is no origin of a page.
+// "http://localhost:9001" -> "localhost:9001"; empty for anything but an origin.
 std::string_view authority_of(std::string_view origin) {
   constexpr std::string_view separator = "://";
   const size_t at = origin.find(separator);

@@ -1,17 +1,17 @@
-// Requests that come from this machine and were meant for it.
+// Detection of requests that come from this machine and are meant for it.
 #pragma once
 
 #include "http/server.h"
 
 namespace verbena::http {
 
-// Whether `host`, a Host header or the authority of an origin, names loopback: localhost, an address of 127.0.0.0/8 or
+// True if `host`, a Host header or the authority of an origin, names loopback: localhost, an address of 127.0.0.0/8 or
 // [::1], with a port or without.
 bool names_loopback(std::string_view host);
 
-// Whether the peer is on loopback, its Host names loopback, and no page from elsewhere made the request. A browser here
-// sends what pages tell it to, and the name of a page's own site may lead to 127.0.0.1 (DNS rebinding): such a request
-// comes over loopback with that site's name in Host. Ask this before anything is open because the peer is near.
+// True if the peer is on loopback, its Host names loopback, and no page of another site made the request. A browser on
+// this machine sends what pages want, and the name of a page's own site may resolve to 127.0.0.1 (DNS rebinding): such
+// a request comes over loopback with that site's name in Host. Required before loopback is granted more.
 bool is_local(const Exchange& exchange);
 
 }  // namespace verbena::http

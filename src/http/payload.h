@@ -1,4 +1,4 @@
-// The stack of Sources over a request's body that its payload protection asks for. Internal to http/.
+// The stack of Sources over a request's body, as its payload protection requires. Internal to http/.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ namespace verbena::http {
 
 class PayloadSource {
  public:
-  // `verified` and `exchange` outlive this. invalid_request, missing_content_length (no or a bad
-  // x-amz-decoded-content-length), content_sha256_mismatch (a hash of something, but there is no body).
+  // `verified` and `exchange` must outlive this. invalid_request, missing_content_length (no or a bad
+  // x-amz-decoded-content-length), content_sha256_mismatch (a hash of some bytes, without a body).
   Result<void> open(Exchange& exchange, const auth::Verified& verified);
 
   memory::Source& source() { return *top_; }
   std::optional<uint64_t> length() const { return length_; }  // decoded; nullopt when not declared
-  // The trailers of an aws-chunked body that has ended.
+  // The trailers of an aws-chunked body, once it has ended.
   s3::Headers trailers() const { return chunked_ ? chunked_->trailers() : s3::Headers{}; }
 
  private:

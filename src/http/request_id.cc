@@ -7,8 +7,7 @@
 
 namespace verbena::http {
 
-// A counter scrambled by a secret of the process, so that ids neither repeat nor
-// tell how many requests there were.
+// A counter scrambled by a secret of the process, so that ids neither repeat nor reveal the number of requests.
 std::string make_request_id() {
   static const uint64_t start = [] {
     uint64_t value;

@@ -1,11 +1,11 @@
-// x-amz-request-id.
+// The value of x-amz-request-id.
 #pragma once
 
 #include <string>
 
 namespace verbena::http {
 
-// A new one: 16 upper-case hexadecimal digits.
+// A new id: 16 upper-case hexadecimal digits.
 std::string make_request_id();
 
 }  // namespace verbena::http

@@ -24,8 +24,8 @@ std::string_view date_line() {
 
 bool safe(char c) { return (static_cast<unsigned char>(c) >= ' ' && c != 0x7f) || c == '\t'; }
 
-// Whether one of eight bytes is a control character (below 0x20, or 0x7f). The usual trick: a borrow reaches the top
-// bit of bytes that are smaller. May be wrong about bytes beside a true hit, never when there is none.
+// True if one of eight bytes is a control character (below 0x20, or 0x7f), by the usual method: a borrow reaches the
+// top bit of smaller bytes. May be wrong about bytes beside a true hit, never when there is none.
 bool any_control(uint64_t bytes) {
   constexpr uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
   const uint64_t deletes = bytes ^ (ones * 0x7f);
@@ -47,7 +47,7 @@ char* write_value(char* to, std::string_view value) {
     std::memcpy(&bytes, value.data() + i, 8);
     plain = plain && !any_control(bytes);
   }
-  if (i != value.size() && i != 0) {  // the last eight: some are looked at twice
+  if (i != value.size() && i != 0) {  // the last eight, which may overlap
     uint64_t bytes;
     std::memcpy(&bytes, value.data() + value.size() - 8, 8);
     plain = plain && !any_control(bytes);
@@ -124,7 +124,7 @@ std::string_view reason_phrase(int status) {
 
 void append_response_head(std::string& out, const ResponseHead& head) {
   const std::string_view date = date_line(), reason = reason_phrase(head.status);
-  constexpr size_t fixed_max = 160;  // of all that is not a view below
+  constexpr size_t fixed_max = 160;  // everything except the views below
   size_t size_max = fixed_max + date.size() + reason.size();
   if (head.headers != nullptr) {
     for (const auto& [name, value] : *head.headers) size_max += name.size() + value.size() + 4;

@@ -15,7 +15,7 @@ Task<Result<size_t>> Sha256Source::read(MutableBytes into) {
   }
   digest_.update(Bytes(into).first(*n));
   read_ += *n;
-  // A reader that knows the size may never ask again: the last byte is where it must hear of a mismatch.
+  // A reader that knows the size may never read again: the last byte must report a mismatch.
   ended_ = *n < into.size() || read_ == wire_.size();
   if (ended_ && digest_.finish() != as_text(expected_)) {
     error_ = Error{Errc::content_sha256_mismatch, 0, "the body does not have the SHA-256 that was signed"};

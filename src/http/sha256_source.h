@@ -1,4 +1,4 @@
-// A body whose SHA-256 was signed with the request.
+// Verification of a body whose SHA-256 was signed with the request.
 #pragma once
 
 #include "base/checksum.h"
@@ -7,7 +7,7 @@
 
 namespace verbena::http {
 
-// Passes the bytes of `wire` on and fails with content_sha256_mismatch at their end when they are not the signed ones.
+// Passes on the bytes of `wire`; fails with content_sha256_mismatch at their end when they are not the signed ones.
 class Sha256Source final : public memory::Source {
  public:
   Sha256Source(memory::Source& wire, const Sha256& expected);

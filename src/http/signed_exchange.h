@@ -1,4 +1,4 @@
-// Signatures of requests that are no S3 requests.
+// Verification of signed requests other than S3 requests.
 #pragma once
 
 #include "auth/auth.h"
@@ -7,8 +7,8 @@
 
 namespace verbena::http {
 
-// Who signed `exchange`. access_denied where nobody did, slow_down where its client guesses, else as
-// Verifier::verify(). `guesses` may be null: then nothing is counted.
+// The signer of `exchange`. access_denied for an unsigned request, slow_down after too many authentication failures of
+// its client, else as Verifier::verify(). `guesses` may be null: failures are then not counted.
 Result<auth::Verified> verify_signed(const auth::Verifier& verifier, const Exchange& exchange,
                                      auth::Guesses* guesses = nullptr);
 

@@ -1,4 +1,4 @@
-// For tests and fuzzers: all that a source has, read on a loop of its own.
+// For tests and fuzzers: reads a whole source on a loop of its own.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -13,7 +13,7 @@
 
 namespace verbena::http {
 
-// All of a source, read `step` bytes at a time as far as `out` says; the error that met it, else ok.
+// Reads a whole source, `step` bytes at a time, into `out`; sets the error that ended it, else ok.
 inline Task<void> read_all(memory::Source& source, size_t step, std::string& out, Errc& error) {
   std::vector<std::byte> piece(step);
   for (;;) {

@@ -1,4 +1,4 @@
-// For tests: a listener on a core of its own with a handler that does what the path says, and a blocking client.
+// For tests: a listener on its own core with a handler controlled by the path, and a blocking client.
 #pragma once
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ inline std::string pattern(size_t size) {
   return text;
 }
 
-inline std::atomic<int> test_cuts{0};  // sinks that failed, as their handlers saw it
+inline std::atomic<int> test_cuts{0};  // sinks that failed, as seen by their handlers
 
 inline Task<void> send_pattern(Exchange& exchange, uint64_t size) {
   s3::Response response;
@@ -192,7 +192,7 @@ class TestClient {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  // The next answer; `head` tells that no body follows whatever the length says.
+  // The next answer; `head`: no body follows, whatever the length says.
   Answer read(bool head = false) {
     Answer answer;
     size_t end;
@@ -215,7 +215,7 @@ class TestClient {
     send(request);
     return read(request.starts_with("HEAD"));
   }
-  // Whether the server closed the connection and nothing was left to read.
+  // True if the server closed the connection with nothing left to read.
   bool closed() { return rest_.empty() && !more(); }
 
  private:

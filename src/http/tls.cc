@@ -12,7 +12,7 @@ namespace {
 
 namespace ssl = boost::asio::ssl;
 
-// Picks http/1.1 where the client offers it; a client that offers only others goes on without ALPN.
+// Selects http/1.1 if the client offers it; a client that offers only others continues without ALPN.
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                     unsigned int in_size, void*) {
   static constexpr std::string_view wanted = "http/1.1";
@@ -34,11 +34,11 @@ void see_message(int written, int, int content_type, const void*, size_t, SSL* s
   if (++static_cast<TlsRecords*>(of)->count > TlsRecords::most) SSL_set_shutdown(ssl, SSL_RECEIVED_SHUTDOWN);
 }
 
-// Held for as long as the connection is.
+// Held as long as the connection.
 constexpr size_t client_chain_bytes_max = 8 * KiB;
 constexpr int client_chain_max = 8, rsa_bits_min = 2048, rsa_bits_max = 4096, rsa_exponent_bits_max = 32;
 
-// A stranger chooses this key, and we verify by it.
+// Limits the cost of verifying by a key that an unauthenticated client chooses.
 bool is_cheap_key(EVP_PKEY* key) {
   if (key == nullptr) return false;
   if (EVP_PKEY_is_a(key, "ED25519") == 1) return true;
@@ -56,21 +56,21 @@ bool is_cheap_key(EVP_PKEY* key) {
   return small && EVP_PKEY_get_bits(key) >= rsa_bits_min && EVP_PKEY_get_bits(key) <= rsa_bits_max;
 }
 
-// Who signs in by a certificate is looked at then, as of then (sign_in/client_authority). Who does something else may
-// have one of anybody's.
+// Sign-in by certificate verifies it at that time (sign_in/client_authority). For other requests any certificate is
+// accepted.
 int take_any_certificate(X509_STORE_CTX* context, void*) {
   if (is_cheap_key(X509_get0_pubkey(X509_STORE_CTX_get0_cert(context)))) return 1;
   X509_STORE_CTX_set_error(context, X509_V_ERR_EE_KEY_TOO_SMALL);
   return 0;
 }
 
-// Of no authority by its name: which are trusted may be others tomorrow, and clients that choose by such names would
-// show none.
+// Without a list of authorities: the trusted ones may change, and clients that choose a certificate by such names would
+// send none.
 void ask_for_certificates(SSL_CTX* context) {
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_cert_verify_callback(context, take_any_certificate, nullptr);
   SSL_CTX_set_max_cert_list(context, client_chain_bytes_max);
-  // Each connection shows its certificate anew.
+  // Each connection must present its certificate anew.
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context, 0);
@@ -90,7 +90,7 @@ std::vector<std::string> peer_certificates_of(const SSL* ssl) {
   const X509* const own = SSL_get0_peer_certificate(ssl);
   if (own == nullptr || SSL_session_reused(ssl) == 1) return out;
   add_der(own, out);
-  const STACK_OF(X509)* const others = SSL_get_peer_cert_chain(ssl);  // on this side without its own
+  const STACK_OF(X509)* const others = SSL_get_peer_cert_chain(ssl);  // on this side without the client's own
   for (int i = 0; i < std::min(sk_X509_num(others), client_chain_max); ++i) add_der(sk_X509_value(others, i), out);
   return out;
 }
@@ -106,7 +106,7 @@ Result<ssl::context> make_tls_context(const TlsFiles& files) {
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
   SSL_CTX_set_mode(native, SSL_MODE_RELEASE_BUFFERS);  // idle connections keep no record buffers
   SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  // A stranger chooses: ffdhe8192, which OpenSSL would take, too, is a hundred times the work of these.
+  // The client chooses the group: ffdhe8192, which OpenSSL would accept, costs a hundred times these.
   if (SSL_CTX_set1_groups_list(native, "X25519:P-256:P-384:P-521") != 1) return fail(Errc::internal, "TLS groups");
   SSL_CTX_set_alpn_select_cb(native, choose_protocol, nullptr);
   boost::system::error_code ec;

@@ -7,16 +7,16 @@
 
 namespace verbena::http {
 
-// What a client has shown of itself, as Exchange::peer_certificates(). Of a connection that goes on from another one
-// nothing: it has proven no more than that it knows that one's secret.
+// The client's certificates, for Exchange::peer_certificates(). Empty for a resumed session: it has proved only that it
+// knows the earlier one's secret.
 std::vector<std::string> peer_certificates_of(const SSL* ssl);
 
-// TLS 1.2 and up, ALPN "http/1.1". bad_config when a file cannot be read, is no PEM, or key and certificate do not fit.
+// TLS 1.2 and up, ALPN "http/1.1". bad_config when a file is unreadable or no PEM, or key and certificate do not match.
 Result<boost::asio::ssl::context> make_tls_context(const TlsFiles& files);
 
-// Records that a peer sent since somebody began to wait for its bytes. OpenSSL reads on by itself while they bring none
-// (new keys, renegotiations that are refused), each dearer to us than to who sends it: past the most it stops there, as
-// if the peer had left.
+// The number of a peer's records since a read began to wait. OpenSSL reads on by itself while records bring no data
+// (new keys, refused renegotiations), each costlier to us than to the sender: beyond the limit the stream ends, as if
+// the peer had closed.
 struct TlsRecords {
   static constexpr unsigned most = 64;
   unsigned count = 0;

@@ -81,7 +81,7 @@ class TlsClient {
     SSL_get0_alpn_selected(ssl_, &text, &size);
     return {reinterpret_cast<const char*>(text), size};
   }
-  // False: the server is gone.
+  // False: the server has closed.
   bool update_keys() { return SSL_key_update(ssl_, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(ssl_) == 1; }
   std::string ask(std::string_view request, size_t body_size) {
     size_t done = 0;
@@ -162,9 +162,9 @@ TEST_F(Tls, AReaderThatLeavesMidAnswerCostsNoLease) {
   EXPECT_EQ(test_arena().leased_bytes(), 0u);
 }
 
-// Nobody needs a key for that: one connection held its core for as long as it liked.
+// Without any credentials one connection could occupy its core without end.
 TEST_F(Tls, NewKeysWithoutEndEndTheConnection) {
-  ::signal(SIGPIPE, SIG_IGN);  // of OpenSSL's writes to who hung up
+  ::signal(SIGPIPE, SIG_IGN);  // for OpenSSL's writes to a closed connection
   TestServer server({}, certificate_.files());
   TlsClient client(server.port());
   ASSERT_TRUE(client.connected());

@@ -18,7 +18,7 @@ namespace {
 namespace asio = boost::asio;
 constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 constexpr size_t tls_record_bytes = 16 * KiB;
-// Copied into the socket before others have their turn: some hundred microseconds.
+// Copied into the socket before other work runs: some hundred microseconds.
 constexpr size_t bytes_of_a_turn = 1 * MiB;
 
 metrics::Counter& too_slow_counter() {
@@ -26,7 +26,7 @@ metrics::Counter& too_slow_counter() {
   return counter;
 }
 
-// Of a connection on which nothing is read any more.
+// The result of reads on a cancelled connection.
 Task<Wire::Read> no_read() { co_return Wire::Read{asio::error::operation_aborted, 0}; }
 
 }  // namespace
@@ -45,7 +45,7 @@ Task<Result<void>> Wire::handshake(std::chrono::nanoseconds timeout) {
   deadline_ = deadline_in(timeout);
   auto [ec] = co_await tls_->async_handshake(asio::ssl::stream_base::server, use_tuple);
   deadline_ = Deadline::max();
-  note_socket_event(socket_events_per_look);  // a millisecond's work
+  note_socket_event(socket_events_per_look);  // about a millisecond of work
   if (timed_out_) co_return fail(Errc::timed_out, "TLS handshake");
   if (ec) co_return fail(Errc::closed, "TLS handshake");
   co_return Result<void>{};
@@ -57,7 +57,7 @@ Task<Result<size_t>> Wire::read_some(MutableBytes into, std::chrono::nanoseconds
 }
 
 Task<Wire::Read> Wire::start_read(MutableBytes into, std::chrono::nanoseconds timeout) {
-  timed_out_ = false;  // a wait that ran out is the error of that wait: what is left of the stream is still read
+  timed_out_ = false;  // a timed-out wait fails alone: the rest of the stream is still read
   if (cancelled_) return no_read();
   deadline_ = deadline_in(timeout);
   const auto buffer = asio::buffer(into.data(), into.size());
@@ -74,7 +74,7 @@ Result<size_t> Wire::end_read(const Read& read) {
   if (!ec || n != 0) return n;
   if (timed_out_) return fail(Errc::timed_out, "connection timed out");
   if (cancelled_) return fail(Errc::cancelled, "connection is closing");
-  // A peer that closes TCP without TLS's close_notify ends the stream too: lengths tell whether a body was cut.
+  // A peer that closes TCP without TLS's close_notify ends the stream, too: lengths show whether a body was cut.
   if (ec == asio::error::eof || ec == asio::ssl::error::stream_truncated) return size_t{0};
   return fail(Errc::closed, "connection: read", ec.value());
 }
@@ -99,7 +99,7 @@ Task<Result<void>> Wire::flush(std::chrono::nanoseconds timeout) { return wait_u
 Task<Result<void>> Wire::wait_until(size_t queued_max, std::chrono::nanoseconds timeout) {
   write_timeout_ = timeout;
   start();
-  // With queued_max 0 everything must be out, and OpenSSL must hold no pointer into what we are about to let go.
+  // With queued_max 0 all bytes must be sent, and OpenSSL must hold no pointer into memory that is released next.
   while (!error_ ? (queued_max == 0 ? !idle() || writing_ : queue_.size() > queued_max) : (tls_ && writing_)) {
     waiter_.expires_at(Deadline::max());
     co_await waiter_.async_wait(use_tuple);
@@ -162,7 +162,7 @@ bool Wire::write_plain() {
   return true;
 }
 
-// One write at a time: OpenSSL's stream allows no more. Small pieces (a head and a small object) share one record.
+// One write at a time: OpenSSL's stream requires it. Small pieces (a head and a small object) share one record.
 void Wire::start_tls() {
   const size_t head_left = head_.size() - head_sent_;
   asio::const_buffer next;
@@ -224,11 +224,12 @@ void Wire::wake() { waiter_.cancel(); }
 void Wire::sweep(Deadline now) {
   const auto since = now - swept_at_;
   swept_at_ = now;
-  if (deadline_ == Deadline::max()) return;  // nobody waits for the peer
+  if (deadline_ == Deadline::max()) return;  // no wait for the peer
   if (now >= deadline_ || too_slow(since)) time_out();
 }
 
-// A sweep that finds us waiting stands for all the time since the last one: good enough for windows of many sweeps.
+// A sweep that finds the wire waiting counts all the time since the last one: accurate enough for windows of many
+// sweeps.
 bool Wire::too_slow(std::chrono::nanoseconds since_last_sweep) {
   if (rate_min_ == 0) return false;
   waited_ += std::min<std::chrono::nanoseconds>(since_last_sweep, std::chrono::seconds(1));
@@ -241,8 +242,8 @@ bool Wire::too_slow(std::chrono::nanoseconds since_last_sweep) {
 }
 
 void Wire::time_out() {
-  // Not cancelled_: after a stalled body there is still an answer to write, and then what the client goes on sending to
-  // be read off, since a close with bytes unread would reset the connection and take the answer with it.
+  // Not cancelled_: after a stalled body an answer is still to be sent, and further bytes of the client are to be read,
+  // since a close with unread bytes would reset the connection and lose the answer.
   timed_out_ = true;
   deadline_ = Deadline::max();
   boost::system::error_code ignored;

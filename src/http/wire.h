@@ -1,7 +1,7 @@
 // One connection's bytes: TCP, with or without TLS. Internal to http/.
 //
-// Reading and writing carry a time-out, kept as a plain deadline that the listener's sweep looks at: arming a timer per
-// read would cost more than the read. All on one core's thread.
+// Reads and writes have a time-out, stored as a deadline that the listener's sweep checks: a timer per read would cost
+// more than the read. All on one core's thread.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -30,7 +30,7 @@ class Wire {
   Wire(tcp::socket socket, boost::asio::ssl::context* tls);
   Wire(const Wire&) = delete;
 
-  // What keeps this wire alive while the kernel or OpenSSL works for it. Set once, before anything else.
+  // The object that keeps this wire alive while the kernel or OpenSSL works for it. Set once, before any use.
   void set_owner(std::weak_ptr<void> owner) { owner_ = std::move(owner); }
   bool secure() const { return tls_ != nullptr; }
   std::vector<std::string> peer_certificates() const;
@@ -40,32 +40,32 @@ class Wire {
 
   // At least one byte, or 0 at the end of the stream. timed_out, closed.
   Task<Result<size_t>> read_some(MutableBytes into, std::chrono::nanoseconds timeout);
-  // The same in two halves, without a coroutine for it: what start_read() gives is awaited and goes to end_read().
+  // The same in two halves, without a coroutine: the result of start_read() is awaited and passed to end_read().
   using Read = std::tuple<boost::system::error_code, size_t>;
   Task<Read> start_read(MutableBytes into, std::chrono::nanoseconds timeout);
   Result<size_t> end_read(const Read& read);
 
-  // Bytes that go out before the next chunk, in the same write where possible. Append, then send() or flush().
+  // Bytes to be sent before the next chunk, in the same write if possible. Append, then send() or flush().
   std::string& head() { return head_; }
-  // Takes the chunk; returns once at most one is still waiting to go out. `timeout` is for each step forward.
+  // Takes the chunk; returns once at most one is still waiting to be sent. `timeout` is for each step forward.
   Task<Result<void>> send(memory::Chunk chunk, std::chrono::nanoseconds timeout);
-  // The same without waiting; an empty chunk is none. True: all is out. False: flush() returns when it is.
+  // The same without waiting; an empty chunk is skipped. True: everything is sent. False: flush() returns when it is.
   Result<bool> send_at_once(memory::Chunk&& chunk, std::chrono::nanoseconds timeout);
-  // Returns when all is out (given to the kernel), or nothing more will go.
+  // Returns when everything is sent (given to the kernel), or the connection has failed.
   Task<Result<void>> flush(std::chrono::nanoseconds timeout);
 
-  // From now on the peer must move `rate_min` bytes per second (0: none) on average over each `window` in which we wait
-  // for it; time in which the server is busy itself does not count.
+  // Requires the peer to move `rate_min` bytes per second (0: none) on average over each `window` of waiting for it;
+  // time in which the server itself is busy does not count.
   void hold_to_rate(uint64_t rate_min, std::chrono::nanoseconds window) {
     rate_min_ = rate_min;
     rate_window_ = window;
     start_window();
   }
-  // Of the wait that is under way; max(): nothing is waited for.
+  // The deadline of the current wait; max(): no wait.
   Deadline deadline() const { return deadline_; }
-  // Lets go of whoever waits, if the deadline has passed or the peer is too slow. For the listener's sweep.
+  // Ends the current wait if the deadline has passed or the peer is too slow. For the listener's sweep.
   void sweep(Deadline now);
-  // Every wait from now on fails.
+  // Fails every wait from now on.
   void cancel();
   void shutdown_send();
   void close();
@@ -82,11 +82,11 @@ class Wire {
   bool too_slow(std::chrono::nanoseconds since_last_sweep);
   void time_out();
   bool idle() const { return head_sent_ == head_.size() && queue_.empty(); }
-  void start();  // sends what can be sent now, and arranges for the rest
+  void start();  // sends what is possible now, and schedules the rest
   void start_tls();
   void on_ready(const boost::system::error_code& ec);
   void on_tls_written(const boost::system::error_code& ec, size_t n);
-  bool write_plain();  // false: the kernel takes no more for now, or others have their turn first
+  bool write_plain();  // false: the kernel accepts no more for now, or other work runs first
   void advance(size_t n);
   void fail_with(Errc code, int sys);
   void wake();
@@ -101,16 +101,16 @@ class Wire {
   std::chrono::nanoseconds write_timeout_{};
   uint64_t rate_min_ = 0;
   std::chrono::nanoseconds rate_window_{};
-  std::chrono::nanoseconds waited_{};  // for the peer, in this window, as the sweeps saw it
+  std::chrono::nanoseconds waited_{};  // wait for the peer in this window, by the sweeps
   uint64_t moved_ = 0;                 // bytes in this window
   Deadline swept_at_{};
   std::string head_;
   size_t head_sent_ = 0;
   std::deque<Out> queue_;
   std::string flat_;      // TLS: small pieces joined into one record
-  bool writing_ = false;  // an asynchronous write or wait is under way
+  bool writing_ = false;  // an asynchronous write or wait is in progress
   bool cancelled_ = false;
-  bool timed_out_ = false;      // the wait that is under way, or was last
+  bool timed_out_ = false;      // of the current wait, or the last one
   std::optional<Error> error_;  // of writing; it stays
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t progress_size = 8;
 
-// Bytes of one window that something is written to.
+// A written range of a window.
 struct Written {
   uint8_t window;
   uint64_t begin, end;
@@ -22,7 +22,7 @@ struct Written {
 
 Result<void> refuse(const char* why) { return fail(Errc::invalid_request, why); }
 
-// They name the same memory. Differences of unsigned numbers: a base may be any.
+// True if they name the same memory. Compares unsigned differences, since a base may have any value.
 bool overlap(const wire::Descriptor& a, const wire::Descriptor& b) {
   if (a.key != b.key || a.size == 0 || b.size == 0) return false;
   return a.base - b.base < b.size || b.base - a.base < a.size;
@@ -49,7 +49,7 @@ Result<void> check_head(const wire::BatchHead& head, wire::Type type) {
   return {};
 }
 
-// Most batches fill their windows from front to back: then a look at the place before is enough.
+// Most batches fill their windows from front to back: then comparing with the previous place is enough.
 class Places {
  public:
   void add(const wire::BatchPlace& place) {
@@ -72,14 +72,14 @@ class Places {
   Places() { all().clear(); }
 
  private:
-  static std::vector<Written>& all() {  // at most one of each item and the progress word
+  static std::vector<Written>& all() {  // at most one per item and the progress word
     thread_local std::vector<Written> places;
     return places;
   }
   bool sorted_ = true;
 };
 
-// Keys by a hash behind a secret of the process: that two different ones look the same is as likely as forging a MAC.
+// Keys by a secret hash: a collision of two different keys is as unlikely as a forged MAC.
 class Names {
  public:
   Names() { all().clear(); }

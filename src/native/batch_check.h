@@ -1,4 +1,4 @@
-// What a batch is refused for as a whole, before anything of it is done.
+// Checks by which a batch is refused as a whole, before any of it is executed.
 #pragma once
 
 #include "native/wire/batch.h"

@@ -93,7 +93,7 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-// Every provider that is offered between hosts (tcp, verbs) has IP socket addresses.
+// Every provider between hosts (tcp, verbs) has IP socket addresses.
 std::optional<ip::address> ip_of(std::string_view address) {
   sockaddr_storage told{};
   if (address.size() < sizeof(sockaddr_in) || address.size() > sizeof told) return std::nullopt;
@@ -109,7 +109,7 @@ std::optional<ip::address> ip_of(std::string_view address) {
   return std::nullopt;
 }
 
-// ::ffff:a.b.c.d is a.b.c.d.
+// Maps ::ffff:a.b.c.d to a.b.c.d.
 ip::address unmapped(const ip::address& address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, address.to_v6());
   return address;
@@ -142,7 +142,7 @@ bool may_dial_peer(std::string_view, std::string_view address, std::string_view 
 bool names_own_port(std::string_view address, const std::vector<uint16_t>& ports) {
   const auto told = ip_of(address);
   if (!told) return false;
-  uint16_t port = 0;  // sin_port and sin6_port share their place
+  uint16_t port = 0;  // sin_port and sin6_port have the same offset
   std::memcpy(&port, address.data() + offsetof(sockaddr_in, sin_port), sizeof port);
   if (std::ranges::find(ports, ntohs(port)) == ports.end()) return false;
   const ip::address wanted = unmapped(*told);

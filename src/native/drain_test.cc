@@ -8,7 +8,7 @@
 namespace verbena::native {
 namespace {
 
-// The client's memory, and the writes into it that the fabric has not done yet.
+// The client's memory, and the fabric's pending writes into it.
 struct SlowMemory {
   std::string bytes = std::string(1 * MiB, '.');
   std::deque<std::function<void()>> posted;
@@ -21,7 +21,7 @@ struct SlowMemory {
   }
 };
 
-// Completes a write when the test says so.
+// Completes a write when the test does so.
 class SlowWindow final : public fabric::Window {
  public:
   explicit SlowWindow(SlowMemory& memory) : memory_(memory) { ++memory_.windows; }
@@ -51,7 +51,7 @@ class DrainTest : public DoorTest {
   DrainTest() {
     port_.make_window = [this] { return std::make_unique<SlowWindow>(memory_); };
     store_.put("bucket", "k", std::string(1 * MiB, 'x'));
-    store_.rot_at = 200 * KiB;  // the fourth chunk on this small arena
+    store_.rot_at = 200 * KiB;  // in the fourth chunk on this small arena
   }
   wire::Get get_of_window() {
     wire::Get get;
@@ -60,7 +60,7 @@ class DrainTest : public DoorTest {
     get.window = {0, memory_.bytes.size(), 1};
     return get;
   }
-  // Every write lands in the end; until then there must be no reply, and after it no write.
+  // Every write lands in the end; there must be no reply before, and no write after it.
   void expect_drained(const FakePeer& peer) {
     ASSERT_FALSE(memory_.posted.empty()) << "the store failed before anything was posted: not the case in question";
     int landed = 0;
@@ -73,7 +73,7 @@ class DrainTest : public DoorTest {
     EXPECT_GT(landed, 1);
     EXPECT_EQ(reply_code(peer), Errc::corrupt_object);
     EXPECT_EQ(memory_.windows, 0) << "the window is closed";
-    // The client takes the error for an answer and uses its memory again.
+    // The client takes the error as final and reuses its memory.
     memory_.bytes.assign(memory_.bytes.size(), 'c');
     run();
     EXPECT_TRUE(memory_.posted.empty());
@@ -100,7 +100,7 @@ TEST_F(DrainTest, SoIsOneInAGetOfSeveralRanges) {
   expect_drained(peer);
 }
 
-// What cannot go into it at once goes into the same window a moment later.
+// Writes that are not possible at once go into the same window a moment later.
 TEST_F(DrainTest, AHotObjectsWindowIsOpenedOnce) {
   store_.rot_at.reset();
   store_.is_hot = [](std::string_view) { return true; };
@@ -110,7 +110,7 @@ TEST_F(DrainTest, AHotObjectsWindowIsOpenedOnce) {
     return std::make_unique<SlowWindow>(memory_);
   };
   FakePeer peer = hello();
-  for (const uint64_t request : {2u, 3u}) {  // with the first one the bucket's access is read, which has to wait
+  for (const uint64_t request : {2u, 3u}) {  // the first one waits, to read the bucket's access
     opened = 0;
     deliver(peer, peer.seal(wire::Type::get, request, get_of_window(), wire::flag_window));
     while (!memory_.posted.empty()) {

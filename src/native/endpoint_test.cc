@@ -89,7 +89,7 @@ TEST_F(EndpointTest, AnObjectOfTheStandardClassHasNone) {
   EXPECT_EQ(classes("dir--local1-az1--x-s3"), "EXPRESS_ONEZONE");
 }
 
-// A client from before SHA512 takes a reply that names it for malformed.
+// A client older than SHA512 treats a reply with it as malformed.
 TEST_F(EndpointTest, AnOldSessionIsNotToldOfChecksumsThatItDoesNotKnow) {
   FakePeer now = hello(1, wire::version_of_new_checksums);
   const std::string digest = [] {
@@ -163,8 +163,8 @@ TEST_F(EndpointTest, WhatS3WorksOutIsToldWhereTheClientAsksForIt) {
   }
 }
 
-// Who recorded the HELLO of a session, or has two, could open it on a connection that is encrypted under another key
-// and goes when the other session ends.
+// A recorded HELLO, or one of a client with two sessions, could open a session on a connection that is encrypted under
+// another session's key and closes with that session.
 TEST_F(EndpointTest, AHelloOnAConnectionThatAnotherSessionsKeyOpenedIsDropped) {
   FakePeer first = open_session(7), second = open_session(7);
   port_.session_of[7] = first.session;
@@ -176,7 +176,7 @@ TEST_F(EndpointTest, AHelloOnAConnectionThatAnotherSessionsKeyOpenedIsDropped) {
   EXPECT_EQ(dropped("wrong_peer"), before + 1);
   deliver(first, first.seal(wire::Type::hello, 1, hello));
   EXPECT_EQ(reply_code(first), Errc::ok);
-  // Nothing was made of it: the same words on the second's own connection open it.
+  // It had no effect: the same HELLO on the second session's own connection opens it.
   second.id = 8;
   port_.session_of[8] = second.session;
   deliver(second, of_second);
@@ -272,7 +272,7 @@ TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   store_.put("bucket", "k", "text");
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
-  // RDMA is outside of TLS, whatever the session request came by.
+  // RDMA is not covered by TLS, whatever the session request used.
   store_.document("bucket", "policy",
                   R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
                   R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
@@ -411,7 +411,7 @@ TEST_F(EndpointTest, ForgedReplayedTruncatedAndOversizedMessagesAreDroppedAndCou
   EXPECT_EQ(dropped("oversized"), oversized + 1);
   deliver(peer, std::vector<std::byte>(100));
   EXPECT_EQ(dropped("bad_magic"), magics + 1);
-  deliver(other, good);  // another peer speaks for this session
+  deliver(other, good);  // another peer uses this session
   EXPECT_EQ(dropped("wrong_peer"), peers + 1);
   FakePeer stranger = peer;
   stranger.session ^= 1;
@@ -569,7 +569,7 @@ TEST(OwnPorts, AreKnownOnEveryAddressOfThisHostOnly) {
   EXPECT_TRUE(names_own_port({reinterpret_cast<const char*>(&six), sizeof six}, ports));
 }
 
-// `from` 0: a fabric that does not know senders, so the session tells its address.
+// `from` 0: a fabric that does not identify senders, so the session sends its address.
 TEST_F(EndpointTest, AHelloThatNamesTheServersOwnPortIsDroppedWhateverTheRuleOfDialling) {
   door_->add_own_port(9000);
   const uint64_t before = dropped("wrong_peer");

@@ -1,12 +1,12 @@
-// The watches of the sessions on one endpoint: who is told what becomes of which keys.
+// The watches of the sessions on one endpoint: which changes are reported to which clients.
 //
-// Commits leave notes, on whatever threads they run; the endpoint's core reads them, finds the watches by the prefixes
-// of the key, and puts the change into their queues. A client asks ahead (WATCH_NEXT) and is answered when there is
-// something. Who does not ask has a queue that fills; then it is emptied, and the next answer says that there is a gap.
-// So nobody who writes, and nobody else who is told, ever waits for him. Who has not asked for long has no queue, and
-// in the end no watch.
+// Commits leave notes, on any thread; the endpoint's core reads them, finds the watches by the key's prefixes, and
+// queues the change for them. A client sends requests ahead (WATCH_NEXT), which are answered when there are changes. If
+// a client sends none its queue fills up; then it is emptied, and the next answer reports a gap. So neither writers nor
+// other watchers ever wait for a client. After a while without requests a watch has no queue, and in the end it is
+// removed.
 //
-// All on the core's thread, but what a ChangeListener is told.
+// All on the core's thread, except the calls of a ChangeListener.
 #pragma once
 
 #include <deque>
@@ -35,25 +35,24 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
  public:
   static constexpr uint64_t queue_bytes_max = 1 * MiB;  // of one watch
   static constexpr uint64_t notes_bytes_max =
-      4 * MiB;  // of changes that the core has not looked at yet, half a bucket's
+      4 * MiB;  // of changes that the core has not read yet, half for one bucket
 
   KeyWatches(Endpoint& endpoint, std::shared_ptr<DoorState> door);
   ~KeyWatches() override;
 
-  // The requests. All answer, begin() when the right has been asked for.
+  // The requests. Each is answered; begin() answers after authorization.
   static Task<void> begin(std::shared_ptr<KeyWatches> self, OpPtr op);
   void next(OpPtr op);
   void end(OpPtr op);
-  std::string bucket_of(const Lane& lane, uint64_t watch) const;  // empty: it has none of that number
+  std::string bucket_of(const Lane& lane, uint64_t watch) const;  // empty: no watch of that number
 
-  // A slice of what is to be done; busy() says whether there is more.
+  // Processes a slice of the pending work; busy() shows whether there is more.
   void pump();
   bool busy() const { return !taken_.done() || !ready_.empty() || notes_.any(); }
   void forget(Lane& lane);
-  // Once a second: who has waited for long enough is answered, who may not be told any more is told that, and what
-  // nobody asks of is let go.
+  // Once a second: answers requests that have waited long enough, ends watches without rights, and removes unused ones.
   void sweep();
-  // Nothing is told any more. Any thread.
+  // Stops all reports. Any thread.
   void close();
 
   void told(uint64_t bucket, const store::KeyChangePtr& change) override;
@@ -63,8 +62,8 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
  private:
   struct Watch;
   using WatchPtr = std::shared_ptr<Watch>;
-  // Watches by the beginning of their prefix, and these by their length: a key has one of each, and there are few
-  // lengths (indexed_length()), whatever prefixes people think of.
+  // Watches by the beginning of their prefix, grouped by its length: a key has one beginning for each length, and there
+  // are few lengths (indexed_length()), whatever prefixes clients choose.
   struct BucketWatches {
     store::BucketFeedPtr feed;
     std::map<size_t, std::unordered_map<std::string_view, std::vector<WatchPtr>>> by_length;
@@ -93,7 +92,7 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
   void answer_code(Watch& watch, Errc code);
   static void tell(Op& op, Watch& watch);
 
-  // Rights are asked for by one coroutine, which lets others have the core, and once for all that ask the same.
+  // One pass of authorization: a coroutine that yields the core, with one evaluation for equal questions.
   struct Round;
   bool is_fresh(const Watch& watch, bool just_asked) const;
   void want_right(const WatchPtr& watch);
@@ -106,7 +105,7 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
   std::unordered_map<uint64_t, WatchPtr> watches_;
   std::unordered_map<uint64_t, BucketWatches> buckets_;  // by the feed's number
   uint64_t last_id_ = 1;
-  WatchNotes::Taken taken_;  // of which the rest is to be delivered
+  WatchNotes::Taken taken_;  // notes of which the rest is still to be delivered
   std::deque<WatchPtr> ready_;
   std::deque<WatchPtr> asks_;
   bool asker_runs_ = false;

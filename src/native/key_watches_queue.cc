@@ -8,7 +8,7 @@
 namespace verbena::native {
 namespace {
 
-constexpr size_t deliveries_at_once = 512;  // into queues; then the core looks at its ports again
+constexpr size_t deliveries_at_once = 512;  // into queues; then the core polls its ports again
 constexpr size_t answers_at_once = 64;
 constexpr size_t notes_at_once = 16;
 
@@ -19,7 +19,7 @@ void KeyWatches::lost_track(uint64_t bucket) { notes_.lost_track(bucket); }
 void KeyWatches::bucket_removed(uint64_t bucket) { notes_.removed(bucket); }
 void KeyWatches::close() { notes_.close(); }
 
-// Under the notes' lock: after close() the core may go.
+// Called under the notes' lock: after close() the core may be destroyed.
 void KeyWatches::call_core() {
   boost::asio::post(endpoint_.core().io(), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->wake();
@@ -86,8 +86,8 @@ void KeyWatches::empty(Watch& watch) {
   std::deque<store::KeyChangePtr>().swap(watch.queue);
 }
 
-// What waits is let go, so that there is room again; the client is told that it knows nothing any more. Each time anew,
-// where it may have been told of the last gap already.
+// Drops the queue to make room; the client is notified that its state may be stale. A new gap each time, since the last
+// one may have been reported already.
 void KeyWatches::let_go(Watch& watch) {
   if (watch.ended != Errc::ok) return;
   if (watch.gap != 0 && !watch.gap_was_told && watch.queue.empty()) return;
@@ -98,8 +98,8 @@ void KeyWatches::let_go(Watch& watch) {
   mark_ready(watch);
 }
 
-// Nothing of what happened before is told any more: whether the client might be told cannot be asked of a bucket that
-// is gone, and who may not any more is told nothing.
+// Earlier changes are no longer reported: authorization cannot be evaluated for a removed bucket, and a client without
+// rights must not see them.
 void KeyWatches::finish(Watch& watch, Errc why) {
   empty(watch);
   watch.gap = 0;
@@ -146,7 +146,7 @@ void KeyWatches::tell(Op& op, Watch& watch) {
   const bool versions = watch.right.versions;
   uint16_t count = 0;
   for (const store::KeyChangePtr& change : watch.queue) {
-    // Who may not list versions knows of no delete markers.
+    // A client that may not list versions sees no delete markers.
     const bool as_removed = change->what == store::KeyEvent::marked && !versions;
     const store::KeyEvent what = as_removed ? store::KeyEvent::removed : change->what;
     const wire::WatchedChange item{.what = static_cast<uint8_t>(what),
@@ -182,7 +182,7 @@ void KeyWatches::answer_code(Watch& watch, Errc code) {
   endpoint_.reply(std::move(op));
 }
 
-// Of one that is parked: what there is to tell, or nothing where it has waited for long enough.
+// Answers a parked request: with changes, or empty after a long enough wait.
 void KeyWatches::answer(const WatchPtr& held, bool just_asked) {
   Watch& watch = *held;
   if (watch.gone || !watch.parked || watch.lane->closed || watch.asking) return;
@@ -199,7 +199,7 @@ void KeyWatches::answer(const WatchPtr& held, bool just_asked) {
   if (!is_fresh(watch, just_asked)) return want_right(held);
   const wire::Header asked = watch.parked->header;
   watch.parked.reset();
-  watch.heard = SteadyClock::now();        // until now it did not have to ask
+  watch.heard = SteadyClock::now();        // until now it had no need to send a request
   watch.lane->session->used(watch.heard);  // nor was its session idle
   OpPtr op = endpoint_.take_op(*watch.lane, asked);
   op->began = ticks();

@@ -80,7 +80,7 @@ class KeyWatchesTest : public DoorTest {
     boost::asio::co_spawn(core_.io(), store_.remove("bucket", "a/1", std::move(request)), boost::asio::detached);
     run();
   }
-  // Until that is so, for which the endpoint's sweep may be needed.
+  // Runs until the condition holds, which may take the endpoint's sweep.
   template <class Condition>
   bool comes(Condition condition) {
     for (int i = 0; i < 1000 && !condition(); ++i) {
@@ -91,7 +91,7 @@ class KeyWatchesTest : public DoorTest {
   }
   static uint64_t gaps() { return metrics::counter("verbena_native_watch_gaps_total", "").value(); }
   static int64_t watches() { return metrics::gauge("verbena_native_watches", "").value(); }
-  // A user who may do what the policy says.
+  // Makes the client a user with this policy.
   void be_user(const std::string& policy) {
     auto who = std::make_shared<auth::Principal>(*auth::superuser());
     who->superuser = false;
@@ -181,7 +181,7 @@ TEST_F(KeyWatchesTest, PrefixesMayOverlapAndEachIsToldOnce) {
     counts.push_back(news(peer)->changes.size());
   }
   EXPECT_EQ(counts, (std::vector<size_t>{1, 1, 1, 1, 1, 0, 0, 0}));
-  // The first of two with one prefix goes; the other one goes on.
+  // The first of two watches with one prefix ends; the other goes on.
   deliver(peer, peer.seal(wire::Type::watch_end, ++request_, wire::WatchEnd{.watch = ids[3]}));
   EXPECT_EQ(reply_code(peer), Errc::ok);
   store_.put("bucket", "a/b", "2");
@@ -203,7 +203,7 @@ TEST_F(KeyWatchesTest, WhoDoesNotAskLosesChangesAndIsToldSo) {
   EXPECT_TRUE(told->gap);
   EXPECT_TRUE(told->more);
   EXPECT_FALSE(told->changes.empty()) << "what came since";
-  // Until the client has seen it, the gap is told again.
+  // The gap is reported until the client has seen it.
   ask(peer, id, 0);
   EXPECT_TRUE(news(peer)->gap);
   std::string last;
@@ -236,7 +236,7 @@ TEST_F(KeyWatchesTest, ALossAfterAGapThatWasToldIsAnotherGap) {
   EXPECT_FALSE(news(peer)->gap);
 }
 
-// The right to what waits cannot be asked for any more: it was asked for again and again, without end.
+// Authorization for the waiting changes was no longer possible, and was tried again and again, without end.
 TEST_F(KeyWatchesTest, ABucketsEndIsTheEndOfWhatWaits) {
   FakePeer peer = hello(1, 4);
   const uint64_t id = watch(peer, ""), waits = watch(peer, "");
@@ -321,7 +321,7 @@ TEST_F(KeyWatchesTest, IdsOfVersionsAreToldToThoseWhoMayListThem) {
   EXPECT_FALSE(last_etag_.empty());
 }
 
-// What becomes of old versions and of delete markers was told as what became of the object.
+// Changes of old versions and of delete markers were reported as changes of the object.
 TEST_F(KeyWatchesTest, WhoMayNotListVersionsIsToldOfTheCurrentObjectAlone) {
   boost::asio::co_spawn(core_.io(), store_.set_versioning("bucket", store::Versioning::enabled), boost::asio::detached);
   run();
@@ -345,7 +345,7 @@ TEST_F(KeyWatchesTest, WhoMayNotListVersionsIsToldOfTheCurrentObjectAlone) {
   be_user(may_list_a);
   FakePeer user = hello(2, 4);
   const uint64_t id = watch(user, "a/");
-  remove_version(ids[1]);  // an old one
+  remove_version(ids[1]);  // an old version
   ask(user, id, 0, 0);
   EXPECT_EQ(news(user)->changes, Texts());
   remove("a/1");
@@ -359,7 +359,7 @@ TEST_F(KeyWatchesTest, WhoMayNotListVersionsIsToldOfTheCurrentObjectAlone) {
   EXPECT_EQ(news(user)->changes, Texts());
 }
 
-// What waits was chosen by the right that there was.
+// The waiting changes were selected by the earlier right.
 TEST_F(KeyWatchesTest, AnotherRightToVersionsIsAGap) {
   FakePeer peer = hello(1, 4);
   const uint64_t id = watch(peer, "a/");
@@ -376,7 +376,7 @@ TEST_F(KeyWatchesTest, AnotherRightToVersionsIsAGap) {
 TEST_F(KeyWatchesTest, WhoIsBusyIsToldOfChangesAllTheSame) {
   FakePeer peer = hello(1, 4);
   const uint64_t id = watch(peer, "");
-  port_.full = true;  // so that all that it may ask for at once is under way
+  port_.full = true;  // so that all its possible requests are in flight
   for (int i = 0; i < 8; ++i) {
     deliver(peer, peer.seal(wire::Type::list, ++request_,
                             wire::List{.bucket = "bucket", .prefix = {}, .delimiter = {}, .after = {}}));
@@ -389,7 +389,7 @@ TEST_F(KeyWatchesTest, WhoIsBusyIsToldOfChangesAllTheSame) {
   run();
   EXPECT_EQ(dropped("no_credit"), before);
   ASSERT_EQ(port_.sent.size(), 9u);
-  std::erase_if(port_.sent, [](const auto& one) {  // listings take turns of their own
+  std::erase_if(port_.sent, [](const auto& one) {  // listings yield, too
     return wire::parse_header(one.second, 16 * KiB)->type !=
            (static_cast<uint8_t>(wire::Type::watch_next) | wire::reply_bit);
   });
@@ -441,7 +441,7 @@ TEST_F(KeyWatchesTest, AFloodInOneBucketIsNoGapInAnother) {
   EXPECT_TRUE(news(peer)->gap);
 }
 
-// Operations of fabrics other than `local` and `tcp` begin a turn after their message came.
+// Operations of fabrics other than `local` and `tcp` begin one turn after their message.
 TEST_F(KeyWatchesTest, AWatchOfASessionThatWentMeanwhileIsNotMade) {
   FakePort port;
   ASSERT_TRUE(door_->attach(core_, port, "fake", "/nowhere/else"));
@@ -530,7 +530,7 @@ TEST_F(KeyWatchesTest, ASessionHasItsOwnWatchesAndSoManyOfThem) {
   EXPECT_EQ(watch(one, "more"), 0u);
   EXPECT_EQ(last_code_, Errc::slow_down);
   EXPECT_NE(watch(other, ""), 0u);
-  // What it has ends with it.
+  // Its resources are freed with it.
   port_.gone(one.id);
   EXPECT_EQ(metrics::gauge("verbena_native_watches", "").value(), 1);
 }
@@ -559,7 +559,7 @@ TEST_F(FewWatchesTest, AnAddressHasHalfOfAllAtMostAndAPlaceIsFreeAgainAtOnce) {
   EXPECT_NE(watch(peer, "c"), 0u);
 }
 
-// Whoever does not ask took all that there was.
+// A client without requests used up the common limit.
 TEST_F(FewWatchesTest, WhoDoesNotAskLeavesSomethingToTheOthers) {
   FakePeer deaf = hello(1, 4), listens = hello(2, 4);
   watch(deaf, "");
@@ -612,7 +612,7 @@ TEST_F(NoWatchesTest, WhoMayNotIsRefusedBeforeTheFeedIsLookedAt) {
   EXPECT_EQ(last_code_, Errc::access_denied);
 }
 
-// Of a bucket whose end nobody has told of yet.
+// The end of a bucket is reported late.
 class LateFeed final : public store::ChangeFeeds {
  public:
   Result<store::BucketFeedPtr> feed(std::string_view) override { return of_the_first; }
@@ -642,7 +642,7 @@ TEST_F(LateEndTest, TheRightToABucketIsNoneToAnotherOfItsName) {
   EXPECT_EQ(last_code_, Errc::no_such_bucket);
 }
 
-// Slower readers of the core's notes than writers: what is not kept is known to be missing.
+// Writers are faster than the core reads notes: dropped notes are known to be missing.
 TEST_F(KeyWatchesTest, WhatTheCoreHadNoTimeToLookAtIsAGap) {
   FakePeer peer = hello(1, 4);
   const uint64_t id = watch(peer, "");

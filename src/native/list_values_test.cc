@@ -86,7 +86,7 @@ TEST_F(ListValuesTest, APageEndsWhereTheWindowDoesAndTheNextGoesOn) {
     after = keys.back();
   }
   EXPECT_EQ(keys.size(), 20u);
-  // What no window of this size holds does not stop the listing.
+  // A value too large for any window of this size does not stop the listing.
   store_.put("bucket", "k00", std::string(400, 'y'));
   const Page page = list({.window = {0, 350, 1}, .value_size_max = 1000, .bucket = {}, .prefix = {}, .after = {}});
   ASSERT_EQ(page.keys.size(), 4u);

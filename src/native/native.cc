@@ -31,7 +31,7 @@ Result<void> NativeDoor::attach(Core& core, fabric::Port& port, std::string_view
   if (message_size_max < wire::message_size_min)
     return fail(Errc::bad_config, "native: the port's messages are too short");
   if (door.endpoints.size() > std::numeric_limits<uint16_t>::max()) return fail(Errc::bad_config, "native: endpoints");
-  // Room for the reply's other fields stays beside the bytes.
+  // Leaves room for the reply's other fields.
   const size_t inline_max =
       std::min<size_t>(provider == "local" ? door.options.local_inline_max_bytes : door.options.inline_max_bytes,
                        message_size_max - 2048);
@@ -97,7 +97,7 @@ std::vector<NativeDoor::Moved> NativeDoor::moved() const {
 
 namespace {
 
-// "local, tcp": of the endpoints whose bits are set.
+// "local, tcp": the providers of the endpoints in `bits`.
 std::string providers_of(const DoorState& door, uint64_t bits) {
   std::vector<std::string_view> names;
   for (size_t i = 0; i < door.endpoints.size(); ++i) {
@@ -139,7 +139,7 @@ std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
 bool NativeDoor::end_session(uint64_t id) {
   DoorState& door = *state_->door;
   if (door.sessions.find(id) == nullptr) return false;
-  door.sessions.end(id);  // its lanes say goodbye with their next sweep
+  door.sessions.end(id);  // its lanes notify the client at their next sweep
   door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
   return true;
 }

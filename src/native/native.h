@@ -30,7 +30,7 @@ namespace verbena::native {
 
 struct Options {
   size_t sessions_max = 4096;        // of the process; more: slow_down
-  size_t account_sessions_max = 0;   // of them one account's; 0: no limit
+  size_t account_sessions_max = 0;   // limit per account; 0: no limit
   size_t client_sessions_max = 0;    // from one address, or IPv6 /64; 0: no limit
   size_t reserved_sessions = 0;      // for the superuser alone
   uint32_t credits = 64;             // requests in flight per session and endpoint
@@ -40,37 +40,37 @@ struct Options {
   std::chrono::seconds idle_timeout{600};                // a session without a message for this long ends
   std::chrono::seconds hello_timeout{30};                // a session must be used within this
   std::chrono::milliseconds operation_deadline{10'000};  // of one one-sided operation
-  std::chrono::milliseconds reply_deadline{10'000};      // a client that does not take its replies for so long is gone
-  // Who tells what becomes of keys; nullptr: nobody can, so that nothing can be watched.
+  std::chrono::milliseconds reply_deadline{10'000};      // a client that takes no replies for so long is disconnected
+  // Change feed; nullptr: watches are disabled.
   store::ChangeFeeds* feeds = nullptr;
-  size_t watches_max = 4096;                            // of the process; half of them one account's or address's
-  uint64_t watch_bytes_max = 32 * MiB;                  // of changes that wait for who watches, likewise
-  std::chrono::milliseconds watch_deaf_after{60'000};   // without a question for so long nothing waits for a watch
-  std::chrono::milliseconds watch_ends_after{300'000};  // nor is there one
+  size_t watches_max = 4096;                            // of the process; at most half for one account or address
+  uint64_t watch_bytes_max = 32 * MiB;                  // of queued changes, likewise
+  std::chrono::milliseconds watch_deaf_after{60'000};   // without a request for so long a watch has no queue
+  std::chrono::milliseconds watch_ends_after{300'000};  // and is removed
   http::AccessLog* access_log = nullptr;                // nullptr: none
-  observe::RequestWatch* watch = nullptr;               // likewise: who watches requests
-  observe::Tracer* tracer = nullptr;                    // likewise: who traces some of them
-  auth::Guesses* guesses = nullptr;                     // counts wrong signatures; nullptr: nobody does
-  // May the server dial the fabric address that a client told in HELLO? Default: the address is an IP socket address
-  // whose IP is the one its HTTP request came from, or, if that came over loopback, one of this host's own.
+  observe::RequestWatch* watch = nullptr;               // likewise: live view of requests
+  observe::Tracer* tracer = nullptr;                    // likewise: traces of some requests
+  auth::Guesses* guesses = nullptr;                     // counts wrong signatures; nullptr: not counted
+  // Decides whether the server may dial the fabric address in a client's HELLO. Default: an IP socket address whose IP
+  // is the one that its HTTP request came from, or, if that came over loopback, one of this host's own.
   std::function<bool(std::string_view provider, std::string_view address, std::string_view http_peer)> may_dial{};
 };
 
 class NativeDoor {
  public:
-  // The references outlive the door.
+  // The references must outlive the door.
   NativeDoor(s3::Service& service, const auth::Verifier& verifier, const auth::CredentialStore& credentials,
              Options options);
   ~NativeDoor();
   NativeDoor(const NativeDoor&) = delete;
 
   // Serves `port`, which belongs to `core`, from now on. Call on the core's thread or before it runs, and before any
-  // session is made. `address`: what clients dial; empty: port.address() (ofi). For `local` the socket's path.
+  // session is made. `address`: for clients to dial; empty: port.address() (ofi). For `local` the socket's path.
   // bad_config when the port's messages are too short for the protocol. `port` lives until the door has stopped.
   Result<void> attach(Core& core, fabric::Port& port, std::string_view provider, std::string address = {});
 
-  // A port that this server listens on. A session's address must not name one of them on this host's own addresses,
-  // whatever may_dial says. Before the cores run.
+  // Adds a port that this server listens on. A session's address must not name such a port on this host's own
+  // addresses, whatever may_dial returns. Before the cores run.
   void add_own_port(uint16_t port);
 
   // For the listener on 9100: POST /-/session (signed). Usable on any core. Valid while the door lives.
@@ -78,11 +78,11 @@ class NativeDoor {
 
   // Refuses new sessions (service_unavailable) and requests (slow_down). Any thread.
   void stop();
-  // Requests being served. Any thread.
+  // The number of requests in progress. Any thread.
   size_t in_flight() const;
   size_t sessions() const;
 
-  // Any thread. Numbers are those of a second ago.
+  // A view of a session, from any thread. Numbers are up to a second old.
   struct SessionView {
     uint64_t id = 0;
     auth::Identity identity;
@@ -93,16 +93,16 @@ class NativeDoor {
     uint32_t in_flight = 0, lanes = 0;
   };
   std::vector<SessionView> list_sessions() const;
-  // Its requests end, then it is told. False: there is none of that name.
+  // Ends the session after its requests, and notifies the client. False: no session of that id.
   bool end_session(uint64_t id);
-  // What went by each provider, since the start.
+  // Bytes moved by each provider since the start.
   struct Moved {
     std::string provider;
     uint64_t requests = 0, bytes_in = 0, bytes_out = 0;
   };
   std::vector<Moved> moved() const;
 
-  // A turn for what waits for one, which else comes when the core polls: for who drives its loop step by step.
+  // Runs waiting work once, as the core's poll does: for tests that drive its loop step by step.
   size_t poll();
 
  private:

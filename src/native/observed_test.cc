@@ -1,4 +1,4 @@
-// What those learn who observe the native door's requests, and who asks for its sessions.
+// Observation of the native door's requests, and reports about its sessions.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -95,7 +95,7 @@ wire::Get get_key(std::string_view key) {
   return get;
 }
 
-// The body of `fields`, with a trace's context behind it.
+// The body of `fields`, followed by a trace's context.
 template <class T>
 std::vector<std::byte> with_context(const T& fields, std::byte flags, std::string_view inline_bytes = {}) {
   std::vector<std::byte> body(4 * KiB);
@@ -148,7 +148,7 @@ TEST_F(ObservedTest, OnlyRequestsThatBeganWhileSomebodyWatchedAreTold) {
   watch_->end(*later);
 }
 
-// Each had a line of its own: 600 bytes of audit log for each byte of a batch whose keys share a beginning.
+// A line for each item made 600 bytes of audit log for each byte of a batch whose keys share a prefix.
 TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
   auth::Principal who = *auth::superuser();
   who.superuser = false;
@@ -252,7 +252,7 @@ class TracedTest : public DoorTest {
 TEST_F(TracedTest, ARequestIsASpanBelowTheOneThatItsMessageNames) {
   FakePeer peer = hello();
   store_.put("bucket", "a", "hello");
-  deliver(peer, peer.seal(wire::Type::get, 2, get_key("a")));  // nobody asks for it
+  deliver(peer, peer.seal(wire::Type::get, 2, get_key("a")));  // not observed
   ASSERT_FALSE(reply_body(peer).empty());
   deliver(peer, peer.seal(wire::Type::get, 3, Bytes(with_context(get_key("a"), std::byte{0})), wire::flag_trace));
   ASSERT_FALSE(reply_body(peer).empty());

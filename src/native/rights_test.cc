@@ -1,4 +1,4 @@
-// What policies see of a request by the native door is what they see over HTTP.
+// Policies see the same request by the native door as over HTTP.
 #include "native/test_door.h"
 #include "s3/access/access.h"
 
@@ -36,7 +36,7 @@ class RightsTest : public DoorTest {
   uint64_t request_ = 10;
 };
 
-// Refused although it had the condition that the policy wants; stored although it had the one that is denied.
+// Refused although it met the condition that the policy requires; stored although it had the one that is denied.
 TEST_F(RightsTest, TheConditionsOfAPutAreThoseOfItsMessage) {
   FakePeer peer = hello();
   policy(R"({"Null":{"s3:if-none-match":"true"}})");

@@ -1,4 +1,4 @@
-// The HTTP side of the native door: the request that makes a session, health and metrics.
+// The HTTP side of the native door: the request that opens a session, health and metrics.
 #pragma once
 
 #include <memory>

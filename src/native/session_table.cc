@@ -14,7 +14,7 @@ metrics::Counter& refused(const char* limit) {
                           {{"limit", limit}});
 }
 
-// Their places are free at once, whoever still looks at the session.
+// Frees its places at once, even if the session is still referenced.
 void end_session(Session& session) {
   session.ended = true;
   session.of_account.reset();

@@ -1,4 +1,4 @@
-// Sessions of the whole process: made by the HTTP listener's cores, claimed by the fabric's cores, ended by idleness.
+// Sessions of the whole process: created on the HTTP listener's cores, claimed by the fabric's cores, ended when idle.
 #pragma once
 
 #include <array>
@@ -26,27 +26,27 @@ struct Session {
   uint64_t id = 0;
   unsigned version = 1;  // of the protocol, as negotiated
   wire::MasterKey master;
-  auth::AccessKeyPtr key;  // that opened it; its lanes look again after a change
+  auth::AccessKeyPtr key;  // that opened it; its lanes check it again after a change
   auth::Identity identity;
   std::string peer_address;                  // IP of the HTTP request that made it
-  std::string user_agent;                    // what the client said of itself; empty: nothing
-  ClientCounts::Hold of_account, of_client;  // its places among theirs, while it is in the table
-  bool secure = false;                       // that request came over TLS; of the messages, their port says so
+  std::string user_agent;                    // the client's; empty: none
+  ClientCounts::Hold of_account, of_client;  // its places in the limits, while it is in the table
+  bool secure = false;                       // that request came over TLS; for messages the port decides
   std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the lanes' sweeps, not by each message
   void used(SteadyClock::time_point now) { last_used_ns = std::chrono::nanoseconds(now.time_since_epoch()).count(); }
   std::atomic<uint32_t> lanes_open{0};
   std::atomic<bool> claimed{false};  // a HELLO came
   int64_t opened_us = 0;             // since the epoch
-  // For who asks: added up by the lanes' sweeps, not by each message.
+  // Totals for reports: updated by the lanes' sweeps, not by each message.
   struct Told {
     std::atomic<uint64_t> requests{0}, bytes_in{0}, bytes_out{0}, windows{0};
-    std::atomic<uint64_t> endpoints{0};  // a bit for each that it has had a lane on; the last stands for all behind it
+    std::atomic<uint64_t> endpoints{0};  // a bit for each endpoint with a lane; the last stands for all further ones
     std::atomic<int64_t> in_flight{0};
   } told{};
-  std::atomic<bool> ended{false};  // out of the table: its lanes close at their next sweep
+  std::atomic<bool> ended{false};  // removed from the table: its lanes close at their next sweep
 };
 
-// Thread-safe. Never asked for a message of a lane that is open: each endpoint keeps its lanes itself.
+// Thread-safe. Not used for messages of an open lane: each endpoint keeps its own lanes.
 class SessionTable {
  public:
   struct Limits {
@@ -55,18 +55,17 @@ class SessionTable {
     std::chrono::nanoseconds hello_timeout{};
     size_t account_max = 0;  // of one account; 0: no limit
     size_t client_max = 0;   // from one address, or IPv6 /64; 0: no limit
-    size_t reserved = 0;     // of sessions_max, for the superuser alone, whom the other two limits do not concern
+    size_t reserved = 0;     // of sessions_max, for the superuser alone, who is exempt from the other two limits
   };
   explicit SessionTable(Limits limits);
 
-  // Gives `session` a random id that is not in use. slow_down when the table is full, or there are too many of its
-  // account or its address.
+  // Gives `session` a random unused id. slow_down when the table is full, or its account or address has too many.
   Result<void> add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
                    std::string_view secret_key);
   std::shared_ptr<Session> find(uint64_t id) const;
   std::vector<std::shared_ptr<Session>> all() const;
   void end(uint64_t id);
-  // Ends the sessions that were idle for too long or never used. Returns how many.
+  // Ends sessions that were idle too long or never used. Returns how many.
   size_t sweep(SteadyClock::time_point now);
   size_t size() const { return size_.load(std::memory_order_relaxed); }
 
@@ -90,16 +89,16 @@ class SessionTable {
   std::atomic<size_t> size_{0};
 };
 
-// Client nonces of late, so that a session request that someone recorded opens no second session while its signature
-// is still good. Bounded: the oldest are forgotten first. Thread-safe.
+// Recent client nonces, so that a replayed session request opens no second session while its signature is valid.
+// Bounded: the oldest are forgotten first. Thread-safe.
 class NonceMemory {
  public:
-  // False for a nonce that is remembered.
+  // False for a known nonce.
   bool fresh(const wire::Nonce& nonce, SteadyClock::time_point now);
 
  private:
   static constexpr size_t size_max = 1 << 16;
-  static constexpr std::chrono::minutes keep_for{31};  // a signature is good from 15 minutes before to 15 after
+  static constexpr std::chrono::minutes keep_for{31};  // a signature is valid from 15 minutes before to 15 after
   std::mutex mutex_;
   std::unordered_set<std::string> known_;
   std::deque<std::pair<SteadyClock::time_point, std::string>> by_age_;

@@ -58,7 +58,7 @@ bool fits(SessionTable& table, const std::shared_ptr<Session>& session) {
   return added.has_value();
 }
 
-// A user without any policy opened all the sessions there may be: root got none.
+// A user without any policy opened all possible sessions: root got none.
 TEST(SessionTable, OneAccountCannotTakeAllSessionsAndSomeAreKeptForRoot) {
   SessionTable table({.sessions_max = 10,
                       .idle_timeout = seconds(10),
@@ -81,7 +81,7 @@ TEST(SessionTable, OneAccountCannotTakeAllSessionsAndSomeAreKeptForRoot) {
   EXPECT_TRUE(fits(table, session_of("alice", "192.0.2.1")));
 }
 
-// With a session of one directory bucket that root had opened, a worker took the places that are kept for root.
+// With a session of one directory bucket that root had opened, a worker used the places reserved for root.
 TEST(SessionTable, ALimitedSessionOfRootIsOneOfItsAccounts) {
   SessionTable table({.sessions_max = 4,
                       .idle_timeout = seconds(10),
@@ -114,7 +114,7 @@ TEST(SessionTable, OneAddressCannotTakeAllSessions) {
   EXPECT_FALSE(fits(table, session_of("c", "2001:db8::3")));
   EXPECT_TRUE(fits(table, session_of("c", "2001:db8:0:1::3")));
   EXPECT_TRUE(fits(table, session_of("root", "2001:db8::4", true)));
-  // The next sweep ends those that never said hello.
+  // The next sweep ends sessions without a HELLO.
   EXPECT_EQ(table.sweep(SteadyClock::now() + seconds(2)), 4u);
   EXPECT_TRUE(fits(table, session_of("c", "2001:db8::3")));
 }
@@ -147,7 +147,7 @@ TEST(LaneMap, FindsEachOfManyAndForgetsTheDropped) {
   for (uint64_t id = 1; id <= 1000; ++id) {
     auto lane = std::make_shared<Lane>();
     lane->session = std::make_shared<Session>();
-    lane->session->id = id * 0x10000;  // all in one neighbourhood
+    lane->session->id = id * 0x10000;  // adjacent in the table
     lanes.add(lane);
   }
   EXPECT_EQ(lanes.size(), 1000u);

@@ -1,5 +1,5 @@
-// The native door's own Sink and Source, for bytes inside messages, and a part of a window. Bytes that go through a
-// whole window use rdma::WindowSink and rdma::WindowSource.
+// The native door's own Sink and Source, for bytes inside messages, and a part of a window. Transfers through a whole
+// window use rdma::WindowSink and rdma::WindowSource.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace verbena::native {
 
-// Into a reply. `place` must outlive it.
+// Writes into a reply. `place` must outlive it.
 class InlineSink final : public memory::Sink {
  public:
   explicit InlineSink(MutableBytes place) : place_(place) {}
@@ -44,7 +44,7 @@ class InlineSink final : public memory::Sink {
   size_t at_ = 0;
 };
 
-// Out of a request. `bytes` must outlive it.
+// Reads from a request. `bytes` must outlive it.
 class InlineSource final : public memory::Source {
  public:
   explicit InlineSource(Bytes bytes) : bytes_(bytes) {}

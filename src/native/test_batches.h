@@ -1,4 +1,4 @@
-// Batches as a test brings them to the door, and what comes back.
+// For tests: sends batches to the door and reads the replies.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -12,14 +12,14 @@
 
 namespace verbena::native {
 
-// Memory that the test sees, behind a transport that copies at once or one that has to be waited for.
+// Memory visible to the test, behind a transport that copies at once or that completes later.
 class TestWindow final : public fabric::Window {
  public:
   struct State {
     std::vector<std::byte> memory = std::vector<std::byte>(64 * KiB);
     bool immediate = true, broken = false;
-    size_t readable = SIZE_MAX;  // what lies behind is not there
-    bool silent = false;         // reads are waited for until it is so no more
+    size_t readable = SIZE_MAX;  // bytes beyond it are missing
+    bool silent = false;         // reads complete only when it is false again
     int writes = 0, reads = 0;
   };
   explicit TestWindow(State& state) : memory_(state.memory), state_(state) {}
@@ -125,7 +125,7 @@ class BatchTest : public DoorTest {
     }
     return answer;
   }
-  // Brings a batch, and nobody gets a turn yet.
+  // Sends a batch, without running any work yet.
   void bring(wire::Type type, const wire::BatchHead& head, const std::vector<Item>& items) {
     port_.receive(peer_.id, peer_.seal(type, ++request_, Bytes(body(type, head, items))));
   }
@@ -147,7 +147,7 @@ class BatchTest : public DoorTest {
         fmt::format(R"({{"Version":"2012-10-17","Statement":{{"Effect":"Deny","Principal":"*",{}}}}})", statement));
     service_.access->changed();
   }
-  // The account of whom the bucket is, but not the server's own key; or one that it says nothing of.
+  // The account that owns the bucket, but not the server's own key; or an account without an entry.
   void be_the_owner() { be(auth::superuser()->account); }
   void be_of_another_account() {
     be(std::make_shared<const auth::Account>(auth::Account{
@@ -161,7 +161,7 @@ class BatchTest : public DoorTest {
     credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(std::move(who)));
     peer_ = hello(++peer_id_, 2);
   }
-  // What a request needs to be served from memory: the bucket's access was asked for before.
+  // Prepares service from memory: evaluates the bucket's access.
   void make_hot() {
     store_.is_hot = [](std::string_view) { return true; };
     ask(wire::Type::head_many, head(), {{"anything"}});

@@ -45,7 +45,7 @@ class FakePort final : public fabric::Port {
     return fail(Errc::rdma_transfer_failed);
   }
 
-  std::map<fabric::PeerId, uint64_t> session_of;  // connections that a session's key has opened
+  std::map<fabric::PeerId, uint64_t> session_of;  // connections opened with a session's key
   OnMessage receive;
   FindKey find_key;
   bool is_encrypted = false;
@@ -64,7 +64,7 @@ struct FakePeer {
   wire::LaneKeys keys;
   uint64_t sequence = 0;
   fabric::PeerId id = 1;
-  uint32_t timeout_ms = 30'000;  // long for a busy machine: what is to pass it says less
+  uint32_t timeout_ms = 30'000;  // long, for a busy machine: requests that must time out set less
 
   std::vector<std::byte> seal(wire::Type type, uint64_t request, Bytes body, uint8_t flags = 0) {
     std::vector<std::byte> message(wire::frame_size + body.size());
@@ -91,7 +91,7 @@ struct FakePeer {
   }
 };
 
-// One key, which a test may change or take away.
+// A store of one key, which a test may change or remove.
 class OneKey : public auth::CredentialStore {
  public:
   explicit OneKey(auth::Credentials key) { set(std::move(key)); }
@@ -139,7 +139,7 @@ class DoorTest : public testing::Test {
     if (options.feeds == nullptr) options.feeds = &feeds;
     return options;
   }
-  // Runs what is ready, spawned coroutines included.
+  // Runs all ready work, spawned coroutines included.
   void run() {
     for (int i = 0; i < 200; ++i) {
       if (core_.io().poll() + door_->poll() == 0) core_.io().restart();
@@ -163,7 +163,7 @@ class DoorTest : public testing::Test {
                "s3", system_clock(), exchange.method(), exchange.path(), "", to_hex(as_bytes(sha256(as_bytes(body)))),
                exchange.request_headers);
   }
-  // From client_address_.
+  // Opens a session from client_address_.
   FakePeer open_session(fabric::PeerId id = 1, unsigned version_max = 1) {
     wire::Nonce nonce;
     fill_random(nonce);
@@ -194,7 +194,7 @@ class DoorTest : public testing::Test {
     port_.receive(peer.id, message);
     run();
   }
-  // The next reply, checked; empty when there is none.
+  // The next reply, verified; empty when there is none.
   std::vector<std::byte> reply_body(const FakePeer& peer, uint64_t* request = nullptr) {
     if (port_.sent.empty()) return {};
     auto [to, message] = std::move(port_.sent.front());
@@ -212,10 +212,10 @@ class DoorTest : public testing::Test {
   }
 
   std::string client_address_ = "127.0.0.1";
-  std::string user_agent_;  // what clients say of themselves when they sign in; empty: nothing
+  std::string user_agent_;  // the clients' at session requests; empty: none
   std::unique_ptr<memory::Arena> arena_;
   store::in_memory::TestStore store_;
-  ShiftedClock clock_;  // what verbs go by; signatures go by the machine's
+  ShiftedClock clock_;  // of requests; signatures use the machine's clock
   s3::Service service_;
   OneKey credentials_;
   auth::Verifier verifier_;

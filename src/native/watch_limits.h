@@ -1,6 +1,6 @@
-// How many watches there may be, and how many bytes may wait for them: of all together, and of one account or one
-// address (or IPv6 /64) half of that. Half of the bytes are shared out beforehand, so that each watch has some whatever
-// the others' clients do; the other half goes to those that need more.
+// Limits of watches and of their queued bytes: of all together, and half of that for one account or one address (or
+// IPv6 /64). Half of the bytes are divided in advance, so that each watch has some whatever other clients do; the other
+// half goes to watches that need more.
 #pragma once
 
 #include <atomic>
@@ -27,10 +27,10 @@ class WatchLimits {
 
  public:
   struct Options {
-    size_t watches_max = 0;  // 0: there may be none
+    size_t watches_max = 0;  // 0: watches are disabled
     uint64_t bytes_max = 0;
   };
-  // Of one watch, until it is destroyed: with all the bytes that it has. Used by one thread at a time.
+  // The place of one watch and its bytes, until it is destroyed. Used by one thread at a time.
   class Place {
    public:
     ~Place();
@@ -50,7 +50,7 @@ class WatchLimits {
 
   explicit WatchLimits(Options options)
       : options_(options), own_bytes_(options.watches_max == 0 ? 0 : options.bytes_max / 2 / options.watches_max) {}
-  // slow_down: there are as many as there may be. not_implemented: there may be none.
+  // slow_down: the limit is reached. not_implemented: watches are disabled.
   Result<std::unique_ptr<Place>> take_place(std::string_view account, std::string_view address);
   size_t watches() const { return all_->watches.load(std::memory_order_relaxed); }
 
@@ -60,7 +60,7 @@ class WatchLimits {
   uint64_t common_bytes() const { return options_.bytes_max - options_.bytes_max / 2; }
 
   const Options options_;
-  const uint64_t own_bytes_;  // that each watch has
+  const uint64_t own_bytes_;  // of each watch
   const std::shared_ptr<Party> all_ = std::make_shared<Party>(options_.watches_max, common_bytes());
   std::mutex mutex_;
   Parties accounts_, addresses_;

@@ -43,8 +43,7 @@ void WatchNotes::told(uint64_t bucket, const store::KeyChangePtr& change) {
   make_room(*inbox);
 }
 
-// Of a bucket that has its share of what there is, or more: found without a look at all of them where it is the one
-// that was told of last.
+// Drops notes of a bucket with its share or more; the last reported one is tried first, to avoid a search of all.
 void WatchNotes::make_room(Inbox& inbox) {
   if (inbox.bytes > bytes_max_ / 2) return lose(inbox);
   if (bytes_ <= bytes_max_) return;

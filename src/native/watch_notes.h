@@ -1,8 +1,7 @@
-// What commits have told of the buckets that are watched, and the endpoint's core has not looked at yet.
+// Notes of commits in watched buckets that the endpoint's core has not read yet.
 //
-// Bounded, by bucket and together: where there is no more room, what is kept of one bucket is let go, and the core is
-// told that something is missing there. That is the bucket of which most is kept, so that a flood in one leaves the
-// others' changes alone.
+// Bounded, by bucket and together: when there is no more room, one bucket's notes are dropped, and the core learns of
+// the gap. The bucket with the most notes is chosen, so that a flood in one leaves the others' notes alone.
 #pragma once
 
 #include <atomic>
@@ -17,7 +16,7 @@
 
 namespace verbena::native {
 
-// What a change is counted with, wherever it waits.
+// The counted size of a change, wherever it waits.
 inline uint64_t cost_of(const store::KeyChange& change) {
   return sizeof change + 32 + change.key.size() + change.version_id.size() + change.etag.size();
 }
@@ -25,7 +24,7 @@ inline uint64_t cost_of(const store::KeyChange& change) {
 // Thread-safe.
 class WatchNotes {
  public:
-  // Of one bucket, in this order: something is missing; then changes; then the bucket's end.
+  // Of one bucket, in this order: a gap; then changes; then the bucket's end.
   struct Taken {
     uint64_t bucket = 0;
     bool lost = false, removed = false;
@@ -34,10 +33,10 @@ class WatchNotes {
     bool done() const { return !lost && !removed && next == changes.size(); }
   };
 
-  // `call` is called under the lock, once, when there is something after was_called(); never after close().
+  // `call` is called under the lock, once, when notes arrive after was_called(); never after close().
   WatchNotes(uint64_t bytes_max, std::function<void()> call) : bytes_max_(bytes_max), call_(std::move(call)) {}
 
-  // Notes of other buckets are passed over.
+  // Notes of other buckets are ignored.
   void add_bucket(uint64_t bucket);
   void remove_bucket(uint64_t bucket);
   void told(uint64_t bucket, const store::KeyChangePtr& change);
@@ -46,7 +45,8 @@ class WatchNotes {
 
   void was_called();
   bool any() const { return any_.load(std::memory_order_acquire); }
-  // False: there is nothing. Of one bucket, the others have their turns: at most so many, which no longer count.
+  // Takes at most `most` changes of one bucket, then the others have their turn. False: there are none. Taken ones no
+  // longer count.
   bool take(Taken& into, size_t most);
   void close();
   uint64_t bytes() const;
@@ -67,7 +67,7 @@ class WatchNotes {
   const std::function<void()> call_;
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Inbox> inboxes_;
-  std::deque<uint64_t> turns_;  // buckets with something to tell
+  std::deque<uint64_t> turns_;  // buckets with notes
   uint64_t bytes_ = 0;
   bool called_ = false;
   bool closed_ = false;

@@ -1,4 +1,4 @@
-// Notes of commits to a core that has no time.
+// Notes of commits to a busy core.
 #include "native/watch_notes.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST_F(WatchNotesTest, AFloodIsLostAndWhatOtherBucketsHaveIsNot) {
   EXPECT_TRUE(kept);
 }
 
-// Many buckets, none of which has much.
+// Many buckets with few notes each.
 TEST_F(WatchNotesTest, WhereAllHaveTheSameTheFattestIsLost) {
   for (uint64_t bucket = 10; bucket < 110; ++bucket) notes_.add_bucket(bucket);
   for (int i = 0; i < 3; ++i) tell(50, std::string(100, 'k'));

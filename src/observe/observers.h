@@ -1,5 +1,5 @@
-// Whether anybody wants to know of every request: an access log, somebody who watches, a tracer. Where nobody does, a
-// request pays for it with one load.
+// Whether any observer needs every request: an access log, a live view, a tracer. Without one a request costs a single
+// load.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ inline constinit std::atomic<uint32_t> observers{0};
 
 inline bool requests_are_observed() { return detail::observers.load(std::memory_order_relaxed) != 0; }
 
-// One who wants to know, for as long as it is there.
+// Registers an observer for its lifetime.
 class Observing {
  public:
   Observing() { detail::observers.fetch_add(1, std::memory_order_relaxed); }

@@ -119,13 +119,13 @@ void RequestWatch::add_sums(Watcher& watcher, const Line& line) {
   };
   const std::string_view account = account_of(line.principal);
   add(watcher.sums.accounts, account.empty() ? "anonymous" : account);
-  // Names of buckets that strangers make up do not come in here.
+  // Bucket names of failed requests are left out: clients can invent them.
   if (!line.bucket.empty() && line.status < 400 && line.status != 0) add(watcher.sums.buckets, line.bucket);
 }
 
 void RequestWatch::tell(const Line& line) {
   if (count_.load(std::memory_order_relaxed) == 0) return;
-  constexpr int tries = 200;  // of a lock that is held for a copy
+  constexpr int tries = 200;  // to take a lock that is held for a copy
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (int i = 1; !lock && i < tries; ++i) (void)lock.try_lock();
   if (!lock) {

@@ -1,8 +1,8 @@
-// Requests as they end, for people who watch: lines (`verbena admin trace`), or sums by account and bucket (`top`).
+// A live view of completed requests: lines (`verbena admin trace`), or sums by account and bucket (`top`).
 //
-// Nobody watching: a door looks at requests_are_observed() and goes on. A watcher has a bounded buffer that it empties
-// from time to time; what does not fit is lost to it and counted. A request waits for no watcher and for no lock: where
-// the lock is taken for too long, the line is lost, too. Thread-safe.
+// Without a watcher a door only checks requests_are_observed(). A watcher has a bounded buffer that it empties from
+// time to time; lines that do not fit are dropped and counted. A request waits for no watcher and no lock: when the
+// lock is held too long, the line is dropped, too. Thread-safe.
 #pragma once
 
 #include <array>
@@ -30,13 +30,13 @@ std::string_view account_of(std::string_view principal);
 class RequestWatch {
  public:
   static constexpr size_t watchers_max = 16;
-  static constexpr size_t lines_max = 1000;            // that wait for one watcher
+  static constexpr size_t lines_max = 1000;            // waiting for one watcher
   static constexpr size_t line_bytes_max = 256 * KiB;  // of them together
-  static constexpr size_t names_max = 1000;            // of a watcher's sums; what comes later counts as others_name
+  static constexpr size_t names_max = 1000;            // of a watcher's sums; later ones count as others_name
   static constexpr std::string_view others_name = "(others)";
-  static constexpr std::chrono::seconds idle_max{30};  // a watcher that takes nothing for so long is gone
+  static constexpr std::chrono::seconds idle_max{30};  // a watcher without requests for so long is removed
 
-  // What a line must be like; empty and zero members ask for nothing.
+  // Filter of lines; empty and zero members match everything.
   struct Filter {
     std::string bucket, door, account;  // the account's id
     bool errors = false;                // answers of 400 and above, or none
@@ -44,16 +44,16 @@ class RequestWatch {
   };
   enum class Wanted : uint8_t { lines, sums };
 
-  // A new watcher's name, which is a secret of whoever asked. limit_exceeded.
+  // A new watcher's name, known only to its caller. limit_exceeded.
   Result<std::string> begin(Filter filter, Wanted wanted);
   void end(std::string_view name);
 
   struct Lines {
     std::string records;  // for each_line()
     size_t count = 0;
-    uint64_t lost = 0;  // lines since the last time that the watcher does not get
+    uint64_t lost = 0;  // lines dropped since the last call
   };
-  // What has come since the last time. no_such_entity: there is no such watcher (any more).
+  // Lines since the last call. no_such_entity: no such watcher (any more).
   Result<Lines> take_lines(std::string_view name);
   template <class Use>
   static void each_line(const Lines& lines, Use use) {
@@ -69,7 +69,7 @@ class RequestWatch {
   };
   Result<Sums> take_sums(std::string_view name);
 
-  // A request has ended. Any thread.
+  // Reports a completed request. Any thread.
   void tell(const Line& line);
 
   size_t watchers() const;
@@ -81,7 +81,7 @@ class RequestWatch {
     Wanted wanted = Wanted::lines;
     Lines lines{};
     Sums sums{};
-    uint64_t missed_before = 0;  // of missed_, what was told already
+    uint64_t missed_before = 0;  // of missed_, already reported
     SteadyClock::time_point taken{};
     Observing observing{};
   };

@@ -96,7 +96,7 @@ TEST(RequestWatch, ASlowWatcherLosesLinesAndIsToldHowMany) {
   EXPECT_EQ(lines->count + lines->lost, RequestWatch::lines_max + 50);
   EXPECT_EQ(lines->lost, 50u);
   EXPECT_EQ(watch.take_lines(*name)->lost, 0u) << "told once";
-  // Long names fill it sooner.
+  // Long names fill the buffer sooner.
   const std::string key(1024, 'k');
   Line line = line_of("a");
   line.key = key;

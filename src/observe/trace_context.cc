@@ -13,7 +13,7 @@ bool is_zero(Bytes bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Ids of zeros are none.
+// Ids of zeros are invalid.
 std::optional<TraceContext> sound(const TraceContext& context) {
   if (is_zero(context.trace) || is_zero(context.parent)) return std::nullopt;
   return context;
@@ -30,7 +30,7 @@ std::optional<TraceContext> parse_traceparent(std::string_view text) {
   for (const auto part : {version, trace, parent, flags}) {
     if (!is_lower_hex(part)) return std::nullopt;
   }
-  // Later versions may have more behind a dash, and begin as this one.
+  // Later versions may have more fields after a dash.
   if (version == "ff" || (version == "00" && text.size() != size)) return std::nullopt;
   if (text.size() > size && text[size] != '-') return std::nullopt;
   TraceContext context;

@@ -1,4 +1,4 @@
-// Which trace a request belongs to, as its caller says it. Source: W3C Recommendation "Trace Context" (2021).
+// A request's trace context from its caller. Source: W3C Recommendation "Trace Context" (2021).
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@ using SpanId = std::array<std::byte, 8>;
 struct TraceContext {
   TraceId trace{};
   SpanId parent{};       // the caller's span
-  bool sampled = false;  // it is recorded there
+  bool sampled = false;  // the caller records it
 };
 
-// The value of a traceparent header; nullopt for anything that is none, which then counts as not there.
+// Parses a traceparent header; nullopt for an invalid one, which is ignored.
 std::optional<TraceContext> parse_traceparent(std::string_view text);
 
-// As a message of the native door carries it: trace, parent, flags.
+// The encoding in a native message: trace, parent, flags.
 inline constexpr size_t trace_context_size = 25;
 std::optional<TraceContext> read_trace_context(Bytes bytes);
 

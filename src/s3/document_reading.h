@@ -1,4 +1,4 @@
-// Documents of a request: a long one is read beside the loop, so that others of its core are served meanwhile.
+// Parsing of request documents: long ones on another thread, so that the core can serve other requests.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ namespace verbena::s3 {
 
 inline constexpr size_t read_at_once_bytes = 64 * KiB;
 
-// `text` stays where it is until this returns.
+// `text` must stay valid until this returns.
 template <class T>
 Task<Result<T>> read_beside(std::string_view text, Result<T> (*parse)(std::string_view)) {
   if (text.size() <= read_at_once_bytes) co_return parse(text);

@@ -1,5 +1,5 @@
-// A task started ahead of the time its result is wanted. It runs on the same core; whoever drops a Pending lets the
-// task run out by itself, so a task must own what it uses.
+// A task started before its result is needed. It runs on the same core; a dropped Pending lets the task complete by
+// itself, so a task must own what it uses.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -27,7 +27,7 @@ class Pending {
     boost::asio::co_spawn(executor, std::move(task), std::move(done));
   }
 
-  // Once.
+  // Called once.
   Task<Result<T>> wait() {
     auto state = state_;
     while (!state->result) co_await state->ready.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
@@ -38,7 +38,7 @@ class Pending {
   struct State {
     explicit State(const boost::asio::any_io_executor& executor)
         : ready(executor, boost::asio::steady_timer::time_point::max()) {}
-    boost::asio::steady_timer ready;  // never expires: cancelled when the result is there
+    boost::asio::steady_timer ready;  // never expires: cancelled when the result is ready
     std::optional<Result<T>> result;
   };
   std::shared_ptr<State> state_;

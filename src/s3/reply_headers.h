@@ -1,4 +1,4 @@
-// The headers of an answer, in one piece of memory: a door writes some ten of them to every request.
+// An answer's headers in one piece of memory: a door writes some ten of them for every request.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class ReplyHeaders {
     size_t at_ = 0;
   };
 
-  // Neither may lie in this object's own text.
+  // Neither may point into this object's own text.
   void emplace_back(std::string_view name, std::string_view value) {
     if (places_.empty()) {
       text_.reserve(usual_bytes);
@@ -44,7 +44,7 @@ class ReplyHeaders {
     text_.append(name).append(value);
   }
   void push_back(const std::pair<std::string, std::string>& header) { emplace_back(header.first, header.second); }
-  // A header whose value is these texts, one after the other.
+  // A header with the concatenated texts as its value.
   template <class... Parts>
   void emplace_joined(std::string_view name, const Parts&... parts) {
     emplace_back(name, {});

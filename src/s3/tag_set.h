@@ -15,9 +15,8 @@ class XmlWriter;
 inline constexpr size_t bucket_tags_max = 50;
 inline constexpr size_t object_tags_max = 10;
 
-// Keys have 1 to 128 characters, values up to 256. invalid_tag: a key or value that is too long or has characters that
-// tags do not have, a key twice, one of AWS's own
-// ("aws:"), or more than `tags_max` of them.
+// Keys have 1 to 128 characters, values up to 256. invalid_tag: a key or value that is too long or has an invalid
+// character, a duplicate key, one of AWS's own ("aws:"), or more than `tags_max` of them.
 Result<void> check_tags(const store::Tags& tags, size_t tags_max);
 
 // <Tagging><TagSet>..., checked. malformed_xml too.

@@ -12,7 +12,7 @@ namespace {
 
 using metrics::Collected;
 
-// Of all stores of the process: tests have several. Lives for the whole program.
+// All stores of the process: tests have several. Lives for the whole program.
 struct ShownStores {
   std::mutex mutex;
   std::map<const UsageMetrics*, std::pair<store::Store*, unsigned>> stores;

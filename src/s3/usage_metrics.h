@@ -1,5 +1,5 @@
-// What is stored, in the metrics: all of it, and by bucket of those that hold most. However many buckets there are, as
-// many series as are shown.
+// Metrics of stored objects: in total, and by bucket for the largest. The number of series is limited, however many
+// buckets there are.
 #pragma once
 
 #include "store/store.h"
@@ -8,7 +8,7 @@ namespace verbena::s3 {
 
 class UsageMetrics {
  public:
-  // `store` outlives it. `most`: how many buckets are shown.
+  // `store` must outlive it. `most`: the number of buckets shown.
   UsageMetrics(store::Store& store, unsigned most);
   ~UsageMetrics();
   UsageMetrics(const UsageMetrics&) = delete;

@@ -1,8 +1,8 @@
-// HEAD_MANY, GET_MANY, PUT_MANY and DELETE_MANY: bodies that name many objects. Version 2 of the protocol.
+// HEAD_MANY, GET_MANY, PUT_MANY and DELETE_MANY: bodies with many objects. Version 2 of the protocol.
 //
-// A request is a head and then items; an item's key says only in what it differs from the key before it. Both ends walk
-// through the items with a cursor and keep none of them, so that nobody's memory grows with what a peer counts.
-// Layout: docs/native-protocol.md.
+// A request is a head and then items; an item's key contains only the difference to the key before it. Both ends
+// iterate with a cursor and store no items, so that a peer's item count does not determine memory use. Layout:
+// docs/native-protocol.md.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ inline constexpr size_t batch_windows_max = 8;
 inline constexpr size_t batch_buckets_max = 16;
 inline constexpr uint8_t no_window = 0xff;
 
-// What the answers of a batch tell beside code and length.
+// Optional fields in the answers of a batch.
 enum BatchDetails : uint8_t {
   detail_etag = 1,
   detail_size = 2,  // and time
   detail_version = 4,
-  detail_checksum = 8,  // of the whole object, where one is known
+  detail_checksum = 8,  // of the whole object, if known
   details_all = 15,
 };
 
-// What an item has beside its key.
+// Optional fields of an item.
 enum BatchFields : uint8_t {
-  field_place = 1,       // where its bytes go, or come from
-  field_place_next = 2,  // likewise: right behind the place of the item before it, and of the same size
+  field_place = 1,       // range of its bytes in a window
+  field_place_next = 2,  // likewise: after the place of the previous item, of the same size
   field_range = 4,       // GET, HEAD
   field_version = 8,     // not PUT
   field_if_match = 16,
@@ -41,22 +41,22 @@ enum BatchFields : uint8_t {
 };
 
 bool is_batch(Type type);
-// The fields that an item of this type may have.
+// The fields allowed for items of this type.
 uint8_t batch_fields(Type type);
 
 struct BatchPlace {
   uint8_t window = no_window;
   uint64_t offset = 0, size = 0;
 
-  // Whether there is a place, and so many bytes fit it.
+  // True if the place exists and holds `bytes` bytes.
   bool holds(uint64_t bytes) const { return window != no_window && size >= bytes; }
 };
 
 struct BatchHead {
   uint8_t details = 0;
   uint16_t count = 0;                   // of items
-  uint32_t inline_max = 0;              // GET: most bytes of one item that may ride in the reply
-  uint8_t progress_window = no_window;  // GET: where 8 bytes tell how many leading items have arrived
+  uint32_t inline_max = 0;              // GET: most bytes of one item inside the reply
+  uint8_t progress_window = no_window;  // GET: where 8 bytes report the number of leading items that have arrived
   uint64_t progress_offset = 0;
   Few<Descriptor, batch_windows_max> windows;
   Few<std::string_view, batch_buckets_max> buckets;
@@ -76,13 +76,13 @@ struct BatchItem {
   bool has(BatchFields field) const { return (fields & field) != 0; }
 };
 
-// Writes a batch: begin(), add() as often as it says true, finish().
+// Writes a batch: begin(), add() while it returns true, finish().
 class BatchWriter {
  public:
   BatchWriter(Writer& out, Type type) : out_(out), type_(type) {}
-  // head.count does not count.
+  // head.count is ignored.
   bool begin(const BatchHead& head);
-  // False: it does not fit, and was not added. `item.fields` need not say field_place_next.
+  // False: the item does not fit, and was not added. `item.fields` need not include field_place_next.
   bool add(const BatchItem& item);
   void finish();
   uint16_t count() const { return count_; }
@@ -100,14 +100,14 @@ class BatchWriter {
 // Reads a batch, item by item.
 class BatchReader {
  public:
-  // nullopt: malformed. The items were not looked at.
+  // nullopt: malformed. Items are not checked yet.
   static std::optional<BatchReader> open(Bytes body, Type type);
 
   const BatchHead& head() const { return head_; }
-  // The next item. False: malformed, or there is none any more. `item` is a new one, or what next() has filled before.
+  // Reads the next item. False: malformed, or the end. `item` is a new one, or one filled by next() before.
   bool next(BatchItem& item);
   uint16_t left() const { return left_; }
-  // All items were read, and nothing is behind them.
+  // True if all items were read, and nothing follows them.
   bool complete() const { return left_ == 0 && in_.complete(); }
 
  private:
@@ -127,8 +127,8 @@ class BatchReader {
   char key_[key_size_max] = {};
 };
 
-// The answer: a head, then one entry for each of the leading items that it answers. What was not answered was not
-// done either: the caller asks for it again.
+// The answer: a head, then one entry for each of the leading items that it answers. Unanswered items were not executed:
+// the caller requests them again.
 struct BatchEntry {
   Errc code = Errc::ok;
   bool partial = false;
@@ -157,7 +157,7 @@ struct BatchReply {
 std::optional<BatchReply> decode_batch_reply(Bytes body);
 // False: malformed.
 bool next_entry(BatchReply& reply, BatchEntry& entry);
-// The same, of whatever has entries. `listing`: LIST_VALUES, where bytes are not in the reply.
+// The same for any list of entries. `listing`: LIST_VALUES, where bytes are not in the reply.
 bool read_entry(Reader& in, uint8_t details, bool listing, BatchEntry& entry);
 
 }  // namespace verbena::native::wire

@@ -36,7 +36,7 @@ bool encode(Writer& out, const BatchEntry& entry, uint8_t details) {
   if (tells(detail_version)) size += 1 + version.size();
   if (tells(detail_checksum)) size += 1;
   if (has_checksum) size += 1 + checksum.size();
-  // One look at the room for all of it: a batch has thousands of these.
+  // One bounds check for the whole entry: a batch has thousands of these.
   const MutableBytes room = out.reserve(size);
   if (room.empty()) return false;
   std::byte* at = room.data();

@@ -141,7 +141,7 @@ bool BatchReader::read_head() {
 
 bool BatchReader::next(BatchItem& item) {
   if (left_ == 0) return false;
-  // Fields and bucket, and by how much the key is what. One look at the bounds for all of it: there are thousands.
+  // Fields, bucket and the key's differences. One bounds check for all of it: there are thousands.
   const Bytes raw = in_.bytes(6);
   if (raw.size() != 6) return false;
   const auto number = [&](size_t at) {
@@ -155,7 +155,7 @@ bool BatchReader::next(BatchItem& item) {
   read_key(item, number(2), in_.text(number(4)));
   read_place(item);
   constexpr uint8_t places = field_place | field_place_next;
-  // Most items have nothing else, nor had what is in `item`.
+  // Most items have no other fields, nor did the previous contents of `item`.
   if (((item.fields | before) & ~places) == 0) {
     if (!in_.ok()) return false;
     --left_;
@@ -178,7 +178,7 @@ bool BatchReader::next(BatchItem& item) {
   return true;
 }
 
-// So many bytes of the key before it, and then these.
+// `shared` bytes of the previous key, and then `rest`.
 void BatchReader::read_key(BatchItem& item, size_t shared, std::string_view rest) {
   if (shared > key_size_ || shared + rest.size() > key_size_max || shared + rest.size() == 0) return in_.fail();
   if (!rest.empty()) std::memcpy(key_ + shared, rest.data(), rest.size());
@@ -186,12 +186,12 @@ void BatchReader::read_key(BatchItem& item, size_t shared, std::string_view rest
   item.key = {key_, key_size_};
 }
 
-// A place has to lie in its window. Bytes of a PUT have one home, the message or a window.
+// A place must lie in its window. Bytes of a PUT are in the message or in a window, not both.
 void BatchReader::read_place(BatchItem& item) {
   const bool next = item.has(field_place_next);
   if (next && (item.has(field_place) || place_.window == no_window)) return in_.fail();
   if (next) {
-    place_.offset += place_.size;  // of a place inside a window: far from overflowing, or refused below
+    place_.offset += place_.size;  // inside a window: cannot overflow, or is refused below
   } else if (item.has(field_place)) {
     place_.window = in_.u8();
     place_.offset = in_.u64();

@@ -37,7 +37,7 @@ BatchHead head_of(uint64_t window_size = 1 << 20) {
   return head;
 }
 
-// Reads all of it; the keys, or nothing when it is malformed.
+// The keys of the whole batch, or nothing when it is malformed.
 std::optional<std::vector<std::string>> keys_of(Bytes body, Type type) {
   auto reader = BatchReader::open(body, type);
   if (!reader) return std::nullopt;
@@ -155,7 +155,7 @@ TEST(Batch, APlaceOutsideItsWindowIsMalformed) {
     items[0].item.place = place;
     EXPECT_FALSE(keys_of(encoded(Type::get_many, head_of(4096), items), Type::get_many)) << place.offset;
   }
-  // Also the one that is only told to follow.
+  // Including an item whose place follows the previous one.
   std::vector<Named> items(3);
   for (size_t i = 0; i < 3; ++i) {
     items[i].key = "k";
@@ -178,7 +178,7 @@ TEST(Batch, FieldsOfOtherVerbsAreMalformed) {
       BatchHead head = head_of();
       if (type == Type::head_many || type == Type::delete_many) head.windows.count = 0;
       auto body = encoded(type, head, items);
-      // Which the writer sets by itself.
+      // The writer sets this field itself.
       if (field == field_place_next) body[body.size() - 7] = std::byte{field};
       EXPECT_FALSE(keys_of(body, type)) << static_cast<int>(type) << " " << bit;
     }

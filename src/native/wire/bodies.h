@@ -1,6 +1,6 @@
-// Bodies of requests and replies. Decoding happens in place: every string_view and span points into the message.
-// encode() returns false when the writer's space does not suffice; decode() returns nullopt for anything that is not
-// exactly one well-formed body. Field order and widths: docs/native-protocol.md.
+// Bodies of requests and replies. Decoding is in place: every string_view and span points into the message. encode()
+// returns false when the writer's space is too small; decode() returns nullopt for anything but exactly one well-formed
+// body. Field order and widths: docs/native-protocol.md.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +29,8 @@ inline constexpr uint32_t list_keys_max = 1000;
 inline constexpr int64_t no_time = std::numeric_limits<int64_t>::min();
 inline constexpr uint64_t open_end = ~uint64_t{0};
 
-// A list of bounded length without allocation. Room for all is there, but no more of it is written or copied than is
-// used: most lists of a message are empty, and clearing room for all of their items would cost more than the rest of
-// it.
+// A list of bounded length without allocation. It has space for all items, but writes and copies only the used ones:
+// most lists of a message are empty, and clearing all their space would cost more than the rest of the message.
 template <class T, size_t N>
 class Few {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -73,14 +72,14 @@ struct ChecksumView {
   uint16_t parts;
   std::string_view value;
 };
-// Whether a session of that version may be told of a checksum: others are left out of what it is told.
+// True if a session of that version knows the checksum; others are not sent to it.
 constexpr bool is_known_to(unsigned version, Algorithm algorithm) {
   return version >= version_of_new_checksums || algorithm <= Algorithm::md5;
 }
 struct HeaderPair {
   std::string_view name, value;
 };
-struct Descriptor {  // as fabric::WindowDescriptor, which this room does not know
+struct Descriptor {  // as fabric::WindowDescriptor, which is not visible in this room
   uint64_t base = 0, size = 0, key = 0;
 };
 
@@ -94,11 +93,11 @@ std::optional<Hello> decode_hello(Bytes body);
 // GET and HEAD.
 struct Get {
   std::string_view bucket, key;
-  Descriptor window;         // counts with flag_window
-  uint32_t inline_max = 0;   // most bytes that may ride in the reply; 0 for HEAD
+  Descriptor window;         // valid with flag_window
+  uint32_t inline_max = 0;   // most bytes inside the reply; 0 for HEAD
   uint16_t part_number = 0;  // 0: none
   int64_t if_modified_since_s = no_time, if_unmodified_since_s = no_time;
-  Few<Range, ranges_max> ranges = {};  // none: the whole object. Bytes land one range after the other
+  Few<Range, ranges_max> ranges = {};  // none: the whole object. Bytes of the ranges are concatenated
   Few<std::string_view, etags_max> if_match = {}, if_none_match = {};
 };
 bool encode(Writer& out, const Get& get);
@@ -106,7 +105,7 @@ std::optional<Get> decode_get(Bytes body);
 
 struct Put {
   std::string_view bucket, key;
-  Descriptor window;  // counts with flag_window: the object is its first `size` bytes
+  Descriptor window;  // valid with flag_window: the object is its first `size` bytes
   uint64_t size = 0;
   std::optional<Algorithm> compute;          // compute and store this checksum even if none is expected
   std::string_view content_md5;              // 16 raw bytes or none
@@ -115,24 +114,24 @@ struct Put {
   Few<HeaderPair, headers_max> headers;
   Bytes inline_bytes;  // `size` bytes without flag_window, none with it
 };
-// Writes all but the inline bytes, which the caller appends (they end the body).
+// Writes everything but the inline bytes, which the caller appends (they end the body).
 bool encode(Writer& out, const Put& put);
 std::optional<Put> decode_put(Bytes body, bool has_window);
 
-// Version 3. A PUT whose bytes go to the end of what is there.
+// Version 3. A PUT whose bytes are appended to the existing object.
 struct Append {
-  uint64_t offset = open_end;  // what the object's size must be; open_end: whatever it is
+  uint64_t offset = open_end;  // the object's required size; open_end: any
   Put put;
 };
-// Writes all but the inline bytes, as of a PUT.
+// Writes everything but the inline bytes, as for a PUT.
 bool encode(Writer& out, const Append& append);
 std::optional<Append> decode_append(Bytes body, bool has_window);
 
 // Version 3.
 struct Rename {
   std::string_view bucket, from, to;
-  std::string_view source_if_match = {}, if_match = {}, if_none_match = {};  // of the source; of what is at the target
-  std::string_view token = {};  // of the client, for a request that comes again
+  std::string_view source_if_match = {}, if_match = {}, if_none_match = {};  // of the source; of the target's object
+  std::string_view token = {};                                               // the client's, for a repeated request
 };
 bool encode(Writer& out, const Rename& rename);
 std::optional<Rename> decode_rename(Bytes body);
@@ -151,16 +150,17 @@ struct List {
 bool encode(Writer& out, const List& request);
 std::optional<List> decode_list(Bytes body);
 
-// Every reply's body starts with a u16 Errc; an error's body is that alone. One that is never sent (is_sent) is none.
+// Every reply's body starts with a u16 Errc; an error's body is that alone. Codes that are never sent (is_sent) are
+// refused.
 bool encode_error(Writer& out, Errc code);
 std::optional<Errc> decode_error(Bytes body);
 bool is_sent(Errc code);
 
-struct Placed {  // a range as it was resolved
+struct Placed {  // a resolved range
   uint64_t offset, length;
 };
 
-// GET, HEAD and PUT on success.
+// Success of GET, HEAD and PUT.
 struct ObjectReply {
   bool partial = false;
   uint64_t length = 0;  // bytes delivered (GET), stored (PUT) or that a GET would deliver (HEAD)
@@ -171,10 +171,10 @@ struct ObjectReply {
   Few<ChecksumView, checksums_max> checksums;
   Few<Placed, ranges_max> ranges;
   Few<HeaderPair, headers_max> headers;
-  uint32_t inline_size = 0;  // bytes in the message after all this; 0: they went into the window
+  uint32_t inline_size = 0;  // bytes at the end of the message; 0: they are in the window
   Bytes inline_bytes;        // set by decoding
 };
-// Writes all but the inline bytes, which the caller appends (they end the body).
+// Writes everything but the inline bytes, which the caller appends (they end the body).
 bool encode(Writer& out, const ObjectReply& reply);
 std::optional<ObjectReply> decode_object_reply(Bytes body);
 
@@ -185,17 +185,17 @@ struct ListItem {
   int64_t modified_us = 0;
   std::string_view etag;
 };
-// LIST on success: as many items as fit into one message. After a truncated page the client asks again with `after` =
-// the last item's key.
+// LIST on success: as many items as fit into one message. After a truncated page the client sends another request with
+// `after` = the last item's key.
 struct ListReply {
   bool truncated = false;
   uint32_t count = 0;
-  Bytes items;  // encoded one after the other; read with next_item()
+  Bytes items;  // concatenated; read with next_item()
 };
 inline constexpr size_t list_reply_head_size = 8;
 void encode_list_head(Writer& out, bool truncated, uint32_t count);
 bool encode(Writer& out, const ListItem& item);
-// All items were checked.
+// Checks all items.
 std::optional<ListReply> decode_list_reply(Bytes body);
 std::optional<ListItem> next_item(Reader& items);
 

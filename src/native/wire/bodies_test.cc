@@ -19,7 +19,7 @@ std::vector<std::byte> encoded(const T& value) {
   return space;
 }
 
-// No prefix of a body is a body, and none with a byte more.
+// No prefix of a body is valid, and none with an extra byte.
 void expect_exact(const std::vector<std::byte>& body, const std::function<bool(Bytes)>& decodes) {
   ASSERT_TRUE(decodes(body));
   for (size_t size = 0; size < body.size(); ++size) EXPECT_FALSE(decodes(Bytes(body).first(size))) << size;
@@ -33,7 +33,7 @@ class Random {
   explicit Random(unsigned seed) : engine_(seed) {}
   uint64_t below(uint64_t n) { return engine_() % n; }
   uint64_t u64() { return engine_(); }
-  // Lives as long as this.
+  // Valid as long as this object.
   std::string_view text(size_t size_max) {
     std::string s(below(size_max + 1), '\0');
     for (char& c : s) c = static_cast<char>(engine_());

@@ -1,5 +1,5 @@
-// Reading and writing little-endian fields with bounds, in place. A cursor that ran out stays failed: callers check
-// once at the end instead of after each field.
+// Reads and writes little-endian fields with bounds, in place. A cursor that ran out of bytes stays failed: callers
+// check once at the end instead of after each field.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace verbena::native::wire {
 
-// From the machine's order of bytes to the wire's, or back.
+// Converts between the machine's and the wire's byte order.
 template <class T>
 T little_endian(T value) {
   return std::endian::native == std::endian::little ? value : std::byteswap(value);
@@ -43,7 +43,7 @@ class Reader {
   size_t left() const { return bytes_.size() - at_; }
   void fail() { failed_ = true; }
   bool ok() const { return !failed_; }
-  // Every byte was read and none was missing: trailing bytes are as malformed as missing ones.
+  // True if every byte was read and none was missing: trailing bytes are as malformed as missing ones.
   bool complete() const { return !failed_ && left() == 0; }
 
  private:
@@ -90,7 +90,7 @@ class Writer {
   size_t left() const { return bytes_.size() - at_; }
   bool ok() const { return !failed_; }
   void fail() { failed_ = true; }
-  // Goes back to an earlier size(), also out of failure.
+  // Returns to an earlier size(), also from failure.
   void rewind(size_t size) {
     at_ = size;
     failed_ = false;
@@ -110,7 +110,7 @@ class Writer {
   bool failed_ = false;
 };
 
-// A text behind its length in one byte, or in two.
+// A text after its length in one byte, or in two.
 inline void put_text8(Writer& out, std::string_view text) {
   if (text.size() > 0xff) return out.fail();
   out.u8(static_cast<uint8_t>(text.size()));

@@ -17,26 +17,26 @@ struct MacKey {
   std::byte bytes[16] = {};
 };
 
-// HMAC-SHA256 of the secret key over a label, both nonces and the session id: what both sides keep instead of the
+// HMAC-SHA256 of the secret key over a label, both nonces and the session id: stored by both sides instead of the
 // secret.
 struct MasterKey {
   std::array<std::byte, 32> bytes{};
 };
 MasterKey derive_master(std::string_view secret_key, const Nonce& client, const Nonce& server, uint64_t session);
 
-// One pair per endpoint, so that a message caught on one endpoint is worth nothing on another.
+// One pair per endpoint, so that a message captured on one endpoint is useless on another.
 struct LaneKeys {
   MacKey to_server, to_client;
 };
 LaneKeys derive_lane(const MasterKey& master, uint16_t endpoint);
 
-// What a transport that authenticates connections proves one with: one for each endpoint.
+// The proof for a transport that authenticates connections: one for each endpoint.
 std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint);
 
-// Hexadecimal HMAC over the session answer's body: shows the client that the answer came from a holder of its secret.
+// Hexadecimal HMAC over the session answer's body: proves to the client that the server knows its secret.
 std::string answer_proof(const MasterKey& master, std::string_view body);
 
-// The core that a key's requests go to: CRC32C(bucket "/" key) modulo the number of cores.
+// The core that serves a key: CRC32C(bucket "/" key) modulo the number of cores.
 uint32_t core_of(std::string_view bucket, std::string_view key, uint32_t cores);
 
 }  // namespace verbena::native::wire

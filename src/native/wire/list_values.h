@@ -1,6 +1,6 @@
-// LIST_VALUES: a listing that brings the objects' bytes along. Version 2 of the protocol.
+// LIST_VALUES: a listing with the objects' bytes. Version 2 of the protocol.
 //
-// Values lie in the client's window one behind the other, as they are listed. Layout: docs/native-protocol.md.
+// Values are concatenated in the client's window, in listing order. Layout: docs/native-protocol.md.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace verbena::native::wire {
 
 struct ListValues {
   Descriptor window;
-  uint64_t value_size_max = 0;  // longer ones are listed alone
+  uint64_t value_size_max = 0;  // longer ones are listed without their value
   uint32_t max_keys = list_keys_max;
   uint8_t details = 0;  // BatchDetails
   std::string_view bucket, prefix, after;
@@ -19,15 +19,15 @@ struct ListValues {
 bool encode(Writer& out, const ListValues& request);
 std::optional<ListValues> decode_list_values(Bytes body);
 
-// The answer: a head, then `count` entries in byte order of their keys, of which each says only in what it differs from
-// the one before it.
+// The answer: a head, then `count` entries in byte order of their keys, each with only the difference to the previous
+// key.
 inline constexpr size_t list_values_head_size = 6;
 void encode_list_values_head(Writer& out, bool more, uint8_t details, uint16_t count);
 
 struct ValueEntry {
   std::string_view key;  // of a decoded entry: valid until the next is read
   BatchEntry entry;
-  uint64_t offset = 0;  // of its value in the window; listed alone and failed ones have none
+  uint64_t offset = 0;  // of its value in the window; absent for those without value
 };
 
 class ValueWriter {
@@ -51,7 +51,7 @@ class ValueReader {
   bool more() const { return more_; }
   uint8_t details() const { return details_; }
   uint16_t left() const { return left_; }
-  // False: malformed, or there is none any more.
+  // False: malformed, or the end.
   bool next(ValueEntry& value);
   bool complete() const { return left_ == 0 && in_.complete(); }
 

@@ -91,7 +91,7 @@ TEST(ListValuesWire, CountsAndPrefixesThatLieAreMalformed) {
     lying[5] = static_cast<std::byte>(count >> 8);
     EXPECT_FALSE(reads_whole(lying)) << count;
   }
-  body[list_values_head_size] = std::byte{1};  // shares a byte with a key that is not there
+  body[list_values_head_size] = std::byte{1};  // shares a byte with a missing key
   EXPECT_FALSE(reads_whole(body));
 }
 

@@ -34,7 +34,7 @@ std::expected<Header, Drop> parse_header(Bytes message, size_t size_max) {
 
 bool mac_matches(const MacKey& key, Bytes message) {
   Reader in(message.last(mac_size));
-  // One comparison of two words takes the same time whatever they hold.
+  // One comparison of two words takes constant time.
   return in.u64() == siphash24(key.bytes, message.first(message.size() - mac_size));
 }
 

@@ -15,10 +15,10 @@
 
 namespace verbena::native::wire {
 
-// Of the frame. All versions of the protocol have the same; they differ in the types that a session knows.
+// The version of the frame, the same in all versions of the protocol; those differ in the types that a session knows.
 inline constexpr uint8_t version = 1;
 inline constexpr uint8_t protocol_version_max = 5;
-// The first version whose sessions know the checksums from SHA512 on, and MD5 as one of them.
+// The first version with the checksums from SHA512 on, and MD5 as one of them.
 inline constexpr unsigned version_of_new_checksums = 5;
 inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
 inline constexpr size_t header_size = 40;
@@ -26,7 +26,7 @@ inline constexpr size_t mac_size = 8;
 inline constexpr size_t frame_size = header_size + mac_size;
 // A transport whose longest message is below this cannot carry the protocol (one key of 1,024 bytes and its metadata).
 inline constexpr size_t message_size_min = 4096;
-// Replies are no longer than this, whatever the transport takes: each request in flight has a buffer of that size.
+// The limit of replies, whatever the transport allows: each request in flight has a buffer of that size.
 inline constexpr size_t reply_size_max = 32 * KiB;
 
 enum class Type : uint8_t {
@@ -52,7 +52,7 @@ enum class Type : uint8_t {
   watch_next = 29,
   watch_end = 30,
 };
-// The first version whose sessions know it.
+// The first version whose sessions know the type.
 inline constexpr unsigned version_of(uint8_t type) {
   if (type >= static_cast<uint8_t>(Type::watch)) return 4;
   if (type >= static_cast<uint8_t>(Type::append)) return 3;
@@ -61,10 +61,10 @@ inline constexpr unsigned version_of(uint8_t type) {
 inline constexpr uint8_t reply_bit = 0x80;  // a reply's type is its request's with this bit
 
 enum Flags : uint8_t {
-  flag_window = 1,        // GET, PUT: the window descriptor counts
+  flag_window = 1,        // GET, PUT: the window descriptor is valid
   flag_full_headers = 2,  // GET, HEAD: answer with all stored headers
-  flag_md5_etag = 4,      // PUT: the ETag is to be the MD5 of the bytes
-  flag_said_headers = 8,  // GET, HEAD, PUT: answer with the headers that S3 works out, too
+  flag_md5_etag = 4,      // PUT: the ETag must be the MD5 of the bytes
+  flag_said_headers = 8,  // GET, HEAD, PUT: answer with the headers that S3 computes, too
 };
 
 struct Header {
@@ -96,7 +96,7 @@ enum class Drop : uint8_t {
 inline constexpr size_t drop_count = 13;
 std::string_view to_string(Drop drop);
 
-// Checks lengths, magic and version; the MAC is not looked at. `size_max`: the transport's longest message.
+// Checks lengths, magic and version, but not the MAC. `size_max`: the transport's longest message.
 std::expected<Header, Drop> parse_header(Bytes message, size_t size_max);
 inline Bytes body_of(Bytes message) { return message.subspan(header_size, message.size() - frame_size); }
 
@@ -107,15 +107,15 @@ bool mac_matches(const MacKey& key, Bytes message);
 // Returns the message's length. The buffer has frame_size + body_length bytes at least.
 size_t seal(const MacKey& key, const Header& header, MutableBytes buffer);
 
-// Which sequence numbers were seen (the algorithm of RFC 6479). Starts before 1.
+// The sequence numbers seen so far (the algorithm of RFC 6479). Starts before 1.
 class ReplayWindow {
  public:
-  static constexpr uint64_t width = 1024;  // numbers: far above what any credit allows in flight
+  static constexpr uint64_t width = 1024;  // numbers: far above the number of credits
   // True, once, for each number that is new and not older than the window.
   bool accept(uint64_t sequence);
 
  private:
-  static constexpr uint64_t words = width / 64 + 1;  // one spare word, so that the tail clears as the head moves
+  static constexpr uint64_t words = width / 64 + 1;  // one spare word, so that old bits clear as the window moves
   std::array<uint64_t, words> bits_{};
   uint64_t highest_ = 0;
 };

@@ -53,7 +53,7 @@ bool encode(Writer& out, const ObjectReply& reply) {
 
 std::optional<ObjectReply> decode_object_reply(Bytes body) {
   Reader in(body);
-  ObjectReply reply;  // made in an optional it would be cleared first, with all its room for headers
+  ObjectReply reply;  // not constructed in an optional, which would clear its space for headers
   if (in.u16() != static_cast<uint16_t>(Errc::ok)) return std::nullopt;
   const uint8_t flags = in.u8();
   if ((flags & ~reply_partial) != 0) return std::nullopt;

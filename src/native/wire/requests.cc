@@ -65,7 +65,7 @@ bool encode(Writer& out, const Get& get) {
 
 std::optional<Get> decode_get(Bytes body) {
   Reader in(body);
-  Get get;  // made in an optional it would be cleared first, with all its room for ranges and tags
+  Get get;  // not constructed in an optional, which would clear its space for ranges and tags
   get.window = get_descriptor(in);
   get.inline_max = in.u32();
   get.part_number = in.u16();
@@ -109,7 +109,7 @@ bool encode(Writer& out, const Put& put) {
 
 namespace {
 
-// The rest of a body is a PUT's. In its place: it has room for all the headers that may come.
+// Reads the rest of a PUT's body in place: `put` has space for all headers.
 bool read_put(Reader& in, bool has_window, Put& put) {
   put.window = get_descriptor(in);
   put.size = in.u64();

@@ -1,4 +1,4 @@
-// A trace's context in a message: behind the body, where the header has this flag (docs/native-protocol.md, section 2).
+// A trace's context in a message: after the body, if the header has this flag (docs/native-protocol.md, section 2).
 #pragma once
 
 #include <cstddef>

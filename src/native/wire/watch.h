@@ -21,7 +21,7 @@ std::optional<WatchStarted> decode_watch_started(Bytes body);
 
 struct WatchNext {
   uint64_t watch = 0;
-  uint64_t seen = 0;  // the last number that the client has: what is up to it need not be told again
+  uint64_t seen = 0;  // the last number that the client has: earlier changes need not be sent again
   uint32_t wait_ms = 0;
 };
 bool encode(Writer& out, const WatchNext& request);
@@ -44,15 +44,15 @@ struct WatchedChange {
 bool encode(Writer& out, const WatchedChange& change);
 
 struct WatchNews {
-  bool gap = false;   // some changes were let go before these
-  bool more = false;  // others wait already
+  bool gap = false;   // some changes before these were dropped
+  bool more = false;  // others are waiting already
   uint64_t upto = 0;  // the number of the last change here; the others have those before it
   uint16_t count = 0;
-  Bytes changes = {};  // one after the other; read with next_change()
+  Bytes changes = {};  // concatenated; read with next_change()
 };
 inline constexpr size_t watch_news_head_size = 13;
 void encode_news_head(Writer& out, const WatchNews& news);
-// All changes were checked.
+// Checks all changes.
 std::optional<WatchNews> decode_watch_news(Bytes body);
 std::optional<WatchedChange> next_change(Reader& changes);
 

@@ -1,4 +1,4 @@
-// Access control lists, object ownership and the public access block, asked through the router.
+// Access control lists, object ownership and the public access block, tested through the router.
 #include "s3/access/acl.h"
 #include "s3/access/test_access.h"
 
@@ -15,7 +15,7 @@ TEST_F(AclTest, CannedListsOpenABucketAndItsObjects) {
   EXPECT_EQ(status(alice_, "PUT", "/bucket?acl", {{"x-amz-acl", "public-read"}}), 200);
   EXPECT_EQ(status(nobody_, "GET", "/bucket"), 200);
   EXPECT_EQ(status(nobody_, "GET", "/bucket/key"), 403);
-  EXPECT_EQ(status(nobody_, "GET", "/bucket/none"), 404);  // who may list may know
+  EXPECT_EQ(status(nobody_, "GET", "/bucket/none"), 404);  // a caller that may list may know
   EXPECT_EQ(status(nobody_, "PUT", "/bucket/new"), 403);
   EXPECT_EQ(status(alice_, "PUT", "/bucket/key?acl", {{"x-amz-acl", "authenticated-read"}}), 200);
   EXPECT_EQ(status(nobody_, "GET", "/bucket/key"), 403);
@@ -189,7 +189,7 @@ TEST_F(AclTest, CreatingABucketAgainIsNoWayAroundItsSettings) {
       user_of(alice, "lister", R"({"Effect":"Allow","Action":["s3:CreateBucket","s3:PutBucketAcl"],"Resource":"*"})");
   EXPECT_EQ(again(lister, "x-amz-object-ownership", "BucketOwnerEnforced"), "AccessDenied");
   EXPECT_EQ(again(lister, "x-verbena-durability", "memory"), "AccessDenied");
-  EXPECT_EQ(again(lister, "x-verbena-durability", "sync"), "");  // as it is
+  EXPECT_EQ(again(lister, "x-verbena-durability", "sync"), "");  // unchanged
   EXPECT_EQ(as(alice_, "PUT", "/bucket?publicAccessBlock",
                "<PublicAccessBlockConfiguration><BlockPublicAcls>true</BlockPublicAcls>"
                "</PublicAccessBlockConfiguration>")

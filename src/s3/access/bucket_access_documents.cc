@@ -1,4 +1,4 @@
-// The documents that say who owns what is in a bucket, and what the public may never get.
+// The documents of a bucket's object ownership and of its public access block.
 #include <array>
 
 #include "s3/access/ownership.h"

@@ -1,4 +1,4 @@
-// The <Grant> elements that access control lists and logging configurations have.
+// The <Grant> elements of access control lists and logging configurations.
 #pragma once
 
 #include <pugixml.hpp>
@@ -8,8 +8,8 @@
 
 namespace verbena::s3 {
 
-// The <Grant> children of `list`. Accounts must be there; without a service they are taken as they were kept.
-// malformed_acl, invalid_grantee, unresolvable_email, invalid_argument.
+// The <Grant> children of `list`. Accounts must exist; without a service they are accepted as stored. malformed_acl,
+// invalid_grantee, unresolvable_email, invalid_argument.
 Result<std::vector<Grant>> parse_grants(const Service* service, const pugi::xml_node& list);
 void write_grants(XmlWriter& xml, const Service& service, const std::vector<Grant>& grants);
 

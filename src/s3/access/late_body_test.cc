@@ -1,4 +1,4 @@
-// What is asked before a body is read, and again when it has come.
+// Authorization before a body is read, and again after it.
 #include "s3/access/authorize.h"
 #include "s3/access/test_access.h"
 
@@ -32,7 +32,7 @@ TEST_F(LateBodyTest, ABodyThatComesLateFindsWhatHoldsThen) {
   EXPECT_EQ(call(late).code, "NoSuchBucket");
   EXPECT_EQ(as(bob_, "GET", "/logs?policy").code, "NoSuchBucketPolicy");
 
-  // The same where the verb authorizes by itself, and where the bucket of that name still has the same owner.
+  // The same for operations that authorize by themselves, and when the bucket's name still has the same owner.
   as(alice_, "PUT", "/bucket/tagged", "text");
   const auto user = user_of(alice, "late", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
   const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
@@ -61,7 +61,7 @@ TEST_F(LateBodyTest, ABodyThatComesLateFindsWhatHoldsThen) {
   EXPECT_EQ(as(bob_, "GET", "/bucket/key").code, "AccessDenied");
 }
 
-// 300 strangers' DeleteObjects held 1.2 GB: the document was taken before anybody asked who sends it.
+// 300 unauthenticated DeleteObjects requests held 1.2 GB: the document was read before authorization.
 TEST_F(LateBodyTest, TheDocumentOfWhoMayDoNothingWithItIsNotRead) {
   const auto reader = user_of(alice, "reader", R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"*"})");
   const auto elsewhere =
@@ -81,7 +81,7 @@ TEST_F(LateBodyTest, TheDocumentOfWhoMayDoNothingWithItIsNotRead) {
   verbs.emplace_back("PUT", "/bucket/big?partNumber=1&uploadId=" + id);
   for (const auth::PrincipalPtr& who : {nobody_, bob_, reader, elsewhere, auth::PrincipalPtr(limited)}) {
     for (const auto& [method, target] : verbs) {
-      if (who == bob_ && target == "/fresh") continue;  // which it may make
+      if (who == bob_ && target == "/fresh") continue;  // which it may create
       bool read = false;
       Call c;
       c.method = method;
@@ -128,7 +128,7 @@ TEST_F(LateBodyTest, ADocumentIsReadOfWhoMayDoSomethingThatItCouldNameByAConditi
   EXPECT_EQ(remove(nobody_, "a").code, "AccessDenied");
 }
 
-// One key, which can be taken away or made anew.
+// A store of one key, which can be removed or replaced.
 class OneKey : public auth::CredentialStore {
  public:
   explicit OneKey(auth::AccessKey key) : key_(std::make_shared<const auth::AccessKey>(std::move(key))) {}
@@ -177,7 +177,7 @@ TEST_F(LateBodyTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
     service.credentials = nullptr;
     EXPECT_EQ(status(alice_, "GET", "/bucket/late"), *code == '\0' ? 200 : 404);
   }
-  // A policy that came meanwhile holds, too.
+  // A policy that was put meanwhile applies, too.
   Call late;
   late.method = "PUT";
   late.target = "/bucket/denied";
@@ -193,7 +193,7 @@ TEST_F(LateBodyTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
   EXPECT_EQ(status(alice_, "GET", "/bucket/denied"), 404);
 }
 
-// Copies of 1 GiB were stored for a key that had been turned off while their bytes went.
+// Copies of 1 GiB were stored for a key that had been disabled during the transfer.
 TEST_F(LateBodyTest, WhoMayNotCopyAnyMoreWhenTheBytesAreThereStoresNothing) {
   const auto writer = user_of(alice, "writer", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");
   const auto only_writes = user_of(alice, "writer", R"({"Effect":"Allow","Action":"s3:PutObject","Resource":"*"})");
@@ -240,7 +240,7 @@ TEST_F(LateBodyTest, WhoMayRemoveNoMoreStopsInTheMiddleOfManyKeys) {
     body += "<Object><Key>many" + std::to_string(i) + "</Key></Object>";
   }
   body += "</Delete>";
-  // Keys are asked for one by one, and the first look that finds another credential is the last.
+  // Keys are authorized one by one; the first look-up that finds another credential is the last.
   class TurnedOff : public OneKey {
    public:
     using OneKey::OneKey;

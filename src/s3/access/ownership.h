@@ -1,4 +1,4 @@
-// Object ownership of a bucket: who owns what is written into it, and whether access control lists count.
+// Object ownership of a bucket: the owner of new objects, and whether access control lists apply.
 #pragma once
 
 #include <optional>

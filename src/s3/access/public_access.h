@@ -9,7 +9,7 @@
 
 namespace verbena::s3 {
 
-// Each flag as it is given, false where it is not. malformed_xml.
+// The flags; absent ones are false. malformed_xml.
 Result<PublicAccessBlock> parse_public_access(std::string_view xml);
 std::string public_access_xml(const PublicAccessBlock& block);
 

@@ -17,7 +17,7 @@
 namespace verbena::s3 {
 namespace {
 
-// In the order that they have in AWS's records.
+// Keeps the order of fields in AWS's records.
 using EventJson = nlohmann::ordered_json;
 
 constexpr std::string_view no_time = R"("eventTime":"")", record_end = "}}}]}";
@@ -26,14 +26,14 @@ std::string text_of_message(const EventJson& message) {
   return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// As forms have it, which is how AWS encodes keys of events.
+// Form encoding, which AWS uses for keys in events.
 std::string encoded_key(std::string_view key) {
   std::string text = auth::uri_encode(key, /*keep_slash=*/true);
   for (size_t at = 0; (at = text.find("%20", at)) != std::string::npos;) text.replace(at, 3, "+");
   return text;
 }
 
-// What a record says of the request. Copied: the change may outlive it.
+// The request's fields in a record. Copied: the change may outlive the request.
 struct Asker {
   std::string principal, address, request_id;
 };
@@ -44,7 +44,7 @@ Asker asker_of(const Caller& caller, EventCause cause) {
   return {who == nullptr ? "Anonymous" : "AWS:" + who->user_id, caller.peer_address, caller.request_id};
 }
 
-// AWS: of a lifecycle, of tags and lists 2.3, else 2.1.
+// AWS's versions: 2.3 for lifecycle, tags and access lists, else 2.1.
 std::string_view record_version(EventKind kind) {
   switch (kind) {
     case EventKind::put_tags:
@@ -96,7 +96,7 @@ class ObjectAnnouncement final : public store::Announcement {
   }
 
  private:
-  // A record but for what only the change itself knows: events() runs while no other change can be made.
+  // A record without the fields that only the change knows: events() runs while no other change can be made.
   struct Prepared {
     EventKind kind;
     std::string target, until_time, until_object;
@@ -125,7 +125,7 @@ class ObjectAnnouncement final : public store::Announcement {
     return text.append(record_end);
   }
 
-  // Without its time; its object has nothing but its key.
+  // Without time; of the object only the key.
   std::string template_of(const NotificationRule& rule, EventKind kind) const {
     EventJson record = {
         {"eventVersion", record_version(kind)},
@@ -153,7 +153,7 @@ class ObjectAnnouncement final : public store::Announcement {
   const Asker asker_;
   const EventCause cause_;
   const std::string key_;
-  std::vector<Prepared> prepared_;  // of each rule that may want it
+  std::vector<Prepared> prepared_;  // for each rule that may match
 };
 
 class TestAnnouncement final : public store::Announcement {

@@ -8,7 +8,7 @@
 namespace verbena::s3 {
 namespace {
 
-// No target can be named so.
+// Not a valid name of a target.
 const std::string gone_label = "(gone)";
 
 }  // namespace
@@ -137,7 +137,7 @@ void EventQueues::removed(const std::string& queue, uint64_t bucket, uint64_t ev
   Queue& from = queue_locked(queue);
   const auto own = from.buckets.find(bucket);
   if (own == from.buckets.end()) return;
-  // Others may have counted them before they were there.
+  // Other threads may have counted them before they were added.
   events = std::min(events, own->second.events);
   bytes = std::min(bytes, own->second.bytes);
   take_from(from, own->second.owner, {events, bytes});

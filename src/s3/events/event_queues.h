@@ -1,13 +1,13 @@
-// The queues of events, one for each target that the operator has named: how much waits in each and of which bucket,
-// and whether there is room for more. The events themselves lie in the store.
+// The queues of events, one for each configured target: the amount waiting in each and of which bucket, and whether
+// there is room for more. The events themselves are in the store.
 //
-// Each queue is bounded. What one account's buckets have in it may be as much as is still free, so whoever makes many
-// events fills his own share and not another's: one such account gets half of the queue, of two each a third, and some
-// is always left. Whose events an earlier start left is known when his bucket has the next one; until then they count
-// together.
+// Each queue is bounded. The events of one account's buckets may use as much as is still free, so that an account with
+// many events fills its own share and not another's: one such account gets half of the queue, of two each a third, and
+// some is always left. The owner of events of an earlier start is known once their bucket has a new one; until then
+// they count together.
 //
-// There may be queues of targets that are named no more: bounded and counted like the others, until such a target is
-// named again or an operator lets go of what waits. Their metrics are one, whatever they were called.
+// Queues of targets that are no longer configured may exist: bounded and counted like the others, until such a target
+// is configured again or an operator discards the events. They share one set of metrics.
 #pragma once
 
 #include <condition_variable>
@@ -31,7 +31,7 @@ class EventQueues {
   struct Limits {
     uint64_t events_max = 1'000'000;  // of one queue
     uint64_t bytes_max = 1 * GiB;
-    bool drop_when_full = false;  // the event, else the change is refused
+    bool drop_when_full = false;  // drops the event, else the change is refused
   };
   EventQueues(std::vector<Target> targets, Limits limits);
   ~EventQueues();
@@ -41,27 +41,26 @@ class EventQueues {
   bool has_target(std::string_view name) const;
   const std::vector<Target>& targets() const { return targets_; }
 
-  // All below are thread-safe.
+  // All functions below are thread-safe.
 
-  // What lies in the store: before the first event, and again where others add and deliver, too.
+  // Loads the store's counts: before the first event, and again when other servers add and deliver, too.
   void load(const std::string& queue, const std::vector<store::EventBacklog>& backlog);
-  // Whether an event may be added. False: it is to be dropped. slow_down: refused.
-  // `owner`: of the bucket.
+  // Decides whether an event may be added. False: drop it. slow_down: refuse the change. `owner`: of the bucket.
   Result<bool> admit(const std::string& queue, const std::string& owner, size_t bytes);
   void added(uint64_t bucket, const std::string& owner, const std::vector<store::EventRow>& events);
   void removed(const std::string& queue, uint64_t bucket, uint64_t events, uint64_t bytes);
-  // What came of a delivery: so many were confirmed, and whether it failed then.
+  // Records a delivery: the number of confirmed events, and whether it failed.
   void tried(const std::string& queue, uint64_t confirmed, bool failed);
-  // An operator has let go of so many, which are removed, too.
+  // Records events that an operator has discarded; they are removed from the store, too.
   void let_go(const std::string& queue, uint64_t events);
 
   struct State {
-    Target target;                                // without a type: it is named no more
-    uint64_t events = 0, bytes = 0, buckets = 0;  // what waits, and of how many buckets
+    Target target;                                // without a type: no longer configured
+    uint64_t events = 0, bytes = 0, buckets = 0;  // waiting events, and the number of their buckets
     uint64_t delivered = 0, let_go = 0;           // since the start
-    bool up = true;                               // the last delivery did not fail
+    bool up = true;                               // the last delivery succeeded
   };
-  // In the order of the configuration; behind them those that are named no more and have events.
+  // In the order of the configuration; then targets that are no longer configured and have events.
   std::vector<State> states() const;
 
   struct Waiting {
@@ -80,7 +79,7 @@ class EventQueues {
   struct Queue {
     explicit Queue(const std::string& label);
     uint64_t events = 0, bytes = 0;
-    std::map<uint64_t, Waiting> buckets{};   // those with some
+    std::map<uint64_t, Waiting> buckets{};   // with events
     std::map<std::string, Amount> owners{};  // likewise
     uint64_t delivered = 0, let_go = 0;
     bool up = true;
@@ -88,9 +87,9 @@ class EventQueues {
     std::condition_variable changed{};
     metrics::Gauge &events_gauge, &bytes_gauge;
     metrics::Counter &refused, &dropped, &delivered_counter, &failures, &let_go_counter;
-    metrics::Gauge* up_gauge = nullptr;  // null: nobody delivers
+    metrics::Gauge* up_gauge = nullptr;  // null: no delivery
   };
-  // Of a target that is named no more, too.
+  // Includes targets that are no longer configured.
   Queue& queue_locked(const std::string& name);
   static State state_of(const Queue& queue, Target target);
   void add_locked(Queue& queue, uint64_t bucket, const std::string& owner, Amount more);

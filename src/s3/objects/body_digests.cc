@@ -14,13 +14,13 @@
 namespace verbena::s3 {
 namespace {
 
-// Of the process: bodies of all cores share it. A full queue is no error, the core then digests by itself.
+// One pool for all cores. If its queue is full, the core computes the digests itself.
 BlockingPool& helpers() {
   static BlockingPool pool(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u), 256);
   return pool;
 }
 
-// Pieces that wait for a helper. There is a job of the helpers' for each; one that comes late finds nothing to do.
+// Pieces that wait for a helper. Each has a job of the pool's; a late job finds no piece.
 class Pieces {
  public:
   struct Piece {
@@ -42,7 +42,7 @@ class Pieces {
     waiting_.erase(waiting_.begin(), end);
     return taken;
   }
-  // Of this body, if no helper has it yet.
+  // Takes back a piece of this body if no helper has it yet.
   bool take_back(const DigestsAside* body) {
     const std::lock_guard lock(mutex_);
     return std::erase_if(waiting_, [&](const Piece& piece) { return piece.body.get() == body; }) != 0;
@@ -105,7 +105,7 @@ Task<void> DigestsAside::add(Bytes bytes) {
   busy_ = false;
 }
 
-// On a helper's thread.
+// Runs on a helper's thread.
 void DigestsAside::digest_what_waits() {
   auto pieces = Pieces::waiting().take(Md5::lanes_max);
   std::vector<Md5::More> md5s;
@@ -114,7 +114,7 @@ void DigestsAside::digest_what_waits() {
     if (Md5* md5 = body->digests.running_md5()) md5s.push_back({md5, bytes});
   }
   Md5::update_all(md5s);
-  // The helper lets go of a body before its core hears: what it holds belongs to the core.
+  // The helper releases a body before its core is notified: its members belong to the core.
   for (auto& piece : pieces) {
     const auto executor = piece.body->idle_.get_executor();
     boost::asio::post(executor, [mine = std::move(piece.body)] {

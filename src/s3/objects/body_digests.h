@@ -1,4 +1,4 @@
-// What is computed over a body while it passes.
+// Digests over a body while it passes.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -18,7 +18,7 @@ namespace verbena::s3 {
 
 class BodyDigests {
  public:
-  void want(Algorithm algorithm);  // among the checksums; before the first byte; again is fine
+  void want(Algorithm algorithm);  // among the checksums; before the first byte; may be repeated
   void want_md5();                 // for an entity tag or Content-MD5: not among the checksums
   bool wants(Algorithm algorithm) const;
   void update(Bytes bytes);
@@ -27,7 +27,7 @@ class BodyDigests {
   const std::string& md5() const { return md5_; }  // raw; empty when not wanted
   const std::vector<store::Checksum>& checksums() const { return checksums_; }
 
-  // update() in two halves, so that the MD5s of several bodies can go side by side (Md5::update_all).
+  // update() in two halves, so that the MD5s of several bodies can be computed together (Md5::update_all).
   void update_all_but_md5(Bytes bytes);
   Md5* running_md5() { return running_md5_ ? &*running_md5_ : nullptr; }  // null: not wanted
 
@@ -39,22 +39,22 @@ class BodyDigests {
   std::vector<store::Checksum> checksums_;
 };
 
-// Digests the bytes of a large body on a helper thread, so that the next bytes arrive meanwhile: MD5 is slower than a
-// wire. A helper takes what waits of several bodies at once, and their MD5s go side by side. Used on one core; keeps
-// itself and the memory that a helper reads.
+// Digests the bytes of a large body on a helper thread, while the next bytes arrive: MD5 is slower than a network. A
+// helper takes the waiting pieces of several bodies at once, and computes their MD5s together. Used on one core; keeps
+// itself and the memory that a helper reads alive.
 class DigestsAside : public std::enable_shared_from_this<DigestsAside> {
  public:
-  static constexpr size_t piece_size = 256 * KiB;     // read and digested in turns
-  static constexpr uint64_t body_size_min = 1 * MiB;  // of a body worth a helper
+  static constexpr size_t piece_size = 256 * KiB;     // read and digested alternately
+  static constexpr uint64_t body_size_min = 1 * MiB;  // size from which a helper pays off
 
   static std::shared_ptr<DigestsAside> make(BodyDigests digests, boost::asio::any_io_executor executor) {
     return std::shared_ptr<DigestsAside>(new DigestsAside(std::move(digests), std::move(executor)));
   }
-  // Bytes of `lease`. Starts when those before are done, and returns then.
+  // Bytes of `lease`. Starts when earlier ones are done, and returns then.
   Task<void> add(Bytes bytes);
   Task<void> done();
 
-  // Both are the caller's to use after done().
+  // Both may be used by the caller after done().
   memory::Lease lease;
   BodyDigests digests;
 

@@ -36,7 +36,7 @@ Task<void> digest_in_pieces(std::shared_ptr<DigestsAside> aside, Bytes body, siz
   aside->digests.finish();
 }
 
-// More than a vector unit has lanes, and more than there are helpers: some with MD5, some without.
+// More bodies than a vector unit has lanes, and than there are helpers: some with MD5, some without.
 TEST(DigestsAside, BodiesThatComeTogetherHaveEachTheirOwnDigests) {
   constexpr size_t count = 40;
   boost::asio::io_context io;

@@ -8,8 +8,8 @@
 
 namespace verbena::s3 {
 
-// The one range of a Range header. nullopt when the header is to be ignored: another unit, bad syntax, or several
-// ranges (S3 does not serve those and answers the whole object).
+// The one range of a Range header. nullopt when the header is ignored: another unit, bad syntax, or several ranges (S3
+// does not support those and answers with the whole object).
 std::optional<ByteRange> parse_range(std::string_view header);
 
 // x-amz-copy-source-range: "bytes=first-last", nothing else. invalid_argument.
@@ -21,7 +21,7 @@ struct Extent {
   bool partial = false;
 };
 
-// Against an object of `size` bytes. invalid_range when no byte of it is asked for.
+// The range within an object of `size` bytes. invalid_range if it contains no byte.
 Result<Extent> resolve_range(const ByteRange& range, uint64_t size);
 
 }  // namespace verbena::s3

@@ -1,4 +1,4 @@
-// Policies of buckets and users, asked through the router.
+// Policies of buckets and users, tested through the router.
 #include "s3/access/test_access.h"
 
 namespace verbena::s3 {
@@ -106,7 +106,7 @@ TEST_F(BucketPolicyTest, ThePayloadsHashIsTheOneThatWasVerified) {
   EXPECT_EQ(status(alice_, "PUT", "/bucket/new", {{"x-amz-content-sha256", hash}}), 200);
   EXPECT_EQ(status(alice_, "PUT", "/bucket/new?X-Amz-Signature=s"), 403);
   EXPECT_EQ(status(alice_, "PUT", "/bucket/new?X-Amz-Signature=s&X-Amz-Content-Sha256=" + hash), 200);
-  // What the URL says is what was signed.
+  // The signed URL's parameters count.
   EXPECT_EQ(status(alice_, "PUT", "/bucket/new?X-Amz-Signature=s&X-Amz-Content-Sha256=UNSIGNED-PAYLOAD",
                    {{"x-amz-content-sha256", hash}}),
             403);

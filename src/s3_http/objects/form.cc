@@ -9,7 +9,7 @@ namespace verbena::s3 {
 namespace {
 
 constexpr size_t boundary_max = 70;       // RFC 2046 section 5.1.1
-constexpr size_t epilogue_max = 1 * MiB;  // fields after the file, which are not read
+constexpr size_t epilogue_max = 1 * MiB;  // fields after the file, which are ignored
 constexpr size_t padding_max = 1024;      // blanks between a boundary and the end of its line
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
@@ -29,7 +29,7 @@ std::optional<std::string> parameter(std::string_view header, std::string_view w
     if (header.starts_with('"')) {
       size_t i = 1;
       for (; i < header.size() && header[i] != '"'; ++i) {
-        // Old browsers send whole Windows paths: only a quote or a backslash is taken as escaped.
+        // Old browsers send whole Windows paths: only a quote or a backslash counts as escaped.
         const bool escape =
             header[i] == '\\' && i + 1 < header.size() && (header[i + 1] == '"' || header[i + 1] == '\\');
         if (escape) ++i;
@@ -102,7 +102,7 @@ std::optional<std::string> form_boundary(std::string_view content_type) {
 
 FormReader::FormReader(memory::Source& body, std::string_view boundary)
     : body_(body), delimiter_("\r\n--" + std::string(boundary)) {
-  buffer_ = "\r\n";  // the first delimiter stands at the very start, without its line end
+  buffer_ = "\r\n";  // the first delimiter is at the very start, without its line end
 }
 
 Task<Result<bool>> FormReader::fill() {
@@ -110,7 +110,7 @@ Task<Result<bool>> FormReader::fill() {
   buffer_.erase(0, at_);
   at_ = 0;
   const size_t have = buffer_.size();
-  // Small while fields are read: a form without a file is not worth the whole buffer.
+  // Small while fields are read: a form without a file does not need the whole buffer.
   const size_t room = have < 4 * KiB && file_bytes_ == 0 ? 16 * KiB : buffer_size;
   buffer_.resize(have + room);
   const auto into = std::as_writable_bytes(std::span(buffer_)).subspan(have);
@@ -139,7 +139,7 @@ Task<Result<std::string>> FormReader::until(std::string_view delimiter, size_t b
 Task<Result<Form>> FormReader::read_fields() {
   Form form;
   size_t left = Form::fields_bytes_max;
-  // What stands before the first boundary is ignored (RFC 2046 section 5.1.1); it counts like fields.
+  // Text before the first boundary is ignored (RFC 2046 section 5.1.1); it counts like fields.
   VB_CO_ASSIGN(const std::string preamble, co_await until(delimiter_, left));
   left -= std::min(left, preamble.size());
   for (;;) {
@@ -158,7 +158,7 @@ Task<Result<Form>> FormReader::read_fields() {
     }
     if (form.fields.size() == Form::fields_max) co_return fail(Errc::post_fields_too_large, "form: fields");
     left -= std::min(left, text.size());
-    // Whoever reads the first of two and whoever reads both would see two requests: the policy one, the store another.
+    // Duplicates are refused: a policy check might use the first and the store the last.
     if (form.get(head.name)) co_return fail(Errc::invalid_argument, "A field of the form is there twice.");
     VB_CO_ASSIGN(std::string value, co_await until(delimiter_, left));
     left -= std::min(left, value.size());
@@ -181,7 +181,7 @@ Task<Result<size_t>> FormReader::read(MutableBytes into) {
   while (filled < into.size() && !file_ended_) {
     const std::string_view have = buffered();
     const size_t found = clean_ < have.size() ? have.find(delimiter_, clean_) : std::string_view::npos;
-    // Without a delimiter in sight, the last bytes may still be the beginning of one.
+    // Without a delimiter in the buffer, the last bytes may be the beginning of one.
     const size_t keep = delimiter_.size() - 1;
     const size_t usable = found != std::string_view::npos ? found : have.size() > keep ? have.size() - keep : 0;
     const size_t n = std::min(usable, into.size() - filled);

@@ -1,5 +1,5 @@
 // multipart/form-data (RFC 7578) as browsers send it to POST an object: fields, then one file. Fields are read whole
-// under a bound; the file is a Source, so that it never has to fit into memory.
+// under a limit; the file is a Source, so that it never has to fit into memory.
 #pragma once
 
 #include <optional>
@@ -13,37 +13,37 @@
 namespace verbena::s3 {
 
 struct Form {
-  static constexpr size_t fields_bytes_max = 20'000;  // all that comes before the file (AWS)
+  static constexpr size_t fields_bytes_max = 20'000;  // everything before the file (AWS)
   static constexpr size_t fields_max = 100;
 
-  std::vector<std::pair<std::string, std::string>> fields;  // names as they came, in order
+  std::vector<std::pair<std::string, std::string>> fields;  // names unchanged, in order
   std::string file_name;                                    // of the file; without directories
   std::string file_type;                                    // the file part's own Content-Type; empty for none
 
-  // The field of that name, whatever its case in the form. There is one at most.
+  // The field of that name, in any case. At most one exists.
   std::optional<std::string_view> get(std::string_view name) const;
 };
 
-// The header that a field of this name stands for, where it has another name: "acl", "tagging". Else the name.
+// The header that the field stands for, if its name differs: "acl", "tagging". Else the name.
 std::string_view header_of_field(std::string_view field);
 
-// The boundary of a Content-Type header. nullopt when it is not multipart/form-data or has no fitting boundary.
+// The boundary of a Content-Type header. nullopt when it is not multipart/form-data or has no valid boundary.
 std::optional<std::string> form_boundary(std::string_view content_type);
 
-// Reads a form off a body. First read_fields(), then the file as a Source; what follows the file is dropped.
+// Reads a form from a body. First read_fields(), then the file as a Source; what follows the file is dropped.
 class FormReader : public memory::Source {
  public:
   static constexpr size_t buffer_size = 64 * KiB;  // of the body that is held
 
   FormReader(memory::Source& body, std::string_view boundary);
 
-  // Up to the first byte of the part named "file". malformed_post, post_fields_too_large, and the body's own errors;
-  // invalid_argument when the form ends without a file or has a field twice.
+  // Reads up to the first byte of the part named "file". malformed_post, post_fields_too_large, and the body's own
+  // errors; invalid_argument when the form ends without a file or has a duplicate field.
   Task<Result<Form>> read_fields();
 
-  // Refuse more than this, as soon as it is seen: entity_too_large.
+  // Refuses more than this, as soon as it is exceeded: entity_too_large.
   void limit(uint64_t bytes_max) { bytes_max_ = bytes_max; }
-  uint64_t file_bytes() const { return file_bytes_; }  // so far; all of them once read() met the end
+  uint64_t file_bytes() const { return file_bytes_; }  // so far; complete once read() has reached the end
 
   std::optional<uint64_t> size() const override { return std::nullopt; }
   Task<Result<void>> ready() override {
@@ -53,17 +53,17 @@ class FormReader : public memory::Source {
 
  private:
   std::string_view buffered() const { return std::string_view(buffer_).substr(at_); }
-  // More bytes behind the buffered ones. False at the body's end.
+  // Appends more bytes to the buffer. False at the body's end.
   Task<Result<bool>> fill();
   // The text up to the delimiter, which is consumed too. `found` false: not among bytes_max bytes.
   Task<Result<std::string>> until(std::string_view delimiter, size_t bytes_max);
-  Task<Result<void>> finish();  // after the file: the rest of the body, so that it is verified to its end
+  Task<Result<void>> finish();  // after the file: reads the rest of the body, to verify it to its end
 
   memory::Source& body_;
   std::string delimiter_;  // "\r\n--boundary"
   std::string buffer_;
   size_t at_ = 0;
-  size_t clean_ = 0;  // buffered bytes that are known not to begin a delimiter
+  size_t clean_ = 0;  // buffered bytes that cannot begin a delimiter
   bool body_ended_ = false, file_ended_ = false;
   uint64_t bytes_max_ = UINT64_MAX, file_bytes_ = 0;
 };

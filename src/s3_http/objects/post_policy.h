@@ -1,4 +1,4 @@
-// The policy document of a browser form: who signed it says what may be posted with it. Source: AWS, "Creating a POST
+// The policy document of a browser form: its signer limits what may be posted with it. Source: AWS, "Creating a POST
 // policy".
 #pragma once
 
@@ -23,11 +23,11 @@ struct PostPolicy {
   uint64_t length_min = 0, length_max = UINT64_MAX;  // content-length-range, bytes
 };
 
-// JSON, already out of base64. invalid_policy_document.
+// Parses JSON, already base64-decoded. invalid_policy_document.
 Result<PostPolicy> parse_post_policy(std::string_view json);
 
-// access_denied: expired, a condition that does not hold, a field that no condition speaks of, or a field `bucket` that
-// names another bucket than the request. `form` has ${filename} filled in; `bucket` is the one that the request names.
+// access_denied: expired, a failed condition, a field without a condition, or a field `bucket` that names another
+// bucket than the request. `form` has ${filename} filled in; `bucket` is the request's.
 Result<void> check_post_policy(const PostPolicy& policy, const Form& form, std::string_view bucket, int64_t now_s);
 
 }  // namespace verbena::s3
