@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the house itself: who includes whom, and what the sources must not contain.
+"""Tests of the source tree: includes between rooms, and patterns that sources must not contain.
 
 Run from the repository root: house_test.py [ROOT]. Exits non-zero and names file and line for each finding.
 """
@@ -96,7 +96,7 @@ def exists(root, path, cited):
 
 
 def check_citations(root, path, number, text):
-    """What a line of a document or a comment cites must be there for its reader."""
+    """Files and names cited by a document or comment must exist."""
     findings = []
     for cited in CITED_FILE.findall(text) + CITED_PLACE.findall(text):
         if not exists(root, path, cited):
@@ -175,7 +175,7 @@ def check_scripts(root):
 
 
 def expressions(text, word):
-    """What follows each `word`, to the end of its expression, over as many lines as it takes: (line, expression)."""
+    """The text after each `word` to the end of its expression, over several lines if needed: (line, expression)."""
     # Comments, strings and characters have no brackets that count. Lines stay lines.
     plain = re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', '""', text)
     for match in re.finditer(rf"\b{word}\b", plain):
@@ -187,7 +187,7 @@ def expressions(text, word):
 
 
 def check_awaits(path, text):
-    """GCC 12 frees twice what a capturing lambda holds that stands inside a co_await expression, and a braced aggregate
+    """GCC 12 frees twice the captures of a lambda inside a co_await expression, and a braced aggregate
     among its arguments likewise: name them first."""
     findings = []
     for number, awaited in expressions(text, "co_await"):
@@ -329,7 +329,7 @@ def everything(root):
     return findings, len(sources)
 
 
-# A repository that breaks each rule once: file, text, what is to be found there.
+# A repository that breaks each rule once: file, text, the expected finding.
 BROKEN = [
     ("src/base/README.md", "see `src/base/absent.cc`\n", "cites src/base/absent.cc"),
     ("docs/a.md", "`base::forgotten` is called\n", "cites base::forgotten"),
@@ -373,7 +373,7 @@ BROKEN = [
     ("src/fabric/tcp/beside.cc", '#include "fabric/local/local.h"\n', "fabric/tcp includes fabric/local/local.h"),
     ("src/fabric/quic/quic.cc", '#include "fabric/fabric.h"\n', "fabric/quic has no place in the order of folders"),
     ("src/store/logic/up.cc", '#include "store/local/up.h"\n', "store/logic includes store/local/up.h"),
-    # What is allowed, and must not be found.
+    # Allowed text, which must cause no finding.
     ("src/store/local/down.cc", '#include "store/logic/keys.h"\n#include "store/local/up.h"\n#include "store/store.h"\n', None),
     ("src/store/logic/up_test.cc", '#include "store/local/up.h"\n', None),
     ("src/s3/sound.cc", "// see s3/errors.cc and `base/one.cc`\nco_await f(named);  // f({1}, [&] {})\n// to do it\n", None),
