@@ -3,6 +3,7 @@
 #include <prometheus/client_metric.h>
 #include <prometheus/metric_family.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/exposition.h"
 #include "base/metric_families.h"
 #include "base/readings.h"
+#include "base/renamed_metrics.h"
 
 namespace verbena::metrics {
 namespace {
@@ -56,6 +58,10 @@ void collect(const std::map<std::string, Family<Metric>, std::less<>>& families,
       for (const auto& [key, value] : labels) sample.label.push_back({key, value});
       fill(sample, static_cast<double>(metric->value()));
       exported.metric.push_back(std::move(sample));
+    }
+    const auto old = std::ranges::find(renamed_metrics, std::string_view(name), &RenamedMetric::name);
+    if (old != renamed_metrics.end()) {
+      out.push_back({std::string(old->old_name), "Old name of " + name + ".", type, exported.metric});
     }
     out.push_back(std::move(exported));
   }

@@ -23,6 +23,7 @@ FOLDERS = {
     "fabric": ["local ofi tcp", "."],
     "native": [".", "wire"],
     "store": ["conformance", "local memory rados", "logic", "."],
+    "store/rados": ["inspect", ".", "coherence", "bytes", "upkeep", "rows", "members", "cluster"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 ANGLE = re.compile(r"^\s*#\s*include\s+<([^>]+)>")

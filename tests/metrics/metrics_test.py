@@ -88,6 +88,15 @@ def promtool(*words):
     return subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, timeout=120)
 
 
+class Renamed(unittest.TestCase):
+    def test_operations_lists_each_metric_with_its_old_and_its_new_name(self):
+        pair = r'"(verbena_\w+)",\s*"(verbena_\w+)"'
+        in_sources = set(re.findall(pair, (ROOT / "src/base/renamed_metrics.h").read_text()))
+        section = OPERATIONS.read_text().split("### Metrics with a new name")[1].split("\n## ")[0]
+        self.assertEqual(set(re.findall(r"\| `(\w+)` \| `(\w+)` \|", section)), in_sources)
+        self.assertTrue(in_sources)
+
+
 class Rules(unittest.TestCase):
     def test_prometheus_takes_rules_and_configuration(self):
         for what, path in (("rules", RULES), ("config", PROMETHEUS / "prometheus.yml")):

@@ -11,7 +11,7 @@ from keeps_test import metric
 
 SPLIT_ROWS, SPLIT_ROWS_LONG = 150, 600  # a run of millions of operations would have thousands of tablets
 START_S = 240  # on a busy machine
-TOTALS = {"verbena_rados_keeps_total": "keys that were kept", "verbena_rados_keepers_told_total": "keepers that were told"}
+TOTALS = {"verbena_rados_read_leases_total": "read leases that were taken", "verbena_rados_lease_recalls_total": "read leases that were recalled"}
 
 
 def place(ceph):

@@ -79,9 +79,9 @@ class Keeps(unittest.TestCase):
 
     def keep(self, server, keys):
         """Reads the keys until the server reports that it has read leases on all."""
-        before, reader = metric(server, "verbena_rados_keeps_total"), Reader(server)
+        before, reader = metric(server, "verbena_rados_read_leases_total"), Reader(server)
         deadline = time.monotonic() + WAIT_MAX_S
-        while metric(server, "verbena_rados_keeps_total") < before + len(keys):
+        while metric(server, "verbena_rados_read_leases_total") < before + len(keys):
             self.assertLess(time.monotonic(), deadline, "the server keeps them")
             for key in keys:
                 self.assertIn(reader.get(self.path(key))[0], (200, 503))  # 503: it has just resumed, without leases

@@ -35,7 +35,7 @@ class Server(verbena_server.Server):
         return float(found.group(1)) if found else 0
 
     def on_duty(self):
-        return self.metric("verbena_rados_on_duty") == 1
+        return self.metric("verbena_rados_leader") == 1
 
 
 def wait_until(condition, seconds, what):

@@ -10,7 +10,7 @@
 #include "cli/rados/engine.h"
 #include "cli/rados/open_cluster.h"
 #include "cli/rados/rados_copy.h"
-#include "store/rados/admin.h"
+#include "store/rados/inspect/admin.h"
 
 namespace verbena::cli {
 namespace {
@@ -77,7 +77,7 @@ int show_status(const RadosFlags& flags) {
                       {"pools", pools},
                       {"servers", status->servers},
                       {"watchers", status->watchers},
-                      {"keepers", status->keepers},
+                      {"keepers", status->holders},
                       {"kept_objects", status->kept_objects},
                       {"buckets", status->buckets},
                       {"tablets", status->tablets},
@@ -94,7 +94,7 @@ int show_status(const RadosFlags& flags) {
   std::printf("%llu servers watch, %llu have signed in\n", static_cast<unsigned long long>(status->watchers),
               static_cast<unsigned long long>(status->servers));
   std::printf("%llu servers hold read leases on hot objects and answer for them from memory: %llu objects\n",
-              static_cast<unsigned long long>(status->keepers), static_cast<unsigned long long>(status->kept_objects));
+              static_cast<unsigned long long>(status->holders), static_cast<unsigned long long>(status->kept_objects));
   std::printf("%llu buckets in %llu tablets, %llu blobs wait to be removed\n",
               static_cast<unsigned long long>(status->buckets), static_cast<unsigned long long>(status->tablets),
               static_cast<unsigned long long>(status->waiting_blobs));

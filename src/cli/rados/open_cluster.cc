@@ -44,7 +44,7 @@ std::expected<server::ClusterEngine, std::string> open_cluster(const Config& con
                                 .name_space = config.rados.name_space,
                                 .timeout = config.rados.timeout,
                                 .split_rows = config.rados.split_rows,
-                                .keeps = config.rados.keep,
+                                .read_leases = config.rados.keep,
                                 .arena = &arena};
   options.on_change = std::move(listener.on_change);
   options.on_accounts = std::move(listener.on_accounts);
@@ -57,7 +57,7 @@ std::expected<server::ClusterEngine, std::string> open_cluster(const Config& con
   engine.feeds = &store;
   engine.shared_keys = &store;
   engine.may_keep = [&store](std::string_view bucket) { return store.may_keep(bucket); };
-  engine.on_duty = [&store] { return store.on_duty(); };
+  engine.on_duty = [&store] { return store.leader_term(); };
   engine.store = std::move(*opened);
   return engine;
 }

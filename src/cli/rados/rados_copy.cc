@@ -17,7 +17,7 @@
 #include "server/data_directory.h"
 #include "store/local/local_store.h"
 #include "store/logic/transfer.h"
-#include "store/rados/admin.h"
+#include "store/rados/inspect/admin.h"
 
 namespace verbena::cli {
 namespace {

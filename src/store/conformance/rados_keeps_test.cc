@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "store/conformance/rados_rig.h"
-#include "store/rados/admin.h"
 #include "store/rados/engine.h"
+#include "store/rados/inspect/admin.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -38,7 +38,7 @@ class Neighbour final : public Rig {
 
   rados::RadosStore& store() { return *store_; }
   rados::Engine& parts() { return engine_of(*store_); }
-  uint64_t term() { return parts().keeps->term(LeaseClock::now()); }
+  uint64_t term() { return parts().read_leases->term(LeaseClock::now()); }
   bool answers_alone(const std::string& key) { return hot_->hot("b", key) != nullptr; }
   // Reads the key until it is under a read lease.
   void keep(const std::string& key) {
@@ -96,7 +96,7 @@ TEST_F(KeepingOnRados, AHotGetIsOneCallAndThatOfAKeptKeyNone) {
   ASSERT_TRUE(a->put("b", "small", small));
   ASSERT_TRUE(a->put("b", "large", large));
   rados::Options asks = a->options;
-  asks.keeps = false;
+  asks.read_leases = false;
   Neighbour c(asks);
   for (const auto& [key, bytes] : {std::pair("small", &small), std::pair("large", &large)}) {
     EXPECT_TRUE(*c.get("b", key) == *bytes);
@@ -110,7 +110,7 @@ TEST_F(KeepingOnRados, AHotGetIsOneCallAndThatOfAKeptKeyNone) {
 
 TEST_F(KeepingOnRados, WhatAServerHasWrittenItselfIsHot) {
   rados::Options asks = a->options;
-  asks.keeps = false;  // writing a mark meanwhile is a call, too
+  asks.read_leases = false;  // writing a lease meanwhile is a call, too
   Neighbour c(asks);
   // Calls besides those of readers: removal of overwritten bytes, and checks of tablets.
   const auto rests = [&c, seen = uint64_t{0}]() mutable {
@@ -212,7 +212,7 @@ TEST_F(KeepingOnRados, ABucketOfTheSameNameHasNothingOfTheOldOne) {
 // Every read returns what was acknowledged, or seen by any reader, before it began, or something newer.
 TEST_F(KeepingOnRados, NoReaderGoesBackWhileKeysAreWrittenAndTabletsSplit) {
   std::vector<std::unique_ptr<Neighbour>> readers;
-  a->options.keep_rest = std::chrono::milliseconds(2);  // without, a change loses to the next mark again and again
+  a->options.lease_rest = std::chrono::milliseconds(2);  // without, a change loses to the next lease again and again
   for (int i = 0; i < 2; ++i) readers.push_back(std::make_unique<Neighbour>(a->options));
   ASSERT_TRUE(a->put("b", "k", "0"));
   std::atomic<int> known{0}, alone{0}, stale{0};
@@ -280,28 +280,28 @@ TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIs
   EXPECT_NE(b->term(), term) << "what it kept then it keeps no more";
   EXPECT_FALSE(b->answers_alone("k"));
   EXPECT_EQ(*b->get("b", "k"), "newer");
-  EXPECT_TRUE(engine_of(a->store()).keeps->is_over(term));
+  EXPECT_TRUE(engine_of(a->store()).read_leases->is_over(term));
 }
 
 TEST_F(KeepingOnRados, AServerWhoseMachineWasSuspendedKnowsThatItsTimeIsOver) {
   ASSERT_TRUE(a->put("b", "k", "old"));
   b->keep("k");
-  auto &engine = b->parts(), &on_duty = engine_of(a->store());
-  EXPECT_TRUE(eventually([&] { return on_duty.duty->holds(); }));
+  auto &engine = b->parts(), &leader = engine_of(a->store());
+  EXPECT_TRUE(eventually([&] { return leader.leader->holds(); }));
   std::latch wake(1);
-  for (auto* io : {&engine.io, &on_duty.io}) boost::asio::post(*io, [&wake] { wake.wait(); });  // no more looks
+  for (auto* io : {&engine.io, &leader.io}) boost::asio::post(*io, [&wake] { wake.wait(); });  // no more looks
   EXPECT_TRUE(b->answers_alone("k"));
   LeaseClock::pretend_suspension(std::chrono::seconds(20));
   EXPECT_EQ(b->term(), 0u);
   EXPECT_FALSE(b->answers_alone("k"));
-  const bool fresh = engine.neighbours->fresh();
+  const bool fresh = engine.bus->fresh();
   EXPECT_FALSE(fresh);
-  EXPECT_FALSE(on_duty.duty->holds());
+  EXPECT_FALSE(leader.leader->holds());
   if (!fresh) {
     EXPECT_EQ(b->get("b", "k").error(), Errc::service_unavailable);
   }
   wake.count_down();
-  EXPECT_TRUE(eventually([&] { return engine.neighbours->fresh() && b->term() != 0; }));
+  EXPECT_TRUE(eventually([&] { return engine.bus->fresh() && b->term() != 0; }));
   EXPECT_EQ(*b->get("b", "k"), "old");
 }
 
@@ -317,7 +317,7 @@ TEST_F(KeepingOnRados, AWatchFromBeforeTheMachineWasSuspendedIsBegunAnew) {
   const int before = reads;
   LeaseClock::pretend_suspension(std::chrono::seconds(1));
   EXPECT_TRUE(eventually([&] { return reads > before; })) << "all is read anew, after the watch stands";
-  EXPECT_TRUE(eventually([&] { return c.parts().neighbours->fresh(); }));
+  EXPECT_TRUE(eventually([&] { return c.parts().bus->fresh(); }));
 }
 
 TEST_F(KeepingOnRados, AKeeperThatHasAnsweredIsNotWaitedForBecauseSomebodyElseHasNot) {
@@ -331,7 +331,7 @@ TEST_F(KeepingOnRados, AKeeperThatHasAnsweredIsNotWaitedForBecauseSomebodyElseHa
   // The state of a watch of its own that it has lost and the cluster has not ended yet.
   librados::IoCtx& pool = engine_of(a->store()).cluster->context(rados::Cluster::Pool::index);
   uint64_t watch = 0;
-  ASSERT_EQ(pool.watch2(rados::keeper_object(term), &watch, &deaf), 0);
+  ASSERT_EQ(pool.watch2(rados::holder_object(term), &watch, &deaf), 0);
   EXPECT_TRUE(a->put("b", "k", "new"));
   EXPECT_EQ(b->term(), term) << "it goes on";
   EXPECT_FALSE(b->answers_alone("k"));
@@ -344,11 +344,11 @@ TEST_F(KeepingOnRados, TheStatusOfTheClusterSaysHowManyObjectsAreKept) {
     ASSERT_TRUE(a->put("b", key, "x"));
     b->keep(key);
   }
-  const auto becomes = [this](uint64_t keepers, uint64_t objects) {
+  const auto becomes = [this](uint64_t holders, uint64_t objects) {
     return eventually([&] {
       const auto status = rados::cluster_status(a->options);
       EXPECT_TRUE(status);
-      return status && status->keepers == keepers && status->kept_objects == objects;
+      return status && status->holders == holders && status->kept_objects == objects;
     });
   };
   EXPECT_TRUE(becomes(2, 3));
@@ -364,7 +364,7 @@ TEST_F(KeepingOnRados, AServerThatEndsIsWaitedForByNobody) {
   const uint64_t term = b->term();
   b.reset();
   auto& engine = engine_of(a->store());
-  EXPECT_EQ(*engine.run(engine.registry.row(std::string(rados::servers_object), rados::keeper_row(term))), "");
+  EXPECT_EQ(*engine.run(engine.registry.row(std::string(rados::servers_object), rados::holder_row(term))), "");
   EXPECT_TRUE(a->put("b", "k", "new"));
   EXPECT_EQ(*a->get("b", "k"), "new");
   b = std::make_unique<Neighbour>(a->options);
@@ -374,26 +374,26 @@ TEST_F(KeepingOnRados, AServerThatEndsIsWaitedForByNobody) {
 TEST_F(KeepingOnRados, WhoeverIsOnDutyEndsKeepersThatHaveNobodyAnyMore) {
   auto& engine = engine_of(a->store());
   const uint64_t left = *engine.run(engine.registry.take_number());
-  const std::string row = rados::keeper_row(left), object(rados::servers_object);
+  const std::string row = rados::holder_row(left), object(rados::servers_object);
   librados::ObjectWriteOperation op;
   const std::map<std::string, rados::Buffer> rows = {{row, rados::to_buffer("live")}};
   op.omap_set(rows);
   ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, object, std::move(op))), 0);
-  const auto look = [&] { EXPECT_TRUE(engine.run(engine.keeps->look_for_left())); };
+  const auto look = [&] { EXPECT_TRUE(engine.run(engine.read_leases->look_for_left())); };
   look();
   EXPECT_EQ(*engine.run(engine.registry.row(object, row)), "live") << "it may be about to watch again";
   EXPECT_TRUE(eventually([&] {
     look();
     return engine.run(engine.registry.row(object, row))->empty();
   }));
-  EXPECT_TRUE(engine.keeps->is_over(left));
+  EXPECT_TRUE(engine.read_leases->is_over(left));
   EXPECT_TRUE(eventually([&] { return b->term() != 0; })) << "those that there are stay";
 }
 
 TEST_F(KeepingOnRados, MoreServersThanAGuardHasRoomForAnswerAllTheSame) {
   ASSERT_TRUE(a->put("b", "k", "one"));
   std::vector<std::unique_ptr<Neighbour>> servers;
-  for (size_t i = 0; i < rados::Guard::keepers_max; ++i) {
+  for (size_t i = 0; i < rados::VersionToken::leases_max; ++i) {
     servers.push_back(std::make_unique<Neighbour>(a->options));
     servers.back()->keep("k");
   }

@@ -72,14 +72,14 @@ TEST_F(OnRados, AMarkThatComesTooLateTakesNoOtherChangeAlong) {
   const uint64_t before = commits.value();
   {
     const Stalled stalled(engine);
-    marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
+    marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*holder=*/99));
     steps.rest();
     removing = steps.begin(t.engine().remove("b", "l", {}));
     steps.rest();
     // Done by another server's change.
     librados::ObjectWriteOperation op;
     const std::map<std::string, rados::Buffer> rows = {
-        {rados::guard_row("k"), rados::to_buffer(rados::encode(rados::Guard{1, stamp + 1}))}};
+        {rados::version_token_row("k"), rados::to_buffer(rados::encode(rados::VersionToken{1, stamp + 1}))}};
     op.omap_set(rows);
     ASSERT_EQ(t.run(engine.cluster->write(Cluster::Pool::index, rados::tablet_object(id, 0), std::move(op))), 0);
   }
@@ -102,7 +102,7 @@ TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
     const Stalled stalled(engine);
     removing = steps.begin(t.engine().remove("b", "k", {}));
     steps.rest();
-    auto marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*keeper=*/99));
+    auto marking = steps.begin(engine.catalogue->keep(id, "k", stamp, /*holder=*/99));
     steps.rest();
     const bool is_ready = Steps::is_ready(marking);
     EXPECT_TRUE(is_ready);
@@ -113,16 +113,16 @@ TEST_F(OnRados, AMarkWaitsForNoChangeOfItsKey) {
   EXPECT_TRUE(steps.end(std::move(removing)));
 }
 
-// An upload of "k" that only needs to be completed, and the key has no guard: an old server, which removes the last row
-// of a key, removes the guard, too.
-struct WithoutGuard {
-  WithoutGuard(RadosRig& t, const std::string& bytes)
+// An upload of "k" that only needs to be completed, and the key has no version token: an old server, which removes the
+// last row of a key, removes the version token, too.
+struct WithoutVersionToken {
+  WithoutVersionToken(RadosRig& t, const std::string& bytes)
       : upload(t.start_upload("b", "k").value()), parts{t.put_part(upload, 1, bytes).value()} {
     EXPECT_TRUE(t.put("b", "k", "x"));
     EXPECT_TRUE(t.remove("b", "k"));
     info.etag = "multi-1";
     librados::ObjectWriteOperation op;
-    op.omap_rm_keys({rados::guard_row("k")});
+    op.omap_rm_keys({rados::version_token_row("k")});
     const uint64_t id = parts_of(t).buckets.find("b")->id;
     EXPECT_EQ(t.run(parts_of(t).cluster->write(Cluster::Pool::index, rados::tablet_object(id, 0), std::move(op))), 0);
   }
@@ -132,8 +132,8 @@ struct WithoutGuard {
   auto complete(Store& store) const { return store.complete_upload("b", "k", upload.upload_id, parts, info, {}); }
 };
 
-// A key without rows has no guard, and had none before: ending an upload a second time would name, or remove, bytes
-// that other rows name by then.
+// A key without rows has no version token, and had none before: ending an upload a second time would name, or remove,
+// bytes that other rows name by then.
 TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
   RadosRig t;
   t.open();
@@ -142,7 +142,7 @@ TEST_F(OnRados, WhatEndsAnUploadThatHasEndedComesTooLate) {
   ASSERT_TRUE(other) << other.error();
   const std::string bytes = pattern(200'000, 1);
   for (const bool aborts : {false, true}) {
-    const WithoutGuard open(t, bytes);
+    const WithoutVersionToken open(t, bytes);
     Steps steps;
     std::future<Result<ObjectInfo>> completing;
     std::future<Result<void>> aborting;
@@ -181,7 +181,7 @@ TEST_F(OnRados, WhatAnUploadIsMadeOfIsWhatItHasThen) {
   auto other = rados::RadosStore::connect(t.options);
   ASSERT_TRUE(other) << other.error();
   const std::string bytes = pattern(200'000, 1);
-  const WithoutGuard open(t, bytes);
+  const WithoutVersionToken open(t, bytes);
   Steps steps;
   std::future<Result<ObjectInfo>> completing;
   {

@@ -7,7 +7,7 @@
 #include "base/test_core.h"
 #include "store/conformance/rig.h"
 #include "store/hot_store.h"
-#include "store/rados/cluster.h"
+#include "store/rados/cluster/cluster.h"
 #include "store/rados/rados_store.h"
 
 namespace verbena::store::conformance {
@@ -37,7 +37,7 @@ class RadosRig : public Rig {
     if (!opened) ADD_FAILURE() << opened.error();
     store_ = std::move(*opened);
     // Only the leader, which delivers events, sees them in their current state.
-    EXPECT_TRUE(eventually([this] { return store_->on_duty(); }));
+    EXPECT_TRUE(eventually([this] { return store_->leader_term(); }));
   }
   void reopen() override { open(); }
   void crash(uint64_t) override { open(); }
@@ -97,8 +97,8 @@ class SplittingRadosRig final : public RadosRig {
 class KeepingRadosRig final : public RadosRig {
  public:
   KeepingRadosRig() {
-    options.keeps = true;
-    options.keep_rest = {};
+    options.read_leases = true;
+    options.lease_rest = {};
   }
   void open() override {
     hot_.reset();

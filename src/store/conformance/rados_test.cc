@@ -119,20 +119,20 @@ TEST_F(OnRados, AChangeThatNobodyWasToldOfIsFoundWhenItIsToldAgain) {
   };
   ASSERT_TRUE(t.run(engine.registry.change_object(*state, std::move(fill))));
   EXPECT_EQ(text(), "old") << "nobody was told";
-  engine.neighbours->tell_again(id, 1);
+  engine.bus->tell_again(id, 1);
   EXPECT_TRUE(eventually([&] { return text() == "new"; }));
 }
 
 // Several servers over one cluster, and a bucket with a policy.
 class ChangesOnRados : public OnRados {
  protected:
-  explicit ChangesOnRados(std::chrono::milliseconds mark_lasts = rados::Options().mark_lasts)
-      : mark_lasts_(mark_lasts) {}
+  explicit ChangesOnRados(std::chrono::milliseconds intent_lasts = rados::Options().intent_lasts)
+      : intent_lasts_(intent_lasts) {}
   void SetUp() override {
     OnRados::SetUp();
     if (!RadosRig::has_cluster()) return;
     t_.emplace();
-    t_->options.mark_lasts = mark_lasts_;
+    t_->options.intent_lasts = intent_lasts_;
     t_->open();
     t_->make_bucket("b");
     ASSERT_TRUE(t_->run(first().set_document("b", "policy", "old")));
@@ -150,14 +150,14 @@ class ChangesOnRados : public OnRados {
   }
   Store& first() { return t_->engine(); }
   static rados::Engine& engine_of(EngineStore& store) { return static_cast<rados::Engine&>(*store.context()); }
-  rados::UnderWay& at_first() { return *engine_of(t_->store()).under_way; }
-  static rados::UnderWay& at(rados::RadosStore& store) { return *engine_of(store).under_way; }
+  rados::InFlightChanges& at_first() { return *engine_of(t_->store()).in_flight; }
+  static rados::InFlightChanges& at(rados::RadosStore& store) { return *engine_of(store).in_flight; }
   std::string policy(Store& store) {
     const auto found = t_->run(store.document("b", "policy"));
     return found ? **found : describe(found.error());
   }
   rados::BucketPtr state() { return *t_->run(parts_of(*t_).registry.load(id_)); }
-  static rados::UnderWay::Coming coming(const rados::BucketState& state) {
+  static rados::InFlightChanges::Planned planned(const rados::BucketState& state) {
     return {.bucket = state.id, .epoch = state.epoch, .name = "b", .owner = state.record.info.owner};
   }
   // As written to the cluster by any server.
@@ -170,7 +170,7 @@ class ChangesOnRados : public OnRados {
   }
   // Whether the policy is answered from memory.
   bool is_kept(rados::RadosStore& store) {
-    auto& asked = metrics::counter("verbena_rados_marked_total",
+    auto& asked = metrics::counter("verbena_rados_in_flight_reads_total",
                                    "Calls that found their bucket being changed, and had it read in the cluster");
     const uint64_t before = asked.value();
     policy(store);
@@ -178,12 +178,12 @@ class ChangesOnRados : public OnRados {
   }
 
   std::optional<RadosRig> t_;
-  const std::chrono::milliseconds mark_lasts_;
+  const std::chrono::milliseconds intent_lasts_;
   std::unique_ptr<rados::RadosStore> other_;
   uint64_t id_ = 0;
 };
 
-// With waiting for the end of a mark. (Elsewhere it must not end by itself, however busy the machine is.)
+// With waiting for the end of an intent. (Elsewhere it must not end by itself, however busy the machine is.)
 class ChangesLeftOnRados : public ChangesOnRados {
  protected:
   ChangesLeftOnRados() : ChangesOnRados(std::chrono::milliseconds(5000)) {}
@@ -191,11 +191,11 @@ class ChangesLeftOnRados : public ChangesOnRados {
 
 TEST_F(ChangesOnRados, NoServerShowsAChangeBeforeTheOthersHaveHeardOfIt) {
   Steps steps;
-  std::future<Result<void>> setting, making;
+  std::future<Result<void>> setting, own;
   {
     const Stalled stalled(engine_of(*other_));  // receives nothing, and answers from memory
     setting = steps.begin(first().set_document("b", "policy", "new"));
-    making = steps.begin(first().create_bucket({.name = "made", .owner = "root"}));
+    own = steps.begin(first().create_bucket({.name = "made", .owner = "root"}));
     steps.rest();
     const std::string shown = policy(first());
     EXPECT_TRUE(shown == "old" || policy(*other_) == "new") << shown << " and " << policy(*other_);
@@ -203,7 +203,7 @@ TEST_F(ChangesOnRados, NoServerShowsAChangeBeforeTheOthersHaveHeardOfIt) {
     EXPECT_TRUE(!is_made || t_->run(other_->bucket("made")).has_value()) << "a bucket that the other server denies";
   }
   EXPECT_TRUE(steps.end(std::move(setting)));
-  EXPECT_TRUE(steps.end(std::move(making)));
+  EXPECT_TRUE(steps.end(std::move(own)));
   for (Store* store : {&first(), static_cast<Store*>(other_.get())}) {
     EXPECT_EQ(policy(*store), "new");
     EXPECT_TRUE(t_->run(store->bucket("made")));
@@ -212,9 +212,9 @@ TEST_F(ChangesOnRados, NoServerShowsAChangeBeforeTheOthersHaveHeardOfIt) {
 }
 
 TEST_F(ChangesLeftOnRados, AChangeWhoseServerDiedIsSeenByAllAtOnceAndItsMarkEnds) {
-  rados::UnderWay::Making making;
+  rados::InFlightChanges::OwnChange own;
   const auto judged = state();
-  ASSERT_TRUE(t_->run(at_first().before(making, coming(*judged))));
+  ASSERT_TRUE(t_->run(at_first().before(own, planned(*judged))));
   EXPECT_FALSE(is_kept(*other_));
   EXPECT_EQ(policy(*other_), "old");
   ASSERT_TRUE(write(judged, "new"));
@@ -226,9 +226,9 @@ TEST_F(ChangesLeftOnRados, AChangeWhoseServerDiedIsSeenByAllAtOnceAndItsMarkEnds
 }
 
 TEST_F(ChangesOnRados, AChangeThatIsOverEndsNoOthersMark) {
-  rados::UnderWay::Making one, two;
-  ASSERT_TRUE(t_->run(at_first().before(one, coming(*state()))));
-  ASSERT_TRUE(t_->run(at(*other_).before(two, coming(*state()))));
+  rados::InFlightChanges::OwnChange one, two;
+  ASSERT_TRUE(t_->run(at_first().before(one, planned(*state()))));
+  ASSERT_TRUE(t_->run(at(*other_).before(two, planned(*state()))));
   ASSERT_TRUE(t_->run(at_first().after(one, {})));
   EXPECT_FALSE(is_kept(*other_));
   EXPECT_FALSE(is_kept(t_->store()));
@@ -240,14 +240,14 @@ TEST_F(ChangesOnRados, AChangeThatIsOverEndsNoOthersMark) {
 }
 
 TEST_F(ChangesOnRados, WhoBeginsToWatchLearnsWhatIsUnderWay) {
-  rados::UnderWay::Making making;
-  ASSERT_TRUE(t_->run(at_first().before(making, coming(*state()))));
+  rados::InFlightChanges::OwnChange own;
+  ASSERT_TRUE(t_->run(at_first().before(own, planned(*state()))));
   const auto third = connect_another();
   ASSERT_NE(third, nullptr);
   EXPECT_FALSE(is_kept(*third));
   ASSERT_TRUE(write(state(), "new"));
   EXPECT_EQ(policy(*third), "new");
-  ASSERT_TRUE(t_->run(at_first().after(making, {})));
+  ASSERT_TRUE(t_->run(at_first().after(own, {})));
   EXPECT_TRUE(is_kept(*third));
 }
 
@@ -255,43 +255,43 @@ TEST_F(ChangesOnRados, WhatOthersSaidToAnEarlierWatchSaysNothingToTheNext) {
   const auto cluster = connect(t_->options);
   ASSERT_NE(cluster, nullptr);
   Steps steps;
-  bool all_say = false, all_marked = false;
+  bool all_say = false, all_doubtful = false;
   int heard = 0;
   boost::asio::steady_timer slow(steps.io, std::chrono::minutes(5));
-  rados::Neighbours::Ears ears;
-  ears.hear = [&](rados::Notice) -> Task<Result<void>> {
+  rados::InvalidationBus::Subscriber subscriber;
+  subscriber.hear = [&](rados::Notice) -> Task<Result<void>> {
     if (++heard == 2) {
       boost::system::error_code woken;
       co_await slow.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
     }
     co_return Result<void>{};
   };
-  ears.marks = [] { return encode(std::vector<rados::Mark>{}); };
-  ears.take_marks = [&](const std::vector<rados::Mark>&) { return all_say; };
-  ears.mark_all = [&](bool marked) { all_marked = marked; };
-  ears.look = [] {};
-  const auto neighbours = std::make_shared<rados::Neighbours>(*cluster, steps.io, std::move(ears));
+  subscriber.intents = [] { return encode(std::vector<rados::Intent>{}); };
+  subscriber.take_intents = [&](const std::vector<rados::Intent>&) { return all_say; };
+  subscriber.doubt_all = [&](bool marked) { all_doubtful = marked; };
+  subscriber.look = [] {};
+  const auto bus = std::make_shared<rados::InvalidationBus>(*cluster, steps.io, std::move(subscriber));
   const auto until = [&](auto is_so) {
     for (const auto end = deadline_in(std::chrono::seconds(20)); !is_so() && SteadyClock::now() < end;) {
       steps.io.run_one_for(std::chrono::milliseconds(50));
     }
     return is_so();
   };
-  auto running = boost::asio::co_spawn(steps.io, neighbours->run(), boost::asio::use_future);
+  auto running = boost::asio::co_spawn(steps.io, bus->run(), boost::asio::use_future);
   EXPECT_TRUE(until([&] { return heard == 1; }));
-  EXPECT_TRUE(all_marked);
+  EXPECT_TRUE(all_doubtful);
   all_say = true;
   EXPECT_TRUE(until([&] { return heard == 2; })) << "they are asked again, and all is read";
   all_say = false;
-  neighbours->handle_error(0, -ENOTCONN);
-  EXPECT_TRUE(until([&] { return heard == 3 && neighbours->fresh(); })) << "the next watch";
-  EXPECT_TRUE(all_marked);
+  bus->handle_error(0, -ENOTCONN);
+  EXPECT_TRUE(until([&] { return heard == 3 && bus->fresh(); })) << "the next watch";
+  EXPECT_TRUE(all_doubtful);
   slow.cancel();
   steps.io.run_for(std::chrono::seconds(1));
-  EXPECT_TRUE(all_marked);
+  EXPECT_TRUE(all_doubtful);
   all_say = true;
-  EXPECT_TRUE(until([&] { return !all_marked; }));
-  neighbours->stop();
+  EXPECT_TRUE(until([&] { return !all_doubtful; }));
+  bus->stop();
   while (!Steps::is_ready(running)) steps.io.run_one();
 }
 
@@ -334,7 +334,7 @@ TEST_F(ChangesOnRados, WhoWaitsForAReadingIsNotWokenOnceItIsClosed) {
   EXPECT_FALSE(Steps::is_ready(waits)) << "there may be nothing to wake up on";
 }
 
-// As servers without marks report it.
+// As servers without intents report it.
 TEST_F(ChangesOnRados, ABucketIsReadByItsNumberAlone) {
   rados::Engine& engine = engine_of(*other_);
   ASSERT_TRUE(engine.run(engine.reload(id_)));
@@ -374,8 +374,8 @@ TEST_F(ChangesLeftOnRados, ABucketWhoseMakingWasGivenUpGetsNoNameLater) {
   auto& registry = parts_of(*t_).registry;
   const auto id = t_->run(registry.take_number(rados::Registry::For::bucket));
   ASSERT_TRUE(id);
-  rados::UnderWay::Making making;
-  ASSERT_TRUE(t_->run(at_first().before(making, {.bucket = *id, .epoch = 0, .name = "made", .owner = "root"})));
+  rados::InFlightChanges::OwnChange own;
+  ASSERT_TRUE(t_->run(at_first().before(own, {.bucket = *id, .epoch = 0, .name = "made", .owner = "root"})));
   EXPECT_FALSE(other_->may_keep("made"));
   EXPECT_TRUE(eventually([&] { return other_->may_keep("made") && t_->store().may_keep("made"); }));
   const auto named = t_->run(registry.give_name("made", *id, *t_->run(registry.name_fence())));
@@ -468,9 +468,9 @@ void leave_a_move(RadosRig& t, const std::string& from, const std::string& to, b
   const auto head = engine.run(engine.registry.row(source.object, "o" + from));
   rados::Move move;
   move.to = target.number;
-  move.guard_row = rados::guard_row(from);
-  move.guard_seen = *engine.run(engine.registry.row(source.object, move.guard_row));
-  move.gone = {"o" + from, move.guard_row};
+  move.version_token_row = rados::version_token_row(from);
+  move.version_token_seen = *engine.run(engine.registry.row(source.object, move.version_token_row));
+  move.gone = {"o" + from, move.version_token_row};
   const auto frozen =
       engine.run(engine.registry.set_phase(*bucket, rados::Phase::moving, source.number, rados::encode(move)));
   ASSERT_TRUE(frozen);
@@ -478,7 +478,7 @@ void leave_a_move(RadosRig& t, const std::string& from, const std::string& to, b
   librados::ObjectWriteOperation op;
   const std::map<std::string, rados::Buffer> rows = {
       {"o" + to, rados::to_buffer(*head)},
-      {rados::guard_row(to), rados::to_buffer(rados::encode(rados::Guard{1, 1}))},
+      {rados::version_token_row(to), rados::to_buffer(rados::encode(rados::VersionToken{1, 1}))},
       {rados::moved_row, rados::to_buffer((*frozen)->phase_who())}};
   op.omap_set(rows);
   ASSERT_EQ(engine.run(engine.cluster->write(rados::Cluster::Pool::index, target.object, std::move(op))), 0);

@@ -1,8 +1,8 @@
-// The remains of a key after its object is removed, over RADOS: the guard, for a while, with the last id and the last
-// time.
+// The remains of a key after its object is removed, over RADOS: the version token, for a while, with the last id and
+// the last time.
 #include "store/conformance/on_rados.h"
-#include "store/rados/fate.h"
-#include "store/rados/tombstones.h"
+#include "store/rados/cluster/fate.h"
+#include "store/rados/upkeep/tombstones.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -42,10 +42,10 @@ class TombstonesOnRados : public OnRados {
 
   rados::Registry& registry() { return parts_of(*rig_).registry; }
   rados::BucketPtr state() { return *rig_->run(registry().load(parts_of(*rig_).buckets.find("b")->id)); }
-  std::string guard(const std::string& key) {
-    return *rig_->run(registry().row(state()->tablets[0].object, rados::guard_row(key)));
+  std::string version_token(const std::string& key) {
+    return *rig_->run(registry().row(state()->tablets[0].object, rados::version_token_row(key)));
   }
-  uint64_t last_id(const std::string& key) { return rados::decode_guard(guard(key))->last_id; }
+  uint64_t last_id(const std::string& key) { return rados::decode_version_token(version_token(key))->last_id; }
   size_t rows(const std::string& letter) {
     return rig_->run(registry().all(state()->tablets[0].object, letter))->size();
   }
@@ -86,16 +86,16 @@ TEST(FateOnRados, ACallKnowsItselfAmongTheLastOnes) {
 
 TEST(FateOnRados, AGuardIsReadByServersOfBefore) {
   // Two numbers, and pairs of them: at most those of eight lease holders.
-  rados::Guard guard{7, 8, {{9, 10}}, 11};
-  const std::string bytes = encode(guard);
+  rados::VersionToken version_token{7, 8, {{9, 10}}, 11};
+  const std::string bytes = encode(version_token);
   EXPECT_EQ(bytes.size(), 48u);
-  const auto again = rados::decode_guard(bytes);
+  const auto again = rados::decode_version_token(bytes);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->last_id, 7u);
-  EXPECT_EQ(again->kept, guard.kept);
+  EXPECT_EQ(again->leases, version_token.leases);
   EXPECT_EQ(again->left_us, 11);
-  EXPECT_EQ(again->room(), rados::Guard::keepers_max - 2);
-  EXPECT_EQ(rados::decode_guard(std::string(16 * 10, 'x')).error(), Errc::corrupt_object);
+  EXPECT_EQ(again->room(), rados::VersionToken::leases_max - 2);
+  EXPECT_EQ(rados::decode_version_token(std::string(16 * 10, 'x')).error(), Errc::corrupt_object);
 }
 
 // L7 and L11: the other server's clock is four seconds behind.
@@ -123,7 +123,7 @@ TEST_F(TombstonesOnRados, IdsAndTimesOfAKeyGrowWhateverTheClocksSay) {
     expect_later("removed");
     if (swept) {
       sweep();
-      EXPECT_EQ(guard("k"), "");
+      EXPECT_EQ(version_token("k"), "");
       us = 0;  // clocks differ by less than this
     }
     expect_newer(put_by_other("k"), swept ? "in a place that was swept" : "in the place of what was removed");
@@ -147,7 +147,7 @@ TEST_F(TombstonesOnRados, TheyAreSweptWhenTheyAreOldAndNotBefore) {
   EXPECT_FALSE(rig_->leaks());
 }
 
-// Sent when there was no guard, and executed when there was none again.
+// Sent when there was no version token, and executed when there was none again.
 TEST_F(TombstonesOnRados, AChangeThatWasJudgedBeforeASweepIsJudgedAgain) {
   CommitConditions absent;
   absent.if_none_match = "*";
@@ -167,7 +167,7 @@ TEST_F(TombstonesOnRados, AChangeThatWasJudgedBeforeASweepIsJudgedAgain) {
     rados::Registry& theirs = static_cast<rados::Engine&>(*other_->context()).registry;
     const auto now = rig_->run(theirs.load(state()->id));
     ASSERT_TRUE(rig_->run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));
-    ASSERT_EQ(guard("k"), "");
+    ASSERT_EQ(version_token("k"), "");
     ASSERT_TRUE(put_by_other("k"));
     ASSERT_TRUE(rig_->run(other_->remove("b", "k", {})));
     ASSERT_TRUE(rig_->run(rados::sweep_tablet(theirs, *now, 0, INT64_MAX, {UINT64_MAX})));

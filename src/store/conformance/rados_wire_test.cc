@@ -6,7 +6,7 @@
 #include "base/metrics.h"
 #include "store/conformance/on_rados.h"
 #include "store/conformance/wire.h"
-#include "store/rados/tombstones.h"
+#include "store/rados/upkeep/tombstones.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -72,14 +72,14 @@ class OnRadosWire : public OnRados {
   // The call's connection is cut after it, and the PG gets so many other calls that it executes this one again.
   // `meanwhile`: before that, after the first execution.
   template <class T>
-  T make_twice(RadosRig& t, const std::string& mark, int pass, Task<T> task, const std::string& object,
+  T make_twice(RadosRig& t, const std::string& intent, int pass, Task<T> task, const std::string& object,
                const std::function<void()>& meanwhile = {}) {
-    Wire::lose(mark, pass);
+    Wire::lose(intent, pass);
     auto future = steps_.begin(std::move(task));
     EXPECT_TRUE(eventually([&] {
       steps_.io.poll();
       return Wire::caught();
-    })) << mark;
+    })) << intent;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // executed
     if (meanwhile) meanwhile();
     rados::Cluster& cluster = *engine_of(*other_).cluster;
@@ -93,13 +93,13 @@ class OnRadosWire : public OnRados {
   }
   // Likewise for a change in the bucket "b", which has one tablet.
   template <class T>
-  T change_twice(RadosRig& t, const std::string& mark, int pass, Task<T> task,
+  T change_twice(RadosRig& t, const std::string& intent, int pass, Task<T> task,
                  const std::function<void()>& meanwhile = {}) {
     auto& twice = metrics::counter("verbena_rados_calls_made_twice_total",
                                    "Calls that failed because they had been made before their answer was lost");
     const uint64_t before = twice.value(), id = parts_of(t).buckets.find("b")->id;
-    T done = make_twice(t, mark, pass, std::move(task), rados::tablet_object(id, 0), meanwhile);
-    EXPECT_GE(twice.value(), before + 1) << mark << ": the PG remembered it";
+    T done = make_twice(t, intent, pass, std::move(task), rados::tablet_object(id, 0), meanwhile);
+    EXPECT_GE(twice.value(), before + 1) << intent << ": the PG remembered it";
     return done;
   }
 
@@ -143,7 +143,7 @@ TEST_F(OnRadosWire, ACallThatIsMadeTwiceChangesAKeyOnce) {
   EXPECT_FALSE(t.leaks());
 }
 
-// By then the key's guard belongs to another change.
+// By then the key's version token belongs to another change.
 TEST_F(OnRadosWire, WhatWasMadeAndOverwrittenIsNotMadeAgain) {
   RadosRig t;
   open(t);
@@ -280,13 +280,13 @@ TEST_F(LateOnRadosWire, AChangeOfAKeyFindsNothingAsItWasWhenItsKeyHasGoneSince) 
   const auto second = t.run(other_->create_upload(upload));
   ASSERT_TRUE(second);
   ASSERT_TRUE(t.run(other_->abort_upload("upload", "k", second->upload_id)));
-  // In one bucket nothing of the key is left: its guard has been swept.
+  // In one bucket nothing of the key is left: its version token has been swept.
   auto& engine = engine_of(*other_);
   const auto state = t.run(engine.registry.load(engine.buckets.find("swept")->id));
   ASSERT_TRUE(state);
   const std::set<uint64_t> living = {UINT64_MAX};
   ASSERT_TRUE(t.run(rados::sweep_tablet(engine.registry, *state, 0, INT64_MAX, living)));
-  ASSERT_EQ(*t.run(engine.registry.row((*state)->tablets[0].object, rados::guard_row("k"))), "");
+  ASSERT_EQ(*t.run(engine.registry.row((*state)->tablets[0].object, rados::version_token_row("k"))), "");
   let_go();
   for (const char* bucket : {"new", "lock", "swept"}) {
     EXPECT_EQ(t.run(other_->stat(bucket, "k")).error(), Errc::no_such_key) << bucket;

@@ -21,7 +21,7 @@ constexpr int bucket_attempts_max = 50;
 
 bool would_block(const Result<void>& result) { return !result && result.error() == Errc::would_block; }
 
-// A guard did not hold, or the tablet has gone.
+// A version token did not hold, or the tablet has gone.
 bool lost_race(int code) { return code == -ECANCELED || code == -ENOENT || code == -ENODATA; }
 
 // Whether the cluster has said what became of it.
@@ -29,7 +29,7 @@ bool is_certain(const Result<void>& done) {
   return done || done.error() == Errc::conditional_conflict || done.error() == Errc::no_such_bucket;
 }
 
-UnderWay::Coming coming_of(const BucketState& bucket) {
+InFlightChanges::Planned planned_of(const BucketState& bucket) {
   const BucketInfo& info = bucket.record.info;
   return {.bucket = bucket.id, .epoch = bucket.epoch, .name = info.name, .owner = info.owner};
 }
@@ -80,7 +80,7 @@ Task<Result<void>> RadosCatalogue::commit(Change change) {
 
 // A change of a key goes by the bucket's record as others may have shown it already.
 Task<Result<void>> RadosCatalogue::learn(uint64_t bucket) {
-  if (!under_way_.is_marked(bucket)) co_return Result<void>{};
+  if (!in_flight_.has_intent(bucket)) co_return Result<void>{};
   const auto now = co_await registry_.load(bucket);
   if (!now) co_return std::unexpected(now.error());
   co_return Result<void>{};
@@ -105,9 +105,10 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   if (!rows.bucket()) co_return fail(Errc::no_such_bucket);
   KeyTransaction judged(rows, ids_, clock_.now_us());
   const auto verdict = judged.run(change.judge, change.blob.get());
-  // Without the guard nothing is known yet: the call that brings it says whether the bucket is still the one it was.
-  if (would_block(verdict) || !rows.guard()) {
-    rows.ask_guard();
+  // Without the version token nothing is known yet: the call that brings it says whether the bucket is still the one it
+  // was.
+  if (would_block(verdict) || !rows.version_token()) {
+    rows.ask_version_token();
     VB_CO_TRY(co_await rows.fetch());
     co_return false;
   }
@@ -115,7 +116,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   if (judged.contradicts()) blob_of(change)->keep();
   if (!verdict) co_return std::unexpected(verdict.error());
   const BucketPtr bucket = rows.bucket();
-  const std::string guarded = guard_row(rows.place().key);
+  const std::string guarded = version_token_row(rows.place().key);
   const Tablet& tablet = bucket->tablets[bucket->tablet_of(guarded)];
   if (!bucket->may_change(tablet)) {
     VB_CO_ASSIGN(BucketPtr now, co_await registry_.writable(bucket, guarded));
@@ -127,8 +128,8 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     judged.run_effects();
     co_return true;
   }
-  if (judged.needs_guard()) {
-    VB_CO_TRY(co_await give_guard(rows, tablet));
+  if (judged.needs_version_token()) {
+    VB_CO_TRY(co_await give_version_token(rows, tablet));
     co_return false;
   }
   VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off));
@@ -145,7 +146,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     part.bytes += value.size();
     part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));
   }
-  VB_CO_TRY(co_await tell_keepers(rows));
+  VB_CO_TRY(co_await tell_holders(rows));
   const uint64_t written = part.sets.size();
   Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
   const auto outcome =
@@ -160,31 +161,32 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   co_return true;
 }
 
-// Of a key whose last object went long ago the guard went, too, and uploads of it may still be open. From here on there
-// is one again, and what is judged then is covered by it. Servers of before take the guard along with the object.
-Task<Result<void>> RadosCatalogue::give_guard(Rows& rows, const Tablet& tablet) {
+// Of a key whose last object went long ago the version token went, too, and uploads of it may still be open. From here
+// on there is one again, and what is judged then is covered by it. Servers of before take the version token along with
+// the object.
+Task<Result<void>> RadosCatalogue::give_version_token(Rows& rows, const Tablet& tablet) {
   const BucketPtr bucket = rows.bucket();
-  const std::string row = guard_row(rows.place().key);
+  const std::string row = version_token_row(rows.place().key);
   Part part;
   VB_CO_ASSIGN(const uint64_t greatest, rows.greatest_id());
-  part.guards.emplace(row, "");
+  part.version_tokens.emplace(row, "");
   part.fence = rows.fence();
-  part.sets.emplace(row, encode(Guard{.last_id = greatest, .token = random_number()}));
+  part.sets.emplace(row, encode(VersionToken{.last_id = greatest, .token = random_number()}));
   part.bytes = row.size();
   Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
   const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/true);
   rows.forget();
   if (outcome.code < 0 && !lost_race(outcome.code)) {
-    co_return std::unexpected(to_error(outcome.code, "rados: a key's guard"));
+    co_return std::unexpected(to_error(outcome.code, "rados: a key's version token"));
   }
   co_return Result<void>{};
 }
 
-// Nobody answers for the key as it is now when this has returned, unless its guard has become another one: and then the
-// change does not happen.
-Task<Result<void>> RadosCatalogue::tell_keepers(const Rows& rows) {
-  std::string key(rows.place().key), guard = *rows.guard();
-  co_return co_await keeps_.tell(rows.place().bucket, std::move(key), std::move(guard));
+// No other server answers for the key as it is now when this has returned, unless its version token has become another
+// one: and then the change does not happen.
+Task<Result<void>> RadosCatalogue::tell_holders(const Rows& rows) {
+  std::string key(rows.place().key), version_token = *rows.version_token();
+  co_return co_await read_leases_.tell(rows.place().bucket, std::move(key), std::move(version_token));
 }
 
 Task<Result<std::shared_ptr<ObjectReader>>> RadosCatalogue::open_unless(Blobs& blobs,
@@ -192,11 +194,11 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosCatalogue::open_unless(Blobs& b
                                                                         std::string key, uint64_t stamp) {
   const Place place{bucket->id, key};
   Rows rows(registry_, place, garbage_.hold(), /*with_bytes=*/false);
-  rows.ask_guard();
+  rows.ask_version_token();
   (void)rows.get(Table::objects, keys::object(bucket->id, key));  // comes along, for when it is another one
   VB_CO_TRY(co_await rows.fetch());
-  VB_CO_ASSIGN(const Guard guard, decode_guard(*rows.guard()));
-  if (guard.token == stamp) co_return nullptr;
+  VB_CO_ASSIGN(const VersionToken version_token, decode_version_token(*rows.version_token()));
+  if (version_token.token == stamp) co_return nullptr;
   const auto until = deadline_in(look_max);
   for (;;) {
     auto opened = open_object(blobs, rows, *bucket, {key, {}});
@@ -206,27 +208,29 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosCatalogue::open_unless(Blobs& b
   }
 }
 
-Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t keeper) {
+Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t holder) {
   if (!fresh_() || garbage_.full()) co_return fail(Errc::service_unavailable, "rados: not now");
   // A change of the key that is under way would end it anyway.
   const auto held = locks_.try_take({bucket, key});
   if (!held) co_return fail(Errc::slow_down, "rados: the key is being changed");
   const Place place{bucket, key};
   Rows rows(registry_, place, nullptr, /*with_bytes=*/false);
-  rows.ask_guard();
+  rows.ask_version_token();
   VB_CO_TRY(co_await rows.fetch());
-  const std::string row = guard_row(key), seen = *rows.guard();
-  VB_CO_ASSIGN(Guard guard, decode_guard(seen));
-  if (guard.token != stamp) co_return fail(Errc::conditional_conflict, "rados: the key has changed");
-  std::erase_if(guard.kept, [&](const Keeping& kept) { return kept.keeper == keeper || keeps_.is_over(kept.keeper); });
-  if (guard.room() == 0) co_return fail(Errc::limit_exceeded, "rados: others keep the key");
-  guard.kept.push_back({keeper, random_number()});
+  const std::string row = version_token_row(key), seen = *rows.version_token();
+  VB_CO_ASSIGN(VersionToken version_token, decode_version_token(seen));
+  if (version_token.token != stamp) co_return fail(Errc::conditional_conflict, "rados: the key has changed");
+  std::erase_if(version_token.leases,
+                [&](const ReadLease& lease) { return lease.holder == holder || read_leases_.is_over(lease.holder); });
+  if (version_token.room() == 0)
+    co_return fail(Errc::limit_exceeded, "rados: the key has as many read leases as it may");
+  version_token.leases.push_back({holder, random_number()});
   const BucketPtr state = rows.bucket();
   const Tablet& tablet = state->tablets[state->tablet_of(row)];
   if (!state->may_change(tablet)) co_return fail(Errc::slow_down, "rados: the bucket is being changed");
   Part part;
-  part.guards.emplace(row, seen);
-  part.sets.emplace(row, encode(guard));
+  part.version_tokens.emplace(row, seen);
+  part.sets.emplace(row, encode(version_token));
   part.bytes = row.size() + seen.size();
   Batcher::Target target{tablet.object, state->id, state->epoch_text};
   // Another server may have changed the key since: then no change of another key is to fail with this.
@@ -253,7 +257,7 @@ Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::O
 // Before it is said that a change is of unknown outcome all servers go on to another epoch of the bucket. The first
 // call of any of them on the tablet takes that there, and ends the call of before: what is said of the key from then on
 // does not change by that call, whether it was made or not. A server that reaches the bucket's object no more can
-// promise nothing; its call still finds no guard as it was where anything of the key was changed.
+// promise nothing; its call still finds no version token as it was where anything of the key was changed.
 Task<> RadosCatalogue::bar_late_calls(uint64_t bucket) {
   const uint64_t came = ++turns_;
   KeyLocks::Name name(bucket, "");  // of no key
@@ -266,21 +270,21 @@ Task<> RadosCatalogue::bar_late_calls(uint64_t bucket) {
     if (begun > came) co_return;
     begun = ++turns_;
   }
-  UnderWay::Making making;
-  auto raised = co_await raise_epoch(bucket, making);
-  raised = co_await under_way_.after(making, std::move(raised));
+  InFlightChanges::OwnChange own;
+  auto raised = co_await raise_epoch(bucket, own);
+  raised = co_await in_flight_.after(own, std::move(raised));
   if (!raised) log::warn("rados: a change that was not answered may still come: {}", describe(raised.error()));
 }
 
-Task<Result<void>> RadosCatalogue::raise_epoch(uint64_t bucket, UnderWay::Making& making) {
+Task<Result<void>> RadosCatalogue::raise_epoch(uint64_t bucket, InFlightChanges::OwnChange& own) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
   VB_CO_ASSIGN(state, co_await registry_.writable(state, ""));
-  UnderWay::Coming coming = coming_of(*state);
-  VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
-  making.unsure = true;
+  InFlightChanges::Planned planned = planned_of(*state);
+  VB_CO_TRY(co_await in_flight_.before(own, std::move(planned)));
+  own.unsure = true;
   Registry::Fill nothing = [](librados::ObjectWriteOperation&) {};
   auto raised = co_await registry_.change_object(state, std::move(nothing));
-  making.unsure = !is_certain(raised);
+  own.unsure = !is_certain(raised);
   co_return raised;
 }
 
@@ -317,9 +321,9 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
   PairTransaction judged(from, to, ids_, clock_.now_us());
   auto verdict = judged.run(change.judge, change.blob.get());
   if (verdict) verdict = judged.follow();
-  if (would_block(verdict) || !from.guard() || !to.guard()) {
-    from.ask_guard();
-    to.ask_guard();
+  if (would_block(verdict) || !from.version_token() || !to.version_token()) {
+    from.ask_version_token();
+    to.ask_version_token();
     VB_CO_TRY(co_await from.fetch());
     VB_CO_TRY(co_await to.fetch());
     co_return false;
@@ -335,19 +339,19 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     co_return true;
   }
   const BucketPtr bucket = from.bucket();
-  const Tablet& source = bucket->tablets[bucket->tablet_of(guard_row(from.place().key))];
-  const Tablet& target = bucket->tablets[bucket->tablet_of(guard_row(to.place().key))];
+  const Tablet& source = bucket->tablets[bucket->tablet_of(version_token_row(from.place().key))];
+  const Tablet& target = bucket->tablets[bucket->tablet_of(version_token_row(to.place().key))];
   const bool together = source.number == target.number;
   // A move is a phase of the bucket, and there is one at a time.
   const bool free = together ? bucket->may_change(source) : bucket->phase == Phase::live;
   if (!free) {
-    std::string row = together ? guard_row(from.place().key) : std::string();
+    std::string row = together ? version_token_row(from.place().key) : std::string();
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.writable(bucket, std::move(row)));
     pair.forget(now);
     co_return false;
   }
-  VB_CO_TRY(co_await tell_keepers(from));
-  VB_CO_TRY(co_await tell_keepers(to));
+  VB_CO_TRY(co_await tell_holders(from));
+  VB_CO_TRY(co_await tell_holders(to));
   Task<Result<bool>> committing =
       together ? commit_together(change, pair, judged, source, lost) : move_between(pair, judged, source, target);
   VB_CO_ASSIGN(const bool done, co_await std::move(committing));
@@ -359,10 +363,10 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
 
 // The source was read before the target: if it is still as it was then, it was so when the target was read.
 Task<Result<bool>> RadosCatalogue::were_so_at_once(Pair& pair) {
-  const std::string seen = *pair.from.guard();
-  pair.from.ask_guard();
+  const std::string seen = *pair.from.version_token();
+  pair.from.ask_version_token();
   VB_CO_TRY(co_await pair.from.fetch());
-  co_return *pair.from.guard() == seen;
+  co_return *pair.from.version_token() == seen;
 }
 
 Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,
@@ -381,17 +385,17 @@ Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, P
   co_return done;
 }
 
-// Two calls, which all others see as one: nobody reads or changes the two tablets meanwhile, and whoever finds this one
-// gone finishes it, or undoes it if the first call has not happened.
+// Two calls, which all others see as one: the two tablets are neither read nor changed meanwhile, and a server that
+// finds this one gone finishes it, or undoes it if the first call has not happened.
 Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& judged, const Tablet& source,
                                                 const Tablet& target) {
   static auto& moves = metrics::counter("verbena_rados_moves_total", "Objects that were renamed into another tablet");
   VB_CO_ASSIGN(auto parts, judged.parts());
-  const std::string guarded = guard_row(pair.from.place().key), seen = *pair.from.guard();
+  const std::string guarded = version_token_row(pair.from.place().key), seen = *pair.from.version_token();
   Move move;
   move.to = target.number;
-  move.guard_row = guarded;
-  move.guard_seen = seen;
+  move.version_token_row = guarded;
+  move.version_token_seen = seen;
   move.gone = parts.source.gone;
   move.sets = parts.source.sets;
   std::string left_to_do = encode(move);
@@ -404,7 +408,7 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
   }
   if (!frozen) co_return std::unexpected(frozen.error());
   const BucketPtr held = *frozen;
-  // From here on nobody changes the source. Has somebody, since it was read?
+  // From here on the source does not change. Has it, since it was read?
   VB_CO_ASSIGN(const std::string now, co_await registry_.row(source.object, guarded));
   if (now != seen) {
     VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.set_phase(held, Phase::live));
@@ -426,7 +430,7 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
   VB_CO_ASSIGN(later, co_await registry_.writable(later, ""));
   if (outcome.code >= 0 || (moved && *moved)) {
     moves.add();
-    co_return true;  // by somebody else, perhaps: whoever finds the first half done does the second
+    co_return true;  // by another server, perhaps: one that finds the first half done does the second
   }
   if (!moved) co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   pair.forget(later);
@@ -435,15 +439,15 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
 
 Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
-  UnderWay::Making making;
-  auto done = co_await change_bucket(change, making);
-  co_return co_await under_way_.after(making, std::move(done));
+  InFlightChanges::OwnChange own;
+  auto done = co_await change_bucket(change, own);
+  co_return co_await in_flight_.after(own, std::move(done));
 }
 
-Task<Result<void>> RadosCatalogue::change_bucket(Change& change, UnderWay::Making& making) {
+Task<Result<void>> RadosCatalogue::change_bucket(Change& change, InFlightChanges::OwnChange& own) {
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    auto done = co_await try_bucket(change, making);
-    if (!done && done.error() == Errc::conditional_conflict) continue;  // somebody was faster
+    auto done = co_await try_bucket(change, own);
+    if (!done && done.error() == Errc::conditional_conflict) continue;  // another server was faster
     if (!done) co_return std::unexpected(done.error());
     if (*done) co_return Result<void>{};
   }
@@ -452,7 +456,7 @@ Task<Result<void>> RadosCatalogue::change_bucket(Change& change, UnderWay::Makin
 
 // What it is in memory afterwards every server reads, this one too: effects that came late would undo what others have
 // changed since.
-Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& making) {
+Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::OwnChange& own) {
   VB_CO_ASSIGN(BucketPtr bucket, co_await registry_.load(change.place.bucket));
   VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
@@ -461,18 +465,18 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& 
   VB_CO_TRY(co_await judge_all(change.judge, rows, ids_, clock_, judged));
   if (judged->changes_objects()) co_return fail(Errc::internal, "rados: a change of objects without a key");
   if (judged->abandoned()) {
-    VB_CO_TRY(co_await remove_bucket(change, bucket, making));
+    VB_CO_TRY(co_await remove_bucket(change, bucket, own));
     co_return true;
   }
   std::map<std::string, Buffer> sets;
   std::set<std::string> gone;
   bool record = false;
-  UnderWay::Coming coming = coming_of(*bucket);
+  InFlightChanges::Planned planned = planned_of(*bucket);
   for (const auto& [key, value] : judged->written(Table::meta)) {
     const bool is_record = key.starts_with('b');
     const std::string name = is_record ? "r" : "c" + key.substr(9);
     record |= is_record;
-    if (is_record && value) coming.renames = begins_versioning(*bucket, *value);
+    if (is_record && value) planned.renames = begins_versioning(*bucket, *value);
     if (value) {
       sets.emplace(name, to_buffer(*value));
     } else {
@@ -490,8 +494,8 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& 
     if (!gone.empty()) op.omap_rm_keys(gone);
     if (!sets.empty()) op.omap_set(sets);
   };
-  VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
-  making.unsure = true;
+  VB_CO_TRY(co_await in_flight_.before(own, std::move(planned)));
+  own.unsure = true;
   Result<void> changed;
   if (record) {
     const auto now = co_await registry_.change(bucket, std::move(fill));
@@ -499,17 +503,17 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, UnderWay::Making& 
   } else {
     changed = co_await registry_.change_object(bucket, std::move(fill));
   }
-  making.unsure = !is_certain(changed);
+  own.unsure = !is_certain(changed);
   if (!changed) co_return std::unexpected(changed.error());
   co_return true;
 }
 
-// Nobody changes a row while it is looked whether there are any; then it is decided in the bucket's object, and only
+// No row changes while it is looked whether there are any; then it is decided in the bucket's object, and only
 // then does the name go.
-Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucket, UnderWay::Making& making) {
-  UnderWay::Coming coming = coming_of(*bucket);
-  ++coming.epoch;  // the phase has one of its own
-  VB_CO_TRY(co_await under_way_.before(making, std::move(coming)));
+Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucket, InFlightChanges::OwnChange& own) {
+  InFlightChanges::Planned planned = planned_of(*bucket);
+  ++planned.epoch;  // the phase has one of its own
+  VB_CO_TRY(co_await in_flight_.before(own, std::move(planned)));
   VB_CO_ASSIGN(BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::removing));
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   rows.set_bucket(frozen);
@@ -524,9 +528,9 @@ Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucke
     const std::map<std::string, Buffer> row = {{"p", to_buffer(phase)}};
     op.omap_set(row);
   };
-  making.unsure = true;
+  own.unsure = true;
   const auto decided = co_await registry_.change_object(frozen, std::move(decide));
-  making.unsure = !is_certain(decided);
+  own.unsure = !is_certain(decided);
   VB_CO_TRY(Result<void>(decided));
   VB_CO_TRY(co_await registry_.forget_name(frozen->record.info.name, frozen->id));
   book_.forget(frozen->id);
@@ -538,8 +542,8 @@ Task<Result<void>> RadosCatalogue::create_bucket(Change& change) {
   if (garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   NewBucket bucket;
   auto done = co_await make_bucket(change, bucket);
-  if (!done && !bucket.making.unsure) co_await leave(bucket);
-  co_return co_await under_way_.after(bucket.making, std::move(done));
+  if (!done && !bucket.own.unsure) co_await leave(bucket);
+  co_return co_await in_flight_.after(bucket.own, std::move(done));
 }
 
 // What nothing names, and nothing will.
@@ -581,11 +585,11 @@ Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBuc
   VB_CO_ASSIGN(const BucketRecord record, decode_bucket(*row));
   bucket.made = true;
   VB_CO_TRY(co_await registry_.make(bucket.id, *row));
-  UnderWay::Coming coming{.bucket = bucket.id, .name = record.info.name, .owner = record.info.owner};
-  VB_CO_TRY(co_await under_way_.before(bucket.making, std::move(coming)));
-  bucket.making.unsure = true;
+  InFlightChanges::Planned planned{.bucket = bucket.id, .name = record.info.name, .owner = record.info.owner};
+  VB_CO_TRY(co_await in_flight_.before(bucket.own, std::move(planned)));
+  bucket.own.unsure = true;
   VB_CO_ASSIGN(const bool named, co_await registry_.give_name(name.substr(1), bucket.id, *bucket.fence));
-  bucket.making.unsure = false;
+  bucket.own.unsure = false;
   if (!named) {
     co_await leave(bucket);
     rows.forget();

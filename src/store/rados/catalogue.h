@@ -10,18 +10,18 @@
 #include <optional>
 
 #include "store/logic/context.h"
-#include "store/rados/batcher.h"
-#include "store/rados/change.h"
-#include "store/rados/event_rows.h"
-#include "store/rados/garbage.h"
-#include "store/rados/keeps.h"
-#include "store/rados/key_locks.h"
-#include "store/rados/pair_change.h"
-#include "store/rados/registry.h"
-#include "store/rados/splitter.h"
-#include "store/rados/stripes.h"
-#include "store/rados/under_way.h"
-#include "store/rados/usage_book.h"
+#include "store/rados/bytes/stripes.h"
+#include "store/rados/coherence/in_flight_changes.h"
+#include "store/rados/coherence/read_leases.h"
+#include "store/rados/rows/batcher.h"
+#include "store/rados/rows/change.h"
+#include "store/rados/rows/event_rows.h"
+#include "store/rados/rows/key_locks.h"
+#include "store/rados/rows/pair_change.h"
+#include "store/rados/rows/registry.h"
+#include "store/rados/rows/usage_book.h"
+#include "store/rados/upkeep/garbage.h"
+#include "store/rados/upkeep/splitter.h"
 
 namespace verbena::store::rados {
 
@@ -36,8 +36,8 @@ class RadosCatalogue final : public Catalogue {
     UsageBook& book;
     EventRows& events;
     Ids& ids;
-    Keeps& keeps;
-    UnderWay& under_way;
+    ReadLeases& read_leases;
+    InFlightChanges& in_flight;
   };
   RadosCatalogue(const Parts& parts, const WallClock& clock, std::function<bool()> fresh)
       : registry_(parts.registry),
@@ -47,8 +47,8 @@ class RadosCatalogue final : public Catalogue {
         book_(parts.book),
         events_(parts.events),
         ids_(parts.ids),
-        keeps_(parts.keeps),
-        under_way_(parts.under_way),
+        read_leases_(parts.read_leases),
+        in_flight_(parts.in_flight),
         clock_(clock),
         fresh_(std::move(fresh)) {}
 
@@ -60,21 +60,21 @@ class RadosCatalogue final : public Catalogue {
   // Opens the key's current object; null: it still has this stamp, which one call has found out.
   Task<Result<std::shared_ptr<ObjectReader>>> open_unless(Blobs& blobs, std::shared_ptr<const Bucket> bucket,
                                                           std::string key, uint64_t stamp);
-  // Writes into the key's guard who keeps it, if the key still has this stamp.
-  Task<Result<void>> keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t keeper);
+  // Writes a read lease of that holder into the key's version token, if the key still has this stamp.
+  Task<Result<void>> keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t holder);
   void close() { locks_.close(); }
   Task<Result<void>> sync() override { co_return Result<void>{}; }  // what was answered is durable
 
  private:
   Task<Result<void>> learn(uint64_t bucket);
-  Task<Result<void>> give_guard(Rows& rows, const Tablet& tablet);
+  Task<Result<void>> give_version_token(Rows& rows, const Tablet& tablet);
   Task<Result<void>> commit_key(Change& change);
   // False: again. `lost`: how often others were faster.
   Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
-  Task<Result<void>> tell_keepers(const Rows& rows);
+  Task<Result<void>> tell_holders(const Rows& rows);
   Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
   Task<> bar_late_calls(uint64_t bucket);
-  Task<Result<void>> raise_epoch(uint64_t bucket, UnderWay::Making& making);
+  Task<Result<void>> raise_epoch(uint64_t bucket, InFlightChanges::OwnChange& own);
   struct Pair {
     Pair(Registry& registry, uint64_t bucket, const std::string& source, const std::string& target)
         : from(registry, {bucket, source}, nullptr, /*with_bytes=*/false),
@@ -97,15 +97,15 @@ class RadosCatalogue final : public Catalogue {
                                      int& lost);
   Task<Result<bool>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
   Task<Result<void>> commit_bucket(Change& change);
-  Task<Result<void>> change_bucket(Change& change, UnderWay::Making& making);
-  Task<Result<bool>> try_bucket(Change& change, UnderWay::Making& making);
-  Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket, UnderWay::Making& making);
+  Task<Result<void>> change_bucket(Change& change, InFlightChanges::OwnChange& own);
+  Task<Result<bool>> try_bucket(Change& change, InFlightChanges::OwnChange& own);
+  Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket, InFlightChanges::OwnChange& own);
   Task<Result<void>> create_bucket(Change& change);
   struct NewBucket {
     uint64_t id = 0;
     bool made = false;                   // its objects are there, and nothing names them
     std::optional<std::string> fence{};  // of names, since before the name was looked for
-    UnderWay::Making making{};
+    InFlightChanges::OwnChange own{};
   };
   Task<Result<void>> make_bucket(Change& change, NewBucket& bucket);
   Task<Result<bool>> try_create(Change& change, Rows& rows, NewBucket& bucket);
@@ -118,8 +118,8 @@ class RadosCatalogue final : public Catalogue {
   UsageBook& book_;
   EventRows& events_;
   Ids& ids_;
-  Keeps& keeps_;
-  UnderWay& under_way_;
+  ReadLeases& read_leases_;
+  InFlightChanges& in_flight_;
   const WallClock& clock_;
   const std::function<bool()> fresh_;
   KeyLocks locks_;

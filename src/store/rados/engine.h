@@ -16,11 +16,11 @@
 #include "store/logic/context.h"
 #include "store/logic/keys.h"
 #include "store/rados/catalogue.h"
-#include "store/rados/duty.h"
-#include "store/rados/keeps.h"
-#include "store/rados/neighbours.h"
+#include "store/rados/coherence/in_flight_changes.h"
+#include "store/rados/coherence/read_leases.h"
+#include "store/rados/members/invalidation_bus.h"
+#include "store/rados/members/leader_lease.h"
 #include "store/rados/rados_store.h"
-#include "store/rados/under_way.h"
 
 namespace verbena::store::rados {
 
@@ -58,32 +58,32 @@ class Engine final : public Context {
   const WallClock& clock_source;
   const std::function<void()> on_change;
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
-  const bool is_keeper;
+  const bool is_holder;
   const bool whole_only;
-  const std::chrono::milliseconds keep_rest, mark_lasts;
+  const std::chrono::milliseconds lease_rest, intent_lasts;
   const std::unique_ptr<Cluster> cluster;
   boost::asio::io_context io{1};
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard{io.get_executor()};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
   std::thread thread;
   Registry registry{*cluster};
   Ids ids;
   UsageBook book{registry, io};
   Batcher batcher{*cluster, io, [this](uint64_t bucket, const Usage& change) { book.count(bucket, change); }};
   Splitter splitter;
-  std::optional<Duty> duty;
+  std::optional<LeaderLease> leader;
   std::optional<EventRows> events;
   std::shared_ptr<Garbage> garbage;
   std::optional<BlobSpace> space;
   std::optional<StripedBlobs> striped;
-  std::shared_ptr<Neighbours> neighbours;
-  std::shared_ptr<UnderWay> under_way;
-  std::shared_ptr<Keeps> keeps;
-  static constexpr int being_kept_max = 256;
-  std::atomic<int> being_kept{0};  // marks that are being written
+  std::shared_ptr<InvalidationBus> bus;
+  std::shared_ptr<InFlightChanges> in_flight;
+  std::shared_ptr<ReadLeases> read_leases;
+  static constexpr int being_leased_max = 256;
+  std::atomic<int> being_leased{0};  // read leases that are being written
   std::optional<RadosCatalogue> catalogue;
   // Of a bucket: (0, its name), then (2, its number); of accounts: (1, ""). On the engine's thread.
   KeyLocks reloads;
-  std::future<void> collecting, signing, watching, counting, telling, guarding, keeping;
+  std::future<void> collecting, signing, watching, counting, telling, leading, leasing;
 
  private:
   Result<uint64_t> take_incarnation();
@@ -91,7 +91,7 @@ class Engine final : public Context {
   Task<Result<void>> look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
   Task<Result<std::string>> read_account_tokens();
   std::expected<void, std::string> check_root();
-  void make_neighbours();
+  void make_bus();
 };
 
 }  // namespace verbena::store::rados

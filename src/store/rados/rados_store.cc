@@ -16,11 +16,10 @@
 #include "base/metrics.h"
 #include "store/event.h"
 #include "store/logic/rename.h"
+#include "store/rados/cluster/fate.h"
 #include "store/rados/engine.h"
-#include "store/rados/fate.h"
-#include "store/rados/key_ids.h"
-#include "store/rados/survey.h"
-#include "store/rados/tombstones.h"
+#include "store/rados/rows/key_ids.h"
+#include "store/rados/upkeep/tombstones.h"
 
 namespace verbena::store::rados {
 namespace {
@@ -36,10 +35,10 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
     : clock_source(*options.clock),
       on_change(options.on_change),
       on_accounts(options.on_accounts),
-      is_keeper(options.keeps),
+      is_holder(options.read_leases),
       whole_only(options.whole_only),
-      keep_rest(options.keep_rest),
-      mark_lasts(options.mark_lasts),
+      lease_rest(options.lease_rest),
+      intent_lasts(options.intent_lasts),
       cluster(std::move(connected)),
       splitter(registry, io, clock_source, options.split_rows) {}
 
@@ -106,80 +105,81 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   ids.set_incarnation(*incarnation);
   batcher.set_incarnation(*incarnation);
   book.set_incarnation(*incarnation);
-  duty.emplace(*cluster, io, *incarnation);
+  leader.emplace(*cluster, io, *incarnation);
   Garbage::Helpers helpers;
-  helpers.on_duty = [this] { return duty->holds(); };
+  helpers.is_leader = [this] { return leader->holds(); };
   helpers.look_into_tablet = [this](BucketPtr bucket, size_t tablet, std::set<uint64_t> living) {
     return look_into_tablet(std::move(bucket), tablet, std::move(living));
   };
   helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
     return events->rescue(bucket, std::move(rows));
   };
-  // What it has changed it may have told nobody of.
-  helpers.server_gone = [this] { neighbours->tell_again(Neighbours::everything, 1); };
+  // The changes of that server may have been announced to none.
+  helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
     return std::unexpected("the index pool: " + describe(signed_in.error()));
   }
-  events.emplace(registry, io, *duty, [this] { return garbage->rounds(); });
+  events.emplace(registry, io, *leader, [this] { return garbage->rounds(); });
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
-  make_neighbours();
-  keeps = std::make_shared<Keeps>(registry, io, [this] { return duty->holds(); }, keep_rest);
-  fresh = [this] { return neighbours->fresh(); };
-  is_sure = [this](std::string_view name) { return under_way->is_sure(name); };
-  settle = [this](std::string name) { return under_way->settle(std::move(name)); };
-  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter, book, *events, ids, *keeps, *under_way};
+  make_bus();
+  read_leases = std::make_shared<ReadLeases>(registry, io, [this] { return leader->holds(); }, lease_rest);
+  fresh = [this] { return bus->fresh(); };
+  is_sure = [this](std::string_view name) { return in_flight->is_sure(name); };
+  settle = [this](std::string name) { return in_flight->settle(std::move(name)); };
+  const RadosCatalogue::Parts parts{registry, *garbage, batcher,      splitter,  book,
+                                    *events,  ids,      *read_leases, *in_flight};
   catalogue.emplace(parts, clock_source, fresh);
   keeps_usage = true;
   keeps_events = true;
   rows = &*catalogue;
   blobs = &*striped;
   clock = &clock_source;
-  if (auto loaded = run(reload(Neighbours::everything)); !loaded) {
+  if (auto loaded = run(reload(InvalidationBus::everything)); !loaded) {
     return std::unexpected("buckets: " + describe(loaded.error()));
   }
-  guarding = boost::asio::co_spawn(io, duty->run(), boost::asio::use_future);
+  leading = boost::asio::co_spawn(io, leader->run(), boost::asio::use_future);
   counting = boost::asio::co_spawn(io, book.run(), boost::asio::use_future);
   telling = boost::asio::co_spawn(io, events->run(), boost::asio::use_future);
   collecting = boost::asio::co_spawn(io, garbage->run(), boost::asio::use_future);
   signing = boost::asio::co_spawn(io, garbage->run_signs(), boost::asio::use_future);
-  watching = boost::asio::co_spawn(io, neighbours->run(), boost::asio::use_future);
-  if (is_keeper) keeping = boost::asio::co_spawn(io, keeps->run(), boost::asio::use_future);
-  for (const auto until = deadline_in(cluster->options().timeout * 2); !neighbours->fresh();) {
+  watching = boost::asio::co_spawn(io, bus->run(), boost::asio::use_future);
+  if (is_holder) leasing = boost::asio::co_spawn(io, read_leases->run(), boost::asio::use_future);
+  for (const auto until = deadline_in(cluster->options().timeout * 2); !bus->fresh();) {
     if (SteadyClock::now() > until) return std::unexpected("the cluster grants no watch of the index pool");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
 }
 
-void Engine::make_neighbours() {
-  UnderWay::Helpers helpers;
-  helpers.tell = [this](Notice notice) { return neighbours->tell(std::move(notice)); };
+void Engine::make_bus() {
+  InFlightChanges::Helpers helpers;
+  helpers.tell = [this](Notice notice) { return bus->tell(std::move(notice)); };
   helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
   helpers.read_all = [this] { return reload_buckets(); };
-  helpers.forget_kept = [this](std::string_view name) { keeps->let_go_of_bucket(name); };
+  helpers.forget_kept = [this](std::string_view name) { read_leases->let_go_of_bucket(name); };
   helpers.on_change = [this] { on_change(); };
-  helpers.fresh = [this] { return neighbours->fresh(); };
-  under_way = std::make_shared<UnderWay>(registry, io, mark_lasts, std::move(helpers));
-  Neighbours::Ears ears;
-  ears.hear = [this](Notice notice) { return hear(std::move(notice)); };
-  ears.marks = [this] { return under_way->told(); };
-  ears.take_marks = [this](const std::vector<Mark>& marks) { return under_way->take(marks); };
-  ears.mark_all = [this](bool marked) { under_way->set_all(marked); };
-  ears.look = [this] { under_way->look(); };
-  neighbours = std::make_shared<Neighbours>(*cluster, io, std::move(ears));
+  helpers.fresh = [this] { return bus->fresh(); };
+  in_flight = std::make_shared<InFlightChanges>(registry, io, intent_lasts, std::move(helpers));
+  InvalidationBus::Subscriber subscriber;
+  subscriber.hear = [this](Notice notice) { return hear(std::move(notice)); };
+  subscriber.intents = [this] { return in_flight->told(); };
+  subscriber.take_intents = [this](const std::vector<Intent>& intents) { return in_flight->take(intents); };
+  subscriber.doubt_all = [this](bool marked) { in_flight->set_all(marked); };
+  subscriber.look = [this] { in_flight->look(); };
+  bus = std::make_shared<InvalidationBus>(*cluster, io, std::move(subscriber));
 }
 
 void Engine::close() {
   if (!thread.joinable()) return;
-  if (under_way) under_way->stop();
+  if (in_flight) in_flight->stop();
   splitter.stop();
   cluster->close();
-  if (keeps) keeps->stop();
-  if (keeping.valid()) keeping.get();
+  if (read_leases) read_leases->stop();
+  if (leasing.valid()) leasing.get();
   if (watching.valid()) {
-    neighbours->stop();
+    bus->stop();
     watching.get();
   }
   if (collecting.valid()) {
@@ -195,28 +195,28 @@ void Engine::close() {
     book.stop();
     counting.get();
   }
-  if (guarding.valid()) {
-    duty->stop();
-    guarding.get();
+  if (leading.valid()) {
+    leader->stop();
+    leading.get();
   }
   cluster->handle().watch_flush();
   cluster->wait_until_idle();
   if (garbage) run(garbage->remove_discarded());
   if (catalogue) catalogue->close();
-  if (under_way) under_way->close();
-  guard.reset();
+  if (in_flight) in_flight->close();
+  work.reset();
   thread.join();
 }
 
 Task<Result<void>> Engine::hear(Notice notice) {
   if (notice.kind == Notice::Kind::changed) co_return co_await reload(notice.bucket);
-  co_return co_await under_way->hear(std::move(notice));
+  co_return co_await in_flight->hear(std::move(notice));
 }
 
 Task<Result<void>> Engine::reload(uint64_t bucket) {
-  if (bucket == Neighbours::accounts) {
+  if (bucket == InvalidationBus::accounts) {
     VB_CO_TRY(co_await reload_accounts());
-  } else if (bucket == Neighbours::everything) {
+  } else if (bucket == InvalidationBus::everything) {
     VB_CO_TRY(co_await reload_all());
   } else {
     VB_CO_TRY(co_await reload_numbered(bucket));
@@ -394,14 +394,14 @@ Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, s
         co_await fate_by_attribute(*cluster, std::string(accounts_object), tokens_attribute, token, tokens);
     if (fate == Fate::not_made) co_return false;
     if (fate == Fate::unknown) {
-      neighbours->tell_again(Neighbours::accounts);
+      bus->tell_again(InvalidationBus::accounts);
       co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the accounts were changed.");
     }
   } else if (code < 0) {
-    neighbours->tell_again(Neighbours::accounts);
+    bus->tell_again(InvalidationBus::accounts);
     co_return std::unexpected(to_error(code, "rados: accounts"));
   }
-  VB_CO_TRY(co_await neighbours->tell(Neighbours::accounts));
+  VB_CO_TRY(co_await bus->tell(InvalidationBus::accounts));
   co_return true;
 }
 
@@ -418,7 +418,7 @@ void Engine::forget(uint64_t id) {
   }
 }
 
-// Whoever calls this has the lock of the bucket's name.
+// The caller holds the lock of the bucket's name.
 Task<Result<void>> Engine::reload_one(uint64_t id) {
   KeyLocks::Name lock(2, keys::number(id));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
@@ -437,7 +437,7 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
     // What has no version id is called "null" from then on: what lies in memory does not say so.
     const bool renames = known->versioning.load() == Versioning::off && record.info.versioning != Versioning::off;
     known->set(record.info);
-    if (renames) keeps->let_go_of_bucket(known->name);
+    if (renames) read_leases->let_go_of_bucket(known->name);
   } else {
     buckets.add(record);
     known = buckets.find(record.info.name);
@@ -476,10 +476,10 @@ Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
   if (!engine->fresh()) {
     co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
   }
-  if (engine->under_way->marks().all()) {
-    VB_CO_TRY(co_await engine->under_way->settle_all());
+  if (engine->in_flight->intents().all()) {
+    VB_CO_TRY(co_await engine->in_flight->settle_all());
   } else {
-    for (const std::string& name : engine->under_way->marks().names()) VB_CO_TRY(co_await engine->settle(name));
+    for (const std::string& name : engine->in_flight->intents().names()) VB_CO_TRY(co_await engine->settle(name));
   }
   co_return engine->buckets.list();
 }
@@ -558,22 +558,22 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_
 // Who may see an object is known for as long as the watch stands: without that, memory answers nothing either.
 uint64_t RadosStore::term() const {
   const auto now = LeaseClock::now();
-  return engine_->neighbours->fresh(now) ? engine_->keeps->term(now) : 0;
+  return engine_->bus->fresh(now) ? engine_->read_leases->term(now) : 0;
 }
 
 void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t stamp,
                       std::function<void(uint64_t term)> kept) {
-  static auto& begun = metrics::counter("verbena_rados_keeps_total", "Keys that this server began to keep");
+  static auto& begun = metrics::counter("verbena_rados_read_leases_total", "Read leases that this server took on keys");
   const uint64_t term = this->term();
   const auto found = engine_->find_bucket(bucket);
-  if (term == 0 || !found || !engine_->keeps->may_keep((*found)->id, key)) return;
-  if (engine_->being_kept.fetch_add(1) >= Engine::being_kept_max) {
-    --engine_->being_kept;
+  if (term == 0 || !found || !engine_->read_leases->may_keep((*found)->id, key)) return;
+  if (engine_->being_leased.fetch_add(1) >= Engine::being_leased_max) {
+    --engine_->being_leased;
     return;
   }
   auto done = [engine = engine_.get(), kept = std::move(kept), term](const std::exception_ptr& thrown,
                                                                      Result<void> written) {
-    --engine->being_kept;
+    --engine->being_leased;
     if (thrown || !written) return;
     begun.add();
     kept(term);
@@ -582,11 +582,11 @@ void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t st
   boost::asio::co_spawn(engine_->io, std::move(writing), std::move(done));
 }
 
-void RadosStore::listen(Listener* listener) { engine_->keeps->listen(listener); }
+void RadosStore::listen(Listener* listener) { engine_->read_leases->listen(listener); }
 
-bool RadosStore::may_keep(std::string_view bucket) const { return engine_->under_way->is_sure(bucket); }
+bool RadosStore::may_keep(std::string_view bucket) const { return engine_->in_flight->is_sure(bucket); }
 
-uint64_t RadosStore::on_duty() const { return engine_->duty->term(); }
+uint64_t RadosStore::leader_term() const { return engine_->leader->term(); }
 
 Result<std::optional<std::string>> RadosStore::read_accounts() { return engine_->run(engine_->read_accounts()); }
 Result<bool> RadosStore::replace_accounts(const std::optional<std::string>& before, const std::string& text) {
@@ -598,7 +598,6 @@ Result<std::optional<std::string>> RadosStore::read_key_ids() {
 Result<bool> RadosStore::replace_key_ids(const std::optional<std::string>& before, const std::string& text) {
   return engine_->run(rados::replace_key_ids(engine_->registry, before, text));
 }
-Result<Survey> RadosStore::survey() { return survey_store(*engine_); }
 bool RadosStore::settled() const { return engine_->garbage->settled(); }
 uint64_t RadosStore::calls() const { return engine_->cluster->calls(); }
 

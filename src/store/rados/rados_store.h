@@ -19,11 +19,11 @@ namespace verbena::store::rados {
 struct Options {
   std::string conf, user = "admin", pool, index_pool, name_space;  // as ClusterOptions'
   std::chrono::seconds timeout{10};
-  uint64_t split_rows = 100'000;              // of a tablet that becomes two
-  bool keeps = false;                         // keys that are asked for often are answered from memory (keeps.h)
-  std::chrono::milliseconds keep_rest{1000};  // that a key is left alone after another server has changed it
-  // After which a change of a bucket whose end nobody tells is made impossible (under_way.h).
-  std::chrono::milliseconds mark_lasts{30'000};
+  uint64_t split_rows = 100'000;               // of a tablet that becomes two
+  bool read_leases = false;                    // keys that are asked for often are answered from memory (read_leases.h)
+  std::chrono::milliseconds lease_rest{1000};  // that a key is left alone after another server has changed it
+  // After which a change of a bucket whose end is not announced is made impossible (coherence/in_flight_changes.h).
+  std::chrono::milliseconds intent_lasts{30'000};
   bool whole_only = false;         // is not opened where the rows of a bucket are lost: for who copies it
   memory::Arena* arena = nullptr;  // reads are leased from it; outlives the store
   const WallClock* clock = &system_clock();
@@ -73,23 +73,23 @@ class RadosStore final : public EngineStore, public SharedKeys {
   void listen(Listener* listener) override;
 
   // Whether this is the server that does what is done once for all (lifecycle rules, delivery of events): to be asked
-  // before each act. The number of its time on duty (Duty::term); 0: another one does it.
-  uint64_t on_duty() const;
+  // before each act. The number of its term (LeaderLease::term); 0: another server is the leader.
+  uint64_t leader_term() const;
 
-  // What is read of the bucket and its documents may be kept until on_change(): nobody is changing it just now.
+  // What is read of the bucket and its documents may be cached until on_change(): it has no change in flight.
   bool may_keep(std::string_view bucket) const;
 
   // A text that all servers share. These block, and must not be called by on_accounts. False: it is not `before`.
   Result<std::optional<std::string>> read_accounts();
   Result<bool> replace_accounts(const std::optional<std::string>& before, const std::string& text);
 
-  // Likewise, and nobody is told: the ids of the servers' master keys.
+  // Likewise, without a notice to the others: the ids of the servers' master keys.
   Result<std::optional<std::string>> read_key_ids();
   Result<bool> replace_key_ids(const std::optional<std::string>& before, const std::string& text);
 
-  // Blocks, and looks at every row and the name of every stripe.
+  // Blocks, and looks at every row and the name of every stripe (inspect/survey.cc).
   Result<Survey> survey();
-  // What was removed has gone, unless somebody here reads it.
+  // What was removed has gone, unless a reader of this process has it open.
   bool settled() const;
   // Calls to the cluster so far.
   uint64_t calls() const;

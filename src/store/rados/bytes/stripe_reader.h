@@ -1,0 +1,46 @@
+// Reads objects whose bytes lie in stripes. Reads that are asked for in one turn of a core, as those of a transfer that
+// reads ahead are, are gathered: what lies together in a stripe comes in one call, with its checksums.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "store/blobs.h"
+#include "store/rados/bytes/stripes.h"
+#include "store/read_runs.h"
+
+namespace verbena::store::rados {
+
+class StripeReads;
+
+// Of one core: all reads on the executor that made the first.
+class StripeReader final : public ObjectReader, public ReadsRuns {
+ public:
+  StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, std::string name, ObjectInfo info);
+  ~StripeReader() override;
+
+  // Before the first read. would_block; false: a small blob has gone.
+  Result<bool> prepare(Rows& rows, std::span<const BlobRef> blobs);
+
+  const ObjectInfo& info() const override { return info_; }
+  uint64_t run_bytes() const override { return stripe_size; }
+  Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
+
+ private:
+  struct Piece {
+    BlobRef blob;
+    uint64_t start = 0;  // in the object
+  };
+  std::vector<Piece>::const_iterator piece_at(uint64_t offset) const;
+
+  BlobSpace& space_;
+  const ObjectInfo info_;
+  std::vector<Piece> pieces_;
+  std::map<uint64_t, std::string> small_;
+  const std::shared_ptr<StripeReads> reads_;
+};
+
+}  // namespace verbena::store::rados

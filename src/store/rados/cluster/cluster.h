@@ -1,0 +1,115 @@
+// A connection to a Ceph cluster: librados's asynchronous calls as tasks. A call is made on any core and its caller
+// goes on there; how many are in flight and how long each takes is bounded.
+#pragma once
+
+#include <rados/librados.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <expected>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/task.h"
+
+namespace verbena::store::rados {
+
+using Buffer = librados::bufferlist;
+
+struct ClusterOptions {
+  std::string conf;  // ceph.conf; empty: where Ceph looks for it
+  std::string user = "admin";
+  std::string pool, index_pool;      // of bytes, which may be erasure-coded; of rows, which must be replicated
+  std::string name_space;            // of both: one store; empty: the default one
+  std::chrono::seconds timeout{10};  // of one call
+};
+
+Buffer to_buffer(std::string_view bytes);
+std::string to_text(Buffer& buffer);
+
+// What librados said of a call, as the house says it. The cluster's own state is service_unavailable.
+Error to_error(int code, const char* what);
+
+class Cluster {
+ public:
+  // librados blocks its caller beyond 1,024 calls or 100 MiB.
+  static constexpr size_t calls_max = 512;
+  static constexpr size_t bytes_max = 64 * MiB;
+  static constexpr size_t waiters_max = 16'384;
+
+  // Blocks. The error is a sentence for people.
+  static std::expected<std::unique_ptr<Cluster>, std::string> connect(const ClusterOptions& options);
+  ~Cluster();  // when all calls have ended
+  Cluster(const Cluster&) = delete;
+
+  enum class Pool : uint8_t { index, data };
+  // Both give librados's code: negative is an errno. Of a write nothing has happened, or all; after -ETIMEDOUT it may
+  // still happen. `reply` is what `op` writes into: it lives until librados has let go of it. `bytes`: that the call
+  // brings or carries, where they are more than rows. Calls without do not wait behind those that wait for room for
+  // theirs. `version`: a part of `reply`; gets the object's number, which every change of the object raises.
+  Task<int> read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
+                 size_t bytes = 0, uint64_t* version = nullptr);
+  Task<int> write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes = 0);
+
+  // Any other call that ends with a completion.
+  using Start = std::function<int(librados::AioCompletion*)>;
+  Task<int> call(Start start, std::shared_ptr<void> keep, size_t bytes = 0);
+  // Likewise of one that librados itself waits for as long as an OSD is away: a notify. -unanswered: it took longer
+  // than `most`; what `keep` has is librados's then, and must not be looked at.
+  static constexpr int unanswered = ETIME;
+  Task<int> call_within(std::chrono::milliseconds most, Start start, std::shared_ptr<void> keep);
+  // Blocks until every call that librados has has ended.
+  void wait_until_idle();
+  // From now on no call waits for its turn: of those that have theirs, some may never go on.
+  void close();
+
+  librados::Rados& handle() { return rados_; }
+  librados::IoCtx& context(Pool pool) { return pool == Pool::index ? index_ : data_; }
+  const ClusterOptions& options() const { return options_; }
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }  // so far
+
+ private:
+  struct Call;
+  explicit Cluster(ClusterOptions options) : options_(std::move(options)) {}
+  Task<int> make_call(Start start, std::shared_ptr<void> keep, size_t bytes,
+                      std::optional<std::chrono::milliseconds> most, uint64_t* version = nullptr);
+  Task<bool> enter(size_t bytes);
+  void leave(size_t bytes);
+  void wake();  // who fits; mutex_ is held
+  static void completed(librados::completion_t, void* call);
+
+  const ClusterOptions options_;
+  librados::Rados rados_;
+  librados::IoCtx index_, data_;
+  std::atomic<uint64_t> calls_{0};
+
+  struct Waiter {
+    size_t bytes;
+    std::function<void()> go;
+    uint64_t came;
+  };
+  bool fits(size_t bytes) const {
+    return closing_ || (in_flight_ < calls_max && (bytes_ == 0 || bytes_ + bytes <= bytes_max));
+  }
+  std::deque<Waiter>& queue_of(size_t bytes) { return bytes == 0 ? row_waiters_ : byte_waiters_; }
+  bool may_enter(size_t bytes) { return fits(bytes) && queue_of(bytes).empty(); }
+  std::mutex mutex_;                  // of all below
+  size_t in_flight_ = 0, bytes_ = 0;  // that were let in
+  size_t started_ = 0;                // of them, that librados has
+  bool closing_ = false;
+  std::condition_variable idle_;
+  std::deque<Waiter> row_waiters_, byte_waiters_;
+  uint64_t came_ = 0;
+};
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,133 @@
+// Intents: changes of buckets that some server is making now. Nothing of a bucket with an intent is answered from
+// memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace verbena::store::rados {
+
+// One change of a bucket or of its documents.
+struct Intent {
+  uint64_t change = 0;  // of no two changes the same
+  uint64_t bucket = 0;
+  // Of the bucket when the change was judged: it cannot be made once there is a later one. 0: it gives the bucket its
+  // name.
+  uint64_t epoch = 0;
+  std::string name{};
+  bool operator==(const Intent&) const = default;
+};
+
+std::string encode(const std::vector<Intent>& intents);
+Result<std::vector<Intent>> decode_intents(std::string_view bytes);  // corrupt_object
+
+// What servers tell each other.
+struct Notice {
+  enum class Kind : uint8_t {
+    changed,  // `bucket` is another one, or one of its documents
+    intent,   // a change is about to be made
+    over,     // it was made, or never will be
+    asking,   // which intents are there?
+  };
+  Kind kind = Kind::changed;
+  uint64_t bucket = 0;   // of `changed`
+  Intent intent{};       // of `intent` and `over`
+  bool renames = false;  // of `intent`: objects without a version id get one
+};
+// `changed` is what servers told each other before there were intents; those reload everything at a message that they
+// do not know.
+std::string encode(const Notice& notice);
+Notice decode_notice(std::string_view message, uint64_t unknown);  // `unknown`: the bucket of what is not understood
+
+// Thread-safe.
+class Intents {
+ public:
+  static constexpr size_t intents_max = 8192;
+  static constexpr size_t of_bucket_max = 16;  // that one server begins
+
+  // Nearly always there is no intent at all, which costs one look at a number.
+  bool has(std::string_view name) const { return any() && find(name); }
+  bool has(uint64_t bucket) const { return any() && find(bucket); }
+  bool any() const { return count_.load(std::memory_order_acquire) != 0; }
+  size_t of(std::string_view name) const;  // how many
+
+  // One that is there gets this epoch and this time. False: there are too many.
+  bool put(const Intent& intent, Deadline until);
+  void end(uint64_t change);
+  void postpone(uint64_t change, Deadline until);
+  // Every bucket counts as one with an intent while it is not known which have one.
+  void set_all(bool doubtful);
+  std::vector<Intent> list() const;
+  std::vector<Intent> over(Deadline now) const;  // whose time has passed
+  std::vector<std::string> names() const;
+  bool all() const;
+
+  // A reading of a bucket with an intent serves all calls that came before it began.
+  uint64_t next_turn() { return ++turn_; }
+  bool was_read(std::string_view name, uint64_t since) const;
+  void note_read(const std::string& name, uint64_t begun);
+
+ private:
+  static constexpr size_t readings_max = 10'000;
+  struct Entry {
+    Intent intent;
+    Deadline until{};
+  };
+  bool find(std::string_view name) const;
+  bool find(uint64_t bucket) const;
+  void count();
+
+  std::atomic<size_t> count_{0};  // with all_ as one
+  std::atomic<uint64_t> turn_{0};
+  mutable std::shared_mutex mutex_;  // of these
+  bool all_ = false;
+  std::map<uint64_t, Entry> intents_;  // by change
+  std::map<std::string, size_t, std::less<>> names_;
+  std::map<uint64_t, size_t> buckets_;
+  std::map<std::string, uint64_t, std::less<>> readings_;
+};
+
+// Limit of changes of buckets that this server makes at once. An owner gets at most a quarter of what is left, so that
+// no owner's changes hold up those of others.
+class ChangeCharges {
+ public:
+  static constexpr size_t all_max = 512;
+
+  class Held {
+   public:
+    Held() = default;
+    Held(ChangeCharges* charges, std::string owner) : charges_(charges), owner_(std::move(owner)) {}
+    Held(Held&& other) noexcept : charges_(std::exchange(other.charges_, nullptr)), owner_(std::move(other.owner_)) {}
+    Held& operator=(Held&& other) noexcept {
+      std::swap(charges_, other.charges_);
+      std::swap(owner_, other.owner_);
+      return *this;
+    }
+    ~Held() {
+      if (charges_ != nullptr) charges_->give_back(owner_);
+    }
+    explicit operator bool() const { return charges_ != nullptr; }
+
+   private:
+    ChangeCharges* charges_ = nullptr;
+    std::string owner_;
+  };
+  Held take(const std::string& owner);  // empty: not now
+
+ private:
+  void give_back(const std::string& owner);
+  std::mutex mutex_;
+  size_t all_ = 0;  // guarded by mutex_, as the next
+  std::map<std::string, size_t> of_owner_;
+};
+
+}  // namespace verbena::store::rados

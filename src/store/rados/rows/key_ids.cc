@@ -1,0 +1,39 @@
+#include "store/rados/rows/key_ids.h"
+
+#include <cerrno>
+#include <map>
+#include <utility>
+
+#include "store/rados/cluster/layout.h"
+
+namespace verbena::store::rados {
+namespace {
+
+const std::string master_row = "master";
+
+}  // namespace
+
+Task<Result<std::optional<std::string>>> read_key_ids(Registry& registry) {
+  std::string name = master_row;
+  VB_CO_ASSIGN(std::string text, co_await registry.row(std::string(servers_object), std::move(name)));
+  if (text.empty()) co_return std::nullopt;
+  co_return text;
+}
+
+// Guarded by what was read. A call that was sent twice fails although it has happened; who reads again finds its own
+// text.
+Task<Result<bool>> replace_key_ids(Registry& registry, std::optional<std::string> before, std::string text) {
+  librados::ObjectWriteOperation op;
+  op.create(false);
+  const std::map<std::string, std::pair<Buffer, int>> expected = {
+      {master_row, {to_buffer(before.value_or("")), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(expected, nullptr);
+  const std::map<std::string, Buffer> set = {{master_row, to_buffer(text)}};
+  op.omap_set(set);
+  const int code = co_await registry.cluster().write(Cluster::Pool::index, std::string(servers_object), std::move(op));
+  if (code == -ECANCELED) co_return false;
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: ids of master keys"));
+  co_return true;
+}
+
+}  // namespace verbena::store::rados

@@ -1,0 +1,483 @@
+#include "store/rados/upkeep/garbage.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/logic/keys.h"
+#include "store/logic/record.h"
+
+namespace verbena::store::rados {
+namespace {
+
+using Pool = Cluster::Pool;
+
+constexpr int sign_attempts_max = 5;
+constexpr std::chrono::milliseconds look_for_sign_every{2};  // twice as long each time
+constexpr std::chrono::milliseconds look_for_sign_at_least_every{64};
+
+// Blobs that a tablet's row names and only this row: parts, and what was already to go.
+void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef>& blobs) {
+  if (const auto dead = parse_dead_row(row)) {
+    blobs.push_back({BlobKind::extents, *dead, keys::parse_number(value).value_or(0)});
+    return;
+  }
+  if (!row.starts_with('x')) return;
+  const auto part = decode_part(value);
+  if (part && part->blob.kind == BlobKind::extents) blobs.push_back(part->blob);
+}
+
+}  // namespace
+
+Garbage::Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers)
+    : registry_(registry), incarnation_(incarnation), helpers_(std::move(helpers)), timer_(io), sign_timer_(io) {}
+
+std::shared_ptr<const void> Garbage::hold() {
+  const std::lock_guard lock(mutex_);
+  if (!token_ || *token_ != era_) {
+    token_ = std::make_shared<const uint64_t>(era_);
+    tokens_.emplace_back(era_, token_);
+  }
+  return token_;
+}
+
+// The era of the first reader that is still there.
+uint64_t Garbage::oldest() {
+  const std::lock_guard lock(mutex_);
+  if (token_ && *token_ != era_) token_.reset();
+  while (!tokens_.empty() && tokens_.front().second.expired()) tokens_.pop_front();
+  return tokens_.empty() ? era_ : std::min(era_, tokens_.front().first);
+}
+
+void Garbage::push(Entry entry) {
+  const std::lock_guard lock(mutex_);
+  backlog_ += entry.blobs.size();
+  queue_.push_back(std::move(entry));
+  ++added_;
+}
+
+void Garbage::add(const std::string& tablet, const std::vector<BlobRef>& blobs) {
+  if (blobs.empty()) return;
+  push({tablet, blobs});
+  boost::asio::post(timer_.get_executor(), [this] { timer_.cancel(); });
+}
+
+void Garbage::discard(uint64_t blob, uint64_t size) {
+  {
+    const std::lock_guard lock(mutex_);
+    discarded_.push_back({BlobKind::extents, blob, size});
+    ++added_;
+  }
+  boost::asio::post(timer_.get_executor(), [this] { timer_.cancel(); });
+}
+
+void Garbage::sweep(uint64_t bucket) {
+  {
+    const std::lock_guard lock(mutex_);
+    sweeps_.push_back(bucket);
+    ++added_;
+  }
+  boost::asio::post(timer_.get_executor(), [this] { timer_.cancel(); });
+}
+
+void Garbage::stop() {
+  stopping_ = true;
+  boost::asio::post(timer_.get_executor(), [this] {
+    timer_.cancel();
+    sign_timer_.cancel();
+  });
+}
+
+Task<Result<void>> Garbage::sign_in() { co_return co_await exchange_signs(); }
+
+Task<bool> Garbage::may_name(uint64_t life, Deadline read_at) {
+  const auto until = deadline_in(sign_wait);
+  auto rest = look_for_sign_every;
+  for (bool asked = false; signed_at_.load() < read_at.time_since_epoch().count(); asked = true) {
+    if (life != life_.load() || stopping_ || SteadyClock::now() > until) co_return false;
+    if (!asked && !sign_wanted_.exchange(true)) {
+      boost::asio::post(sign_timer_.get_executor(), [this] { sign_timer_.cancel(); });
+    }
+    co_await pause(rest);
+    rest = std::min(2 * rest, look_for_sign_at_least_every);
+  }
+  // After that look: who sees the first sign of a life sees that life.
+  co_return life == life_.load();
+}
+
+Task<> Garbage::run_signs() {
+  while (!stopping_) {
+    sign_wanted_ = false;
+    if (auto done = co_await exchange_signs(); !done) log::warn("rados: sign of life: {}", describe(done.error()));
+    if (stopping_) break;
+    if (sign_wanted_) continue;
+    sign_timer_.expires_after(batches_.empty() ? std::chrono::milliseconds(beat) : std::chrono::milliseconds(100));
+    boost::system::error_code woken;
+    co_await sign_timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+  }
+  // The others need not wait for this one's silence. Nothing is named from here on.
+  life_ = 0;
+  librados::ObjectWriteOperation op;
+  op.omap_rm_keys({server_row(incarnation_)});
+  (void)co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
+}
+
+Task<> Garbage::run() {
+  while (!stopping_) {
+    const auto done = co_await pass();
+    const bool failed = !done;
+    if (failed) log::warn("rados: removing unnamed bytes: {}", describe(done.error()));
+    if (stopping_) break;
+    bool more = false;
+    {
+      const std::lock_guard lock(mutex_);
+      more = !queue_.empty() || !sweeps_.empty() || !discarded_.empty();
+    }
+    if (more && !failed) continue;
+    const auto rest = batches_.empty() ? std::chrono::milliseconds(beat) : std::chrono::milliseconds(100);
+    timer_.expires_after(rest);
+    boost::system::error_code woken;
+    co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+  }
+}
+
+// The era of now; from now on it is the next one.
+Task<Result<uint64_t>> Garbage::begin_era() {
+  for (;;) {
+    VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), "era"));
+    const auto row = rows.find("era");
+    const std::string seen = row == rows.end() ? "" : row->second;
+    const uint64_t era = keys::parse_number(seen).value_or(0);
+    librados::ObjectWriteOperation op;
+    const std::map<std::string, std::pair<Buffer, int>> expected = {
+        {"era", {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
+    op.omap_cmp(expected, nullptr);
+    const std::map<std::string, Buffer> next = {{"era", to_buffer(keys::number(era + 1))}};
+    op.omap_set(next);
+    const int code = co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
+    if (code == -ECANCELED) continue;
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: era"));
+    const std::lock_guard lock(mutex_);
+    era_ = std::max(era_, era + 1);
+    co_return era;
+  }
+}
+
+// Says that this one lives, and which era it still reads, where its last sign is.
+Task<Result<void>> Garbage::sign() {
+  const std::string name = server_row(incarnation_);
+  for (int attempt = 0; attempt < sign_attempts_max; ++attempt) {
+    const auto began = SteadyClock::now();
+    const std::string next = keys::number(oldest()) + keys::number(++beats_);
+    librados::ObjectWriteOperation op;
+    op.create(false);
+    const std::map<std::string, std::pair<Buffer, int>> expected = {
+        {name, {to_buffer(sign_), LIBRADOS_CMPXATTR_OP_EQ}}};
+    op.omap_cmp(expected, nullptr);
+    const std::map<std::string, Buffer> set = {{name, to_buffer(next)}};
+    op.omap_set(set);
+    const int code = co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
+    if (code >= 0) {
+      sign_ = next;
+      if (!std::exchange(is_living_, true)) ++life_;
+      signed_at_ = began.time_since_epoch().count();
+      co_return Result<void>{};
+    }
+    if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: sign of life"));
+    // Another sign of this process: a call that was not answered. None: the others have given it up.
+    VB_CO_ASSIGN(std::string now, co_await registry_.row(std::string(servers_object), name));
+    if (now.empty() && std::exchange(is_living_, false)) {
+      log::warn("rados: the other servers took this one for dead: its unfinished changes are abandoned");
+    }
+    sign_ = std::move(now);
+  }
+  co_return fail(Errc::slow_down, "rados: sign of life");
+}
+
+// What the others read, and who of them is silent.
+Task<Result<void>> Garbage::look_at_signs() {
+  VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
+  uint64_t least = oldest();
+  std::map<std::string, std::string> silent;
+  for (const auto& [name, value] : rows) {
+    if (name == "era") {
+      const std::lock_guard lock(mutex_);
+      era_ = std::max(era_, keys::parse_number(value).value_or(0));
+      continue;
+    }
+    if (!name.starts_with('s') || value.size() != 16) continue;
+    const uint64_t era = keys::read_number(std::string_view(value).substr(0, 8));
+    // The own one, too: as the others see it.
+    if (name == server_row(incarnation_)) {
+      least = std::min(least, era);
+      continue;
+    }
+    const uint64_t beat_seen = keys::read_number(std::string_view(value).substr(8));
+    auto& known = signs_.try_emplace(name, Sign{beat_seen, SteadyClock::now()}).first->second;
+    if (known.beat != beat_seen) known = {beat_seen, SteadyClock::now()};
+    if (SteadyClock::now() - known.seen > silence_max) {
+      silent.emplace(name, value);
+    } else {
+      least = std::min(least, era);
+    }
+  }
+  for (const auto& [name, value] : silent) {
+    VB_CO_ASSIGN(const bool forgotten, co_await forget_server(registry_, name, value));
+    signs_.erase(name);
+    if (!forgotten) {  // it has signed since, or another one has forgotten it
+      least = std::min(least, keys::read_number(std::string_view(value).substr(0, 8)));
+      continue;
+    }
+    next_round_ = {};  // it may have left something
+    if (helpers_.server_gone && helpers_.is_leader && helpers_.is_leader()) helpers_.server_gone();
+  }
+  least_ = least;
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Garbage::exchange_signs() {
+  VB_CO_TRY(co_await sign());
+  co_return co_await look_at_signs();
+}
+
+Task<Result<void>> Garbage::pass() {
+  std::vector<Entry> entries;
+  std::vector<uint64_t> sweeps;
+  uint64_t added = 0;
+  VB_CO_TRY(co_await try_discarded());
+  if (SteadyClock::now() >= next_round_ && (rounds_ == 0 || helpers_.is_leader())) {
+    next_round_ = deadline_in(rounds_every);
+    if (auto looked = co_await look_for_leftovers(); !looked) {
+      next_round_ = deadline_in(beat);
+      co_return looked;
+    }
+    ++rounds_;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    sweeps.swap(sweeps_);
+  }
+  for (const uint64_t bucket : sweeps) {
+    if (auto collected = co_await collect_bucket(bucket); !collected) {
+      log::warn("rados: a removed bucket keeps its space for now: {}", describe(collected.error()));
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    entries.swap(queue_);
+    added = added_;
+  }
+  if (!entries.empty()) {
+    auto era = co_await begin_era();
+    if (!era) {
+      const std::lock_guard lock(mutex_);
+      queue_.insert(queue_.begin(), entries.begin(), entries.end());
+      co_return std::unexpected(era.error());
+    }
+    std::ranges::reverse(entries);  // taken from the end
+    batches_.push_back({*era, added, std::move(entries)});
+    sign_timer_.cancel();  // the others learn soon that this one does not read them
+  }
+  if (SteadyClock::now() >= next_probe_) {
+    next_probe_ = deadline_in(beat);
+    co_await probe_space();
+  }
+  while (!batches_.empty() && batches_.front().era < least_) {
+    auto& entries_left = batches_.front().entries;
+    while (!entries_left.empty()) {
+      VB_CO_TRY(co_await remove(entries_left.back()));
+      backlog_ -= entries_left.back().blobs.size();
+      entries_left.pop_back();
+    }
+    settled_ = batches_.front().added;
+    batches_.pop_front();
+  }
+  if (batches_.empty()) settled_ = added;
+  if (!batches_.empty() && batches_.front().era >= oldest()) {
+    blocked_era_ = batches_.front().era;
+    blocked_ = added;
+  }
+  static auto& waiting = metrics::gauge("verbena_rados_garbage_blobs", "Blobs that are to be removed");
+  waiting.set(static_cast<int64_t>(backlog_.load()));
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Garbage::remove_blob(const BlobRef& blob) {
+  for (uint64_t stripe = 0; stripe < std::max<uint64_t>(stripes_of(blob.size), 1); ++stripe) {
+    librados::ObjectWriteOperation op;
+    op.remove();
+    const int code = co_await registry_.cluster().write(Pool::data, stripe_object(blob.id, stripe), std::move(op));
+    if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: removing"));
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Garbage::try_discarded() {
+  for (;;) {
+    BlobRef blob;
+    {
+      const std::lock_guard lock(mutex_);
+      if (discarded_.empty()) co_return Result<void>{};
+      blob = discarded_.back();
+    }
+    VB_CO_TRY(co_await remove_blob(blob));
+    const std::lock_guard lock(mutex_);
+    std::erase(discarded_, blob);
+  }
+}
+
+Task<> Garbage::remove_discarded() {
+  if (auto done = co_await try_discarded(); !done) {
+    log::warn("rados: bytes of unfinished writes stay: {}", describe(done.error()));
+  }
+}
+
+Task<Result<void>> Garbage::remove(const Entry& entry) {
+  std::set<std::string> rows;
+  for (const BlobRef& blob : entry.blobs) {
+    VB_CO_TRY(co_await remove_blob(blob));
+    rows.insert(dead_row(blob.id));
+  }
+  int code = 0;
+  librados::ObjectWriteOperation op;
+  if (entry.whole_tablet) {
+    op.remove();
+    code = co_await registry_.cluster().write(Pool::index, entry.tablet, std::move(op));
+  } else if (!entry.tablet.empty() && !rows.empty()) {
+    op.assert_exists();
+    op.omap_rm_keys(rows);
+    code = co_await registry_.cluster().write(Pool::index, entry.tablet, std::move(op));
+  } else if (entry.bucket != 0) {
+    op.remove();
+    code = co_await registry_.cluster().write(Pool::index, bucket_object(entry.bucket), std::move(op));
+    if (code == 0 || code == -ENOENT) {
+      librados::ObjectWriteOperation root;
+      root.omap_rm_keys({keys::tagged('x', entry.bucket)});
+      code = co_await registry_.cluster().write(Pool::index, std::string(root_object), std::move(root));
+    }
+  }
+  if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: removing"));
+  co_return Result<void>{};
+}
+
+std::string server_row(uint64_t incarnation) { return keys::tagged('s', incarnation); }
+
+Task<Result<bool>> forget_server(Registry& registry, std::string row, std::string seen) {
+  librados::ObjectWriteOperation op;
+  const std::map<std::string, std::pair<Buffer, int>> expected = {{row, {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
+  op.omap_cmp(expected, nullptr);
+  op.omap_rm_keys({row});
+  const int code = co_await registry.cluster().write(Pool::index, std::string(servers_object), std::move(op));
+  if (code >= 0) co_return true;
+  if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: a silent server"));
+  // Gone already: by this very call, made before, or by another server's, which comes to the same.
+  VB_CO_ASSIGN(const std::string now, co_await registry.row(std::string(servers_object), row));
+  co_return now.empty();
+}
+
+Task<Result<std::set<uint64_t>>> Garbage::living() {
+  VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), "s"));
+  std::set<uint64_t> servers = {incarnation_};
+  for (const auto& [row, value] : rows) servers.insert(keys::parse_number(row.substr(1)).value_or(0));
+  co_return servers;
+}
+
+// Rows of what is to go that a server left behind, and buckets that were not swept to the end.
+Task<Result<void>> Garbage::look_for_leftovers() {
+  VB_CO_ASSIGN(const std::set<uint64_t> servers, co_await living());
+  VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(root_object), ""));
+  for (const auto& [key, value] : rows) {
+    if (key.starts_with('x') && key.size() == 9) {
+      const std::lock_guard lock(mutex_);
+      sweeps_.push_back(keys::read_number(std::string_view(key).substr(1)));
+      ++added_;
+    }
+    if (!key.starts_with('b')) continue;
+    const uint64_t bucket = keys::parse_number(value).value_or(0);
+    auto looked = co_await look_into(bucket, servers);
+    if (!looked && looked.error() == Errc::no_such_bucket) {
+      auto removed = co_await registry_.check_removed(key.substr(1), bucket);
+      if (!removed && removed.error() == Errc::corrupt_object) continue;  // an operator has to mend that
+      if (!removed) co_return removed;
+      // It was decided that it goes, and the server that did so went first.
+      looked = co_await registry_.forget_name(key.substr(1), bucket);
+      next_round_ = {};
+    }
+    if (!looked) co_return looked;
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Garbage::look_into(uint64_t bucket, std::set<uint64_t> living) {
+  VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
+  for (size_t i = 0; i < state->tablets.size(); ++i) {
+    const std::string object = state->tablets[i].object;
+    auto rows = co_await registry_.all(object, "!");
+    if (!rows && rows.error() == Errc::not_found) continue;
+    if (!rows) co_return std::unexpected(rows.error());
+    Entry entry{object, {}};
+    for (const auto& [row, value] : *rows) add_blobs(row, value, entry.blobs);
+    if (!entry.blobs.empty()) push(std::move(entry));
+    VB_CO_TRY(co_await helpers_.look_into_tablet(state, i, living));
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
+  auto tablets = co_await registry_.all(bucket_object(bucket), "t");
+  if (!tablets && !(tablets.error() == Errc::not_found)) co_return std::unexpected(tablets.error());
+  if (tablets) {
+    for (const auto& [low, number] : *tablets) {
+      Entry entry{tablet_object(bucket, keys::parse_number(number).value_or(0)), {}, /*whole_tablet=*/true};
+      for (std::string after;;) {
+        auto page = co_await registry_.page(entry.tablet, after, "");
+        if (!page && page.error() == Errc::not_found) break;
+        if (!page) co_return std::unexpected(page.error());
+        std::map<std::string, std::string> outliving;
+        for (auto& [row, value] : (*page)->rows) {
+          after = row;
+          add_blobs(row, to_text(value), entry.blobs);
+          if (row.starts_with('e')) outliving.emplace(row, to_text(value));
+        }
+        if (!outliving.empty()) VB_CO_TRY(co_await helpers_.rescue(bucket, std::move(outliving)));
+        if (!(*page)->more || (*page)->rows.empty()) break;
+      }
+      push(std::move(entry));
+    }
+  }
+  Entry last;
+  last.bucket = bucket;
+  push(std::move(last));
+  co_return Result<void>{};
+}
+
+// On a full pool a change of rows passes that was allowed to try, and a new object does not: so one is made.
+Task<void> Garbage::probe_space() {
+  bool full = false;
+  const std::string object = fmt::format("space.{:x}", incarnation_);
+  for (const Pool pool : {Pool::index, Pool::data}) {
+    librados::ObjectWriteOperation gone;
+    gone.remove();
+    (void)co_await registry_.cluster().write(pool, object, std::move(gone));
+    librados::ObjectWriteOperation made;
+    made.write_full(to_buffer("x"));
+    const int code = co_await registry_.cluster().write(pool, object, std::move(made));
+    full |= code == -ENOSPC || code == -EDQUOT;
+    librados::ObjectWriteOperation last;
+    last.remove();
+    (void)co_await registry_.cluster().write(pool, object, std::move(last));
+  }
+  if (full_.exchange(full) != full) {
+    log::warn("rados: {}", full ? "the cluster or a pool is full: nothing new is accepted" : "there is space again");
+  }
+}
+
+}  // namespace verbena::store::rados

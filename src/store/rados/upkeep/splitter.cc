@@ -1,0 +1,259 @@
+#include "store/rados/upkeep/splitter.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/logic/keys.h"
+#include "store/logic/rename.h"
+
+namespace verbena::store::rados {
+namespace {
+
+using Pool = Cluster::Pool;
+
+constexpr uint64_t looks_per_size = 4;   // while a tablet fills up
+constexpr int purge_attempts_max = 100;  // each goes on where the one before ended
+constexpr size_t keys_kept_max = 1024;   // to choose the middle from
+
+size_t find_tablet(const BucketState& bucket, uint64_t number) {
+  const auto found = std::ranges::find(bucket.tablets, number, &Tablet::number);
+  return static_cast<size_t>(found - bucket.tablets.begin());
+}
+
+// Where another tablet's rows of that letter begin; nullopt: nowhere.
+std::optional<std::string> end_of(const BucketState& bucket, size_t tablet, char letter) {
+  if (tablet + 1 >= bucket.tablets.size()) return std::nullopt;
+  return first_row(letter, bucket.tablets[tablet + 1].low);
+}
+
+// Half of them, evenly.
+void thin_out(std::vector<std::string>& keys) {
+  size_t kept = 0;
+  for (size_t i = 0; i < keys.size(); i += 2) keys[kept++] = std::move(keys[i]);
+  keys.resize(kept);
+}
+
+}  // namespace
+
+void Splitter::count(uint64_t bucket, uint64_t tablet, uint64_t rows) {
+  const Name name(bucket, tablet);
+  const std::lock_guard lock(mutex_);
+  uint64_t& written = written_[name];
+  written += rows;
+  if (stopping_ || written < std::max<uint64_t>(rows_max_ / looks_per_size, 1) || looking_.contains(name)) return;
+  written = 0;
+  looking_.insert(name);
+  boost::asio::co_spawn(io_, look(name), boost::asio::detached);
+}
+
+void Splitter::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+}
+
+Task<> Splitter::look(Name name) {
+  if (auto looked = co_await look_at(name); !looked && !(looked.error() == Errc::no_such_bucket)) {
+    log::info("rados: a tablet was not split for now: {}", describe(looked.error()));
+  }
+  const std::lock_guard lock(mutex_);
+  looking_.erase(name);
+  if (written_[name] == 0) written_.erase(name);
+}
+
+Task<Result<void>> Splitter::look_at(Name name) {
+  VB_CO_ASSIGN(BucketPtr bucket, co_await registry_.load(name.first));
+  const size_t tablet = find_tablet(*bucket, name.second);
+  if (tablet == bucket->tablets.size()) co_return Result<void>{};
+  VB_CO_ASSIGN(Found found, co_await survey(bucket, tablet));
+  if (found.left_over) VB_CO_TRY(co_await purge(bucket, name.second));
+  if (found.rows <= rows_max_ || found.keys.size() < 2) co_return Result<void>{};
+  const std::string middle = found.keys[found.keys.size() / 2];
+  VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
+  const size_t now = find_tablet(*bucket, name.second);
+  if (now == bucket->tablets.size() || middle <= bucket->tablets[now].low) co_return Result<void>{};
+  if (const auto end = end_of(*bucket, now, 'o'); end && "o" + middle >= *end) co_return Result<void>{};
+  co_return co_await split(bucket, now, middle);
+}
+
+Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) {
+  Found found;
+  struct Reply {
+    std::set<std::string> keys;
+    bool more = false;
+    int code = 0;
+  };
+  uint64_t objects = 0, step = 1;
+  for (std::string after;;) {
+    auto reply = std::make_shared<Reply>();
+    librados::ObjectReadOperation op;
+    op.omap_get_keys2(after, 1000, &reply->keys, &reply->more, &reply->code);
+    const int code =
+        co_await registry_.cluster().read(Pool::index, bucket->tablets[tablet].object, std::move(op), reply);
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+    for (const std::string& row : reply->keys) {
+      after = row;
+      if (!tablet_letters.contains(row.front())) continue;  // no key's: a split takes none of them away
+      const auto end = end_of(*bucket, tablet, row.front());
+      if (end && row >= *end) {
+        found.left_over = true;
+        continue;
+      }
+      ++found.rows;
+      if (row.front() != 'o' || objects++ % step != 0) continue;
+      found.keys.push_back(row.substr(1));
+      if (found.keys.size() < keys_kept_max) continue;
+      thin_out(found.keys);
+      step *= 2;
+    }
+    if (!reply->more || reply->keys.empty()) co_return found;
+  }
+}
+
+Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_from(std::string object, std::string start, std::string after) {
+  if (!after.empty()) co_return co_await registry_.page(object, after, start.substr(0, 1));
+  // A page begins behind a row; this one may begin with the row `start`.
+  VB_CO_ASSIGN(auto page, co_await registry_.page(object, start, start.substr(0, 1)));
+  std::set<std::string> name(&start, &start + 1);
+  VB_CO_ASSIGN(auto first, co_await rows_named(object, std::move(name)));
+  page->rows.merge(first->rows);
+  co_return page;
+}
+
+Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_named(std::string object, std::set<std::string> names) {
+  auto found = std::make_shared<OmapReply>();
+  librados::ObjectReadOperation op;
+  op.omap_get_vals_by_keys(names, &found->rows, &found->rows_code);
+  const int code = co_await registry_.cluster().read(Pool::index, std::move(object), std::move(op), found);
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+  co_return found;
+}
+
+// With the epoch that the new tablet has until it is in use: none that comes late puts old rows over new ones.
+Task<Result<void>> Splitter::put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page) {
+  librados::ObjectWriteOperation op;
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(frozen->epoch_text));
+  op.omap_set(page->rows);
+  const int code = co_await registry_.cluster().write(Pool::index, std::move(to), std::move(op), 1 * MiB);
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
+  const std::string from = frozen->tablets[tablet].object;
+  for (const char letter : tablet_letters) {
+    const auto end = end_of(*frozen, tablet, letter);
+    for (std::string after;;) {
+      VB_CO_ASSIGN(auto page, co_await rows_from(from, first_row(letter, key), after));
+      const bool more = page->more && !page->rows.empty();
+      if (more) after = page->rows.rbegin()->first;
+      if (end) page->rows.erase(page->rows.lower_bound(*end), page->rows.end());
+      if (page->rows.empty()) break;
+      VB_CO_TRY(co_await put_rows(frozen, to, page));
+      if (!more) break;
+    }
+  }
+  // Version tokens that were swept here are of keys that may lie there from now on.
+  std::set<std::string> fence = {fence_row};
+  VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(fence)));
+  if (!found->rows.empty()) VB_CO_TRY(co_await put_rows(frozen, to, found));
+  co_return co_await copy_tokens(frozen, from, to);
+}
+
+// Which of the two a rename's source lies in the tokens do not say: both have those that still mean something.
+Task<Result<void>> Splitter::copy_tokens(BucketPtr frozen, std::string from, std::string to) {
+  const auto since = static_cast<uint64_t>(std::max<int64_t>(clock_.now_us() - rename_token_life_us, 0));
+  for (std::string after = "a" + keys::number(since);;) {
+    VB_CO_ASSIGN(auto page, co_await registry_.page(from, after, "a"));
+    if (page->rows.empty()) break;
+    after = page->rows.rbegin()->first;
+    std::set<std::string> tokens;
+    for (const auto& [row, value] : page->rows) tokens.insert("r" + row.substr(std::min<size_t>(row.size(), 9)));
+    VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(tokens)));
+    page->rows.merge(found->rows);
+    VB_CO_TRY(co_await put_rows(frozen, to, page));
+    if (!page->more) break;
+  }
+  co_return Result<void>{};
+}
+
+// What lies behind the tablet's end is another one's, and there. It is not read here any more once the tablet has the
+// epoch of now.
+Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
+  const std::string object = tablet_object(bucket->id, number);
+  for (int attempt = 0; attempt < purge_attempts_max; ++attempt) {
+    VB_CO_ASSIGN(bucket, co_await registry_.refresh(bucket, object));
+    const size_t tablet = find_tablet(*bucket, number);
+    if (tablet + 1 >= bucket->tablets.size()) co_return Result<void>{};
+    VB_CO_ASSIGN(const bool purged, co_await purge_at(bucket, tablet));
+    if (purged) co_return Result<void>{};
+  }
+  // Others change the bucket all the time. The next row that is written here makes it looked at again.
+  const std::lock_guard lock(mutex_);
+  written_[Name(bucket->id, number)] = rows_max_;
+  co_return Result<void>{};
+}
+
+// False: the bucket has another epoch by now.
+Task<Result<bool>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
+  const std::string object = bucket->tablets[tablet].object;
+  const std::string low = bucket->tablets[tablet + 1].low;
+  for (const char letter : tablet_letters) {
+    for (;;) {
+      VB_CO_ASSIGN(auto page, co_await rows_from(object, first_row(letter, low), ""));
+      if (page->rows.empty()) break;
+      std::set<std::string> gone;
+      for (const auto& [row, value] : page->rows) gone.insert(row);
+      librados::ObjectWriteOperation op;
+      op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
+      op.omap_rm_keys(gone);
+      const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
+      if (code == -ECANCELED) co_return false;
+      if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+    }
+  }
+  co_return true;
+}
+
+Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string key) {
+  static auto& splits = metrics::counter("verbena_rados_splits_total", "Tablets that became two");
+  VB_CO_ASSIGN(const uint64_t number, co_await registry_.take_number());
+  VB_CO_ASSIGN(BucketPtr frozen,
+               co_await registry_.set_phase(bucket, Phase::splitting, bucket->tablets[tablet].number));
+  const size_t source = find_tablet(*frozen, bucket->tablets[tablet].number);
+  const std::string object = tablet_object(frozen->id, number);
+  librados::ObjectWriteOperation made;
+  made.create(true);
+  // With an epoch of before the decision: nothing in it changes until the old one has the one of after.
+  made.setxattr(epoch_attribute, to_buffer(frozen->epoch_text));
+  const int code = co_await registry_.cluster().write(Pool::index, object, std::move(made));
+  Result<void> done = code < 0 ? std::unexpected(to_error(code, "rados: new tablet")) : Result<void>();
+  if (done) done = co_await copy(frozen, source, key, object);
+  if (!done) {
+    (void)co_await registry_.set_phase(frozen, Phase::live);
+  } else {
+    Registry::Fill name_it = [&key, number](librados::ObjectWriteOperation& op) {
+      const std::map<std::string, Buffer> row = {{"t" + key, to_buffer(keys::number(number))}};
+      op.omap_set(row);
+      op.omap_rm_keys({"p"});
+    };
+    auto named = co_await registry_.change(frozen, std::move(name_it));
+    // An error may come after the decision: then the tablet is in use.
+    if (!named && !(named.error() == Errc::conditional_conflict)) co_return std::unexpected(named.error());
+    if (named) {
+      splits.add();
+      co_return co_await purge(*named, frozen->tablets[source].number);
+    }
+    done = std::unexpected(named.error());  // it took so long that another server has undone it
+  }
+  librados::ObjectWriteOperation gone;
+  gone.remove();
+  (void)co_await registry_.cluster().write(Pool::index, object, std::move(gone));
+  co_return done;
+}
+
+}  // namespace verbena::store::rados
