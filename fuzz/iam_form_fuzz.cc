@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Fixture fixture;
   static const FixedClock clock;
   const uint64_t before = fixture.store->generation();
-  s3::Caller caller;
+  s3::Call caller;
   caller.peer_address = "192.0.2.1";
   caller.request_id = "0123456789ABCDEF";
   s3::Response response;

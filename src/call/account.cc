@@ -55,7 +55,7 @@ observe::Line line_of(const Answered& answered, const Details& details) {
   if (answered.transport == rdma::Transport::rdma) line.rdma_bytes = answered.in + answered.out;
   line.duration_us = details.duration_us;
   line.request_id = details.request_id;
-  if (details.way != nullptr) observe::tell_way(line, *details.way);
+  if (details.trace != nullptr) observe::add_stage_times(line, *details.trace);
   return line;
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "auth/auth.h"
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "observe/line.h"
 #include "rdma/transport.h"
 #include "s3/request.h"
@@ -44,7 +44,7 @@ struct Details {
   int64_t time_us = 0;                   // when it came; 0 where no line is wanted
   int64_t duration_us = 0;
   std::string_view request_id = {};
-  const Way* way = nullptr;
+  const RequestTrace* trace = nullptr;
 };
 observe::Line line_of(const Answered& answered, const Details& details);
 

@@ -209,14 +209,14 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
 // What is remembered of a request for those who observe them all.
 struct Noted {
   struct Observed {
-    Way way;
+    RequestTrace trace;
     observe::Traced traced;
   };
   int64_t time_us = 0;
   // Where somebody did when it began. Not in the coroutine's own frame: a larger one is no longer recycled.
   std::unique_ptr<Observed> observed;
 
-  Way* way() { return observed ? &observed->way : nullptr; }
+  RequestTrace* trace() { return observed ? &observed->trace : nullptr; }
 };
 
 void begin_noting(const Context& context, const Exchange& exchange, Noted& noted) {
@@ -307,14 +307,14 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
   }
   if (response.log) call::finish(*response.log, answered, details);
   if (!noted.observed) return;
-  details.way = &noted.observed->way;
+  details.trace = &noted.observed->trace;
   const observe::Line line = call::line_of(answered, details);
   if (context.access_log != nullptr) {
     context.access_log->write(line);
     tell_deletions(*context.access_log, line, response);
   }
   const observe::Traced& traced = noted.observed->traced;
-  if (traced.wanted) context.tracer->end(traced, line, noted.observed->way);
+  if (traced.wanted) context.tracer->end(traced, line, noted.observed->trace);
   if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);
 }
 
@@ -342,7 +342,7 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
 Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, Serving& serving) {
   const std::string& request_id = serving.request_id;
   s3::Response& response = serving.response;
-  OnTheWay reads(serving.noted.way(), Leg::read);
+  ScopedStage reads(serving.noted.trace(), Stage::read);
   auto verified = serving.verified ? *std::exchange(serving.verified, {}) : authenticate(context, exchange);
   const bool form = context.guesses != nullptr && may_be_form(exchange);
   if (verified && form) {
@@ -359,9 +359,9 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, Serving& ser
     co_return std::move(verified->identity);
   }
   s3::Request request = make_request(exchange, std::move(verified->identity), request_id, payload.length());
+  request.caller.trace = serving.noted.trace();
   request.found = std::move(serving.found);
   reads.end();
-  const WayOfRequest here(serving.noted.way(), request_id);
   auto trailing = [&payload] { return payload.trailers(); };
   const bool whole =
       co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
@@ -398,7 +398,6 @@ Task<void> serve(std::shared_ptr<Context> context, Exchange& exchange, Serving s
 Task<void> finish(std::shared_ptr<Context> context, Exchange& exchange, Serving serving, Task<Result<void>> rest) {
   s3::Response& response = serving.response;
   exchange.sink(response);  // where it is now
-  const WayOfRequest here(serving.noted.way(), serving.request_id);
   const Result<void> sent = co_await std::move(rest);
   if (!sent && exchange.progress().begun) {
     exchange.close_after();
@@ -421,11 +420,6 @@ bool has_no_payload(Exchange& exchange, const auth::Verified& verified) {
   return PayloadSource().open(exchange, verified).has_value();
 }
 
-std::optional<s3::Router::Sent> get_now(Context& context, Exchange& exchange, s3::Request& request, Serving& serving) {
-  const WayOfRequest here(serving.noted.way(), request.caller.request_id);
-  return context.router.get_now(request, exchange.body(), serving.response, exchange.sink(serving.response));
-}
-
 // A GET of what lies in memory is served here; all else is left to serve(), with what was found out already.
 std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchange& exchange) {
   Serving serving;
@@ -436,7 +430,7 @@ std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchang
   }
   const bool plain = exchange.method() == "GET" && exchange.query().empty() && !exchange.path().starts_with("/-/");
   if (!plain) return serve(context, exchange, std::move(serving));
-  OnTheWay reads(noted.way(), Leg::read);
+  ScopedStage reads(noted.trace(), Stage::read);
   auto verified = authenticate(*context, exchange);
   if (!verified || !has_no_payload(exchange, *verified)) {
     serving.verified = std::move(verified);
@@ -444,8 +438,9 @@ std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchang
   }
   s3::Request request =
       make_request(exchange, std::move(verified->identity), std::move(serving.request_id), std::nullopt);
+  request.caller.trace = noted.trace();
   reads.end();
-  auto sent = get_now(*context, exchange, request, serving);
+  auto sent = context->router.get_now(request, exchange.body(), serving.response, exchange.sink(serving.response));
   serving.request_id = std::move(request.caller.request_id);
   serving.found = std::move(request.found);
   verified->identity = std::move(request.caller.identity);

@@ -9,7 +9,7 @@
 namespace verbena::iam {
 
 // Condition keys of any request: its sender's address, transport and time.
-bool find_request_fact(const s3::Caller& caller, const WallClock& clock, std::string_view key,
+bool find_request_fact(const s3::Call& caller, const WallClock& clock, std::string_view key,
                        auth::FactValues& values);
 
 // Condition keys of a call.

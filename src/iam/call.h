@@ -37,7 +37,7 @@ struct Action {
 struct Call {
   auth::IdentityStore& store;
   const WallClock& clock;
-  const s3::Caller& caller;
+  const s3::Call& caller;
   const auth::AccessKey& key;  // the signing key
   const Parameters& parameters;
   const Action& action;

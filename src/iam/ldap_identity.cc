@@ -9,7 +9,7 @@ using Why = sign_in::Refusal::Kind;
 
 // Refuses passwords over connections that could be read on the network.
 Result<void> check_way(const StrangerCall& stranger) {
-  const s3::Caller& caller = stranger.request.caller;
+  const s3::Call& caller = stranger.request.caller;
   if (caller.secure || is_loopback_client(client_of(caller.peer_address))) return {};
   return stranger.refuse(Why::denied, "Passwords are accepted over TLS only.");
 }

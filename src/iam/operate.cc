@@ -10,19 +10,19 @@ namespace {
 
 class CallerFacts final : public auth::Facts {
  public:
-  CallerFacts(const s3::Caller& caller, const WallClock& clock) : caller_(caller), clock_(clock) {}
+  CallerFacts(const s3::Call& caller, const WallClock& clock) : caller_(caller), clock_(clock) {}
   bool find(std::string_view key, auth::FactValues& values) const override {
     return find_request_fact(caller_, clock_, key, values);
   }
 
  private:
-  const s3::Caller& caller_;
+  const s3::Call& caller_;
   const WallClock& clock_;
 };
 
 }  // namespace
 
-Result<void> may_operate(const s3::Caller& caller, const auth::AccessKey& key, std::string_view right,
+Result<void> may_operate(const s3::Call& caller, const auth::AccessKey& key, std::string_view right,
                          const WallClock& clock) {
   const auth::Principal* who = key.principal.get();
   const auto refused = [] {
@@ -38,7 +38,7 @@ Result<void> may_operate(const s3::Caller& caller, const auth::AccessKey& key, s
   return refused();
 }
 
-void answer_rights(const OperatorCalls& calls, const s3::Caller& caller, const auth::AccessKey& key,
+void answer_rights(const OperatorCalls& calls, const s3::Call& caller, const auth::AccessKey& key,
                    const WallClock& clock, s3::Response& response) {
   nlohmann::json list = nlohmann::json::array();
   for (const std::string_view call : calls.calls()) {

@@ -29,11 +29,11 @@ class OperatorCalls {
 };
 
 // access_denied.
-Result<void> may_operate(const s3::Caller& caller, const auth::AccessKey& key, std::string_view right,
+Result<void> may_operate(const s3::Call& caller, const auth::AccessKey& key, std::string_view right,
                          const WallClock& clock);
 
 // The calls that the caller may make: for a page that shows only these.
-void answer_rights(const OperatorCalls& calls, const s3::Caller& caller, const auth::AccessKey& key,
+void answer_rights(const OperatorCalls& calls, const s3::Call& caller, const auth::AccessKey& key,
                    const WallClock& clock, s3::Response& response);
 
 // Always fills `response`. References outlive the task.

@@ -43,7 +43,7 @@ Result<void> check_target(const Call& call) {
   return call.refuse(Errc::validation_error, "The request does not say which user, group or role.");
 }
 
-Result<void> serve(auth::IdentityStore& store, const WallClock& clock, const s3::Caller& caller,
+Result<void> serve(auth::IdentityStore& store, const WallClock& clock, const s3::Call& caller,
                    const auth::AccessKey& key, std::string_view form, Reply& reply, s3::Response& response) {
   VB_ASSIGN(const Parameters parameters, Parameters::parse(form));
   VB_ASSIGN(const Action* action, find_action(parameters, reply));
@@ -112,7 +112,7 @@ void write_error_form(std::string_view code, int status, std::string_view messag
   response.body = xml.finish();
 }
 
-void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Caller& caller,
+void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Call& caller,
                   const auth::AccessKey& key, std::string_view form, s3::Response& response) {
   Reply reply;
   const auto served = serve(store, clock, caller, key, form, reply, response);

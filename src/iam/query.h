@@ -15,7 +15,7 @@ inline constexpr std::string_view sts_version = "2011-06-15";
 inline constexpr std::string_view sts_namespace = "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"";
 
 // Serves one form. Blocks. Always fills `response`.
-void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Caller& caller,
+void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Call& caller,
                   const auth::AccessKey& key, std::string_view form, s3::Response& response);
 
 // <ErrorResponse>; an empty message: the code's default.

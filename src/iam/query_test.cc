@@ -61,7 +61,7 @@ class QueryTest : public testing::Test {
   FixedClock clock_;
   std::unique_ptr<auth::KeyRing> keys_ = auth::KeyRing::in_memory();
   std::unique_ptr<auth::IdentityStore> store_;
-  s3::Caller caller_;
+  s3::Call caller_;
   std::set<std::string> owners_;
 };
 

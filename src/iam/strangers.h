@@ -56,7 +56,7 @@ struct StrangerTools {
 using DirectoryAnswer = std::expected<sign_in::Person, sign_in::Refusal>;
 
 struct StrangerRequest {
-  const s3::Caller& caller;
+  const s3::Call& caller;
   std::string_view form;
   bool in_query = false;                    // it was in the URL
   bool last = false;                        // answer with the keys available

@@ -62,7 +62,7 @@ class StrangersTest : public testing::Test {
   StandingClock clock_;
   std::unique_ptr<auth::KeyRing> ring_ = auth::KeyRing::in_memory();
   std::unique_ptr<auth::IdentityStore> store_;
-  s3::Caller caller_;
+  s3::Call caller_;
   StrangerReply reply_;
 };
 

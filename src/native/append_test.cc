@@ -11,14 +11,14 @@ class AppendTest : public DoorTest {
   AppendTest() : DoorTest({.credits = 64, .reply_deadline = std::chrono::milliseconds(20)}) {}
 
   void make_directory_bucket() {
-    s3::Caller root;
+    s3::Call root;
     root.identity.anonymous = false;
     bool made = false;
     boost::asio::co_spawn(core_.io(), make(service_, root, made), boost::asio::detached);
     run();
     ASSERT_TRUE(made);
   }
-  static Task<void> make(s3::Service& service, s3::Caller caller, bool& made) {
+  static Task<void> make(s3::Service& service, s3::Call caller, bool& made) {
     const auto done = co_await s3::create_bucket(service, caller, std::string(directory), store::Durability::sync);
     made = done.has_value();
   }

@@ -12,9 +12,9 @@
 namespace verbena::native {
 namespace {
 
-metrics::Counter& bytes_counter(const char* direction, const char* way) {
+metrics::Counter& bytes_counter(const char* direction, const char* trace) {
   return metrics::counter("verbena_native_bytes_total", "Payload bytes through the native door",
-                          {{"direction", direction}, {"way", way}});
+                          {{"direction", direction}, {"way", trace}});
 }
 
 std::string_view name_of(size_t type) {

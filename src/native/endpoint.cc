@@ -311,7 +311,7 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
                     [self = shared_from_this(), start, op = std::move(op)]() mutable { start(std::move(op)); });
 }
 
-void Endpoint::renew(s3::Caller& caller, const Lane& lane) {
+void Endpoint::renew(s3::Call& caller, const Lane& lane) {
   const auth::Identity& now = lane.caller.identity;
   caller.identity.principal = now.principal;
   caller.identity.key = now.key;

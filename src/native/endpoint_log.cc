@@ -182,11 +182,12 @@ void Endpoint::begin_note(Op& op) const {
   Op::Noted& noted = op.noted;
   noted.time_us = door_->service.clock.now_us();
   noted.of = op.began;
-  noted.way = {};
+  noted.trace = {};
   const auto of_caller = std::exchange(noted.of_caller, std::nullopt);
   observe::Tracer* const tracer = door_->options.tracer;
   const bool alone = !wire::is_batch(type_of(op));
   noted.traced = tracer != nullptr && alone ? tracer->begin(of_caller, op.began) : observe::Traced();
+  if (alone) op.caller.trace = &noted.trace;
   noted.items = noted.refused = 0;
   noted.source.clear();
   if (type_of(op) == wire::Type::rename) noted.source.assign(op.bucket).append("/").append(op.rename.from);
@@ -249,9 +250,9 @@ void Endpoint::account(const Op& op) const {
     if (entry != nullptr) log(*entry, op, type, answered, details, op.object_size);
   }
   if (!op.is_noted()) return;
-  details.way = &op.noted.way;
+  details.trace = &op.noted.trace;
   const observe::Line line = call::line_of(answered, details);
-  if (op.noted.traced.wanted) door_->options.tracer->end(op.noted.traced, line, op.noted.way);
+  if (op.noted.traced.wanted) door_->options.tracer->end(op.noted.traced, line, op.noted.trace);
   door_->tell(line);
 }
 

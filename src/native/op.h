@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "memory/charge.h"
 #include "native/lane.h"
 #include "native/wire/bodies.h"
@@ -31,7 +31,7 @@ struct Op {
   std::shared_ptr<Endpoint> endpoint;
   std::shared_ptr<Lane> lane;
   wire::Header header;
-  s3::Caller caller;
+  s3::Call caller;
   uint64_t began = 0;  // ticks(), when its message came
   Deadline reply_by;   // set when the reply has to wait for the peer's queue
 
@@ -84,7 +84,7 @@ struct Op {
   // For observers of requests, kept where there are any.
   struct Noted {
     uint64_t of = 0;  // the request that it is about, by its `began`: this is recycled
-    Way way;
+    RequestTrace trace;
     std::optional<observe::TraceContext> of_caller;  // as its message has it
     observe::Traced traced;
     int64_t time_us = 0;
@@ -104,7 +104,7 @@ struct Op {
   // The object that the answer is about.
   void answers(const store::ObjectInfo& info, bool is_range);
   // Where it notes how long it stays; null where nobody wants to know.
-  Way* way() { return is_noted() ? &noted.way : nullptr; }
+  RequestTrace* trace() { return is_noted() ? &noted.trace : nullptr; }
   unsigned version() const { return lane->session->version; }  // of the protocol
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, MAC left out.

@@ -14,7 +14,7 @@ namespace verbena::native {
 // send_object() into a window: also when the store fails in the middle, it returns only when every write that was
 // posted has completed. The client takes an error for an answer and reuses its memory.
 Task<Result<void>> send_drained(s3::Service& service, const s3::OpenObject& object, rdma::WindowSink& sink,
-                                Way* way = nullptr);
+                                RequestTrace* trace = nullptr);
 
 // Returns when nothing of it is in flight any more, also on failure (the first error is returned).
 // The ranges' lengths add up to at most the window's size.

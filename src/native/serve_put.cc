@@ -27,7 +27,6 @@ Task<Result<void>> put(Op& op) {
   if (op.put_size > store::object_size_max) co_return fail(Errc::entity_too_large, "native: object size");
   // Zero bytes need no window: some devices drop transfers of nothing.
   const bool from_window = op.has(wire::flag_window) && op.put_size != 0;
-  const WayOfRequest here(op.way(), op.caller.request_id);
   const uint64_t added = op.put_size;  // of an APPEND; what is stored then is more
   Result<s3::PutReply> stored;
   if (from_window) {

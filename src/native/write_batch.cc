@@ -38,7 +38,7 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
                                                            fabric::Access::server_reads));
   }
   taken_ = told_ = running_ = 0;
-  caller_ = std::make_shared<const s3::Caller>(op.caller);
+  caller_ = std::make_shared<const s3::Call>(op.caller);
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
   return {};
@@ -92,9 +92,9 @@ store::RemoveRequest WriteBatch::remove_request() const {
 bool WriteBatch::still_allowed() {
   if (!op_->endpoint->still_known(*op_->lane)) return false;
   if (Endpoint::is_old(*caller_, *op_->lane)) {
-    s3::Caller now = *caller_;
+    s3::Call now = *caller_;
     Endpoint::renew(now, *op_->lane);
-    caller_ = std::make_shared<const s3::Caller>(std::move(now));
+    caller_ = std::make_shared<const s3::Call>(std::move(now));
   }
   return true;
 }

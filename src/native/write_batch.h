@@ -61,7 +61,7 @@ class WriteBatch {
   };
 
   static Task<void> dispatch(Shared shared);
-  using CallerPtr = std::shared_ptr<const s3::Caller>;
+  using CallerPtr = std::shared_ptr<const s3::Call>;
   static Task<void> write(Shared shared, CallerPtr caller, size_t index, s3::PutRequest request, Bytes inline_bytes,
                           wire::BatchPlace place);
   static Task<void> remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/way.h"
+#include "base/request_trace.h"
 
 namespace verbena::observe {
 
@@ -39,11 +39,11 @@ inline bool is_refused(const Line& line) {
   return line.status == 401 || line.status == 403 || (line.principal.empty() && line.status >= 400);
 }
 
-// The times that a request has kept on its way.
-inline void tell_way(Line& line, const Way& way) {
-  line.wait_us = static_cast<int64_t>(way.ns(Leg::memory) / 1000);
-  line.disk_us = static_cast<int64_t>(way.ns(Leg::disk) / 1000);
-  line.wire_us = static_cast<int64_t>((way.ns(Leg::wire) + way.ns(Leg::reply)) / 1000);
+// Adds the times that the request spent in its stages.
+inline void add_stage_times(Line& line, const RequestTrace& trace) {
+  line.wait_us = static_cast<int64_t>(trace.ns(Stage::memory) / 1000);
+  line.disk_us = static_cast<int64_t>(trace.ns(Stage::disk) / 1000);
+  line.wire_us = static_cast<int64_t>((trace.ns(Stage::wire) + trace.ns(Stage::reply)) / 1000);
 }
 
 }  // namespace verbena::observe

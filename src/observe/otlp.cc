@@ -46,19 +46,19 @@ std::string attributes_of(const Line& line) {
   return out;
 }
 
-std::string_view name_of(Leg leg, std::string_view action) {
-  switch (leg) {
-    case Leg::read:
+std::string_view name_of(Stage stage, std::string_view action) {
+  switch (stage) {
+    case Stage::read:
       return "read";
-    case Leg::open:
+    case Stage::open:
       return "open";
-    case Leg::memory:
+    case Stage::memory:
       return "wait";
-    case Leg::disk:
+    case Stage::disk:
       return "disk";
-    case Leg::wire:
+    case Stage::wire:
       return action.starts_with("GET") ? "send" : "receive";
-    case Leg::reply:
+    case Stage::reply:
       return "reply";
   }
   return "";
@@ -93,7 +93,7 @@ void SpanDocument::add_span(const SpanIds& ids, std::string_view name, uint64_t 
                  from_ns, to_ns, rest);
 }
 
-void SpanDocument::add(const SpanIds& ids, const Line& line, const Way& way, uint64_t began, uint64_t ended) {
+void SpanDocument::add(const SpanIds& ids, const Line& line, const RequestTrace& trace, uint64_t began, uint64_t ended) {
   const uint64_t start_ns = static_cast<uint64_t>(std::max<int64_t>(line.time_us, 0)) * 1000;
   const auto at = [&](uint64_t when) { return start_ns + ns_between(began, when); };
   std::string rest = R"(,"attributes":[)" + attributes_of(line) + ']';
@@ -102,17 +102,17 @@ void SpanDocument::add(const SpanIds& ids, const Line& line, const Way& way, uin
   add_span(ids, name, start_ns, at(ended), kind_server, rest);
 
   uint64_t last = began;
-  for (size_t i = 0; i < legs; ++i) {
-    const Way::Stay& stay = way.stays[i];
-    if (stay.began == 0) continue;
-    last = std::max(last, stay.ended);
-    // A leg may have been entered several times: from the first to the last, and how long together.
+  for (size_t i = 0; i < stage_count; ++i) {
+    const RequestTrace::Times& times = trace.stages[i];
+    if (times.began == 0) continue;
+    last = std::max(last, times.ended);
+    // A stage may have been entered several times: from the first to the last, and how long together.
     std::string together;
-    append_attribute(together, "verbena.together_ns", stay.ns);
-    add_span({ids.trace, random_span(), ids.span}, name_of(static_cast<Leg>(i), line.action), at(stay.began),
-             at(stay.ended), kind_internal, R"(,"attributes":[)" + together + ']');
+    append_attribute(together, "verbena.together_ns", times.ns);
+    add_span({ids.trace, random_span(), ids.span}, name_of(static_cast<Stage>(i), line.action), at(times.began),
+             at(times.ended), kind_internal, R"(,"attributes":[)" + together + ']');
   }
-  if (way.stays[static_cast<size_t>(Leg::reply)].began != 0 || last >= ended) return;
+  if (trace.stages[static_cast<size_t>(Stage::reply)].began != 0 || last >= ended) return;
   add_span({ids.trace, random_span(), ids.span}, "reply", at(last), at(ended), kind_internal, "");
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "observe/line.h"
 #include "observe/trace_context.h"
 
@@ -23,12 +23,12 @@ struct SpanSource {
   std::string version, instance;
 };
 
-// A document of any number of requests, each with the legs of its way as spans below its own.
+// A document of any number of requests, each with its stages as spans below its own.
 class SpanDocument {
  public:
   explicit SpanDocument(const SpanSource& source);
-  // `began`, `ended`: ticks(), as the way has them. Ids of the legs are made at random.
-  void add(const SpanIds& ids, const Line& line, const Way& way, uint64_t began, uint64_t ended);
+  // `began`, `ended`: ticks(), as RequestTrace has them. Ids of the stages are made at random.
+  void add(const SpanIds& ids, const Line& line, const RequestTrace& trace, uint64_t began, uint64_t ended);
   std::string finish() &&;
 
  private:

@@ -120,8 +120,8 @@ Traced Tracer::begin(const std::optional<TraceContext>& of_caller, uint64_t bega
   return traced;
 }
 
-void Tracer::end(const Traced& traced, const Line& line, const Way& way) {
-  Ended one{.traced = traced, .ended = ticks(), .way = way, .record = {}};
+void Tracer::end(const Traced& traced, const Line& line, const RequestTrace& trace) {
+  Ended one{.traced = traced, .ended = ticks(), .trace = trace, .record = {}};
   append_record(one.record, line);
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (int i = 0; !lock && i < 200; ++i) (void)lock.try_lock();
@@ -157,7 +157,7 @@ std::string Tracer::encode(const std::vector<Ended>& traces) const {
     const Line line = take_record(rest);
     SpanIds ids{.trace = one.traced.context.trace, .span = {}, .parent = one.traced.context.parent};
     fill_id(ids.span);
-    document.add(ids, line, one.way, one.traced.began, one.ended);
+    document.add(ids, line, one.trace, one.traced.began, one.ended);
   }
   return std::move(document).finish();
 }

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/metrics.h"
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "observe/line.h"
 #include "observe/observers.h"
 #include "observe/trace_context.h"
@@ -59,7 +59,7 @@ class Tracer {
   // one; all within per_second_max.
   Traced begin(const std::optional<TraceContext>& of_caller, uint64_t began);
   // `traced` is wanted. Way and line are of the same request.
-  void end(const Traced& traced, const Line& line, const Way& way);
+  void end(const Traced& traced, const Line& line, const RequestTrace& trace);
 
   uint64_t dropped() const { return full_.value() + refused_.value(); }
 
@@ -67,7 +67,7 @@ class Tracer {
   struct Ended {
     Traced traced;
     uint64_t ended = 0;  // ticks()
-    Way way;
+    RequestTrace trace;
     std::string record;  // of the line
   };
   Tracer(Options options, std::unique_ptr<PostClient> client);

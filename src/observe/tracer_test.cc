@@ -78,7 +78,7 @@ TEST(Tracer, ADeadCollectorCostsTracesAndNothingElse) {
   EXPECT_TRUE(requests_are_observed());
   const uint64_t before = tracer.dropped();
   const Traced traced = tracer.begin(std::nullopt, ticks());
-  for (size_t i = 0; i < Tracer::buffered_max + 100; ++i) tracer.end(traced, get_line(), Way());
+  for (size_t i = 0; i < Tracer::buffered_max + 100; ++i) tracer.end(traced, get_line(), RequestTrace());
   EXPECT_EQ(tracer.dropped() - before, 100u) << "what the buffer holds waits, the rest is counted";
 }
 
@@ -101,17 +101,17 @@ TEST(Tracer, HeadersAreReadAsOthersWriteThem) {
 TEST(Otlp, ARequestIsASpanWithItsWayBelowIt) {
   tick_source();
   const uint64_t began = ticks();
-  Way way;
-  way.add(Leg::read, began, began + 1000);
-  way.add(Leg::open, began + 1000, began + 2000);
-  way.add(Leg::disk, began + 2000, began + 5000);
-  way.add(Leg::disk, began + 6000, began + 9000);
+  RequestTrace trace;
+  trace.add(Stage::read, began, began + 1000);
+  trace.add(Stage::open, began + 1000, began + 2000);
+  trace.add(Stage::disk, began + 2000, began + 5000);
+  trace.add(Stage::disk, began + 6000, began + 9000);
   SpanIds ids;
   ids.trace.fill(std::byte{0xab});
   ids.span.fill(std::byte{0x01});
   ids.parent.fill(std::byte{0x02});
   SpanDocument document({"1.2.3", "here"});
-  document.add(ids, get_line(), way, began, began + 20'000);
+  document.add(ids, get_line(), trace, began, began + 20'000);
   const Json spans = Json::parse(std::move(document).finish())["resourceSpans"][0]["scopeSpans"][0]["spans"];
   ASSERT_EQ(spans.size(), 5u);
   EXPECT_EQ(spans[0]["name"], "GET object");

@@ -72,9 +72,9 @@ struct Context {
   int64_t arrived_us = 0;  // when the head was there, which is when conditions on time are judged; 0: now
   std::vector<memory::Charge> charged{};  // for what is held of the request's documents
   // The caller as he stood when the body had come, where that was looked up again.
-  std::optional<Caller> renewed{};
+  std::optional<Call> renewed{};
 
-  const Caller& caller() const { return renewed ? *renewed : request.caller; }
+  const Call& caller() const { return renewed ? *renewed : request.caller; }
   std::optional<std::string_view> header(std::string_view name) const;
   void reply_header(std::string_view name, std::string_view value) { response.headers.emplace_back(name, value); }
   // 200 with an XML body.

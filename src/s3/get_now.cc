@@ -1,7 +1,7 @@
 // Most requests of a busy server are GETs of what lies in memory. They take this way through the router.
 #include "s3/objects/get_now.h"
 #include "auth/limits.h"
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "s3/access/access.h"
 #include "s3/address.h"
 #include "s3/errors.h"
@@ -28,8 +28,8 @@ bool name_object(Context& context) {
 }
 
 // What of the object is not out yet.
-Task<Result<void>> send_rest(Service& service, Given given, memory::Sink& sink, Way* way) {
-  co_return given.sent ? co_await sink.finish() : co_await send_object(service, given.object, sink, way);
+Task<Result<void>> send_rest(Service& service, Given given, memory::Sink& sink, RequestTrace* trace) {
+  co_return given.sent ? co_await sink.finish() : co_await send_object(service, given.object, sink, trace);
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& bo
   response.payload_out = given->object.length;
   if (given->sent && !*given->sent) return Sent{.whole = false};
   if (!given->sent || !**given->sent) {
-    return Sent{.rest = send_rest(service_, std::move(*given), sink, way_of(request.caller.request_id))};
+    return Sent{.rest = send_rest(service_, std::move(*given), sink, request.caller.trace)};
   }
   return Sent();
 }

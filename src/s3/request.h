@@ -15,6 +15,10 @@
 #include "rdma/transport.h"
 #include "s3/reply_headers.h"
 
+namespace verbena {
+struct RequestTrace;
+}
+
 namespace verbena::store {
 class ObjectReader;
 }
@@ -27,8 +31,8 @@ enum class Door : uint8_t { http, token, native };
 
 struct Context;
 
-// Who asks, and through which door. Filled by the door after authentication.
-struct Caller {
+// One request: its caller, and the door that it came through. Filled by the door after authentication.
+struct Call {
   auth::Identity identity;
   Door door = Door::http;
   bool secure = false;       // TLS
@@ -39,6 +43,7 @@ struct Caller {
   // At the native door: what the client said of itself when it signed in. Belongs to its session, which outlives the
   // request. null: nothing, or not the native door.
   const std::string* user_agent = nullptr;
+  RequestTrace* trace = nullptr;  // time by stage; the door's. null: no observer wants it
 };
 
 // One key of a DeleteObjects, as logs tell it.
@@ -53,7 +58,7 @@ using HeaderSpan = std::span<const Headers::value_type>;
 // One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet. What it views belongs to the door
 // and outlives it.
 struct Request {
-  Caller caller;
+  Call caller;
   std::string_view method;    // upper case
   std::string host;           // Host header without port, lower case
   std::string_view raw_path;  // percent-encoded, starts with '/'

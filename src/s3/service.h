@@ -145,7 +145,7 @@ struct PutReply {
   store::ObjectInfo info;
   uint64_t received = 0;  // bytes that came; of an append less than the object has
 };
-Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body);
+Task<Result<PutReply>> put_object(Service& service, const Call& caller, PutRequest request, memory::Source& body);
 
 struct RenameObjectRequest {
   std::string bucket, from, to;
@@ -153,29 +153,29 @@ struct RenameObjectRequest {
   std::string token{};  // the client's, for requests that come again; empty: none
 };
 // Within a directory bucket. precondition_failed's context says which condition.
-Task<Result<void>> rename_object(Service& service, const Caller& caller, RenameObjectRequest request);
+Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObjectRequest request);
 
 struct UploadPartRequest {
   PutRequest put;
   std::string upload_id;
   int part_number = 0;
 };
-Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, UploadPartRequest request,
+Task<Result<PutReply>> upload_part(Service& service, const Call& caller, UploadPartRequest request,
                                    memory::Source& body);
 
 // In a versioned bucket without a version id: makes a delete marker.
-Task<Result<store::Removed>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<store::Removed>> delete_object(Service& service, const Call& caller, const std::string& bucket,
                                            const std::string& key, store::RemoveRequest request);
 
-Task<Result<store::ListPage>> list_objects(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<store::ListPage>> list_objects(Service& service, const Call& caller, const std::string& bucket,
                                            store::ListRequest request);
 
 // `object_lock`: with versioning and object lock from the start. `location`: the region or zone that the request names.
-Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<void>> create_bucket(Service& service, const Call& caller, const std::string& bucket,
                                  store::Durability durability, bool object_lock = false,
                                  std::string_view location = {});
-Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket);
-Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket);
-Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller);
+Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller, const std::string& bucket);
+Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket);
+Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Call& caller);
 
 }  // namespace verbena::s3

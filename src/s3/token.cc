@@ -200,7 +200,7 @@ TokenPut decline_put(Context& context, const rdma::Token& token, const Error& wh
 }
 
 Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, memory::Source& body) {
-  Caller caller = context.caller();
+  Call caller = context.caller();
   caller.door = Door::token;
   if (part.part_number == 0) co_return co_await put_object(context.service, caller, std::move(part.put), body);
   co_return co_await upload_part(context.service, caller, std::move(part), body);
@@ -300,7 +300,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
   BoundedSink bounded(into_window, last_post(context), delivered);
   WatchedSink sink(bounded);
-  auto pushed = co_await send_object(context.service, object, sink, way_of(context.caller().request_id));
+  auto pushed = co_await send_object(context.service, object, sink, context.caller().trace);
   if (pushed) {
     mark_moved(context, token, Direction::out, object.length, delivered);
     co_return TokenOutcome::done;

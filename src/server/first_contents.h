@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace verbena::s3 {
-struct Caller;
+struct Call;
 struct Service;
 }  // namespace verbena::s3
 
@@ -25,6 +25,6 @@ struct Filled {
 
 // Stores them by S3's own verbs, before any door is open. Blocks. A bucket that the caller already owns is no error.
 // The error is a sentence for operators that names the bucket or the file.
-std::expected<Filled, std::string> fill(s3::Service& service, const s3::Caller& caller, const FirstContents& contents);
+std::expected<Filled, std::string> fill(s3::Service& service, const s3::Call& caller, const FirstContents& contents);
 
 }  // namespace verbena::server

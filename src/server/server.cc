@@ -175,7 +175,7 @@ std::expected<void, std::string> Server::State::open_cores() {
 
 std::expected<void, std::string> Server::State::put_contents(const FirstContents& contents) {
   if (contents.buckets.empty() && contents.seed.empty()) return {};
-  s3::Caller caller;
+  s3::Call caller;
   caller.identity.generation = identities->generation();
   auto key = identities->find(root.access_key, {}, system_clock().now_us() / 1'000'000);
   if (!key) return std::unexpected("root keys: " + describe(key.error()));

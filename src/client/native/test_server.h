@@ -74,7 +74,7 @@ class NativeTestServer {
     return opened ? std::move(*opened) : nullptr;
   }
   void make_directory_bucket(const std::string& name) {
-    s3::Caller root;
+    s3::Call root;
     root.identity.anonymous = false;
     auto making = s3::create_bucket(service_, root, name, store::Durability::sync);
     auto made = boost::asio::co_spawn(cores_.front()->io(), std::move(making), boost::asio::use_future).get();

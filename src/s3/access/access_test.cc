@@ -118,7 +118,7 @@ TEST_F(AccessTest, WhoMayReadAllOfABucketMayReadEachOfItsObjects) {
     const BucketAccessPtr access = run(bucket_access(service, "bucket")).value();
     int wholly = 0;
     for (size_t i = 0; i < std::size(cases); ++i) {
-      Caller caller;
+      Call caller;
       caller.identity.principal = cases[i].who;
       caller.identity.anonymous = false;
       const bool whole = authorize_all(service, caller, *access, action::get_object);
@@ -137,7 +137,7 @@ TEST_F(AccessTest, WhoMayReadAllOfABucketMayReadEachOfItsObjects) {
   }
   // Anonymous callers by the bucket's policy.
   EXPECT_EQ(policy(allow("\"*\"", "s3:GetObject")).status, 204);
-  Caller stranger;
+  Call stranger;
   stranger.identity.anonymous = true;
   EXPECT_TRUE(authorize_all(service, stranger, *run(bucket_access(service, "bucket")).value(), action::get_object));
 }

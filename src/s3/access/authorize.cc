@@ -44,7 +44,7 @@ std::string directory_action(const Action& action) {
 }
 
 // The limits of the session that the caller is in; null: in none.
-const auth::BucketSession* session_of(const Caller& caller) {
+const auth::BucketSession* session_of(const Call& caller) {
   const auth::AccessKey* const key = caller.identity.key.get();
   return key != nullptr && key->limits ? &*key->limits : nullptr;
 }
@@ -102,7 +102,7 @@ bool root_may_always(const auth::Principal* principal, const BucketAccess& acces
 }
 
 // Marks the request for the bucket's log (ACLRequired) where without its list it would have been denied.
-void note_list(const Caller& caller, const auth::Question& question, const auth::Resource& resource) {
+void note_list(const Call& caller, const auth::Question& question, const auth::Resource& resource) {
   if (resource.granted == auth::Reach::none || caller.http == nullptr || caller.http->response.log == nullptr) return;
   auth::Resource without = resource;
   without.granted = auth::Reach::none;
@@ -127,7 +127,7 @@ bool allows(const auth::BucketSession& session, const BucketAccess& access, Sess
   return use == SessionUse::read || !session.read_only;
 }
 
-auth::Decision ask_mode(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+auth::Decision ask_mode(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked,
                         std::string_view mode) {
   Asked in_mode = {.action = asked.action, .key = asked.key, .headers = asked.headers, .session_mode = mode};
   const RequestFacts facts(service, caller, access.owner_id, in_mode);
@@ -154,7 +154,7 @@ KnownSession& place_of(KnownSessions& known, const auth::AccessKey& key) {
   return known[place(key.principal->account.get(), known_accounts) * known_of_account + place(&key, known_of_account)];
 }
 
-auth::Decision ask_session(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+auth::Decision ask_session(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked,
                            std::string_view mode) {
   thread_local const auto known = std::make_unique<KnownSessions>();
   const auth::Identity& who = caller.identity;
@@ -173,7 +173,7 @@ auth::Decision ask_session(const Service& service, const Caller& caller, const B
 
 // In a directory bucket who may open a session may do what a session may, in one or without. The right to is asked for
 // with each request: when it is taken away, sessions that are open end.
-auth::Decision ask_directory(const Service& service, const Caller& caller, const BucketAccess& access,
+auth::Decision ask_directory(const Service& service, const Call& caller, const BucketAccess& access,
                              const Asked& asked) {
   constexpr std::string_view read_only = "ReadOnly", read_write = "ReadWrite";
   const auth::Principal* const principal = principal_of(caller);
@@ -194,7 +194,7 @@ auth::Decision ask_directory(const Service& service, const Caller& caller, const
   return ask_mode(service, caller, access, asked, read_write);
 }
 
-auth::Decision ask(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
+auth::Decision ask(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked) {
   if (access.directory) return ask_directory(service, caller, access, asked);
   if (session_of(caller) != nullptr) return auth::Decision::refused;
   const auth::Principal* const principal = principal_of(caller);
@@ -218,7 +218,7 @@ auth::Decision ask(const Service& service, const Caller& caller, const BucketAcc
 }
 
 // Owner and access control list of a new object.
-Result<Acl> new_object_acl(const Caller& caller, const BucketAccess& access, const AclWish& wish) {
+Result<Acl> new_object_acl(const Call& caller, const BucketAccess& access, const AclWish& wish) {
   if (!access.lists_count()) {
     const bool owner_only = !wish.any() || (wish.grants.empty() && wish.canned == "bucket-owner-full-control");
     if (!owner_only) return fail(Errc::acl_not_supported, "acl: bucket owner enforced");
@@ -234,7 +234,7 @@ Result<Acl> new_object_acl(const Caller& caller, const BucketAccess& access, con
 
 }  // namespace
 
-Listing listing_of(const Caller& caller, const store::ListRequest& request) {
+Listing listing_of(const Call& caller, const store::ListRequest& request) {
   Listing out;
   if (caller.http != nullptr) {
     const Query& query = caller.http->query;
@@ -249,28 +249,28 @@ Listing listing_of(const Caller& caller, const store::ListRequest& request) {
   return out;
 }
 
-const auth::Principal* principal_of(const Caller& caller) {
+const auth::Principal* principal_of(const Call& caller) {
   if (caller.identity.anonymous) return nullptr;
   return caller.identity.principal != nullptr ? caller.identity.principal.get() : auth::superuser().get();
 }
 
-bool is_owners_root(const Caller& caller, const BucketAccess& access) {
+bool is_owners_root(const Call& caller, const BucketAccess& access) {
   const auth::Principal* const principal = principal_of(caller);
   return principal != nullptr && session_of(caller) == nullptr && is_root(*principal) && !is_limited(*principal) &&
          owns(principal, access.owner);
 }
 
-std::string_view owner_of(const Caller& caller) {
+std::string_view owner_of(const Call& caller) {
   const auth::Principal* const principal = principal_of(caller);
   return principal == nullptr ? anonymous_owner : std::string_view(principal->account->canonical_id);
 }
 
-Result<void> authorize(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
+Result<void> authorize(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked) {
   if (ask(service, caller, access, asked) == auth::Decision::allowed) return {};
   return fail(Errc::access_denied, "authorize");
 }
 
-bool authorize_all(const Service& service, const Caller& caller, const BucketAccess& access, const Action& action) {
+bool authorize_all(const Service& service, const Call& caller, const BucketAccess& access, const Action& action) {
   // The longest, so that a policy takes no less work for it than for any other.
   static const std::string key(store::key_size_max, 'k');
   const store::ObjectInfo object;
@@ -286,7 +286,7 @@ bool authorize_all(const Service& service, const Caller& caller, const BucketAcc
   return ask(service, caller, access, asked) == auth::Decision::allowed;
 }
 
-Result<void> could_authorize(const Service& service, const Caller& caller, const BucketAccess& access,
+Result<void> could_authorize(const Service& service, const Call& caller, const BucketAccess& access,
                              const Asked& asked) {
   // Nothing that is asked there depends on a key.
   if (access.directory || session_of(caller) != nullptr) return authorize(service, caller, access, asked);
@@ -315,7 +315,7 @@ bool tells_what_is_there(const store::CommitConditions& conditions) {
 
 }  // namespace
 
-Task<Result<void>> authorize_conditions(Service& service, const Caller& caller, const BucketAccess& access,
+Task<Result<void>> authorize_conditions(Service& service, const Call& caller, const BucketAccess& access,
                                         ObjectName name, const store::CommitConditions& conditions) {
   if (!tells_what_is_there(conditions)) co_return Result<void>();
   Asked asked{.action = action::get_object, .key = name.key, .version_id = name.version_id};
@@ -329,14 +329,14 @@ Task<Result<void>> authorize_conditions(Service& service, const Caller& caller, 
   co_return Result<void>();  // the write itself says what is missing
 }
 
-bool may_have_changed(const Service& service, const Caller& caller, uint64_t access_generation) {
+bool may_have_changed(const Service& service, const Call& caller, uint64_t access_generation) {
   const bool keys = service.credentials != nullptr && caller.identity.key != nullptr &&
                     service.credentials->generation() != caller.identity.generation;
   return keys || service.access->now() != access_generation;
 }
 
-Result<Caller> caller_now(const Service& service, const Caller& caller) {
-  Caller now = caller;
+Result<Call> caller_now(const Service& service, const Call& caller) {
+  Call now = caller;
   if (service.credentials == nullptr || caller.identity.key == nullptr) return now;
   const auth::Credentials& signed_with = caller.identity.key->credentials;
   now.identity.generation = service.credentials->generation();
@@ -360,7 +360,7 @@ Task<Result<BucketAccessPtr>> same_bucket_access(Service& service, const BucketA
 
 namespace {
 
-Result<void> ask_service(const Service& service, const Caller& caller, const Asked& asked, std::string_view bucket,
+Result<void> ask_service(const Service& service, const Call& caller, const Asked& asked, std::string_view bucket,
                          bool by_names_alone) {
   const Action& action = asked.action;
   const auth::Principal* const principal = principal_of(caller);
@@ -383,19 +383,19 @@ Result<void> ask_service(const Service& service, const Caller& caller, const Ask
 
 }  // namespace
 
-Result<void> authorize_service(const Service& service, const Caller& caller, const Action& action,
+Result<void> authorize_service(const Service& service, const Call& caller, const Action& action,
                                std::string_view bucket, std::string_view location) {
   const Asked asked{.action = action, .location = location};
   return ask_service(service, caller, asked, bucket, /*by_names_alone=*/false);
 }
 
-Result<void> could_authorize_service(const Service& service, const Caller& caller, const Action& action,
+Result<void> could_authorize_service(const Service& service, const Call& caller, const Action& action,
                                      std::string_view bucket) {
   const Asked asked{action};
   return ask_service(service, caller, asked, bucket, /*by_names_alone=*/true);
 }
 
-Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Call& caller, const std::string& bucket,
                                                const Action& action) {
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(service, bucket));
@@ -416,7 +416,7 @@ Task<Result<void>> check_expected_owner(Service& service, const std::string& buc
   co_return fail(Errc::access_denied, "another owner is expected");
 }
 
-Error missing_error(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked,
+Error missing_error(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked,
                     const Error& error) {
   const bool missing = error == Errc::no_such_key || error == Errc::no_such_version ||
                        error == Errc::method_not_allowed || error == Errc::no_such_upload;
@@ -430,7 +430,7 @@ Error missing_error(const Service& service, const Caller& caller, const BucketAc
   return authorize(service, caller, access, listing) ? error : denied;
 }
 
-Result<store::Attributes> authorize_new_object(const Service& service, const Caller& caller, const BucketAccess& access,
+Result<store::Attributes> authorize_new_object(const Service& service, const Call& caller, const BucketAccess& access,
                                                const Asked& asked, const AclWish& wish) {
   VB_TRY(authorize(service, caller, access, asked));
   // The list that most objects have: nothing is kept of it.
@@ -456,7 +456,7 @@ Result<store::Attributes> authorize_new_object(const Service& service, const Cal
 }
 
 // A writer from another account locks nothing.
-Result<void> authorize_besides(const Service& service, const Caller& caller, const BucketAccess& access,
+Result<void> authorize_besides(const Service& service, const Call& caller, const BucketAccess& access,
                                const Asked& asked) {
   const bool locks =
       asked.action.name == action::put_retention.name || asked.action.name == action::put_legal_hold.name;

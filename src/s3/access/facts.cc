@@ -33,7 +33,7 @@ struct Signature {
   bool version4 = true, in_query = false, in_form = false;
 };
 
-Signature signature_of(const Caller& caller, const Context* sent) {
+Signature signature_of(const Call& caller, const Context* sent) {
   if (sent == nullptr) return {};
   if (!caller.http->form_signature.empty()) return {caller.http->form_signature != "AWS", false, true};
   if (sent->query.has("X-Amz-Signature")) return {true, true, false};
@@ -66,7 +66,7 @@ std::optional<std::string> as_header(const std::optional<std::string>& tag) {
 
 }  // namespace
 
-int64_t arrived_us(const Service& service, const Caller& caller) {
+int64_t arrived_us(const Service& service, const Call& caller) {
   const int64_t arrived = caller.http == nullptr ? 0 : caller.http->arrived_us;
   return arrived != 0 ? arrived : service.clock.now_us();
 }

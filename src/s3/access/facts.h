@@ -9,12 +9,12 @@
 namespace verbena::s3 {
 
 // When the request was there: its conditions on time are judged by that, however long its body takes.
-int64_t arrived_us(const Service& service, const Caller& caller);
+int64_t arrived_us(const Service& service, const Call& caller);
 
 class RequestFacts final : public auth::Facts {
  public:
   // All outlive it. `owner_id`: the account that the bucket belongs to.
-  RequestFacts(const Service& service, const Caller& caller, std::string_view owner_id, const Asked& asked)
+  RequestFacts(const Service& service, const Call& caller, std::string_view owner_id, const Asked& asked)
       : service_(service), caller_(caller), owner_id_(owner_id), asked_(asked) {}
   bool find(std::string_view key, auth::FactValues& values) const override;
 
@@ -35,7 +35,7 @@ class RequestFacts final : public auth::Facts {
   const Context* sent() const;
 
   const Service& service_;
-  const Caller& caller_;
+  const Call& caller_;
   std::string_view owner_id_;
   const Asked& asked_;
 };

@@ -33,14 +33,14 @@ auth::LimitsPtr if_of_sizes(const auth::LimitsPtr& limits) {
 
 // What the caller's requests and bytes count for; at most two of them.
 template <class F>
-void for_each_of_caller(const Caller& caller, F f) {
+void for_each_of_caller(const Call& caller, F f) {
   const auth::Principal* const principal = principal_of(caller);
   if (principal == nullptr) return;
   if (principal->limits != nullptr) f(*principal->limits);
   if (principal->account_limits != nullptr) f(*principal->account_limits);
 }
 
-bool is_superuser(const Caller& caller) {
+bool is_superuser(const Call& caller) {
   return auth::is_unlimited_root(principal_of(caller), caller.identity.key.get());
 }
 
@@ -157,7 +157,7 @@ Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& a
 // How many of a message's requests count against what the bucket lets all do together. Who could do nothing with its
 // objects is refused by and by, and is not to use that up: a batch of a stranger would keep all others out for minutes.
 // Where objects' own lists may let in anybody, such a message counts as one request.
-static uint64_t counted_requests(const Service& service, const Caller& caller, const BucketAccess& access,
+static uint64_t counted_requests(const Service& service, const Call& caller, const BucketAccess& access,
                                  uint64_t requests) {
   for (const Action& action : {action::get_object, action::put_object, action::list, action::delete_object}) {
     if (could_authorize(service, caller, access, {.action = action})) return requests;
@@ -165,7 +165,7 @@ static uint64_t counted_requests(const Service& service, const Caller& caller, c
   return access.lists_count() ? 1 : 0;
 }
 
-Task<Result<void>> admit_requests(Service& service, const Caller& caller, const std::string& bucket, uint64_t requests,
+Task<Result<void>> admit_requests(Service& service, const Call& caller, const std::string& bucket, uint64_t requests,
                                   uint64_t* wait_ns) {
   if (is_superuser(caller)) co_return Result<void>();
   const int64_t now_ns = steady_ns();
@@ -194,7 +194,7 @@ Task<Result<void>> admit_requests(Service& service, const Caller& caller, const 
   co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
 }
 
-ByteCharge::ByteCharge(const Caller& caller, const BucketAccess& access) {
+ByteCharge::ByteCharge(const Call& caller, const BucketAccess& access) {
   if (is_superuser(caller)) return;
   if (const auth::Principal* const principal = principal_of(caller); principal != nullptr) {
     all_[0].limits = principal->limits;
@@ -203,7 +203,7 @@ ByteCharge::ByteCharge(const Caller& caller, const BucketAccess& access) {
   all_[2].limits = access.limits;
 }
 
-std::shared_ptr<ByteCharge> ByteCharge::make_where_limited(const Caller& caller, const BucketAccess& access) {
+std::shared_ptr<ByteCharge> ByteCharge::make_where_limited(const Call& caller, const BucketAccess& access) {
   const auto has_rate = [](const Charged& one) { return one.limits != nullptr && one.limits->quota().bytes_per_s; };
   const ByteCharge charge(caller, access);
   return std::ranges::any_of(charge.all_, has_rate) ? std::make_shared<ByteCharge>(caller, access) : nullptr;

@@ -76,7 +76,7 @@ Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& a
 
 // Before anything is done: `requests` of the caller on the bucket (empty: on none). slow_down, and how long to wait.
 // Only to be asked where auth::rates_are_in_use().
-Task<Result<void>> admit_requests(Service& service, const Caller& caller, const std::string& bucket, uint64_t requests,
+Task<Result<void>> admit_requests(Service& service, const Call& caller, const std::string& bucket, uint64_t requests,
                                   uint64_t* wait_ns = nullptr);
 
 // What rates are charged for the bytes of one request. The request is let finish and the next one waits until they are
@@ -84,12 +84,12 @@ Task<Result<void>> admit_requests(Service& service, const Caller& caller, const 
 // as it moves, less is given back by the destructor. On the thread of its request.
 class ByteCharge {
  public:
-  ByteCharge(const Caller& caller, const BucketAccess& access);
+  ByteCharge(const Call& caller, const BucketAccess& access);
   ~ByteCharge();
   ByteCharge(const ByteCharge&) = delete;
 
   // Null where no rate limits the caller or the bucket: nothing is charged then.
-  static std::shared_ptr<ByteCharge> make(const Caller& caller, const BucketAccess& access) {
+  static std::shared_ptr<ByteCharge> make(const Call& caller, const BucketAccess& access) {
     return auth::rates_are_in_use() ? make_where_limited(caller, access) : nullptr;
   }
 
@@ -97,7 +97,7 @@ class ByteCharge {
   void moved(uint64_t bytes);
 
  private:
-  static std::shared_ptr<ByteCharge> make_where_limited(const Caller& caller, const BucketAccess& access);
+  static std::shared_ptr<ByteCharge> make_where_limited(const Call& caller, const BucketAccess& access);
   void charge(uint64_t bytes);
 
   struct Charged {

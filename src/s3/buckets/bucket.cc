@@ -160,7 +160,7 @@ Result<void> check_new_bucket(Context& context, const NewBucketDocument& documen
 
 }  // namespace
 
-Task<Result<void>> create_bucket(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<void>> create_bucket(Service& service, const Call& caller, const std::string& bucket,
                                  store::Durability durability, bool object_lock, std::string_view location) {
   VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket, location));
   VB_CO_TRY(check_bucket_name(bucket));
@@ -183,19 +183,19 @@ Task<Result<void>> create_bucket(Service& service, const Caller& caller, const s
   co_return created;
 }
 
-Task<Result<store::BucketInfo>> head_bucket(Service& service, const Caller& caller, const std::string& bucket) {
+Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller, const std::string& bucket) {
   VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::list));
   co_return co_await service.store.bucket(bucket);
 }
 
-Task<Result<void>> delete_bucket(Service& service, const Caller& caller, const std::string& bucket) {
+Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket) {
   VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
   auto removed = co_await service.store.remove_bucket(bucket);
   service.access->changed();
   co_return removed;
 }
 
-Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Caller& caller) {
+Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Call& caller) {
   VB_CO_TRY(authorize_service(service, caller, action::list_buckets, {}));
   VB_CO_ASSIGN(auto buckets, co_await service.store.buckets());
   const std::string_view owner = owner_of(caller);

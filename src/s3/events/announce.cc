@@ -38,7 +38,7 @@ struct Asker {
   std::string principal, address, request_id;
 };
 
-Asker asker_of(const Caller& caller, EventCause cause) {
+Asker asker_of(const Call& caller, EventCause cause) {
   if (cause == EventCause::expire) return {"s3.amazonaws.com", "s3.amazonaws.com", caller.request_id};
   const auth::Principal* who = principal_of(caller);
   return {who == nullptr ? "Anonymous" : "AWS:" + who->user_id, caller.peer_address, caller.request_id};
@@ -65,7 +65,7 @@ bool tells_content(EventKind kind) {
 
 class ObjectAnnouncement final : public store::Announcement {
  public:
-  ObjectAnnouncement(const Service& service, const BucketAccess& access, const Caller& caller, EventCause cause,
+  ObjectAnnouncement(const Service& service, const BucketAccess& access, const Call& caller, EventCause cause,
                      std::string_view key)
       : queues_(*service.events),
         rules_(access.notifications),
@@ -190,7 +190,7 @@ class TestAnnouncement final : public store::Announcement {
 
 }  // namespace
 
-store::AnnouncementPtr announce(const Service& service, const BucketAccess& access, const Caller& caller,
+store::AnnouncementPtr announce(const Service& service, const BucketAccess& access, const Call& caller,
                                 EventCause cause, std::string_view key) {
   if (access.notifications == nullptr || service.events == nullptr) return nullptr;
   const auto wants = [&](const NotificationRule& rule) {
@@ -200,14 +200,14 @@ store::AnnouncementPtr announce(const Service& service, const BucketAccess& acce
   return std::make_shared<const ObjectAnnouncement>(service, access, caller, cause, key);
 }
 
-Task<Result<store::AnnouncementPtr>> announce_now(Service& service, const std::string& bucket, const Caller& caller,
+Task<Result<store::AnnouncementPtr>> announce_now(Service& service, const std::string& bucket, const Call& caller,
                                                   EventCause cause, std::string_view key) {
   if (service.events == nullptr) co_return nullptr;
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
   co_return announce(service, *access, caller, cause, key);
 }
 
-store::AnnouncementPtr announce_test(const Service& service, const store::BucketInfo& bucket, const Caller& caller,
+store::AnnouncementPtr announce_test(const Service& service, const store::BucketInfo& bucket, const Call& caller,
                                      const NotificationRules& rules) {
   std::set<std::string> targets;
   for (const NotificationRule& rule : rules) targets.insert(rule.target);

@@ -94,7 +94,7 @@ void add_location_headers(Context& context) {
   context.reply_header("x-amz-bucket-location-name", context.service.express.zone);
 }
 
-Result<EncryptionWish> session_encryption(const Caller& caller, EncryptionWish wish) {
+Result<EncryptionWish> session_encryption(const Call& caller, EncryptionWish wish) {
   const auth::AccessKey* const key = caller.identity.key.get();
   if (key == nullptr || !key->limits || key->limits->encryption.empty()) return wish;
   EncryptionWish agreed;

@@ -28,6 +28,6 @@ void add_location_headers(Context& context);
 
 // How what the caller writes is encrypted where the request says nothing: as his session says. invalid_request: the
 // request says something else than the session.
-Result<EncryptionWish> session_encryption(const Caller& caller, EncryptionWish wish);
+Result<EncryptionWish> session_encryption(const Call& caller, EncryptionWish wish);
 
 }  // namespace verbena::s3

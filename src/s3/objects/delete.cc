@@ -3,7 +3,7 @@
 
 #include "base/date.h"
 #include "base/turns.h"
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "base/xml_escape.h"
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
@@ -62,7 +62,7 @@ Task<Result<store::Removed>> delete_target(Service& service, BucketAccessPtr acc
 }
 
 // Whether the removal may go on, and whether past a retention under governance when that is wanted.
-Result<bool> authorize_delete(const Service& service, const Caller& caller, const BucketAccess& access,
+Result<bool> authorize_delete(const Service& service, const Call& caller, const BucketAccess& access,
                               std::string_view key, std::string_view version_id,
                               const store::CommitConditions& conditions, bool wants_bypass) {
   const Action& removal = version_id.empty() ? action::delete_object : action::delete_version;
@@ -135,7 +135,7 @@ Result<store::CommitConditions> read_remove_conditions(const Context& context) {
 
 }  // namespace
 
-Task<Result<store::Removed>> delete_object(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<store::Removed>> delete_object(Service& service, const Call& caller, const std::string& bucket,
                                            const std::string& key, store::RemoveRequest request) {
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_TRY(check_key(key));
@@ -183,7 +183,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   std::deque<Pending<store::Removed>> pending;
   const bool bypass = bypasses_governance(context);
   // An observer's log has each key: as many as the document names, whose size is bounded.
-  const bool observed = way_of(context.caller().request_id) != nullptr;
+  const bool observed = context.caller().trace != nullptr;
   size_t started = 0;
   Turns turns;  // who may is asked key by key, which takes as long as policies make it
   for (size_t i = 0; i < document.targets.size(); ++i) {

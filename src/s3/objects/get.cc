@@ -98,8 +98,8 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
 Task<Result<void>> serve_get_object(Context& context) {
   VB_CO_ASSIGN(const GetRequest request, read_get_request(context));
   VB_CO_ASSIGN(const auto token, read_token(context));
-  Way* const way = way_of(context.caller().request_id);
-  OnTheWay opens(way, Leg::open);
+  RequestTrace* const trace = context.caller().trace;
+  ScopedStage opens(trace, Stage::open);
   Opening opening(context.service, context.caller(), request, context.request.found);
   auto opened = opening.now();
   if (!opened) opened = co_await opening.wait();
@@ -118,13 +118,13 @@ Task<Result<void>> serve_get_object(Context& context) {
     if (outcome == TokenOutcome::done) co_return Result<void>();
   }
   context.response.payload_out = object->length;
-  OnTheWay sends(way, Leg::wire);
+  ScopedStage sends(trace, Stage::wire);
   if (auto sent = send_now(*object, context.sink)) {
     VB_CO_TRY(*sent);
     if (!**sent) VB_CO_TRY(co_await context.sink.finish());
   } else {
     sends.end();
-    VB_CO_TRY(co_await send_object(context.service, *object, context.sink, way));
+    VB_CO_TRY(co_await send_object(context.service, *object, context.sink, trace));
   }
   co_return Result<void>();
 }
@@ -160,8 +160,8 @@ std::optional<Given> get_object_now(Context& context, std::shared_ptr<store::Obj
   request.bucket = context.bucket;
   request.key = context.key;
   if (const auto header = context.request.header("range")) request.range = parse_range(*header);
-  Way* const way = way_of(context.caller().request_id);
-  OnTheWay opens(way, Leg::open);
+  RequestTrace* const trace = context.caller().trace;
+  ScopedStage opens(trace, Stage::open);
   Opening opening(context.service, context.caller(), request);
   auto opened = opening.now();
   opens.end();
@@ -177,7 +177,7 @@ std::optional<Given> get_object_now(Context& context, std::shared_ptr<store::Obj
     found = object.reader;
     return std::nullopt;
   }
-  const OnTheWay sends(way, Leg::wire);
+  const ScopedStage sends(trace, Stage::wire);
   given.sent = send_now(object, context.sink);
   return given;
 }

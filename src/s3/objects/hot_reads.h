@@ -14,7 +14,7 @@ class HotReads {
  public:
   HotReads() = default;
   // `caller` and `bucket` outlive it; the caller may become another one meanwhile.
-  HotReads(Service& service, const Caller& caller, std::string_view bucket)
+  HotReads(Service& service, const Call& caller, std::string_view bucket)
       : service_(&service), caller_(&caller), bucket_(bucket) {}
 
   // The object of this key where it lies in memory as it is sent, and the caller may read it because he may read all of
@@ -30,7 +30,7 @@ class HotReads {
   bool may_read_all();
 
   Service* service_ = nullptr;
-  const Caller* caller_ = nullptr;
+  const Call* caller_ = nullptr;
   std::string_view bucket_;
   // What may_read_all() found, and of what: none yet.
   bool all_ = false;

@@ -85,7 +85,7 @@ void write_head(XmlWriter& xml, const Context& context, const NameEncoder& encod
 
 }  // namespace
 
-Task<Result<store::ListPage>> list_objects(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<store::ListPage>> list_objects(Service& service, const Call& caller, const std::string& bucket,
                                            store::ListRequest request) {
   VB_CO_TRY(check_bucket_name(bucket));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));

@@ -152,7 +152,7 @@ Task<Result<void>> serve_create_upload(Context& context) {
   co_return Result<void>();
 }
 
-Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, UploadPartRequest request,
+Task<Result<PutReply>> upload_part(Service& service, const Call& caller, UploadPartRequest request,
                                    memory::Source& body) {
   PutRequest& put = request.put;
   VB_CO_TRY(check_bucket_name(put.bucket));
@@ -179,7 +179,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Caller& caller, Uploa
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body, room, charge.get()));
   const uint64_t received = info.size;
   if (may_have_changed(service, caller, generation)) {
-    VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
+    VB_CO_ASSIGN(const Call now, caller_now(service, caller));
     VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));
     VB_CO_TRY(authorize(service, now, *access_now, asked));
   }

@@ -306,7 +306,7 @@ TEST_F(Objects, APutWithoutAnMd5EtagLooksLikeNone) {
   request.bucket = "bucket";
   request.key = "native";
   request.md5_etag = false;
-  Caller caller;
+  Call caller;
   caller.identity.anonymous = false;
   TextSource body("data", 4);
   const auto stored = run(put_object(service, caller, request, body));
@@ -316,7 +316,7 @@ TEST_F(Objects, APutWithoutAnMd5EtagLooksLikeNone) {
 }
 
 TEST_F(Objects, TypedVerbsCheckWhatAnyDoorGivesThem) {
-  Caller caller;
+  Call caller;
   caller.identity.anonymous = false;
   TextSource body("data", 4);
   PutRequest request;

@@ -37,7 +37,7 @@ Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
 
 // Whether everybody may read all of the bucket, by a policy that says so whatever the request and the key: asked once,
 // and again when a document of any bucket has changed. Each thread keeps what it found of a few buckets.
-bool is_open_to_all(const Service& service, const Caller& caller, const BucketAccess& access) {
+bool is_open_to_all(const Service& service, const Call& caller, const BucketAccess& access) {
   struct Known {
     uint64_t access = 0;  // generation
     std::string bucket;
@@ -57,7 +57,7 @@ bool is_open_to_all(const Service& service, const Caller& caller, const BucketAc
 }
 
 // An object with a list of its own has it among its attributes.
-Result<void> may_read(const Service& service, const Caller& caller, const BucketAccess& access, const Asked& asked) {
+Result<void> may_read(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked) {
   if (asked.object->attributes.empty() && is_open_to_all(service, caller, access)) return {};
   return authorize(service, caller, access, asked);
 }
@@ -115,12 +115,12 @@ Result<OpenObject> Opening::select(const BucketAccess& access) {
                     .charge = ByteCharge::make(caller_, access)};
 }
 
-Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request) {
+Task<Result<OpenObject>> open_object(Service& service, const Call& caller, const GetRequest& request) {
   Opening opening(service, caller, request);
   co_return co_await opening.wait();
 }
 
-Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, const GetRequest& request,
+Task<Result<HeadReply>> head_object(Service& service, const Call& caller, const GetRequest& request,
                                     std::optional<store::ObjectInfo>* refused) {
   VB_CO_TRY(check_names(request));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));

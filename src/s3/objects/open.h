@@ -15,7 +15,7 @@ struct BucketAccess;
 class Opening {
  public:
   // `found`: what another one found for the same request (found()); null: nothing.
-  Opening(Service& service, const Caller& caller, const GetRequest& request,
+  Opening(Service& service, const Call& caller, const GetRequest& request,
           std::shared_ptr<store::ObjectReader> found = nullptr)
       : service_(service), caller_(caller), request_(request), reader_(std::move(found)) {}
 
@@ -34,17 +34,17 @@ class Opening {
   Result<OpenObject> select(const BucketAccess& access);
 
   Service& service_;
-  const Caller& caller_;
+  const Call& caller_;
   const GetRequest& request_;
   std::shared_ptr<store::ObjectReader> reader_;
   bool refused_ = false;
 };
 
 // Opening::wait() in one call.
-Task<Result<OpenObject>> open_object(Service& service, const Caller& caller, const GetRequest& request);
+Task<Result<OpenObject>> open_object(Service& service, const Call& caller, const GetRequest& request);
 
 // What HEAD tells. `refused` (may be null) gets what Opening::refused() would.
-Task<Result<HeadReply>> head_object(Service& service, const Caller& caller, const GetRequest& request,
+Task<Result<HeadReply>> head_object(Service& service, const Call& caller, const GetRequest& request,
                                     std::optional<store::ObjectInfo>* refused = nullptr);
 
 }  // namespace verbena::s3

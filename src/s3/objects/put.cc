@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/hex.h"
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "memory/budget.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/lifecycle.h"
@@ -41,14 +41,14 @@ size_t next_read(std::optional<uint64_t> size, uint64_t have, size_t offer) {
 
 // Fills one lease of the body, leased when its first byte is there, and digests it. An empty chunk: the end.
 Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
-                                       uint64_t have, BodyDigests& digests, bool& end, Way* way) {
-  OnTheWay on_wire(way, Leg::wire);
+                                       uint64_t have, BodyDigests& digests, bool& end, RequestTrace* trace) {
+  ScopedStage on_wire(trace, Stage::wire);
   VB_CO_TRY(co_await body.ready());
   on_wire.end();
-  OnTheWay for_memory(way, Leg::memory);
+  ScopedStage for_memory(trace, Stage::memory);
   VB_CO_ASSIGN(memory::Lease lease, co_await share.lease(next_read(size, have, share.offer())));
   for_memory.end();
-  OnTheWay reads(way, Leg::wire);
+  ScopedStage reads(trace, Stage::wire);
   VB_CO_ASSIGN(const size_t got, co_await body.read(lease.bytes()));
   reads.end();
   end = got < lease.size();
@@ -59,16 +59,16 @@ Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& bod
 
 // Likewise, of a large body: the digest of one piece goes on while the next is read.
 Task<Result<memory::Chunk>> read_chunk_aside(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
-                                             uint64_t have, DigestsAside& aside, bool& end, Way* way) {
-  OnTheWay on_wire(way, Leg::wire);
+                                             uint64_t have, DigestsAside& aside, bool& end, RequestTrace* trace) {
+  ScopedStage on_wire(trace, Stage::wire);
   VB_CO_TRY(co_await body.ready());
   on_wire.end();
-  OnTheWay for_memory(way, Leg::memory);
+  ScopedStage for_memory(trace, Stage::memory);
   VB_CO_ASSIGN(aside.lease, co_await share.lease(next_read(size, have, share.offer())));
   for_memory.end();
   const MutableBytes into = aside.lease.bytes();
   size_t have_now = 0;
-  const OnTheWay reads(way, Leg::wire);
+  const ScopedStage reads(trace, Stage::wire);
   while (have_now < into.size() && !end) {
     const MutableBytes piece = into.subspan(have_now, std::min(DigestsAside::piece_size, into.size() - have_now));
     VB_CO_ASSIGN(const size_t got, co_await body.read(piece));
@@ -91,9 +91,9 @@ Task<Result<void>> expect_end(memory::Source& body) {
 }
 
 // A body may take minutes: who may not write any more when it has come, or has no key any more, stores nothing.
-Task<Result<store::Attributes>> authorize_again(Service& service, const Caller& caller, const BucketAccess& before,
+Task<Result<store::Attributes>> authorize_again(Service& service, const Call& caller, const BucketAccess& before,
                                                 const Asked& asked, const PutRequest& request) {
-  VB_CO_ASSIGN(const Caller now, caller_now(service, caller));
+  VB_CO_ASSIGN(const Call now, caller_now(service, caller));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await same_bucket_access(service, before));
   const ObjectName name{request.key, {}};
   VB_CO_TRY(co_await authorize_conditions(service, now, *access, name, request.conditions));
@@ -134,7 +134,7 @@ std::string random_etag() {
 namespace {
 
 // Appends are for directory buckets, and for others whose owner allows them. There the offset tells what is there.
-Task<Result<void>> check_may_append(Service& service, const Caller& caller, const BucketAccess& access,
+Task<Result<void>> check_may_append(Service& service, const Call& caller, const BucketAccess& access,
                                     const PutRequest& request) {
   if (access.directory) co_return Result<void>();
   const auto document = co_await service.store.document(access.name, append_document);
@@ -195,10 +195,10 @@ Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service,
 
 }  // namespace
 
-Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
+Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& caller, store::ObjectWriter& writer,
                                        const PutRequest& request, memory::Source& body, Reservation& room,
                                        ByteCharge* charge) {
-  Way* const way = way_of(caller.request_id);
+  RequestTrace* const trace = caller.trace;
   BodyDigests digests;
   if (request.md5_etag || request.content_md5) digests.want_md5();
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
@@ -219,9 +219,9 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
     }
     Result<memory::Chunk> read;
     if (aside) {
-      read = co_await read_chunk_aside(share, body, size, info.size, *aside, end, way);
+      read = co_await read_chunk_aside(share, body, size, info.size, *aside, end, trace);
     } else {
-      read = co_await read_chunk(share, body, size, info.size, digests, end, way);
+      read = co_await read_chunk(share, body, size, info.size, digests, end, trace);
     }
     VB_CO_ASSIGN(memory::Chunk chunk, std::move(read));
     if (chunk.bytes.empty()) break;
@@ -230,7 +230,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
     if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
     if (size && info.size > *size) co_return fail(Errc::incomplete_body, "put: longer than declared");
     if (!size) VB_CO_TRY(room.grow(chunk.bytes.size()));
-    const OnTheWay on_disk(way, Leg::disk);
+    const ScopedStage on_disk(trace, Stage::disk);
     VB_CO_TRY(co_await writer.append(std::move(chunk)));
   }
   if (size && info.size != *size) co_return fail(Errc::incomplete_body, "put: length");
@@ -248,9 +248,9 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, s
   co_return info;
 }
 
-Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutRequest request, memory::Source& body) {
-  Way* const way = way_of(caller.request_id);
-  OnTheWay opens(way, Leg::open);
+Task<Result<PutReply>> put_object(Service& service, const Call& caller, PutRequest request, memory::Source& body) {
+  RequestTrace* const trace = caller.trace;
+  ScopedStage opens(trace, Stage::open);
   VB_CO_TRY(check_bucket_name(request.bucket));
   VB_CO_TRY(check_new_key(request.key));
   VB_CO_TRY(check_object_headers(request.headers));
@@ -319,7 +319,7 @@ Task<Result<PutReply>> put_object(Service& service, const Caller& caller, PutReq
     VB_CO_ASSIGN(request.conditions.announcement,
                  co_await announce_now(service, request.bucket, caller, cause, request.key));
   }
-  OnTheWay commits(way, Leg::disk);
+  ScopedStage commits(trace, Stage::disk);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
   commits.end();
   if (request.append) info.checksums = sent;  // the reply confirms what came, not what lies before it

@@ -23,7 +23,7 @@ Result<void> verify_checksums(const std::vector<store::Checksum>& expected,
 // Memory is leased when bytes are there, in the name of the caller's address; slow_down: there was none for too long.
 // `room`: what was set aside for a body of a declared length; for another it grows with what comes, and quota_exceeded
 // is an error, too. `charge` (may be null) is told of each byte that comes, whatever becomes of the body.
-Task<Result<store::ObjectInfo>> ingest(Service& service, const Caller& caller, store::ObjectWriter& writer,
+Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& caller, store::ObjectWriter& writer,
                                        const PutRequest& request, memory::Source& body, Reservation& room,
                                        ByteCharge* charge);
 

@@ -15,7 +15,7 @@ namespace verbena::s3 {
 namespace {
 
 // By what the bucket or the server says: room is set aside, bytes are sealed, or events are left. put_object() does.
-bool asks_for_more(const Service& service, const Caller& caller, const BucketAccess& access) {
+bool asks_for_more(const Service& service, const Call& caller, const BucketAccess& access) {
   if (access.has_quota() || access.notifications != nullptr) return true;
   const auto agreed = session_encryption(caller, {});
   if (!agreed || agreed->method != Encryption::none) return true;
@@ -29,7 +29,7 @@ bool is_well_formed(const PutNow& put) {
 
 }  // namespace
 
-bool put_now(Service& service, const Caller& caller, PutNow& put) {
+bool put_now(Service& service, const Call& caller, PutNow& put) {
   const uint64_t size = put.bytes.bytes.size();
   if (size == 0 || size > std::min(put_now_max, service.store.whole_put_max()) || !is_well_formed(put)) return false;
   const uint64_t generation = service.access->now();

@@ -27,6 +27,6 @@ inline constexpr uint64_t put_now_max = 16 * KiB;  // larger objects are never t
 // What put_object() does of a request without conditions, MD5 and whatever else PutNow does not have. True: `put.then`
 // is told. False: nothing was stored, and put_object() has to say what becomes of it. The bytes are still there then,
 // the rest is of no use any more.
-bool put_now(Service& service, const Caller& caller, PutNow& put);
+bool put_now(Service& service, const Call& caller, PutNow& put);
 
 }  // namespace verbena::s3

@@ -13,8 +13,8 @@ namespace {
 
 class PutNowTest : public AccessRig {
  protected:
-  Caller caller_of(auth::PrincipalPtr principal) {
-    Caller caller;
+  Call caller_of(auth::PrincipalPtr principal) {
+    Call caller;
     caller.identity.principal = std::move(principal);
     caller.identity.anonymous = caller.identity.principal == nullptr;
     caller.door = Door::native;

@@ -34,14 +34,14 @@ size_t at_most_a_chunk(uint64_t length) {
 }  // namespace
 
 ReadAhead::ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena, std::string_view peer,
-                     std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length, Way* way)
+                     std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length, RequestTrace* trace)
     : executor_(std::move(executor)),
       reader_(std::move(reader)),
       run_bytes_(store::run_bytes_of(*reader_)),
       share_(arena, peer, length),
       wait_max_(arena.budget().limits().wait_max),
       rest_{offset, length},
-      way_(way) {}
+      trace_(trace) {}
 
 bool ReadAhead::in_memory(const Range& range) const { return !reader_->peek(range.offset, range.length).bytes.empty(); }
 
@@ -95,7 +95,7 @@ Task<Result<memory::Chunk>> ReadAhead::next() {
   Ahead first = std::move(pending_.front());
   pending_.erase(pending_.begin());
   start();
-  OnTheWay on_disk(way_, Leg::disk);
+  ScopedStage on_disk(trace_, Stage::disk);
   auto chunk = co_await first.read.wait();
   on_disk.end();
   if (chunk || chunk.error() != Errc::slow_down) co_return chunk;
@@ -108,10 +108,10 @@ Task<Result<memory::Chunk>> ReadAhead::read_now() {
   size_t most = memory::Budget::chunk_max;
   for (;;) {
     const size_t wanted = std::max(std::min(memory_for(now_.offset, now_.length), most), memory::Budget::unit);
-    OnTheWay for_memory(way_, Leg::memory);
+    ScopedStage for_memory(trace_, Stage::memory);
     VB_CO_ASSIGN(memory::Charge charge, co_await share_.take(wanted));
     for_memory.end();
-    OnTheWay on_disk(way_, Leg::disk);
+    ScopedStage on_disk(trace_, Stage::disk);
     const size_t length = reader_->fit(now_.offset, at_most_a_chunk(now_.length), charge.bytes());
     Result<memory::Chunk> chunk = reader_->peek(now_.offset, length);
     if (chunk->bytes.empty() && (rest_.length == 0 || length != now_.length)) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "memory/budget.h"
 #include "memory/stream.h"
 #include "s3/pending.h"
@@ -21,9 +21,9 @@ class ReadAhead {
   static constexpr size_t depth_max = 3;  // chunks of 1 MiB in flight, or two runs (store/read_runs.h)
 
   // The memory is asked for in the name of `peer`, a client's address. Arena and address outlive this, and so does
-  // `way` (may be null), which gets what next() waited for.
+  // `trace` (may be null), which gets the times that next() waited.
   ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena, std::string_view peer,
-            std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length, Way* way = nullptr);
+            std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length, RequestTrace* trace = nullptr);
   bool done() const { return rest_.length == 0 && now_.length == 0 && pending_.empty(); }
   // Waits for memory where nothing is on its way. slow_down: there was none for too long.
   Task<Result<memory::Chunk>> next();  // not when done()
@@ -57,7 +57,7 @@ class ReadAhead {
   Range rest_;
   Range now_;  // before all others: the first of all, or one that the arena had no room for in one piece
   std::vector<Ahead> pending_;
-  Way* const way_;
+  RequestTrace* const trace_;
 };
 
 }  // namespace verbena::s3

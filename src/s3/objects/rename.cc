@@ -86,7 +86,7 @@ Result<void> check_names(const RenameObjectRequest& request) {
 }
 
 // A rename is a GET, a DELETE and a PUT.
-Result<void> may_rename(const Service& service, const Caller& caller, const BucketAccess& access,
+Result<void> may_rename(const Service& service, const Call& caller, const BucketAccess& access,
                         const RenameObjectRequest& request) {
   VB_TRY(authorize(service, caller, access, {.action = action::get_object, .key = request.from}));
   VB_TRY(authorize(service, caller, access, {.action = action::delete_object, .key = request.from}));
@@ -95,7 +95,7 @@ Result<void> may_rename(const Service& service, const Caller& caller, const Buck
 
 }  // namespace
 
-Task<Result<void>> rename_object(Service& service, const Caller& caller, RenameObjectRequest request) {
+Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObjectRequest request) {
   VB_CO_TRY(check_bucket_name(request.bucket));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, request.bucket));
   VB_CO_TRY(may_rename(service, caller, *access, request));

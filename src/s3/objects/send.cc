@@ -37,8 +37,8 @@ Task<Result<void>> push_charged(const OpenObject& object, memory::Sink& sink, me
   return push_and_note(object, sink, std::move(chunk));
 }
 
-Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink, Way* way) {
-  const OnTheWay on_wire(way, Leg::wire);
+Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink, RequestTrace* trace) {
+  const ScopedStage on_wire(trace, Stage::wire);
   VB_CO_TRY(co_await sink.begin(object.length));
   for (PiecesInMemory pieces(object); !pieces.done();) {
     memory::Chunk piece = pieces.next();
@@ -48,26 +48,26 @@ Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink, Way
   co_return co_await sink.finish();
 }
 
-Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, memory::Sink& sink, Way* way) {
+Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, memory::Sink& sink, RequestTrace* trace) {
   auto executor = co_await boost::asio::this_coro::executor;
-  ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length, way);
+  ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length, trace);
   // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
   VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
   {
-    const OnTheWay on_wire(way, Leg::wire);
+    const ScopedStage on_wire(trace, Stage::wire);
     VB_CO_TRY(co_await sink.begin(object.length));
     VB_CO_TRY(co_await push_charged(object, sink, std::move(chunk)));
   }
   while (!chunks.done()) {
     if (chunks.scarce()) {
-      const OnTheWay on_wire(way, Leg::wire);
+      const ScopedStage on_wire(trace, Stage::wire);
       VB_CO_TRY(co_await sink.drained());
     }
     VB_CO_ASSIGN(memory::Chunk next, co_await chunks.next());
-    const OnTheWay on_wire(way, Leg::wire);
+    const ScopedStage on_wire(trace, Stage::wire);
     VB_CO_TRY(co_await push_charged(object, sink, std::move(next)));
   }
-  const OnTheWay on_wire(way, Leg::wire);
+  const ScopedStage on_wire(trace, Stage::wire);
   co_return co_await sink.finish();
 }
 
@@ -91,10 +91,10 @@ void charge_sent(const OpenObject& object) {
   object.charge->moved(object.length);
 }
 
-Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink, Way* way) {
+Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink, RequestTrace* trace) {
   if (object.charge != nullptr) object.charge->begin(object.length);
-  if (object.length == 0 || in_memory(object)) return push_pieces(object, sink, way);
-  return push_read_ahead(service, object, sink, way);
+  if (object.length == 0 || in_memory(object)) return push_pieces(object, sink, trace);
+  return push_read_ahead(service, object, sink, trace);
 }
 
 }  // namespace verbena::s3

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "base/way.h"
+#include "base/request_trace.h"
 #include "memory/stream.h"
 #include "s3/service.h"
 
@@ -18,7 +18,7 @@ std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sin
 
 // begin, push ..., finish on the sink: from memory in the pieces in which it lies there, else from the store, reading
 // ahead so that disk and wire overlap, as far as the peer's share of the arena goes. slow_down: there was no memory for
-// it for too long. `way` (may be null) gets what it waited for.
-Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink, Way* way = nullptr);
+// it for too long. `trace` (may be null) gets the times.
+Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink, RequestTrace* trace = nullptr);
 
 }  // namespace verbena::s3

@@ -65,7 +65,7 @@ Task<> describe_missing(Context& context, const Error& error, const std::string&
 namespace {
 
 // The version that a request names, authorized. `asked` gets the rest of what the request is about.
-using Authorize = Result<void> (*)(const Service&, const Caller&, const BucketAccess&, const Asked&);
+using Authorize = Result<void> (*)(const Service&, const Call&, const BucketAccess&, const Asked&);
 Task<Result<store::ObjectInfo>> find_authorized(Context& context, Asked asked, Authorize may = authorize) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));

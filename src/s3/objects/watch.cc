@@ -5,7 +5,7 @@
 
 namespace verbena::s3 {
 
-Task<Result<WatchRight>> authorize_watch(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<WatchRight>> authorize_watch(Service& service, const Call& caller, const std::string& bucket,
                                          const std::string& prefix) {
   VB_CO_TRY(check_bucket_name(bucket));
   // The number from before: a change in between makes this right an old one.

@@ -18,7 +18,7 @@ struct WatchRight {
 };
 // Who may list the keys under the prefix may be told of them: a change tells what a listing does, and no byte of an
 // object. Ids of versions are told to who may list these. access_denied, no_such_bucket.
-Task<Result<WatchRight>> authorize_watch(Service& service, const Caller& caller, const std::string& bucket,
+Task<Result<WatchRight>> authorize_watch(Service& service, const Call& caller, const std::string& bucket,
                                          const std::string& prefix);
 
 }  // namespace verbena::s3

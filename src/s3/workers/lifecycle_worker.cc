@@ -236,7 +236,7 @@ Task<LifecyclePass::Outcome> LifecyclePass::remove(const Ground& ground, const s
   if (grounds.of == store::RemovalGrounds::Of::current) request.conditions.if_match = info.etag;
   request.grounds = std::make_shared<const store::RemovalGrounds>(std::move(grounds));
   if (service_ != nullptr) {
-    const Caller nobody;
+    const Call nobody;
     auto told = co_await announce_now(*service_, ground.bucket, nobody, EventCause::expire, entry.key);
     if (!told) {
       log::warn("lifecycle: {}: {}", ground.bucket, describe(told.error()));

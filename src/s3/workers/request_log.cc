@@ -192,7 +192,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
   writer = seal.writer(service_, std::move(writer), batch.lines.size());
   memory::TextSource source(batch.lines);
-  const Caller caller;
+  const Call caller;
   PutRequest request;
   request.md5_etag = !seal.opaque_etag();
   Reservation none;  // for a body of unknown length, which this is not
@@ -264,7 +264,7 @@ Task<> RequestLog::loop() {
   co_await deliver(true);
 }
 
-void name_requester(const Caller& caller, LogRecord& record) {
+void name_requester(const Call& caller, LogRecord& record) {
   const auth::Principal* const principal = principal_of(caller);
   if (caller.identity.anonymous || principal == nullptr) return;
   const bool root = principal->kind == auth::Principal::Kind::account_root;

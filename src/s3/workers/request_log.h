@@ -106,7 +106,7 @@ class RequestLog {
 };
 
 // Who asks, as records name it. An anonymous caller has no name.
-void name_requester(const Caller& caller, LogRecord& record);
+void name_requester(const Call& caller, LogRecord& record);
 
 // What the door knows when the answer is out.
 struct LogOutcome {

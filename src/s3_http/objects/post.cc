@@ -126,7 +126,7 @@ void reply_to_form(Context& context, const Form& form, const store::ObjectInfo& 
 }
 
 // What the bucket's log says of a form, whose record was begun before the form was read.
-void name_sender(const Form& form, const Caller& caller, const std::string& key, LogRecord& record) {
+void name_sender(const Form& form, const Call& caller, const std::string& key, LogRecord& record) {
   record.key = key;
   name_requester(caller, record);
   if (form.get("policy")) record.signature = is_version4(form) ? "SigV4" : "SigV2";

@@ -10,10 +10,10 @@ namespace verbena::store::conformance {
 namespace {
 
 // Calls of one thread into a store that other threads use, too.
-class Caller {
+class Call {
  public:
   // The loop stays: the engine's threads may still be waking it.
-  explicit Caller(Rig& rig, std::string bucket = "b") : t_(rig), bucket_(std::move(bucket)) {}
+  explicit Call(Rig& rig, std::string bucket = "b") : t_(rig), bucket_(std::move(bucket)) {}
   template <class T>
   T run(Task<T> task) {
     auto future = boost::asio::co_spawn(io_, std::move(task), boost::asio::use_future);
@@ -67,7 +67,7 @@ class Moments : public OnEngine {
   void while_changing(Change change, Check check) {
     std::atomic<bool> stop{false}, ended{false};
     std::thread other([&] {
-      Caller caller(t, bucket_);
+      Call caller(t, bucket_);
       change(caller, stop);
       ended = true;
     });
@@ -102,7 +102,7 @@ void expect_whole(const VersionPage& page, bool from_the_start) {
 TEST_P(Moments, APageOfVersionsIsOneMomentWhileKeysAreOverwritten) {
   constexpr int rounds = 55;
   const bool splits = std::string_view(GetParam().name) == "RadosSplitting";
-  const auto overwrite = [](Caller& caller, const std::atomic<bool>& stop) {
+  const auto overwrite = [](Call& caller, const std::atomic<bool>& stop) {
     for (int round = 1; round <= rounds; ++round) {
       for (int i = 0; i < keys_max && !stop; ++i) ASSERT_TRUE(caller.put(key(i), round));
     }
@@ -130,7 +130,7 @@ TEST_P(Moments, APageOfVersionsIsOneMomentWhileKeysAreOverwritten) {
 
 TEST_P(Moments, SmallPagesAreOfOneMomentEach) {
   constexpr int rounds = 40;
-  const auto overwrite = [](Caller& caller, const std::atomic<bool>& stop) {
+  const auto overwrite = [](Call& caller, const std::atomic<bool>& stop) {
     for (int round = 1; round <= rounds; ++round) {
       for (int i = 0; i < keys_max && !stop; ++i) ASSERT_TRUE(caller.put(key(i), round));
     }
@@ -152,11 +152,11 @@ TEST_P(Moments, SmallPagesAreOfOneMomentEach) {
 TEST_P(Moments, NoKeyIsMissingAndNoVersionLostWhileItGoesToAndFro) {
   std::map<std::string, std::string> ids;
   for (int i = 0; i < keys_max; ++i) {
-    const auto stored = Caller(t).put(key(i), 1);
+    const auto stored = Call(t).put(key(i), 1);
     ASSERT_TRUE(stored);
     ids[key(i)] = stored->version_id;
   }
-  const auto hide_and_show = [](Caller& caller, const std::atomic<bool>& stop) {
+  const auto hide_and_show = [](Call& caller, const std::atomic<bool>& stop) {
     for (int round = 0; round < 60; ++round) {
       for (int i = 0; i < keys_max && !stop; ++i) {
         const auto marker = caller.remove(key(i));
@@ -197,7 +197,7 @@ TEST_P(Moments, AnUploadIsNeverWithoutTheParts) {
       ASSERT_TRUE(part);
       parts.push_back(*part);
     }
-    const auto complete = [&](Caller& caller, const std::atomic<bool>&) {
+    const auto complete = [&](Call& caller, const std::atomic<bool>&) {
       ObjectInfo info;
       info.etag = "of-3";
       ASSERT_TRUE(caller.run(t.engine().complete_upload("b", "k", upload->upload_id, parts, info, {})));
@@ -223,7 +223,7 @@ TEST(FarMoments, WhatChangesBetweenTwoRoundTripsIsNotMixed) {
   const auto spawn = [&t](auto task) {
     return boost::asio::co_spawn(t.io(), std::move(task), boost::asio::use_future);
   };
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(Caller(t).put("k" + std::to_string(10 + i), 1));
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(Call(t).put("k" + std::to_string(10 + i), 1));
   for (int round = 0; round < 20; ++round) {
     auto listed = spawn(t.engine().list_versions("b", {}));
     auto writer = t.run(t.engine().create("b", "k" + std::to_string(29 - round), 0));
