@@ -1,5 +1,5 @@
 // What a request leaves behind when it has been answered: counters of door, transport and bucket, the line of the
-// access log, the record of the bucket's log. For every door, and for each item of a batch as for a request of its own.
+// access log. For every door, and for each item of a batch as for a request of its own.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 #include "auth/auth.h"
 #include "base/request_trace.h"
+#include "call/call.h"
+#include "call/request_times.h"
 #include "observe/line.h"
 #include "rdma/transport.h"
-#include "s3/request.h"
-#include "s3/request_times.h"
 
 namespace verbena::call {
 
 // A request that was answered. Views are borrowed for the call.
 struct Answered {
-  s3::Door door = s3::Door::http;
+  Door door = Door::http;
   rdma::Transport transport = rdma::Transport::http;  // of the object's bytes
-  s3::Verb verb = s3::Verb::other;
+  Verb verb = Verb::other;
   std::string_view bucket = {};
-  int status = 200;          // as HTTP has it: status_of()
+  int status = 200;          // as HTTP has it
   uint64_t in = 0, out = 0;  // bytes of objects that moved
   uint64_t requests = 1;     // so many alike, which moved these bytes together
 };
@@ -47,11 +47,5 @@ struct Details {
   const RequestTrace* trace = nullptr;
 };
 observe::Line line_of(const Answered& answered, const Details& details);
-
-// Ends the record of a request to a bucket that has a log of its own, and hands it on.
-void finish(s3::LogEntry& entry, const Answered& answered, const Details& details);
-
-// The status that HTTP gives this outcome. `partial`: a range was answered.
-int status_of(s3::Verb verb, Errc outcome, bool partial);
 
 }  // namespace verbena::call

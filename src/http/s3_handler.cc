@@ -4,14 +4,15 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "call/account.h"
+#include "call/request_id.h"
 #include "http/health.h"
 #include "http/payload.h"
-#include "http/request_id.h"
 #include "http/request_metrics.h"
 #include "memory/budget.h"
 #include "memory/whole_body.h"
 #include "s3/errors.h"
 #include "s3/router.h"
+#include "s3/workers/request_log.h"
 
 namespace verbena::http {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 struct Context {
   const auth::Verifier& verifier;
   s3::Router& router;
-  AccessLog* access_log;
+  call::AccessLog* access_log;
   observe::RequestWatch* watch;
   observe::Tracer* tracer;
   const WallClock& clock;
@@ -231,9 +232,9 @@ bool is_a_look(std::string_view call) { return call == "admin:trace" || call == 
 
 // Lines for the keys of a DeleteObjects, behind the request's own, as the native door has them for the items of a
 // batch: one for each key, and one for all keys that the caller has no right to.
-void tell_deletions(AccessLog& log, const AccessLine& of_request, const s3::Response& response) {
+void tell_deletions(call::AccessLog& log, const call::AccessLine& of_request, const s3::Response& response) {
   if (response.deletions.empty()) return;
-  AccessLine line = of_request;
+  call::AccessLine line = of_request;
   line.action = "DELETE object";
   line.bytes_in = line.bytes_out = line.rdma_bytes = 0;
   const auto tell = [&](const s3::Deletion& deletion) {
@@ -260,9 +261,9 @@ void tell_deletions(AccessLog& log, const AccessLine& of_request, const s3::Resp
 
 call::Answered answered_by(const s3::Response& response, const Exchange::Progress& progress) {
   const bool by_token = response.by_token;
-  call::Answered answered{.door = by_token ? s3::Door::token : s3::Door::http,
+  call::Answered answered{.door = by_token ? call::Door::token : call::Door::http,
                           .transport = by_token ? response.token_transport : rdma::Transport::http,
-                          .verb = s3::verb_of(response.action),
+                          .verb = call::verb_of(response.action),
                           .bucket = response.bucket,
                           .status = response.status};
   if (response.status >= 400) return answered;
@@ -305,7 +306,9 @@ void note(Context& context, const Exchange& exchange, const auth::Identity& who,
     details.action = exchange.method();
     details.path = exchange.path();
   }
-  if (response.log) call::finish(*response.log, answered, details);
+  if (response.log) {
+    s3::finish_log(*response.log, {answered.status, details.error_code, details.bytes_out, details.duration_us});
+  }
   if (!noted.observed) return;
   details.trace = &noted.observed->trace;
   const observe::Line line = call::line_of(answered, details);
@@ -327,7 +330,7 @@ bool may_be_form(const Exchange& exchange) {
 struct Serving {
   SteadyClock::time_point started = SteadyClock::now();
   Noted noted{};
-  std::string request_id = make_request_id();
+  std::string request_id = call::make_request_id();
   s3::Response response{};
   std::optional<Result<auth::Verified>> verified{};  // once that was looked at
   std::shared_ptr<store::ObjectReader> found{};      // s3::Request::found

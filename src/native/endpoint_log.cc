@@ -46,29 +46,29 @@ std::string_view action_of(wire::Type type) {
 }
 wire::Type type_of(const Op& op) { return static_cast<wire::Type>(op.header.type); }
 
-s3::Verb verb_of(wire::Type type) {
+call::Verb verb_of(wire::Type type) {
   switch (type) {
     case wire::Type::get:
-      return s3::Verb::get;
+      return call::Verb::get;
     case wire::Type::head:
-      return s3::Verb::head;
+      return call::Verb::head;
     case wire::Type::put:
-      return s3::Verb::put;
+      return call::Verb::put;
     case wire::Type::append:
-      return s3::Verb::append;
+      return call::Verb::append;
     case wire::Type::del:
-      return s3::Verb::remove;
+      return call::Verb::remove;
     case wire::Type::list:
-      return s3::Verb::list;
+      return call::Verb::list;
     case wire::Type::get_many:
     case wire::Type::head_many:
     case wire::Type::list_values:
-      return s3::Verb::read_batch;
+      return call::Verb::read_batch;
     case wire::Type::put_many:
     case wire::Type::delete_many:
-      return s3::Verb::write_batch;
+      return call::Verb::write_batch;
     default:
-      return s3::Verb::other;
+      return call::Verb::other;
   }
 }
 
@@ -158,14 +158,14 @@ void log(s3::LogEntry& entry, const Op& op, wire::Type type, const call::Answere
   record.operation =
       s3::log_operation(method, !lists, mark == std::string_view::npos ? std::string_view() : action.substr(mark + 1));
   // As the keys of DeleteObjects are named.
-  if (type_of(op) == wire::Type::delete_many && answered.verb == s3::Verb::remove) {
+  if (type_of(op) == wire::Type::delete_many && answered.verb == call::Verb::remove) {
     record.operation = "BATCH.DELETE.OBJECT";
   }
   record.key = lists ? std::string_view() : details.key;
   record.request = request_line(op, type, method, record.bucket, record.key);
   record.version_id = details.version;
   record.object_size = object_size;
-  call::finish(entry, answered, details);
+  s3::finish_log(entry, {answered.status, details.error_code, details.bytes_out, details.duration_us});
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ void log(s3::LogEntry& entry, const Op& op, wire::Type type, const call::Answere
 void Endpoint::measure(const Op& op) const {
   op.lane->moved.bytes_in += op.moved.in;
   op.lane->moved.bytes_out += op.moved.out;
-  const s3::Verb verb = verb_of(type_of(op));
+  const call::Verb verb = verb_of(type_of(op));
   door_->metrics.times.note(verb, op.moved.in + op.moved.out, ns_between(op.began, ticks()), op.caller.request_id);
   if (!op.is_told()) account(op);  // else it was before its reply went out
 }
@@ -228,13 +228,13 @@ void Endpoint::account(const Op& op) const {
   if (op.is_noted() && op.noted.refused != 0) note_refused_items(op);
   if (wire::is_batch(type) && op.outcome == Errc::ok) return;                        // its items were accounted for
   const Op::Moved moved = type == wire::Type::list_values ? Op::Moved() : op.moved;  // likewise, but for the listing
-  const s3::Verb verb = verb_of(type);
+  const call::Verb verb = verb_of(type);
   const Target target = target_of(op);
-  const call::Answered answered{.door = s3::Door::native,
+  const call::Answered answered{.door = call::Door::native,
                                 .transport = info().transport,
                                 .verb = verb,
                                 .bucket = target.bucket,
-                                .status = call::status_of(verb, op.outcome, op.partial),
+                                .status = s3::status_of(verb, op.outcome, op.partial),
                                 .in = moved.in,
                                 .out = moved.out};
   call::count(answered);
@@ -259,12 +259,12 @@ void Endpoint::account(const Op& op) const {
 // One line for all items of a batch that its caller has no right to.
 void Endpoint::note_refused_items(const Op& op) const {
   const wire::Type type = item_type(type_of(op));
-  const s3::Verb verb = verb_of(type);
-  const call::Answered answered{.door = s3::Door::native,
+  const call::Verb verb = verb_of(type);
+  const call::Answered answered{.door = call::Door::native,
                                 .transport = info().transport,
                                 .verb = verb,
                                 .bucket = op.noted.refused_bucket,
-                                .status = call::status_of(verb, Errc::access_denied, false)};
+                                .status = s3::status_of(verb, Errc::access_denied, false)};
   call::Details details = details_of(op, type);
   details.key = op.noted.refused_key;
   details.error_code = error_code_of(Errc::access_denied);
@@ -276,12 +276,12 @@ void Endpoint::note_refused_items(const Op& op) const {
 
 void Endpoint::account(Op& op, const Item& item) const {
   const wire::Type type = item_type(type_of(op));
-  const s3::Verb verb = verb_of(type);
-  const call::Answered answered{.door = s3::Door::native,
+  const call::Verb verb = verb_of(type);
+  const call::Answered answered{.door = call::Door::native,
                                 .transport = info().transport,
                                 .verb = verb,
                                 .bucket = item.bucket_name,
-                                .status = call::status_of(verb, item.outcome, item.partial),
+                                .status = s3::status_of(verb, item.outcome, item.partial),
                                 .in = item.in,
                                 .out = item.out,
                                 .requests = item.requests};
@@ -301,11 +301,11 @@ void Endpoint::account(Op& op, const Item& item) const {
 
 void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc code) const {
   const auto type = static_cast<wire::Type>(header.type);
-  const s3::Verb verb = verb_of(type);
-  const call::Answered answered{.door = s3::Door::native,
+  const call::Verb verb = verb_of(type);
+  const call::Answered answered{.door = call::Door::native,
                                 .transport = info().transport,
                                 .verb = verb,
-                                .status = call::status_of(verb, code, false)};
+                                .status = s3::status_of(verb, code, false)};
   door_->tell(call::line_of(answered, {.who = &lane.caller.identity,
                                        .peer = lane.caller.peer_address,
                                        .action = action_of(type),

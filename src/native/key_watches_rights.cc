@@ -13,7 +13,7 @@ namespace verbena::native {
 // What was answered since the last change, or in this second: conditions of policies may look at the time.
 struct KeyWatches::Round {
   // All that conditions can look at; and the keys live on, so that no other has their address.
-  using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, s3::Door,
+  using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, call::Door,
                               std::string, std::string>;
   uint64_t access_generation = 0;
   int64_t second = 0;

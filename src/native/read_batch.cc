@@ -432,7 +432,7 @@ void ReadBatch::told(Slot& slot) {
     if (info != nullptr) item.object_size = info->size;
     if (info != nullptr && !info->version_id.empty()) item.version = info->version_id;
     op_->endpoint->account(*op_, item);
-  } else if (!slot.listed_alone && (ok || call::status_of(s3::Verb::get, slot.code, false) < 400)) {
+  } else if (!slot.listed_alone && (ok || s3::status_of(call::Verb::get, slot.code, false) < 400)) {
     ++traffic_[slot.bucket].requests;
     traffic_[slot.bucket].bytes += bytes;
   }

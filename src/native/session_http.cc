@@ -4,7 +4,7 @@
 
 #include "base/hmac.h"
 #include "base/log.h"
-#include "http/request_id.h"
+#include "call/request_id.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
 #include "s3/router.h"
@@ -160,7 +160,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
 
 void note_session(DoorState& door, const http::Exchange& exchange, const s3::Response& response,
                   const auth::Identity& who, SteadyClock::time_point began) {
-  http::AccessLine line;
+  call::AccessLine line;
   const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
   line.duration_us = taken.count();
   line.time_us = door.service.clock.now_us() - line.duration_us;
@@ -191,7 +191,7 @@ Task<void> serve_http(std::shared_ptr<DoorState> door, http::Exchange& exchange)
   }
   if (!done) {
     response = {};
-    s3::fill_error(response, done.error(), path, http::make_request_id());
+    s3::fill_error(response, done.error(), path, call::make_request_id());
     // The native client reads this number instead of XML.
     response.headers.emplace_back("x-verbena-error", std::to_string(static_cast<unsigned>(done.error().code)));
     exchange.close_after();  // the body may not have been read

@@ -68,6 +68,12 @@ Task<Result<void>> reserve_answer(Context& context, size_t bytes) {
   co_return Result<void>();
 }
 
+Result<void> renew_caller(Context& context) {
+  VB_ASSIGN(Call now, caller_now(context.service, context.caller()));
+  context.replaced.push_back(std::exchange(context.call.identity, std::move(now.identity)));
+  return {};
+}
+
 void note_target(Context& context) {
   Response& response = context.response;
   response.bucket = std::move(context.bucket);
@@ -118,7 +124,7 @@ Task<Result<void>> could_act_on_some(Context& context, const Action& action) {
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
   VB_CO_ASSIGN(const BucketAccessPtr before, co_await bucket_access(context.service, context.bucket));
   VB_CO_ASSIGN(std::string text, co_await read_text(context, bytes_max));
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(renew_caller(context));
   VB_CO_ASSIGN(const BucketAccessPtr now, co_await same_bucket_access(context.service, *before));
   if (context.action != nullptr) {
     const Asked asked{*context.action};

@@ -41,9 +41,7 @@ std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& bo
   if (logs || auth::rates_are_in_use()) return std::nullopt;
   Context context = context_of(request, no_trailers, body, response, sink);
   if (!name_object(context)) return std::nullopt;
-  request.caller.http = &context;
   auto given = get_object_now(context, request.found);
-  request.caller.http = nullptr;
   if (!given) {
     response = Response();
     return std::nullopt;

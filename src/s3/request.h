@@ -11,13 +11,10 @@
 #include <vector>
 
 #include "auth/auth.h"
+#include "call/call.h"
 #include "memory/stream.h"
 #include "rdma/transport.h"
 #include "s3/reply_headers.h"
-
-namespace verbena {
-struct RequestTrace;
-}
 
 namespace verbena::store {
 class ObjectReader;
@@ -27,24 +24,8 @@ namespace verbena::s3 {
 
 struct LogEntry;
 
-enum class Door : uint8_t { http, token, native };
-
-struct Context;
-
-// One request: its caller, and the door that it came through. Filled by the door after authentication.
-struct Call {
-  auth::Identity identity;
-  Door door = Door::http;
-  bool secure = false;       // TLS
-  std::string peer_address;  // IP without port
-  std::string request_id;    // 16 upper-case hex digits, unique per request
-  // The HTTP request while it is served, for conditions of policies; null at the native door.
-  const Context* http = nullptr;
-  // At the native door: what the client said of itself when it signed in. Belongs to its session, which outlives the
-  // request. null: nothing, or not the native door.
-  const std::string* user_agent = nullptr;
-  RequestTrace* trace = nullptr;  // time by stage; the door's. null: no observer wants it
-};
+using call::Call;
+using call::Door;
 
 // One key of a DeleteObjects, as logs tell it.
 struct Deletion {

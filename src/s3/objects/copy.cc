@@ -205,7 +205,7 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
 Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const store::ObjectInfo& from,
                               const BucketAccess& target, uint64_t generation) {
   if (!may_have_changed(context.service, context.caller(), generation)) co_return false;
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(renew_caller(context));
   VB_CO_TRY(co_await same_bucket_access(context.service, target));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
   const Asked reading{

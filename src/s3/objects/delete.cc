@@ -114,7 +114,7 @@ void note_deletion(Response& response, bool observed, const DeleteTarget& target
 
 // The caller and the bucket's record as they are now.
 Task<Result<void>> renew(Context& context, BucketAccessPtr& access) {
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(renew_caller(context));
   VB_CO_ASSIGN(access, co_await same_bucket_access(context.service, *access));
   co_return Result<void>();
 }
@@ -172,7 +172,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_ASSIGN(const DeleteDocument document, co_await read_beside(text, parse_delete));
   // The answer names every key again.
   VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));  // it may have taken a while
+  VB_CO_TRY(renew_caller(context));  // it may have taken a while
   // A missing bucket fails the request, not each key.
   uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));

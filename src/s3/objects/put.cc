@@ -314,7 +314,7 @@ Task<Result<PutReply>> put_object(Service& service, const Call& caller, PutReque
   info.lock = request.lock;
   store::change_attributes(info.attributes, attributes);
   if (access->notifications != nullptr || generation != service.access->now()) {
-    const bool form = caller.http != nullptr && caller.http->form_of != nullptr;
+    const bool form = caller.facts.posted_by != nullptr;
     const EventCause cause = form ? EventCause::post : EventCause::put;
     VB_CO_ASSIGN(request.conditions.announcement,
                  co_await announce_now(service, request.bucket, caller, cause, request.key));

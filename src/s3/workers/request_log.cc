@@ -71,7 +71,7 @@ Task<std::shared_ptr<LogEntry>> RequestLog::begin(const std::string& bucket) {
   if (!rule || !*rule) co_return nullptr;
   const auto access = co_await bucket_access(service_, bucket);
   if (!access) co_return nullptr;
-  auto entry = std::make_shared<LogEntry>(LogEntry{*this, std::move(**rule), {}});
+  auto entry = std::make_shared<LogEntry>(*this, std::move(**rule));
   entry->record.bucket = bucket;
   entry->record.bucket_owner = (*access)->owner;
   entry->account = (*access)->owner_id;

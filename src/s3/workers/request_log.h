@@ -25,10 +25,13 @@ namespace verbena::s3 {
 class RequestLog;
 
 // A request to a bucket that has logging on, while it is served.
-struct LogEntry {
+struct LogEntry final : call::BucketRecord {
+  LogEntry(RequestLog& of, LoggingRule by) : log(of), rule(std::move(by)) {}
+  void set_acl_required() override { record.acl_required = true; }
+
   RequestLog& log;
   LoggingRule rule;
-  LogRecord record;
+  LogRecord record{};
   std::string account{};  // that the bucket belongs to: 12 digits
 };
 

@@ -72,10 +72,9 @@ Result<auth::Identity> identify(const Context& context, const Form& form) {
   return context.service.verifier->verify_form(claim);
 }
 
-// As s3:signatureversion has it; empty for a form without a policy.
-std::string_view form_signature(const Form& form) {
-  if (!form.get("policy")) return {};
-  return is_version4(form) ? "AWS4-HMAC-SHA256" : "AWS";
+call::FormSignature form_signature(const Form& form) {
+  if (!form.get("policy")) return call::FormSignature::none;
+  return is_version4(form) ? call::FormSignature::version4 : call::FormSignature::version2;
 }
 
 // The form's fields as headers of the PUT that it stands for.
@@ -177,21 +176,23 @@ Task<Result<void>> serve_post_object(Context& context) {
   as_put.method = "PUT";
   as_put.headers = headers;
   as_put.caller.identity = std::move(identity);
+  as_put.caller.facts = {.http = true,
+                         .form_signature = form_signature(form),
+                         .arrived_us = context.caller().facts.arrived_us,
+                         .headers = headers,
+                         .posted_by = &context.caller().facts};
   if (context.response.log) name_sender(form, as_put.caller, context.key, context.response.log->record);
   Context put_context{.service = context.service,
                       .windows = context.windows,
                       .options = context.options,
                       .request = as_put,
+                      .call = as_put.caller,
                       .trailing = context.trailing,
                       .body = reader,
                       .response = context.response,
                       .sink = WatchedSink(context.sink),
                       .bucket = context.bucket,
-                      .key = context.key,
-                      .form_of = &context,
-                      .form_signature = form_signature(form),
-                      .arrived_us = context.arrived_us};
-  as_put.caller.http = &put_context;
+                      .key = context.key};
   const auto refused = check_request_headers(put_context, RequestKind::post_object);
   context.error_fields = put_context.error_fields;
   VB_CO_TRY(refused);

@@ -1,4 +1,4 @@
-#include "http/access_log_history.h"
+#include "call/access_log_history.h"
 
 #include <fcntl.h>
 
@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "observe/request_watch.h"
 
-namespace verbena::http {
+namespace verbena::call {
 namespace {
 
 constexpr size_t callers_max = 1 << 16;  // distinct callers per account; later ones count as one
@@ -139,4 +139,4 @@ void keep_history(const std::string& oldest, const std::string& kept, uint64_t s
   }
 }
 
-}  // namespace verbena::http
+}  // namespace verbena::call
