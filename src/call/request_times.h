@@ -2,10 +2,13 @@
 // is out.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/histogram.h"
 #include "call/call.h"
 
