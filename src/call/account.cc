@@ -37,7 +37,6 @@ observe::Line line_of(const Answered& answered, const Details& details) {
     line.access_key = details.who->access_key;
     if (details.who->principal != nullptr) line.principal = details.who->principal->arn;
   }
-  if (!details.access_key.empty()) line.access_key = details.access_key;
   line.action = details.action;
   line.path = details.path;
   line.bucket = answered.bucket;

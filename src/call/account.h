@@ -33,7 +33,6 @@ void count(const Answered& answered);
 // What logs say besides.
 struct Details {
   const auth::Identity* who = nullptr;  // null: not known
-  std::string_view access_key = {};     // where a form names another one
   std::string_view peer = {};
   std::string_view action = {};  // as docs/s3.md names it
   std::string_view path = {};    // where there is no action

@@ -8,8 +8,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "auth/auth.h"
+#include "rdma/transport.h"
 
 namespace verbena {
 struct RequestTrace;
@@ -61,18 +63,43 @@ class BucketRecord {
   virtual void set_acl_required() = 0;
 };
 
-struct Call {
+// One key of a DeleteObjects, as logs tell it.
+struct Deletion {
+  std::string key, version_id, error_code;
+  int status = 204;
+};
+
+// What a request asked for, and what became of it: filled by its verb, told by the door when the answer is out.
+struct Outcome {
+  std::string_view action{};  // as docs/s3.md names it; empty: not known
+  std::string operation{};    // of another API than S3's: "iam:CreateUser"
+  std::string bucket{}, key{}, version_id{};
+  std::string source{};                               // of a copy or a rename: "bucket/key", perhaps with "?versionId="
+  uint64_t in = 0, out = 0;                           // bytes of objects, of the request's body and of its answer
+  rdma::Transport transport = rdma::Transport::http;  // of those
+  bool by_token = false;                              // served as a token asked, which moves no byte of an empty object
+  uint64_t token_bytes = 0;                           // moved by one-sided operations on the token's window
+  std::optional<uint64_t> object_size{};              // for the bucket's log
+  std::vector<Deletion> deletions{};                  // where a log is to tell of each
+};
+
+// Who sends a request, and which way. Of a session that is the same for all its requests.
+struct Caller {
   auth::Identity identity;
   Door door = Door::http;
   bool secure = false;       // TLS
   std::string peer_address;  // IP without port
-  std::string request_id;    // 16 upper-case hex digits, unique per request
   // At the native door: the client's name of itself when it signed in. Belongs to its session, which outlives the
   // request. null: none, or not the native door.
   const std::string* user_agent = nullptr;
+};
+
+struct Call : Caller {
+  std::string request_id{};       // 16 upper-case hex digits, unique per request
   RequestTrace* trace = nullptr;  // time by stage; the door's. null: no observer wants it
   Facts facts{};
   std::shared_ptr<BucketRecord> record{};  // null: its bucket has no log
+  Outcome outcome{};
 };
 
 }  // namespace verbena::call

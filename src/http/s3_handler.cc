@@ -77,13 +77,8 @@ Result<auth::Verified> authenticate_call(const Context& context, Exchange& excha
   return verified;
 }
 
-s3::Request make_request(const Exchange& exchange, auth::Identity identity, std::string request_id,
-                         std::optional<uint64_t> length) {
-  s3::Request request;
-  request.caller.identity = std::move(identity);
-  request.caller.secure = exchange.secure();
-  request.caller.peer_address = exchange.peer_address();
-  request.caller.request_id = std::move(request_id);
+s3::Request make_request(const Exchange& exchange, call::Call& call, std::optional<uint64_t> length) {
+  s3::Request request{call};
   request.method = exchange.method();
   request.host = host_of(exchange.headers());
   request.raw_path = exchange.path();
@@ -107,9 +102,8 @@ Result<void> charge_answer(const Context& context, const Exchange& exchange, s3:
 }
 
 // A request that is not routed.
-Task<void> refuse(Context& context, Exchange& exchange, const Error& error, const std::string& request_id,
-                  s3::Response& response) {
-  s3::Request request = make_request(exchange, auth::Identity(), request_id, std::nullopt);
+Task<void> refuse(Context& context, Exchange& exchange, const Error& error, call::Call& call, s3::Response& response) {
+  s3::Request request = make_request(exchange, call, std::nullopt);
   co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response));
   (void)co_await exchange.reply(response);
 }
@@ -152,7 +146,7 @@ Task<Result<ReadCall>> read_call(const Context& context, iam::Api api, Exchange&
 }
 
 // "iam:CreateUser", "admin:add-user": for the log. Nothing else of a call is: it may hold secrets.
-std::string call_name(iam::Api api, std::string_view path, std::string_view body) {
+std::string operation_name(iam::Api api, std::string_view path, std::string_view body) {
   std::string_view name;
   if (api == iam::Api::admin) {
     name = path.substr(path.rfind('/') + 1);
@@ -170,9 +164,8 @@ std::string call_name(iam::Api api, std::string_view path, std::string_view body
   return std::string(api == iam::Api::admin ? "admin:" : "iam:").append(name.substr(0, end));
 }
 
-// IAM, STS and the admin API. Returns who signed, for the log.
-Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchange, const std::string& request_id,
-                                s3::Response& response) {
+// IAM, STS and the admin API.
+Task<void> serve_call(Context& context, iam::Api api, Exchange& exchange, call::Call& call, s3::Response& response) {
   auto whole = co_await read_call(context, api, exchange);
   if (!whole) exchange.close_after();  // the rest was not read
   const std::string* const body = whole ? &whole->body.text : nullptr;
@@ -180,31 +173,29 @@ Task<auth::Identity> serve_call(Context& context, iam::Api api, Exchange& exchan
   auto verified = stranger ? Result<auth::Verified>()
                   : whole  ? authenticate_call(context, exchange, *body)
                            : std::unexpected(whole.error());
-  auth::Identity who;
   if (stranger) {
-    const s3::Request request = make_request(exchange, auth::Identity(), request_id, body->size());
+    const s3::Request request = make_request(exchange, call, body->size());
     const iam::Service::CertificatesOf certificates = [&exchange] { return exchange.peer_certificates(); };
     iam::SignedIn signed_in = co_await context.iam->serve_stranger(request, *body, certificates, response);
-    who.access_key = std::move(signed_in.access_key);
-    who.principal = std::move(signed_in.principal);
+    call.identity.access_key = std::move(signed_in.access_key);
+    call.identity.principal = std::move(signed_in.principal);
   } else if (verified) {
-    who = verified->identity;
-    const s3::Request request = make_request(exchange, verified->identity, request_id, body->size());
+    call.identity = std::move(verified->identity);
+    const s3::Request request = make_request(exchange, call, body->size());
     co_await context.iam->serve(api, request, *verified->key, *body, response);
   } else {
-    iam::Service::refuse(api, verified.error(), request_id, response);
+    iam::Service::refuse(api, verified.error(), call.request_id, response);
   }
   if (exchange.method() == "HEAD") response.no_body = true;
-  response.call = call_name(api, exchange.path(),
-                            !body           ? std::string_view()
-                            : body->empty() ? exchange.query()
-                                            : *body);
+  call.outcome.operation = operation_name(api, exchange.path(),
+                                          !body           ? std::string_view()
+                                          : body->empty() ? exchange.query()
+                                                          : *body);
   if (stranger) wipe(whole->body.text);  // it may have a password
   if (auto charged = charge_answer(context, exchange, response); !charged) {
-    iam::Service::refuse(api, charged.error(), request_id, response);
+    iam::Service::refuse(api, charged.error(), call.request_id, response);
   }
   (void)co_await exchange.reply(response);
-  co_return who;
 }
 
 // What is remembered of a request for those who observe them all.
@@ -232,21 +223,22 @@ bool is_a_look(std::string_view call) { return call == "admin:trace" || call == 
 
 // Lines for the keys of a DeleteObjects, behind the request's own, as the native door has them for the items of a
 // batch: one for each key, and one for all keys that the caller has no right to.
-void tell_deletions(call::AccessLog& log, const call::AccessLine& of_request, const s3::Response& response) {
-  if (response.deletions.empty()) return;
+void tell_deletions(call::AccessLog& log, const call::AccessLine& of_request,
+                    const std::vector<call::Deletion>& deletions) {
+  if (deletions.empty()) return;
   call::AccessLine line = of_request;
   line.action = "DELETE object";
   line.bytes_in = line.bytes_out = line.rdma_bytes = 0;
-  const auto tell = [&](const s3::Deletion& deletion) {
+  const auto tell = [&](const call::Deletion& deletion) {
     line.key = deletion.key;
     line.version = deletion.version_id;
     line.status = deletion.status;
     line.error_code = deletion.error_code;
     log.write(line);
   };
-  const s3::Deletion* first_refused = nullptr;
+  const call::Deletion* first_refused = nullptr;
   uint32_t refused = 0;
-  for (const s3::Deletion& deletion : response.deletions) {
+  for (const call::Deletion& deletion : deletions) {
     if (deletion.status != 403) {
       tell(deletion);
     } else if (refused++ == 0) {
@@ -255,70 +247,21 @@ void tell_deletions(call::AccessLog& log, const call::AccessLine& of_request, co
   }
   if (first_refused == nullptr) return;
   line.items = refused;
-  line.of_items = static_cast<uint32_t>(response.deletions.size());
+  line.of_items = static_cast<uint32_t>(deletions.size());
   tell(*first_refused);
 }
 
-call::Answered answered_by(const s3::Response& response, const Exchange::Progress& progress) {
-  const bool by_token = response.by_token;
-  call::Answered answered{.door = by_token ? call::Door::token : call::Door::http,
-                          .transport = by_token ? response.token_transport : rdma::Transport::http,
-                          .verb = call::verb_of(response.action),
-                          .bucket = response.bucket,
-                          .status = response.status};
-  if (response.status >= 400) return answered;
-  answered.in = response.payload_in;
+call::Answered answered_by(const call::Outcome& outcome, int status, const Exchange::Progress& progress) {
+  call::Answered answered{.door = outcome.by_token ? call::Door::token : call::Door::http,
+                          .transport = outcome.transport,
+                          .verb = call::verb_of(outcome.action),
+                          .bucket = outcome.bucket,
+                          .status = status};
+  if (status >= 400) return answered;
+  answered.in = outcome.in;
   // Of an answer that was cut, what is out of it.
-  answered.out = by_token ? response.payload_out : std::min(response.payload_out, progress.bytes_out);
+  answered.out = outcome.by_token ? outcome.out : std::min(outcome.out, progress.bytes_out);
   return answered;
-}
-
-void note(Context& context, const Exchange& exchange, const auth::Identity& who, const s3::Response& response,
-          std::string_view request_id, const Noted& noted, std::chrono::nanoseconds taken) {
-  const auto progress = exchange.progress();
-  const call::Answered answered = answered_by(response, progress);
-  context.metrics.note({.token_door = response.by_token,
-                        .method = exchange.method(),
-                        .verb = answered.verb,
-                        .request_id = request_id,
-                        .status = response.status,
-                        .bytes_in = progress.bytes_in,
-                        .bytes_out = progress.bytes_out,
-                        .rdma_bytes = response.rdma_bytes,
-                        .duration_ns = static_cast<uint64_t>(taken.count())});
-  call::count(answered);
-  if (!response.log && !noted.observed) return;
-  const bool token_in = response.by_token && response.payload_in != 0;
-  call::Details details{.who = &who,
-                        .access_key = response.form_access_key,
-                        .peer = exchange.peer_address(),
-                        .action = response.call.empty() ? response.action : std::string_view(response.call),
-                        .key = response.key,
-                        .version = response.version_id,
-                        .source = response.source,
-                        .error_code = response.error_code,
-                        .bytes_in = progress.bytes_in + (token_in ? response.rdma_bytes : 0),
-                        .bytes_out = progress.bytes_out + (token_in ? 0 : response.rdma_bytes),
-                        .time_us = noted.time_us,
-                        .duration_us = taken.count() / 1000,
-                        .request_id = request_id};
-  if (details.action.empty()) {  // refused before anybody looked what it asks for
-    details.action = exchange.method();
-    details.path = exchange.path();
-  }
-  if (response.log) {
-    s3::finish_log(*response.log, {answered.status, details.error_code, details.bytes_out, details.duration_us});
-  }
-  if (!noted.observed) return;
-  details.trace = &noted.observed->trace;
-  const observe::Line line = call::line_of(answered, details);
-  if (context.access_log != nullptr) {
-    context.access_log->write(line);
-    tell_deletions(*context.access_log, line, response);
-  }
-  const observe::Traced& traced = noted.observed->traced;
-  if (traced.wanted) context.tracer->end(traced, line, noted.observed->trace);
-  if (context.watch != nullptr && !is_a_look(response.call)) context.watch->tell(line);
 }
 
 // A browser's form, whose signature its verb verifies.
@@ -330,20 +273,65 @@ bool may_be_form(const Exchange& exchange) {
 struct Serving {
   SteadyClock::time_point started = SteadyClock::now();
   Noted noted{};
-  std::string request_id = call::make_request_id();
+  call::Call call{};
   s3::Response response{};
   std::optional<Result<auth::Verified>> verified{};  // once that was looked at
   std::shared_ptr<store::ObjectReader> found{};      // s3::Request::found
 };
 
-void note(Context& context, const Exchange& exchange, const auth::Identity& who, const Serving& serving) {
-  note(context, exchange, who, serving.response, serving.request_id, serving.noted,
-       SteadyClock::now() - serving.started);
+void note(Context& context, const Exchange& exchange, Serving& serving) {
+  const call::Call& call = serving.call;
+  const call::Outcome& outcome = call.outcome;
+  const auto taken = SteadyClock::now() - serving.started;
+  const auto progress = exchange.progress();
+  const call::Answered answered = answered_by(outcome, serving.response.status, progress);
+  context.metrics.note({.token_door = outcome.by_token,
+                        .method = exchange.method(),
+                        .verb = answered.verb,
+                        .request_id = call.request_id,
+                        .status = answered.status,
+                        .bytes_in = progress.bytes_in,
+                        .bytes_out = progress.bytes_out,
+                        .rdma_bytes = outcome.token_bytes,
+                        .duration_ns = static_cast<uint64_t>(taken.count())});
+  call::count(answered);
+  const Noted& noted = serving.noted;
+  if (!call.record && !noted.observed) return;
+  const bool token_in = outcome.by_token && outcome.in != 0;
+  call::Details details{.who = &call.identity,
+                        .peer = exchange.peer_address(),
+                        .action = outcome.operation.empty() ? outcome.action : std::string_view(outcome.operation),
+                        .key = outcome.key,
+                        .version = outcome.version_id,
+                        .source = outcome.source,
+                        .error_code = serving.response.error_code,
+                        .bytes_in = progress.bytes_in + (token_in ? outcome.token_bytes : 0),
+                        .bytes_out = progress.bytes_out + (token_in ? 0 : outcome.token_bytes),
+                        .time_us = noted.time_us,
+                        .duration_us = taken.count() / 1000,
+                        .request_id = call.request_id};
+  if (details.action.empty()) {  // refused before anybody looked what it asks for
+    details.action = exchange.method();
+    details.path = exchange.path();
+  }
+  if (s3::LogEntry* const log = s3::log_of(call)) {
+    s3::finish_log(*log,
+                   {answered.status, details.error_code, details.bytes_out, details.duration_us, outcome.object_size});
+  }
+  if (!noted.observed) return;
+  details.trace = &noted.observed->trace;
+  const observe::Line line = call::line_of(answered, details);
+  if (context.access_log != nullptr) {
+    context.access_log->write(line);
+    tell_deletions(*context.access_log, line, outcome.deletions);
+  }
+  const observe::Traced& traced = noted.observed->traced;
+  if (traced.wanted) context.tracer->end(traced, line, noted.observed->trace);
+  if (context.watch != nullptr && !is_a_look(outcome.operation)) context.watch->tell(line);
 }
 
-// Returns who signed, for the log.
-Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, Serving& serving) {
-  const std::string& request_id = serving.request_id;
+Task<void> serve_s3(Context& context, Exchange& exchange, Serving& serving) {
+  call::Call& call = serving.call;
   s3::Response& response = serving.response;
   ScopedStage reads(serving.noted.trace(), Stage::read);
   auto verified = serving.verified ? *std::exchange(serving.verified, {}) : authenticate(context, exchange);
@@ -353,16 +341,16 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, Serving& ser
     if (!checked) verified = std::unexpected(checked.error());
   }
   if (!verified) {
-    co_await refuse(context, exchange, verified.error(), request_id, response);
-    co_return auth::Identity();
+    co_await refuse(context, exchange, verified.error(), call, response);
+    co_return;
   }
+  call.identity = std::move(verified->identity);
   PayloadSource payload;
   if (auto opened = payload.open(exchange, *verified); !opened) {
-    co_await refuse(context, exchange, opened.error(), request_id, response);
-    co_return std::move(verified->identity);
+    co_await refuse(context, exchange, opened.error(), call, response);
+    co_return;
   }
-  s3::Request request = make_request(exchange, std::move(verified->identity), request_id, payload.length());
-  request.caller.trace = serving.noted.trace();
+  s3::Request request = make_request(exchange, call, payload.length());
   request.found = std::move(serving.found);
   reads.end();
   auto trailing = [&payload] { return payload.trailers(); };
@@ -374,11 +362,10 @@ Task<auth::Identity> serve_s3(Context& context, Exchange& exchange, Serving& ser
     exchange.close_after();  // the connection is cut: a shorter body must not look whole
   } else if (!exchange.progress().begun) {
     if (auto charged = charge_answer(context, exchange, response); !charged) {
-      s3::fill_error(response, charged.error(), exchange.path(), request_id);
+      s3::fill_error(response, charged.error(), exchange.path(), call.request_id);
     }
     (void)co_await exchange.reply(response);
   }
-  co_return std::move(request.caller.identity);
 }
 
 Task<void> serve(std::shared_ptr<Context> context, Exchange& exchange, Serving serving) {
@@ -388,13 +375,12 @@ Task<void> serve(std::shared_ptr<Context> context, Exchange& exchange, Serving s
     co_return;  // no access
   }
   const iam::Api api = api_of(*context, exchange);
-  auth::Identity who;
   if (api != iam::Api::none) {
-    who = co_await serve_call(*context, api, exchange, serving.request_id, serving.response);
+    co_await serve_call(*context, api, exchange, serving.call, serving.response);
   } else {
-    who = co_await serve_s3(*context, exchange, serving);
+    co_await serve_s3(*context, exchange, serving);
   }
-  note(*context, exchange, who, serving);
+  note(*context, exchange, serving);
 }
 
 // A GET that was not out at once.
@@ -406,11 +392,11 @@ Task<void> finish(std::shared_ptr<Context> context, Exchange& exchange, Serving 
     exchange.close_after();
   } else if (!sent) {
     s3::Headers fields;
-    if (sent.error() == Errc::corrupt_object) fields.emplace_back("Key", response.key);
-    s3::fill_error_with(response, sent.error(), exchange.path(), serving.request_id, fields);
+    if (sent.error() == Errc::corrupt_object) fields.emplace_back("Key", serving.call.outcome.key);
+    s3::fill_error_with(response, sent.error(), exchange.path(), serving.call.request_id, fields);
     (void)co_await exchange.reply(response);
   }
-  note(*context, exchange, (*serving.verified)->identity, serving);
+  note(*context, exchange, serving);
 }
 
 // Whether the request has a body that nobody needs to look at, because there is none.
@@ -427,9 +413,14 @@ bool has_no_payload(Exchange& exchange, const auth::Verified& verified) {
 std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchange& exchange) {
   Serving serving;
   Noted& noted = serving.noted;
+  call::Call& call = serving.call;
+  call.secure = exchange.secure();
+  call.peer_address = exchange.peer_address();
+  call.request_id = call::make_request_id();
   if (observe::requests_are_observed()) {
     noted.time_us = context->clock.now_us();
     begin_noting(*context, exchange, noted);
+    call.trace = noted.trace();
   }
   const bool plain = exchange.method() == "GET" && exchange.query().empty() && !exchange.path().starts_with("/-/");
   if (!plain) return serve(context, exchange, std::move(serving));
@@ -439,21 +430,21 @@ std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchang
     serving.verified = std::move(verified);
     return serve(context, exchange, std::move(serving));
   }
-  s3::Request request =
-      make_request(exchange, std::move(verified->identity), std::move(serving.request_id), std::nullopt);
-  request.caller.trace = noted.trace();
+  call.identity = std::move(verified->identity);
+  s3::Request request = make_request(exchange, call, std::nullopt);
   reads.end();
   auto sent = context->router.get_now(request, exchange.body(), serving.response, exchange.sink(serving.response));
-  serving.request_id = std::move(request.caller.request_id);
-  serving.found = std::move(request.found);
-  verified->identity = std::move(request.caller.identity);
   if (sent && !sent->rest) {
     if (!sent->whole) exchange.close_after();
-    note(*context, exchange, verified->identity, serving);
+    note(*context, exchange, serving);
     return std::nullopt;
   }
-  serving.verified = std::move(verified);
-  if (!sent) return serve(context, exchange, std::move(serving));
+  if (!sent) {
+    serving.found = std::move(request.found);
+    verified->identity = std::move(call.identity);
+    serving.verified = std::move(verified);
+    return serve(context, exchange, std::move(serving));
+  }
   return finish(context, exchange, std::move(serving), std::move(*sent->rest));
 }
 

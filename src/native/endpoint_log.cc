@@ -164,8 +164,7 @@ void log(s3::LogEntry& entry, const Op& op, wire::Type type, const call::Answere
   record.key = lists ? std::string_view() : details.key;
   record.request = request_line(op, type, method, record.bucket, record.key);
   record.version_id = details.version;
-  record.object_size = object_size;
-  s3::finish_log(entry, {answered.status, details.error_code, details.bytes_out, details.duration_us});
+  s3::finish_log(entry, {answered.status, details.error_code, details.bytes_out, details.duration_us, object_size});
 }
 
 }  // namespace

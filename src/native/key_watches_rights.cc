@@ -63,7 +63,7 @@ Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
     round = {.access_generation = access_generation, .second = now_s, .answers = {}};
   }
   const uint64_t generation = lane.generation;
-  const s3::Call caller = lane.caller;
+  const s3::Call caller{lane.caller};
   Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address,
                            lane.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
   auto answered = round.answers.find(question);

@@ -75,16 +75,17 @@ Result<void> renew_caller(Context& context) {
 }
 
 void note_target(Context& context) {
-  Response& response = context.response;
-  response.bucket = std::move(context.bucket);
-  response.key = std::move(context.key);
-  response.version_id = context.query.get_or_empty("versionId");
-  for (const auto& [name, value] : response.headers) {
+  call::Outcome& outcome = context.call.outcome;
+  LogEntry* const log = log_of(context.call);
+  outcome.bucket = std::move(context.bucket);
+  outcome.key = std::move(context.key);
+  outcome.version_id = context.query.get_or_empty("versionId");
+  for (const auto& [name, value] : context.response.headers) {
     if (name == "x-amz-version-id") {
-      if (response.version_id.empty()) response.version_id = value;
-      if (response.log) response.log->record.version_id = value;
-    } else if (name == "x-amz-id-2" && response.log) {
-      response.log->record.host_id = value;
+      if (outcome.version_id.empty()) outcome.version_id = value;
+      if (log != nullptr) log->record.version_id = value;
+    } else if (name == "x-amz-id-2" && log != nullptr) {
+      log->record.host_id = value;
     }
   }
 }

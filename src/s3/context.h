@@ -54,7 +54,7 @@ struct Context {
   rdma::TokenWindows* windows;
   const Router::Options& options;
   const Request& request;
-  Call& call;  // the request's
+  Call& call;  // of the request
   const std::function<Headers()>& trailing;
   memory::Source& body;
   Response& response;

@@ -46,12 +46,12 @@ std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& bo
     response = Response();
     return std::nullopt;
   }
-  response.action = "GET object";
+  context.call.outcome.action = "GET object";
   note_target(context);
-  response.payload_out = given->object.length;
+  context.call.outcome.out = given->object.length;
   if (given->sent && !*given->sent) return Sent{.whole = false};
   if (!given->sent || !**given->sent) {
-    return Sent{.rest = send_rest(service_, std::move(*given), sink, request.caller.trace)};
+    return Sent{.rest = send_rest(service_, std::move(*given), sink, request.call.trace)};
   }
   return Sent();
 }

@@ -410,8 +410,7 @@ Task<> begin_log(Context& context, const Operation* operation) {
   record.host = text("host");
   record.version_id = context.query.get_or_empty("versionId");
   describe_signature(context, record);
-  context.call.record = entry;
-  context.response.log = std::move(entry);
+  context.call.record = std::move(entry);
 }
 
 // Whether callers and bucket have requests left of this second.
@@ -433,7 +432,7 @@ Task<bool> answer(Context& context) {
     fill_context_error(context, operation.error());
     co_return true;
   }
-  context.response.action = action_name(**operation);
+  context.call.outcome.action = action_name(**operation);
   Result<void> served;
   if (auth::rates_are_in_use()) served = co_await count_request(context);
   if (served && asks_first(context, **operation)) served = co_await admit(context, **operation);
@@ -455,12 +454,12 @@ const std::function<Headers()> Router::no_trailers;
 
 Context Router::context_of(Request& request, const std::function<Headers()>& trailing, memory::Source& body,
                            Response& response, memory::Sink& sink) {
-  request.caller.facts = {.http = true, .headers = request.headers};
+  request.call.facts = {.http = true, .headers = request.headers};
   return {.service = service_,
           .windows = windows_,
           .options = options_,
           .request = request,
-          .call = request.caller,
+          .call = request.call,
           .trailing = trailing,
           .body = body,
           .response = response,
@@ -470,9 +469,9 @@ Context Router::context_of(Request& request, const std::function<Headers()>& tra
 Task<bool> Router::handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                           memory::Sink& sink) {
   Context context = context_of(request, trailing, body, response, sink);
-  request.caller.facts.arrived_us = service_.clock.now_us();
+  request.call.facts.arrived_us = service_.clock.now_us();
   context.control = is_control_request(request, options_.domain);
-  add_request_ids(response, request.caller.request_id);
+  add_request_ids(response, request.call.request_id);
   const bool whole = co_await answer(context);
   note_target(context);
   co_return whole;
@@ -487,8 +486,8 @@ Task<void> Router::refuse(Request& request, Error error, memory::Source& body, R
     co_await add_cors_headers(context);
   }
   const Headers details = refusal_details(request, error, service_.clock.now_s());
-  fill_error_with(response, error, request.raw_path, request.caller.request_id, details);
-  if (context.control) response.body = control_error_xml(error, request.caller.request_id, details);
+  fill_error_with(response, error, request.raw_path, request.call.request_id, details);
+  if (context.control) response.body = control_error_xml(error, request.call.request_id, details);
   for (auto& header : context.error_headers) response.headers.push_back(std::move(header));
   if (request.method == "HEAD") say_region_of_head(context);
 }

@@ -140,10 +140,11 @@ void mark_moved(Context& context, const rdma::Token& token, call::Direction dire
                        std::to_string(direction == call::Direction::in ? 200 : context.response.status));
   context.reply_header("x-amz-rdma-bytes-transferred", std::to_string(bytes));
   delivered.tell(context);
-  context.response.by_token = true;
-  context.response.rdma_bytes = bytes;
-  context.response.token_transport = rdma::transport_of(token.provider);
-  (direction == call::Direction::in ? context.response.payload_in : context.response.payload_out) = bytes;
+  call::Outcome& outcome = context.call.outcome;
+  outcome.by_token = true;
+  outcome.token_bytes = bytes;
+  outcome.transport = rdma::transport_of(token.provider);
+  (direction == call::Direction::in ? outcome.in : outcome.out) = bytes;
 }
 
 // An empty body, and nothing that speaks of a body.

@@ -98,9 +98,8 @@ void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store:
 }
 
 // One key's outcome: for the bucket's log now, and for an observer when the request ends.
-void note_deletion(Response& response, bool observed, const DeleteTarget& target,
-                   const Result<store::Removed>& outcome) {
-  Deletion deletion{target.key, target.version_id.value_or(""), {}};
+void note_deletion(Call& call, bool observed, const DeleteTarget& target, const Result<store::Removed>& outcome) {
+  call::Deletion deletion{target.key, target.version_id.value_or(""), {}};
   if (!outcome) {
     const auto form = error_form(outcome.error().code);
     deletion.error_code = form.code;
@@ -108,8 +107,8 @@ void note_deletion(Response& response, bool observed, const DeleteTarget& target
   } else if (outcome->delete_marker) {
     deletion.version_id = outcome->version_id;
   }
-  if (response.log) response.log->log.add_deletion(*response.log, deletion);
-  if (observed) response.deletions.push_back(std::move(deletion));
+  if (LogEntry* const log = log_of(call)) log->log.add_deletion(*log, deletion);
+  if (observed) call.outcome.deletions.push_back(std::move(deletion));
 }
 
 // The caller and the bucket's record as they are now.
@@ -221,7 +220,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
       }
       end_outcome(xml, target, outcome);
     }
-    if (observed || context.response.log) note_deletion(context.response, observed, target, outcome);
+    if (observed || context.call.record) note_deletion(context.call, observed, target, outcome);
   }
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -90,7 +90,7 @@ bool RequestLog::fits(const LogRecord& record, const std::string& client, size_t
 
 void RequestLog::add(const LogEntry& entry) { queue(entry, entry.record); }
 
-void RequestLog::add_deletion(const LogEntry& entry, const Deletion& deletion) {
+void RequestLog::add_deletion(const LogEntry& entry, const call::Deletion& deletion) {
   const LogRecord& of = entry.record;
   LogRecord record;
   record.bucket_owner = of.bucket_owner;
@@ -276,6 +276,7 @@ void finish_log(LogEntry& entry, const LogOutcome& outcome) {
   entry.record.error_code = outcome.error_code;
   entry.record.bytes_sent = outcome.bytes_sent;
   entry.record.total_ms = outcome.duration_us / 1000;
+  entry.record.object_size = outcome.object_size;
   entry.log.add(entry);
 }
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -61,7 +62,7 @@ class RequestLog {
   void add(const LogEntry& entry);
   // When the key's turn is over: what a record of each of a thousand costs is spread over the request. It has the
   // request's id and not its long texts, which stand in the request's own record.
-  void add_deletion(const LogEntry& entry, const Deletion& deletion);
+  void add_deletion(const LogEntry& entry, const call::Deletion& deletion);
   // Delivers batches that are due; `all`: every one. For the thread, and for tests.
   Task<> deliver(bool all);
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // for what is due, so far
@@ -108,6 +109,9 @@ class RequestLog {
   std::thread thread_;
 };
 
+// The record of the request; null: its bucket has no log.
+inline LogEntry* log_of(const Call& call) { return static_cast<LogEntry*>(call.record.get()); }
+
 // Who asks, as records name it. An anonymous caller has no name.
 void name_requester(const Call& caller, LogRecord& record);
 
@@ -117,6 +121,7 @@ struct LogOutcome {
   std::string_view error_code;
   uint64_t bytes_sent = 0;
   int64_t duration_us = 0;
+  std::optional<uint64_t> object_size = {};
 };
 void finish_log(LogEntry& entry, const LogOutcome& outcome);
 
