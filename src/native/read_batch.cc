@@ -12,6 +12,7 @@
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
+#include "s3/errors.h"
 #include "s3/objects/open.h"
 #include "s3/objects/send.h"
 
