@@ -55,12 +55,17 @@ inline std::optional<std::string_view> Facts::find(Pairs pairs, std::string_view
   return std::nullopt;
 }
 
+struct Answered;
+struct Details;
+struct Observed;
+
 // Record of a request in the log of its bucket, where the bucket has one.
 class BucketRecord {
  public:
   virtual ~BucketRecord() = default;
   // The request was allowed by an access control list alone.
   virtual void set_acl_required() = 0;
+  virtual void finish(const Answered& answered, const Details& details) = 0;
 };
 
 // One key of a DeleteObjects, as logs tell it.
@@ -98,8 +103,13 @@ struct Call : Caller {
   std::string request_id{};       // 16 upper-case hex digits, unique per request
   RequestTrace* trace = nullptr;  // time by stage; the door's. null: no observer wants it
   Facts facts{};
-  std::shared_ptr<BucketRecord> record{};  // null: its bucket has no log
+  Observed* observed = nullptr;  // the door's. null: no observer wants it
+  // In the logs of its buckets, by the buckets' places in a batch; empty: none has a log.
+  std::vector<std::shared_ptr<BucketRecord>> records{};
   Outcome outcome{};
+
+  // Whether a log or an observer is told of it.
+  bool is_told() const { return observed != nullptr || !records.empty(); }
 };
 
 }  // namespace verbena::call

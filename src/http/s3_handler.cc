@@ -12,7 +12,6 @@
 #include "memory/whole_body.h"
 #include "s3/errors.h"
 #include "s3/router.h"
-#include "s3/workers/request_log.h"
 
 namespace verbena::http {
 namespace {
@@ -20,9 +19,7 @@ namespace {
 struct Context {
   const auth::Verifier& verifier;
   s3::Router& router;
-  call::AccessLog* access_log;
-  observe::RequestWatch* watch;
-  observe::Tracer* tracer;
+  const call::Observers observers;
   const WallClock& clock;
   iam::Service* iam;
   memory::Arena* arena;
@@ -198,57 +195,12 @@ Task<void> serve_call(Context& context, iam::Api api, Exchange& exchange, call::
   (void)co_await exchange.reply(response);
 }
 
-// What is remembered of a request for those who observe them all.
-struct Noted {
-  struct Observed {
-    RequestTrace trace;
-    observe::Traced traced;
-  };
-  int64_t time_us = 0;
-  // Where somebody did when it began. Not in the coroutine's own frame: a larger one is no longer recycled.
-  std::unique_ptr<Observed> observed;
-
-  RequestTrace* trace() { return observed ? &observed->trace : nullptr; }
-};
-
-void begin_noting(const Context& context, const Exchange& exchange, Noted& noted) {
-  noted.observed = std::make_unique<Noted::Observed>();
-  if (context.tracer == nullptr) return;
-  noted.observed->traced =
-      context.tracer->begin(observe::parse_traceparent(header_of(exchange, "traceparent")), ticks());
-}
-
-// Of who watches: else each look would be something new to see.
-bool is_a_look(std::string_view call) { return call == "admin:trace" || call == "admin:top" || call == "admin:logs"; }
-
-// Lines for the keys of a DeleteObjects, behind the request's own, as the native door has them for the items of a
-// batch: one for each key, and one for all keys that the caller has no right to.
-void tell_deletions(call::AccessLog& log, const call::AccessLine& of_request,
-                    const std::vector<call::Deletion>& deletions) {
-  if (deletions.empty()) return;
-  call::AccessLine line = of_request;
-  line.action = "DELETE object";
-  line.bytes_in = line.bytes_out = line.rdma_bytes = 0;
-  const auto tell = [&](const call::Deletion& deletion) {
-    line.key = deletion.key;
-    line.version = deletion.version_id;
-    line.status = deletion.status;
-    line.error_code = deletion.error_code;
-    log.write(line);
-  };
-  const call::Deletion* first_refused = nullptr;
-  uint32_t refused = 0;
-  for (const call::Deletion& deletion : deletions) {
-    if (deletion.status != 403) {
-      tell(deletion);
-    } else if (refused++ == 0) {
-      first_refused = &deletion;
-    }
-  }
-  if (first_refused == nullptr) return;
-  line.items = refused;
-  line.of_items = static_cast<uint32_t>(deletions.size());
-  tell(*first_refused);
+void begin_observing(const Context& context, const Exchange& exchange, call::Observed& observed) {
+  observed.by = &context.observers;
+  observed.time_us = context.clock.now_us();
+  if (context.observers.tracer == nullptr) return;
+  observed.traced =
+      context.observers.tracer->begin(observe::parse_traceparent(header_of(exchange, "traceparent")), ticks());
 }
 
 call::Answered answered_by(const call::Outcome& outcome, int status, const Exchange::Progress& progress) {
@@ -272,15 +224,16 @@ bool may_be_form(const Exchange& exchange) {
 // A request and its answer, from the head to the log.
 struct Serving {
   SteadyClock::time_point started = SteadyClock::now();
-  Noted noted{};
+  // Where there are observers. Not in the coroutine's own frame: a larger one is no longer recycled.
+  std::unique_ptr<call::Observed> observed{};
   call::Call call{};
   s3::Response response{};
   std::optional<Result<auth::Verified>> verified{};  // once that was looked at
   std::shared_ptr<store::ObjectReader> found{};      // s3::Request::found
 };
 
-void note(Context& context, const Exchange& exchange, Serving& serving) {
-  const call::Call& call = serving.call;
+void account(Context& context, const Exchange& exchange, Serving& serving) {
+  call::Call& call = serving.call;
   const call::Outcome& outcome = call.outcome;
   const auto taken = SteadyClock::now() - serving.started;
   const auto progress = exchange.progress();
@@ -294,46 +247,29 @@ void note(Context& context, const Exchange& exchange, Serving& serving) {
                         .bytes_out = progress.bytes_out,
                         .rdma_bytes = outcome.token_bytes,
                         .duration_ns = static_cast<uint64_t>(taken.count())});
-  call::count(answered);
-  const Noted& noted = serving.noted;
-  if (!call.record && !noted.observed) return;
-  const bool token_in = outcome.by_token && outcome.in != 0;
-  call::Details details{.who = &call.identity,
-                        .peer = exchange.peer_address(),
-                        .action = outcome.operation.empty() ? outcome.action : std::string_view(outcome.operation),
-                        .key = outcome.key,
-                        .version = outcome.version_id,
-                        .source = outcome.source,
-                        .error_code = serving.response.error_code,
-                        .bytes_in = progress.bytes_in + (token_in ? outcome.token_bytes : 0),
-                        .bytes_out = progress.bytes_out + (token_in ? 0 : outcome.token_bytes),
-                        .time_us = noted.time_us,
-                        .duration_us = taken.count() / 1000,
-                        .request_id = call.request_id};
-  if (details.action.empty()) {  // refused before anybody looked what it asks for
-    details.action = exchange.method();
-    details.path = exchange.path();
-  }
-  if (s3::LogEntry* const log = s3::log_of(call)) {
-    s3::finish_log(*log,
-                   {answered.status, details.error_code, details.bytes_out, details.duration_us, outcome.object_size});
-  }
-  if (!noted.observed) return;
-  details.trace = &noted.observed->trace;
-  const observe::Line line = call::line_of(answered, details);
-  if (context.access_log != nullptr) {
-    context.access_log->write(line);
-    tell_deletions(*context.access_log, line, outcome.deletions);
-  }
-  const observe::Traced& traced = noted.observed->traced;
-  if (traced.wanted) context.tracer->end(traced, line, noted.observed->trace);
-  if (context.watch != nullptr && !is_a_look(outcome.operation)) context.watch->tell(line);
+  call::account(call, answered, [&] {
+    const bool token_in = outcome.by_token && outcome.in != 0;
+    call::Details details{.action = outcome.operation.empty() ? outcome.action : std::string_view(outcome.operation),
+                          .key = outcome.key,
+                          .version = outcome.version_id,
+                          .source = outcome.source,
+                          .error_code = serving.response.error_code,
+                          .bytes_in = progress.bytes_in + (token_in ? outcome.token_bytes : 0),
+                          .bytes_out = progress.bytes_out + (token_in ? 0 : outcome.token_bytes),
+                          .duration_us = taken.count() / 1000,
+                          .object_size = outcome.object_size};
+    if (details.action.empty()) {  // refused before it was looked at what it asks for
+      details.action = exchange.method();
+      details.path = exchange.path();
+    }
+    return details;
+  });
 }
 
 Task<void> serve_s3(Context& context, Exchange& exchange, Serving& serving) {
   call::Call& call = serving.call;
   s3::Response& response = serving.response;
-  ScopedStage reads(serving.noted.trace(), Stage::read);
+  ScopedStage reads(call.trace, Stage::read);
   auto verified = serving.verified ? *std::exchange(serving.verified, {}) : authenticate(context, exchange);
   const bool form = context.guesses != nullptr && may_be_form(exchange);
   if (verified && form) {
@@ -380,7 +316,7 @@ Task<void> serve(std::shared_ptr<Context> context, Exchange& exchange, Serving s
   } else {
     co_await serve_s3(*context, exchange, serving);
   }
-  note(*context, exchange, serving);
+  account(*context, exchange, serving);
 }
 
 // A GET that was not out at once.
@@ -396,7 +332,7 @@ Task<void> finish(std::shared_ptr<Context> context, Exchange& exchange, Serving 
     s3::fill_error_with(response, sent.error(), exchange.path(), serving.call.request_id, fields);
     (void)co_await exchange.reply(response);
   }
-  note(*context, exchange, serving);
+  account(*context, exchange, serving);
 }
 
 // Whether the request has a body that nobody needs to look at, because there is none.
@@ -412,19 +348,19 @@ bool has_no_payload(Exchange& exchange, const auth::Verified& verified) {
 // A GET of what lies in memory is served here; all else is left to serve(), with what was found out already.
 std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchange& exchange) {
   Serving serving;
-  Noted& noted = serving.noted;
   call::Call& call = serving.call;
   call.secure = exchange.secure();
   call.peer_address = exchange.peer_address();
   call.request_id = call::make_request_id();
   if (observe::requests_are_observed()) {
-    noted.time_us = context->clock.now_us();
-    begin_noting(*context, exchange, noted);
-    call.trace = noted.trace();
+    serving.observed = std::make_unique<call::Observed>();
+    begin_observing(*context, exchange, *serving.observed);
+    call.observed = serving.observed.get();
+    call.trace = &call.observed->trace;
   }
   const bool plain = exchange.method() == "GET" && exchange.query().empty() && !exchange.path().starts_with("/-/");
   if (!plain) return serve(context, exchange, std::move(serving));
-  ScopedStage reads(noted.trace(), Stage::read);
+  ScopedStage reads(call.trace, Stage::read);
   auto verified = authenticate(*context, exchange);
   if (!verified || !has_no_payload(exchange, *verified)) {
     serving.verified = std::move(verified);
@@ -436,7 +372,7 @@ std::optional<Task<void>> begin(const std::shared_ptr<Context>& context, Exchang
   auto sent = context->router.get_now(request, exchange.body(), serving.response, exchange.sink(serving.response));
   if (sent && !sent->rest) {
     if (!sent->whole) exchange.close_after();
-    note(*context, exchange, serving);
+    account(*context, exchange, serving);
     return std::nullopt;
   }
   if (!sent) {
@@ -454,9 +390,7 @@ Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3Ha
   const WallClock& clock = options.clock != nullptr ? *options.clock : system_clock();
   auto context = std::make_shared<Context>(Context{verifier,
                                                    router,
-                                                   options.access_log,
-                                                   options.watch,
-                                                   options.tracer,
+                                                   {options.access_log, options.watch, options.tracer},
                                                    clock,
                                                    options.iam,
                                                    options.arena,

@@ -339,6 +339,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   if (op->reply.size() < lane.message_size_max) op->reply.resize(lane.message_size_max);
   static_cast<call::Caller&>(op->caller) = lane.caller;
   op->caller.trace = nullptr;
+  op->caller.observed = nullptr;
   static constexpr char digits[] = "0123456789ABCDEF";
   op->caller.request_id.resize(16);
   ++request_ids_;
@@ -360,7 +361,7 @@ void Endpoint::recycle(Op* op) {
   owned->lane.reset();
   owned->opened.reset();
   owned->sink.reset();
-  owned->logs.clear();
+  owned->caller.records.clear();
   const auto keep = [](auto& batch, auto& spare) {
     if (batch == nullptr) return;
     batch->end();

@@ -106,10 +106,9 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void sweep();
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
-  void measure(const Op& op) const;  // once its reply is out
+  void measure(Op& op) const;  // once its reply is out
   void begin_note(Op& op) const;
-  void account(const Op& op) const;
-  void note_refused_items(const Op& op) const;
+  void account(Op& op) const;
   void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
   bool buckets_have_logs() const;
   static Task<void> begin_logs(Op& op, const Requests& requests);

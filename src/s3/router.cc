@@ -410,7 +410,7 @@ Task<> begin_log(Context& context, const Operation* operation) {
   record.host = text("host");
   record.version_id = context.query.get_or_empty("versionId");
   describe_signature(context, record);
-  context.call.record = std::move(entry);
+  context.call.records.push_back(std::move(entry));
 }
 
 // Whether callers and bucket have requests left of this second.

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "call/account.h"
 #include "s3/router.h"
 #include "s3/workers/request_log.h"
 #include "store/memory/test_store.h"
@@ -177,7 +178,9 @@ class Rig : public ::testing::Test {
     reply.content_length = sink.begun ? std::optional(sink.declared) : response.content_length;
     reply.code = response.error_code;
     if (LogEntry* const log = log_of(of))
-      finish_log(*log, {response.status, response.error_code, reply.body.size(), 0, of.outcome.object_size});
+      log->finish(
+          {.status = response.status},
+          {.error_code = response.error_code, .bytes_out = reply.body.size(), .object_size = of.outcome.object_size});
     reply.rdma_bytes = of.outcome.token_bytes;
     return reply;
   }

@@ -103,10 +103,10 @@ bool root_may_always(const auth::Principal* principal, const BucketAccess& acces
 
 // Marks the request for the bucket's log (ACLRequired) where without its list it would have been denied.
 void note_list(const Call& caller, const auth::Question& question, const auth::Resource& resource) {
-  if (resource.granted == auth::Reach::none || caller.record == nullptr) return;
+  if (resource.granted == auth::Reach::none || !caller.facts.http || caller.records.empty()) return;
   auth::Resource without = resource;
   without.granted = auth::Reach::none;
-  if (auth::decide(question, without) != auth::Decision::allowed) caller.record->set_acl_required();
+  if (auth::decide(question, without) != auth::Decision::allowed) caller.records.front()->set_acl_required();
 }
 
 // What stands on the bucket's side. `list`: of the object; null: none is known.

@@ -220,7 +220,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
       }
       end_outcome(xml, target, outcome);
     }
-    if (observed || context.call.record) note_deletion(context.call, observed, target, outcome);
+    if (context.call.is_told()) note_deletion(context.call, observed, target, outcome);
   }
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -15,6 +15,7 @@
 #include "base/fair_share.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "call/account.h"
 #include "memory/text_source.h"
 #include "s3/access/access.h"
 #include "s3/access/authorize.h"
@@ -271,13 +272,13 @@ void name_requester(const Call& caller, LogRecord& record) {
   record.requester = root ? principal->account->canonical_id : principal->arn;
 }
 
-void finish_log(LogEntry& entry, const LogOutcome& outcome) {
-  entry.record.status = outcome.status;
-  entry.record.error_code = outcome.error_code;
-  entry.record.bytes_sent = outcome.bytes_sent;
-  entry.record.total_ms = outcome.duration_us / 1000;
-  entry.record.object_size = outcome.object_size;
-  entry.log.add(entry);
+void LogEntry::finish(const call::Answered& answered, const call::Details& details) {
+  record.status = answered.status;
+  record.error_code = details.error_code;
+  record.bytes_sent = details.bytes_out;
+  record.total_ms = details.duration_us / 1000;
+  record.object_size = details.object_size;
+  log.add(*this);
 }
 
 }  // namespace verbena::s3

@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +28,7 @@ class RequestLog;
 struct LogEntry final : call::BucketRecord {
   LogEntry(RequestLog& of, LoggingRule by) : log(of), rule(std::move(by)) {}
   void set_acl_required() override { record.acl_required = true; }
+  void finish(const call::Answered& answered, const call::Details& details) override;
 
   RequestLog& log;
   LoggingRule rule;
@@ -110,19 +110,11 @@ class RequestLog {
 };
 
 // The record of the request; null: its bucket has no log.
-inline LogEntry* log_of(const Call& call) { return static_cast<LogEntry*>(call.record.get()); }
+inline LogEntry* log_of(const Call& call) {
+  return call.records.empty() ? nullptr : static_cast<LogEntry*>(call.records.front().get());
+}
 
 // Who asks, as records name it. An anonymous caller has no name.
 void name_requester(const Call& caller, LogRecord& record);
-
-// What the door knows when the answer is out.
-struct LogOutcome {
-  int status = 0;
-  std::string_view error_code;
-  uint64_t bytes_sent = 0;
-  int64_t duration_us = 0;
-  std::optional<uint64_t> object_size = {};
-};
-void finish_log(LogEntry& entry, const LogOutcome& outcome);
 
 }  // namespace verbena::s3
