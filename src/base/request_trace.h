@@ -1,5 +1,5 @@
-// Time of one request by stage. A door makes one for a request that an observer watches, and every room that the request
-// passes adds to it. Without one no clock is read.
+// Time of one request by stage. A door makes one for a request that an observer watches, and every room that the
+// request passes adds to it. Without one no clock is read.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,8 @@ struct RequestTrace {
 // Adds its lifetime to a stage. `trace` may be null.
 class ScopedStage {
  public:
-  ScopedStage(RequestTrace* trace, Stage stage) : trace_(trace), stage_(stage), began_(trace == nullptr ? 0 : ticks()) {}
+  ScopedStage(RequestTrace* trace, Stage stage)
+      : trace_(trace), stage_(stage), began_(trace == nullptr ? 0 : ticks()) {}
   ~ScopedStage() { end(); }
   ScopedStage(const ScopedStage&) = delete;
   void end() {

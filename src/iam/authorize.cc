@@ -17,8 +17,7 @@ std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_v
 
 }  // namespace
 
-bool find_request_fact(const s3::Call& caller, const WallClock& clock, std::string_view key,
-                       auth::FactValues& values) {
+bool find_request_fact(const s3::Call& caller, const WallClock& clock, std::string_view key, auth::FactValues& values) {
   if (key == "aws:sourceip") {
     values.push_back(caller.peer_address);
   } else if (key == "aws:securetransport") {

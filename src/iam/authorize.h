@@ -9,8 +9,7 @@
 namespace verbena::iam {
 
 // Condition keys of any request: its sender's address, transport and time.
-bool find_request_fact(const s3::Call& caller, const WallClock& clock, std::string_view key,
-                       auth::FactValues& values);
+bool find_request_fact(const s3::Call& caller, const WallClock& clock, std::string_view key, auth::FactValues& values);
 
 // Condition keys of a call.
 class CallFacts final : public auth::Facts {

@@ -63,7 +63,8 @@ Task<void> work(std::shared_ptr<FanOut> fan) {
 
 }  // namespace
 
-Task<Result<void>> send_drained(s3::Service& service, const s3::OpenObject& object, rdma::WindowSink& sink, RequestTrace* trace) {
+Task<Result<void>> send_drained(s3::Service& service, const s3::OpenObject& object, rdma::WindowSink& sink,
+                                RequestTrace* trace) {
   auto pushed = co_await s3::send_object(service, object, sink, trace);
   if (!pushed) (void)co_await sink.finish();
   co_return pushed;

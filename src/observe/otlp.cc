@@ -93,7 +93,8 @@ void SpanDocument::add_span(const SpanIds& ids, std::string_view name, uint64_t 
                  from_ns, to_ns, rest);
 }
 
-void SpanDocument::add(const SpanIds& ids, const Line& line, const RequestTrace& trace, uint64_t began, uint64_t ended) {
+void SpanDocument::add(const SpanIds& ids, const Line& line, const RequestTrace& trace, uint64_t began,
+                       uint64_t ended) {
   const uint64_t start_ns = static_cast<uint64_t>(std::max<int64_t>(line.time_us, 0)) * 1000;
   const auto at = [&](uint64_t when) { return start_ns + ns_between(began, when); };
   std::string rest = R"(,"attributes":[)" + attributes_of(line) + ']';

@@ -96,7 +96,7 @@ struct Reply {
   }
 };
 
-struct Call {
+struct TestCall {
   std::string method = "GET";
   std::string target = "/";  // path and query, encoded
   Headers headers{};
@@ -140,7 +140,7 @@ class Rig : public ::testing::Test {
     return std::move(*result);
   }
 
-  Reply call(Call c) {
+  Reply call(TestCall c) {
     Request request;
     request.caller.identity.anonymous = c.anonymous;
     request.caller.identity.access_key = c.anonymous ? "" : "AKID";
@@ -180,7 +180,7 @@ class Rig : public ::testing::Test {
     return reply;
   }
   Reply call(const std::string& method, const std::string& target, Headers headers = {}, std::string body = {}) {
-    Call c;
+    TestCall c;
     c.method = method;
     c.target = target;
     c.headers = std::move(headers);

@@ -336,7 +336,7 @@ TEST_F(Tokens, ATokenThatIsNotSignedIsRefused) {
   put("k", "data");
   memory.bytes.assign(10, '.');
   for (const char* method : {"GET", "PUT"}) {
-    Call c;
+    TestCall c;
     c.method = method;
     c.target = "/bucket/k";
     c.headers = {{"x-amz-rdma-token", token()}};
@@ -381,7 +381,7 @@ TEST_F(Tokens, ASignedSmallerCountIsHonoured) {
   ASSERT_EQ(put_token({{"x-amz-rdma-bytes", "0"}}).status, 200);
   EXPECT_EQ(memory.operations, before);
   EXPECT_EQ(call("GET", "/bucket/k").body, "");
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/k";
   c.headers = {{"x-amz-rdma-token", token()}, {"x-amz-rdma-bytes", "4"}};
@@ -432,7 +432,7 @@ TEST_F(Tokens, APutWithABodyOrItsHeadersIsRefused) {
                                     {"x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"}}) {
     EXPECT_EQ(put_token({header}).code, "InvalidRequest") << header.first;
   }
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/k";
   c.headers = with_token;

@@ -10,8 +10,8 @@ namespace {
 using test::alice;
 using test::base64_digest;
 using test::bob;
-using test::Call;
 using test::Reply;
+using test::TestCall;
 using test::user_of;
 
 class FactsTest : public test::AccessRig {

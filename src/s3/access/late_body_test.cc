@@ -7,15 +7,15 @@ namespace {
 
 using test::alice;
 using test::base64_digest;
-using test::Call;
 using test::Reply;
+using test::TestCall;
 using test::user_of;
 
 class LateBodyTest : public test::AccessRig {};
 
 TEST_F(LateBodyTest, ABodyThatComesLateFindsWhatHoldsThen) {
   as(alice_, "PUT", "/logs");
-  Call late;
+  TestCall late;
   late.method = "PUT";
   late.principal = alice_;
   late.meanwhile = [this]() -> Task<> {
@@ -83,7 +83,7 @@ TEST_F(LateBodyTest, TheDocumentOfWhoMayDoNothingWithItIsNotRead) {
     for (const auto& [method, target] : verbs) {
       if (who == bob_ && target == "/fresh") continue;  // which it may create
       bool read = false;
-      Call c;
+      TestCall c;
       c.method = method;
       c.target = target;
       c.anonymous = who == nullptr;
@@ -163,7 +163,7 @@ TEST_F(LateBodyTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
   for (const auto& [code, change] : changes) {
     OneKey keys(first);
     service.credentials = &keys;
-    Call late;
+    TestCall late;
     late.method = "PUT";
     late.target = "/bucket/late";
     late.principal = writer;
@@ -178,7 +178,7 @@ TEST_F(LateBodyTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
     EXPECT_EQ(status(alice_, "GET", "/bucket/late"), *code == '\0' ? 200 : 404);
   }
   // A policy that was put meanwhile applies, too.
-  Call late;
+  TestCall late;
   late.method = "PUT";
   late.target = "/bucket/denied";
   late.principal = writer;
@@ -214,7 +214,7 @@ TEST_F(LateBodyTest, WhoMayNotCopyAnyMoreWhenTheBytesAreThereStoresNothing) {
     for (const auto& [code, change] : changes) {
       OneKey keys(first);
       service.credentials = &keys;
-      Call copy;
+      TestCall copy;
       copy.method = "PUT";
       copy.target = target;
       copy.headers = {{"x-amz-copy-source", "bucket/key"}};
@@ -253,7 +253,7 @@ TEST_F(LateBodyTest, WhoMayRemoveNoMoreStopsInTheMiddleOfManyKeys) {
   };
   TurnedOff keys({{"AKID", "SECRET", ""}, remover});
   service.credentials = &keys;
-  Call many;
+  TestCall many;
   many.method = "POST";
   many.target = "/bucket?delete";
   many.headers = {{"content-md5", base64_digest(Algorithm::md5, body)}};

@@ -69,7 +69,7 @@ TEST_F(QuotaTest, WhoeverBringsItTheBucketsOwnerPays) {
 
 TEST_F(QuotaTest, TheRefusalComesBeforeTheBody) {
   set_bucket_quota({.bytes = 1000});
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/big";
   c.body = pattern(100'000);
@@ -85,7 +85,7 @@ TEST_F(QuotaTest, TheRefusalComesBeforeTheBody) {
 
 TEST_F(QuotaTest, ABodyOfNoDeclaredLengthEndsAtTheQuota) {
   set_bucket_quota({.bytes = 200'000});
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/big";
   c.body = pattern(3'000'000);
@@ -207,7 +207,7 @@ TEST_F(QuotaTest, AnAccountsQuotaBoundsMarkersOfAllItsBuckets) {
 TEST_F(QuotaTest, PromisesWithoutBytesHoldNothingWhenTheyEnd) {
   set_bucket_quota({.bytes = 1000});
   for (int i = 0; i < 20; ++i) {
-    Call c;
+    TestCall c;
     c.method = "PUT";
     c.target = "/bucket/promised";
     c.body = pattern(990);
@@ -222,7 +222,7 @@ TEST_F(QuotaTest, UploadsAtTheSameTimeDoNotGoBeyondTheQuota) {
   set_bucket_quota({.bytes = 1000});
   int inner_status = 0;
   std::string inner_code;
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/first";
   c.body = pattern(600);
@@ -280,7 +280,7 @@ TEST_F(QuotaTest, WhatDidNotMoveIsNotPaidFor) {
   set_bucket_quota({.bytes_per_s = 1024});
   EXPECT_EQ(as(alice_, "HEAD", "/bucket/big").status, 200);
   EXPECT_EQ(as(alice_, "GET", "/bucket/none").status, 404);
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/promised";
   c.body = pattern(100 * 1024);
@@ -296,7 +296,7 @@ TEST_F(QuotaTest, WhatDidNotMoveIsNotPaidFor) {
 TEST_F(QuotaTest, ATransferIsChargedWhenItBegins) {
   set_bucket_quota({.bytes_per_s = 1024});
   int meanwhile = 0;
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/big";
   c.body = pattern(100 * 1024);

@@ -63,7 +63,7 @@ class AccessRig : public Rig {
   }
   Reply as(const auth::PrincipalPtr& who, const std::string& method, const std::string& target, std::string body = {},
            Headers headers = {}) {
-    Call c;
+    TestCall c;
     c.method = method;
     c.target = target;
     c.body = std::move(body);

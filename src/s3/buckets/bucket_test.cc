@@ -90,7 +90,7 @@ TEST_F(Buckets, AnonymousCallersMayDoNothing) {
   put("k", "x");
   for (const char* method : {"GET", "PUT", "HEAD", "DELETE", "POST"}) {
     for (const char* target : {"/", "/bucket", "/bucket/k", "/bucket/k?uploads", "/none"}) {
-      Call c;
+      TestCall c;
       c.method = method;
       c.target = target;
       c.anonymous = true;
@@ -286,7 +286,7 @@ TEST_F(Buckets, OtherMethodsAreNotAllowed) {
 TEST_F(Buckets, VirtualHostsReachTheSameObjects) {
   make_bucket("my.bucket");
   options.domain = "s3.test";
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/a/b";
   c.host = "my.bucket.s3.test";

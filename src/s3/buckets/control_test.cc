@@ -13,7 +13,7 @@ class ControlTest : public AccessRig {
   }
   Reply control(const std::string& method, const std::string& path, const std::string& body = {},
                 const auth::PrincipalPtr& who = root_of(alice), const std::string& account = "111111111111") {
-    Call c;
+    TestCall c;
     c.method = method;
     c.target = "/v20180820/" + path;
     c.headers = {{"x-amz-account-id", account}};
@@ -98,7 +98,7 @@ TEST_F(ControlTest, ABucketMayBeCalledLikeThePath) {
 TEST_F(ControlTest, AnAccountMayStandInTheHost) {
   options.domain = "s3.test";
   const auto at = [&](const std::string& host) {
-    Call c;
+    TestCall c;
     c.target = "/v20180820/" + resource_;
     c.headers = {{"x-amz-account-id", "111111111111"}};
     c.principal = root_of(alice);
@@ -129,7 +129,7 @@ TEST_F(ControlTest, EachCallHasARightOfItsOwn) {
 
 TEST_F(ControlTest, AHeaderThatIsNotObeyedIsRefused) {
   const auto with = [&](const std::string& method, const std::string& header, const std::string& value) {
-    Call c;
+    TestCall c;
     c.method = method;
     c.target = "/v20180820/" + resource_ + (method == "DELETE" ? "?tagKeys=a" : "");
     c.headers = {{"x-amz-account-id", "111111111111"}, {header, value}};

@@ -18,7 +18,7 @@ class CorsTest : public Rig {
     return call("PUT", "/bucket?cors", {{"content-md5", base64_digest(Algorithm::md5, xml)}}, xml);
   }
   Reply preflight(Headers headers, const std::string& target = "/bucket/k") {
-    Call c;
+    TestCall c;
     c.method = "OPTIONS";
     c.target = target;
     c.headers = std::move(headers);
@@ -103,7 +103,7 @@ TEST_F(CorsTest, OtherAnswersCarryTheHeadersTooAlsoErrors) {
   EXPECT_FALSE(call("GET", "/bucket/k").has("vary"));
   EXPECT_EQ(call("GET", "/bucket/none", {{"origin", "http://a.test"}}).header("access-control-allow-origin"),
             "http://a.test");
-  Call anonymous;
+  TestCall anonymous;
   anonymous.target = "/bucket/k";
   anonymous.headers = {{"origin", "http://a.test"}};
   anonymous.anonymous = true;

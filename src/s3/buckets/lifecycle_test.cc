@@ -165,7 +165,7 @@ TEST_F(Lifecycle, ADeleteMarkerGoesWhenItHidesNothing) {
 }
 
 TEST_F(Lifecycle, WhatIsHeldStays) {
-  Call make;
+  TestCall make;
   make.method = "PUT";
   make.target = "/locked";
   make.headers = {{"x-amz-bucket-object-lock-enabled", "true"}};

@@ -8,41 +8,41 @@
 namespace verbena::s3 {
 namespace {
 
-struct Call {
+struct Allowed {
   bool object;
   std::string_view method, selector;
-  bool operator==(const Call&) const = default;
+  bool operator==(const Allowed&) const = default;
 };
 
 // Source: Amazon S3 User Guide, "Directory bucket API operations".
 constexpr std::array served = {
-    Call{false, "PUT", ""},           // CreateBucket
-    Call{false, "DELETE", ""},        // DeleteBucket
-    Call{false, "HEAD", ""},          // HeadBucket
-    Call{false, "GET", "session"},    // CreateSession
-    Call{false, "GET", "list-type"},  // ListObjectsV2
-    Call{false, "GET", "uploads"},    // ListMultipartUploads
-    Call{false, "POST", "delete"},    // DeleteObjects
-    Call{false, "GET", "policy"},
-    Call{false, "PUT", "policy"},
-    Call{false, "DELETE", "policy"},
-    Call{false, "GET", "encryption"},
-    Call{false, "PUT", "encryption"},
-    Call{false, "DELETE", "encryption"},
-    Call{false, "GET", "lifecycle"},
-    Call{false, "PUT", "lifecycle"},
-    Call{false, "DELETE", "lifecycle"},
-    Call{true, "GET", ""},              // GetObject
-    Call{true, "HEAD", ""},             // HeadObject
-    Call{true, "PUT", ""},              // PutObject, CopyObject
-    Call{true, "PUT", "renameObject"},  // RenameObject
-    Call{true, "DELETE", ""},           // DeleteObject
-    Call{true, "GET", "attributes"},    // GetObjectAttributes
-    Call{true, "POST", "uploads"},      // CreateMultipartUpload
-    Call{true, "PUT", "uploadId"},      // UploadPart, UploadPartCopy
-    Call{true, "POST", "uploadId"},     // CompleteMultipartUpload
-    Call{true, "DELETE", "uploadId"},   // AbortMultipartUpload
-    Call{true, "GET", "uploadId"},      // ListParts
+    Allowed{false, "PUT", ""},           // CreateBucket
+    Allowed{false, "DELETE", ""},        // DeleteBucket
+    Allowed{false, "HEAD", ""},          // HeadBucket
+    Allowed{false, "GET", "session"},    // CreateSession
+    Allowed{false, "GET", "list-type"},  // ListObjectsV2
+    Allowed{false, "GET", "uploads"},    // ListMultipartUploads
+    Allowed{false, "POST", "delete"},    // DeleteObjects
+    Allowed{false, "GET", "policy"},
+    Allowed{false, "PUT", "policy"},
+    Allowed{false, "DELETE", "policy"},
+    Allowed{false, "GET", "encryption"},
+    Allowed{false, "PUT", "encryption"},
+    Allowed{false, "DELETE", "encryption"},
+    Allowed{false, "GET", "lifecycle"},
+    Allowed{false, "PUT", "lifecycle"},
+    Allowed{false, "DELETE", "lifecycle"},
+    Allowed{true, "GET", ""},              // GetObject
+    Allowed{true, "HEAD", ""},             // HeadObject
+    Allowed{true, "PUT", ""},              // PutObject, CopyObject
+    Allowed{true, "PUT", "renameObject"},  // RenameObject
+    Allowed{true, "DELETE", ""},           // DeleteObject
+    Allowed{true, "GET", "attributes"},    // GetObjectAttributes
+    Allowed{true, "POST", "uploads"},      // CreateMultipartUpload
+    Allowed{true, "PUT", "uploadId"},      // UploadPart, UploadPartCopy
+    Allowed{true, "POST", "uploadId"},     // CompleteMultipartUpload
+    Allowed{true, "DELETE", "uploadId"},   // AbortMultipartUpload
+    Allowed{true, "GET", "uploadId"},      // ListParts
 };
 
 // Of the two listings that groups can be asked of.
@@ -66,7 +66,7 @@ Result<void> check_listing(Context& context) {
 }  // namespace
 
 bool serves_directory(bool object, std::string_view method, std::string_view selector) {
-  return std::ranges::find(served, Call{object, method, selector}) != served.end();
+  return std::ranges::find(served, Allowed{object, method, selector}) != served.end();
 }
 
 Result<void> check_directory_request(Context& context, std::string_view selector) {

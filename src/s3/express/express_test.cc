@@ -12,8 +12,8 @@
 namespace verbena::s3 {
 namespace {
 
-using test::Call;
 using test::Reply;
+using test::TestCall;
 
 const std::string bucket = "logs--local1-az1--x-s3";
 const std::string at = "/" + bucket;
@@ -63,7 +63,7 @@ class Express : public test::Rig {
 
   Reply as(const auth::AccessKeyPtr& key, const std::string& method, const std::string& target, Headers headers = {},
            std::string body = {}) {
-    Call c;
+    TestCall c;
     c.method = method;
     c.target = target;
     c.headers = std::move(headers);
@@ -107,7 +107,7 @@ TEST_F(Express, AreListedByACallOfTheirOwn) {
   make_bucket("general");
   EXPECT_EQ(call("GET", "/").count("<Name>"), 1u);
   const auto list = [&](const std::string& query) {
-    Call c;
+    TestCall c;
     c.target = "/" + query;
     c.express = true;
     return call(std::move(c));
@@ -127,7 +127,7 @@ TEST_F(Express, AreListedByACallOfTheirOwn) {
 
 TEST_F(Express, WhatIsSignedForThemIsForThemAlone) {
   make_bucket("general");
-  Call c;
+  TestCall c;
   c.target = "/general?list-type=2";
   c.express = true;
   EXPECT_EQ(call(std::move(c)).code, "AuthorizationHeaderMalformed");
@@ -324,7 +324,7 @@ TEST_F(Express, WhoMayOpenNoSessionMayNothing) {
   ASSERT_TRUE(session(carol, "ReadOnly"));
   EXPECT_EQ(as(carol, "GET", at + "/k").status, 200) << "without a session, too";
   EXPECT_EQ(as(carol, "PUT", at + "/k", {}, "x").code, "AccessDenied");
-  Call anonymous;
+  TestCall anonymous;
   anonymous.target = at + "/k";
   anonymous.anonymous = true;
   EXPECT_EQ(call(std::move(anonymous)).code, "AccessDenied");

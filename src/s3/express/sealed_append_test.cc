@@ -6,9 +6,9 @@
 namespace verbena::s3 {
 namespace {
 
-using test::Call;
 using test::pattern;
 using test::Reply;
+using test::TestCall;
 
 const std::string sealed_directory = "sealed--local1-az1--x-s3";
 const std::string sealed_location =

@@ -35,7 +35,7 @@ TEST_F(Checksums, FromHeadersAreVerifiedStoredAndGivenBack) {
 TEST_F(Checksums, FromTrailersAreVerified) {
   for (const Algorithm algorithm : all) {
     const std::string name = checksum_header(algorithm);
-    Call c;
+    TestCall c;
     c.method = "PUT";
     c.target = "/bucket/k";
     c.body = pattern(2 * MiB + 3);

@@ -2,8 +2,8 @@
 #include <deque>
 
 #include "base/date.h"
-#include "base/turns.h"
 #include "base/request_trace.h"
+#include "base/turns.h"
 #include "base/xml_escape.h"
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"

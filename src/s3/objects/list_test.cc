@@ -37,7 +37,7 @@ TEST_F(Lists, MetadataIsListedToWhoMayReadIt) {
     EXPECT_EQ(r.count("odd!"), 0u) << "no name of an element";
   }
   ASSERT_EQ(call("PUT", "/bucket?acl", {{"x-amz-acl", "public-read"}}).status, 200);
-  Call stranger{.target = "/bucket?list-type=2&metadata=true", .anonymous = true};
+  TestCall stranger{.target = "/bucket?list-type=2&metadata=true", .anonymous = true};
   const Reply r = call(stranger);
   EXPECT_EQ(r.element("Key"), "k");
   EXPECT_EQ(r.count("UserMetadata") + r.count("UserTags"), 0u) << "may list, may not read";

@@ -38,7 +38,7 @@ TEST_F(Objects, WhatIsPutIsGot) {
 }
 
 TEST_F(Objects, ABodyOfUnknownLengthIsStored) {
-  Call c;
+  TestCall c;
   c.method = "PUT";
   c.target = "/bucket/k";
   c.body = pattern(3 * MiB + 5);
@@ -65,7 +65,7 @@ TEST_F(Objects, AMissingKeyOrBucketIs404WithItsName) {
 
 TEST_F(Objects, ABrokenBodyStoresNothing) {
   for (const Errc error : {Errc::content_sha256_mismatch, Errc::incomplete_body, Errc::signature_does_not_match}) {
-    Call c;
+    TestCall c;
     c.method = "PUT";
     c.target = "/bucket/k";
     c.body = pattern(2 * MiB);

@@ -23,7 +23,8 @@ class ReadAhead {
   // The memory is asked for in the name of `peer`, a client's address. Arena and address outlive this, and so does
   // `trace` (may be null), which gets the times that next() waited.
   ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena, std::string_view peer,
-            std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length, RequestTrace* trace = nullptr);
+            std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length,
+            RequestTrace* trace = nullptr);
   bool done() const { return rest_.length == 0 && now_.length == 0 && pending_.empty(); }
   // Waits for memory where nothing is on its way. slow_down: there was none for too long.
   Task<Result<memory::Chunk>> next();  // not when done()

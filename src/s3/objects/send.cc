@@ -48,7 +48,8 @@ Task<Result<void>> push_pieces(const OpenObject& object, memory::Sink& sink, Req
   co_return co_await sink.finish();
 }
 
-Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, memory::Sink& sink, RequestTrace* trace) {
+Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, memory::Sink& sink,
+                                   RequestTrace* trace) {
   auto executor = co_await boost::asio::this_coro::executor;
   ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length, trace);
   // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.

@@ -19,6 +19,7 @@ std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sin
 // begin, push ..., finish on the sink: from memory in the pieces in which it lies there, else from the store, reading
 // ahead so that disk and wire overlap, as far as the peer's share of the arena goes. slow_down: there was no memory for
 // it for too long. `trace` (may be null) gets the times.
-Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink, RequestTrace* trace = nullptr);
+Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink,
+                               RequestTrace* trace = nullptr);
 
 }  // namespace verbena::s3

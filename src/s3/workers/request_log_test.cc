@@ -291,7 +291,7 @@ TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
       R"({"Statement":{"Effect":"Allow","Action":"s3:PutBucketLogging","Resource":"*"}})";
   const std::string writes_too =
       R"({"Statement":{"Effect":"Allow","Action":"s3:PutObject","Resource":"arn:aws:s3:::logs/p/*"}})";
-  Call c{.method = "PUT", .target = "/bucket?logging", .body = enabled(to_logs)};
+  TestCall c{.method = "PUT", .target = "/bucket?logging", .body = enabled(to_logs)};
   user.policies = {auth::parse_policy(only_configures, auth::PolicyKind::identity).value()};
   c.principal = std::make_shared<auth::Principal>(user);
   EXPECT_EQ(call(c).code, "AccessDenied");
@@ -310,9 +310,9 @@ TEST_F(BucketLogs, WhoGivesGrantsMaySetListsThere) {
     const std::string policy =
         R"({"Statement":{"Effect":"Allow","Action":)" + std::string(actions) + R"(,"Resource":"*"}})";
     user.policies = {auth::parse_policy(policy, auth::PolicyKind::identity).value()};
-    Call c{.method = "PUT",
-           .target = "/bucket?logging",
-           .body = enabled(to_logs + "<TargetGrants>" + grant_to_all("READ") + "</TargetGrants>")};
+    TestCall c{.method = "PUT",
+               .target = "/bucket?logging",
+               .body = enabled(to_logs + "<TargetGrants>" + grant_to_all("READ") + "</TargetGrants>")};
     c.principal = std::make_shared<auth::Principal>(user);
     return call(c);
   };
@@ -345,7 +345,7 @@ TEST_F(BucketLogs, TellWhetherAListWasNeeded) {
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);
   put("k", "12345", {{"x-amz-acl", "public-read"}});
   call("GET", "/bucket/k");
-  Call stranger{.method = "HEAD", .target = "/bucket/k", .anonymous = true};
+  TestCall stranger{.method = "HEAD", .target = "/bucket/k", .anonymous = true};
   ASSERT_EQ(call(stranger).status, 200);
   const std::string text = delivered();
   const auto line = [&](const std::string& operation) {
@@ -363,7 +363,7 @@ TEST_F(BucketLogs, AreForWhomTheTargetGrantsName) {
   put("k", "12345");
   ASSERT_NE(delivered(), "");
   const std::string key = call("GET", "/logs").element("Key");
-  Call stranger{.target = "/logs/" + key, .anonymous = true};
+  TestCall stranger{.target = "/logs/" + key, .anonymous = true};
   EXPECT_EQ(call(stranger).status, 200);
   EXPECT_EQ(call("GET", "/logs/" + key + "?acl").count("FULL_CONTROL"), 1u) << "the owner keeps what is his";
   const std::string enforced =

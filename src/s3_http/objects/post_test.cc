@@ -38,7 +38,7 @@ class PostTest : public Rig {
   }
   Reply post(const std::string& text, const std::string& type = "multipart/form-data; boundary=XX",
              const Headers& more = {}) {
-    Call c;
+    TestCall c;
     c.method = "POST";
     c.target = "/bucket";
     c.headers = {{"host", "s3.test:9000"}, {"content-type", type}};
