@@ -47,7 +47,7 @@ observe::Line line_of(const Call& call, const Answered& answered, const Details&
   return line;
 }
 
-// Of who watches: else each look would be something new to see.
+// A watcher's own request, which would be something new to see at each look.
 bool is_a_look(std::string_view action) {
   return action == "admin:trace" || action == "admin:top" || action == "admin:logs";
 }
@@ -86,7 +86,7 @@ void write_refused(const Call& call, const Observers& observers, int64_t duratio
   write(observers, line);
 }
 
-// Lines for the keys of a DeleteObjects, in the access log alone: those who watch see one request.
+// Lines for the keys of a DeleteObjects, in the access log alone: watchers see one request.
 void write_deletions(Call& call, const Answered& of_request, int64_t duration_us) {
   const Observers log_alone{.access_log = call.observed->by->access_log};
   Answered answered{.door = of_request.door, .transport = of_request.transport, .bucket = of_request.bucket};

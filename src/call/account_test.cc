@@ -86,7 +86,7 @@ TEST_F(AccountTest, KeysOfADeleteObjectsHaveLinesInTheAccessLogAlone) {
   call_.outcome.deletions = {{"a", "v1", "", 204}, {"b", "", "AccessDenied", 403}, {"c", "", "AccessDenied", 403}};
   account(call_, {.verb = Verb::write_batch, .bucket = "bucket"},
           [] { return Details{.action = "POST bucket?delete", .bytes_in = 100}; });
-  EXPECT_EQ(watched(), 1u) << "those who watch see one request";
+  EXPECT_EQ(watched(), 1u) << "watchers see one request";
   const auto all = lines();
   ASSERT_EQ(all.size(), 3u);
   EXPECT_TRUE(has(all[0], R"("action":"POST bucket?delete")"));
@@ -119,7 +119,7 @@ TEST_F(AccountTest, TheLogsOfBucketsAreToldWithoutObservers) {
   EXPECT_EQ(second->statuses, (std::vector<int>{200, 503}));
 }
 
-TEST_F(AccountTest, ThoseWhoWatchDoNotSeeThemselves) {
+TEST_F(AccountTest, WatchersDoNotSeeThemselves) {
   account(call_, {}, [] { return Details{.action = "admin:trace"}; });
   EXPECT_EQ(watched(), 0u);
   EXPECT_EQ(lines().size(), 1u);

@@ -18,11 +18,11 @@ Result<auth::Verified> authenticate_call(const HandlerContext& context, Exchange
 
 struct ReadCall {
   memory::WholeBody body;
-  bool stranger = false;  // nobody signed it, and it may be one that nobody has to
+  bool stranger = false;  // unsigned, of a kind that needs no signature
 };
 
-// The whole body of a call, which is small. A signature covers it, so it is read before that is verified, but of nobody
-// whose key there is not, or who has none although nobody signs in without.
+// The whole body of a call, which is small. A signature covers it, so it is read before that is verified, but only
+// where the key exists, or where callers without a key can sign in.
 Task<Result<ReadCall>> read_call(const HandlerContext& context, iam::Api api, Exchange& exchange) {
   const auto known = context.verifier.check_caller(view_of(exchange));
   ReadCall out;

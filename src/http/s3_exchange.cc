@@ -32,7 +32,7 @@ bool may_be_form(const Exchange& exchange) {
   return exchange.method() == "POST" && lower(header_of(exchange, "content-type")).starts_with("multipart/form-data");
 }
 
-// Whether the request has a body that nobody needs to look at, because there is none.
+// Whether the request has no body to be unwrapped.
 bool has_no_payload(Exchange& exchange, const auth::Verified& verified) {
   using auth::Payload;
   if (verified.payload != Payload::none && verified.payload != Payload::unsigned_payload &&

@@ -36,7 +36,7 @@ struct HandlerContext {
 // A request and its answer, from the head to the log.
 struct Serving {
   SteadyClock::time_point started = SteadyClock::now();
-  // Where there are observers. Not in the coroutine's own frame: a larger one is no longer recycled.
+  // null: there are no observers. Too large for the frame of each request
   std::unique_ptr<call::Observed> observed{};
   call::Call call{};
   s3::Response response{};
