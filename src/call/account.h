@@ -1,5 +1,5 @@
 // What a request leaves behind when it has been answered: counters of door, transport and bucket, the lines of the
-// access log and of those who watch, its trace, the record of its bucket's log. For every door, and for each item of a
+// access log and of watchers, its trace, the record of its bucket's log. For every door, and for each item of a
 // batch as for a request of its own.
 #pragma once
 
