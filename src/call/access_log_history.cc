@@ -27,11 +27,11 @@ std::string_view field(std::string_view line, std::string_view name) {
 }
 
 // The caller of a line: an account and, within it, the address; unauthenticated callers are one account.
-struct Caller {
+struct LineCaller {
   std::string account, address;
 };
-Caller caller_of(std::string_view line) {
-  Caller caller;
+LineCaller caller_of(std::string_view line) {
+  LineCaller caller;
   caller.account = observe::account_of(field(line, "\"principal\":\""));
   if (caller.account.empty()) caller.address = client_of(field(line, "\"peer\":\""));
   return caller;
