@@ -128,7 +128,7 @@ class Check {
     }
     report_.changes_behind_damage = files.changes_behind;
     report_.torn_end = files.torn_end;
-    if (files.fresh) {
+    if (files.fresh || (files.damage.empty() && Index::is_unfinished(directory, env_.get()))) {
       const auto volumes = fs_.list(options_.directory / "volumes");
       if (volumes && !volumes->empty()) {
         wrong(fmt::format("There is no index, but {} volumes that only an index can read.", volumes->size()));
