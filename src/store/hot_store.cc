@@ -58,24 +58,47 @@ class FillingReader final : public ObjectReader, public ReadsRuns {
   HotPieces pieces_;
 };
 
-// Writes through and keeps what passes; when the engine has committed, the new object is in the tier.
-class FillingWriter final : public ObjectWriter {
+// A write on its way through the tier: keeps the bytes that pass, and publishes the object that the engine committed.
+class WriteThrough {
  public:
-  FillingWriter(std::unique_ptr<ObjectWriter> below, TierPtr tier, memory::Arena& arena, uint64_t size_max,
-                std::string_view bucket, std::string_view key)
-      : below_(std::move(below)), tier_(std::move(tier)), bucket_(bucket), key_(key), pieces_(arena, tier_, size_max) {}
+  // Of a larger object nothing is kept; the tier learns of the change all the same.
+  WriteThrough(memory::Arena& arena, const TierPtr& tier, uint64_t keep_max) : pieces_(arena, tier, keep_max) {}
 
-  Task<Result<void>> append(memory::Chunk chunk) override {
-    const uint64_t n = chunk.bytes.size();
-    const uint64_t at = std::exchange(size_, size_ + n);
-    memory::Chunk out = pieces_.take(std::move(chunk), at, true);
-    co_return co_await below_->append(std::move(out));
+  // The chunk for the engine, shared with the tier from now on.
+  memory::Chunk take(memory::Chunk chunk) {
+    const uint64_t at = std::exchange(size_, size_ + chunk.bytes.size());
+    return pieces_.take(std::move(chunk), at, true);
+  }
+  // Before the engine's commit.
+  void begin(cache::HotTier::Change change) { change_.emplace(std::move(change)); }
+  // After it, done or failed.
+  void end(const Result<ObjectInfo>& stored) {
+    if (stored) change_->publish(pieces_.finish(*stored));
+    change_.reset();
   }
 
+ private:
+  std::optional<cache::HotTier::Change> change_;  // while the engine commits
+  HotPieces pieces_;
+  uint64_t size_ = 0;
+};
+
+class FillingWriter final : public ObjectWriter {
+ public:
+  FillingWriter(std::unique_ptr<ObjectWriter> below, TierPtr tier, memory::Arena& arena, uint64_t keep_max,
+                std::string_view bucket, std::string_view key)
+      : below_(std::move(below)),
+        tier_(std::move(tier)),
+        bucket_(bucket),
+        key_(key),
+        passing_(arena, tier_, keep_max) {}
+
+  Task<Result<void>> append(memory::Chunk chunk) override { return below_->append(passing_.take(std::move(chunk))); }
+
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
-    auto change = tier_->change(cache::Key{bucket_, key_});
-    VB_CO_ASSIGN(ObjectInfo stored, co_await below_->commit(std::move(info), std::move(conditions)));
-    change.publish(pieces_.finish(stored));
+    passing_.begin(tier_->change(cache::Key{bucket_, key_}));
+    auto stored = co_await below_->commit(std::move(info), std::move(conditions));
+    passing_.end(stored);
     co_return stored;
   }
 
@@ -83,26 +106,7 @@ class FillingWriter final : public ObjectWriter {
   std::unique_ptr<ObjectWriter> below_;
   TierPtr tier_;
   const std::string bucket_, key_;
-  HotPieces pieces_;
-  uint64_t size_ = 0;
-};
-
-// Tells of the change; nothing of the object's end is kept.
-class TellingWriter final : public ObjectWriter {
- public:
-  TellingWriter(std::unique_ptr<ObjectWriter> below, TierPtr tier, std::string_view bucket, std::string_view key)
-      : below_(std::move(below)), tier_(std::move(tier)), bucket_(bucket), key_(key) {}
-
-  Task<Result<void>> append(memory::Chunk chunk) override { return below_->append(std::move(chunk)); }
-  Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
-    auto change = tier_->change(cache::Key{bucket_, key_});
-    co_return co_await below_->commit(std::move(info), std::move(conditions));
-  }
-
- private:
-  std::unique_ptr<ObjectWriter> below_;
-  TierPtr tier_;
-  const std::string bucket_, key_;
+  WriteThrough passing_;
 };
 
 }  // namespace
@@ -115,6 +119,8 @@ HotStore::HotStore(Store& below, Options options)
   options_.arena->on_pressure([tier = tier_.get()](size_t bytes) { return tier->shed(bytes) != 0; });
   if (options_.shared != nullptr) options_.shared->listen(this);
 }
+
+uint64_t HotStore::keep_max() const { return std::min<uint64_t>(options_.object_size_max, tier_->capacity()); }
 
 HotStore::~HotStore() {
   if (options_.shared != nullptr) options_.shared->listen(nullptr);
@@ -208,7 +214,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
     VB_CO_ASSIGN(reader, co_await below_.open(bucket, key));
   }
   const uint64_t size = stored_size(reader->info());
-  if (!ticket.valid || size == 0 || size > options_.object_size_max || size > tier_->capacity()) co_return reader;
+  if (!ticket.valid || size == 0 || size > keep_max()) co_return reader;
   co_return std::make_shared<FillingReader>(std::move(reader), tier_, ticket, *options_.arena, bucket, key);
 }
 
@@ -223,24 +229,17 @@ Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create(std::string_view bu
                                                              std::optional<uint64_t> size_hint) {
   VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer, co_await below_.create(bucket, key, size_hint));
   // Also where nothing will be kept: the change must be told.
-  uint64_t keep_max = std::min<uint64_t>(options_.object_size_max, tier_->capacity());
-  if (size_hint && *size_hint > keep_max) keep_max = 0;
-  co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep_max, bucket, key);
+  const uint64_t keep = size_hint && *size_hint > keep_max() ? 0 : keep_max();
+  co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep, bucket, key);
 }
 
-// As FillingWriter.
 bool HotStore::put_whole(WholePut& put) {
-  struct Filling {
-    cache::HotTier::Change change;
-    HotPieces pieces;
-  };
-  const uint64_t keep_max = std::min<uint64_t>(options_.object_size_max, tier_->capacity());
-  auto filling = std::make_unique<Filling>(
-      Filling{tier_->change(cache::Key{put.bucket, put.key}), HotPieces(*options_.arena, tier_, keep_max)});
-  put.bytes = filling->pieces.take(std::move(put.bytes), 0, true);
-  put.then = [filling = std::move(filling), then = std::move(put.then)](Result<ObjectInfo> stored) mutable {
-    if (stored) filling->change.publish(filling->pieces.finish(*stored));
-    filling.reset();
+  auto passing = std::make_unique<WriteThrough>(*options_.arena, tier_, keep_max());
+  passing->begin(tier_->change(cache::Key{put.bucket, put.key}));
+  put.bytes = passing->take(std::move(put.bytes));
+  put.then = [passing = std::move(passing), then = std::move(put.then)](Result<ObjectInfo> stored) mutable {
+    passing->end(stored);
+    passing.reset();
     then(std::move(stored));
   };
   return below_.put_whole(put);
@@ -251,7 +250,9 @@ Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create_append(std::string_
                                                                     AppendSealPtr seal) {
   VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer,
                co_await below_.create_append(bucket, key, size_hint, std::move(seal)));
-  co_return std::make_unique<TellingWriter>(std::move(writer), tier_, bucket, key);
+  // The writer gets the object's end alone, which the tier has no use for.
+  constexpr uint64_t keep = 0;
+  co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep, bucket, key);
 }
 
 Task<Result<ObjectInfo>> HotStore::rename(std::string_view bucket, RenameRequest request) {

@@ -100,6 +100,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
   void let_go_of_bucket(std::string_view bucket) override;
   void let_go_of_all() override;
   uint64_t kept(uint64_t term) const override;
+  uint64_t keep_max() const;  // the largest object that may be kept
   // May be answered as it is.
   bool is_current(const HotObject& object) const;
   // It was found to be the current one by a question to the engine.

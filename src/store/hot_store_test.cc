@@ -30,6 +30,26 @@ class HotStoreTest : public testing::Test {
     info.headers = {{"content-type", "text/plain"}};
     return t_.run(writer->commit(std::move(info), std::move(conditions)));
   }
+  WholePut whole_put(std::string_view key, std::string_view bytes) {
+    WholePut whole{.bucket = "b", .key = key, .info = {}, .bytes = t_.chunk(bytes), .executor = {}, .then = {}};
+    whole.info.size = bytes.size();
+    whole.info.etag = TestStore::etag_of(bytes);
+    whole.info.headers = {{"content-type", "text/plain"}};
+    whole.executor = t_.io().get_executor();
+    return whole;
+  }
+  Result<ObjectInfo> put_whole(
+      const std::string& key, const std::string& bytes, const std::function<void(ObjectInfo&)>& change = [](auto&) {}) {
+    std::optional<Result<ObjectInfo>> told;
+    WholePut whole = whole_put(key, bytes);
+    change(whole.info);
+    whole.then = [&](Result<ObjectInfo> stored) { told = std::move(stored); };
+    t_.io().restart();
+    const auto waits = boost::asio::make_work_guard(t_.io());
+    EXPECT_TRUE(hot_->put_whole(whole));
+    while (!told) t_.io().run_one();
+    return *told;
+  }
   Result<std::string> get(const std::string& key) {
     VB_ASSIGN(auto reader, t_.run(hot_->open("b", key)));
     return t_.read(*reader, 0, reader->info().size);
@@ -58,9 +78,7 @@ TEST_F(HotStoreTest, WhatIsPutAtOnceIsHotAndTakesThePlaceOfWhatWas) {
   ASSERT_TRUE(put("k", "before"));
   const std::string bytes = pattern(5000, 1);
   std::optional<Result<ObjectInfo>> told;
-  WholePut whole{.bucket = "b", .key = "k", .info = {}, .bytes = t_.chunk(bytes), .executor = {}, .then = {}};
-  whole.info.size = bytes.size();
-  whole.executor = t_.io().get_executor();
+  WholePut whole = whole_put("k", bytes);
   whole.then = [&](Result<ObjectInfo> stored) { told = std::move(stored); };
   {
     t_.io().restart();
@@ -74,6 +92,51 @@ TEST_F(HotStoreTest, WhatIsPutAtOnceIsHotAndTakesThePlaceOfWhatWas) {
   EXPECT_TRUE(is_hot("k"));
   EXPECT_TRUE(*get("k") == bytes);
   fs_.fail_reads(false);
+}
+
+TEST_F(HotStoreTest, BothWaysToPutLeaveTheSameInTheTier) {
+  size_t number = 0;
+  for (const size_t size : {1ul, 4096ul, 5000ul}) {
+    const std::string key = "k" + std::to_string(number++), bytes = pattern(size, size);
+    const auto after = [&](auto put_it) {
+      (void)t_.run(hot_->remove("b", key, {}));
+      const size_t before = hot_->tier().bytes(), entries = hot_->tier().entries();
+      put_it();
+      EXPECT_TRUE(is_hot(key)) << size;
+      const auto info = *t_.run(hot_->stat("b", key));
+      EXPECT_TRUE(*get(key) == bytes) << size;
+      return std::tuple(hot_->tier().bytes() - before, hot_->tier().entries() - entries, info.size, info.etag,
+                        info.headers);
+    };
+    const auto by_writer = after([&] { ASSERT_TRUE(put(key, bytes)); });
+    EXPECT_EQ(after([&] { ASSERT_TRUE(put_whole(key, bytes)); }), by_writer) << size;
+  }
+}
+
+TEST_F(HotStoreTest, ARefusedPutTakesTheOldObjectOutOfTheTierByBothWays) {
+  const auto refused = [](ObjectInfo& info) { info.lock.legal_hold = true; };  // the bucket has no locks
+  ASSERT_TRUE(put("k", "before"));
+  EXPECT_EQ(put_whole("k", "after", refused).error(), Errc::invalid_request);
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_EQ(*get("k"), "before");
+  EXPECT_TRUE(is_hot("k"));
+  EXPECT_EQ(put("k", "after", {.if_match = {}, .if_none_match = "*"}).error(), Errc::precondition_failed);
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_EQ(*get("k"), "before");
+}
+
+TEST_F(HotStoreTest, AnAppendTakesTheOldObjectOutOfTheTier) {
+  ASSERT_TRUE(put("k", "before"));
+  auto writer = *t_.run(hot_->create_append("b", "k", 5, {}));
+  ASSERT_TRUE(t_.append(*writer, "after"));
+  ObjectInfo info;
+  info.size = 5;
+  info.etag = "append-r";
+  const auto stored = t_.run(writer->commit(std::move(info), {.if_match = {}, .if_none_match = {}, .if_size = 6}));
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->size, 11u);
+  EXPECT_FALSE(is_hot("k")) << "the writer had its end alone";
+  EXPECT_EQ(*get("k"), "beforeafter");
 }
 
 TEST_F(HotStoreTest, AWholeReadMakesHotAPartDoesNot) {

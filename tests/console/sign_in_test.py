@@ -37,7 +37,7 @@ class SignIn(InBrowser):
         files = cls.authority.certificate("localhost")
         cls.trusts = (pin(files[0]),)
         placed = MODULES / "oidc_provider.mjs"
-        shutil.copyfile(ROOT / "tests" / "s3" / "js" / "oidc_provider.mjs", placed)
+        shutil.copyfile(ROOT / "tests" / "sign_in" / "oidc_provider.mjs", placed)
         cls.provider = subprocess.Popen(["node", str(placed), "0", *files, "ES256"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True)
         cls.url = cls.provider.stdout.readline().strip()
         cls.name = cls.url.removeprefix("https://")

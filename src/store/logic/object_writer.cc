@@ -32,12 +32,28 @@ Result<void> judge_put(Transaction& transaction, Put& put) {
   return announce(transaction, put.conditions.announcement, bucket.id, put.stored);
 }
 
-Change put_change(const std::shared_ptr<Put>& put, std::shared_ptr<BlobWriter> bytes) {
-  return {.judge = [put](Transaction& transaction) { return judge_put(transaction, *put); },
-          .bucket = put->bucket,
-          .place = {put->bucket->id, put->key},
-          .blob = std::move(bytes),  // it goes on this core
-          .takes_space = true};
+// The commit of a PUT whose bytes lie in a blob, and the place of its answer.
+struct Commit {
+  std::shared_ptr<Put> put;
+  Change change;
+};
+
+Commit commit_change(Put&& of, std::shared_ptr<BlobWriter> bytes) {
+  of.info.parts.clear();
+  auto put = std::make_shared<Put>(std::move(of));
+  return {.put = put,
+          .change = {.judge = [put](Transaction& transaction) { return judge_put(transaction, *put); },
+                     .bucket = put->bucket,
+                     .place = {put->bucket->id, put->key},
+                     .blob = std::move(bytes),  // it goes on this core
+                     .takes_space = true}};
+}
+
+// Acknowledges a PUT without conditions and events before the catalogue has it; nullopt: the catalogue comes first.
+std::optional<ObjectInfo> put_early(const Context& context, const std::shared_ptr<const Bucket>& bucket,
+                                    std::string_view key, ObjectInfo& info, memory::Chunk& bytes) {
+  if (context.early == nullptr || !Early::suits(*bucket)) return std::nullopt;
+  return context.early->put(bucket, key, info, bytes);
 }
 
 class StoreObjectWriter final : public ObjectWriter {
@@ -67,18 +83,17 @@ class StoreObjectWriter final : public ObjectWriter {
       co_return fail(Errc::incomplete_body, "writer: the size differs from what was appended");
     // What is announced goes by the catalogue, so that the event is there with it, and each overwritten object has one.
     const bool plain = !conditions.if_match && !conditions.if_none_match && conditions.announcement == nullptr;
-    if (context_->early != nullptr && !bytes_ && plain) {
+    if (!bytes_ && plain) {
       if (!whole_) whole_.emplace();
-      if (auto stored = context_->early->put(bucket_, key_, info, *whole_)) co_return std::move(*stored);
+      if (auto stored = put_early(*context_, bucket_, key_, info, *whole_)) co_return std::move(*stored);
     }
     VB_CO_TRY(co_await write_whole());
     auto bytes = std::exchange(bytes_, nullptr);
-    info.parts.clear();
-    auto put = std::make_shared<Put>(Put{bucket_, key_, std::move(conditions), std::move(info)});
-    VB_CO_ASSIGN(put->blob, co_await bytes->finish());
+    VB_CO_ASSIGN(const BlobRef blob, co_await bytes->finish());
     if (Early::holds_any(*bucket_)) VB_CO_TRY(co_await context_->early->settle(bucket_, key_));
-    VB_CO_TRY(co_await context_->rows->commit(put_change(put, bytes)));
-    co_return std::move(put->stored);
+    Commit last = commit_change({bucket_, key_, std::move(conditions), std::move(info), blob}, std::move(bytes));
+    VB_CO_TRY(co_await context_->rows->commit(std::move(last.change)));
+    co_return std::move(last.put->stored);
   }
 
  private:
@@ -110,29 +125,26 @@ std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Context> contex
   return std::make_unique<StoreObjectWriter>(std::move(context), std::move(bucket), std::move(key), size_hint);
 }
 
-// As StoreObjectWriter, step by step.
+// What StoreObjectWriter does with one chunk that is all, as far as none of it waits.
 bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut& put) {
   if (stored_size(put.info) != put.bytes.bytes.size()) return false;
-  if (context.early != nullptr && Early::suits(*bucket)) {
-    if (auto stored = context.early->put(bucket, put.key, put.info, put.bytes)) {
-      put.then(std::move(*stored));
-      return true;
-    }
+  if (auto stored = put_early(context, bucket, put.key, put.info, put.bytes)) {
+    put.then(std::move(*stored));
+    return true;
   }
   if (Early::holds_any(*bucket)) return false;  // what was acknowledged of the key has to get to the catalogue first
   BlobRef blob;
   auto bytes = context.blobs->create_whole(*bucket, put.bytes.bytes, blob);
   if (bytes == nullptr) return false;
-  put.info.parts.clear();
-  auto change = std::make_shared<Put>(Put{std::move(bucket), std::string(put.key), {}, std::move(put.info), blob});
-  auto told = [change, bytes, then = std::move(put.then)](Result<void> done) mutable {
+  Commit last = commit_change({std::move(bucket), std::string(put.key), {}, std::move(put.info), blob}, bytes);
+  last.change.more_follow = put.more_follow;
+  auto told = [object = std::move(last.put), bytes = std::move(bytes),
+               then = std::move(put.then)](Result<void> done) mutable {
     bytes.reset();  // on the core that made it
     if (!done) return then(std::unexpected(done.error()));
-    then(std::move(change->stored));
+    then(std::move(object->stored));
   };
-  Change row = put_change(change, bytes);
-  row.more_follow = put.more_follow;
-  context.rows->commit_then(std::move(row), put.executor, std::move(told));
+  context.rows->commit_then(std::move(last.change), put.executor, std::move(told));
   return true;
 }
 

@@ -719,7 +719,7 @@ class Clients(SignInCase):
         if folder is None:
             self.skipTest("no node, or no packages (./dev setup installs them where npm is)")
         placed = folder / "web_identity.mjs"
-        shutil.copyfile(HERE / "js" / "web_identity.mjs", placed)
+        shutil.copyfile(HERE / "web_identity.mjs", placed)
         env = dict(self.environment, AWS_ENDPOINT_URL=self.server.http)
         done = subprocess.run(["node", str(placed), self.bucket], env=env, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=120)
@@ -766,7 +766,7 @@ class RealProvider(SignInCase):
         if folder is None:
             self.skipTest("no node, or no packages (./dev setup installs them where npm is)")
         placed = folder / "oidc_provider.mjs"
-        shutil.copyfile(HERE / "js" / "oidc_provider.mjs", placed)
+        shutil.copyfile(HERE / "oidc_provider.mjs", placed)
         files = self.authority.certificate("localhost")
         process = subprocess.Popen(["node", str(placed), str(port), *files, algorithm], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True)

@@ -241,7 +241,7 @@ class ByLookup(People, LdapCase):
         self.role(policy("s3:*"), name="everybody")
         self.new_bucket()
         self.assertTrue(self.sign_in(None, "bob")["Arn"].endswith(":assumed-role/everybody/bob"))
-        built = build(HERE / "sdk" / "minio_ldap.go", needs="github.com/minio/minio-go/v7")
+        built = build(HERE / "minio_ldap.go", needs="github.com/minio/minio-go/v7")
         if built is None:
             self.skipTest("no Go, or no minio-go")
         done = subprocess.run([str(built), self.address, "bob"], input=PEOPLE["bob"][0], env={"HOME": str(self.home)}, text=True,
