@@ -79,17 +79,18 @@ def unmount(place):
 
 
 class RecordedDisk:
-    """`with` mounts it at `place`. `position()`: the number of events so far."""
+    """`with` mounts it at `place`. `position()`: the number of events so far. `fresh`: else `base` is there already."""
 
-    def __init__(self, folder, kind, recorder, write_us=300, flush_us=2000):
-        self.folder, self.kind = pathlib.Path(folder), kind
+    def __init__(self, folder, kind, recorder, write_us=300, flush_us=2000, fresh=True):
+        self.folder, self.kind, self.fresh = pathlib.Path(folder), kind, fresh
         self.base, self.log = self.folder / "base", self.folder / "log"
         self.place, self.fuse = self.folder / "m", self.folder / "fuse"
         self.command = [str(recorder), str(self.base), str(self.log), str(self.folder / "position"), str(self.fuse),
                         str(write_us), str(flush_us)]
 
     def __enter__(self):
-        make_file_system(self.base, self.kind)
+        if self.fresh:
+            make_file_system(self.base, self.kind)
         self.place.mkdir(exist_ok=True)
         self.fuse.mkdir(exist_ok=True)
         self.daemon = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
