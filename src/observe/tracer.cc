@@ -86,11 +86,12 @@ Tracer::Tracer(Options options, std::unique_ptr<PostClient> client)
 
 Tracer::~Tracer() {
   {
+    // Under the lock: only a call that began before the stop is cut, not the last one that the stop itself begins.
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    client_->cut();
   }
   wake_.notify_one();
-  client_->cut();
   sender_.join();
 }
 
@@ -143,7 +144,7 @@ void Tracer::run() {
       waiting_.erase(waiting_.begin(), end);
       const bool last = stopping_;
       lock.unlock();
-      send(batch, last ? std::min(options_.timeout, last_timeout) : options_.timeout);
+      send(batch, last);
       lock.lock();
       if (last) break;
     }
@@ -162,9 +163,10 @@ std::string Tracer::encode(const std::vector<Ended>& traces) const {
   return std::move(document).finish();
 }
 
-void Tracer::send(const std::vector<Ended>& traces, std::chrono::milliseconds timeout) {
+void Tracer::send(const std::vector<Ended>& traces, bool last) {
   const std::string document = encode(traces);
   for (int i = 1;; ++i) {
+    const auto timeout = last ? std::min(options_.timeout, last_timeout) : options_.timeout;
     const auto status = client_->post("application/json", document, options_.headers, timeout);
     if (status && *status / 100 == 2) {
       sent_.add(traces.size());
@@ -173,8 +175,9 @@ void Tracer::send(const std::vector<Ended>& traces, std::chrono::milliseconds ti
     // What it has refused for good is not sent again.
     const bool again = !status || *status == 429 || *status >= 500;
     std::unique_lock lock(mutex_);
-    if (!again || i == tries_max || stopping_) break;
-    wake_.wait_for(lock, between_tries, [this] { return stopping_; });
+    if (!again || i >= tries_max || last) break;
+    // A call that the stop cut, or kept waiting, is tried once more.
+    last = wake_.wait_for(lock, between_tries, [this] { return stopping_; });
   }
   refused_.add(traces.size());
   log::debug("traces: the collector at {} does not take them", options_.endpoint);

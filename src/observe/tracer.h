@@ -73,7 +73,7 @@ class Tracer {
   Tracer(Options options, std::unique_ptr<PostClient> client);
   bool may_begin();
   void run();
-  void send(const std::vector<Ended>& traces, std::chrono::milliseconds timeout);
+  void send(const std::vector<Ended>& traces, bool last);  // last: the server stops
   std::string encode(const std::vector<Ended>& traces) const;
 
   const Options options_;
