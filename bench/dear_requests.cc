@@ -24,9 +24,9 @@
 #include "auth/policy.h"
 #include "base/checksum.h"
 #include "base/log.h"
+#include "call/access_log.h"
 #include "dear_requests.h"
 #include "give_up.h"
-#include "http/access_log.h"
 #include "http/s3_handler.h"
 #include "native/native.h"
 #include "native/wire/batch.h"
@@ -128,7 +128,7 @@ class WholeHouse final : public House {
   auth::Verifier verifier_{credentials_, system_clock(), {}};
   std::unique_ptr<s3::Service> service_;
   std::unique_ptr<s3::RequestLog> request_log_;
-  std::unique_ptr<http::AccessLog> access_log_;
+  std::unique_ptr<call::AccessLog> access_log_;
   std::unique_ptr<s3::Router> router_;
   BarePort bare_port_;
   std::unique_ptr<native::NativeDoor> door_;
@@ -154,7 +154,7 @@ WholeHouse::WholeHouse() {
   request_log_->use();
   service_->request_log = request_log_.get();
   service_->verifier = &verifier_;
-  access_log_ = must(http::AccessLog::open({.path = directory_ / "access.log", .size_max = 64 * MiB}), "access log");
+  access_log_ = must(call::AccessLog::open({.path = directory_ / "access.log", .size_max = 64 * MiB}), "access log");
   router_ = std::make_unique<s3::Router>(*service_, nullptr, s3::Router::Options{});
   native::Options native;
   native.access_log = access_log_.get();

@@ -21,7 +21,7 @@
 #include "base/date.h"
 #include "base/fd.h"
 #include "base/text.h"
-#include "http/access_log_history.h"
+#include "call/access_log_history.h"
 #include "observe/request_watch.h"
 
 namespace verbena::admin {
@@ -317,7 +317,7 @@ Result<AuditPage> search_audit(const std::string& path, unsigned files_max, cons
   // Files may be rotated while they are read: none is read twice.
   std::set<FileId> seen;
   for (unsigned n = 0; n <= files_max + 1; ++n) {
-    const std::string name = n == 0 ? path : n <= files_max ? path + "." + std::to_string(n) : http::kept_path(path);
+    const std::string name = n == 0 ? path : n <= files_max ? path + "." + std::to_string(n) : call::kept_path(path);
     struct stat status{};
     const Fd fd = open_log(name, status, search.page.problems);
     if (!fd) continue;

@@ -44,7 +44,7 @@ struct AuditPage {
   std::string reaches;                // time of the oldest line read; empty: none
 };
 
-// Searches `path`, path.1 to path.`files_max`, and archived ones before them (http/access_log_history.h). `from`: a
+// Searches `path`, path.1 to path.`files_max`, and archived ones before them (call/access_log_history.h). `from`: a
 // page's `next`, or empty for the newest lines; invalid_argument when it is malformed, or its file is gone. An early
 // end (`stopping`) is a page like any other. Blocks.
 Result<AuditPage> search_audit(const std::string& path, unsigned files_max, const AuditFilter& filter,

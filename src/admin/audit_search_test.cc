@@ -11,7 +11,7 @@
 #include "admin/lines_backwards.h"
 #include "base/date.h"
 #include "base/fd.h"
-#include "http/access_log.h"
+#include "call/access_log.h"
 
 namespace verbena::admin {
 namespace {
@@ -34,7 +34,7 @@ class AuditSearch : public testing::Test {
   // The log line of a request `at` seconds after noon.
   static std::string line(int64_t at, const std::string& key, int status = 200, const std::string& bucket = "photos") {
     const std::string id = "ID" + std::to_string(at);
-    http::AccessLine line{.time_us = noon_us + at * second_us,
+    call::AccessLine line{.time_us = noon_us + at * second_us,
                           .peer = "10.1.2.3",
                           .principal = "arn:aws:iam::111122223333:user/Alice",
                           .access_key = "AKALICE",
@@ -47,7 +47,7 @@ class AuditSearch : public testing::Test {
                           .bytes_out = 7,
                           .duration_us = 250,
                           .request_id = id};
-    return http::format_access_line(line);
+    return call::format_access_line(line);
   }
   void write(const std::string& text, const std::string& more = "") {
     std::ofstream(path + more, std::ios::app) << text;
@@ -107,10 +107,10 @@ TEST_F(AuditSearch, EachFilterFindsItsOwn) {
 }
 
 TEST_F(AuditSearch, AKeyIsFoundWhereItWasCopiedOrRenamed) {
-  http::AccessLine rename{.time_us = noon_us, .bucket = "photos", .key = "new", .source = "photos/old", .status = 200};
-  http::AccessLine copy{
+  call::AccessLine rename{.time_us = noon_us, .bucket = "photos", .key = "new", .source = "photos/old", .status = 200};
+  call::AccessLine copy{
       .time_us = noon_us, .bucket = "loot", .key = "mine", .source = "photos/secret?versionId=1", .status = 200};
-  write(line(1, "a") + http::format_access_line(rename) + http::format_access_line(copy));
+  write(line(1, "a") + call::format_access_line(rename) + call::format_access_line(copy));
   EXPECT_EQ(keys(found({.bucket = "photos", .prefix = "old"})), (Keys{"new"}));
   EXPECT_EQ(keys(found({.bucket = "photos"})), (Keys{"mine", "new", "a"}));
   EXPECT_EQ(keys(found({.prefix = "secret"})), (Keys{"mine"}));
@@ -124,19 +124,19 @@ TEST_F(AuditSearch, ATimeHasABeginningAndAnEnd) {
 }
 
 TEST_F(AuditSearch, ALongRequestIsFoundAmongThoseThatCameLater) {
-  http::AccessLine upload{
+  call::AccessLine upload{
       .time_us = noon_us, .key = "upload", .door = "http", .status = 200, .duration_us = 900 * second_us};
-  write(line(1, "before") + line(890, "later") + http::format_access_line(upload));
+  write(line(1, "before") + line(890, "later") + call::format_access_line(upload));
   EXPECT_EQ(keys(found({.since_us = noon_us, .until_us = noon_us + 5 * second_us})), (Keys{"upload", "before"}));
 }
 
 TEST_F(AuditSearch, NobodyWritesHisWayIntoAnotherAccountByAPath) {
-  http::AccessLine forged{.time_us = noon_us,
+  call::AccessLine forged{.time_us = noon_us,
                           .principal = "arn:aws:iam::444455556666:user/a::111122223333:b/Mallory",
                           .key = "forged",
                           .door = "http",
                           .status = 200};
-  write(line(1, "own") + http::format_access_line(forged));
+  write(line(1, "own") + call::format_access_line(forged));
   EXPECT_EQ(keys(found({.account = "111122223333"})), (Keys{"own"}));
   EXPECT_EQ(keys(found({.account = "444455556666"})), (Keys{"forged"}));
 }
@@ -169,8 +169,8 @@ TEST_F(AuditSearch, ManyLinesThatAreTooOldEndASearch) {
 }
 
 TEST_F(AuditSearch, ALineThatSaysItTookForeverIsPassedBy) {
-  http::AccessLine endless{.time_us = noon_us, .key = "endless", .door = "http", .status = 200};
-  std::string text = http::format_access_line(endless);
+  call::AccessLine endless{.time_us = noon_us, .key = "endless", .door = "http", .status = 200};
+  std::string text = call::format_access_line(endless);
   const std::string took = "\"duration_us\":0";
   ASSERT_NE(text.find(took), std::string::npos) << text;
   text.replace(text.find(took), took.size(), "\"duration_us\":9223372036854775807");

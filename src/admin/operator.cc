@@ -228,7 +228,7 @@ Task<Result<Json>> Operator::trace(Call& call) {
       if (again) continue;
     }
     Json lines = Json::array();
-    RequestWatch::each_line(found, [&](const http::AccessLine& line) { lines.push_back(line_json(line)); });
+    RequestWatch::each_line(found, [&](const call::AccessLine& line) { lines.push_back(line_json(line)); });
     co_return Json{{"watcher", watcher}, {"lines", std::move(lines)}, {"lost", found.lost}};
   }
 }

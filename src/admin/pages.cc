@@ -1,9 +1,9 @@
 #include "admin/pages.h"
 
 #include "base/exposition.h"
+#include "call/request_id.h"
 #include "http/health.h"
 #include "http/local_request.h"
-#include "http/request_id.h"
 #include "http/signed_exchange.h"
 #include "s3/router.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 Task<void> refuse(http::Exchange& exchange, const Error& error) {
   s3::Response response;
-  s3::fill_error(response, error, exchange.path(), http::make_request_id());
+  s3::fill_error(response, error, exchange.path(), call::make_request_id());
   exchange.close_after();  // the body may not have been read
   (void)co_await exchange.reply(response);
 }

@@ -8,8 +8,8 @@
 #include "base/date.h"
 #include "base/hex.h"
 #include "base/readings.h"
+#include "base/utf8.h"
 #include "rdma/transport.h"
-#include "s3/names.h"
 
 namespace verbena::admin {
 namespace {
@@ -31,7 +31,7 @@ void add_by(Json& list, std::string_view metric, const char* what, const std::st
 }  // namespace
 
 std::string json_text(std::string_view text) {
-  if (s3::valid_utf8(text)) return std::string(text);
+  if (valid_utf8(text)) return std::string(text);
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -141,7 +141,7 @@ Json doors_json(const ServerFacts& facts, const native::NativeDoor* door) {
   return list;
 }
 
-Json line_json(const http::AccessLine& line) {
+Json line_json(const call::AccessLine& line) {
   Json out = {{"time", format_iso8601(line.time_us)},
               {"door", std::string(line.door)},
               {"transport", std::string(line.transport)},

@@ -28,6 +28,6 @@ nlohmann::json doors_json(const ServerFacts& facts, const native::NativeDoor* do
 // [{door, verb, counts}]: the number of requests that took up to 250 ns, 500 ns, 1 us, ..., and longer.
 nlohmann::json latencies_json();
 
-nlohmann::json line_json(const http::AccessLine& line);
+nlohmann::json line_json(const call::AccessLine& line);
 
 }  // namespace verbena::admin

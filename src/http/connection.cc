@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/socket_events.h"
-#include "http/request_id.h"
+#include "call/request_id.h"
 #include "http/response_head.h"
 #include "s3/router.h"
 
@@ -191,7 +191,7 @@ Task<Connection::Next> Connection::refuse(int status) {
   const Errc code = code_of(status);
   const char* why = code == Errc::bad_request ? "An error occurred when parsing the HTTP request." : "";
   if (head_.refusal != nullptr) why = head_.refusal;
-  s3::fill_error(response, Error{code, 0, why}, "", make_request_id());
+  s3::fill_error(response, Error{code, 0, why}, "", call::make_request_id());
   response.status = status;
   close_requested_ = true;
   if (!co_await reply(response)) co_return Next::close;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/metrics.h"
-#include "s3/request_times.h"
+#include "call/request_times.h"
 
 namespace verbena::http {
 
@@ -17,7 +17,7 @@ class RequestMetrics {
   struct Request {
     bool token_door = false;
     std::string_view method;
-    s3::Verb verb = s3::Verb::other;
+    call::Verb verb = call::Verb::other;
     std::string_view request_id;
     int status = 0;
     uint64_t bytes_in = 0, bytes_out = 0, rdma_bytes = 0;
@@ -30,8 +30,8 @@ class RequestMetrics {
   static constexpr std::array<std::string_view, 2> doors{"http", "token"};
   static constexpr size_t classes = 6;  // "0xx" stands for no answer
   std::array<std::array<std::array<metrics::Counter*, classes>, methods.size()>, doors.size()> requests_{};
-  std::array<s3::RequestTimes, doors.size()> times_{s3::RequestTimes(s3::Door::http),
-                                                    s3::RequestTimes(s3::Door::token)};
+  std::array<call::RequestTimes, doors.size()> times_{call::RequestTimes(call::Door::http),
+                                                      call::RequestTimes(call::Door::token)};
   metrics::Counter& bytes_in_;
   metrics::Counter& bytes_out_;
   metrics::Counter& rdma_bytes_;

@@ -6,7 +6,7 @@
 #include "auth/auth.h"
 #include "auth/guesses.h"
 #include "base/clock.h"
-#include "http/access_log.h"
+#include "call/access_log.h"
 #include "http/server.h"
 #include "iam/service.h"
 #include "memory/arena.h"
@@ -17,7 +17,7 @@
 namespace verbena::http {
 
 struct S3HandlerOptions {
-  AccessLog* access_log = nullptr;         // nullptr: none
+  call::AccessLog* access_log = nullptr;   // nullptr: none
   observe::RequestWatch* watch = nullptr;  // who watches requests; nullptr: nobody can
   observe::Tracer* tracer = nullptr;       // traces some requests; nullptr: nobody does
   const WallClock* clock = nullptr;        // nullptr: the machine's

@@ -20,7 +20,7 @@ class S3Handler : public testing::Test {
   S3Handler() {
     char pattern[] = "/tmp/verbena-s3-XXXXXX";
     directory_ = ::mkdtemp(pattern);
-    log_ = std::move(*AccessLog::open({.path = log_path()}));
+    log_ = std::move(*call::AccessLog::open({.path = log_path()}));
     server_ = std::make_unique<TestServer>(
         Limits{}, std::nullopt,
         make_s3_handler(verifier_, router_, {.access_log = log_.get(), .stopping = &stopping_}));
@@ -65,7 +65,7 @@ class S3Handler : public testing::Test {
   s3::Router router_{service_, nullptr, {}};
   std::atomic<bool> stopping_ = false;
   std::string directory_;
-  std::unique_ptr<AccessLog> log_;
+  std::unique_ptr<call::AccessLog> log_;
   std::unique_ptr<TestServer> server_;
   std::unique_ptr<TestClient> client_;
 };

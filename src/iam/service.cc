@@ -119,8 +119,8 @@ Task<Result<void>> Service::ask_directory(Asking& asking) {
 
 Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::string& body,
                                        const CertificatesOf& certificates, s3::Response& response) {
-  const std::string& request_id = request.caller.request_id;
-  Asking asking{.client = counted_client(request.caller.peer_address), .certificates_of = certificates};
+  const std::string& request_id = request.call.request_id;
+  Asking asking{.client = counted_client(request.call.peer_address), .certificates_of = certificates};
   const auto hold = strangers_.try_hold(asking.client);
   if (hold == nullptr && !asking.client.empty()) {
     write_refusal(busy(), request_id, response);
@@ -133,7 +133,7 @@ Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::st
                             .authority = sign_in_->authority};
   const bool in_query = body.empty();
   auto work = [&]() -> Result<bool> {
-    const StrangerRequest call{.caller = request.caller,
+    const StrangerRequest call{.caller = request.call,
                                .form = in_query ? std::string_view(request.raw_query) : std::string_view(body),
                                .in_query = in_query,
                                .last = asking.last,
@@ -159,18 +159,18 @@ Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::st
 Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                                 s3::Response& response) {
   auto work = [&]() -> Result<bool> {
-    answer_query(identities_, clock_, request.caller, key, body, response);
+    answer_query(identities_, clock_, request.call, key, body, response);
     return true;
   };
   const auto done = co_await pool_.run("iam", std::move(work));
-  if (!done) write_error(done.error(), {}, request.caller.request_id, false, response);
+  if (!done) write_error(done.error(), {}, request.call.request_id, false, response);
 }
 
 Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                                 s3::Response& response) {
   const std::string name(request.raw_path.substr(admin_prefix.size()));
   if (const auto right = operator_ == nullptr ? std::string_view() : operator_->right_of(name); !right.empty()) {
-    const auto allowed = may_operate(request.caller, key, right, clock_);
+    const auto allowed = may_operate(request.call, key, right, clock_);
     if (allowed && request.method == "POST") {
       co_await answer_operator(*operator_, name, key.principal->arn, body, response);
     } else {
@@ -180,7 +180,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   if (operator_ != nullptr && name == "rights" && request.method == "POST") {
-    answer_rights(*operator_, request.caller, key, clock_, response);
+    answer_rights(*operator_, request.call, key, clock_, response);
     co_return;
   }
   // Temporary credentials must not be able to create permanent ones.

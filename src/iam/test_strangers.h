@@ -101,10 +101,11 @@ class StrangersCalls {
       ++chains_looked_at_;
       return std::vector<std::string>();
     };
-    s3::Request request;
-    request.caller.peer_address = peer;
-    request.caller.secure = secure;
-    request.caller.request_id = "0123456789ABCDEF";
+    call::Call of;
+    s3::Request request{of};
+    request.call.peer_address = peer;
+    request.call.secure = secure;
+    request.call.request_id = "0123456789ABCDEF";
     s3::Response response;
     (void)co_await service.serve_stranger(request, form, certificates, response);
     answers_.emplace_back(peer, response.status == 200 ? "" : response.error_code);

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "call/observed.h"
+#include "call/request_times.h"
 #include "native/native.h"
 #include "native/session_table.h"
 #include "native/watch_limits.h"
 #include "native/wire/message.h"
 #include "rdma/transport.h"
-#include "s3/request_times.h"
 
 namespace verbena::native {
 
@@ -31,7 +32,7 @@ struct Metrics {
   metrics::Gauge& watches;
   metrics::Counter& watch_changes;
   metrics::Counter& watch_gaps;
-  s3::RequestTimes times{s3::Door::native};
+  call::RequestTimes times{call::Door::native};
 
   void drop(wire::Drop reason) { dropped[static_cast<size_t>(reason)]->add(); }
 };
@@ -60,16 +61,11 @@ struct DoorState {
                   .reserved = this->options.reserved_sessions}),
         watch_limits({.watches_max = this->options.watches_max, .bytes_max = this->options.watch_bytes_max}) {}
 
-  // A request has ended.
-  void tell(const http::AccessLine& line) const {
-    if (options.access_log != nullptr) options.access_log->write(line);
-    if (options.watch != nullptr) options.watch->tell(line);
-  }
-
   s3::Service& service;
   const auth::Verifier& verifier;
   const auth::CredentialStore& credentials;
   Options options;
+  const call::Observers observers{options.access_log, options.watch, options.tracer};
   SessionTable sessions;
   WatchLimits watch_limits;
   NonceMemory nonces;

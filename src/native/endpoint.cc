@@ -311,7 +311,7 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
                     [self = shared_from_this(), start, op = std::move(op)]() mutable { start(std::move(op)); });
 }
 
-void Endpoint::renew(s3::Call& caller, const Lane& lane) {
+void Endpoint::renew(call::Caller& caller, const Lane& lane) {
   const auth::Identity& now = lane.caller.identity;
   caller.identity.principal = now.principal;
   caller.identity.key = now.key;
@@ -337,7 +337,9 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   if (!op->object_version.empty()) op->object_version.clear();
   op->object_size.reset();
   if (op->reply.size() < lane.message_size_max) op->reply.resize(lane.message_size_max);
-  op->caller = lane.caller;
+  static_cast<call::Caller&>(op->caller) = lane.caller;
+  op->caller.trace = nullptr;
+  op->caller.observed = nullptr;
   static constexpr char digits[] = "0123456789ABCDEF";
   op->caller.request_id.resize(16);
   ++request_ids_;
@@ -359,7 +361,7 @@ void Endpoint::recycle(Op* op) {
   owned->lane.reset();
   owned->opened.reset();
   owned->sink.reset();
-  owned->logs.clear();
+  owned->caller.records.clear();
   const auto keep = [](auto& batch, auto& spare) {
     if (batch == nullptr) return;
     batch->end();

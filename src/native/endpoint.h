@@ -51,10 +51,10 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   // Whether the session's key is still what it was opened with. A change makes the lane's caller anew; renew() tells
   // one that was copied from it.
   bool still_known(Lane& lane);
-  static bool is_old(const s3::Call& caller, const Lane& lane) {
+  static bool is_old(const call::Caller& caller, const Lane& lane) {
     return caller.identity.generation != lane.caller.identity.generation;
   }
-  static void renew(s3::Call& caller, const Lane& lane);
+  static void renew(call::Caller& caller, const Lane& lane);
   // For the request to be served with. Given back with the request.
   ReadBatch& take_read_batch(Op& op);
   // Writes of batches under way, each of a batch's first alone: bounded for all sessions together, since each has a
@@ -106,10 +106,9 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void sweep();
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
-  void measure(const Op& op) const;  // once its reply is out
+  void measure(Op& op) const;  // once its reply is out
   void begin_note(Op& op) const;
-  void account(const Op& op) const;
-  void note_refused_items(const Op& op) const;
+  void account(Op& op) const;
   void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
   bool buckets_have_logs() const;
   static Task<void> begin_logs(Op& op, const Requests& requests);

@@ -43,7 +43,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   lane->message_size_max =
       std::min({size_t{info().message_size_max}, size_t{hello->message_size_max}, wire::reply_size_max});
   lane->caller.identity = session->identity;
-  lane->caller.door = s3::Door::native;
+  lane->caller.door = call::Door::native;
   lane->caller.secure = port_.encrypted();  // RDMA is outside TLS
   lane->caller.peer_address = session->peer_address;
   if (!session->user_agent.empty()) lane->caller.user_agent = &session->user_agent;  // the lane holds the session

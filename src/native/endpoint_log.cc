@@ -46,29 +46,29 @@ std::string_view action_of(wire::Type type) {
 }
 wire::Type type_of(const Op& op) { return static_cast<wire::Type>(op.header.type); }
 
-s3::Verb verb_of(wire::Type type) {
+call::Verb verb_of(wire::Type type) {
   switch (type) {
     case wire::Type::get:
-      return s3::Verb::get;
+      return call::Verb::get;
     case wire::Type::head:
-      return s3::Verb::head;
+      return call::Verb::head;
     case wire::Type::put:
-      return s3::Verb::put;
+      return call::Verb::put;
     case wire::Type::append:
-      return s3::Verb::append;
+      return call::Verb::append;
     case wire::Type::del:
-      return s3::Verb::remove;
+      return call::Verb::remove;
     case wire::Type::list:
-      return s3::Verb::list;
+      return call::Verb::list;
     case wire::Type::get_many:
     case wire::Type::head_many:
     case wire::Type::list_values:
-      return s3::Verb::read_batch;
+      return call::Verb::read_batch;
     case wire::Type::put_many:
     case wire::Type::delete_many:
-      return s3::Verb::write_batch;
+      return call::Verb::write_batch;
     default:
-      return s3::Verb::other;
+      return call::Verb::other;
   }
 }
 
@@ -111,14 +111,7 @@ Target target_of(const Op& op) {
   }
 }
 
-call::Details details_of(const Op& op, wire::Type type) {
-  return {.who = &op.caller.identity,
-          .peer = op.caller.peer_address,
-          .action = action_of(type),
-          .time_us = op.noted.time_us,
-          .duration_us = static_cast<int64_t>(ns_between(op.began, ticks()) / 1000),
-          .request_id = op.caller.request_id};
-}
+int64_t duration_us(const Op& op) { return static_cast<int64_t>(ns_between(op.began, ticks()) / 1000); }
 
 std::string_view error_code_of(Errc outcome) {
   return outcome == Errc::ok ? std::string_view() : s3::error_form(outcome).code;
@@ -136,21 +129,11 @@ std::string request_line(const Op& op, wire::Type type, std::string_view method,
   return fmt::format("{} {}{} VERBENA/{}", method, path, query, op.version());
 }
 
-// Counts an item for the access log. True: the caller has no right to it, and it has its place in the batch's own line.
-bool sums_up(Op& op, const Endpoint::Item& item) {
-  Op::Noted& noted = op.noted;
-  ++noted.items;
-  if (item.outcome != Errc::access_denied) return false;
-  if (noted.refused++ != 0) return true;
-  noted.refused_bucket = item.bucket_name;
-  noted.refused_key = item.key;
-  return true;
-}
-
-// Into the log of its bucket: a request, or an item of one. `entry` is the request's and used for each of its items.
-void log(s3::LogEntry& entry, const Op& op, wire::Type type, const call::Answered& answered,
-         const call::Details& details, std::optional<uint64_t> object_size) {
-  s3::LogRecord& record = entry.record;
+// Into the log of its bucket: what is said there of a request, or of an item of one. The request's record is used for
+// each of its items.
+void describe(call::BucketRecord& entry, const Op& op, wire::Type type, call::Verb verb, std::string_view key,
+              std::string_view version) {
+  s3::LogRecord& record = static_cast<s3::LogEntry&>(entry).record;
   const std::string_view action = action_of(type);  // "PUT object?renameObject"
   const std::string_view method = action.substr(0, action.find(' '));
   const size_t mark = action.find('?');
@@ -158,37 +141,34 @@ void log(s3::LogEntry& entry, const Op& op, wire::Type type, const call::Answere
   record.operation =
       s3::log_operation(method, !lists, mark == std::string_view::npos ? std::string_view() : action.substr(mark + 1));
   // As the keys of DeleteObjects are named.
-  if (type_of(op) == wire::Type::delete_many && answered.verb == s3::Verb::remove) {
-    record.operation = "BATCH.DELETE.OBJECT";
-  }
-  record.key = lists ? std::string_view() : details.key;
+  if (type_of(op) == wire::Type::delete_many && verb == call::Verb::remove) record.operation = "BATCH.DELETE.OBJECT";
+  record.key = lists ? std::string_view() : key;
   record.request = request_line(op, type, method, record.bucket, record.key);
-  record.version_id = details.version;
-  record.object_size = object_size;
-  call::finish(entry, answered, details);
+  record.version_id = version;
 }
 
 }  // namespace
 
-void Endpoint::measure(const Op& op) const {
+void Endpoint::measure(Op& op) const {
   op.lane->moved.bytes_in += op.moved.in;
   op.lane->moved.bytes_out += op.moved.out;
-  const s3::Verb verb = verb_of(type_of(op));
+  const call::Verb verb = verb_of(type_of(op));
   door_->metrics.times.note(verb, op.moved.in + op.moved.out, ns_between(op.began, ticks()), op.caller.request_id);
   if (!op.is_told()) account(op);  // else it was before its reply went out
 }
 
 void Endpoint::begin_note(Op& op) const {
   Op::Noted& noted = op.noted;
+  op.caller.observed = &noted;
+  noted.by = &door_->observers;
   noted.time_us = door_->service.clock.now_us();
-  noted.of = op.began;
   noted.trace = {};
   const auto of_caller = std::exchange(noted.of_caller, std::nullopt);
-  observe::Tracer* const tracer = door_->options.tracer;
+  observe::Tracer* const tracer = door_->observers.tracer;
   const bool alone = !wire::is_batch(type_of(op));
   noted.traced = tracer != nullptr && alone ? tracer->begin(of_caller, op.began) : observe::Traced();
   if (alone) op.caller.trace = &noted.trace;
-  noted.items = noted.refused = 0;
+  noted.refused.items = noted.refused.refused = 0;
   noted.source.clear();
   if (type_of(op) == wire::Type::rename) noted.source.assign(op.bucket).append("/").append(op.rename.from);
 }
@@ -202,7 +182,7 @@ bool Endpoint::buckets_have_logs() const {
 Task<void> Endpoint::begin_logs(Op& op, const Requests& requests) {
   s3::Service& service = op.endpoint->door().service;
   if (action_of(type_of(op)).empty()) co_return;  // of the session's own making
-  std::vector<std::shared_ptr<s3::LogEntry>> logs;
+  std::vector<std::shared_ptr<call::BucketRecord>> logs;
   bool any = false;
   for (const auto& [bucket, count] : requests) {
     std::shared_ptr<s3::LogEntry> entry;
@@ -220,97 +200,80 @@ Task<void> Endpoint::begin_logs(Op& op, const Requests& requests) {
     any = any || entry != nullptr;
     logs.push_back(std::move(entry));
   }
-  if (any) op.logs = std::move(logs);
+  if (any) op.caller.records = std::move(logs);
 }
 
-void Endpoint::account(const Op& op) const {
+void Endpoint::account(Op& op) const {
   const wire::Type type = type_of(op);
-  if (op.is_noted() && op.noted.refused != 0) note_refused_items(op);
-  if (wire::is_batch(type) && op.outcome == Errc::ok) return;                        // its items were accounted for
+  const bool batch = wire::is_batch(type);
+  if (batch && op.is_told()) call::account_refused(op.caller, duration_us(op));
+  if (batch && op.outcome == Errc::ok) return;                                       // its items were accounted for
   const Op::Moved moved = type == wire::Type::list_values ? Op::Moved() : op.moved;  // likewise, but for the listing
-  const s3::Verb verb = verb_of(type);
+  const call::Verb verb = verb_of(type);
   const Target target = target_of(op);
-  const call::Answered answered{.door = s3::Door::native,
+  const call::Answered answered{.door = call::Door::native,
                                 .transport = info().transport,
                                 .verb = verb,
                                 .bucket = target.bucket,
-                                .status = call::status_of(verb, op.outcome, op.partial),
+                                .status = s3::status_of(verb, op.outcome, op.partial),
                                 .in = moved.in,
                                 .out = moved.out};
-  call::count(answered);
-  if (!op.is_told() || action_of(type).empty()) return;
-  call::Details details = details_of(op, type);
-  details.key = target.key;
-  details.version = op.object_version;
-  details.source = op.noted.source;
-  details.error_code = error_code_of(op.outcome);
-  details.bytes_in = moved.in;
-  details.bytes_out = moved.out;
-  for (const auto& entry : op.logs) {
-    if (entry != nullptr) log(*entry, op, type, answered, details, op.object_size);
-  }
-  if (!op.is_noted()) return;
-  details.trace = &op.noted.trace;
-  const observe::Line line = call::line_of(answered, details);
-  if (op.noted.traced.wanted) door_->options.tracer->end(op.noted.traced, line, op.noted.trace);
-  door_->tell(line);
-}
-
-// One line for all items of a batch that its caller has no right to.
-void Endpoint::note_refused_items(const Op& op) const {
-  const wire::Type type = item_type(type_of(op));
-  const s3::Verb verb = verb_of(type);
-  const call::Answered answered{.door = s3::Door::native,
-                                .transport = info().transport,
-                                .verb = verb,
-                                .bucket = op.noted.refused_bucket,
-                                .status = call::status_of(verb, Errc::access_denied, false)};
-  call::Details details = details_of(op, type);
-  details.key = op.noted.refused_key;
-  details.error_code = error_code_of(Errc::access_denied);
-  observe::Line line = call::line_of(answered, details);
-  line.items = op.noted.refused;
-  line.of_items = op.noted.items;
-  door_->tell(line);
+  if (action_of(type).empty()) return call::count(answered);
+  call::account(op.caller, answered, [&]() -> call::Details {
+    for (const auto& record : op.caller.records) {
+      if (record != nullptr) describe(*record, op, type, verb, target.key, op.object_version);
+    }
+    return {.action = action_of(type),
+            .key = target.key,
+            .version = op.object_version,
+            .source = op.caller.observed != nullptr ? std::string_view(op.noted.source) : std::string_view(),
+            .error_code = error_code_of(op.outcome),
+            .bytes_in = moved.in,
+            .bytes_out = moved.out,
+            .duration_us = duration_us(op),
+            .object_size = op.object_size};
+  });
 }
 
 void Endpoint::account(Op& op, const Item& item) const {
   const wire::Type type = item_type(type_of(op));
-  const s3::Verb verb = verb_of(type);
-  const call::Answered answered{.door = s3::Door::native,
+  const call::Verb verb = verb_of(type);
+  const call::Answered answered{.door = call::Door::native,
                                 .transport = info().transport,
                                 .verb = verb,
                                 .bucket = item.bucket_name,
-                                .status = call::status_of(verb, item.outcome, item.partial),
+                                .status = s3::status_of(verb, item.outcome, item.partial),
                                 .in = item.in,
                                 .out = item.out,
                                 .requests = item.requests};
-  call::count(answered);
-  if (!op.is_told()) return;
-  call::Details details = details_of(op, type);
-  details.key = item.key;
-  details.version = item.version;
-  details.error_code = error_code_of(item.outcome);
-  details.bytes_in = item.in;
-  details.bytes_out = item.out;
-  if (!op.logs.empty() && op.logs[item.bucket] != nullptr) {
-    log(*op.logs[item.bucket], op, type, answered, details, item.object_size);
-  }
-  if (op.is_noted() && !sums_up(op, item)) door_->tell(call::line_of(answered, details));
+  call::account_item(op.caller, answered, [&]() -> call::Details {
+    const auto& records = op.caller.records;
+    call::BucketRecord* const record = records.empty() ? nullptr : records[item.bucket].get();
+    if (record != nullptr) describe(*record, op, type, verb, item.key, item.version);
+    return {.action = action_of(type),
+            .key = item.key,
+            .version = item.version,
+            .error_code = error_code_of(item.outcome),
+            .bytes_in = item.in,
+            .bytes_out = item.out,
+            .duration_us = duration_us(op),
+            .object_size = item.object_size,
+            .record = record};
+  });
 }
 
+// Of a request that was refused before it was looked at.
 void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc code) const {
   const auto type = static_cast<wire::Type>(header.type);
-  const s3::Verb verb = verb_of(type);
-  const call::Answered answered{.door = s3::Door::native,
+  const call::Verb verb = verb_of(type);
+  call::Observed observed{.by = &door_->observers, .time_us = door_->service.clock.now_us()};
+  call::Call refused{lane.caller};
+  refused.observed = &observed;
+  const call::Answered answered{.door = call::Door::native,
                                 .transport = info().transport,
                                 .verb = verb,
-                                .status = call::status_of(verb, code, false)};
-  door_->tell(call::line_of(answered, {.who = &lane.caller.identity,
-                                       .peer = lane.caller.peer_address,
-                                       .action = action_of(type),
-                                       .error_code = error_code_of(code),
-                                       .time_us = door_->service.clock.now_us()}));
+                                .status = s3::status_of(verb, code, false)};
+  call::tell(refused, answered, {.action = action_of(type), .error_code = error_code_of(code)});
 }
 
 }  // namespace verbena::native

@@ -13,7 +13,7 @@ namespace verbena::native {
 // What was answered since the last change, or in this second: conditions of policies may look at the time.
 struct KeyWatches::Round {
   // All that conditions can look at; and the keys live on, so that no other has their address.
-  using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, s3::Door,
+  using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, call::Door,
                               std::string, std::string>;
   uint64_t access_generation = 0;
   int64_t second = 0;
@@ -63,7 +63,7 @@ Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
     round = {.access_generation = access_generation, .second = now_s, .answers = {}};
   }
   const uint64_t generation = lane.generation;
-  const s3::Call caller = lane.caller;
+  const s3::Call caller{lane.caller};
   Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address,
                            lane.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
   auto answered = round.answers.find(question);

@@ -48,7 +48,7 @@ struct Lane {
   uint64_t watches_from = 0;    // the client's numbers of them begin behind this
   uint32_t listings = 0;        // of them LIST_VALUES: each keeps what was listed until its values have been sent
   size_t message_size_max = 0;  // both ends' limit
-  s3::Call caller;
+  call::Caller caller;
   uint64_t generation = 0;  // of the credentials when `caller` was made
   // Payload of the requests that were answered, and windows that were lent for it.
   struct Moved {

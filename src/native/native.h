@@ -18,8 +18,8 @@
 #include "auth/auth.h"
 #include "auth/guesses.h"
 #include "base/core.h"
+#include "call/access_log.h"
 #include "fabric/fabric.h"
-#include "http/access_log.h"
 #include "http/server.h"
 #include "observe/request_watch.h"
 #include "observe/tracer.h"
@@ -47,7 +47,7 @@ struct Options {
   uint64_t watch_bytes_max = 32 * MiB;                  // of queued changes, likewise
   std::chrono::milliseconds watch_deaf_after{60'000};   // without a request for so long a watch has no queue
   std::chrono::milliseconds watch_ends_after{300'000};  // and is removed
-  http::AccessLog* access_log = nullptr;                // nullptr: none
+  call::AccessLog* access_log = nullptr;                // nullptr: none
   observe::RequestWatch* watch = nullptr;               // likewise: live view of requests
   observe::Tracer* tracer = nullptr;                    // likewise: traces of some requests
   auth::Guesses* guesses = nullptr;                     // counts wrong signatures; nullptr: not counted

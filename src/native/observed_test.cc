@@ -116,7 +116,7 @@ class ObservedTest : public DoorTest {
   std::vector<std::string> keys(const std::string& watcher) {
     std::vector<std::string> found;
     const auto lines = watch_->take_lines(watcher);
-    RequestWatch::each_line(*lines, [&](const http::AccessLine& line) {
+    RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
       EXPECT_EQ(line.door, "native");
       EXPECT_EQ(line.bucket, "bucket");
       EXPECT_EQ(line.request_id.size(), 16u);
@@ -175,7 +175,7 @@ TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
   deliver(peer, peer.seal(wire::Type::head_many, 2, Bytes(space)));
   const auto lines = watch_->take_lines(*watcher);
   int count = 0;
-  RequestWatch::each_line(*lines, [&](const http::AccessLine& line) {
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
     ++count;
     EXPECT_EQ(line.status, 403);
     EXPECT_EQ(line.items, 500u);

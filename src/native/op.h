@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/request_trace.h"
+#include "call/observed.h"
 #include "memory/charge.h"
 #include "native/lane.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
-#include "observe/tracer.h"
 #include "rdma/token_windows.h"
 #include "s3/reply_headers.h"
 #include "s3/service.h"
@@ -81,30 +81,19 @@ struct Op {
   } moved;
   bool partial = false;
 
-  // For observers of requests, kept where there are any.
-  struct Noted {
-    uint64_t of = 0;  // the request that it is about, by its `began`: this is recycled
-    RequestTrace trace;
+  // For observers of requests, where there are any: `caller.observed` is this.
+  struct Noted : call::Observed {
     std::optional<observe::TraceContext> of_caller;  // as its message has it
-    observe::Traced traced;
-    int64_t time_us = 0;
-    std::string source;               // of a RENAME
-    uint32_t items = 0, refused = 0;  // of a batch, so far; the refused ones share a line that names their first
-    std::string refused_bucket, refused_key;
+    std::string source;                              // of a RENAME
   } noted;
   // Of the object that was answered, where is_told().
   std::string object_version;
   std::optional<uint64_t> object_size;
-  // Records of the buckets that have a log of their own, by the buckets' places in a batch; empty: none has.
-  std::vector<std::shared_ptr<s3::LogEntry>> logs;
 
-  bool is_noted() const { return noted.of == began; }
   // Whether a log or an observer is told of it, and of each of its items.
-  bool is_told() const { return is_noted() || !logs.empty(); }
+  bool is_told() const { return caller.is_told(); }
   // The object that the answer is about.
   void answers(const store::ObjectInfo& info, bool is_range);
-  // Where it notes how long it stays; null where nobody wants to know.
-  RequestTrace* trace() { return is_noted() ? &noted.trace : nullptr; }
   unsigned version() const { return lane->session->version; }  // of the protocol
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, MAC left out.

@@ -12,6 +12,7 @@
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
+#include "s3/errors.h"
 #include "s3/objects/open.h"
 #include "s3/objects/send.h"
 
@@ -432,7 +433,7 @@ void ReadBatch::told(Slot& slot) {
     if (info != nullptr) item.object_size = info->size;
     if (info != nullptr && !info->version_id.empty()) item.version = info->version_id;
     op_->endpoint->account(*op_, item);
-  } else if (!slot.listed_alone && (ok || call::status_of(s3::Verb::get, slot.code, false) < 400)) {
+  } else if (!slot.listed_alone && (ok || s3::status_of(call::Verb::get, slot.code, false) < 400)) {
     ++traffic_[slot.bucket].requests;
     traffic_[slot.bucket].bytes += bytes;
   }

@@ -103,7 +103,7 @@ Task<Result<void>> send_inside(Op& op, const s3::OpenObject& object, const Objec
   s3::Service& service = op.endpoint->door().service;
   if (answer.ranges.count <= 1) {
     InlineSink sink(place);
-    co_return co_await s3::send_object(service, object, sink, op.trace());
+    co_return co_await s3::send_object(service, object, sink, op.caller.trace);
   }
   for (const wire::Placed& range : answer.ranges) {
     s3::OpenObject part = object;
@@ -125,7 +125,7 @@ Task<Result<void>> send_to_window(Op& op, const s3::OpenObject& object, const Ob
     }
     op.sink.emplace(std::move(window), op.operation_deadline());
   }
-  co_return co_await send_drained(service, object, *op.sink, op.trace());
+  co_return co_await send_drained(service, object, *op.sink, op.caller.trace);
 }
 
 // The bytes inside the reply if they fit there, else through the window, and the reply when every write has completed.
@@ -157,7 +157,7 @@ Task<Result<void>> get(Op& op) {
   // The reader pins the object, so that all ranges see one version.
   if (op.ranges.size() > 1) op.get.range.reset();
   if (!op.opened) {
-    const ScopedStage opens(op.trace(), Stage::open);
+    const ScopedStage opens(op.caller.trace, Stage::open);
     VB_CO_ASSIGN(op.opened, co_await s3::open_object(op.endpoint->door().service, op.caller, op.get));
   }
   if (op.has(wire::flag_said_headers)) co_await note_said(op, op.opened->info());

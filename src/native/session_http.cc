@@ -4,7 +4,8 @@
 
 #include "base/hmac.h"
 #include "base/log.h"
-#include "http/request_id.h"
+#include "call/account.h"
+#include "call/request_id.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
 #include "s3/router.h"
@@ -160,19 +161,14 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
 
 void note_session(DoorState& door, const http::Exchange& exchange, const s3::Response& response,
                   const auth::Identity& who, SteadyClock::time_point began) {
-  http::AccessLine line;
-  const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began);
-  line.duration_us = taken.count();
-  line.time_us = door.service.clock.now_us() - line.duration_us;
-  line.door = "native";
-  line.transport = "http";
-  line.peer = exchange.peer_address();
-  line.access_key = who.access_key;
-  if (who.principal != nullptr) line.principal = who.principal->arn;
-  line.action = "POST session";
-  line.status = response.status;
-  line.error_code = response.error_code;
-  door.tell(line);
+  const int64_t taken_us = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began).count();
+  call::Observed observed{.by = &door.observers, .time_us = door.service.clock.now_us() - taken_us};
+  call::Call call;
+  call.identity = who;
+  call.peer_address = exchange.peer_address();
+  call.observed = &observed;
+  call::tell(call, {.door = call::Door::native, .status = response.status},
+             {.action = "POST session", .error_code = response.error_code, .duration_us = taken_us});
 }
 
 }  // namespace
@@ -191,7 +187,7 @@ Task<void> serve_http(std::shared_ptr<DoorState> door, http::Exchange& exchange)
   }
   if (!done) {
     response = {};
-    s3::fill_error(response, done.error(), path, http::make_request_id());
+    s3::fill_error(response, done.error(), path, call::make_request_id());
     // The native client reads this number instead of XML.
     response.headers.emplace_back("x-verbena-error", std::to_string(static_cast<unsigned>(done.error().code)));
     exchange.close_after();  // the body may not have been read

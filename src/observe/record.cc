@@ -6,7 +6,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "s3/names.h"
+#include "base/utf8.h"
 
 namespace verbena::observe {
 namespace {
@@ -70,7 +70,7 @@ void append_record(std::string& out, const Line& line) {
 }
 
 void append_json_text(std::string& out, std::string_view text) {
-  const bool sound = s3::valid_utf8(text);
+  const bool sound = valid_utf8(text);
   out += '"';
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);

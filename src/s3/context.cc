@@ -68,17 +68,24 @@ Task<Result<void>> reserve_answer(Context& context, size_t bytes) {
   co_return Result<void>();
 }
 
+Result<void> renew_caller(Context& context) {
+  VB_ASSIGN(Call now, caller_now(context.service, context.caller()));
+  context.replaced.push_back(std::exchange(context.call.identity, std::move(now.identity)));
+  return {};
+}
+
 void note_target(Context& context) {
-  Response& response = context.response;
-  response.bucket = std::move(context.bucket);
-  response.key = std::move(context.key);
-  response.version_id = context.query.get_or_empty("versionId");
-  for (const auto& [name, value] : response.headers) {
+  call::Outcome& outcome = context.call.outcome;
+  LogEntry* const log = log_of(context.call);
+  outcome.bucket = std::move(context.bucket);
+  outcome.key = std::move(context.key);
+  outcome.version_id = context.query.get_or_empty("versionId");
+  for (const auto& [name, value] : context.response.headers) {
     if (name == "x-amz-version-id") {
-      if (response.version_id.empty()) response.version_id = value;
-      if (response.log) response.log->record.version_id = value;
-    } else if (name == "x-amz-id-2" && response.log) {
-      response.log->record.host_id = value;
+      if (outcome.version_id.empty()) outcome.version_id = value;
+      if (log != nullptr) log->record.version_id = value;
+    } else if (name == "x-amz-id-2" && log != nullptr) {
+      log->record.host_id = value;
     }
   }
 }
@@ -118,7 +125,7 @@ Task<Result<void>> could_act_on_some(Context& context, const Action& action) {
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
   VB_CO_ASSIGN(const BucketAccessPtr before, co_await bucket_access(context.service, context.bucket));
   VB_CO_ASSIGN(std::string text, co_await read_text(context, bytes_max));
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(renew_caller(context));
   VB_CO_ASSIGN(const BucketAccessPtr now, co_await same_bucket_access(context.service, *before));
   if (context.action != nullptr) {
     const Asked asked{*context.action};

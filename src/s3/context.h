@@ -54,6 +54,7 @@ struct Context {
   rdma::TokenWindows* windows;
   const Router::Options& options;
   const Request& request;
+  Call& call;  // of the request
   const std::function<Headers()>& trailing;
   memory::Source& body;
   Response& response;
@@ -64,17 +65,11 @@ struct Context {
   Headers hoisted{};               // x-amz-* that a presigned URL carries in its query instead of in headers
   Headers error_fields{};          // extra elements of <Error>, added by whoever knows them
   Headers error_headers{};         // headers that an error response keeps (Content-Range of a 416, ETag of a 304)
-  // A browser's form is served as the PUT that it stands for: the POST that brought it, and with which version its
-  // policy is signed ("AWS4-HMAC-SHA256", "AWS"; empty: it has none).
-  const Context* form_of = nullptr;
-  std::string_view form_signature{};
-  bool control = false;    // of S3 Control, whose errors have a form of their own
-  int64_t arrived_us = 0;  // when the head was there, which is when conditions on time are judged; 0: now
-  std::vector<memory::Charge> charged{};  // for what is held of the request's documents
-  // The caller as he stood when the body had come, where that was looked up again.
-  std::optional<Call> renewed{};
+  bool control = false;            // of S3 Control, whose errors have a form of their own
+  std::vector<memory::Charge> charged{};   // for what is held of the request's documents
+  std::vector<auth::Identity> replaced{};  // by renew_caller(), whose principals may still be in use
 
-  const Call& caller() const { return renewed ? *renewed : request.caller; }
+  const Call& caller() const { return call; }
   std::optional<std::string_view> header(std::string_view name) const;
   void reply_header(std::string_view name, std::string_view value) { response.headers.emplace_back(name, value); }
   // 200 with an XML body.
@@ -85,6 +80,9 @@ struct Context {
 // sent. Answers are made whole, so who takes his slowly, or not at all, holds no more of them than his share. Waits its
 // turn; slow_down: for too long.
 Task<Result<void>> reserve_answer(Context& context, size_t bytes);
+
+// Looks the caller up again, as its key and rights are now that the body has come.
+Result<void> renew_caller(Context& context);
 
 // What the logs say of a request beyond what the door knows. Takes the names out of the context.
 void note_target(Context& context);

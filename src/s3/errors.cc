@@ -1,6 +1,7 @@
 #include "s3/errors.h"
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 #include "s3/names.h"
 #include "s3/router.h"
 #include "s3/xml.h"
@@ -327,6 +328,12 @@ std::string error_xml(const Error& error, std::string_view resource, std::string
   xml.element("RequestId", request_id);
   xml.element("HostId", host_id);
   return xml.finish();
+}
+
+int status_of(call::Verb verb, Errc outcome, bool partial) {
+  if (outcome != Errc::ok) return error_form(outcome).status;
+  if (verb == call::Verb::remove) return 204;
+  return partial ? 206 : 200;
 }
 
 void add_request_ids(Response& response, std::string_view request_id) {

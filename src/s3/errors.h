@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "call/request_times.h"
 #include "s3/request.h"
 
 namespace verbena::s3 {
@@ -18,6 +19,9 @@ struct ErrorForm {
   int status = 500;       // HTTP
   std::string_view message;
 };
+
+// The status that HTTP gives this outcome. `partial`: a range was answered.
+int status_of(call::Verb verb, Errc outcome, bool partial);
 
 // Of every Errc. Codes that should not leave the house come out as InternalError.
 ErrorForm error_form(Errc code);

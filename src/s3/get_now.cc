@@ -41,19 +41,17 @@ std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& bo
   if (logs || auth::rates_are_in_use()) return std::nullopt;
   Context context = context_of(request, no_trailers, body, response, sink);
   if (!name_object(context)) return std::nullopt;
-  request.caller.http = &context;
   auto given = get_object_now(context, request.found);
-  request.caller.http = nullptr;
   if (!given) {
     response = Response();
     return std::nullopt;
   }
-  response.action = "GET object";
+  context.call.outcome.action = "GET object";
   note_target(context);
-  response.payload_out = given->object.length;
+  context.call.outcome.out = given->object.length;
   if (given->sent && !*given->sent) return Sent{.whole = false};
   if (!given->sent || !**given->sent) {
-    return Sent{.rest = send_rest(service_, std::move(*given), sink, request.caller.trace)};
+    return Sent{.rest = send_rest(service_, std::move(*given), sink, request.call.trace)};
   }
   return Sent();
 }

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/date.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "s3/names.h"
 
 namespace verbena::s3 {

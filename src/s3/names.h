@@ -7,9 +7,6 @@
 
 namespace verbena::s3 {
 
-// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool valid_utf8(std::string_view text);
-
 // invalid_bucket_name. Names of directory buckets are sound in form; which of them there can be is another question.
 Result<void> check_bucket_name(std::string_view name);
 

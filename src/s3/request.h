@@ -11,13 +11,10 @@
 #include <vector>
 
 #include "auth/auth.h"
+#include "call/call.h"
 #include "memory/stream.h"
 #include "rdma/transport.h"
 #include "s3/reply_headers.h"
-
-namespace verbena {
-struct RequestTrace;
-}
 
 namespace verbena::store {
 class ObjectReader;
@@ -25,32 +22,8 @@ class ObjectReader;
 
 namespace verbena::s3 {
 
-struct LogEntry;
-
-enum class Door : uint8_t { http, token, native };
-
-struct Context;
-
-// One request: its caller, and the door that it came through. Filled by the door after authentication.
-struct Call {
-  auth::Identity identity;
-  Door door = Door::http;
-  bool secure = false;       // TLS
-  std::string peer_address;  // IP without port
-  std::string request_id;    // 16 upper-case hex digits, unique per request
-  // The HTTP request while it is served, for conditions of policies; null at the native door.
-  const Context* http = nullptr;
-  // At the native door: what the client said of itself when it signed in. Belongs to its session, which outlives the
-  // request. null: nothing, or not the native door.
-  const std::string* user_agent = nullptr;
-  RequestTrace* trace = nullptr;  // time by stage; the door's. null: no observer wants it
-};
-
-// One key of a DeleteObjects, as logs tell it.
-struct Deletion {
-  std::string key, version_id, error_code;
-  int status = 204;
-};
+using call::Call;
+using call::Door;
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 using HeaderSpan = std::span<const Headers::value_type>;
@@ -58,13 +31,13 @@ using HeaderSpan = std::span<const Headers::value_type>;
 // One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet. What it views belongs to the door
 // and outlives it.
 struct Request {
-  Call caller;
-  std::string_view method;    // upper case
-  std::string host;           // Host header without port, lower case
-  std::string_view raw_path;  // percent-encoded, starts with '/'
-  std::string_view raw_query;
-  HeaderSpan headers;                      // names lower case; values trimmed
-  std::optional<uint64_t> content_length;  // of the decoded payload; nullopt when not declared
+  Call& call;
+  std::string_view method{};    // upper case
+  std::string host{};           // Host header without port, lower case
+  std::string_view raw_path{};  // percent-encoded, starts with '/'
+  std::string_view raw_query{};
+  HeaderSpan headers{};                      // names lower case; values trimmed
+  std::optional<uint64_t> content_length{};  // of the decoded payload; nullopt when not declared
   // Of a GET that get_now() could not end: what it found in memory under this name.
   std::shared_ptr<store::ObjectReader> found{};
 
@@ -78,20 +51,7 @@ struct Response {
   std::string body;      // XML or empty; ignored once a Sink was begun
   bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
   std::optional<uint64_t> content_length;
-  // For the access log and metrics.
-  uint64_t payload_in = 0, payload_out = 0;  // bytes of objects, in the request's body and of this answer
-  bool by_token = false;                     // served as a token asked, which moves no byte of an empty object
-  uint64_t rdma_bytes = 0;                   // moved by one-sided operations on the token's window
-  rdma::Transport token_transport = rdma::Transport::tcp;  // which carried those
-  std::string error_code;                                  // S3's code, empty on success
-  // For the bucket's own log, where it has one: the door finishes it (finish_log()) when the answer is out.
-  std::shared_ptr<LogEntry> log;
-  std::string_view action;  // what was asked for, as docs/s3.md names it; empty when nobody knows such a request
-  std::string call;         // of another API than S3's: "iam:CreateUser"
-  std::string bucket, key, version_id;
-  std::string source;                   // of a copy or a rename: "bucket/key", perhaps with "?versionId="
-  std::vector<Deletion> deletions;      // of a DeleteObjects that a log is to tell of
-  std::string form_access_key;          // who signed a browser's form, which names them in its body
+  std::string error_code;               // S3's code, empty on success
   std::shared_ptr<const void> charged;  // what the peer was charged for the body: kept until it is sent
 };
 

@@ -6,13 +6,13 @@
 #include <span>
 
 #include "base/text.h"
+#include "call/door_metrics.h"
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/address.h"
 #include "s3/buckets/control.h"
 #include "s3/buckets/preflight.h"
 #include "s3/context.h"
-#include "s3/door_metrics.h"
 #include "s3/error_details.h"
 #include "s3/errors.h"
 #include "s3/express/directory.h"
@@ -344,6 +344,8 @@ Result<const Operation*> resolve(Context& context) {
   if (in_path && is_directory_bucket(context.bucket) && context.key.starts_with('/')) context.key.erase(0, 1);
   VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
   context.hoisted = hoisted_headers(context.request, context.query);
+  context.call.facts.query = context.query.items();
+  context.call.facts.hoisted = context.hoisted;
   const Scope scope = context.bucket.empty() ? Scope::service : context.key.empty() ? Scope::bucket : Scope::object;
   VB_ASSIGN(const Operation* operation, find_allowed(scope, context));
   // A bucket that there is has a name that may be.
@@ -408,7 +410,7 @@ Task<> begin_log(Context& context, const Operation* operation) {
   record.host = text("host");
   record.version_id = context.query.get_or_empty("versionId");
   describe_signature(context, record);
-  context.response.log = std::move(entry);
+  context.call.records.push_back(std::move(entry));
 }
 
 // Whether callers and bucket have requests left of this second.
@@ -430,7 +432,7 @@ Task<bool> answer(Context& context) {
     fill_context_error(context, operation.error());
     co_return true;
   }
-  context.response.action = action_name(**operation);
+  context.call.outcome.action = action_name(**operation);
   Result<void> served;
   if (auth::rates_are_in_use()) served = co_await count_request(context);
   if (served && asks_first(context, **operation)) served = co_await admit(context, **operation);
@@ -445,17 +447,19 @@ Task<bool> answer(Context& context) {
 
 Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
     : service_(service), windows_(windows), options_(std::move(options)) {
-  register_door_metrics();
+  call::register_door_metrics();
 }
 
 const std::function<Headers()> Router::no_trailers;
 
 Context Router::context_of(Request& request, const std::function<Headers()>& trailing, memory::Source& body,
                            Response& response, memory::Sink& sink) {
+  request.call.facts = {.http = true, .headers = request.headers};
   return {.service = service_,
           .windows = windows_,
           .options = options_,
           .request = request,
+          .call = request.call,
           .trailing = trailing,
           .body = body,
           .response = response,
@@ -465,12 +469,10 @@ Context Router::context_of(Request& request, const std::function<Headers()>& tra
 Task<bool> Router::handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                           memory::Sink& sink) {
   Context context = context_of(request, trailing, body, response, sink);
-  context.arrived_us = service_.clock.now_us();
+  request.call.facts.arrived_us = service_.clock.now_us();
   context.control = is_control_request(request, options_.domain);
-  request.caller.http = &context;
-  add_request_ids(response, request.caller.request_id);
+  add_request_ids(response, request.call.request_id);
   const bool whole = co_await answer(context);
-  request.caller.http = nullptr;
   note_target(context);
   co_return whole;
 }
@@ -484,8 +486,8 @@ Task<void> Router::refuse(Request& request, Error error, memory::Source& body, R
     co_await add_cors_headers(context);
   }
   const Headers details = refusal_details(request, error, service_.clock.now_s());
-  fill_error_with(response, error, request.raw_path, request.caller.request_id, details);
-  if (context.control) response.body = control_error_xml(error, request.caller.request_id, details);
+  fill_error_with(response, error, request.raw_path, request.call.request_id, details);
+  if (context.control) response.body = control_error_xml(error, request.call.request_id, details);
   for (auto& header : context.error_headers) response.headers.push_back(std::move(header));
   if (request.method == "HEAD") say_region_of_head(context);
 }

@@ -13,6 +13,8 @@
 
 namespace verbena::s3 {
 
+struct Context;
+
 class Router {
  public:
   struct Options {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "s3/names.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"

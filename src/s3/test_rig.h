@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "call/account.h"
 #include "s3/router.h"
 #include "s3/workers/request_log.h"
 #include "store/memory/test_store.h"
@@ -141,16 +142,17 @@ class Rig : public ::testing::Test {
   }
 
   Reply call(TestCall c) {
-    Request request;
-    request.caller.identity.anonymous = c.anonymous;
-    request.caller.identity.access_key = c.anonymous ? "" : "AKID";
-    request.caller.identity.principal = c.principal;
-    request.caller.identity.express = c.express;
-    request.caller.identity.key = c.key;
-    if (service.credentials != nullptr) request.caller.identity.generation = service.credentials->generation();
-    request.caller.identity.signed_headers = c.signed_headers;
-    request.caller.peer_address = "127.0.0.1";
-    request.caller.request_id = "0123456789ABCDEF";
+    Call of;
+    Request request{of};
+    request.call.identity.anonymous = c.anonymous;
+    request.call.identity.access_key = c.anonymous ? "" : "AKID";
+    request.call.identity.principal = c.principal;
+    request.call.identity.express = c.express;
+    request.call.identity.key = c.key;
+    if (service.credentials != nullptr) request.call.identity.generation = service.credentials->generation();
+    request.call.identity.signed_headers = c.signed_headers;
+    request.call.peer_address = "127.0.0.1";
+    request.call.request_id = "0123456789ABCDEF";
     request.method = c.method;
     request.host = c.host;
     const size_t mark = std::min(c.target.find('?'), c.target.size());
@@ -175,8 +177,11 @@ class Rig : public ::testing::Test {
     reply.no_body = response.no_body;
     reply.content_length = sink.begun ? std::optional(sink.declared) : response.content_length;
     reply.code = response.error_code;
-    if (response.log) finish_log(*response.log, {response.status, response.error_code, reply.body.size(), 0});
-    reply.rdma_bytes = response.rdma_bytes;
+    if (LogEntry* const log = log_of(of))
+      log->finish(
+          {.status = response.status},
+          {.error_code = response.error_code, .bytes_out = reply.body.size(), .object_size = of.outcome.object_size});
+    reply.rdma_bytes = of.outcome.token_bytes;
     return reply;
   }
   Reply call(const std::string& method, const std::string& target, Headers headers = {}, std::string body = {}) {

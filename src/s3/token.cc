@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/text.h"
+#include "call/door_metrics.h"
 #include "s3/access/authorize.h"
-#include "s3/door_metrics.h"
 #include "s3/errors.h"
 #include "s3/objects/put.h"
 #include "s3/objects/send.h"
@@ -128,20 +128,23 @@ class BoundedSource : public memory::Source {
 };
 
 // `why` is one of our own texts, for whoever wonders why RDMA is not used. The protocol has no place for it.
-void mark_declined(Context& context, Direction direction, const char* why) {
+void mark_declined(Context& context, call::Direction direction, const char* why) {
   context.reply_header("x-amz-rdma-reply", "501");
   context.reply_header("x-verbena-rdma-declined", why);
-  count_decline(direction);
+  call::count_decline(direction);
 }
 
-void mark_moved(Context& context, const rdma::Token& token, Direction direction, uint64_t bytes, Delivered& delivered) {
-  context.reply_header("x-amz-rdma-reply", std::to_string(direction == Direction::in ? 200 : context.response.status));
+void mark_moved(Context& context, const rdma::Token& token, call::Direction direction, uint64_t bytes,
+                Delivered& delivered) {
+  context.reply_header("x-amz-rdma-reply",
+                       std::to_string(direction == call::Direction::in ? 200 : context.response.status));
   context.reply_header("x-amz-rdma-bytes-transferred", std::to_string(bytes));
   delivered.tell(context);
-  context.response.by_token = true;
-  context.response.rdma_bytes = bytes;
-  context.response.token_transport = rdma::transport_of(token.provider);
-  (direction == Direction::in ? context.response.payload_in : context.response.payload_out) = bytes;
+  call::Outcome& outcome = context.call.outcome;
+  outcome.by_token = true;
+  outcome.token_bytes = bytes;
+  outcome.transport = rdma::transport_of(token.provider);
+  (direction == call::Direction::in ? outcome.in : outcome.out) = bytes;
 }
 
 // An empty body, and nothing that speaks of a body.
@@ -190,7 +193,7 @@ Result<bool> wants_md5(const Context& context) {
 // after a 200, as the protocol's draft has it; all others take 501 as what it says, and some take a 200 for a stored
 // object.
 TokenPut decline_put(Context& context, const rdma::Token& token, const Error& why) {
-  mark_declined(context, Direction::in, why.context);
+  mark_declined(context, call::Direction::in, why.context);
   const Error error{Errc::rdma_not_supported, 0, ""};
   context.response.status = token.dialect == rdma::Dialect::cuobject ? 200 : 501;
   context.response.error_code = error_form(error.code).code;
@@ -247,7 +250,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
   auto stored = co_await store_body(context, part, source);
   if (!stored && source.failed() && stored.error() != Errc::slow_down) {
-    count_failure();
+    call::count_failure();
     // The owner refused the first read: its window is not for reading, or is gone. It will send a body.
     const bool refused = stored.error() == Errc::rdma_transfer_failed && stored.error().sys != ETIMEDOUT;
     if (refused && bounded && bounded->bytes_read() == 0) {
@@ -256,7 +259,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
     co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
   }
   if (!stored) co_return std::unexpected(stored.error());
-  mark_moved(context, token, Direction::in, size, delivered);
+  mark_moved(context, token, call::Direction::in, size, delivered);
   co_return TokenPut{TokenOutcome::done, std::move(*stored)};
 }
 
@@ -275,25 +278,25 @@ Result<std::optional<rdma::Token>> read_token(const Context& context) {
 
 Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& object, const rdma::Token& token) {
   if (const auto refusal = refuse_window(context, token)) {
-    mark_declined(context, Direction::out, refusal->context);
+    mark_declined(context, call::Direction::out, refusal->context);
     co_return TokenOutcome::declined;
   }
   Delivered delivered(context);
   if (!object.partial) delivered.know(object.info().checksums);
   if (object.length == 0) {
-    mark_moved(context, token, Direction::out, 0, delivered);
+    mark_moved(context, token, call::Direction::out, 0, delivered);
     co_return TokenOutcome::done;
   }
   // An object that does not fit is never cut.
   if (token.size < object.length) {
-    mark_declined(context, Direction::out, "token: the object is larger than the window");
+    mark_declined(context, call::Direction::out, "token: the object is larger than the window");
     co_return TokenOutcome::declined;
   }
   auto window = open_window(context, token, fabric::Access::server_writes);
   if (!window && window.error() == Errc::invalid_rdma_token) co_return std::unexpected(window.error());
   if (!window) {
     // Not served, or no data endpoint free now: the body always works.
-    mark_declined(context, Direction::out, window.error().context);
+    mark_declined(context, call::Direction::out, window.error().context);
     co_return TokenOutcome::declined;
   }
 
@@ -302,7 +305,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   WatchedSink sink(bounded);
   auto pushed = co_await send_object(context.service, object, sink, context.caller().trace);
   if (pushed) {
-    mark_moved(context, token, Direction::out, object.length, delivered);
+    mark_moved(context, token, call::Direction::out, object.length, delivered);
     co_return TokenOutcome::done;
   }
   if (!sink.failed()) {
@@ -312,7 +315,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   }
   // The sink has drained what it posted (WindowSink's promise), so the body may follow.
   context.reply_header("x-amz-rdma-reply", "501");
-  count_fallback();
+  call::count_fallback();
   co_return TokenOutcome::declined;
 }
 

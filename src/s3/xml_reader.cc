@@ -5,6 +5,7 @@
 #include <charconv>
 #include <span>
 
+#include "base/utf8.h"
 #include "base/xml_names.h"
 #include "s3/names.h"
 #include "s3/xml.h"

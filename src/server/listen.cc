@@ -1,6 +1,6 @@
 // The doors: the handler of each listener, and the operator's calls.
 #include "base/log.h"
-#include "s3/bucket_traffic.h"
+#include "call/bucket_traffic.h"
 #include "server/door_limits.h"
 #include "server/process_metrics.h"
 #include "server/server_facts.h"
@@ -44,7 +44,7 @@ std::expected<void, std::string> Server::State::listen() {
                                     .directory = !config.sign_in.ldap.url.empty(),
                                     .directory_role = !config.sign_in.ldap.role.empty()};
   console = std::make_unique<admin::Console>(config.domain, people);
-  s3::show_buckets(config.admin.bucket_metrics);
+  call::show_buckets(config.admin.bucket_metrics);
   usage_metrics = std::make_unique<s3::UsageMetrics>(service->store, config.admin.bucket_metrics);
   export_process_metrics(directory ? directory->path() : std::filesystem::path());
   for (auto& parts : cores) {

@@ -98,7 +98,7 @@ std::expected<void, std::string> Server::State::open_transports() {
 
 std::expected<void, std::string> Server::State::open_access_log() {
   if (config.access_log == "off") return {};
-  auto opened = http::AccessLog::open(
+  auto opened = call::AccessLog::open(
       {.path = config.access_log, .size_max = config.access_log_size_max, .files_max = config.access_log_files});
   if (!opened) return std::unexpected("access_log: " + config.access_log + ": " + describe(opened.error()));
   access_log = std::move(*opened);

@@ -138,7 +138,7 @@ struct Server::State {
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
   std::unique_ptr<s3::RequestLog> request_log;
   std::unique_ptr<events::Deliveries> deliveries;  // null: the engine keeps no events
-  std::unique_ptr<http::AccessLog> access_log;
+  std::unique_ptr<call::AccessLog> access_log;
   observe::RequestWatch watch;
   std::unique_ptr<observe::Tracer> tracer;  // null: no traces
   std::unique_ptr<s3::UsageMetrics> usage_metrics;

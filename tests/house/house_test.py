@@ -12,7 +12,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import wrap_prose  # noqa: E402
 
 # Rooms from the top down. A file may include its own room and rooms further down.
-ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "call", "observe", "sign_in", "s3_http", "s3", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
+ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "sign_in", "s3_http", "s3", "call", "observe", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
 # The client is not above the server: it shares these rooms with it and no other.
 CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "memory", "base"}
 CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")

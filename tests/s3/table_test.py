@@ -43,10 +43,11 @@ class Table(unittest.TestCase):
         covered = set("".join(re.findall(r'"([^"]*)"', listed)).split())
         # S3 Control names its subject in the path.
         acted = {request.split("?")[1] for request in routed() if "?" in request and " control?" not in request}
-        for file in (ROOT / "src/s3").rglob("*.cc"):
-            if file.stem.endswith("_test"):
-                continue
-            acted.update(re.findall(r'query\.(?:has|get|get_or_empty|number)\(\s*"([^"]+)"', file.read_text()))
+        asks = r'(?:query\.(?:has|get|get_or_empty|number)|in_query)\(\s*"([^"]+)"'
+        for room in ("s3", "s3_http"):
+            for file in (ROOT / "src" / room).rglob("*.cc"):
+                if not file.stem.endswith("_test"):
+                    acted.update(re.findall(asks, file.read_text()))
         acted.update(re.findall(r'"(response-[a-z-]+)"', (ROOT / "src/s3/headers.cc").read_text()))
         self.assertGreater(len(acted), 50)
         signatures_own = {"Signature", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Signature"}

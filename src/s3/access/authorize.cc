@@ -103,10 +103,10 @@ bool root_may_always(const auth::Principal* principal, const BucketAccess& acces
 
 // Marks the request for the bucket's log (ACLRequired) where without its list it would have been denied.
 void note_list(const Call& caller, const auth::Question& question, const auth::Resource& resource) {
-  if (resource.granted == auth::Reach::none || caller.http == nullptr || caller.http->response.log == nullptr) return;
+  if (resource.granted == auth::Reach::none || !caller.facts.http || caller.records.empty()) return;
   auth::Resource without = resource;
   without.granted = auth::Reach::none;
-  if (auth::decide(question, without) != auth::Decision::allowed) caller.http->response.log->record.acl_required = true;
+  if (auth::decide(question, without) != auth::Decision::allowed) caller.records.front()->set_acl_required();
 }
 
 // What stands on the bucket's side. `list`: of the object; null: none is known.
@@ -236,11 +236,10 @@ Result<Acl> new_object_acl(const Call& caller, const BucketAccess& access, const
 
 Listing listing_of(const Call& caller, const store::ListRequest& request) {
   Listing out;
-  if (caller.http != nullptr) {
-    const Query& query = caller.http->query;
-    out.prefix = query.get("prefix");
-    out.delimiter = query.get("delimiter");
-    if (const auto keys = query.get("max-keys"); keys && !keys->empty()) out.max_keys = std::string(*keys);
+  if (const call::Facts& facts = caller.facts; facts.http) {
+    out.prefix = facts.in_query("prefix");
+    out.delimiter = facts.in_query("delimiter");
+    if (const auto keys = facts.in_query("max-keys"); keys && !keys->empty()) out.max_keys = std::string(*keys);
     return out;
   }
   if (!request.prefix.empty()) out.prefix = request.prefix;

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "base/date.h"
-#include "s3/context.h"
 #include "s3/copy_source.h"
 
 namespace verbena::s3 {
@@ -23,9 +22,13 @@ std::optional<std::string> find_tag(const store::Tags* tags, std::string_view ke
   return it == tags->end() ? std::nullopt : std::optional(it->second);
 }
 
-std::optional<std::string> sent_header(const Context* http, std::string_view name) {
-  const auto value = http == nullptr ? std::nullopt : http->request.header(name);
+std::optional<std::string> text_of(std::optional<std::string_view> value) {
   return value ? std::optional<std::string>(*value) : std::nullopt;
+}
+
+// The request as it was sent, of a browser's form, too.
+const call::Facts& sent(const Call& caller) {
+  return caller.facts.posted_by != nullptr ? *caller.facts.posted_by : caller.facts;
 }
 
 // With which version of signatures the caller proved who it is.
@@ -33,12 +36,14 @@ struct Signature {
   bool version4 = true, in_query = false, in_form = false;
 };
 
-Signature signature_of(const Call& caller, const Context* sent) {
-  if (sent == nullptr) return {};
-  if (!caller.http->form_signature.empty()) return {caller.http->form_signature != "AWS", false, true};
-  if (sent->query.has("X-Amz-Signature")) return {true, true, false};
-  if (sent->query.has("Signature")) return {false, true, false};
-  const auto authorization = sent->request.header("authorization");
+Signature signature_of(const Call& caller) {
+  using call::FormSignature;
+  const FormSignature of_form = caller.facts.form_signature;
+  if (of_form != FormSignature::none) return {of_form == FormSignature::version4, false, true};
+  const call::Facts& as_sent = sent(caller);
+  if (as_sent.in_query("X-Amz-Signature")) return {true, true, false};
+  if (as_sent.in_query("Signature")) return {false, true, false};
+  const auto authorization = as_sent.header("authorization");
   return {!authorization || !authorization->starts_with("AWS "), false, false};
 }
 
@@ -67,26 +72,18 @@ std::optional<std::string> as_header(const std::optional<std::string>& tag) {
 }  // namespace
 
 int64_t arrived_us(const Service& service, const Call& caller) {
-  const int64_t arrived = caller.http == nullptr ? 0 : caller.http->arrived_us;
-  return arrived != 0 ? arrived : service.clock.now_us();
+  return caller.facts.arrived_us != 0 ? caller.facts.arrived_us : service.clock.now_us();
 }
 
 // As the request brought it: what the server makes of an object's headers is no fact.
 std::optional<std::string> RequestFacts::header(std::string_view name) const {
-  if (caller_.http != nullptr) {
-    const auto value = caller_.http->header(name);
-    return value ? std::optional<std::string>(*value) : std::nullopt;
-  }
+  if (caller_.facts.http) return text_of(caller_.facts.header(name));
   if (asked_.headers == nullptr) return std::nullopt;
   const auto it = std::ranges::find(*asked_.headers, name, &Headers::value_type::first);
   return it == asked_.headers->end() ? std::nullopt : std::optional(it->second);
 }
 
 int64_t RequestFacts::now_us() const { return arrived_us(service_, caller_); }
-
-const Context* RequestFacts::sent() const {
-  return caller_.http != nullptr && caller_.http->form_of != nullptr ? caller_.http->form_of : caller_.http;
-}
 
 std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
   if (key == "aws:sourceip") return some(caller_.peer_address);
@@ -98,7 +95,7 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
   if (key == "aws:currenttime") return format_iso8601(now_us());
   if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);
   if (key == "aws:useragent") return user_agent();
-  if (key == "aws:referer") return sent_header(sent(), "referer");
+  if (key == "aws:referer") return text_of(sent(caller_).header("referer"));
   if (key == "aws:requestedregion") return service_.region;
   if (key == "s3:locationconstraint") return some(asked_.location);
   if (key == "aws:resourceaccount" || key == "s3:resourceaccount") return some(owner_id_);
@@ -107,35 +104,31 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
 
 // Of a session of the native door what its client said of itself when it signed in.
 std::optional<std::string> RequestFacts::user_agent() const {
-  if (caller_.http != nullptr) return sent_header(sent(), "user-agent");
+  if (caller_.facts.http) return text_of(sent(caller_).header("user-agent"));
   return caller_.user_agent == nullptr ? std::nullopt : some(*caller_.user_agent);
 }
 
 // Source: Amazon S3, "Amazon S3 Signature Version 4 Authentication Specific Policy Keys".
 std::optional<std::string> RequestFacts::signature_fact(std::string_view key) const {
   if (!key.starts_with("s3:") || caller_.identity.anonymous) return std::nullopt;
-  const Context* const http = sent();
-  const Signature signature = signature_of(caller_, http);
+  const Signature signature = signature_of(caller_);
   if (key == "s3:authtype") {
     return signature.in_form ? "POST" : signature.in_query ? "REST-QUERY-STRING" : "REST-HEADER";
   }
   if (key == "s3:signatureversion") return signature.version4 ? "AWS4-HMAC-SHA256" : "AWS";
-  if (key != "s3:signatureage" || http == nullptr || !signature.version4) return std::nullopt;
-  // A browser's form carries its date as a field, and its fields are the headers of `caller_.http`.
-  const auto date = signature.in_query ? http->query.get("X-Amz-Date") : caller_.http->request.header("x-amz-date");
+  if (key != "s3:signatureage" || !caller_.facts.http || !signature.version4) return std::nullopt;
+  // A browser's form carries its date as a field, and its fields are the headers of its PUT.
+  const auto date = signature.in_query ? sent(caller_).in_query("X-Amz-Date") : caller_.facts.header("x-amz-date");
   const auto signed_s = date ? parse_amz_date(*date) : std::nullopt;
   if (!signed_s) return std::nullopt;
   return std::to_string((now_us() / 1'000'000 - *signed_s) * 1000);
 }
 
 std::optional<std::string> RequestFacts::listing_fact(std::string_view key) const {
-  const auto text = [](const std::optional<std::string_view>& brought) {
-    return brought ? std::optional<std::string>(*brought) : std::nullopt;
-  };
   if (key == "s3:versionid") return some(asked_.version_id);
   if (asked_.list == nullptr) return std::nullopt;
-  if (key == "s3:prefix") return text(asked_.list->prefix);
-  if (key == "s3:delimiter") return text(asked_.list->delimiter);
+  if (key == "s3:prefix") return text_of(asked_.list->prefix);
+  if (key == "s3:delimiter") return text_of(asked_.list->delimiter);
   if (key == "s3:max-keys") return asked_.list->max_keys;
   return std::nullopt;
 }
@@ -172,13 +165,13 @@ std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
 
 // What was checked of the payload: a header that no signature covers says nothing.
 std::optional<std::string> RequestFacts::payload_fact() const {
-  const Context* const http = sent();
-  const Signature signature = signature_of(caller_, http);
-  if (http == nullptr || signature.in_form || !signature.version4) return std::nullopt;
-  if (!signature.in_query) return sent_header(http, "x-amz-content-sha256");
+  const call::Facts& as_sent = sent(caller_);
+  const Signature signature = signature_of(caller_);
+  if (!caller_.facts.http || signature.in_form || !signature.version4) return std::nullopt;
+  if (!signature.in_query) return text_of(as_sent.header("x-amz-content-sha256"));
   // As the signature of a URL was verified.
-  if (const auto hash = http->query.get("X-Amz-Content-Sha256")) return std::string(*hash);
-  return sent_header(http, "x-amz-content-sha256").value_or("UNSIGNED-PAYLOAD");
+  if (const auto hash = as_sent.in_query("X-Amz-Content-Sha256")) return std::string(*hash);
+  return text_of(as_sent.header("x-amz-content-sha256")).value_or("UNSIGNED-PAYLOAD");
 }
 
 std::optional<std::string> RequestFacts::header_fact(std::string_view key) const {

@@ -31,8 +31,6 @@ class RequestFacts final : public auth::Facts {
   std::optional<std::string> payload_fact() const;
   std::optional<std::string> header(std::string_view name) const;
   int64_t now_us() const;
-  // The request as it was sent, where that was a browser's form, too; null: not over HTTP.
-  const Context* sent() const;
 
   const Service& service_;
   const Call& caller_;

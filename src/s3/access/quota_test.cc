@@ -229,9 +229,10 @@ TEST_F(QuotaTest, UploadsAtTheSameTimeDoNotGoBeyondTheQuota) {
   c.principal = alice_;
   // While the first one's body is on its way.
   c.meanwhile = [&]() -> Task<> {
-    Request request;
-    request.caller.identity.principal = alice_;
-    request.caller.identity.anonymous = false;
+    Call of;
+    Request request{of};
+    request.call.identity.principal = alice_;
+    request.call.identity.anonymous = false;
     request.method = "PUT";
     request.host = "127.0.0.1";
     request.raw_path = "/bucket/second";
@@ -302,9 +303,10 @@ TEST_F(QuotaTest, ATransferIsChargedWhenItBegins) {
   c.body = pattern(100 * 1024);
   c.principal = alice_;
   c.meanwhile = [&]() -> Task<> {
-    Request request;
-    request.caller.identity.principal = alice_;
-    request.caller.identity.anonymous = false;
+    Call of;
+    Request request{of};
+    request.call.identity.principal = alice_;
+    request.call.identity.anonymous = false;
     request.method = "GET";
     request.host = "127.0.0.1";
     request.raw_path = "/bucket/key";

@@ -209,7 +209,7 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(NewBucketAccess wanted_access, read_new_bucket_access(context));
   VB_CO_TRY(authorize_new_bucket(context, wanted_access, nullptr));
   VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(renew_caller(context));
   NewBucketDocument document;
   if (!text.empty()) {
     VB_CO_ASSIGN(document, parse_create_bucket(text));

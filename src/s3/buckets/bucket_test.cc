@@ -193,7 +193,8 @@ TEST_F(Buckets, ARefusedSignatureSaysWhoseItWasAndAHeadTheRegion) {
   service.region = "eu-west-1";
   const auto refused = [&](const std::string& method, Errc code, const Headers& headers,
                            const std::string& query = {}) {
-    Request request;
+    Call of;
+    Request request{of};
     request.method = method;
     request.raw_path = "/bucket";
     request.raw_query = query;

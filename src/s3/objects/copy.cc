@@ -205,7 +205,7 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
 Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const store::ObjectInfo& from,
                               const BucketAccess& target, uint64_t generation) {
   if (!may_have_changed(context.service, context.caller(), generation)) co_return false;
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(renew_caller(context));
   VB_CO_TRY(co_await same_bucket_access(context.service, target));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
   const Asked reading{
@@ -219,7 +219,7 @@ Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const 
 Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_TRY(check_new_key(context.key));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
-  context.response.source = source.text();
+  context.call.outcome.source = source.text();
   const uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
@@ -298,7 +298,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
 Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const int number, read_part_number(context));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
-  context.response.source = source.text();
+  context.call.outcome.source = source.text();
   const uint64_t generation = context.service.access->now();
   std::optional<ByteRange> range;
   if (const auto header = context.header("x-amz-copy-source-range")) {

@@ -98,9 +98,8 @@ void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store:
 }
 
 // One key's outcome: for the bucket's log now, and for an observer when the request ends.
-void note_deletion(Response& response, bool observed, const DeleteTarget& target,
-                   const Result<store::Removed>& outcome) {
-  Deletion deletion{target.key, target.version_id.value_or(""), {}};
+void note_deletion(Call& call, bool observed, const DeleteTarget& target, const Result<store::Removed>& outcome) {
+  call::Deletion deletion{target.key, target.version_id.value_or(""), {}};
   if (!outcome) {
     const auto form = error_form(outcome.error().code);
     deletion.error_code = form.code;
@@ -108,13 +107,13 @@ void note_deletion(Response& response, bool observed, const DeleteTarget& target
   } else if (outcome->delete_marker) {
     deletion.version_id = outcome->version_id;
   }
-  if (response.log) response.log->log.add_deletion(*response.log, deletion);
-  if (observed) response.deletions.push_back(std::move(deletion));
+  if (LogEntry* const log = log_of(call)) log->log.add_deletion(*log, deletion);
+  if (observed) call.outcome.deletions.push_back(std::move(deletion));
 }
 
 // The caller and the bucket's record as they are now.
 Task<Result<void>> renew(Context& context, BucketAccessPtr& access) {
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));
+  VB_CO_TRY(renew_caller(context));
   VB_CO_ASSIGN(access, co_await same_bucket_access(context.service, *access));
   co_return Result<void>();
 }
@@ -172,7 +171,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_ASSIGN(const DeleteDocument document, co_await read_beside(text, parse_delete));
   // The answer names every key again.
   VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
-  VB_CO_ASSIGN(context.renewed, caller_now(context.service, context.caller()));  // it may have taken a while
+  VB_CO_TRY(renew_caller(context));  // it may have taken a while
   // A missing bucket fails the request, not each key.
   uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
@@ -221,7 +220,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
       }
       end_outcome(xml, target, outcome);
     }
-    if (observed || context.response.log) note_deletion(context.response, observed, target, outcome);
+    if (context.call.is_told()) note_deletion(context.call, observed, target, outcome);
   }
   context.reply_xml(xml.finish());
   co_return Result<void>();

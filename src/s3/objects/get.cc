@@ -70,7 +70,7 @@ void describe_refusal(Context& context, const Error& error, const store::ObjectI
 Result<void> fill_object_response(Context& context, const store::ObjectInfo& info, const Extent& extent,
                                   const GetRequest& request) {
   context.response.status = extent.partial ? 206 : 200;
-  if (context.response.log) context.response.log->record.object_size = info.size;
+  context.call.outcome.object_size = info.size;
   add_object_headers(context.response, info);
   add_version_id(context.response, info.version_id);
   add_tag_and_lock_headers(context.response.headers, info);
@@ -117,7 +117,7 @@ Task<Result<void>> serve_get_object(Context& context) {
     VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
     if (outcome == TokenOutcome::done) co_return Result<void>();
   }
-  context.response.payload_out = object->length;
+  context.call.outcome.out = object->length;
   ScopedStage sends(trace, Stage::wire);
   if (auto sent = send_now(*object, context.sink)) {
     VB_CO_TRY(*sent);

@@ -206,7 +206,7 @@ Task<Result<void>> serve_upload_part(Context& context) {
   VB_CO_ASSIGN(const PutReply reply,
                co_await upload_part(context.service, context.caller(), std::move(part), context.body));
   fill_put_response(context, reply.info);
-  context.response.payload_in = reply.received;
+  context.call.outcome.in = reply.received;
   co_return Result<void>();
 }
 

@@ -314,7 +314,7 @@ Task<Result<PutReply>> put_object(Service& service, const Call& caller, PutReque
   info.lock = request.lock;
   store::change_attributes(info.attributes, attributes);
   if (access->notifications != nullptr || generation != service.access->now()) {
-    const bool form = caller.http != nullptr && caller.http->form_of != nullptr;
+    const bool form = caller.facts.posted_by != nullptr;
     const EventCause cause = form ? EventCause::post : EventCause::put;
     VB_CO_ASSIGN(request.conditions.announcement,
                  co_await announce_now(service, request.bucket, caller, cause, request.key));
@@ -360,7 +360,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
 
 void fill_put_response(Context& context, const store::ObjectInfo& info) {
   context.response.headers.emplace_joined("etag", "\"", info.etag, "\"");
-  if (context.response.log) context.response.log->record.object_size = info.size;
+  context.call.outcome.object_size = info.size;
   add_new_version_id(context.response, info.version_id);
   add_checksum_headers(context.response, info.checksums);
   add_encryption_headers(context, info.attributes);
@@ -391,7 +391,7 @@ Task<Result<void>> serve_put_object(Context& context) {
   VB_CO_ASSIGN(const PutReply reply, std::move(stored));
   fill_put_response(context, reply.info);
   if (may_expire(context)) co_await add_expiration_header(context, reply.info);
-  context.response.payload_in = reply.received;
+  context.call.outcome.in = reply.received;
   co_return Result<void>();
 }
 

@@ -126,7 +126,7 @@ Task<Result<void>> serve_rename_object(Context& context) {
   request.to = context.key;
   VB_CO_ASSIGN(request.from, read_source(context));
   const std::string from = request.from;
-  context.response.source = context.bucket + "/" + request.from;
+  context.call.outcome.source = context.bucket + "/" + request.from;
   VB_CO_ASSIGN(request.token, read_client_token(context));
   request.source = read_preconditions(context, "x-amz-rename-source-");
   request.target = read_preconditions(context, "");

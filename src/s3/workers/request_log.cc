@@ -15,6 +15,7 @@
 #include "base/fair_share.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "call/account.h"
 #include "memory/text_source.h"
 #include "s3/access/access.h"
 #include "s3/access/authorize.h"
@@ -71,7 +72,7 @@ Task<std::shared_ptr<LogEntry>> RequestLog::begin(const std::string& bucket) {
   if (!rule || !*rule) co_return nullptr;
   const auto access = co_await bucket_access(service_, bucket);
   if (!access) co_return nullptr;
-  auto entry = std::make_shared<LogEntry>(LogEntry{*this, std::move(**rule), {}});
+  auto entry = std::make_shared<LogEntry>(*this, std::move(**rule));
   entry->record.bucket = bucket;
   entry->record.bucket_owner = (*access)->owner;
   entry->account = (*access)->owner_id;
@@ -90,7 +91,7 @@ bool RequestLog::fits(const LogRecord& record, const std::string& client, size_t
 
 void RequestLog::add(const LogEntry& entry) { queue(entry, entry.record); }
 
-void RequestLog::add_deletion(const LogEntry& entry, const Deletion& deletion) {
+void RequestLog::add_deletion(const LogEntry& entry, const call::Deletion& deletion) {
   const LogRecord& of = entry.record;
   LogRecord record;
   record.bucket_owner = of.bucket_owner;
@@ -271,12 +272,13 @@ void name_requester(const Call& caller, LogRecord& record) {
   record.requester = root ? principal->account->canonical_id : principal->arn;
 }
 
-void finish_log(LogEntry& entry, const LogOutcome& outcome) {
-  entry.record.status = outcome.status;
-  entry.record.error_code = outcome.error_code;
-  entry.record.bytes_sent = outcome.bytes_sent;
-  entry.record.total_ms = outcome.duration_us / 1000;
-  entry.log.add(entry);
+void LogEntry::finish(const call::Answered& answered, const call::Details& details) {
+  record.status = answered.status;
+  record.error_code = details.error_code;
+  record.bytes_sent = details.bytes_out;
+  record.total_ms = details.duration_us / 1000;
+  record.object_size = details.object_size;
+  log.add(*this);
 }
 
 }  // namespace verbena::s3

@@ -25,10 +25,14 @@ namespace verbena::s3 {
 class RequestLog;
 
 // A request to a bucket that has logging on, while it is served.
-struct LogEntry {
+struct LogEntry final : call::BucketRecord {
+  LogEntry(RequestLog& of, LoggingRule by) : log(of), rule(std::move(by)) {}
+  void set_acl_required() override { record.acl_required = true; }
+  void finish(const call::Answered& answered, const call::Details& details) override;
+
   RequestLog& log;
   LoggingRule rule;
-  LogRecord record;
+  LogRecord record{};
   std::string account{};  // that the bucket belongs to: 12 digits
 };
 
@@ -58,7 +62,7 @@ class RequestLog {
   void add(const LogEntry& entry);
   // When the key's turn is over: what a record of each of a thousand costs is spread over the request. It has the
   // request's id and not its long texts, which stand in the request's own record.
-  void add_deletion(const LogEntry& entry, const Deletion& deletion);
+  void add_deletion(const LogEntry& entry, const call::Deletion& deletion);
   // Delivers batches that are due; `all`: every one. For the thread, and for tests.
   Task<> deliver(bool all);
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // for what is due, so far
@@ -105,16 +109,12 @@ class RequestLog {
   std::thread thread_;
 };
 
+// The record of the request; null: its bucket has no log.
+inline LogEntry* log_of(const Call& call) {
+  return call.records.empty() ? nullptr : static_cast<LogEntry*>(call.records.front().get());
+}
+
 // Who asks, as records name it. An anonymous caller has no name.
 void name_requester(const Call& caller, LogRecord& record);
-
-// What the door knows when the answer is out.
-struct LogOutcome {
-  int status = 0;
-  std::string_view error_code;
-  uint64_t bytes_sent = 0;
-  int64_t duration_us = 0;
-};
-void finish_log(LogEntry& entry, const LogOutcome& outcome);
 
 }  // namespace verbena::s3

@@ -234,7 +234,7 @@ TEST_F(BucketLogs, OneAddressDoesNotPushOutTheRecordsOfOthersThatUseTheBucket) {
   RequestLog::Options options;
   options.queued_bytes_max = 64 * KiB;
   RequestLog small(service, options);
-  LogEntry entry{small, LoggingRule{"logs", "p/", LoggingRule::KeyFormat::simple}, {}};
+  LogEntry entry{small, LoggingRule{"logs", "p/", LoggingRule::KeyFormat::simple}};
   entry.record.bucket_owner = std::string(auth::root_canonical_id);
   entry.record.peer = "192.0.2.1";
   for (int i = 0; i < 10'000; ++i) small.add(entry);
@@ -253,7 +253,7 @@ TEST_F(BucketLogs, WhoMakesManyRecordsLosesHisOwnAndNotAnothers) {
   options.queued_bytes_max = 64 * KiB;
   RequestLog small(service, options);
   const auto entry = [&](const std::string& owner, const std::string& target) {
-    LogEntry made{small, LoggingRule{target, "p/", LoggingRule::KeyFormat::simple}, {}};
+    LogEntry made{small, LoggingRule{target, "p/", LoggingRule::KeyFormat::simple}};
     made.record.bucket_owner = owner;
     return made;
   };

@@ -72,11 +72,28 @@ Result<auth::Identity> identify(const Context& context, const Form& form) {
   return context.service.verifier->verify_form(claim);
 }
 
-// As s3:signatureversion has it; empty for a form without a policy.
-std::string_view form_signature(const Form& form) {
-  if (!form.get("policy")) return {};
-  return is_version4(form) ? "AWS4-HMAC-SHA256" : "AWS";
+call::FormSignature form_signature(const Form& form) {
+  if (!form.get("policy")) return call::FormSignature::none;
+  return is_version4(form) ? call::FormSignature::version4 : call::FormSignature::version2;
 }
+
+// The facts of the PUT that a form stands for, in place of those of the POST for as long as this lives.
+class PostedFacts {
+ public:
+  PostedFacts(Call& call, const Form& form, const Headers& headers) : call_(call), of_post_(call.facts) {
+    call.facts = {.http = true,
+                  .form_signature = form_signature(form),
+                  .arrived_us = of_post_.arrived_us,
+                  .headers = headers,
+                  .posted_by = &of_post_};
+  }
+  ~PostedFacts() { call_.facts = of_post_; }
+  PostedFacts(const PostedFacts&) = delete;
+
+ private:
+  Call& call_;
+  const call::Facts of_post_;
+};
 
 // The form's fields as headers of the PUT that it stands for.
 Headers put_headers(const Form& form) {
@@ -171,27 +188,24 @@ Task<Result<void>> serve_post_object(Context& context) {
   }
   context.key = *form.get("key");
 
-  context.response.form_access_key = identity.access_key;
   const Headers headers = put_headers(form);
   Request as_put = context.request;
   as_put.method = "PUT";
   as_put.headers = headers;
-  as_put.caller.identity = std::move(identity);
-  if (context.response.log) name_sender(form, as_put.caller, context.key, context.response.log->record);
+  context.replaced.push_back(std::exchange(context.call.identity, std::move(identity)));
+  const PostedFacts posted(context.call, form, headers);
+  if (LogEntry* const log = log_of(context.call)) name_sender(form, context.caller(), context.key, log->record);
   Context put_context{.service = context.service,
                       .windows = context.windows,
                       .options = context.options,
                       .request = as_put,
+                      .call = context.call,
                       .trailing = context.trailing,
                       .body = reader,
                       .response = context.response,
                       .sink = WatchedSink(context.sink),
                       .bucket = context.bucket,
-                      .key = context.key,
-                      .form_of = &context,
-                      .form_signature = form_signature(form),
-                      .arrived_us = context.arrived_us};
-  as_put.caller.http = &put_context;
+                      .key = context.key};
   const auto refused = check_request_headers(put_context, RequestKind::post_object);
   context.error_fields = put_context.error_fields;
   VB_CO_TRY(refused);
@@ -203,9 +217,9 @@ Task<Result<void>> serve_post_object(Context& context) {
   }
   PutRequest put = std::move(*read);
   if (policy) limit_size(*policy, reader, put);
-  VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, as_put.caller, std::move(put), reader));
-  context.response.payload_in = reply.received;
-  if (context.response.log) context.response.log->record.object_size = reply.info.size;
+  VB_CO_ASSIGN(const PutReply reply, co_await put_object(context.service, context.caller(), std::move(put), reader));
+  context.call.outcome.in = reply.received;
+  context.call.outcome.object_size = reply.info.size;
   reply_to_form(context, form, reply.info);
   co_return Result<void>();
 }

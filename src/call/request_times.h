@@ -2,14 +2,17 @@
 // is out.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/histogram.h"
-#include "s3/request.h"
+#include "call/call.h"
 
-namespace verbena::s3 {
+namespace verbena::call {
 
 enum class Verb : uint8_t { get, put, head, append, remove, list, read_batch, write_batch, other };
 
@@ -41,4 +44,4 @@ class RequestTimes {
 // From an action as docs/s3.md names it: "GET object", "PUT object?uploadId".
 Verb verb_of(std::string_view action);
 
-}  // namespace verbena::s3
+}  // namespace verbena::call

@@ -1,4 +1,4 @@
-#include "s3/bucket_traffic.h"
+#include "call/bucket_traffic.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/metrics.h"
 
-namespace verbena::s3 {
+namespace verbena::call {
 namespace {
 
 size_t occurrences(const std::string& text, std::string_view what) {
@@ -59,4 +59,4 @@ TEST(BucketTraffic, IsNotCountedWhereNoneIsShown) {
 }
 
 }  // namespace
-}  // namespace verbena::s3
+}  // namespace verbena::call

@@ -17,11 +17,11 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "http/access_log_shares.h"
+#include "call/access_log_shares.h"
 #include "observe/line.h"
 #include "observe/observers.h"
 
-namespace verbena::http {
+namespace verbena::call {
 
 using AccessLine = observe::Line;
 
@@ -78,4 +78,4 @@ class AccessLog {
   const observe::Observing observing_;
 };
 
-}  // namespace verbena::http
+}  // namespace verbena::call

@@ -3,17 +3,17 @@
 
 #include <cstdint>
 
+#include "call/call.h"
 #include "rdma/transport.h"
-#include "s3/request.h"
 
-namespace verbena::s3 {
+namespace verbena::call {
 
 enum class Direction : uint8_t { in, out };  // PUT, GET
 
 // All of these are there from the start: what goes from nothing to one is seen as a change of a series that was there.
 void register_door_metrics();
 // verbena_door_bytes_total{door,direction} and verbena_transport_bytes_total{transport,direction}. Called by
-// call::count() alone, when a request has been answered.
+// count() alone, when a request has been answered.
 void count_bytes(Door door, rdma::Transport transport, Direction direction, uint64_t bytes);
 // verbena_token_declines_total{direction}: a token was answered with x-amz-rdma-reply: 501 before any transfer.
 void count_decline(Direction direction);
@@ -22,4 +22,4 @@ void count_fallback();
 // verbena_token_failures_total: a PUT's transfer failed.
 void count_failure();
 
-}  // namespace verbena::s3
+}  // namespace verbena::call

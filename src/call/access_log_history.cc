@@ -1,4 +1,4 @@
-#include "http/access_log_history.h"
+#include "call/access_log_history.h"
 
 #include <fcntl.h>
 
@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "observe/request_watch.h"
 
-namespace verbena::http {
+namespace verbena::call {
 namespace {
 
 constexpr size_t callers_max = 1 << 16;  // distinct callers per account; later ones count as one
@@ -27,11 +27,11 @@ std::string_view field(std::string_view line, std::string_view name) {
 }
 
 // The caller of a line: an account and, within it, the address; unauthenticated callers are one account.
-struct Caller {
+struct LineCaller {
   std::string account, address;
 };
-Caller caller_of(std::string_view line) {
-  Caller caller;
+LineCaller caller_of(std::string_view line) {
+  LineCaller caller;
   caller.account = observe::account_of(field(line, "\"principal\":\""));
   if (caller.account.empty()) caller.address = client_of(field(line, "\"peer\":\""));
   return caller;
@@ -139,4 +139,4 @@ void keep_history(const std::string& oldest, const std::string& kept, uint64_t s
   }
 }
 
-}  // namespace verbena::http
+}  // namespace verbena::call

@@ -1,4 +1,4 @@
-#include "http/access_log.h"
+#include "call/access_log.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "http/access_log_history.h"
+#include "call/access_log_history.h"
 #include "observe/record.h"
 
-namespace verbena::http {
+namespace verbena::call {
 namespace {
 
 TEST(AccessLog, ALineSaysWhoAskedForWhatAndHowItWent) {
@@ -243,4 +243,4 @@ TEST(AccessLog, AFileThatCannotBeOpenedIsBadConfiguration) {
 }
 
 }  // namespace
-}  // namespace verbena::http
+}  // namespace verbena::call

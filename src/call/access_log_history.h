@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace verbena::http {
+namespace verbena::call {
 
 // Beside the log's files: FILE.kept.
 std::string kept_path(const std::string& log);
@@ -19,4 +19,4 @@ void keep_history(const std::string& oldest, const std::string& kept, uint64_t s
 // The largest c for which the sum of min(size, c) is at most `room`: callers with no more than c lose nothing.
 uint64_t share_of_room(std::vector<uint64_t> sizes, uint64_t room);
 
-}  // namespace verbena::http
+}  // namespace verbena::call

@@ -1,10 +1,10 @@
-#include "s3/door_metrics.h"
+#include "call/door_metrics.h"
 
 #include <array>
 
 #include "base/metrics.h"
 
-namespace verbena::s3 {
+namespace verbena::call {
 namespace {
 
 metrics::Counter& bytes_counter(const char* door, const char* direction) {
@@ -63,4 +63,4 @@ void count_fallback() { DoorMetrics::get().fallbacks.add(); }
 
 void count_failure() { DoorMetrics::get().failures.add(); }
 
-}  // namespace verbena::s3
+}  // namespace verbena::call

@@ -1,4 +1,4 @@
-#include "http/access_log.h"
+#include "call/access_log.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,11 +14,10 @@
 #include "base/date.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/access_log_history.h"
+#include "call/access_log_history.h"
 #include "observe/record.h"
-#include "s3/names.h"
 
-namespace verbena::http {
+namespace verbena::call {
 namespace {
 
 constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a burst are written together
@@ -226,4 +225,4 @@ bool AccessLog::open_again() {
   return true;
 }
 
-}  // namespace verbena::http
+}  // namespace verbena::call

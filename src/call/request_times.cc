@@ -1,8 +1,8 @@
-#include "s3/request_times.h"
+#include "call/request_times.h"
 
 #include <string>
 
-namespace verbena::s3 {
+namespace verbena::call {
 namespace {
 
 constexpr std::array<const char*, 3> doors{"http", "token", "native"};
@@ -35,4 +35,4 @@ Verb verb_of(std::string_view action) {
   return Verb::other;
 }
 
-}  // namespace verbena::s3
+}  // namespace verbena::call

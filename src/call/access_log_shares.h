@@ -1,7 +1,7 @@
 // Each caller's share of an access log's buffer, so that none displaces the lines of another. There are three separate
 // parts: refused requests, which cost their sender nothing; reads; and changes, which are dropped last. In each part an
 // account has a fair share (base/fair_share.h), and each address a fair share of its account's; unauthenticated callers
-// are one account. Internal to http/.
+// are one account. Internal to call/.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "observe/line.h"
 
-namespace verbena::http {
+namespace verbena::call {
 
 enum class LogKind : uint8_t { refused, read, change };
 inline constexpr size_t log_kinds = 3;
@@ -61,4 +61,4 @@ class LogDrops {
   std::array<std::map<Of, uint64_t>, log_kinds> counts_;
 };
 
-}  // namespace verbena::http
+}  // namespace verbena::call

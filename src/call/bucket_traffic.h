@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace verbena::s3 {
+namespace verbena::call {
 
 enum class Traffic : uint8_t { get, put, other };
 
@@ -20,4 +20,4 @@ void count_traffic(std::string_view bucket, Traffic kind, uint64_t bytes_in, uin
 // How many buckets are shown; 0: none, and nothing is counted. From any thread.
 void show_buckets(unsigned most);
 
-}  // namespace verbena::s3
+}  // namespace verbena::call

@@ -1,11 +1,11 @@
-#include "http/request_id.h"
+#include "call/request_id.h"
 
 #include <atomic>
 #include <cstdint>
 
 #include "base/hex.h"
 
-namespace verbena::http {
+namespace verbena::call {
 
 // A counter scrambled by a secret of the process, so that ids neither repeat nor reveal the number of requests.
 std::string make_request_id() {
@@ -25,4 +25,4 @@ std::string make_request_id() {
   return id;
 }
 
-}  // namespace verbena::http
+}  // namespace verbena::call

@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace verbena::http {
+namespace verbena::call {
 
 // A new id: 16 upper-case hexadecimal digits.
 std::string make_request_id();
 
-}  // namespace verbena::http
+}  // namespace verbena::call

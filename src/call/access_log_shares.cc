@@ -1,11 +1,11 @@
-#include "http/access_log_shares.h"
+#include "call/access_log_shares.h"
 
 #include "base/bytes.h"
 #include "base/client_counts.h"
 #include "base/fair_share.h"
 #include "observe/request_watch.h"
 
-namespace verbena::http {
+namespace verbena::call {
 namespace {
 
 constexpr std::array<uint64_t, log_kinds> room_bytes{1 * MiB, 4 * MiB, 4 * MiB};
@@ -87,4 +87,4 @@ void LogDrops::take(LogDrops& other) {
   other = {};
 }
 
-}  // namespace verbena::http
+}  // namespace verbena::call

@@ -1,4 +1,4 @@
-#include "s3/bucket_traffic.h"
+#include "call/bucket_traffic.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/exposition.h"
 
-namespace verbena::s3 {
+namespace verbena::call {
 namespace {
 
 constexpr size_t slots = 512;         // of a thread's table
@@ -197,4 +197,4 @@ void show_buckets(unsigned most) {
   shown_max.store(most, std::memory_order_relaxed);
 }
 
-}  // namespace verbena::s3
+}  // namespace verbena::call

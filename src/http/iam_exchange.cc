@@ -1,0 +1,106 @@
+#include "http/iam_exchange.h"
+
+#include "memory/whole_body.h"
+
+namespace verbena::http {
+namespace {
+
+// IAM and STS sign the body of a call, so it has to be read whole before the signature can be checked.
+Result<auth::Verified> authenticate_call(const HandlerContext& context, Exchange& exchange, std::string_view body) {
+  const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
+  const auth::RequestView view = view_of(exchange);
+  if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
+  auto verified = context.verifier.verify_call(view, hash);
+  if (verified) exchange.vouch();
+  if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
+  return verified;
+}
+
+struct ReadCall {
+  memory::WholeBody body;
+  bool stranger = false;  // unsigned, of a kind that needs no signature
+};
+
+// The whole body of a call, which is small. A signature covers it, so it is read before that is verified, but only
+// where the key exists, or where callers without a key can sign in.
+Task<Result<ReadCall>> read_call(const HandlerContext& context, iam::Api api, Exchange& exchange) {
+  const auto known = context.verifier.check_caller(view_of(exchange));
+  ReadCall out;
+  if (!known) {
+    out.stranger =
+        api == iam::Api::query && known.error() == Errc::missing_authentication && context.iam->takes_strangers();
+    if (!out.stranger) co_return std::unexpected(known.error());
+  }
+  const size_t bytes_max = out.stranger ? iam::stranger_body_bytes_max : iam::body_bytes_max;
+  auto body = co_await memory::read_whole(exchange.body(), *context.arena, exchange.peer_address(), bytes_max);
+  if (!body && body.error() == Errc::too_large) {
+    co_return fail(Errc::entity_too_large, "The request's body is too large.");
+  }
+  if (!body) co_return std::unexpected(body.error());
+  out.body = std::move(*body);
+  co_return std::move(out);
+}
+
+// "iam:CreateUser", "admin:add-user": for the log. Nothing else of a call is: it may hold secrets.
+std::string operation_name(iam::Api api, std::string_view path, std::string_view body) {
+  std::string_view name;
+  if (api == iam::Api::admin) {
+    name = path.substr(path.rfind('/') + 1);
+  } else if (body.starts_with("Action=")) {
+    name = body.substr(7);
+  } else if (const size_t at = body.find("&Action="); at != std::string_view::npos) {
+    name = body.substr(at + 8);
+  }
+  constexpr size_t longest = 64;
+  size_t end = 0;
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  while (end < std::min(name.size(), longest) && plain(name[end])) ++end;
+  return std::string(api == iam::Api::admin ? "admin:" : "iam:").append(name.substr(0, end));
+}
+
+}  // namespace
+
+iam::Api api_of(const HandlerContext& context, const Exchange& exchange) {
+  if (context.iam == nullptr) return iam::Api::none;
+  auto api = iam::api_of(exchange.method(), exchange.path(), header_of(exchange, "content-type"));
+  if (iam::is_query_in_url(exchange.method(), exchange.path(), exchange.query())) api = iam::Api::query;
+  return api != iam::Api::none && in_bucket_host(context, exchange) ? iam::Api::none : api;
+}
+
+Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange, call::Call& call,
+                      s3::Response& response) {
+  auto whole = co_await read_call(context, api, exchange);
+  if (!whole) exchange.close_after();  // the rest was not read
+  const std::string* const body = whole ? &whole->body.text : nullptr;
+  const bool stranger = whole && whole->stranger;
+  auto verified = stranger ? Result<auth::Verified>()
+                  : whole  ? authenticate_call(context, exchange, *body)
+                           : std::unexpected(whole.error());
+  if (stranger) {
+    const s3::Request request = make_request(exchange, call, body->size());
+    const iam::Service::CertificatesOf certificates = [&exchange] { return exchange.peer_certificates(); };
+    iam::SignedIn signed_in = co_await context.iam->serve_stranger(request, *body, certificates, response);
+    call.identity.access_key = std::move(signed_in.access_key);
+    call.identity.principal = std::move(signed_in.principal);
+  } else if (verified) {
+    call.identity = std::move(verified->identity);
+    const s3::Request request = make_request(exchange, call, body->size());
+    co_await context.iam->serve(api, request, *verified->key, *body, response);
+  } else {
+    iam::Service::refuse(api, verified.error(), call.request_id, response);
+  }
+  if (exchange.method() == "HEAD") response.no_body = true;
+  call.outcome.operation = operation_name(api, exchange.path(),
+                                          !body           ? std::string_view()
+                                          : body->empty() ? exchange.query()
+                                                          : *body);
+  if (stranger) wipe(whole->body.text);  // it may have a password
+  if (auto charged = charge_answer(context, exchange, response); !charged) {
+    iam::Service::refuse(api, charged.error(), call.request_id, response);
+  }
+  (void)co_await exchange.reply(response);
+}
+
+}  // namespace verbena::http
