@@ -19,7 +19,8 @@ RECORD = struct.Struct("<IIQQQ")
 WRITE_BEGIN, WRITE_END, FLUSH_BEGIN, FLUSH_END = 1, 2, 3, 4
 SIZE = 512 * 1024 * 1024
 EXT4 = ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-J", "size=16"]
-# `ext4-fast` and `btrfs` make durable what was asked for and little else, so a sync that is missing shows there first.
+# btrfs makes durable what was asked for and little else, so a sync that is missing shows there first. `ext4-fast` does
+# not keep what fdatasync returned for (fdatasync.py): here to show that.
 MAKE = {"ext4": EXT4,
         "ext4-fast": [*EXT4, "-O", "fast_commit"],
         "xfs": ["mkfs.xfs", "-q", "-f", "-K"],

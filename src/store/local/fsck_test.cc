@@ -130,6 +130,13 @@ TEST(FsckOfAFirstStart, IsSoundWhereverTheStartWasCutOff) {
   }
 }
 
+TEST(FsckOfAFirstStart, ThatLeftAFolderAloneFindsNoStore) {
+  FaultyFileSystem fs;
+  ASSERT_TRUE(fs.make_directory("/store"));
+  ASSERT_TRUE(fs.make_directory("/store/volumes"));
+  EXPECT_EQ(fsck({.directory = "/store", .fs = &fs}).error(), Errc::not_found);
+}
+
 TEST_F(Fsck, SaysThatTheIndexIsGone) {
   t.close();
   const auto listed = fs.list("/store/index");
