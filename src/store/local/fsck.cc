@@ -120,17 +120,23 @@ class Check {
   // False: there is no index to walk.
   Result<bool> open_index() {
     const auto directory = options_.directory / "index";
-    if (!fs_.stat(options_.directory / "VERSION")) wrong("VERSION is missing.");
     const auto first_needed = [&] { return Index::first_log_needed(directory, env_.get()); };
     VB_ASSIGN(const IndexFiles files, check_index_files(fs_, directory, first_needed));
+    const bool empty = files.fresh || (files.damage.empty() && Index::is_unfinished(directory, env_.get()));
+    const auto volumes = fs_.list(options_.directory / "volumes");
+    const bool has_volumes = volumes && !volumes->empty();
+    if (!fs_.stat(options_.directory / "VERSION")) {
+      // A power loss may end the first start after the folder of volumes and before VERSION.
+      if (empty && !has_volumes) return fail(Errc::not_found, "there is no store yet");
+      wrong("VERSION is missing.");
+    }
     for (const IndexDamage& damage : files.damage) {
       wrong(fmt::format("{} is damaged at byte {}: {}.", damage.file.string(), damage.offset, damage.what));
     }
     report_.changes_behind_damage = files.changes_behind;
     report_.torn_end = files.torn_end;
-    if (files.fresh) {
-      const auto volumes = fs_.list(options_.directory / "volumes");
-      if (volumes && !volumes->empty()) {
+    if (empty) {
+      if (has_volumes) {
         wrong(fmt::format("There is no index, but {} volumes that only an index can read.", volumes->size()));
       }
       return false;

@@ -259,6 +259,21 @@ Result<uint64_t> Index::first_log_needed(const std::filesystem::path& directory,
   return number;
 }
 
+// RocksDB creates the families one by one, and a start with all of them comes before the first change.
+bool Index::is_unfinished(const std::filesystem::path& directory, rocksdb::Env* env) {
+  const auto database = database_options({.directory = directory, .env = env, .read_only = true});
+  std::vector<std::string> there;
+  if (!rocksdb::DB::ListColumnFamilies(database, directory.string(), &there).ok()) return false;
+  if (there.size() >= family_count) return false;
+  rocksdb::DB* opened = nullptr;
+  const rocksdb::Options first(database, family_options(Family::meta, rocksdb::NewLRUCache(0)));
+  if (!rocksdb::DB::OpenForReadOnly(first, directory.string(), &opened).ok()) return false;
+  const std::unique_ptr<rocksdb::DB> db(opened);
+  const std::unique_ptr<rocksdb::Iterator> rows(db->NewIterator({}));
+  rows->SeekToFirst();
+  return !rows->Valid() && rows->status().ok();
+}
+
 Result<void> Index::check_tables(std::string& trouble) {
   const auto status = db_->VerifyChecksum();
   if (!status.ok()) trouble = status.ToString();

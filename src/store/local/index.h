@@ -97,6 +97,8 @@ class Index {
   static Result<std::unique_ptr<Index>> open(const IndexOptions& options);
   // The number of the first log with changes that are in no table. Changes nothing.
   static Result<uint64_t> first_log_needed(const std::filesystem::path& directory, rocksdb::Env* env);
+  // Whether a power loss ended the index's creation: families are missing, and there is no row. Changes nothing.
+  static bool is_unfinished(const std::filesystem::path& directory, rocksdb::Env* env);
   ~Index();
   Index(const Index&) = delete;
 

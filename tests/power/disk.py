@@ -1,0 +1,261 @@
+"""A disk whose writes and flushes are recorded, and what it may hold after a power cut.
+
+`RecordedDisk` shows recorded_disk.cc's file as a loop device with a real file system on it. `Recording` reads what was
+recorded; `Recording.after_cut()` is one legal state. A disk that has answered a flush holds every write that it had
+answered before the flush began. Every other write that had begun is there, missing or torn at sectors, each independent
+of the others: so also in any order.
+"""
+import bisect
+import mmap
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+RECORD = struct.Struct("<IIQQQ")
+WRITE_BEGIN, WRITE_END, FLUSH_BEGIN, FLUSH_END = 1, 2, 3, 4
+SIZE = 512 * 1024 * 1024
+EXT4 = ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-J", "size=16"]
+# btrfs makes durable what was asked for and little else, so a sync that is missing shows there first. `ext4-fast` does
+# not keep what fdatasync returned for (fdatasync.py): here to show that.
+MAKE = {"ext4": EXT4,
+        "ext4-fast": [*EXT4, "-O", "fast_commit"],
+        "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
+        "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"]}
+# Blocks that the file system itself expects the disk to write whole: its superblock. Torn, no mount is possible.
+WHOLE_BLOCK = 4096
+WHOLE = {"ext4": [0], "ext4-fast": [0], "xfs": [], "btrfs": [64 * 1024, 64 * 1024 * 1024]}
+
+
+def run(*command):
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+
+
+def missing(recorder, kind):
+    """What this machine lacks for the test: a sentence, or None."""
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    for path in ("/dev/fuse", "/dev/loop-control"):
+        if not os.path.exists(path):
+            return f"there is no {path}"
+    if not os.access(recorder, os.X_OK):
+        return f"there is no {recorder}: it is built where libfuse3 is installed"
+    if shutil.which(MAKE[kind][0]) is None:
+        return f"there is no {MAKE[kind][0]}"
+    tried = subprocess.run(["losetup", "-f"], capture_output=True, text=True)
+    return f"no loop device: {tried.stderr.strip()}" if tried.returncode != 0 else None
+
+
+def make_file_system(path, kind):
+    with open(path, "wb") as base:
+        base.truncate(SIZE)
+    run(*MAKE[kind], path)
+
+
+def attach(path, *options):
+    """A loop device over the file, which ends with its last user."""
+    return subprocess.run(["losetup", "-f", "--show", *options, str(path)], check=True, capture_output=True,
+                          text=True).stdout.strip()
+
+
+def mount(device, place):
+    """Mounts the device, which goes with the mount. The kernel replays the journal."""
+    kind = subprocess.run(["blkid", "-p", "-s", "TYPE", "-o", "value", device], capture_output=True, text=True).stdout.strip()
+    try:
+        # Several images of one XFS are mounted at a time.
+        run("mount", *(["-o", "nouuid"] if kind == "xfs" else []), device, place)
+    finally:
+        run("losetup", "-d", device)
+
+
+def unmount(place):
+    for _ in range(50):
+        if subprocess.run(["umount", str(place)], capture_output=True).returncode == 0:
+            return
+        time.sleep(0.1)
+    run("umount", "-l", place)
+
+
+class RecordedDisk:
+    """`with` mounts it at `place`. `position()`: the number of events so far. `fresh`: else `base` is there already."""
+
+    def __init__(self, folder, kind, recorder, write_us=300, flush_us=2000, fresh=True):
+        self.folder, self.kind, self.fresh = pathlib.Path(folder), kind, fresh
+        self.base, self.log = self.folder / "base", self.folder / "log"
+        self.place, self.fuse = self.folder / "m", self.folder / "fuse"
+        self.command = [str(recorder), str(self.base), str(self.log), str(self.folder / "position"), str(self.fuse),
+                        str(write_us), str(flush_us)]
+
+    def __enter__(self):
+        if self.fresh:
+            make_file_system(self.base, self.kind)
+        self.place.mkdir(exist_ok=True)
+        self.fuse.mkdir(exist_ok=True)
+        self.daemon = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while not (self.fuse / "disk").exists():
+            assert self.daemon.poll() is None and time.monotonic() < deadline, "recorded_disk did not start"
+            time.sleep(0.02)
+        with open(self.folder / "position", "rb") as file:
+            self.count = mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
+        mount(attach(self.fuse / "disk", "--direct-io=on"), self.place)
+        return self
+
+    def position(self):
+        return struct.unpack("<Q", self.count[:8])[0]
+
+    def __exit__(self, *_):
+        unmount(self.place)
+        time.sleep(0.1)
+        self.daemon.send_signal(signal.SIGTERM)
+        try:
+            self.daemon.wait(10)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+        subprocess.run(["umount", "-l", str(self.fuse)], capture_output=True)
+
+
+class Write:
+    __slots__ = ("begin", "end", "offset", "length", "at")
+
+    def __init__(self, begin, offset, length, at):
+        self.begin, self.end, self.offset, self.length, self.at = begin, None, offset, length, at
+
+
+class Recording:
+    """`writes` in the order of their begins, `flushes`: (end, begin), and the time of each event."""
+
+    def __init__(self, path, kind):
+        self.file = open(path, "rb")
+        self.data = mmap.mmap(self.file.fileno(), 0, prot=mmap.PROT_READ)
+        self.whole = WHOLE[kind]
+        self.writes, self.flushes, self.times_s = [], [], []
+        begun, at = {}, 0
+        while at + RECORD.size <= len(self.data):
+            event, number, time_ns, offset, length = RECORD.unpack_from(self.data, at)
+            at += RECORD.size
+            index = len(self.times_s)
+            self.times_s.append(time_ns / 1e9)
+            if event == WRITE_BEGIN:
+                begun[number] = Write(index, offset, length, at)
+                self.writes.append(begun[number])
+                at += length
+            elif event == WRITE_END:
+                begun[number].end = index
+            elif event == FLUSH_BEGIN:
+                begun[number] = index
+            else:
+                self.flushes.append((index, begun[number]))
+        self.events = len(self.times_s)
+        self.begins = [write.begin for write in self.writes]
+
+    def flushed_at(self, cut):
+        """All writes answered before this event are on the disk whatever happens."""
+        return max((begin for end, begin in self.flushes if end < cut), default=0)
+
+    def pending(self, cut, flushed):
+        return [write for write in self.writes[:bisect.bisect_left(self.begins, cut)]
+                if write.end is None or write.end >= flushed]
+
+    def bytes_of(self, write):
+        return memoryview(self.data)[write.at:write.at + write.length]
+
+
+class Floor:
+    """The disk with exactly what it must hold at a cut; cuts come in ascending order."""
+
+    def __init__(self, base, path, recording):
+        with open(base, "rb") as source:
+            copy_sparse(source.fileno(), path)
+        self.path, self.recording, self.next = path, recording, 0
+        self.file = open(path, "r+b")
+        self.kept = []  # begun before the flush, not answered by then
+
+    def advance(self, flushed):
+        writes, waiting = self.recording.writes, []
+        for write in self.kept:
+            (self.apply if write.end is not None and write.end < flushed else waiting.append)(write)
+        self.kept = waiting
+        while self.next < len(writes) and writes[self.next].begin < flushed:
+            write = writes[self.next]
+            self.next += 1
+            if write.end is not None and write.end < flushed:
+                self.apply(write)
+            else:
+                self.kept.append(write)
+
+    def apply(self, write):
+        os.pwrite(self.file.fileno(), self.recording.bytes_of(write), write.offset)
+
+    def copy(self, path):
+        copy_sparse(self.file.fileno(), path)
+
+
+def copy_sparse(source, path):
+    with open(path, "wb") as out:
+        out.truncate(SIZE)
+        at = 0
+        while at < SIZE:
+            try:
+                at = os.lseek(source, at, os.SEEK_DATA)
+            except OSError:  # no data behind this place
+                return
+            end = os.lseek(source, at, os.SEEK_HOLE)
+            out.seek(at)
+            while at < end:
+                at += os.sendfile(out.fileno(), source, at, end - at)
+
+
+MODES = ["none", "all", "some", "some", "most", "few", "torn", "torn", "all but one", "one alone"]
+
+
+def survivors(pending, mode, chance):
+    """For each pending write a number from 0 to 1: the share of it that reached the disk."""
+    if mode in ("all but one", "one alone"):
+        odd, other = (0, 1) if mode == "all but one" else (1, 0)
+        chosen = chance.randrange(len(pending)) if pending else None
+        return [odd if i == chosen else other for i in range(len(pending))]
+    if mode == "torn":
+        return [chance.choice((0, 0.5, 0.5, 1)) for _ in pending]
+    share = {"none": 0, "all": 1, "some": 0.5, "most": 0.9, "few": 0.1}[mode]
+    return [int(chance.random() < share) for _ in pending]
+
+
+def sectors_of(recording, write, sector, chance):
+    """The ranges of a torn write that reached the disk: its begin, its end, or any of its sectors."""
+    starts = list(range(0, write.length, sector))
+    shape, middle = chance.choice(("begin", "end", "any")), chance.randrange(len(starts) + 1)
+    kept = {"begin": lambda i: i < middle, "end": lambda i: i >= middle, "any": lambda i: chance.random() < 0.5}[shape]
+    there = {start for i, start in enumerate(starts) if kept(i)}
+    for block in recording.whole:
+        inside = {s for s in starts if block <= write.offset + s < block + WHOLE_BLOCK}
+        if inside & there:
+            there |= inside
+    return sorted(there)
+
+
+def after_cut(recording, floor, cut, path, chance):
+    """Writes one legal state of the disk after a cut before event `cut`. Returns a sentence about it."""
+    flushed = recording.flushed_at(cut)
+    floor.advance(flushed)
+    floor.copy(path)
+    pending = recording.pending(cut, flushed)
+    mode, sector = chance.choice(MODES), chance.choice((512, 4096))
+    counts = {0: 0, 0.5: 0, 1: 0}
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        for write, share in zip(pending, survivors(pending, mode, chance)):
+            data = recording.bytes_of(write)
+            counts[share] += 1
+            if share == 1:
+                os.pwrite(fd, data, write.offset)
+            elif share:
+                for start in sectors_of(recording, write, sector, chance):
+                    os.pwrite(fd, data[start:start + sector], write.offset + start)
+    finally:
+        os.close(fd)
+    return f"{mode}: of {len(pending)} unflushed writes {counts[1]} whole, {counts[0.5]} torn at {sector}, {counts[0]} missing"
