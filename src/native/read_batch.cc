@@ -13,7 +13,7 @@
 #include "native/streams.h"
 #include "rdma/token_windows.h"
 #include "s3/errors.h"
-#include "s3/objects/open.h"
+#include "s3/objects/read.h"
 #include "s3/objects/send.h"
 
 namespace verbena::native {
@@ -226,14 +226,16 @@ bool ReadBatch::serve_now(size_t index) {
     complete(index);
     return true;
   }
-  auto opened = s3::Opening(op_->endpoint->door().service, op_->caller, slot.request).now();
-  if (!opened) return false;
-  if (!*opened) {
-    slot.code = wire_code(opened->error().code);
+  using Step = s3::ObjectRead::Step;
+  s3::ObjectRead read(op_->endpoint->door().service, op_->caller, slot.request, s3::ObjectRead::Of::bytes);
+  const Step step = read.look();
+  if (step == Step::refusal) {
+    slot.code = wire_code(read.error().code);
     complete(index);
     return true;
   }
-  slot.opened = std::move(**opened);
+  if (step != Step::answer) return false;
+  slot.opened = read.take();
   slot.length = slot.opened->length;
   slot.partial = slot.opened->partial;
   if (!is_get()) {

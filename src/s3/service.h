@@ -101,7 +101,7 @@ struct GetRequest {
   CustomerKeyPtr customer_key{};  // of an object that was put with one
 };
 
-// An object that may be read: authorized, conditions met, range resolved. objects/open.h opens, objects/send.h sends.
+// An object that may be read: authorized, conditions met, range resolved. objects/read.h opens, objects/send.h sends.
 struct OpenObject {
   std::shared_ptr<store::ObjectReader> reader;
   uint64_t offset = 0;    // first byte to send
