@@ -17,14 +17,15 @@
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
+#include "s3/objects/ingest.h"
 #include "s3/objects/lock.h"
 #include "s3/objects/multipart.h"
-#include "s3/objects/put.h"
 #include "s3/objects/range.h"
 #include "s3/objects/read.h"
 #include "s3/objects/read_ahead.h"
 #include "s3/objects/tagging.h"
 #include "s3/objects/versions.h"
+#include "s3/objects/write_plan.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
 
@@ -181,21 +182,16 @@ std::string copy_result_xml(bool part, const std::string& etag, int64_t modified
 Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info, bool own_tags,
                                                const store::CommitConditions& conditions) {
   VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  const Asked asked{.action = action::put_object,
-                    .key = context.key,
-                    .tags = own_tags ? &info.tags : nullptr,
-                    .lock = &info.lock,
-                    .conditions = &conditions,
-                    .creates = true};
-  VB_CO_ASSIGN(store::Attributes attributes,
-               authorize_new_object(context.service, context.caller(), *access, asked, wish));
-  if (!own_tags && !info.tags.empty()) {
-    VB_CO_TRY(authorize_copied_tags(context, *access, info.tags));
-  }
-  const ObjectName name{context.key, {}};
-  VB_CO_TRY(co_await authorize_conditions(context.service, context.caller(), *access, name, conditions));
-  co_return attributes;
+  const PlannedWrite write{.bucket = context.bucket,
+                           .key = context.key,
+                           .tags = own_tags ? &info.tags : nullptr,
+                           .lock = &info.lock,
+                           .conditions = &conditions,
+                           .acl = &wish};
+  WriteFacts have = facts_at_hand(context.service, write);
+  VB_CO_ASSIGN(WritePlan plan, co_await settle_plan(context.service, context.caller(), write, have, judge_write));
+  if (!own_tags && !info.tags.empty()) VB_CO_TRY(authorize_copied_tags(context, *have.access, info.tags));
+  co_return std::move(plan.attributes);
 }
 
 // Bytes take their time: before the commit all is asked again where any key, policy or document has changed since
