@@ -14,6 +14,7 @@
 #include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
+#include "s3/objects/body_digests.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
