@@ -89,12 +89,6 @@ Task<void> finish(std::shared_ptr<HandlerContext> context, Exchange& exchange, S
   account(*context, exchange, serving);
 }
 
-// A HEAD's answer. No other coroutine was made for it.
-Task<void> reply(std::shared_ptr<HandlerContext> context, Exchange& exchange, Serving serving) {
-  (void)co_await exchange.reply(serving.response);
-  account(*context, exchange, serving);
-}
-
 // A GET or HEAD of what lies in memory is served here; all else is left to serve(), with what was found out already.
 std::optional<Task<void>> begin(const std::shared_ptr<HandlerContext>& context, Exchange& exchange) {
   Serving serving;
@@ -112,7 +106,6 @@ std::optional<Task<void>> begin(const std::shared_ptr<HandlerContext>& context, 
   const bool plain = reads && exchange.query().empty() && !exchange.path().starts_with("/-/");
   auto sent = plain ? try_serve(*context, exchange, serving) : std::nullopt;
   if (!sent) return serve(context, exchange, std::move(serving));
-  if (sent->reply) return reply(context, exchange, std::move(serving));
   if (sent->rest) return finish(context, exchange, std::move(serving), std::move(*sent->rest));
   account(*context, exchange, serving);
   return std::nullopt;

@@ -41,7 +41,6 @@ class Router {
   // sends `response`. An error of `rest`, where the sink was not begun, is still to be answered.
   struct Sent {
     bool whole = true;
-    bool reply = false;
     std::optional<Task<Result<void>>> rest{};
   };
   std::optional<Sent> try_handle(Request& request, memory::Source& body, Response& response, memory::Sink& sink);

@@ -46,10 +46,8 @@ std::optional<Router::Sent> Router::try_handle(Request& request, memory::Source&
     response = Response();
     return std::nullopt;
   }
-  const bool head = request.method == "HEAD";
-  context.call.outcome.action = head ? "HEAD object" : "GET object";
+  context.call.outcome.action = request.method == "HEAD" ? "HEAD object" : "GET object";
   note_target(context);
-  if (head) return Sent{.reply = true};
   context.call.outcome.out = given->object.length;
   if (given->sent && !*given->sent) return Sent{.whole = false};
   if (!given->sent || !**given->sent) {

@@ -184,11 +184,12 @@ std::optional<Given> try_read(Context& context, std::shared_ptr<store::ObjectRea
     found = read.found();
     return std::nullopt;
   }
+  Given given;
   if (head) {
-    answer_head(context, read);
-    return Given();
+    answer_head(context, read);  // an answer of no bytes
+  } else {
+    given.object = read.take();
   }
-  Given given{.object = read.take()};
   const ScopedStage sends(trace, Stage::wire);
   given.sent = send_now(given.object, context.sink);
   return given;

@@ -85,15 +85,19 @@ Result<WritePlan> plan_write(const Service& service, const Call& call, const Pla
                              const WriteFacts& have) {
   VB_TRY(check_request(write));
   if (write.of == WriteOf::part) return judge_write(service, call, write, have);  // encrypted as its upload is
-  VB_ASSIGN(EncryptionWish wish,
-            session_encryption(call, write.encryption != nullptr ? *write.encryption : EncryptionWish()));
-  VB_ASSIGN(WritePlan plan, judge_write(service, call, write, have));
-  if (plan.needs != WriteNeed::nothing) return plan;
+  EncryptionWish wish;
+  if (write.encryption != nullptr || session_encrypts(call)) {
+    VB_ASSIGN(wish, session_encryption(call, write.encryption != nullptr ? *write.encryption : EncryptionWish()));
+  }
+  auto plan = judge_write(service, call, write, have);
+  if (!plan || plan->needs != WriteNeed::nothing) return plan;
   if (write.size > put_size_max) return fail(Errc::entity_too_large, "put: declared length");
+  // Most small writes: plain, since neither request, session, bucket nor server says otherwise.
+  if (wish.method == Encryption::none && !have.access->encrypts && !service.encryption.by_default) return plan;
   const bool by_bucket = have.access->encrypts && asks_bucket(service.encryption, wish, write.bucket);
   if (by_bucket && !have.encryption) return missing(WriteNeed::encryption);
-  VB_ASSIGN(plan.encryption, settle_encryption(service.encryption, std::move(wish), write.bucket,
-                                               by_bucket ? have.encryption->get() : nullptr));
+  VB_ASSIGN(plan->encryption, settle_encryption(service.encryption, std::move(wish), write.bucket,
+                                                by_bucket ? have.encryption->get() : nullptr));
   return plan;
 }
 
