@@ -117,7 +117,7 @@ TEST(Requests, AClearedPutIsAsNew) {
   full.compute = Algorithm::crc32;
   full.trailing = [] { return Result<std::vector<store::Checksum>>(); };
   full.md5_etag = false;
-  full.append.emplace();
+  full.append = PutRequest::Append();
   full.continues = {Algorithm::crc32};
   expect_clear_makes_new(full);
 }

@@ -153,7 +153,7 @@ Task<Result<void>> serve_delete_object(Context& context) {
   VB_CO_ASSIGN(request.conditions, read_remove_conditions(context));
   request.bypass_governance = bypasses_governance(context);
   auto removed =
-      co_await delete_object(context.service, context.caller(), context.bucket, context.key, std::move(request));
+      co_await s3::delete_object(context.service, context.caller(), context.bucket, context.key, std::move(request));
   if (!removed && removed.error() == Errc::precondition_failed) {
     context.error_fields.emplace_back("Condition", removed.error().context);
   }
