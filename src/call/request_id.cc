@@ -20,8 +20,8 @@ std::string make_request_id() {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   x ^= x >> 31;
-  std::string id(16, '0');
-  for (size_t i = id.size(); i-- > 0; x >>= 4) id[i] = upper_hex_digits[x & 15];
+  std::string id(request_id_size, '0');
+  write_request_id(x, id.data());
   return id;
 }
 

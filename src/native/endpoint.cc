@@ -8,6 +8,7 @@
 
 #include <array>
 
+#include "call/request_id.h"
 #include "native/read_batch.h"
 #include "native/wire/trace.h"
 #include "native/wire/watch.h"
@@ -340,10 +341,8 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   static_cast<call::Caller&>(op->caller) = lane.caller;
   op->caller.trace = nullptr;
   op->caller.observed = nullptr;
-  static constexpr char digits[] = "0123456789ABCDEF";
-  op->caller.request_id.resize(16);
-  ++request_ids_;
-  for (int i = 0; i < 16; ++i) op->caller.request_id[i] = digits[request_ids_ >> (60 - 4 * i) & 15];
+  op->caller.request_id.resize(call::request_id_size);
+  call::write_request_id(++request_ids_, op->caller.request_id.data());
   ++(takes_no_credit(header.type) ? lane.questions : lane.in_flight);
   lane.client->units += load_of(header.type);
   if (header.type == static_cast<uint8_t>(wire::Type::list_values)) ++lane.listings;

@@ -70,7 +70,7 @@ std::unexpected<std::string> wrong(const fs::path& file, const std::string& why)
 
 class Filler {
  public:
-  Filler(s3::Service& service, const s3::Call& caller) : service_(service), caller_(caller) {}
+  Filler(s3::Service& service, const call::Call& caller) : service_(service), caller_(caller) {}
 
   Task<Step> run(const FirstContents& contents) {
     for (const std::string& bucket : contents.buckets) {
@@ -140,13 +140,13 @@ class Filler {
   }
 
   s3::Service& service_;
-  const s3::Call& caller_;
+  const call::Call& caller_;
   Filled filled_;
 };
 
 }  // namespace
 
-std::expected<Filled, std::string> fill(s3::Service& service, const s3::Call& caller, const FirstContents& contents) {
+std::expected<Filled, std::string> fill(s3::Service& service, const call::Call& caller, const FirstContents& contents) {
   Filler filler(service, caller);
   boost::asio::io_context io;
   // Other threads (the pool, the digests') post their results here.

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
-namespace verbena::s3 {
+namespace verbena::call {
 struct Call;
+}
+
+namespace verbena::s3 {
 struct Service;
-}  // namespace verbena::s3
+}
 
 namespace verbena::server {
 
@@ -25,6 +28,6 @@ struct Filled {
 
 // Stores them by S3's own verbs, before any door is open. Blocks. A bucket that the caller already owns is no error.
 // The error is a sentence for operators that names the bucket or the file.
-std::expected<Filled, std::string> fill(s3::Service& service, const s3::Call& caller, const FirstContents& contents);
+std::expected<Filled, std::string> fill(s3::Service& service, const call::Call& caller, const FirstContents& contents);
 
 }  // namespace verbena::server

@@ -1,0 +1,195 @@
+#include "simulator/scheduler.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+namespace verbena::simulator {
+
+thread_local Scheduler::Thread* Scheduler::self_ = nullptr;
+
+long kernel(long number, long a, long b, long c, long d, long e, long f) {
+  long result = 0;
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  register long r9 asm("r9") = f;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+namespace {
+
+void wait_for_turn(uint32_t& go) {
+  while (__atomic_exchange_n(&go, 0, __ATOMIC_ACQUIRE) == 0) {
+    kernel(SYS_futex, reinterpret_cast<long>(&go), FUTEX_WAIT_PRIVATE, 0);
+  }
+}
+
+void give_turn(uint32_t& go) {
+  __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+  kernel(SYS_futex, reinterpret_cast<long>(&go), FUTEX_WAKE_PRIVATE, 1);
+}
+
+}  // namespace
+
+Scheduler& Scheduler::get() {
+  static Scheduler* const one = new Scheduler;  // outlives every thread
+  return *one;
+}
+
+void Scheduler::start(uint64_t seed) {
+  choices_.seed(seed);
+  draws_.seed(~seed);
+  pause_mask_ = (uint64_t{4} << 2 * (choices_() % 4)) - 1;
+  self_ = static_cast<Thread*>(register_thread());
+}
+
+bool Scheduler::on() const { return self_ != nullptr; }
+int Scheduler::id() const { return self_ == nullptr ? 1 : self_->id; }
+
+void Scheduler::note(uint64_t event) {
+  trace_ = (trace_ ^ event) * 0x100000001b3u;
+  trace_ ^= trace_ >> 29;
+}
+
+uint64_t Scheduler::random() { return draws_(); }
+
+int64_t Scheduler::steady_ns() { return now_ns_ += 20; }
+
+void Scheduler::wake(Thread& thread) {
+  thread.runnable = true;
+  thread.polls = false;
+  thread.waits_for = nullptr;
+  thread.deadline_ns = never;
+}
+
+Scheduler::Thread& Scheduler::choose() {
+  now_ns_ += static_cast<int64_t>(200 + choices_() % 1024);
+  for (;;) {
+    size_t runnable = 0;
+    int64_t next_ns = never;
+    for (Thread* of : live_) {
+      Thread& thread = *of;
+      if (!thread.runnable && thread.deadline_ns <= now_ns_) {
+        wake(thread);
+        thread.timed_out = true;
+      }
+      runnable += thread.runnable;
+      next_ns = std::min(next_ns, thread.deadline_ns);
+    }
+    if (runnable == 0) {
+      if (next_ns == never) deadlocked();
+      now_ns_ = next_ns;
+      continue;
+    }
+    size_t at = choices_() % runnable;
+    for (Thread* thread : live_) {
+      if (thread->runnable && at-- == 0) return *thread;
+    }
+  }
+}
+
+void Scheduler::go_on_with(Thread& next) {
+  Thread& self = *self_;
+  note(static_cast<uint64_t>(next.id) << 48 ^ static_cast<uint64_t>(now_ns_));
+  if (&next == &self) return;
+  ++switches_;
+  const bool ended = self.ended;
+  give_turn(next.go);
+  if (!ended) wait_for_turn(self.go);
+}
+
+void Scheduler::pause() {
+  if (on()) go_on_with(choose());
+}
+
+void Scheduler::maybe_pause() {
+  if (on() && (choices_() & pause_mask_) == 0) pause();
+}
+
+void Scheduler::block(Thread& self, int64_t deadline_ns) {
+  self.runnable = self.timed_out = false;
+  self.deadline_ns = deadline_ns;
+  go_on_with(choose());
+}
+
+bool Scheduler::wait(const void* on, int64_t deadline_ns) {
+  if (!this->on()) deadlocked();  // before start() there is no thread that could wake it
+  self_->waits_for = on;
+  block(*self_, deadline_ns);
+  return !self_->timed_out;
+}
+
+bool Scheduler::wait_as_poller(int64_t deadline_ns) {
+  self_->polls = true;
+  block(*self_, deadline_ns);
+  return !self_->timed_out;
+}
+
+void Scheduler::wake(const void* on, size_t at_most) {
+  std::vector<Thread*> waiting;
+  for (Thread* thread : live_) {
+    if (!thread->runnable && thread->waits_for == on) waiting.push_back(thread);
+  }
+  for (; at_most > 0 && !waiting.empty(); --at_most) {
+    const size_t at = waiting.size() == 1 ? 0 : choices_() % waiting.size();
+    wake(*waiting[at]);
+    waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(at));
+  }
+}
+
+void Scheduler::wake_pollers() {
+  for (Thread* thread : live_) {
+    if (thread->polls) wake(*thread);
+  }
+}
+
+void* Scheduler::register_thread() {
+  Thread& thread = threads_.emplace_back();
+  thread.id = static_cast<int>(threads_.size());
+  live_.push_back(&thread);
+  return &thread;
+}
+
+void Scheduler::name_thread(void* thread, pthread_t as) { static_cast<Thread*>(thread)->handle = as; }
+
+void Scheduler::adopt(void* thread) {
+  self_ = static_cast<Thread*>(thread);
+  wait_for_turn(self_->go);
+}
+
+void Scheduler::end_thread() {
+  Thread& self = *self_;
+  self.ended = true;
+  self.runnable = false;
+  std::erase(live_, &self);
+  wake(&self);
+  go_on_with(choose());
+  self_ = nullptr;
+}
+
+void Scheduler::wait_for_end(pthread_t of) {
+  for (auto thread = threads_.rbegin(); thread != threads_.rend(); ++thread) {
+    if (pthread_equal(thread->handle, of) == 0) continue;
+    while (!thread->ended) wait(&*thread);
+    return;
+  }
+}
+
+void Scheduler::deadlocked() {
+  std::printf("simulator: every thread waits, none of them for a time\n");
+  for (const Thread& thread : threads_) {
+    if (!thread.ended) std::printf("  thread %d waits for %p\n", thread.id, thread.waits_for);
+  }
+  std::fflush(nullptr);
+  _exit(3);
+}
+
+}  // namespace verbena::simulator

@@ -1,0 +1,82 @@
+// The scheduler of the simulation: real threads of which one runs at a time, chosen by a seed, in virtual time.
+//
+// libc.cc brings every call by which a thread waits, wakes another, reads a clock or draws a random number here. So
+// unmodified code, RocksDB's included, takes the same way again for the same seed.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <vector>
+
+namespace verbena::simulator {
+
+inline constexpr int64_t never = INT64_MAX;
+
+class Scheduler {
+ public:
+  static Scheduler& get();
+
+  // The calling thread, the only one, is scheduled from here on.
+  void start(uint64_t seed);
+  // Whether the calling thread is scheduled.
+  bool on() const;
+  int id() const;  // of the calling thread, from 1; 1 before start()
+
+  // A point at which another thread may go on.
+  void pause();        // always drawn
+  void maybe_pause();  // at a rate that the seed chose
+  // Waits for a wake() of `on`. False: the deadline, in nanoseconds of the steady clock, came first.
+  bool wait(const void* on, int64_t deadline_ns = never);
+  void wake(const void* on, size_t at_most = SIZE_MAX);  // which of its waiters is drawn
+  void wake_pollers();                                   // those that wait by wait_as_poller()
+  bool wait_as_poller(int64_t deadline_ns);
+  void sleep_until(int64_t deadline_ns) { wait(&deadline_ns, deadline_ns); }
+
+  // A thread's life, for pthread_create() and pthread_join().
+  void* register_thread();  // what adopt() takes
+  void name_thread(void* thread, pthread_t as);
+  void adopt(void* thread);  // the new thread itself; returns when it is chosen
+  void end_thread();         // its last act
+  void wait_for_end(pthread_t of);
+
+  int64_t steady_ns();  // a reading costs some nanoseconds
+  int64_t wall_ns() { return steady_ns() + wall_offset_ns_; }
+  int64_t wall_offset_ns() const { return wall_offset_ns_; }
+  void jump_wall(int64_t by_ns) { wall_offset_ns_ += by_ns; }
+  uint64_t random();          // for what runs in the world
+  void note(uint64_t event);  // into the trace
+  uint64_t trace() const { return trace_; }
+  uint64_t switches() const { return switches_; }
+
+ private:
+  struct Thread {
+    int id = 0;
+    uint32_t go = 0;  // a futex
+    bool runnable = true, ended = false, polls = false, timed_out = false;
+    const void* waits_for = nullptr;
+    int64_t deadline_ns = never;
+    pthread_t handle{};
+  };
+
+  Thread& choose();
+  void go_on_with(Thread& next);
+  void wake(Thread& thread);
+  void block(Thread& self, int64_t deadline_ns);
+  [[noreturn]] void deadlocked();
+
+  static thread_local Thread* self_;
+  std::deque<Thread> threads_;  // ended ones, too: a thread that is waited for keeps its record
+  std::vector<Thread*> live_;
+  std::mt19937_64 choices_, draws_;
+  int64_t now_ns_ = 1'000'000'000'000, wall_offset_ns_ = 1'700'000'000'000'000'000;
+  uint64_t trace_ = 0xcbf29ce484222325u, switches_ = 0, pause_mask_ = 15;
+};
+
+// Past interposition.
+long kernel(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0);
+
+}  // namespace verbena::simulator

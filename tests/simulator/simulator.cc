@@ -1,0 +1,116 @@
+// verbena_simulator --seed N [--operations N] [--clients N]: one world. --seeds FROM..TO: one after another, each in a
+// process of its own. Prints for each seed the hash of its trace.
+#include <malloc.h>
+#include <sched.h>
+#include <sys/personality.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "base/log.h"
+#include "base/ticks.h"
+#include "simulator/scheduler.h"
+#include "simulator/world.h"
+
+namespace verbena::simulator {
+namespace {
+
+// Addresses decide the order of some tables: they repeat.
+void fix_addresses(char** argv) {
+  if ((personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0 && personality(ADDR_NO_RANDOMIZE) != -1) {
+    execv("/proc/self/exe", argv);
+  }
+  mallopt(M_ARENA_MAX, 1);
+}
+
+// Threads that take turns are faster on one processor.
+void stay_on_one_processor() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(std::max(sched_getcpu(), 0)), &one);
+  sched_setaffinity(0, sizeof one, &one);
+}
+
+int run_seed(const Plan& plan) {
+  stay_on_one_processor();
+  tick_source();
+  detail::ticking = {};
+  timespec from{}, to{};
+  const auto now = [](timespec& time) { kernel(SYS_clock_gettime, CLOCK_MONOTONIC, reinterpret_cast<long>(&time)); };
+  now(from);
+  Scheduler& scheduler = Scheduler::get();
+  scheduler.start(plan.seed);
+  World world(plan);
+  const bool held = world.run();
+  now(to);
+  const double seconds =
+      static_cast<double>(to.tv_sec - from.tv_sec) + static_cast<double>(to.tv_nsec - from.tv_nsec) / 1e9;
+  std::printf("seed %lu: trace %016lx, %lu operations, %lu crashes, %lu switches, %.2f s, %.0f operations/s\n",
+              plan.seed, scheduler.trace(), world.operations(), world.crashes(), scheduler.switches(), seconds,
+              static_cast<double>(world.operations()) / seconds);
+  if (!held) {
+    std::printf("seed %lu: FAILED: %s\n", plan.seed, world.failure().c_str());
+    std::ofstream("simulator-" + std::to_string(plan.seed) + ".txt") << world.failure();
+  }
+  std::fflush(nullptr);
+  _exit(held ? 0 : 1);  // what the world's threads still hold ends with the process
+}
+
+// Until a seed fails or the time is over.
+int run_seeds(Plan plan, uint64_t last, double seconds) {
+  const auto began = std::chrono::steady_clock::now();
+  uint64_t count = 0;
+  for (; plan.seed <= last; ++plan.seed) {
+    if (seconds > 0 && std::chrono::steady_clock::now() - began > std::chrono::duration<double>(seconds)) break;
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) run_seed(plan);
+    int status = 0;
+    while (waitpid(child, &status, 0) != child) {
+    }
+    if (status != 0) {
+      std::printf("seed %lu: FAILED (status %d); again: ./dev simulate --seed %lu --operations %lu\n", plan.seed,
+                  status, plan.seed, plan.operations);
+      return 1;
+    }
+    ++count;
+  }
+  std::printf("%lu seeds: nothing lost, nothing wrong\n", count);
+  return 0;
+}
+
+}  // namespace
+}  // namespace verbena::simulator
+
+int main(int argc, char** argv) {
+  using namespace verbena::simulator;
+  fix_addresses(argv);
+  CLI::App app{"A server in a simulated world"};
+  Plan plan;
+  std::string seeds;
+  double seconds = 0;
+  bool log = false;
+  app.add_option("--seed", plan.seed, "the world");
+  app.add_option("--seeds", seeds, "FROM..TO, one after another");
+  app.add_option("--seconds", seconds, "begins no seed later than this");
+  app.add_option("--operations", plan.operations, "of each seed");
+  app.add_option("--clients", plan.clients, "at once");
+  app.add_flag("--log", log, "the server's errors, too: a crashing disk leaves many");
+  CLI11_PARSE(app, argc, argv);
+  verbena::log::set_level(verbena::log::Level::error);
+  if (!log && std::freopen("/dev/null", "w", stderr) == nullptr) return 2;
+  const size_t dots = seeds.find("..");
+  if (seconds > 0 && seeds.empty()) {
+    if (app.count("--seed") == 0) plan.seed = static_cast<uint64_t>(std::time(nullptr)) * 1000;
+    return run_seeds(plan, UINT64_MAX, seconds);
+  }
+  if (dots == std::string::npos) return run_seed(plan);
+  plan.seed = std::stoull(seeds);
+  return run_seeds(plan, std::stoull(seeds.substr(dots + 2)), seconds);
+}
