@@ -82,8 +82,12 @@ class EntryText {
     put("<Size>"), put(info.size), put("</Size>");
   }
 
-  // From <StorageClass> to </Contents>, without what is between them in an answer with metadata.
   void storage_class(std::string_view name) {
+    if (name == "STANDARD") {
+      reserve(0);
+      put("<StorageClass>STANDARD</StorageClass>");
+      return;
+    }
     const std::string_view text = xml_escaped(name, key_);
     reserve(text.size());
     put("<StorageClass>"), put(text), put("</StorageClass>");
@@ -100,7 +104,7 @@ class EntryText {
   }
 
  private:
-  static constexpr size_t flush_bytes = 4 * KiB;
+  static constexpr size_t flush_bytes = 1 * KiB;
   static constexpr size_t fixed_bytes = 512;  // more than the names and numbers between two reserves take
 
   void write(const store::Checksum& checksum) {
@@ -132,12 +136,23 @@ class EntryText {
   size_t used_ = 0;
 };
 
+// The size of a page's entries where nothing is encoded or escaped, and with neither owners nor metadata.
+size_t text_size(const store::ListPage& page) {
+  constexpr size_t names_size = 224, checksum_size = 96;
+  size_t size = 0;
+  for (const auto& entry : page.entries) {
+    size += names_size + entry.key.size() + entry.info.etag.size() + checksum_size * entry.info.checksums.size();
+  }
+  return size;
+}
+
 // Whose metadata may be told is asked entry by entry, which takes as long as the bucket's policy makes it. Keys may be
 // long, and of characters that are written as six.
 Task<void> write_entries(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::ListPage& page,
                          const BucketAccess& access, bool owners) {
   const bool metadata = wants_metadata(context);
   Turns turns;
+  xml.reserve(text_size(page));
   EntryText text(xml, encode);
   size_t written = 0;
   for (const auto& entry : page.entries) {

@@ -211,7 +211,7 @@ TEST_F(Lists, EachEntryHasItsOwnTimeAndTextInAPageOfMany) {
   for (int i = 0; i < 60; ++i) {
     const std::string key = (i % 2 == 0 ? "k" : std::string(300, 'l')) + std::to_string(i + 100);
     put(key, std::string(static_cast<size_t>(i), 'x'));
-    const auto info = run(store.stat("bucket", key));
+    const auto info = run(store.stat("bucket", key, ""));
     ASSERT_TRUE(info);
     modified[key] = format_iso8601(info->modified_us);
   }
