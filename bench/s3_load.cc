@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "auth/auth.h"
-#include "cli/bench.h"
+#include "cli/bench/bench.h"
 #include "client/endpoint.h"
 #include "client/http/http_client.h"
 #include "verbena/client.h"

@@ -3,7 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
-#include "cli/bench_loop.h"
+#include "cli/bench/loop.h"
 #include "yardsticks/yardsticks.h"
 
 namespace verbena::yardsticks {

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "base/bytes.h"
-#include "cli/bench_loop.h"
+#include "cli/bench/loop.h"
 #include "yardsticks/yardsticks.h"
 
 namespace verbena::yardsticks {

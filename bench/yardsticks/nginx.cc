@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "cli/bench_loop.h"
+#include "cli/bench/loop.h"
 #include "cli/child.h"
 #include "client/http/http_client.h"
 #include "yardsticks/yardsticks.h"

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "cli/bench_loop.h"
+#include "cli/bench/loop.h"
 #include "client/http/http_client.h"
 #include "yardsticks/yardsticks.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench.h"
+#include "cli/bench/bench.h"
 
 namespace verbena::yardsticks {
 

@@ -285,17 +285,18 @@ Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
   Connection& c = connection_;
   if (c.begun_) co_return fail(Errc::internal, "http: a second answer to one request");
   c.declared_ = length;
-  c.write_head(*c.response_, length);  // goes out with the first chunk
+  c.write_head(*c.response_, c.head_length(length));  // goes out with the first chunk
   co_return Result<void>{};
 }
 
 std::optional<Result<bool>> Connection::ResponseSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
   Connection& c = connection_;
-  if (length == 0 || c.begun_ || c.wire_.secure()) return std::nullopt;
-  memory::Chunk whole = pieces.next();
+  const bool head_alone = length == 0 && c.response_->no_body;
+  if ((length == 0 && !head_alone) || c.begun_ || c.wire_.secure()) return std::nullopt;
+  memory::Chunk whole = head_alone ? memory::Chunk() : pieces.next();
   if (whole.bytes.size() != length) return std::nullopt;
   c.declared_ = c.bytes_out_ = length;
-  c.write_head(*c.response_, c.declared_);
+  c.write_head(*c.response_, c.head_length(length));
   auto out = c.wire_.send_at_once(std::move(whole), c.listener_->limits().body_stall_timeout);
   c.finished_ = out && *out;
   return out;

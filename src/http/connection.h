@@ -89,6 +89,10 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Task<Next> go_on(std::optional<Task<void>> rest, bool ran);
   Task<Next> refuse(int status);
   Task<void> linger();
+  // The length that the head of an answer of `length` bytes declares: of a HEAD's, the object's.
+  std::optional<uint64_t> head_length(uint64_t length) const {
+    return response_->no_body && response_->content_length ? response_->content_length : length;
+  }
   void write_head(s3::Response& response, std::optional<uint64_t> content_length);
 
   std::shared_ptr<ListenerState> listener_;

@@ -82,7 +82,7 @@ Task<void> serve_s3(HandlerContext& context, Exchange& exchange, Serving& servin
   }
 }
 
-std::optional<s3::Router::Sent> get_now(HandlerContext& context, Exchange& exchange, Serving& serving) {
+std::optional<s3::Router::Sent> try_serve(HandlerContext& context, Exchange& exchange, Serving& serving) {
   call::Call& call = serving.call;
   ScopedStage reads(call.trace, Stage::read);
   auto verified = authenticate(context, exchange);
@@ -93,7 +93,7 @@ std::optional<s3::Router::Sent> get_now(HandlerContext& context, Exchange& excha
   call.identity = std::move(verified->identity);
   s3::Request request = make_request(exchange, call, std::nullopt);
   reads.end();
-  auto sent = context.router.get_now(request, exchange.body(), serving.response, exchange.sink(serving.response));
+  auto sent = context.router.try_handle(request, exchange.body(), serving.response, exchange.sink(serving.response));
   if (sent) {
     if (!sent->whole) exchange.close_after();
     return sent;

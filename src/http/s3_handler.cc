@@ -89,7 +89,7 @@ Task<void> finish(std::shared_ptr<HandlerContext> context, Exchange& exchange, S
   account(*context, exchange, serving);
 }
 
-// A GET of what lies in memory is served here; all else is left to serve(), with what was found out already.
+// A GET or HEAD of what lies in memory is served here; all else is left to serve(), with what was found out already.
 std::optional<Task<void>> begin(const std::shared_ptr<HandlerContext>& context, Exchange& exchange) {
   Serving serving;
   call::Call& call = serving.call;
@@ -102,8 +102,9 @@ std::optional<Task<void>> begin(const std::shared_ptr<HandlerContext>& context, 
     call.observed = serving.observed.get();
     call.trace = &call.observed->trace;
   }
-  const bool plain = exchange.method() == "GET" && exchange.query().empty() && !exchange.path().starts_with("/-/");
-  auto sent = plain ? get_now(*context, exchange, serving) : std::nullopt;
+  const bool reads = exchange.method() == "GET" || exchange.method() == "HEAD";
+  const bool plain = reads && exchange.query().empty() && !exchange.path().starts_with("/-/");
+  auto sent = plain ? try_serve(*context, exchange, serving) : std::nullopt;
   if (!sent) return serve(context, exchange, std::move(serving));
   if (sent->rest) return finish(context, exchange, std::move(serving), std::move(*sent->rest));
   account(*context, exchange, serving);

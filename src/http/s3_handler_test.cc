@@ -284,6 +284,8 @@ TEST_F(HotObjects, AreLookedUpOnceWhateverBecomesOfTheRequest) {
   EXPECT_EQ(looks(), 1) << "the range is none of its";
   EXPECT_EQ(client_->ask("GET /bucket/key HTTP/1.1\r\nhost: h\r\n\r\n").status, 403);
   EXPECT_EQ(looks(), 1) << "nobody may read it";
+  EXPECT_EQ(ask("HEAD", "/bucket/key").status, 200);
+  EXPECT_EQ(looks(), 1);
 }
 
 TEST_F(HotObjects, AnswersAreThoseOfColdObjects) {
@@ -304,14 +306,16 @@ TEST_F(HotObjects, AnswersAreThoseOfColdObjects) {
                                  {{"x-amz-website-redirect-location", "/"}}};
   for (const Headers& headers : all) {
     for (const char* target : {"/bucket/key", "/bucket/key?x=1", "/bucket/none", "/none/key", "/bucket/%ff"}) {
-      const std::string name = std::string(target) + " " + (headers.empty() ? "" : headers[0].first);
-      hot(false);
-      const Answer cold = ask("GET", target, {}, "UNSIGNED-PAYLOAD", headers);
-      hot(true);
-      const Answer at_once = ask("GET", target, {}, "UNSIGNED-PAYLOAD", headers);
-      EXPECT_EQ(lasting(at_once), lasting(cold)) << name;
-      EXPECT_EQ(at_once.header("x-amz-request-id").size(), 16u) << name;
-      EXPECT_TRUE(cold.status >= 400 || at_once.body == cold.body) << name;
+      for (const char* method : {"GET", "HEAD"}) {
+        const std::string name = std::string(method) + target + " " + (headers.empty() ? "" : headers[0].first);
+        hot(false);
+        const Answer cold = ask(method, target, {}, "UNSIGNED-PAYLOAD", headers);
+        hot(true);
+        const Answer at_once = ask(method, target, {}, "UNSIGNED-PAYLOAD", headers);
+        EXPECT_EQ(lasting(at_once), lasting(cold)) << name;
+        EXPECT_EQ(at_once.header("x-amz-request-id").size(), 16u) << name;
+        EXPECT_TRUE(cold.status >= 400 || at_once.body == cold.body) << name;
+      }
     }
   }
 }

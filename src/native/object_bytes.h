@@ -5,7 +5,7 @@
 
 #include "base/copy.h"
 #include "native/wire/batch.h"
-#include "s3/objects/open.h"
+#include "s3/objects/read.h"
 #include "store/store.h"
 
 namespace verbena::native {

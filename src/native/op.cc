@@ -77,16 +77,15 @@ bool load_get(Op& op, Bytes body) {
   const auto get = wire::decode_get(body);
   if (!get) return false;
   op.said.clear();
+  op.get.clear();
   op.get.bucket.assign(get->bucket);
   op.get.key.assign(get->key);
-  op.get.part_number.reset();
   if (get->part_number != 0) op.get.part_number = get->part_number;
   assign(op.get.preconditions.if_match, get->if_match);
   assign(op.get.preconditions.if_none_match, get->if_none_match);
   op.get.preconditions.if_modified_since_s = time_or_none(get->if_modified_since_s);
   op.get.preconditions.if_unmodified_since_s = time_or_none(get->if_unmodified_since_s);
   op.ranges.assign(get->ranges.begin(), get->ranges.end());
-  op.get.range.reset();
   if (op.ranges.size() == 1) op.get.range = byte_range(op.ranges[0]);
   op.window = get->window;
   op.inline_max = get->inline_max;
@@ -102,8 +101,7 @@ namespace {
 bool take_put(Op& op, const std::optional<wire::Put>& put) {
   if (!put) return false;
   op.said.clear();
-  op.put.append.reset();
-  op.put.continues.clear();
+  op.put.clear();
   op.put.bucket.assign(put->bucket);
   op.bucket.assign(put->bucket);
   op.put.key.assign(put->key);
@@ -113,11 +111,9 @@ bool take_put(Op& op, const std::optional<wire::Put>& put) {
   assign(op.put.content_md5, put->content_md5);
   assign(op.put.conditions.if_match, put->if_match);
   assign(op.put.conditions.if_none_match, put->if_none_match);
-  op.put.expected.clear();
   for (const auto& sum : put->expected) {
     op.put.expected.push_back({.algorithm = sum.algorithm, .value = std::string(sum.value)});
   }
-  op.put.headers.clear();
   for (const auto& header : put->headers) {
     op.put.headers.emplace_back(header.name, header.value);
   }
@@ -142,7 +138,7 @@ bool load_append(Op& op, Bytes body) {
 bool load_rename(Op& op, Bytes body) {
   const auto rename = wire::decode_rename(body);
   if (!rename) return false;
-  op.rename = {};
+  op.rename.clear();
   op.rename.bucket.assign(rename->bucket);
   op.bucket.assign(rename->bucket);
   op.rename.from.assign(rename->from);

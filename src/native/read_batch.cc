@@ -13,7 +13,7 @@
 #include "native/streams.h"
 #include "rdma/token_windows.h"
 #include "s3/errors.h"
-#include "s3/objects/open.h"
+#include "s3/objects/read.h"
 #include "s3/objects/send.h"
 
 namespace verbena::native {
@@ -167,12 +167,9 @@ bool ReadBatch::wants_value(const store::ObjectInfo& info) const {
 void ReadBatch::take_listed(Slot& slot) {
   const store::ListEntry& entry = listing_->page.entries[listing_->next++];
   s3::GetRequest& request = slot.request;
+  request.clear();
   request.bucket.assign(op_->bucket);
   request.key.assign(entry.key);
-  request.version_id.clear();
-  request.range.reset();
-  request.preconditions.if_match.clear();
-  request.preconditions.if_none_match.clear();
   slot.listed_alone = !wants_value(entry.info);
   slot.place = {};
   if (slot.listed_alone) {
@@ -205,10 +202,10 @@ void ReadBatch::take(size_t index) {
   clear(slot);
   if (listing_) return take_listed(slot);
   s3::GetRequest& request = slot.request;
+  request.clear();
   request.bucket.assign(head_.buckets[item_.bucket]);
   request.key.assign(item_.key);
   request.version_id.assign(item_.version);
-  request.range.reset();
   if (item_.has(wire::field_range)) request.range = byte_range(item_.range);
   assign_one(request.preconditions.if_match, item_.has(wire::field_if_match), item_.if_match);
   assign_one(request.preconditions.if_none_match, item_.has(wire::field_if_none_match), item_.if_none_match);
@@ -226,14 +223,16 @@ bool ReadBatch::serve_now(size_t index) {
     complete(index);
     return true;
   }
-  auto opened = s3::Opening(op_->endpoint->door().service, op_->caller, slot.request).now();
-  if (!opened) return false;
-  if (!*opened) {
-    slot.code = wire_code(opened->error().code);
+  using Step = s3::ObjectRead::Step;
+  s3::ObjectRead read(op_->endpoint->door().service, op_->caller, slot.request, s3::ObjectRead::Of::bytes);
+  const Step step = read.look();
+  if (step == Step::refusal) {
+    slot.code = wire_code(read.error().code);
     complete(index);
     return true;
   }
-  slot.opened = std::move(**opened);
+  if (step != Step::answer) return false;
+  slot.opened = read.take();
   slot.length = slot.opened->length;
   slot.partial = slot.opened->partial;
   if (!is_get()) {

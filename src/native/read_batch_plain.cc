@@ -4,6 +4,7 @@
 #include "native/endpoint.h"
 #include "native/object_bytes.h"
 #include "native/read_batch.h"
+#include "s3/objects/read.h"
 
 namespace verbena::native {
 
@@ -80,7 +81,7 @@ size_t ReadBatch::tell_together(Found found) {
   const size_t first = group_.next;
   for (const store::Store::HotLookup& one : found) {
     const store::ObjectReader* const object = one.found.get();
-    if (object == nullptr || !s3::HotReads::is_sent_as_it_lies(*object)) break;
+    if (object == nullptr || !s3::is_sent_as_it_lies(object->info())) break;
     const size_t before = out_->size();
     if (!add(all, *object, group_.members[first + all.count].place)) {
       out_->rewind(before);

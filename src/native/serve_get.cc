@@ -4,8 +4,8 @@
 #include "native/range_fan_out.h"
 #include "native/streams.h"
 #include "rdma/token_windows.h"
-#include "s3/objects/open.h"
 #include "s3/objects/range.h"
+#include "s3/objects/read.h"
 #include "s3/objects/said.h"
 #include "s3/objects/send.h"
 
@@ -180,13 +180,15 @@ Task<Result<void>> head(Op& op) {
 
 bool serve_hot_get(Op& op) {
   if (op.ranges.size() > 1) return false;
-  auto opened = s3::Opening(op.endpoint->door().service, op.caller, op.get).now();
-  if (!opened) return false;
-  if (!*opened) {
-    op.fail(opened->error().code);
+  using Step = s3::ObjectRead::Step;
+  s3::ObjectRead read(op.endpoint->door().service, op.caller, op.get, s3::ObjectRead::Of::bytes);
+  const Step step = read.look();
+  if (step == Step::refusal) {
+    op.fail(read.error().code);
     return true;
   }
-  op.opened = std::move(**opened);
+  if (step != Step::answer) return false;
+  op.opened = read.take();
   return note_said_now(op, op.opened->info()) && deliver_now(op, *op.opened);
 }
 

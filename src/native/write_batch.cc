@@ -113,7 +113,7 @@ void WriteBatch::begin_next(const Shared& shared) {
   if (is_put() && is_small()) {
     if (has_to_be_fetched()) {
       if (may_be_written()) return join_run(shared, index);
-    } else if (write_now(shared, index)) {
+    } else if (write_now(shared, index) != s3::PutNowOutcome::wait) {
       return;
     }
   }
@@ -223,7 +223,7 @@ void WriteBatch::write_fetched(const Shared& shared, Fetched& item, Bytes bytes,
                    .expected = item.expected,
                    .bytes = {std::move(*lease), kept},
                    .more_follow = more_follow};
-    if (store_now(shared, item.index, put, bytes.size())) return;
+    if (store_now(shared, item.index, put, bytes.size()) != s3::PutNowOutcome::wait) return;
   }
   write_alone(shared, item);
 }
@@ -239,7 +239,7 @@ void WriteBatch::write_alone(const Shared& shared, Fetched& item) {
                         write(shared, caller_, item.index, std::move(request), {}, item.place), boost::asio::detached);
 }
 
-// Where there is memory for it now: read_chunk() of s3/objects/put waits.
+// Where there is memory for it now: read_chunk() of s3/objects/ingest waits.
 std::optional<memory::Lease> WriteBatch::lease_now(size_t size) const {
   memory::Arena& arena = op_->endpoint->door().service.arena;
   memory::Share share(arena, caller_->peer_address, size);
@@ -266,10 +266,10 @@ std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
   return memory::Chunk{std::move(*lease), bytes};
 }
 
-// A small item without a coroutine. False: nothing was done, and write() has to.
-bool WriteBatch::write_now(const Shared& shared, size_t index) {
+// A small item without a coroutine. `wait`: nothing was done, and write() has to.
+s3::PutNowOutcome WriteBatch::write_now(const Shared& shared, size_t index) {
   auto bytes = bytes_at_hand();
-  if (!bytes) return false;
+  if (!bytes) return s3::PutNowOutcome::wait;
   s3::PutNow put{.bucket = reader_->head().buckets[item_.bucket],
                  .key = item_.key,
                  .headers = headers(),
@@ -279,7 +279,7 @@ bool WriteBatch::write_now(const Shared& shared, size_t index) {
   return store_now(shared, index, put, from_window() ? item_.place.size : 0);
 }
 
-bool WriteBatch::store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes) {
+s3::PutNowOutcome WriteBatch::store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes) {
   put.executor = op_->endpoint->core().io().get_executor();
   // The key is there as long as put_now() runs; it is asked for where requests are observed.
   put.then = [shared, index, bucket = put.bucket, key = op_->is_told() ? std::string(put.key) : std::string(),

@@ -78,8 +78,8 @@ class WriteBatch {
   void write_alone(const Shared& shared, Fetched& item);
   std::optional<memory::Lease> lease_now(size_t size) const;
   std::optional<memory::Chunk> bytes_at_hand();
-  bool write_now(const Shared& shared, size_t index);
-  bool store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes);
+  s3::PutNowOutcome write_now(const Shared& shared, size_t index);
+  s3::PutNowOutcome store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes);
   bool still_allowed();
   bool may_be_written() const;
   std::vector<store::Checksum> expected() const;

@@ -38,7 +38,7 @@ struct Request {
   std::string_view raw_query{};
   HeaderSpan headers{};                      // names lower case; values trimmed
   std::optional<uint64_t> content_length{};  // of the decoded payload; nullopt when not declared
-  // Of a GET that get_now() could not end: what it found in memory under this name.
+  // Of a GET or HEAD that try_handle() could not end: what it found in memory under this name.
   std::shared_ptr<store::ObjectReader> found{};
 
   // The value of the first header of that (lower-case) name.

@@ -35,15 +35,15 @@ class Router {
   Task<bool> handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                     memory::Sink& sink);
 
-  // A GET without a body that asks for no more than the bytes of an object, where they lie in memory and nothing has to
-  // be waited for. nullopt: handle() is the next call; nothing was sent, and `response` is empty. Else `response` says
-  // what was sent; where the sink has not taken all of it at once, `rest` sends it. Its error, where the sink was not
-  // begun, is still to be answered.
+  // A GET or HEAD without a body that asks for no more than an object, where it lies in memory and nothing has to be
+  // waited for. nullopt: handle() is the next call; nothing was sent, and `response` is empty. Else `response` says
+  // what was sent; where the sink has not taken all of it at once, `rest` sends it, and where `reply` is set, the door
+  // sends `response`. An error of `rest`, where the sink was not begun, is still to be answered.
   struct Sent {
     bool whole = true;
     std::optional<Task<Result<void>>> rest{};
   };
-  std::optional<Sent> get_now(Request& request, memory::Source& body, Response& response, memory::Sink& sink);
+  std::optional<Sent> try_handle(Request& request, memory::Source& body, Response& response, memory::Sink& sink);
 
   // Fills `response` with the error of a request that is not served (its signature, the framing of its body), with what
   // lets a browser of an allowed origin read it. `body` and `sink` are left alone.

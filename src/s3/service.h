@@ -85,6 +85,7 @@ struct Preconditions {
   std::optional<int64_t> if_unmodified_since_s;
   std::optional<std::string>
       if_range;  // an entity tag as it came, or a date: when it does not hold, the range is ignored
+  void clear();
 };
 
 // A byte range as asked for: first-last, first- (last unset), or -suffix (only suffix set).
@@ -92,6 +93,8 @@ struct ByteRange {
   std::optional<uint64_t> first, last, suffix;
 };
 
+// clear() makes a recycled request as good as new, and keeps the memory of its strings and lists: no field of one
+// client's request may be left for the next one (requests.cc).
 struct GetRequest {
   std::string bucket, key;
   std::string version_id{};  // empty: the current object
@@ -99,9 +102,10 @@ struct GetRequest {
   std::optional<int> part_number;
   Preconditions preconditions;
   CustomerKeyPtr customer_key{};  // of an object that was put with one
+  void clear();
 };
 
-// An object that may be read: authorized, conditions met, range resolved. objects/open.h opens, objects/send.h sends.
+// An object that may be read: authorized, conditions met, range resolved. objects/read.h opens, objects/send.h sends.
 struct OpenObject {
   std::shared_ptr<store::ObjectReader> reader;
   uint64_t offset = 0;    // first byte to send
@@ -140,6 +144,7 @@ struct PutRequest {
   };
   std::optional<Append> append{};
   std::vector<Algorithm> continues{};  // of an append: what an object may have a checksum of
+  void clear();
 };
 struct PutReply {
   store::ObjectInfo info;
@@ -151,6 +156,7 @@ struct RenameObjectRequest {
   std::string bucket, from, to;
   Preconditions source, target;
   std::string token{};  // the client's, for requests that come again; empty: none
+  void clear();
 };
 // Within a directory bucket. precondition_failed's context says which condition.
 Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObjectRequest request);

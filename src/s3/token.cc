@@ -10,7 +10,6 @@
 #include "call/door_metrics.h"
 #include "s3/access/authorize.h"
 #include "s3/errors.h"
-#include "s3/objects/put.h"
 #include "s3/objects/send.h"
 #include "s3/query.h"
 #include "s3/xml.h"

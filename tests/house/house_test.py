@@ -19,6 +19,7 @@ CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
 # The folders inside a room, from the top down; "." is the room's own files. A file may include its own folder and those of
 # lines further down. Folders on one line do not know each other.
 FOLDERS = {
+    "cli": ["program", "rados", "bench", "."],
     "client": ["testing", "c", "api", "native token", "http", "."],
     "fabric": ["local ofi tcp", "."],
     "native": [".", "wire"],

@@ -8,7 +8,7 @@
 
 #include "call/call.h"
 #include "memory/text_source.h"
-#include "s3/objects/open.h"
+#include "s3/objects/read.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "simulator/scheduler.h"
 #include "store/local/fsck.h"

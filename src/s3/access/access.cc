@@ -146,8 +146,12 @@ const BucketAccess* cached_access(const Service& service, std::string_view bucke
   return slot.access.get();
 }
 
+BucketAccessPtr held_access(const Service& service, std::string_view bucket) {
+  return cached_access(service, bucket) != nullptr ? slot_of(bucket).access : nullptr;
+}
+
 Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket) {
-  if (cached_access(service, bucket) != nullptr) co_return slot_of(bucket).access;
+  if (auto kept = held_access(service, bucket)) co_return kept;
   // The number from before the documents are read: a change in between makes this record an old one.
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));

@@ -71,6 +71,8 @@ class AccessGeneration {
 // The bucket's record if this thread has it; valid until this thread's next call of these two. nullptr: ask
 // bucket_access(). Neither allocates nor locks.
 const BucketAccess* cached_access(const Service& service, std::string_view bucket);
+// The same record, valid for as long as the result is held.
+BucketAccessPtr held_access(const Service& service, std::string_view bucket);
 
 // no_such_bucket; corrupt_object: a document that cannot be read, which must not open the bucket; service_unavailable.
 Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket);

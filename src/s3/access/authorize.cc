@@ -305,27 +305,28 @@ Result<void> could_authorize(const Service& service, const Call& caller, const B
   return fail(Errc::access_denied, "authorize: nothing of this kind");
 }
 
-namespace {
-
 bool tells_what_is_there(const store::CommitConditions& conditions) {
   const bool by_tag = conditions.if_none_match && *conditions.if_none_match != "*";
   return by_tag || conditions.if_match || conditions.if_modified_s || conditions.if_modified_us || conditions.if_size;
 }
 
-}  // namespace
+Result<void> authorize_conditions(const Service& service, const Call& caller, const BucketAccess& access,
+                                  ObjectName name, const Result<store::ObjectInfo>& found) {
+  Asked asked{.action = action::get_object, .key = name.key, .version_id = name.version_id};
+  if (found) {
+    asked.object = &*found;
+    return authorize(service, caller, access, asked);
+  }
+  const Error told = missing_error(service, caller, access, asked, found.error());
+  if (told.code == Errc::access_denied) return std::unexpected(told);
+  return {};  // the write itself says what is missing
+}
 
 Task<Result<void>> authorize_conditions(Service& service, const Call& caller, const BucketAccess& access,
                                         ObjectName name, const store::CommitConditions& conditions) {
   if (!tells_what_is_there(conditions)) co_return Result<void>();
-  Asked asked{.action = action::get_object, .key = name.key, .version_id = name.version_id};
-  const auto info = co_await service.store.stat(access.name, name.key, name.version_id);
-  if (info) {
-    asked.object = &*info;
-    co_return authorize(service, caller, access, asked);
-  }
-  const Error told = missing_error(service, caller, access, asked, info.error());
-  if (told.code == Errc::access_denied) co_return std::unexpected(told);
-  co_return Result<void>();  // the write itself says what is missing
+  const auto found = co_await service.store.stat(access.name, name.key, name.version_id);
+  co_return authorize_conditions(service, caller, access, name, found);
 }
 
 bool may_have_changed(const Service& service, const Call& caller, uint64_t access_generation) {

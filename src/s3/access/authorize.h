@@ -65,6 +65,10 @@ struct ObjectName {
 // writes"). access_denied.
 Task<Result<void>> authorize_conditions(Service& service, const Call& caller, const BucketAccess& access,
                                         ObjectName name, const store::CommitConditions& conditions);
+// The same without waiting, of conditions that tell what is there. `found`: Store::stat() of that name.
+bool tells_what_is_there(const store::CommitConditions& conditions);
+Result<void> authorize_conditions(const Service& service, const Call& caller, const BucketAccess& access,
+                                  ObjectName name, const Result<store::ObjectInfo>& found);
 
 // Whether what a request was allowed by may be another by now. `access_generation`: of the bucket's access, then.
 bool may_have_changed(const Service& service, const Call& caller, uint64_t access_generation);

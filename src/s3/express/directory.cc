@@ -94,9 +94,14 @@ void add_location_headers(Context& context) {
   context.reply_header("x-amz-bucket-location-name", context.service.express.zone);
 }
 
-Result<EncryptionWish> session_encryption(const Call& caller, EncryptionWish wish) {
+bool session_encrypts(const Call& caller) {
   const auth::AccessKey* const key = caller.identity.key.get();
-  if (key == nullptr || !key->limits || key->limits->encryption.empty()) return wish;
+  return key != nullptr && key->limits && !key->limits->encryption.empty();
+}
+
+Result<EncryptionWish> session_encryption(const Call& caller, EncryptionWish wish) {
+  if (!session_encrypts(caller)) return wish;
+  const auth::AccessKey* const key = caller.identity.key.get();
   EncryptionWish agreed;
   agreed.method = key->limits->encryption == "aws:kms" ? Encryption::kms : Encryption::aes256;
   agreed.kms_key_id = key->limits->kms_key_id;

@@ -26,6 +26,8 @@ Result<void> check_zone(const Service& service, std::string_view bucket);
 // x-amz-bucket-location-type and -name, of HeadBucket.
 void add_location_headers(Context& context);
 
+// Whether the caller's key is one of a session that settled how objects are encrypted.
+bool session_encrypts(const Call& caller);
 // How what the caller writes is encrypted where the request says nothing: as his session says. invalid_request: the
 // request says something else than the session.
 Result<EncryptionWish> session_encryption(const Call& caller, EncryptionWish wish);

@@ -14,16 +14,19 @@
 #include "s3/express/directory.h"
 #include "s3/headers.h"
 #include "s3/names.h"
+#include "s3/objects/body_digests.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
+#include "s3/objects/ingest.h"
 #include "s3/objects/lock.h"
 #include "s3/objects/multipart.h"
-#include "s3/objects/put.h"
 #include "s3/objects/range.h"
+#include "s3/objects/read.h"
 #include "s3/objects/read_ahead.h"
 #include "s3/objects/tagging.h"
 #include "s3/objects/versions.h"
+#include "s3/objects/write_plan.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
 
@@ -47,30 +50,28 @@ void describe_source(Context& context, const CopySource& source, const Error& er
 
 // The source with its conditions met. A copy that must not happen is 412 whichever condition says so.
 Task<Result<std::shared_ptr<store::ObjectReader>>> find_source(Context& context, const CopySource& source) {
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
+  VB_CO_TRY(co_await bucket_access(context.service, source.bucket));
   if (const auto expected = context.header("x-amz-source-expected-bucket-owner")) {
     VB_CO_TRY(co_await check_expected_owner(context.service, source.bucket, *expected));
   }
-  Asked asked{.action = action::get_object, .key = source.key, .version_id = source.version_id};
-  auto opened = co_await context.service.store.open(source.bucket, source.key, source.version_id);
-  if (!opened) {
-    opened = std::unexpected(missing_error(context.service, context.caller(), *access, asked, opened.error()));
+  GetRequest request;
+  request.bucket = source.bucket;
+  request.key = source.key;
+  request.version_id = source.version_id;
+  request.preconditions = read_preconditions(context, "x-amz-copy-source-");
+  VB_CO_ASSIGN(request.customer_key, read_customer_key(context, source_key_prefix));
+  ObjectRead read(context.service, context.caller(), request, ObjectRead::Of::bytes);
+  if (co_await read.finish() == ObjectRead::Step::answer) co_return read.take().reader;
+  const Error& error = read.error();
+  if (read.refused() != nullptr) {
+    context.error_fields.emplace_back("Condition", std::string("x-amz-copy-source-") + error.context);
+    co_return fail(Errc::precondition_failed, error.context);
   }
-  if (!opened && opened.error() == Errc::method_not_allowed) {
+  if (error == Errc::method_not_allowed) {
     co_return fail(Errc::invalid_request,
                    "The source of a copy request may not specifically refer to a delete marker by version id.");
   }
-  VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, source_key_prefix));
-  VB_CO_ASSIGN(auto reader, std::move(opened));
-  asked.object = &reader->info();
-  VB_CO_TRY(authorize(context.service, context.caller(), *access, asked));
-  VB_CO_ASSIGN(reader, open_sealed(context.service, std::move(reader), source.bucket, source.key, customer));
-  const auto met = check_preconditions(read_preconditions(context, "x-amz-copy-source-"), reader->info());
-  if (!met) {
-    context.error_fields.emplace_back("Condition", std::string("x-amz-copy-source-") + met.error().context);
-    co_return fail(Errc::precondition_failed, met.error().context);
-  }
-  co_return reader;
+  co_return std::unexpected(error);
 }
 
 Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
@@ -182,21 +183,16 @@ std::string copy_result_xml(bool part, const std::string& etag, int64_t modified
 Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info, bool own_tags,
                                                const store::CommitConditions& conditions) {
   VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  const Asked asked{.action = action::put_object,
-                    .key = context.key,
-                    .tags = own_tags ? &info.tags : nullptr,
-                    .lock = &info.lock,
-                    .conditions = &conditions,
-                    .creates = true};
-  VB_CO_ASSIGN(store::Attributes attributes,
-               authorize_new_object(context.service, context.caller(), *access, asked, wish));
-  if (!own_tags && !info.tags.empty()) {
-    VB_CO_TRY(authorize_copied_tags(context, *access, info.tags));
-  }
-  const ObjectName name{context.key, {}};
-  VB_CO_TRY(co_await authorize_conditions(context.service, context.caller(), *access, name, conditions));
-  co_return attributes;
+  const PlannedWrite write{.bucket = context.bucket,
+                           .key = context.key,
+                           .tags = own_tags ? &info.tags : nullptr,
+                           .lock = &info.lock,
+                           .conditions = &conditions,
+                           .acl = &wish};
+  WriteFacts have = facts_at_hand(context.service, write);
+  VB_CO_ASSIGN(WritePlan plan, co_await settle_plan(context.service, context.caller(), write, have, judge_write));
+  if (!own_tags && !info.tags.empty()) VB_CO_TRY(authorize_copied_tags(context, *have.access, info.tags));
+  co_return std::move(plan.attributes);
 }
 
 // Bytes take their time: before the commit all is asked again where any key, policy or document has changed since

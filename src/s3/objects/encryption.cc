@@ -216,47 +216,54 @@ void Seal::mark_object(const Service& service, std::string_view bucket, std::str
                            {{std::string(manifest_attribute), seal_manifest(service, {&whole, 1}, bucket, key)}});
 }
 
-namespace {
+bool asks_bucket(const EncryptionOptions& options, const EncryptionWish& wish, std::string_view bucket) {
+  if (wish.method == Encryption::none) return options.keys != nullptr;
+  return wish.method == Encryption::kms && wish.kms_key_id.empty() && is_directory_bucket(bucket);
+}
 
-// What stands in no request stands in the bucket's configuration, or in the server's. Encryption::none: nowhere. The
-// key of a request that names none is that of a directory bucket's configuration, as AWS has it there.
-Task<Result<EncryptionWish>> settle_wish(Service& service, const std::string& bucket, EncryptionWish wish) {
-  const EncryptionOptions& options = service.encryption;
+Task<Result<store::Document>> bucket_encryption(Service& service, const std::string& bucket) {
+  auto document = co_await service.store.document(bucket, encryption_document);
+  if (!document && document.error() == Errc::not_found) co_return store::Document();
+  co_return document;
+}
+
+// What stands in no request stands in the bucket's configuration, or in the server's. The key of a request that names
+// none is that of a directory bucket's configuration, as AWS has it there.
+Result<EncryptionWish> settle_encryption(const EncryptionOptions& options, EncryptionWish wish, std::string_view bucket,
+                                         const std::string* bucket_default) {
   if (wish.method == Encryption::none) {
-    if (options.keys == nullptr) co_return wish;
-    const auto document = co_await service.store.document(bucket, encryption_document);
-    if (document) {
-      VB_CO_ASSIGN(wish, parse_default_encryption(**document));
-    } else if (document.error() != Errc::not_found) {
-      co_return std::unexpected(document.error());
+    if (options.keys == nullptr) return wish;
+    if (bucket_default != nullptr) {
+      VB_ASSIGN(wish, parse_default_encryption(*bucket_default));
     } else if (options.by_default) {
       wish.method = Encryption::aes256;
     } else {
-      co_return wish;
+      return wish;
     }
+  } else if (bucket_default != nullptr && asks_bucket(options, wish, bucket)) {
+    VB_ASSIGN(EncryptionWish configured, parse_default_encryption(*bucket_default));
+    wish.kms_key_id = std::move(configured.kms_key_id);
   }
-  if (wish.method == Encryption::kms && wish.kms_key_id.empty() && is_directory_bucket(bucket)) {
-    const auto document = co_await service.store.document(bucket, encryption_document);
-    if (!document && document.error() != Errc::not_found) co_return std::unexpected(document.error());
-    if (document) {
-      VB_CO_ASSIGN(const EncryptionWish configured, parse_default_encryption(**document));
-      wish.kms_key_id = configured.kms_key_id;
-    }
-  }
-  co_return check_wish(options, std::move(wish));
+  return check_wish(options, std::move(wish));
 }
 
-}  // namespace
-
-Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish) {
-  VB_CO_ASSIGN(wish, co_await settle_wish(service, bucket, std::move(wish)));
+Seal make_seal(const Service& service, const EncryptionWish& wish, std::string_view bucket, std::string_view key) {
   Seal seal;
-  if (wish.method == Encryption::none) co_return seal;
+  if (wish.method == Encryption::none) return seal;
   seal.object_key_ = Secret::random(store::object_key_size);
   fill_random(seal.salt_);
   seal.attributes_ = wrap(service, wish, seal.object_key_, bucket, key);
   seal.opaque_etag_ = wish.method != Encryption::aes256;
-  co_return seal;
+  return seal;
+}
+
+Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish) {
+  store::Document bucket_default;
+  if (asks_bucket(service.encryption, wish, bucket)) {
+    VB_CO_ASSIGN(bucket_default, co_await bucket_encryption(service, bucket));
+  }
+  VB_CO_ASSIGN(wish, settle_encryption(service.encryption, std::move(wish), bucket, bucket_default.get()));
+  co_return make_seal(service, wish, bucket, key);
 }
 
 Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::string& bucket, const std::string& key,
@@ -308,11 +315,10 @@ class PlannedAppend final : public store::AppendSeal {
 
 }  // namespace
 
-Task<Result<store::AppendSealPtr>> plan_append_seal(Service& service, const std::string& bucket, const std::string& key,
-                                                    EncryptionWish wish) {
-  VB_CO_ASSIGN(wish, co_await settle_wish(service, bucket, std::move(wish)));
-  if (wish.method == Encryption::none) co_return nullptr;
-  co_return std::make_shared<const PlannedAppend>(service, std::move(wish), bucket, key);
+store::AppendSealPtr make_append_seal(const Service& service, EncryptionWish wish, std::string bucket,
+                                      std::string key) {
+  if (wish.method == Encryption::none) return nullptr;
+  return std::make_shared<const PlannedAppend>(service, std::move(wish), std::move(bucket), std::move(key));
 }
 
 Result<Seal> part_seal(const Service& service, const store::UploadInfo& upload, const CustomerKeyPtr& customer) {

@@ -8,7 +8,7 @@
 // configuration opens nothing any more.
 //
 // Every verb that reads bytes goes through open_sealed(), every one that writes them through plan_seal(), part_seal()
-// or plan_append_seal(); doors have no part in it.
+// or a write plan; doors have no part in it.
 #pragma once
 
 #include <string_view>
@@ -54,7 +54,7 @@ class Seal {
   void mark_part(store::ObjectInfo& info) const;
 
  private:
-  friend Task<Result<Seal>> plan_seal(Service&, const std::string&, const std::string&, EncryptionWish);
+  friend Seal make_seal(const Service&, const EncryptionWish&, std::string_view, std::string_view);
   friend Result<Seal> part_seal(const Service&, const store::UploadInfo&, const CustomerKeyPtr&);
   friend Task<Result<store::Attributes>> plan_upload_seal(Service&, const std::string&, const std::string&,
                                                           EncryptionWish);
@@ -66,9 +66,17 @@ class Seal {
 
 // For a whole object: by the wish, else by the bucket's default, else by the server's. no_such_bucket, no_such_kms_key.
 Task<Result<Seal>> plan_seal(Service& service, const std::string& bucket, const std::string& key, EncryptionWish wish);
+// The steps of it, for plans that do not wait (write_plan.h). Whether the bucket's default has a say in the wish:
+bool asks_bucket(const EncryptionOptions& options, const EncryptionWish& wish, std::string_view bucket);
+// that default; null: the bucket has none;
+Task<Result<store::Document>> bucket_encryption(Service& service, const std::string& bucket);
+// the wish by it (null: none) and by the server's default. Encryption::none: plain. no_such_kms_key, ...
+Result<EncryptionWish> settle_encryption(const EncryptionOptions& options, EncryptionWish wish, std::string_view bucket,
+                                         const std::string* bucket_default);
+// and the seal by a settled wish.
+Seal make_seal(const Service& service, const EncryptionWish& wish, std::string_view bucket, std::string_view key);
 // Likewise for an append; null: not at all. What is there already must be encrypted the same way.
-Task<Result<store::AppendSealPtr>> plan_append_seal(Service& service, const std::string& bucket, const std::string& key,
-                                                    EncryptionWish wish);
+store::AppendSealPtr make_append_seal(const Service& service, EncryptionWish wish, std::string bucket, std::string key);
 // Likewise for an upload: the attributes that it gets; none where it is not encrypted.
 Task<Result<store::Attributes>> plan_upload_seal(Service& service, const std::string& bucket, const std::string& key,
                                                  EncryptionWish wish);

@@ -1,4 +1,6 @@
 // GET and HEAD of an object, as its HTTP and token forms share them.
+#include "s3/objects/get.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,9 +13,8 @@
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/get_now.h"
-#include "s3/objects/open.h"
 #include "s3/objects/range.h"
+#include "s3/objects/read.h"
 #include "s3/objects/send.h"
 #include "s3/objects/versions.h"
 #include "s3/token.h"
@@ -93,6 +94,21 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   return apply_response_overrides(context);
 }
 
+// Looks until there is an answer; a refusal is described.
+Task<Result<void>> look(Context& context, ObjectRead& read, const GetRequest& request) {
+  ObjectRead::Step step = read.look();
+  if (step != ObjectRead::Step::answer && step != ObjectRead::Step::refusal) step = co_await read.finish();
+  if (step == ObjectRead::Step::answer) co_return Result<void>();
+  describe_refusal(context, read.error(), read.refused());
+  co_await describe_missing(context, read.error(), request.version_id);
+  co_return std::unexpected(read.error());
+}
+
+void answer_head(Context& context, const ObjectRead& read) {
+  context.response.no_body = true;
+  context.response.content_length = read.extent().length;
+}
+
 }  // namespace
 
 Task<Result<void>> serve_get_object(Context& context) {
@@ -100,36 +116,29 @@ Task<Result<void>> serve_get_object(Context& context) {
   VB_CO_ASSIGN(const auto token, read_token(context));
   RequestTrace* const trace = context.caller().trace;
   ScopedStage opens(trace, Stage::open);
-  Opening opening(context.service, context.caller(), request, context.request.found);
-  auto opened = opening.now();
-  if (!opened) opened = co_await opening.wait();
+  ObjectRead read(context.service, context.caller(), request, ObjectRead::Of::bytes, context.request.found);
+  VB_CO_TRY(co_await look(context, read, request));
   opens.end();
-  const Result<OpenObject>& object = *opened;
-  if (!object) {
-    describe_refusal(context, object.error(), opening.refused());
-    co_await describe_missing(context, object.error(), request.version_id);
-    co_return std::unexpected(object.error());
-  }
-  const Extent extent{object->offset, object->length, object->partial};
-  VB_CO_TRY(fill_object_response(context, object->info(), extent, request));
-  if (may_expire(context)) co_await add_expiration_header(context, object->info());
+  const OpenObject object = read.take();
+  VB_CO_TRY(fill_object_response(context, object.info(), read.extent(), request));
+  if (may_expire(context)) co_await add_expiration_header(context, object.info());
   if (token) {
-    VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, *object, *token));
+    VB_CO_ASSIGN(const TokenOutcome outcome, co_await push_by_token(context, object, *token));
     if (outcome == TokenOutcome::done) co_return Result<void>();
   }
-  context.call.outcome.out = object->length;
+  context.call.outcome.out = object.length;
   ScopedStage sends(trace, Stage::wire);
-  if (auto sent = send_now(*object, context.sink)) {
+  if (auto sent = send_now(object, context.sink)) {
     VB_CO_TRY(*sent);
     if (!**sent) VB_CO_TRY(co_await context.sink.finish());
   } else {
     sends.end();
-    VB_CO_TRY(co_await send_object(context.service, *object, context.sink, trace));
+    VB_CO_TRY(co_await send_object(context.service, object, context.sink, trace));
   }
   co_return Result<void>();
 }
 
-bool asks_for_bytes_alone(HeaderSpan headers) {
+bool asks_for_object_alone(HeaderSpan headers) {
   constexpr auto said_of_the_caller =
       std::to_array<std::string_view>({"x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
                                        "x-amz-s3session-token", "x-amz-user-agent", "x-amz-checksum-mode"});
@@ -155,47 +164,44 @@ bool asks_for_bytes_alone(HeaderSpan headers) {
   });
 }
 
-std::optional<Given> get_object_now(Context& context, std::shared_ptr<store::ObjectReader>& found) {
+std::optional<Given> try_read(Context& context, std::shared_ptr<store::ObjectReader>& found) {
+  const bool head = context.request.method == "HEAD";
   GetRequest request;
   request.bucket = context.bucket;
   request.key = context.key;
   if (const auto header = context.request.header("range")) request.range = parse_range(*header);
   RequestTrace* const trace = context.caller().trace;
   ScopedStage opens(trace, Stage::open);
-  Opening opening(context.service, context.caller(), request);
-  auto opened = opening.now();
+  ObjectRead read(context.service, context.caller(), request, head ? ObjectRead::Of::head : ObjectRead::Of::bytes);
+  const auto step = read.look();
   opens.end();
-  if (!opened || !*opened) {
-    found = opening.found();
+  if (step != ObjectRead::Step::answer) {
+    found = read.found();
     return std::nullopt;
   }
-  Given given{.object = std::move(**opened)};
-  const OpenObject& object = given.object;
   add_request_ids(context.response, context.caller().request_id);
-  const Extent extent{object.offset, object.length, object.partial};
-  if (!fill_object_response(context, object.info(), extent, request)) {
-    found = object.reader;
+  if (!fill_object_response(context, read.info(), read.extent(), request)) {
+    found = read.found();
     return std::nullopt;
+  }
+  Given given;
+  if (head) {
+    answer_head(context, read);  // an answer of no bytes
+  } else {
+    given.object = read.take();
   }
   const ScopedStage sends(trace, Stage::wire);
-  given.sent = send_now(object, context.sink);
+  given.sent = send_now(given.object, context.sink);
   return given;
 }
 
 Task<Result<void>> serve_head_object(Context& context) {
   VB_CO_ASSIGN(const GetRequest request, read_get_request(context));
-  std::optional<store::ObjectInfo> refused;
-  auto head = co_await head_object(context.service, context.caller(), request, &refused);
-  if (!head) {
-    describe_refusal(context, head.error(), refused ? &*refused : nullptr);
-    co_await describe_missing(context, head.error(), request.version_id);
-    co_return std::unexpected(head.error());
-  }
-  const Extent extent{head->offset, head->length, head->partial};
-  VB_CO_TRY(fill_object_response(context, head->info, extent, request));
-  if (may_expire(context)) co_await add_expiration_header(context, head->info);
-  context.response.no_body = true;
-  context.response.content_length = head->length;
+  ObjectRead read(context.service, context.caller(), request, ObjectRead::Of::head, context.request.found);
+  VB_CO_TRY(co_await look(context, read, request));
+  VB_CO_TRY(fill_object_response(context, read.info(), read.extent(), request));
+  if (may_expire(context)) co_await add_expiration_header(context, read.info());
+  answer_head(context, read);
   co_return Result<void>();
 }
 

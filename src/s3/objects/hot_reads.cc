@@ -2,6 +2,7 @@
 
 #include "auth/limits.h"
 #include "s3/access/authorize.h"
+#include "s3/objects/read.h"
 
 namespace verbena::s3 {
 
@@ -20,17 +21,11 @@ bool HotReads::may_read_all() {
 std::optional<std::shared_ptr<store::ObjectReader>> HotReads::find(std::string_view key) {
   if (!looks_in_memory()) return std::nullopt;
   auto found = service_->store.hot(bucket_, key);
-  if (found != nullptr && !is_sent_as_it_lies(*found)) return std::nullopt;
+  if (found != nullptr && !is_sent_as_it_lies(found->info())) return std::nullopt;
   return found;
 }
 
-// Bytes are charged to who they are limited for by select() alone.
+// Bytes are charged to who they are limited for by ObjectRead alone.
 bool HotReads::looks_in_memory() { return may_read_all() && !auth::rates_are_in_use(); }
-
-// Encryption and lists are attributes.
-bool HotReads::is_sent_as_it_lies(const store::ObjectReader& object) {
-  const store::ObjectInfo& info = object.info();
-  return info.attributes.empty() && info.stored_size == 0;
-}
 
 }  // namespace verbena::s3

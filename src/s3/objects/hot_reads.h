@@ -18,13 +18,12 @@ class HotReads {
       : service_(&service), caller_(&caller), bucket_(bucket) {}
 
   // The object of this key where it lies in memory as it is sent, and the caller may read it because he may read all of
-  // the bucket: what Opening::now() of a request that says nothing but the name would open. null: it does not lie in
-  // memory, and Opening::wait() is to be asked. nullopt: Opening knows.
+  // the bucket: what the first look of an ObjectRead of a request that says nothing but the name would open. null: it
+  // does not lie in memory. nullopt: an ObjectRead is to be asked.
   std::optional<std::shared_ptr<store::ObjectReader>> find(std::string_view key);
 
-  // Of many at once: whether find() of any key would look in memory; and whether it would give what was found there.
+  // Of many at once: whether find() of any key would look in memory.
   bool looks_in_memory();
-  static bool is_sent_as_it_lies(const store::ObjectReader& object);
 
  private:
   bool may_read_all();

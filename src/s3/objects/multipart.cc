@@ -9,10 +9,10 @@
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
+#include "s3/objects/ingest.h"
 #include "s3/objects/lock.h"
-#include "s3/objects/put.h"
 #include "s3/objects/tagging.h"
-#include "s3/token.h"
+#include "s3/objects/write_plan.h"
 #include "s3/verbs.h"
 #include "s3/xml.h"
 
@@ -152,15 +152,14 @@ Task<Result<void>> serve_create_upload(Context& context) {
   co_return Result<void>();
 }
 
-Task<Result<PutReply>> upload_part(Service& service, const Call& caller, UploadPartRequest request,
+Task<Result<PutReply>> upload_part(Service& service, const Call& call, UploadPartRequest request,
                                    memory::Source& body) {
   PutRequest& put = request.put;
-  VB_CO_TRY(check_bucket_name(put.bucket));
-  VB_CO_TRY(check_key(put.key));
   const uint64_t generation = service.access->now();
-  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, put.bucket));
-  const Asked asked{.action = action::put_object, .key = put.key, .creates = false};
-  VB_CO_TRY(authorize(service, caller, *access, asked));
+  const PlannedWrite write{.bucket = put.bucket, .key = put.key, .of = WriteOf::part};
+  WriteFacts have = facts_at_hand(service, write);
+  VB_CO_TRY(co_await settle_plan(service, call, write, have));
+  const BucketAccess& access = *have.access;
   if (request.part_number < 1 || request.part_number > store::part_number_max) {
     co_return fail(Errc::invalid_argument, bad_part_number);
   }
@@ -169,45 +168,22 @@ Task<Result<PutReply>> upload_part(Service& service, const Call& caller, UploadP
   VB_CO_ASSIGN(const store::UploadInfo upload, co_await service.store.upload(put.bucket, put.key, request.upload_id));
   VB_CO_TRY(match_upload_checksum(upload, put));
   VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
-  VB_CO_ASSIGN(Reservation room, Reservation::make(service, *access, size.value_or(0), 0));
-  const std::shared_ptr<ByteCharge> charge = ByteCharge::make(caller, *access);
+  VB_CO_ASSIGN(Reservation room, Reservation::make(service, access, size.value_or(0), 0));
+  const std::shared_ptr<ByteCharge> charge = ByteCharge::make(call, access);
   if (charge) charge->begin(size.value_or(0));
 
   VB_CO_ASSIGN(auto writer, co_await service.store.create_part(put.bucket, put.key, request.upload_id,
                                                                request.part_number, seal.stored_size(size)));
   writer = seal.writer(service, std::move(writer), size);
-  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, caller, *writer, put, body, room, charge.get()));
+  VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, call, *writer, put, body, room, charge.get()));
   const uint64_t received = info.size;
-  if (may_have_changed(service, caller, generation)) {
-    VB_CO_ASSIGN(const Call now, caller_now(service, caller));
-    VB_CO_ASSIGN(const BucketAccessPtr access_now, co_await same_bucket_access(service, *access));
-    VB_CO_TRY(authorize(service, now, *access_now, asked));
-  }
+  if (may_have_changed(service, call, generation)) VB_CO_TRY(co_await judge_again(service, call, write, access));
   if (seal.opaque_etag() && put.md5_etag) info.etag = seal.part_etag(request.part_number, info.etag);
   seal.mark_part(info);
   store::CommitConditions none;
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(none)));
   info.attributes = encryption_attributes(upload.attributes);  // what the reply says of it
   co_return PutReply{std::move(info), received};
-}
-
-Task<Result<void>> serve_upload_part(Context& context) {
-  if (context.header("x-amz-copy-source")) co_return co_await serve_upload_part_copy(context);
-  VB_CO_ASSIGN(const auto token, read_token(context));
-  UploadPartRequest part;
-  VB_CO_ASSIGN(part.part_number, read_part_number(context));
-  part.upload_id = context.query.get_or_empty("uploadId");
-  VB_CO_ASSIGN(part.put, read_put_request(context, false));
-  if (token) {
-    VB_CO_ASSIGN(const TokenPut moved, co_await upload_part_by_token(context, *token, std::move(part)));
-    if (moved.outcome == TokenOutcome::done) fill_put_response(context, moved.reply.info);
-    co_return Result<void>();
-  }
-  VB_CO_ASSIGN(const PutReply reply,
-               co_await upload_part(context.service, context.caller(), std::move(part), context.body));
-  fill_put_response(context, reply.info);
-  context.call.outcome.in = reply.received;
-  co_return Result<void>();
 }
 
 Task<Result<void>> serve_abort_upload(Context& context) {

@@ -1,6 +1,6 @@
 // PUT, GET, HEAD and DELETE of objects.
 #include "memory/budget.h"
-#include "s3/objects/open.h"
+#include "s3/objects/read.h"
 #include "s3/test_rig.h"
 
 namespace verbena::s3::test {

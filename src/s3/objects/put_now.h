@@ -24,9 +24,15 @@ struct PutNow {
 
 inline constexpr uint64_t put_now_max = 16 * KiB;  // larger objects are never taken
 
-// What put_object() does of a request without conditions, MD5 and whatever else PutNow does not have. True: `put.then`
-// is told. False: nothing was stored, and put_object() has to say what becomes of it. The bytes are still there then,
-// the rest is of no use any more.
-bool put_now(Service& service, const Call& caller, PutNow& put);
+enum class PutNowOutcome : uint8_t {
+  done,     // taken: `put.then` is called with what the store says
+  refused,  // `put.then` was called with the error that put_object() would return
+  wait,     // something has to be waited for: nothing was stored, and put_object() is to be called
+};
+
+// put_object() of a request without conditions, MD5 and whatever else PutNow does not have: one look (write_plan.h),
+// and the store's put_whole() where the plan says go. On `wait` the bytes are still in `put`; its other fields are
+// unusable.
+PutNowOutcome put_now(Service& service, const Call& call, PutNow& put);
 
 }  // namespace verbena::s3

@@ -22,7 +22,7 @@
 #include "s3/access/quota.h"
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/put.h"
+#include "s3/objects/ingest.h"
 
 namespace verbena::s3 {
 namespace {

@@ -12,12 +12,12 @@
 #include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
-#include "s3/objects/put.h"
 #include "s3/verbs.h"
 #include "s3/workers/request_log.h"
 #include "s3/xml.h"
 #include "s3_http/objects/form.h"
 #include "s3_http/objects/post_policy.h"
+#include "s3_http/objects/put.h"
 
 namespace verbena::s3 {
 namespace {

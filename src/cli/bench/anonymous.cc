@@ -4,8 +4,8 @@
 
 #include "auth/auth.h"
 #include "base/checksum.h"
-#include "cli/bench_loop.h"
-#include "cli/bench_runner.h"
+#include "cli/bench/loop.h"
+#include "cli/bench/runner.h"
 #include "client/endpoint.h"
 #include "client/http/http_client.h"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "cli/bench.h"
-#include "cli/bench_server.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/server.h"
 
 namespace verbena::cli {
 

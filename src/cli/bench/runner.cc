@@ -1,9 +1,9 @@
-#include "cli/bench_runner.h"
+#include "cli/bench/runner.h"
 
 #include <cstring>
 
 #include "base/checksum.h"
-#include "cli/bench_loop.h"
+#include "cli/bench/loop.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {

@@ -1,4 +1,4 @@
-#include "cli/bench_loop.h"
+#include "cli/bench/loop.h"
 
 namespace verbena::cli {
 

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "base/checksum.h"
-#include "cli/bench_loop.h"
-#include "cli/bench_runner.h"
+#include "cli/bench/loop.h"
+#include "cli/bench/runner.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {

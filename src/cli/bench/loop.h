@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/bench.h"
+#include "cli/bench/bench.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <thread>
 
-#include "cli/bench_loop.h"
-#include "cli/bench_runner.h"
+#include "cli/bench/loop.h"
+#include "cli/bench/runner.h"
 
 namespace verbena::cli {
 

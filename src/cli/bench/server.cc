@@ -1,4 +1,4 @@
-#include "cli/bench_server.h"
+#include "cli/bench/server.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,4 @@
-// Most requests of a busy server are GETs of what lies in memory. They take this way through the router.
-#include "s3/objects/get_now.h"
+// Most requests of a busy server are GETs and HEADs of what lies in memory. They take this way through the router.
 #include "auth/limits.h"
 #include "base/request_trace.h"
 #include "s3/access/access.h"
@@ -7,6 +6,7 @@
 #include "s3/errors.h"
 #include "s3/express/directory.h"
 #include "s3/names.h"
+#include "s3/objects/get.h"
 #include "s3/objects/send.h"
 #include "s3/router.h"
 #include "s3/workers/request_log.h"
@@ -34,19 +34,19 @@ Task<Result<void>> send_rest(Service& service, Given given, memory::Sink& sink, 
 
 }  // namespace
 
-std::optional<Router::Sent> Router::get_now(Request& request, memory::Source& body, Response& response,
-                                            memory::Sink& sink) {
+std::optional<Router::Sent> Router::try_handle(Request& request, memory::Source& body, Response& response,
+                                               memory::Sink& sink) {
   const bool logs = service_.request_log != nullptr && service_.request_log->in_use();
-  if (!request.raw_query.empty() || !asks_for_bytes_alone(request.headers)) return std::nullopt;
+  if (!request.raw_query.empty() || !asks_for_object_alone(request.headers)) return std::nullopt;
   if (logs || auth::rates_are_in_use()) return std::nullopt;
   Context context = context_of(request, no_trailers, body, response, sink);
   if (!name_object(context)) return std::nullopt;
-  auto given = get_object_now(context, request.found);
+  auto given = try_read(context, request.found);
   if (!given) {
     response = Response();
     return std::nullopt;
   }
-  context.call.outcome.action = "GET object";
+  context.call.outcome.action = request.method == "HEAD" ? "HEAD object" : "GET object";
   note_target(context);
   context.call.outcome.out = given->object.length;
   if (given->sent && !*given->sent) return Sent{.whole = false};

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "cli/bench_runner.h"
+#include "cli/bench/runner.h"
 #include "cli/client_flags.h"
 #include "cli/commands.h"
 #include "cli/report.h"

@@ -4,8 +4,8 @@
 #include <random>
 
 #include "base/bytes.h"
-#include "cli/bench_loop.h"
-#include "cli/bench_runner.h"
+#include "cli/bench/loop.h"
+#include "cli/bench/runner.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {

@@ -1,0 +1,62 @@
+#include "s3/objects/append.h"
+
+#include <algorithm>
+
+#include "s3/access/authorize.h"
+#include "s3/express/directory.h"
+#include "s3/objects/encryption.h"
+
+namespace verbena::s3 {
+namespace {
+
+// Appends are for directory buckets, and for others whose owner allows them. There the offset tells what is there.
+Task<Result<void>> check_may_append(Service& service, const Call& call, const BucketAccess& access,
+                                    const PutRequest& request) {
+  if (access.directory) co_return Result<void>();
+  const auto document = co_await service.store.document(access.name, append_document);
+  if (!document && document.error() == Errc::not_found) {
+    co_return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
+  }
+  VB_CO_TRY(document);
+  const Asked reading{.action = action::get_object, .key = request.key};
+  co_return authorize(service, call, access, reading);
+}
+
+bool has_user_metadata(const PutRequest& request) {
+  return std::ranges::any_of(request.headers,
+                             [](const auto& header) { return header.first.starts_with("x-amz-meta-"); });
+}
+
+// The commit has the last word on what is there; it is looked at here where that may save the bytes of a long append.
+Task<Result<void>> look_at_end(Service& service, PutRequest& request, std::optional<uint64_t> size) {
+  constexpr uint64_t short_max = 64 * KiB;
+  request.conditions.if_size = request.append->offset;
+  request.conditions.if_without = sealed_attribute;
+  // Which checksum the object has is known at the commit: of few bytes all that can go on are made.
+  request.continues = {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme};
+  if (size.value_or(short_max + 1) <= short_max && !has_user_metadata(request)) co_return Result<void>();
+  const auto there = co_await service.store.stat(request.bucket, request.key, "");
+  if (!there) co_return Result<void>();
+  if (has_user_metadata(request)) {
+    co_return fail(Errc::invalid_request,
+                   "Cannot specify both a write offset value and user-defined object metadata for existing objects.");
+  }
+  if (request.append->offset && there->size > *request.append->offset) {
+    co_return fail(Errc::invalid_write_offset, "append: offset");
+  }
+  std::erase_if(request.continues, [&](Algorithm algorithm) {
+    const auto same = [&](const store::Checksum& c) { return c.algorithm == algorithm && c.parts == 0; };
+    return std::ranges::none_of(there->checksums, same);
+  });
+  co_return Result<void>();
+}
+
+}  // namespace
+
+Task<Result<void>> prepare_append(Service& service, const Call& call, const BucketAccess& access, PutRequest& request,
+                                  std::optional<uint64_t> size) {
+  VB_CO_TRY(co_await check_may_append(service, call, access, request));
+  co_return co_await look_at_end(service, request, size);
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,15 @@
+// What the HTTP forms of a PUT share: PutObject, UploadPart and a browser's form.
+#pragma once
+
+#include "s3/context.h"
+#include "s3/service.h"
+
+namespace verbena::s3 {
+
+// Bucket, key, checksums and conditions of a PUT or UploadPart. Object headers are read for whole objects only.
+Result<PutRequest> read_put_request(const Context& context, bool whole_object);
+
+// 200 with ETag and checksums.
+void fill_put_response(Context& context, const store::ObjectInfo& info);
+
+}  // namespace verbena::s3
