@@ -1,6 +1,9 @@
 #include "base/xml_escape.h"
 
 #include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
 
 #include "base/hex.h"
 
@@ -41,6 +44,31 @@ constexpr std::array<bool, 256> not_plain = [] {
   return table;
 }();
 
+using Block = unsigned char __attribute__((vector_size(16)));
+
+// Whether 16 characters are plain: not_plain's rule, in vector instructions.
+bool plain_block(const char* text) {
+  Block block;
+  std::memcpy(&block, text, sizeof block);
+  const auto special = (block < 0x20) | (block == '&') | (block == '<') | (block == '>') | (block == '"');
+  const auto halves = std::bit_cast<std::array<uint64_t, 2>>(special);
+  return (halves[0] | halves[1]) == 0;
+}
+
+// Text of 16 characters or more ends with a block that overlaps the one before it.
+bool is_plain(std::string_view text) {
+  constexpr size_t size = sizeof(Block);
+  if (text.size() >= size) {
+    for (size_t at = 0; at + size < text.size(); at += size) {
+      if (!plain_block(text.data() + at)) return false;
+    }
+    return plain_block(text.data() + text.size() - size);
+  }
+  bool plain = true;
+  for (const char c : text) plain &= !not_plain[static_cast<unsigned char>(c)];
+  return plain;
+}
+
 }  // namespace
 
 // Nearly all text is plain: each run between two characters to escape is appended at once.
@@ -56,9 +84,7 @@ void append_xml_escaped(std::string& out, std::string_view text) {
 }
 
 std::string_view xml_escaped(std::string_view text, std::string& scratch) {
-  bool plain = true;
-  for (const char c : text) plain &= !not_plain[static_cast<unsigned char>(c)];
-  if (plain) return text;
+  if (is_plain(text)) return text;
   scratch.clear();
   append_xml_escaped(scratch, text);
   return scratch;

@@ -31,6 +31,26 @@ TEST(XmlEscape, AViewIsOfTheTextItselfWhereThatIsPlain) {
   EXPECT_EQ(xml_escaped("", scratch), "");
 }
 
+TEST(XmlEscape, ACharacterToEscapeIsFoundAtEachPlaceOfATextOfAnyLength) {
+  std::string scratch;
+  for (size_t length = 1; length <= 50; ++length) {
+    const std::string plain(length, '\xff');
+    EXPECT_EQ(xml_escaped(plain, scratch).data(), plain.data());
+    for (size_t at = 0; at < length; ++at) {
+      for (const char c : {'&', '<', '>', '"', '\0', '\x1f'}) {
+        std::string text = plain;
+        text[at] = c;
+        EXPECT_EQ(xml_escaped(text, scratch), escaped(text)) << length << ' ' << at;
+      }
+      for (const char c : {' ', '!', '#', '%', '\'', ';', '=', '?', '\x7f', '\x80'}) {
+        std::string text = plain;
+        text[at] = c;
+        EXPECT_EQ(xml_escaped(text, scratch).data(), text.data()) << length << ' ' << at;
+      }
+    }
+  }
+}
+
 TEST(XmlEscape, OtherTextStaysAsItIs) {
   for (const char* text : {"", "plain", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8c\xbf"}) EXPECT_EQ(escaped(text), text);
 }

@@ -36,6 +36,7 @@ class XmlWriter {
   void open_with(std::string_view name, std::string_view attributes);
   // XML as it stands, which closes what it opens: for what is written a thousand times.
   void raw(std::initializer_list<std::string_view> pieces);
+  void reserve(size_t bytes) { out_.reserve(out_.size() + bytes); }  // room for what is written next
   std::string finish();  // closes what is open
 
  private:

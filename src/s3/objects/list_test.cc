@@ -2,8 +2,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <map>
 
 #include "base/bytes.h"
+#include "base/date.h"
 #include "memory/budget.h"
 #include "s3/test_rig.h"
 
@@ -202,6 +204,23 @@ TEST_F(Lists, OddKeysSurviveUrlEncoding) {
   EXPECT_EQ(r.element("EncodingType"), "url");
   r = call("GET", "/bucket?list-type=2");
   EXPECT_EQ(r.element("Key"), "sp ace+plus&#x1;&#xa;\xc3\xa9&amp;");
+}
+
+TEST_F(Lists, EachEntryHasItsOwnTimeAndTextInAPageOfMany) {
+  std::map<std::string, std::string> modified;  // by key
+  for (int i = 0; i < 60; ++i) {
+    const std::string key = (i % 2 == 0 ? "k" : std::string(300, 'l')) + std::to_string(i + 100);
+    put(key, std::string(static_cast<size_t>(i), 'x'));
+    const auto info = run(store.stat("bucket", key, ""));
+    ASSERT_TRUE(info);
+    modified[key] = format_iso8601(info->modified_us);
+  }
+  const std::string body = call("GET", "/bucket?list-type=2").body;
+  for (const auto& [key, time] : modified) {
+    EXPECT_NE(body.find("<Contents><Key>" + key + "</Key><LastModified>" + time + "</LastModified><ETag>&quot;"),
+              std::string::npos)
+        << key;
+  }
 }
 
 TEST_F(Lists, ChecksumsAreNamed) {

@@ -23,6 +23,12 @@ std::string NameEncoder::operator()(std::string_view name) const {
   return url_ ? auth::uri_encode(name, true) : std::string(name);
 }
 
+std::string_view NameEncoder::view(std::string_view name, std::string& scratch) const {
+  if (!url_) return name;
+  scratch = auth::uri_encode(name, true);
+  return scratch;
+}
+
 void NameEncoder::announce(XmlWriter& xml) const {
   if (url_) xml.element("EncodingType", "url");
 }

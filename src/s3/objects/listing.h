@@ -16,6 +16,8 @@ class NameEncoder {
   // invalid_argument for another encoding.
   static Result<NameEncoder> read(const Context& context);
   std::string operator()(std::string_view name) const;
+  // The encoded name as a view: of `name` itself if it stays as it is, else of `scratch`. Both outlive it.
+  std::string_view view(std::string_view name, std::string& scratch) const;
   void announce(XmlWriter& xml) const;  // <EncodingType>
 
  private:
