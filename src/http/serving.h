@@ -41,7 +41,7 @@ struct Serving {
   call::Call call{};
   s3::Response response{};
   std::optional<Result<auth::Verified>> verified{};  // once that was looked at
-  std::shared_ptr<store::ObjectReader> found{};      // s3::Request::found
+  s3::FoundObject found{};                           // s3::Request::found
 };
 
 // The first of that (lower-case) name; empty: none.

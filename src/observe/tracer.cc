@@ -166,6 +166,10 @@ std::string Tracer::encode(const std::vector<Ended>& traces) const {
 void Tracer::send(const std::vector<Ended>& traces, bool last) {
   const std::string document = encode(traces);
   for (int i = 1;; ++i) {
+    if (!last) {
+      const std::lock_guard lock(mutex_);
+      last = stopping_;
+    }
     const auto timeout = last ? std::min(options_.timeout, last_timeout) : options_.timeout;
     const auto status = client_->post("application/json", document, options_.headers, timeout);
     if (status && *status / 100 == 2) {
@@ -175,7 +179,7 @@ void Tracer::send(const std::vector<Ended>& traces, bool last) {
     // What it has refused for good is not sent again.
     const bool again = !status || *status == 429 || *status >= 500;
     std::unique_lock lock(mutex_);
-    if (!again || i >= tries_max || last) break;
+    if (!again || last || (i >= tries_max && !stopping_)) break;
     // A call that the stop cut, or kept waiting, is tried once more.
     last = wake_.wait_for(lock, between_tries, [this] { return stopping_; });
   }

@@ -28,6 +28,13 @@ using call::Door;
 using Headers = std::vector<std::pair<std::string, std::string>>;
 using HeaderSpan = std::span<const Headers::value_type>;
 
+// An object that was found in memory, and the generation of buckets' records before that look-up: in a later one the
+// bucket may be another.
+struct FoundObject {
+  std::shared_ptr<store::ObjectReader> reader{};
+  uint64_t generation = 0;
+};
+
 // One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet. What it views belongs to the door
 // and outlives it.
 struct Request {
@@ -38,8 +45,7 @@ struct Request {
   std::string_view raw_query{};
   HeaderSpan headers{};                      // names lower case; values trimmed
   std::optional<uint64_t> content_length{};  // of the decoded payload; nullopt when not declared
-  // Of a GET or HEAD that try_handle() could not end: what it found in memory under this name.
-  std::shared_ptr<store::ObjectReader> found{};
+  FoundObject found{};                       // of a GET or HEAD that try_handle() could not end
 
   // The value of the first header of that (lower-case) name.
   std::optional<std::string_view> header(std::string_view name) const;

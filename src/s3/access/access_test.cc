@@ -142,6 +142,49 @@ TEST_F(AccessTest, WhoMayReadAllOfABucketMayReadEachOfItsObjects) {
   EXPECT_TRUE(authorize_all(service, stranger, *run(bucket_access(service, "bucket")).value(), action::get_object));
 }
 
+TEST_F(AccessTest, AVersionThatIsNamedNeedsARightOfItsOwnFromEverybody) {
+  const std::string on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+  ASSERT_EQ(as(alice_, "PUT", "/bucket?versioning", on).status, 200);
+  ASSERT_EQ(as(alice_, "PUT", "/bucket/key", "newer").status, 200);
+  as(alice_, "DELETE", "/bucket?publicAccessBlock");
+  as(bob_, "PUT", "/bobs-bucket");
+  const std::string all = R"("*")", read = allow(all, "s3:GetObject"), versions = allow(all, "s3:GetObjectVersion");
+  const std::string deny = R"({"Effect":"Deny","Principal":"*","Action":"s3:GetObjectVersion","Resource":)"
+                           R"("arn:aws:s3:::bucket/*"})";
+  const auto expect = [&](const std::string& statements, int wanted) {
+    ASSERT_EQ(policy("[" + statements + "]").status, 204);
+    for (const char* method : {"GET", "HEAD"}) {
+      EXPECT_EQ(status(nobody_, method, "/bucket/key"), 200) << method << statements;
+      EXPECT_EQ(status(nobody_, method, "/bucket/key?versionId=null"), wanted) << method << statements;
+    }
+    const Headers copy = {{"x-amz-copy-source", "/bucket/key?versionId=null"}};
+    EXPECT_EQ(as(bob_, "PUT", "/bobs-bucket/copy", "", copy).status, wanted) << statements;
+  };
+  expect(read, 403);
+  expect(read + "," + versions, 200);
+  expect(read + "," + versions + "," + deny, 403);
+}
+
+TEST_F(AccessTest, AnObjectIsJudgedByTheRecordOfItsOwnBucket) {
+  for (const char* method : {"GET", "HEAD"}) {
+    as(alice_, "PUT", "/bucket");
+    as(alice_, "PUT", "/bucket/key", "open");
+    as(alice_, "DELETE", "/bucket?publicAccessBlock");
+    ASSERT_EQ(policy(allow(R"("*")", "s3:GetObject")).status, 204);
+    ASSERT_EQ(status(nobody_, method, "/bucket/key"), 200);
+    store.before_look_up = [&] {
+      EXPECT_EQ(status(alice_, "DELETE", "/bucket/key"), 204);
+      EXPECT_EQ(status(alice_, "DELETE", "/bucket"), 204);
+      EXPECT_EQ(as(bob_, "PUT", "/bucket").status, 200);
+      EXPECT_EQ(as(bob_, "PUT", "/bucket/key", "bob's own").status, 200);
+      service.access->changed();  // as on another thread: this one has no record of the new bucket
+    };
+    EXPECT_GE(status(nobody_, method, "/bucket/key"), 403) << method;
+    EXPECT_EQ(status(bob_, "DELETE", "/bucket/key"), 204);
+    EXPECT_EQ(status(bob_, "DELETE", "/bucket"), 204);
+  }
+}
+
 TEST_F(AccessTest, AChangeIsOfTheVersionThatWasAskedAbout) {
   EXPECT_EQ(policy(allow(R"({"AWS":"222222222222"})", "s3:PutObjectTagging",
                          R"(,"Condition":{"StringEquals":{"s3:ExistingObjectTag/open":"yes"}})"))

@@ -19,6 +19,6 @@ struct Given {
   OpenObject object{};
   std::optional<Result<bool>> sent{};
 };
-std::optional<Given> try_read(Context& context, std::shared_ptr<store::ObjectReader>& found);
+std::optional<Given> try_read(Context& context, FoundObject& found);
 
 }  // namespace verbena::s3

@@ -58,7 +58,8 @@ bool is_open_to_all(const Service& service, const Call& caller, const BucketAcce
 
 // An object with a list of its own has it among its attributes.
 Result<void> may_read(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked) {
-  if (asked.object->attributes.empty() && is_open_to_all(service, caller, access)) return {};
+  const bool current = asked.version_id.empty();  // a version that is named needs a right of its own
+  if (current && asked.object->attributes.empty() && is_open_to_all(service, caller, access)) return {};
   return authorize(service, caller, access, asked);
 }
 
@@ -72,6 +73,11 @@ Result<Extent> select_extent(const store::ObjectInfo& info, const GetRequest& re
 
 }  // namespace
 
+ObjectRead::ObjectRead(Service& service, const Call& call, const GetRequest& request, Of of, FoundObject found)
+    : service_(service), call_(call), request_(request), of_(of) {
+  if (found.generation == service.access->now()) reader_ = std::move(found.reader);
+}
+
 ObjectRead::Step ObjectRead::refuse(Error error) {
   error_ = std::move(error);
   return Step::refusal;
@@ -80,18 +86,9 @@ ObjectRead::Step ObjectRead::refuse(Error error) {
 ObjectRead::Step ObjectRead::look() {
   if (error_) return Step::refusal;
   // The name of a bucket whose record is at hand was checked when that was fetched.
-  const BucketAccess* access = cached_access(service_, request_.bucket);
-  if (access == nullptr) access = access_.get();
+  const BucketAccess* access = access_.get();
+  if (access == nullptr) access = cached_access(service_, request_.bucket);
   if (access == nullptr) return Step::needs_bucket;
-  // What was fetched is of the bucket whose record was there before: else that bucket is gone, and another one has its
-  // name. Only then may the newest record judge the object.
-  if (access_ != nullptr && access->created_us != access_->created_us) {
-    access_.reset();
-    reader_.reset();
-    info_.reset();
-    looked_in_memory_ = decrypted_ = false;
-    return Step::needs_bucket;
-  }
   if (seen() == nullptr) {
     if (auto sound = check_key(request_.key); !sound) return refuse(sound.error());
     if (request_.version_id.empty() && !std::exchange(looked_in_memory_, true)) {
@@ -126,6 +123,9 @@ ObjectRead::Step ObjectRead::judge(const BucketAccess& access) {
 }
 
 Task<void> ObjectRead::fetch_bucket() {
+  // Meanwhile another bucket may get the name: what was found is of the one before.
+  reader_.reset();
+  looked_in_memory_ = false;
   if (auto sound = check_names(request_); !sound) {
     error_ = sound.error();
     co_return;
@@ -139,7 +139,8 @@ Task<void> ObjectRead::fetch_bucket() {
 }
 
 Task<void> ObjectRead::fetch_object() {
-  // A record from before the object is read: look() compares.
+  // The record from before the object is read and the one from after it: where both are of one bucket, the object is of
+  // that bucket, too. The later one judges it.
   if (access_ == nullptr) co_await fetch_bucket();
   if (error_) co_return;
   const auto missing = [this](const Error& error) {
@@ -154,6 +155,12 @@ Task<void> ObjectRead::fetch_object() {
     auto opened = co_await service_.store.open(request_.bucket, request_.key, request_.version_id);
     if (!opened) co_return missing(opened.error());
     reader_ = std::move(*opened);
+  }
+  auto now = co_await same_bucket_access(service_, *access_);
+  if (now) {
+    access_ = std::move(*now);
+  } else {
+    error_ = now.error();
   }
 }
 

@@ -25,10 +25,8 @@ class ObjectRead {
     needs_key,     // its bytes are encrypted
   };
 
-  // `found`: the reader that an earlier look at the same request found (found()); null: none.
-  ObjectRead(Service& service, const Call& call, const GetRequest& request, Of of,
-             std::shared_ptr<store::ObjectReader> found = nullptr)
-      : service_(service), call_(call), request_(request), of_(of), reader_(std::move(found)) {}
+  // `found`: what an earlier look at the same request found in memory, if anything.
+  ObjectRead(Service& service, const Call& call, const GetRequest& request, Of of, FoundObject found = {});
 
   // After an answer of the first look, the reader answers peek() for every byte.
   Step look();
@@ -58,7 +56,7 @@ class ObjectRead {
   const Call& call_;
   const GetRequest& request_;
   const Of of_;
-  std::shared_ptr<const BucketAccess> access_{};  // fetched; null: the one at hand, if any
+  std::shared_ptr<const BucketAccess> access_{};  // fetched; null: the one at hand, if any. Never older than the object
   std::shared_ptr<store::ObjectReader> reader_;
   std::optional<store::ObjectInfo> info_{};  // of a HEAD whose object is not in memory
   std::shared_ptr<ByteCharge> charge_{};

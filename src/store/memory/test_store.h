@@ -48,10 +48,12 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<void()> before_replacement;  // likewise, before a conditional replacement of a document
   std::function<void()> while_written;       // called once, when bytes of an object or a part arrive
   std::function<void()> while_removed;       // called once, when an object is removed
+  std::function<void()> before_look_up;      // called once, between the request for an object and its look-up
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id) override {
+    if (const auto happens = std::exchange(before_look_up, nullptr)) happens();
     if (auto instead = tampered({std::string(bucket), std::string(key)})) {
       std::shared_ptr<ObjectReader> other = std::make_shared<TamperedReader>(arena_, std::move(*instead));
       co_return other;
@@ -66,6 +68,7 @@ class TestStore : private HasClock, public MemoryStore {
     return stored ? std::make_shared<HotReader>(arena_, std::move(*stored)) : nullptr;
   }
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key, std::string_view version_id) override {
+    if (const auto happens = std::exchange(before_look_up, nullptr)) happens();
     if (const auto instead = tampered({std::string(bucket), std::string(key)})) co_return instead->info;
     co_return co_await MemoryStore::stat(bucket, key, version_id);
   }
