@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/date.h"
+#include "s3/access/access.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/errors.h"
 #include "s3/headers.h"
