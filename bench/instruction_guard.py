@@ -35,24 +35,27 @@ def environment(program: str) -> dict:
     return {"compiler": compiler, "libc": libc, "vectors": widest}
 
 
-def count(program: str, case: str) -> float:
-    """Instructions per request of one case."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", "--collect-atstart=no",
-                   "--toggle-collect=counted_requests", program, "--case", case, "--requests", str(REQUESTS)]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+def callgrind(program: str, case: str, out: str) -> int:
+    """Runs REQUESTS requests of a case, writes their profile to the file `out`, and returns their instructions."""
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--collect-atstart=no",
+               "--toggle-collect=counted_requests", program, "--case", case, "--requests", str(REQUESTS)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     found = re.search(r"Collected : (\d+)", run.stderr)
     if run.returncode != 0 or not found or int(found.group(1)) == 0:
         sys.exit(f"callgrind could not run {case}:\n{run.stderr}")
-    return int(found.group(1)) / REQUESTS
+    return int(found.group(1))
+
+
+def count(program: str, case: str) -> float:
+    """Instructions per request of one case."""
+    with tempfile.TemporaryDirectory() as folder:
+        return callgrind(program, case, f"{folder}/out") / REQUESTS
 
 
 def profile(program: str, case: str, lines: int = 12) -> list[tuple[str, float]]:
     """Our functions with the most instructions in a case, callees included: (name, percent)."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", "--collect-atstart=no",
-                        "--toggle-collect=counted_requests", program, "--case", case, "--requests", str(REQUESTS)],
-                       capture_output=True, timeout=240, check=True)
+        callgrind(program, case, f"{folder}/out")
         text = subprocess.run(["callgrind_annotate", "--inclusive=yes", f"{folder}/out"], capture_output=True,
                               text=True, timeout=120, check=True).stdout
     found: dict[str, float] = {}

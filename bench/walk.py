@@ -11,24 +11,21 @@ import argparse
 import collections
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
+
+import instruction_guard
 
 CASES = ["http_get_4k", "http_head", "native_get_4k", "http_put_4k"]
 # Names of a file or function come once with their number, "fn=(12) name", then as the number alone.
 NAMED = re.compile(r"^(fn|fl|fi|fe|cfn|cfl|cfi)=\((\d+)\)(?: (.*))?$")
 
 
-def callgrind(program: str, case: str, requests: int) -> str:
+def profile(program: str, case: str) -> str:
     """The profile of a case, as callgrind writes it."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out"
-        run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--collect-atstart=no",
-                              "--toggle-collect=counted_requests", program, "--case", case, "--requests", str(requests)],
-                             capture_output=True, text=True, timeout=240, check=False)
-        if run.returncode != 0:
-            sys.exit(f"callgrind could not run {case}:\n{run.stderr}")
+        instruction_guard.callgrind(program, case, str(out))
         return out.read_text(encoding="utf-8", errors="replace")
 
 
@@ -42,13 +39,13 @@ def plain_name(name: str) -> str:
     return re.sub(r"(::\{lambda|::operator_call|\.actor|\.destroy|\.constprop|\.part|\.isra|\.cold).*", "", name)
 
 
-def walked(profile: str) -> dict[str, set[str]]:
+def walked(text_of_profile: str) -> dict[str, set[str]]:
     """Functions by file below src/, of a profile. Cost lines of inlined code name their file by fi= or fe=: the function's
     own file, fl=, is what counts."""
     names: dict[tuple[str, str], str] = {}
     found: dict[str, set[str]] = collections.defaultdict(set)
     file = ""
-    for line in profile.splitlines():
+    for line in text_of_profile.splitlines():
         match = NAMED.match(line)
         if not match:
             continue
@@ -69,10 +66,9 @@ def main() -> int:
     parser.add_argument("program", help="build/bin/request_cost")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of `PROGRAM --list`; without one: {' '.join(CASES)}")
     parser.add_argument("--names", action="store_true", help="list the functions")
-    parser.add_argument("--requests", type=int, default=20)
     arguments = parser.parse_args()
     for case in arguments.cases or CASES:
-        found = walked(callgrind(arguments.program, case, arguments.requests))
+        found = walked(profile(arguments.program, case))
         rooms = sorted({file.split("/")[0] for file in found})
         print(f"{case:<16} {len(found):>4} files {sum(map(len, found.values())):>4} functions in {len(rooms)} rooms: {' '.join(rooms)}")
         if arguments.names:

@@ -156,16 +156,8 @@ Json line_json(const call::AccessLine& line) {
   const auto text = [&](const char* name, std::string_view value) {
     if (!value.empty()) out[name] = json_text(value);
   };
-  text("peer", line.peer);
-  text("principal", line.principal);
+  observe::each_text(line, text);
   text("account", observe::account_of(line.principal));
-  text("access_key", line.access_key);
-  text("action", line.action);
-  text("path", line.path);
-  text("bucket", line.bucket);
-  text("key", line.key);
-  text("version", line.version);
-  text("source", line.source);
   text("error", line.error_code);
   text("id", line.request_id);
   return out;

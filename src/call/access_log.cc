@@ -47,15 +47,7 @@ void append_line(std::string& out, const AccessLine& line) {
     observe::append_json_text(out, value);
   };
   text("door", line.door);
-  text("peer", line.peer);
-  text("principal", line.principal);
-  text("access_key", line.access_key);
-  text("action", line.action);
-  text("path", line.path);
-  text("bucket", line.bucket);
-  text("key", line.key);
-  text("version", line.version);
-  text("source", line.source);
+  observe::each_text(line, text);
   fmt::format_to(std::back_inserter(out), ",\"status\":{}", line.status);
   text("error", line.error_code);
   if (line.items != 0) fmt::format_to(std::back_inserter(out), ",\"items\":{}", line.items);

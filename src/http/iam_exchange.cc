@@ -8,12 +8,8 @@ namespace {
 // IAM and STS sign the body of a call, so it has to be read whole before the signature can be checked.
 Result<auth::Verified> authenticate_call(const HandlerContext& context, Exchange& exchange, std::string_view body) {
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
-  const auth::RequestView view = view_of(exchange);
-  if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
-  auto verified = context.verifier.verify_call(view, hash);
-  if (verified) exchange.vouch();
-  if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
-  return verified;
+  const auto verify = [&](const auth::RequestView& view) { return context.verifier.verify_call(view, hash); };
+  return authenticate(context, exchange, verify);
 }
 
 struct ReadCall {

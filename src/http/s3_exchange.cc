@@ -7,16 +7,11 @@
 namespace verbena::http {
 namespace {
 
-Result<auth::Verified> authenticate(const HandlerContext& context, Exchange& exchange) {
+Result<auth::Verified> authenticate_s3(const HandlerContext& context, Exchange& exchange) {
   // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
   // caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
-  const auth::RequestView view = view_of(exchange);
-  if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
-  auto verified = context.verifier.verify(view);
-  if (verified && !verified->identity.anonymous) exchange.vouch();
-  if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
-  return verified;
+  return authenticate(context, exchange, [&](const auth::RequestView& view) { return context.verifier.verify(view); });
 }
 
 // A request that is not routed.
@@ -48,7 +43,7 @@ Task<void> serve_s3(HandlerContext& context, Exchange& exchange, Serving& servin
   call::Call& call = serving.call;
   s3::Response& response = serving.response;
   ScopedStage reads(call.trace, Stage::read);
-  auto verified = serving.verified ? *std::exchange(serving.verified, {}) : authenticate(context, exchange);
+  auto verified = serving.verified ? *std::exchange(serving.verified, {}) : authenticate_s3(context, exchange);
   const bool form = context.guesses != nullptr && may_be_form(exchange);
   if (verified && form) {
     const auto checked = context.guesses->check_form(exchange.peer_address());
@@ -85,7 +80,7 @@ Task<void> serve_s3(HandlerContext& context, Exchange& exchange, Serving& servin
 std::optional<s3::Router::Sent> try_serve(HandlerContext& context, Exchange& exchange, Serving& serving) {
   call::Call& call = serving.call;
   ScopedStage reads(call.trace, Stage::read);
-  auto verified = authenticate(context, exchange);
+  auto verified = authenticate_s3(context, exchange);
   if (!verified || !has_no_payload(exchange, *verified)) {
     serving.verified = std::move(verified);
     return std::nullopt;

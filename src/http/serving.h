@@ -50,6 +50,17 @@ std::string_view header_of(const Exchange& exchange, std::string_view name);
 bool in_bucket_host(const HandlerContext& context, const Exchange& exchange);
 // The view's headers lie in a buffer of this thread, which its next call overwrites.
 auth::RequestView view_of(const Exchange& exchange);
+// Verifies by `verify`, a callable from auth::RequestView to Result<auth::Verified>, who sends the request. An address
+// that has failed too often is refused before; a failure counts.
+template <class Verify>
+Result<auth::Verified> authenticate(const HandlerContext& context, Exchange& exchange, Verify verify) {
+  const auth::RequestView view = view_of(exchange);
+  if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
+  Result<auth::Verified> verified = verify(view);
+  if (verified && !verified->identity.anonymous) exchange.vouch();
+  if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
+  return verified;
+}
 s3::Request make_request(const Exchange& exchange, call::Call& call, std::optional<uint64_t> length);
 // An answer is whole before it is sent. One that is longer than what everybody may have waiting is charged to its peer
 // until it is taken, where its verb has not seen to that. slow_down: too many of the peer's answers wait already.

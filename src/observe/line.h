@@ -34,6 +34,20 @@ struct Line {
   bool cut = false;  // path or key are longer than what is kept of them
 };
 
+// The names, as logs and watchers have them, and values of what a line says of caller, request and object.
+template <class Text>
+void each_text(const Line& line, Text text) {
+  text("peer", line.peer);
+  text("principal", line.principal);
+  text("access_key", line.access_key);
+  text("action", line.action);
+  text("path", line.path);
+  text("bucket", line.bucket);
+  text("key", line.key);
+  text("version", line.version);
+  text("source", line.source);
+}
+
 // Whether the request was turned away, so that it has cost its sender nothing: by its rights, or from a stranger.
 inline bool is_refused(const Line& line) {
   return line.status == 401 || line.status == 403 || (line.principal.empty() && line.status >= 400);

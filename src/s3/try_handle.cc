@@ -14,13 +14,13 @@
 namespace verbena::s3 {
 namespace {
 
-// False: answer() has to look at it, which also says what is wrong.
+// False: answer() has to look at it, which also says what is wrong. The key itself is checked by the read.
 bool name_object(Context& context) {
   auto address = resolve_address(context.request.host, context.request.raw_path, context.options.domain);
-  if (!address || address->key.empty() || !check_key(address->key)) return false;
+  if (!address || address->key.empty()) return false;
   context.bucket = std::move(address->bucket);
   context.key = std::move(address->key);
-  // A bucket that there is has a name that may be. What is encrypted, or may expire, has more to be looked up.
+  // A bucket whose record is at hand has a valid name. What is encrypted, or may expire, has more to be looked up.
   const BucketAccess* const access = cached_access(context.service, context.bucket);
   if (access == nullptr || access->encrypts || access->lifecycle != nullptr) return false;
   if (!is_directory_bucket(context.bucket)) return !context.caller().identity.express;

@@ -55,6 +55,17 @@ class IamCase(S3Case):
         type(self).names += 1
         return f"{kind}{self.names}"
 
+    def federated_role(self, principal, actions, *policies, conditions=None, name=None):
+        """A role that a federated principal may take, with these policies."""
+        statement = {"Effect": "Allow", "Action": actions, "Principal": {"Federated": principal}}
+        if conditions:
+            statement["Condition"] = conditions
+        made = self.iam.create_role(RoleName=name or self.name("role"), AssumeRolePolicyDocument=json.dumps(
+            {"Version": "2012-10-17", "Statement": [statement]}))["Role"]
+        for number, document in enumerate(policies):
+            self.iam.put_role_policy(RoleName=made["RoleName"], PolicyName=f"p{number}", PolicyDocument=document)
+        return made
+
     def run_program(self, *args, expect=OK, env=None, input=None):
         done = subprocess.run([program(), *args], env=env or self.env, input=input, capture_output=True, timeout=60,
                               stdin=subprocess.DEVNULL if input is None else None)

@@ -109,14 +109,7 @@ class CertificateCase(IamCase):
         cls.files.cleanup()
 
     def role(self, *policies, conditions=None, name=None, principal=ARN, actions="sts:AssumeRoleWithCertificate"):
-        statement = {"Effect": "Allow", "Action": actions, "Principal": {"Federated": principal}}
-        if conditions:
-            statement["Condition"] = conditions
-        made = self.iam.create_role(RoleName=name or self.name("role"), AssumeRolePolicyDocument=json.dumps(
-            {"Version": "2012-10-17", "Statement": [statement]}))["Role"]
-        for number, document in enumerate(policies):
-            self.iam.put_role_policy(RoleName=made["RoleName"], PolicyName=f"p{number}", PolicyDocument=document)
-        return made
+        return self.federated_role(principal, actions, *policies, conditions=conditions, name=name)
 
     def context(self, shown=None, version=None):
         context = ssl.create_default_context(cafile=self.tls.file)

@@ -63,14 +63,7 @@ class LdapCase(IamCase):
         cls.authority.__exit__()
 
     def role(self, *policies, conditions=None, name=None, principal=LDAP_ARN, actions="sts:AssumeRoleWithLDAPIdentity"):
-        statement = {"Effect": "Allow", "Action": actions, "Principal": {"Federated": principal}}
-        if conditions:
-            statement["Condition"] = conditions
-        made = self.iam.create_role(RoleName=name or self.name("role"), AssumeRolePolicyDocument=json.dumps(
-            {"Version": "2012-10-17", "Statement": [statement]}))["Role"]
-        for number, document in enumerate(policies):
-            self.iam.put_role_policy(RoleName=made["RoleName"], PolicyName=f"p{number}", PolicyDocument=document)
-        return made
+        return self.federated_role(principal, actions, *policies, conditions=conditions, name=name)
 
     def post(self, form, query="", server=None):
         """The status, and the answer's values by element name."""

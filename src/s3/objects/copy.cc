@@ -61,7 +61,7 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> find_source(Context& context,
   request.preconditions = read_preconditions(context, "x-amz-copy-source-");
   VB_CO_ASSIGN(request.customer_key, read_customer_key(context, source_key_prefix));
   ObjectRead read(context.service, context.caller(), request, ObjectRead::Of::bytes);
-  if (co_await read.finish() == ObjectRead::Step::answer) co_return read.take().reader;
+  if (co_await read.finish(read.look()) == ObjectRead::Step::answer) co_return read.take().reader;
   const Error& error = read.error();
   if (read.refused() != nullptr) {
     context.error_fields.emplace_back("Condition", std::string("x-amz-copy-source-") + error.context);
@@ -190,7 +190,9 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
                            .conditions = &conditions,
                            .acl = &wish};
   WriteFacts have = facts_at_hand(context.service, write);
-  VB_CO_ASSIGN(WritePlan plan, co_await settle_plan(context.service, context.caller(), write, have, judge_write));
+  VB_CO_ASSIGN(WritePlan plan,
+               co_await settle_plan(context.service, context.caller(), write, have,
+                                    judge_write(context.service, context.caller(), write, have), judge_write));
   if (!own_tags && !info.tags.empty()) VB_CO_TRY(authorize_copied_tags(context, *have.access, info.tags));
   co_return std::move(plan.attributes);
 }

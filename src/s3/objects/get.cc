@@ -98,7 +98,7 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
 // Looks until there is an answer; a refusal is described.
 Task<Result<void>> look(Context& context, ObjectRead& read, const GetRequest& request) {
   ObjectRead::Step step = read.look();
-  if (step != ObjectRead::Step::answer && step != ObjectRead::Step::refusal) step = co_await read.finish();
+  if (step != ObjectRead::Step::answer && step != ObjectRead::Step::refusal) step = co_await read.finish(step);
   if (step == ObjectRead::Step::answer) co_return Result<void>();
   describe_refusal(context, read.error(), read.refused());
   co_await describe_missing(context, read.error(), request.version_id);

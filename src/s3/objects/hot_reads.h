@@ -17,9 +17,9 @@ class HotReads {
   HotReads(Service& service, const Call& caller, std::string_view bucket)
       : service_(&service), caller_(&caller), bucket_(bucket) {}
 
-  // The object of this key where it lies in memory as it is sent, and the caller may read it because he may read all of
-  // the bucket: what the first look of an ObjectRead of a request that says nothing but the name would open. null: it
-  // does not lie in memory. nullopt: an ObjectRead is to be asked.
+  // The object of this key where it lies in memory as it is sent, and the caller may read all of the bucket: what the
+  // first look of an ObjectRead of a request that says nothing but the name would open. null: it does not lie in
+  // memory. nullopt: an ObjectRead is to be asked.
   std::optional<std::shared_ptr<store::ObjectReader>> find(std::string_view key);
 
   // Of many at once: whether find() of any key would look in memory.

@@ -158,7 +158,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Call& call, UploadPar
   const uint64_t generation = service.access->now();
   const PlannedWrite write{.bucket = put.bucket, .key = put.key, .of = WriteOf::part};
   WriteFacts have = facts_at_hand(service, write);
-  VB_CO_TRY(co_await settle_plan(service, call, write, have));
+  VB_CO_TRY(co_await settle_plan(service, call, write, have, plan_write(service, call, write, have)));
   const BucketAccess& access = *have.access;
   if (request.part_number < 1 || request.part_number > store::part_number_max) {
     co_return fail(Errc::invalid_argument, bad_part_number);

@@ -70,7 +70,9 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   const PlannedWrite write = planned(request, size);
   WriteFacts have = facts_at_hand(service, write);
   Result<WritePlan> looked = plan_write(service, call, write, have);
-  if (looked && looked->needs != WriteNeed::nothing) looked = co_await settle_plan(service, call, write, have);
+  if (looked && looked->needs != WriteNeed::nothing) {
+    looked = co_await settle_plan(service, call, write, have, std::move(looked));
+  }
   VB_CO_ASSIGN(WritePlan plan, std::move(looked));
   const BucketAccess& access = *have.access;
 

@@ -164,9 +164,9 @@ Task<void> ObjectRead::fetch_object() {
   }
 }
 
-Task<ObjectRead::Step> ObjectRead::finish() {
-  for (;;) {
-    switch (const Step step = look()) {
+Task<ObjectRead::Step> ObjectRead::finish(Step looked) {
+  for (;; looked = look()) {
+    switch (looked) {
       case Step::needs_bucket:
         co_await fetch_bucket();
         break;
@@ -176,8 +176,9 @@ Task<ObjectRead::Step> ObjectRead::finish() {
       case Step::needs_key:
         may_decrypt_ = true;
         break;
-      default:
-        co_return step;
+      case Step::answer:
+      case Step::refusal:
+        co_return looked;
     }
   }
 }
@@ -195,13 +196,13 @@ bool is_sent_as_it_lies(const store::ObjectInfo& info) { return info.attributes.
 
 Task<Result<OpenObject>> open_object(Service& service, const Call& call, const GetRequest& request) {
   ObjectRead read(service, call, request, ObjectRead::Of::bytes);
-  if (co_await read.finish() == ObjectRead::Step::refusal) co_return std::unexpected(read.error());
+  if (co_await read.finish(read.look()) == ObjectRead::Step::refusal) co_return std::unexpected(read.error());
   co_return read.take();
 }
 
 Task<Result<HeadReply>> head_object(Service& service, const Call& call, const GetRequest& request) {
   ObjectRead read(service, call, request, ObjectRead::Of::head);
-  if (co_await read.finish() == ObjectRead::Step::refusal) co_return std::unexpected(read.error());
+  if (co_await read.finish(read.look()) == ObjectRead::Step::refusal) co_return std::unexpected(read.error());
   const Extent& extent = read.extent();
   co_return HeadReply{read.info(), extent.offset, extent.length, extent.partial};
 }

@@ -30,9 +30,9 @@ class ObjectRead {
 
   // After an answer of the first look, the reader answers peek() for every byte.
   Step look();
-  // Looks until there is an answer or a refusal. Errors: no_such_bucket, no_such_key, precondition_failed,
-  // not_modified, invalid_range, access_denied, ...
-  Task<Step> finish();
+  // Goes on from what a look needed, until there is an answer or a refusal. Errors: no_such_bucket, no_such_key,
+  // precondition_failed, not_modified, invalid_range, access_denied, ...
+  Task<Step> finish(Step looked);
 
   const Error& error() const { return *error_; }
   // The object whose conditions or range refused the request; null: it did not come to that.

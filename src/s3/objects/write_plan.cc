@@ -102,11 +102,10 @@ Result<WritePlan> plan_write(const Service& service, const Call& call, const Pla
 }
 
 Task<Result<WritePlan>> settle_plan(Service& service, const Call& call, const PlannedWrite& write, WriteFacts& have,
-                                    WriteLook& look) {
-  for (;;) {
-    VB_CO_ASSIGN(WritePlan plan, look(service, call, write, have));
-    if (plan.needs == WriteNeed::nothing) co_return plan;
-    VB_CO_TRY(co_await fetch(service, write, plan.needs, have));
+                                    Result<WritePlan> looked, WriteLook& look) {
+  for (;; looked = look(service, call, write, have)) {
+    if (!looked || looked->needs == WriteNeed::nothing) co_return looked;
+    VB_CO_TRY(co_await fetch(service, write, looked->needs, have));
   }
 }
 
@@ -116,7 +115,8 @@ Task<Result<store::Attributes>> judge_again(Service& service, const Call& call, 
   WriteFacts have;
   VB_CO_ASSIGN(have.held, co_await same_bucket_access(service, before));
   have.access = have.held.get();
-  VB_CO_ASSIGN(WritePlan plan, co_await settle_plan(service, now, write, have, judge_write));
+  VB_CO_ASSIGN(WritePlan plan,
+               co_await settle_plan(service, now, write, have, judge_write(service, now, write, have), judge_write));
   co_return std::move(plan.attributes);
 }
 

@@ -58,11 +58,12 @@ Result<WritePlan> judge_write(const Service& service, const Call& call, const Pl
 Result<WritePlan> plan_write(const Service& service, const Call& call, const PlannedWrite& write,
                              const WriteFacts& have);
 
-// Fetches what is missing and looks again, until the look (plan_write() or judge_write()) has its answer.
+// Goes on from `looked`, what the look (plan_write() or judge_write()) said: fetches what is missing and looks again,
+// until there is an answer.
 using WriteLook = Result<WritePlan>(const Service& service, const Call& call, const PlannedWrite& write,
                                     const WriteFacts& have);
 Task<Result<WritePlan>> settle_plan(Service& service, const Call& call, const PlannedWrite& write, WriteFacts& have,
-                                    WriteLook& look = plan_write);
+                                    Result<WritePlan> looked, WriteLook& look = plan_write);
 
 // A body may take minutes. The same judge by the caller's key and the bucket's record as they are now, and the new
 // object's attributes by them. What a new request would get; no_such_bucket: another bucket has the name of `before`.

@@ -35,7 +35,7 @@ class WritePlanTest : public AccessRig {
     const PlannedWrite one = write();
     const Call call = call_of(who);
     WriteFacts have;
-    return run(settle_plan(service, call, one, have));
+    return run(settle_plan(service, call, one, have, plan_write(service, call, one, have)));
   }
   void encrypt_bucket() {
     const std::string rule =

@@ -236,8 +236,8 @@ Task<LifecyclePass::Outcome> LifecyclePass::remove(const Ground& ground, const s
   if (grounds.of == store::RemovalGrounds::Of::current) request.conditions.if_match = info.etag;
   request.grounds = std::make_shared<const store::RemovalGrounds>(std::move(grounds));
   if (service_ != nullptr) {
-    const Call nobody;
-    auto told = co_await announce_now(*service_, ground.bucket, nobody, EventCause::expire, entry.key);
+    const Call no_caller;
+    auto told = co_await announce_now(*service_, ground.bucket, no_caller, EventCause::expire, entry.key);
     if (!told) {
       log::warn("lifecycle: {}: {}", ground.bucket, describe(told.error()));
       co_return Outcome::stayed;
