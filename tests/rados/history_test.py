@@ -535,7 +535,7 @@ def main():
             print("\nWhat was done last:", *run.osds.told(), *(line for server in run.servers for line in server.harm.told()), sep="\n")
             return 1
         assert tablets > 10, "no tablet was split"
-        assert run.counts["keys that were kept"] and run.counts["keepers that were told"], "no key was kept, or none was changed"
+        assert run.counts["read leases that were taken"] and run.counts["read leases that were recalled"], "no read lease was taken, or none was recalled"
         assert run.counts["slow reads"] and run.counts["large puts"], "large objects were neither read nor written"
         if run.counts["undecided histories"]:
             print("some histories were too long to be decided")

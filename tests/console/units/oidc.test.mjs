@@ -50,7 +50,7 @@ test('who comes back as he left gets the keys, and when they end', async () => {
 
 test('another state, or none that was kept, is refused before anybody is asked', async () => {
   for (const came of [back({ code: 'c', state: 'other' }), back({ code: 'c' }), back({ code: 'c', state: 's' }, null)]) {
-    await assert.rejects(finish(came, provider), /not begun here/)
+    await assert.rejects(finish(came, provider), /did not begin here/)
   }
   nothingAsked()
 })
