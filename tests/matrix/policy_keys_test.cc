@@ -23,7 +23,7 @@ struct Probe {
   std::string way;
   Asked what;
   Via via = Via::http;
-  bool encrypted = false, form = false;
+  bool encrypted = false;
   std::function<bool(const std::string& key)> ask;
 };
 
@@ -50,8 +50,7 @@ std::vector<Key> keys() {
       {R"({"StringLike":{"s3:ResourceAccount":"*"}})", all},
       {R"({"DateGreaterThan":{"aws:CurrentTime":"2020-01-01T00:00:00Z"}})", all},
       {R"({"StringEquals":{"s3:signatureversion":"AWS4-HMAC-SHA256"}})", all},
-      {R"({"StringLike":{"aws:UserAgent":"verbena-client/*"}})", all, [](const Probe& p) { return !p.form; },
-       "a form and a copy come from this test, which has no name"},
+      {R"({"StringLike":{"aws:UserAgent":"verbena-client/*"}})", all},
       {R"({"Null":{"aws:Referer":"true"}})", all},
       {R"({"Bool":{"aws:SecureTransport":"true"}})", all, [](const Probe& p) { return p.encrypted; },
        "tcp of the native door is encrypted; this server has no TLS"},
@@ -117,7 +116,7 @@ class PolicyKeys : public testing::TestWithParam<bool>, protected Requests {
 
   void add(const Way& way, const char* kind, Asked what, std::function<bool(const std::string&)> ask) {
     const bool encrypted = way.via == Via::native && way.provider == "tcp";
-    probes_.push_back({way.name() + kind, what, way.via, encrypted, false, std::move(ask)});
+    probes_.push_back({way.name() + kind, what, way.via, encrypted, std::move(ask)});
   }
 
   void add_single(const Way& way, const std::shared_ptr<Client>& c) {
@@ -196,9 +195,9 @@ class PolicyKeys : public testing::TestWithParam<bool>, protected Requests {
       EXPECT_TRUE(got == good || got == 403) << got << last_body_;
       return got == 403;
     };
-    probes_.push_back({"POST form", Asked::put, Via::http, false, true,
+    probes_.push_back({"POST form", Asked::put, Via::http, false,
                        [=, this](const std::string& key) { return status(post_form(bucket, key, bytes), 204); }});
-    probes_.push_back({"copy", Asked::put, Via::http, false, true, [=, this](const std::string& key) {
+    probes_.push_back({"copy", Asked::put, Via::http, false, [=, this](const std::string& key) {
                          const client::HttpHeaders headers{{"x-amz-copy-source", path("a/there")}};
                          return status(send(bob_, "PUT", path(key), "", headers), 200);
                        }});
