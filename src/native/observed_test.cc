@@ -148,6 +148,26 @@ TEST_F(ObservedTest, OnlyRequestsThatBeganWhileSomebodyWatchedAreTold) {
   watch_->end(*later);
 }
 
+// Who watches for errors of the server saw one, whenever a client lent too little memory.
+TEST_F(ObservedTest, MemoryThatIsTooSmallIsAMistakeOfTheClient) {
+  FakePeer peer = hello();
+  store_.put("bucket", "long", std::string(500, 'x'));
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  wire::Get get = get_key("long");
+  get.inline_max = 100;
+  deliver(peer, peer.seal(wire::Type::get, 2, get));
+  EXPECT_EQ(reply_code(peer), Errc::too_large);
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    ++count;
+    EXPECT_EQ(line.status, 400);
+    EXPECT_EQ(line.error_code, "InvalidArgument");
+  });
+  EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
 // A line for each item made 600 bytes of audit log for each byte of a batch whose keys share a prefix.
 TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
   auth::Principal who = *auth::superuser();
