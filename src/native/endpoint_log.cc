@@ -4,6 +4,7 @@
 #include "auth/auth.h"
 #include "base/clock.h"
 #include "call/account.h"
+#include "call/request_id.h"
 #include "native/endpoint.h"
 #include "native/wire/batch.h"
 #include "s3/errors.h"
@@ -274,6 +275,7 @@ void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc c
   const call::Verb verb = verb_of(type);
   call::Observed observed{.by = &door_->observers, .time_us = door_->service.clock.now_us()};
   call::Call refused{lane.caller};
+  refused.request_id = call::make_request_id();
   refused.observed = &observed;
   const call::Answered answered{
       .door = call::Door::native, .transport = info().transport, .verb = verb, .status = status_of(verb, code, false)};

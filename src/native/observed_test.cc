@@ -148,6 +148,23 @@ TEST_F(ObservedTest, OnlyRequestsThatBeganWhileSomebodyWatchedAreTold) {
   watch_->end(*later);
 }
 
+TEST_F(ObservedTest, ARequestThatIsRefusedBeforeItIsReadHasAnId) {
+  FakePeer peer = hello();
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  credentials_.remove();
+  deliver(peer, peer.seal(wire::Type::get, 2, get_key("any")));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    ++count;
+    EXPECT_EQ(line.status, 403);
+    EXPECT_EQ(line.request_id.size(), 16u);
+  });
+  EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
 // Who watches for errors of the server saw one, whenever a client lent too little memory.
 TEST_F(ObservedTest, MemoryThatIsTooSmallIsAMistakeOfTheClient) {
   FakePeer peer = hello();
