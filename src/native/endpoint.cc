@@ -220,6 +220,8 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   }
   if (!loaded && (op->header.flags & wire::flag_trace) != 0) [[unlikely]]
     loaded = load_traced(*op, body);
+  if (!loaded) [[unlikely]]
+    op->forget_target();
   if (observe::requests_are_observed()) begin_note(*op);
   if (!loaded) {
     door_->metrics.drop(wire::Drop::malformed);

@@ -165,6 +165,46 @@ TEST_F(ObservedTest, ARequestThatIsRefusedBeforeItIsReadHasAnId) {
   watch_->end(*watcher);
 }
 
+// Its line named what the request before it had named, whoever had sent that.
+TEST_F(ObservedTest, AMessageThatCannotBeReadNamesNoObject) {
+  FakePeer peer = hello(1, 4);
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "of another";
+  put.size = 5;
+  wire::Rename rename;
+  rename.bucket = "bucket";
+  rename.from = "of another";
+  rename.to = "renamed";
+  deliver(peer, peer.seal(wire::Type::put, 2, put, 0, "hello"));
+  deliver(peer, peer.seal(wire::Type::get, 3, get_key("of another")));
+  deliver(peer, peer.seal(wire::Type::rename, 4, rename));
+  port_.sent.clear();
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  const std::byte nonsense[] = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}};
+  uint64_t request = 10;
+  const std::array types{wire::Type::get,         wire::Type::head,   wire::Type::put,
+                         wire::Type::append,      wire::Type::rename, wire::Type::del,
+                         wire::Type::list_values, wire::Type::list,   wire::Type::watch};
+  for (const wire::Type type : types) {
+    deliver(peer, peer.seal(type, ++request, Bytes(nonsense)));
+    EXPECT_EQ(reply_code(peer), Errc::invalid_request) << static_cast<int>(type);
+    deliver(peer, peer.seal(wire::Type::get, ++request, get_key("of another")));
+    port_.sent.clear();
+  }
+  const auto lines = watch_->take_lines(*watcher);
+  size_t refused = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    if (line.status != 400) return;
+    ++refused;
+    EXPECT_EQ(line.bucket, "") << line.action;
+    EXPECT_EQ(line.key, "") << line.action;
+    EXPECT_EQ(line.source, "") << line.action;
+  });
+  EXPECT_EQ(refused, types.size());
+  watch_->end(*watcher);
+}
+
 // Who watches for errors of the server saw one, whenever a client lent too little memory.
 TEST_F(ObservedTest, MemoryThatIsTooSmallIsAMistakeOfTheClient) {
   FakePeer peer = hello();
