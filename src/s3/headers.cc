@@ -153,16 +153,6 @@ Result<Headers> read_object_headers(const Context& context) {
   return headers;
 }
 
-// A policy judges the first value of a name, and readers may take another one. User metadata are joined where they are
-// read, and nothing is judged by them.
-static bool repeats_one_value(const Headers& headers) {
-  for (auto header = headers.begin(); header != headers.end(); ++header) {
-    const auto same = [&](const auto& other) { return other.first == header->first; };
-    if (std::any_of(headers.begin(), header, same) && !header->first.starts_with(user_prefix)) return true;
-  }
-  return false;
-}
-
 Result<void> check_object_headers(const Headers& headers) {
   size_t user_bytes = 0, system_bytes = 0;
   for (const auto& [name, value] : headers) {
@@ -183,9 +173,6 @@ Result<void> check_object_headers(const Headers& headers) {
     } else {
       return fail(Errc::invalid_argument, "A header that objects do not have.");
     }
-  }
-  if (headers.size() > 1 && repeats_one_value(headers)) {
-    return fail(Errc::invalid_argument, "A header of one value is there twice.");
   }
   if (user_bytes > user_metadata_bytes_max) return fail(Errc::metadata_too_large, "user metadata");
   if (system_bytes > system_headers_bytes_max) return fail(Errc::request_header_too_large, "system headers");
@@ -228,24 +215,19 @@ Result<void> set_redirect(Headers& headers, std::optional<std::string_view> loca
   return check_object_headers(headers);
 }
 
-Result<void> check_storage_class(const Headers& headers, std::string_view bucket) {
+Result<void> settle_storage_class(Headers& headers, std::string_view bucket) {
   const bool directory = is_directory_bucket(bucket);
   for (const auto& [name, value] : headers) {
     if (name != storage_class_header || (value == express_class) == directory) continue;
     return fail(Errc::invalid_storage_class, "x-amz-storage-class");
   }
-  return {};
-}
-
-void name_storage_class(Headers& headers, std::string_view bucket) {
-  if (is_directory_bucket(bucket)) return set_storage_class(headers, express_class);
-  std::erase_if(headers,
-                [](const auto& header) { return header.first == storage_class_header && header.second == "STANDARD"; });
-}
-
-Result<void> settle_storage_class(Headers& headers, std::string_view bucket) {
-  VB_TRY(check_storage_class(headers, bucket));
-  name_storage_class(headers, bucket);
+  if (directory) {
+    set_storage_class(headers, express_class);
+  } else {
+    std::erase_if(headers, [](const auto& header) {
+      return header.first == storage_class_header && header.second == "STANDARD";
+    });
+  }
   return {};
 }
 

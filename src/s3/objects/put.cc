@@ -4,7 +4,6 @@
 #include "base/request_trace.h"
 #include "s3/access/authorize.h"
 #include "s3/events/announce.h"
-#include "s3/headers.h"
 #include "s3/objects/append.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
@@ -55,7 +54,6 @@ void describe(const Service& service, PutRequest& request, const Seal& seal, con
               store::ObjectInfo& info) {
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);
-  name_storage_class(info.headers, request.bucket);
   info.tags = std::move(request.tags);
   info.lock = request.lock;
   store::change_attributes(info.attributes, attributes);

@@ -4,7 +4,6 @@
 
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
-#include "s3/headers.h"
 #include "s3/objects/body_digests.h"
 #include "s3/objects/ingest.h"
 #include "s3/objects/write_plan.h"
@@ -68,7 +67,6 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   whole.info.size = size;
   whole.info.etag = random_etag();
   whole.info.headers = std::move(put.headers);
-  name_storage_class(whole.info.headers, put.bucket);
   whole.info.attributes = std::move(plan->attributes);
   whole.bytes = std::move(put.bytes);
   whole.executor = std::move(put.executor);
