@@ -106,7 +106,7 @@ Target target_of(const Op& op) {
     case wire::Type::head_many:
     case wire::Type::put_many:
     case wire::Type::delete_many:
-      return {none, none};
+      return {op.bucket, none};  // refused as a whole
     default:
       return {op.bucket, op.list.prefix};
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "auth/limits.h"
 #include "native/test_door.h"
 #include "native/wire/batch.h"
 #include "native/wire/trace.h"
@@ -107,6 +108,24 @@ std::vector<std::byte> with_context(const T& fields, std::byte flags, std::strin
   for (int i = 0; i < 8; ++i) body.push_back(std::byte{0xbb});
   body.push_back(flags);
   return body;
+}
+
+std::vector<std::byte> heads(int count, const std::string& prefix) {
+  std::vector<std::byte> space(15 * KiB);
+  wire::Writer out(space);
+  wire::BatchWriter batch(out, wire::Type::head_many);
+  wire::BatchHead head;
+  head.buckets.add("bucket");
+  EXPECT_TRUE(batch.begin(head));
+  for (int i = 0; i < count; ++i) {
+    const std::string key = prefix + std::to_string(1000 + i);
+    wire::BatchItem item;
+    item.key = key;
+    EXPECT_TRUE(batch.add(item)) << i;
+  }
+  batch.finish();
+  space.resize(out.size());
+  return space;
 }
 
 class ObservedTest : public DoorTest {
@@ -225,6 +244,31 @@ TEST_F(ObservedTest, MemoryThatIsTooSmallIsAMistakeOfTheClient) {
   watch_->end(*watcher);
 }
 
+// A line that named no bucket was found by nobody who looked for the bucket's.
+TEST_F(ObservedTest, ABatchThatIsRefusedAsAWholeNamesItsBucket) {
+  auth::Principal limited = *auth::superuser();
+  limited.superuser = false;
+  limited.account_limits = auth::make_limits({.requests_per_s = 1});
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+  FakePeer peer = hello(1, 2);
+  deliver(peer, peer.seal(wire::Type::get, 2, get_key("another's")));
+  deliver(peer, peer.seal(wire::Type::head_many, 3, Bytes(heads(9, "k"))));
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  port_.sent.clear();
+  deliver(peer, peer.seal(wire::Type::head_many, 4, Bytes(heads(9, "k"))));
+  EXPECT_EQ(reply_code(peer), Errc::slow_down);
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    ++count;
+    EXPECT_EQ(line.error_code, "SlowDown");
+    EXPECT_EQ(line.bucket, "bucket");
+    EXPECT_EQ(line.key, "");
+  });
+  EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
 // A line for each item made 600 bytes of audit log for each byte of a batch whose keys share a prefix.
 TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
   auth::Principal who = *auth::superuser();
@@ -235,20 +279,7 @@ TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
   credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(std::move(who)));
   FakePeer peer = hello(1, 2);
   const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
-  std::vector<std::byte> space(15 * KiB);
-  wire::Writer out(space);
-  wire::BatchWriter batch(out, wire::Type::head_many);
-  wire::BatchHead head;
-  head.buckets.add("bucket");
-  ASSERT_TRUE(batch.begin(head));
-  for (int i = 0; i < 500; ++i) {
-    const std::string key = std::string(900, '\x01') + std::to_string(1000 + i);
-    wire::BatchItem item;
-    item.key = key;
-    ASSERT_TRUE(batch.add(item)) << i;
-  }
-  batch.finish();
-  space.resize(out.size());
+  const auto space = heads(500, std::string(900, '\x01'));
   deliver(peer, peer.seal(wire::Type::head_many, 2, Bytes(space)));
   const auto lines = watch_->take_lines(*watcher);
   int count = 0;
