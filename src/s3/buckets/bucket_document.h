@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "s3/context.h"
+#include "s3/service.h"
 
 namespace verbena::s3 {
 
@@ -15,9 +15,6 @@ inline constexpr std::string_view public_access_document = "public-access";
 inline constexpr std::string_view acl_document = "acl";
 inline constexpr std::string_view policy_document = "policy";
 inline constexpr std::string_view policy_binding_document = "policy-binding";  // it binds the owner's root, too
-
-// `missing` when the bucket has none; no_such_bucket.
-Task<Result<store::Document>> read_bucket_document(Context& context, std::string_view name, Errc missing);
 
 // Sets or removes one, and lets go of what was kept of buckets' access.
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "s3/buckets/lifecycle_rules.h"
-#include "s3/context.h"
+#include "s3/reply_headers.h"
 
 namespace verbena::s3 {
 
@@ -17,11 +19,18 @@ Task<Result<std::shared_ptr<const std::vector<LifecycleRule>>>> lifecycle_rules(
 // Likewise, of that document.
 Result<std::shared_ptr<const std::vector<LifecycleRule>>> lifecycle_rules_of(const std::string& document);
 
-// False: no rule of the bucket expires anything, and add_expiration_header() is not worth a call.
-bool may_expire(const Context& context);
+// A request's document as it is kept. `minimum_varies`: the smallest size of a transition goes by the storage class.
+// Its rules are in the cache then, so that the first look at them is a short one. Errors as parse_lifecycle().
+Result<std::string> kept_lifecycle(std::string_view text, bool minimum_varies);
+// What a kept document says.
+struct LifecycleShown {
+  std::string xml;
+  bool minimum_varies = false;
+};
+LifecycleShown shown_lifecycle(const std::string& document);
+
 // x-amz-expiration, when a rule will expire the object.
 void add_expiration_header(ReplyHeaders& out, const BucketAccess& access, std::string_view key,
                            const store::ObjectInfo& info);
-Task<> add_expiration_header(Context& context, const store::ObjectInfo& info);
 
 }  // namespace verbena::s3

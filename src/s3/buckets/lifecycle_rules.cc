@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/date.h"
-#include "s3/query.h"
+#include "base/decimal.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
 

@@ -410,11 +410,6 @@ void add_encryption_headers(ReplyHeaders& out, const store::Attributes& attribut
   }
 }
 
-void add_encryption_headers(Context& context, const store::Attributes& attributes) {
-  add_encryption_headers(context.response.headers, attributes,
-                         context.header("x-amz-server-side-encryption-customer-key-md5"));
-}
-
 store::Attributes encryption_attributes(const store::Attributes& attributes) {
   store::Attributes kept;
   for (const auto& one : attributes) {

@@ -3,7 +3,7 @@
 #include "s3/access/access.h"
 #include "s3/buckets/lifecycle.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/versions.h"
+#include "s3/objects/lock.h"
 
 namespace verbena::s3 {
 namespace {

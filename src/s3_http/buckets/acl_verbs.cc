@@ -3,8 +3,9 @@
 #include "s3/access/authorize.h"
 #include "s3/buckets/bucket_document.h"
 #include "s3/events/announce.h"
-#include "s3/objects/versions.h"
-#include "s3/verbs.h"
+#include "s3_http/acl_headers.h"
+#include "s3_http/objects/versions.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {
