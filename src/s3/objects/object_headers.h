@@ -5,6 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
+#include "s3/types.h"
+
 namespace verbena::s3 {
 
 inline constexpr std::string_view user_metadata_prefix = "x-amz-meta-";
