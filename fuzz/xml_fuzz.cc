@@ -1,5 +1,5 @@
 // S3's request documents: the same bytes through every parser. Stored parts of a document can be read back.
-#include "s3/events/notification_rules.h"
+#include "s3/documents/notification_rules.h"
 #include "s3/tag_set.h"
 #include "s3_http/buckets/cors.h"
 #include "s3_http/request_documents.h"

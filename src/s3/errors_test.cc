@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "s3_http/router.h"
+#include "s3_http/routing/router.h"
 
 namespace verbena::s3 {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/secret.h"
 #include "memory/stream.h"
-#include "s3/access/grant.h"
+#include "s3/grant.h"
 #include "s3/types.h"
 #include "store/store.h"
 

@@ -12,9 +12,9 @@
 #include "rdma/token_windows.h"
 #include "s3/access/actions.h"
 #include "s3/service.h"
+#include "s3_http/options.h"
 #include "s3_http/query.h"
 #include "s3_http/request.h"
-#include "s3_http/router.h"
 
 namespace verbena::s3 {
 
@@ -52,7 +52,7 @@ class WatchedSource : public memory::Source {
 struct Context {
   Service& service;
   rdma::TokenWindows* windows;
-  const Router::Options& options;
+  const RouterOptions& options;
   const Request& request;
   Call& call;  // of the request
   const std::function<Headers()>& trailing;

@@ -16,7 +16,7 @@
 
 #include "call/account.h"
 #include "s3/workers/request_log.h"
-#include "s3_http/router.h"
+#include "s3_http/routing/router.h"
 #include "store/memory/test_store.h"
 
 namespace verbena::s3::test {

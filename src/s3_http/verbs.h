@@ -56,7 +56,7 @@ Task<Result<void>> serve_put_bucket_policy(Context& context);
 Task<Result<void>> serve_delete_bucket_policy(Context& context);
 Task<Result<void>> serve_bucket_policy_status(Context& context);
 
-// acl_verbs.cc
+// bucket_acl.cc, object_acl.cc
 Task<Result<void>> serve_bucket_acl(Context& context);
 Task<Result<void>> serve_put_bucket_acl(Context& context);
 Task<Result<void>> serve_object_acl(Context& context);

@@ -67,7 +67,7 @@ def table():
 
 
 def routed():
-    text = (ROOT / "src/s3_http/router.cc").read_text()
+    text = (ROOT / "src/s3_http/routing/router.cc").read_text()
     return set(re.findall(r'Operation\{Scope::(\w+),\s*"(\w+)",\s*"([^"]*)"', text))
 
 

@@ -8,8 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def routed():
-    """{"GET bucket?cors", ...} of src/s3_http/router.cc."""
-    text = (ROOT / "src/s3_http/router.cc").read_text()
+    """{"GET bucket?cors", ...} of src/s3_http/routing/router.cc."""
+    text = (ROOT / "src/s3_http/routing/router.cc").read_text()
     found = re.findall(r'Operation\{Scope::(\w+),\s*"(\w+)",\s*"([^"]*)"', text)
     return {f"{method} {scope}" + (f"?{selector}" if selector else "") for scope, method, selector in found}
 
@@ -59,7 +59,7 @@ class Table(unittest.TestCase):
         asks_itself = {"serve_list_buckets", "serve_list_versions", "serve_list_objects_v1", "serve_list_objects_v2",
                        "serve_create_bucket", "serve_head_bucket", "serve_delete_bucket", "serve_delete_objects",
                        "serve_post_object", "serve_preflight", "serve_create_session"}
-        text = (ROOT / "src/s3_http/router.cc").read_text()
+        text = (ROOT / "src/s3_http/routing/router.cc").read_text()
         bare = re.findall(r"Operation\{Scope::(?:service|bucket|control)[^{}&]*?(serve_\w+)\s*\}", text)
         self.assertGreater(len(bare), 5, "the router's table was not found")
         self.assertEqual(sorted(set(bare) - asks_itself), [], "nobody is asked whether the caller may")

@@ -9,7 +9,7 @@
 
 #include "auth/principal.h"
 #include "base/result.h"
-#include "s3/access/grant.h"
+#include "s3/grant.h"
 #include "s3/service.h"
 #include "s3/xml.h"
 

@@ -9,9 +9,6 @@
 
 namespace verbena::s3 {
 
-// The document of a bucket that is no directory bucket, whose objects may be appended to all the same.
-inline constexpr std::string_view append_document = "append";
-
 // Whether the server has this directory bucket's zone: invalid_bucket_name.
 Result<void> check_zone(const Service& service, std::string_view bucket);
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/aead.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/names.h"
 
 namespace verbena::s3 {

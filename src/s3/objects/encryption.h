@@ -101,9 +101,8 @@ void add_encryption_headers(ReplyHeaders& out, const store::Attributes& attribut
 // Those attributes that speak of encryption, for the reply to a part.
 store::Attributes encryption_attributes(const store::Attributes& attributes);
 
-// The bucket's default, as its document has it: method, KMS key id and whether bucket keys are on, a line each. Short,
-// since every PUT reads it.
-inline constexpr std::string_view encryption_document = "encryption";
+// The bucket's default, as its document (encryption_document) has it: method, KMS key id and whether bucket keys are
+// on, a line each. Short, since every PUT reads it.
 std::string format_default_encryption(const EncryptionWish& wish);
 Result<EncryptionWish> parse_default_encryption(std::string_view document);
 

@@ -3,7 +3,7 @@
 
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
-#include "s3/buckets/bucket_document.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/tag_set.h"
 #include "s3_http/buckets/cors.h"
 #include "s3_http/checksum_headers.h"

@@ -1,5 +1,5 @@
 // GetBucketEncryption, PutBucketEncryption, DeleteBucketEncryption: the encryption of objects whose PUT asks for none.
-#include "s3/buckets/bucket_document.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/objects/encryption.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"

@@ -6,7 +6,7 @@
 
 #include "auth/auth.h"
 #include "s3/access/authorize.h"
-#include "s3/buckets/bucket_document.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/errors.h"
 #include "s3/names.h"
 #include "s3/tag_set.h"

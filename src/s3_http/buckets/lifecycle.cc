@@ -1,10 +1,8 @@
-#include "s3_http/buckets/lifecycle.h"
-
+// The verbs of a bucket's lifecycle.
+#include "s3/documents/lifecycle.h"
 #include "base/bytes.h"
-#include "s3/access/access.h"
-#include "s3/buckets/bucket_document.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/document_reading.h"
+#include "s3/documents/bucket_document.h"
 #include "s3_http/buckets/bucket_document.h"
 #include "s3_http/verbs.h"
 
@@ -17,17 +15,6 @@ constexpr std::string_view minimum_header = "x-amz-transition-default-minimum-ob
 constexpr std::string_view minimum_of_all = "all_storage_classes_128K", minimum_varies = "varies_by_storage_class";
 
 }  // namespace
-
-bool may_expire(const Context& context) {
-  const BucketAccess* const access = cached_access(context.service, context.bucket);
-  return access == nullptr || access->lifecycle != nullptr;
-}
-
-Task<> add_expiration_header(Context& context, const store::ObjectInfo& info) {
-  const auto found = co_await bucket_access(context.service, context.bucket);
-  if (!found) co_return;
-  add_expiration_header(context.response.headers, **found, context.key, info);
-}
 
 Task<Result<void>> serve_bucket_lifecycle(Context& context) {
   VB_CO_ASSIGN(const auto document,

@@ -1,6 +1,6 @@
 #include "s3_http/buckets/preflight.h"
 
-#include "s3/buckets/bucket_document.h"
+#include "s3/documents/bucket_document.h"
 #include "s3_http/buckets/bucket_document.h"
 #include "s3_http/buckets/cors.h"
 #include "s3_http/verbs.h"

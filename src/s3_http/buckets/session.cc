@@ -5,7 +5,7 @@
 #include "s3/names.h"
 #include "s3/objects/encryption.h"
 #include "s3/xml.h"
-#include "s3_http/objects/encryption_headers.h"
+#include "s3_http/encryption_headers.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {

@@ -7,7 +7,7 @@
 #include "s3/objects/encryption.h"
 #include "s3/objects/object_headers.h"
 #include "s3/xml.h"
-#include "s3_http/objects/encryption_headers.h"
+#include "s3_http/encryption_headers.h"
 #include "s3_http/objects/versions.h"
 #include "s3_http/verbs.h"
 

@@ -11,7 +11,7 @@
 #include "s3/events/announce.h"
 #include "s3/names.h"
 #include "s3/objects/delete.h"
-#include "s3/pending.h"
+#include "s3/objects/pending.h"
 #include "s3/workers/request_log.h"
 #include "s3/xml.h"
 #include "s3_http/checksum_headers.h"

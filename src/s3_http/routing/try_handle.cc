@@ -8,7 +8,7 @@
 #include "s3_http/address.h"
 #include "s3_http/directory_requests.h"
 #include "s3_http/objects/get.h"
-#include "s3_http/router.h"
+#include "s3_http/routing/router.h"
 
 namespace verbena::s3 {
 namespace {

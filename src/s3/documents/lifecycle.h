@@ -1,4 +1,4 @@
-// What requests see of a bucket's lifecycle.
+// The rules of a bucket's lifecycle in use: parsed once, and as they are kept.
 #pragma once
 
 #include <memory>
@@ -6,12 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "s3/buckets/lifecycle_rules.h"
-#include "s3/reply_headers.h"
+#include "s3/documents/lifecycle_rules.h"
 
 namespace verbena::s3 {
-
-struct BucketAccess;
 
 // The bucket's rules; empty when it has none. Parsed once per change of the document.
 Task<Result<std::shared_ptr<const std::vector<LifecycleRule>>>> lifecycle_rules(store::Store& store,
@@ -28,9 +25,5 @@ struct LifecycleShown {
   bool minimum_varies = false;
 };
 LifecycleShown shown_lifecycle(const std::string& document);
-
-// x-amz-expiration, when a rule will expire the object.
-void add_expiration_header(ReplyHeaders& out, const BucketAccess& access, std::string_view key,
-                           const store::ObjectInfo& info);
 
 }  // namespace verbena::s3

@@ -1,14 +1,18 @@
-#include "s3_http/acl_headers.h"
+#include "s3_http/acl_requests.h"
 
 #include <algorithm>
 #include <array>
 
+#include "base/bytes.h"
 #include "base/text.h"
 #include "s3/access/acl.h"
+#include "s3/access/authorize.h"
 #include "s3_http/context.h"
 
 namespace verbena::s3 {
 namespace {
+
+constexpr size_t acl_document_max = 64 * KiB;
 
 struct GrantHeader {
   std::string_view name;
@@ -62,6 +66,21 @@ Result<AclWish> read_acl_headers(const Context& context) {
     return fail(Errc::invalid_request, "Specifying both Canned ACLs and Header Grants is not allowed.");
   }
   return wish;
+}
+
+Task<Result<AclRequest>> read_acl_request(Context& context) {
+  AclRequest request;
+  VB_CO_ASSIGN(request.wish, read_acl_headers(context));
+  VB_CO_ASSIGN(request.text, co_await read_document(context, acl_document_max));
+  co_return request;
+}
+
+Result<Acl> wanted_acl(const Context& context, const AclRequest& request, const BucketAccess& access,
+                       std::string_view owner) {
+  if (request.wish.any()) return allowed_acl(access, make_acl(request.wish, owner, access.owner), request.wish);
+  VB_ASSIGN(Acl acl, parse_acl(context.service, request.text));
+  if (acl.owner != owner) return fail(Errc::access_denied, "acl: the owner does not change");
+  return allowed_acl(access, std::move(acl), request.wish);
 }
 
 }  // namespace verbena::s3

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "s3/access/actions.h"
-
 namespace verbena::s3 {
+
+enum class Permission : uint8_t { none, read, write, read_acp, write_acp, full_control };
 
 struct Grant {
   enum class To : uint8_t { account, all_users, authenticated_users, log_delivery };

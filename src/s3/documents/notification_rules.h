@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "s3/events/event_kind.h"
+#include "s3/documents/event_kind.h"
 
 namespace verbena::s3 {
 

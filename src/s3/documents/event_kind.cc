@@ -1,4 +1,4 @@
-#include "s3/events/event_kind.h"
+#include "s3/documents/event_kind.h"
 
 #include <array>
 

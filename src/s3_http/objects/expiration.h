@@ -1,4 +1,4 @@
-// What requests and answers over HTTP say of a bucket's lifecycle.
+// x-amz-expiration of an answer.
 #pragma once
 
 #include <memory>

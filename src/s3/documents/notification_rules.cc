@@ -1,4 +1,4 @@
-#include "s3/events/notification_rules.h"
+#include "s3/documents/notification_rules.h"
 
 #include <algorithm>
 #include <array>

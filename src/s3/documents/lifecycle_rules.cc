@@ -1,4 +1,4 @@
-#include "s3/buckets/lifecycle_rules.h"
+#include "s3/documents/lifecycle_rules.h"
 
 #include <fmt/core.h>
 

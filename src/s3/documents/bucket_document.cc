@@ -1,5 +1,6 @@
-#include "s3/buckets/bucket_document.h"
+#include "s3/documents/bucket_document.h"
 
+#include "s3/documents/access_generation.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {

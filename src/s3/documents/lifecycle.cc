@@ -1,15 +1,10 @@
-#include "s3/buckets/lifecycle.h"
-
-#include <fmt/core.h>
+#include "s3/documents/lifecycle.h"
 
 #include <map>
 #include <mutex>
 
-#include "auth/auth.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
-#include "base/date.h"
-#include "s3/access/access.h"
 
 namespace verbena::s3 {
 namespace {
@@ -74,17 +69,5 @@ Task<Result<Rules>> lifecycle_rules(store::Store& store, std::string bucket) {
 }
 
 Result<Rules> lifecycle_rules_of(const std::string& document) { return rules_cache().get(document); }
-
-void add_expiration_header(ReplyHeaders& out, const BucketAccess& access, std::string_view key,
-                           const store::ObjectInfo& info) {
-  if (access.lifecycle == nullptr) return;
-  // The header is for clients that plan by the calendar: it keeps days of 24 hours where they are shortened.
-  constexpr int64_t day_s = 86'400;
-  const auto expiry = find_expiry(*access.lifecycle, key, info, day_s);
-  if (!expiry) return;
-  out.emplace_back("x-amz-expiration",
-                   fmt::format("expiry-date=\"{}\", rule-id=\"{}\"", format_http_date(expiry->at_us / 1'000'000),
-                               auth::uri_encode(expiry->rule->id, true)));
-}
 
 }  // namespace verbena::s3

@@ -1,4 +1,4 @@
-#include "s3_http/router.h"
+#include "s3_http/routing/router.h"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include "base/hex.h"
 #include "s3/names.h"
 #include "s3/objects/encryption.h"
-#include "s3_http/objects/encryption_headers.h"
+#include "s3_http/encryption_headers.h"
 
 namespace verbena::s3 {
 namespace {

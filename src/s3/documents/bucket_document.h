@@ -16,6 +16,10 @@ inline constexpr std::string_view acl_document = "acl";
 inline constexpr std::string_view policy_document = "policy";
 inline constexpr std::string_view policy_binding_document = "policy-binding";  // it binds the owner's root, too
 
+inline constexpr std::string_view encryption_document = "encryption";
+// Of a bucket that is no directory bucket, whose objects may be appended to all the same.
+inline constexpr std::string_view append_document = "append";
+
 // Sets or removes one, and lets go of what was kept of buckets' access.
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name);

@@ -1,7 +1,6 @@
 // From an S3 request to the verb that serves it, and from its outcome to a response.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "rdma/token_windows.h"
 #include "s3/service.h"
+#include "s3_http/options.h"
 #include "s3_http/request.h"
 
 namespace verbena::s3 {
@@ -17,14 +17,7 @@ struct Context;
 
 class Router {
  public:
-  struct Options {
-    std::string domain;  // virtual-host addressing: bucket.<domain>; empty: path-style, and *.localhost
-    // A token's transfer is given up after this long (clients give up after about 10 s).
-    std::chrono::milliseconds rdma_deadline{8'000};
-    // A token PUT has its size at this rate (bytes per second) besides: 5 GiB then take at most 80 s more. Clients that
-    // put large windows wait accordingly.
-    uint64_t rdma_rate_min = 64 * MiB;
-  };
+  using Options = RouterOptions;
   // `windows` serves x-amz-rdma-token; nullptr when RDMA is off (every token is then declined).
   Router(Service& service, rdma::TokenWindows* windows, Options options);
 
