@@ -23,10 +23,10 @@ FOLDERS = {
     "client": ["testing", "c", "api", "native token", "http", "."],
     "fabric": ["local ofi tcp", "."],
     "native": [".", "wire"],
-    "s3_http": ["routing", "objects buckets", "."],
-    "s3": ["workers", "objects buckets", "events", "access", "documents express", "."],
     "store": ["conformance", "local memory rados", "logic", "."],
     "store/rados": ["inspect", ".", "coherence", "bytes", "upkeep", "rows", "members", "cluster"],
+    "s3_http": ["routing", "objects buckets", "."],
+    "s3": ["workers", "objects buckets", "events", "access", "documents express", "."],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 ANGLE = re.compile(r"^\s*#\s*include\s+<([^>]+)>")
