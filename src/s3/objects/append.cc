@@ -4,6 +4,7 @@
 
 #include "auth/policy_dependence.h"
 #include "s3/access/authorize.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/express/directory.h"
 #include "s3/objects/encryption.h"
 
