@@ -17,7 +17,7 @@ bool asks_for_object_alone(HeaderSpan headers);
 // GET's object is sent what send_now() says.
 struct Given {
   OpenObject object{};
-  std::optional<Result<bool>> sent{};
+  Result<memory::AtOnce> sent = memory::AtOnce::unsupported;
 };
 std::optional<Given> try_read(Context& context, FoundObject& found);
 
