@@ -644,5 +644,30 @@ TEST_F(BatchTest, RatesAreChargedForWhatMoves) {
   EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).refused, Errc::slow_down);
 }
 
+// One message with more items than its reply holds brought the bytes of one, which nobody paid for and no log has.
+TEST_F(BatchTest, WhatLiesInTheWindowIsPaidForWithoutAnAnswerToo) {
+  constexpr size_t size = 32, count = 400;
+  make_hot();
+  store_.put("bucket", "k", std::string(size, 'x'));
+  auth::Principal limited = *auth::superuser();
+  limited.superuser = false;
+  limited.account_limits = auth::make_limits({.bytes_per_s = 1'000'000});
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+  peer_ = hello(5, 2);
+  std::vector<Item> items;
+  for (size_t i = 0; i < count; ++i) items.push_back({"k", {0, i * size, size}});
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    std::ranges::fill(memory_, std::byte{0});
+    const auto charged = [] { return metrics::counter("verbena_quota_charged_bytes_total", "").value(); };
+    const uint64_t before = charged();
+    const auto answer = ask(wire::Type::get_many, head(), items);
+    ASSERT_LT(answer.entries.size(), count) << "the reply holds them all";
+    const auto arrived = static_cast<uint64_t>(std::ranges::count(memory_, std::byte{'x'}));
+    EXPECT_GE(arrived, answer.entries.size() * size);
+    EXPECT_EQ(charged() - before, arrived) << immediate;
+  }
+}
+
 }  // namespace
 }  // namespace verbena::native

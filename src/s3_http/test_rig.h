@@ -181,10 +181,11 @@ class Rig : public ::testing::Test {
     reply.no_body = response.no_body;
     reply.content_length = sink.begun ? std::optional(sink.declared) : response.content_length;
     reply.code = response.error_code;
-    if (LogEntry* const log = log_of(of))
-      log->finish(
+    for (const auto& record : of.records) {
+      record->finish(
           {.status = response.status},
           {.error_code = response.error_code, .bytes_out = reply.body.size(), .object_size = of.outcome.object_size});
+    }
     reply.rdma_bytes = of.outcome.token_bytes;
     return reply;
   }

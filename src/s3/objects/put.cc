@@ -8,6 +8,7 @@
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
+#include "s3/objects/object_headers.h"
 #include "s3/objects/write_plan.h"
 
 namespace verbena::s3 {
@@ -54,6 +55,7 @@ void describe(const Service& service, PutRequest& request, const Seal& seal, con
               store::ObjectInfo& info) {
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);
+  name_storage_class(info.headers, request.bucket);
   info.tags = std::move(request.tags);
   info.lock = request.lock;
   store::change_attributes(info.attributes, attributes);

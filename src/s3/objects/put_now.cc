@@ -6,6 +6,7 @@
 #include "s3/access/quota.h"
 #include "s3/objects/body_digests.h"
 #include "s3/objects/ingest.h"
+#include "s3/objects/object_headers.h"
 #include "s3/objects/write_plan.h"
 #include "store/whole_put.h"
 
@@ -67,6 +68,7 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   whole.info.size = size;
   whole.info.etag = random_etag();
   whole.info.headers = std::move(put.headers);
+  name_storage_class(whole.info.headers, put.bucket);
   whole.info.attributes = std::move(plan->attributes);
   whole.bytes = std::move(put.bytes);
   whole.executor = std::move(put.executor);

@@ -19,7 +19,7 @@ Result<void> check_request(const PlannedWrite& write) {
   VB_TRY(check_new_key(write.key));
   if (write.headers == nullptr) return {};
   VB_TRY(check_object_headers(*write.headers));
-  return settle_storage_class(*write.headers, write.bucket);
+  return check_storage_class(*write.headers, write.bucket);
 }
 
 Task<Result<void>> fetch(Service& service, const PlannedWrite& write, WriteNeed what, WriteFacts& have) {
@@ -37,7 +37,7 @@ Task<Result<void>> fetch(Service& service, const PlannedWrite& write, WriteNeed 
 
 }  // namespace
 
-PlannedWrite planned(PutRequest& request, std::optional<uint64_t> size) {
+PlannedWrite planned(const PutRequest& request, std::optional<uint64_t> size) {
   return {.bucket = request.bucket,
           .key = request.key,
           .headers = &request.headers,

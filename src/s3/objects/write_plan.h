@@ -19,7 +19,7 @@ enum class WriteOf : uint8_t { object, part };
 struct PlannedWrite {
   std::string_view bucket, key;
   WriteOf of = WriteOf::object;
-  Headers* headers = nullptr;  // their storage class is settled by plan_write()
+  const Headers* headers = nullptr;
   const store::Tags* tags = nullptr;
   const store::ObjectLock* lock = nullptr;
   const store::CommitConditions* conditions = nullptr;
@@ -28,7 +28,7 @@ struct PlannedWrite {
   uint64_t size = 0;  // as declared
 };
 // Of a whole object. `request` keeps its place for as long as the result is used.
-PlannedWrite planned(PutRequest& request, std::optional<uint64_t> size);
+PlannedWrite planned(const PutRequest& request, std::optional<uint64_t> size);
 
 // What a plan is made of besides the request; a look says which of it is missing.
 struct WriteFacts {

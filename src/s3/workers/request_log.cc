@@ -275,9 +275,11 @@ void name_requester(const Call& caller, LogRecord& record) {
 void LogEntry::finish(const call::Answered& answered, const call::Details& details) {
   record.status = answered.status;
   record.error_code = details.error_code;
-  record.bytes_sent = details.bytes_out;
   record.total_ms = details.duration_us / 1000;
-  record.object_size = details.object_size;
+  if (!of_source) {
+    record.bytes_sent = details.bytes_out;
+    record.object_size = details.object_size;
+  }
   log.add(*this);
 }
 

@@ -27,13 +27,14 @@ class RequestLog;
 // A request to a bucket that has logging on, while it is served.
 struct LogEntry final : call::BucketRecord {
   LogEntry(RequestLog& of, LoggingRule by) : log(of), rule(std::move(by)) {}
-  void set_acl_required() override { record.acl_required = true; }
+  void set_acl_required() override { record.acl_required = !of_source; }
   void finish(const call::Answered& answered, const call::Details& details) override;
 
   RequestLog& log;
   LoggingRule rule;
   LogRecord record{};
-  std::string account{};  // that the bucket belongs to: 12 digits
+  bool of_source = false;  // of a copy, whose answer is sent for its target
+  std::string account{};   // that the bucket belongs to: 12 digits
 };
 
 class RequestLog {
@@ -111,7 +112,8 @@ class RequestLog {
 
 // The record of the request; null: its bucket has no log.
 inline LogEntry* log_of(const Call& call) {
-  return call.records.empty() ? nullptr : static_cast<LogEntry*>(call.records.front().get());
+  LogEntry* const first = call.records.empty() ? nullptr : static_cast<LogEntry*>(call.records.front().get());
+  return first == nullptr || first->of_source ? nullptr : first;
 }
 
 // Who asks, as records name it. An anonymous caller has no name.

@@ -197,6 +197,28 @@ TEST_F(BucketLogs, EachKeyOfADeleteHasARecord) {
   EXPECT_NE(text.find(" BATCH.DELETE.OBJECT b \"-\" 204 "), std::string::npos) << text;
 }
 
+// Its bytes went out by a request to another bucket, and its own log knew nothing of it.
+TEST_F(BucketLogs, ACopyIsInTheLogOfItsSource) {
+  ASSERT_EQ(call("PUT", "/other").status, 200);
+  put("k y", "12345");
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  const Headers from{{"x-amz-copy-source", "/bucket/k%20y"}, {"user-agent", "copier"}};
+  EXPECT_EQ(call("PUT", "/other/secret-target", from).status, 200);
+  EXPECT_EQ(call("PUT", "/other/t", {{"x-amz-copy-source", "/bucket/none"}}).status, 404);
+  const Reply begun = call("POST", "/other/t?uploads");
+  EXPECT_EQ(call("PUT", "/other/t?partNumber=1&uploadId=" + begun.element("UploadId"), from).status, 200);
+  EXPECT_EQ(call("PUT", "/bucket/same", from).status, 200);
+  const std::string text = delivered();
+  const std::string line = "\"GET /bucket/k%20y HTTP/1.1\" 200 - - 5 ";
+  EXPECT_NE(text.find(" REST.COPY.OBJECT_GET k%20y " + line), std::string::npos) << text;
+  EXPECT_NE(text.find(" REST.COPY.PART_GET k%20y " + line), std::string::npos) << text;
+  EXPECT_NE(text.find(" REST.COPY.OBJECT_GET none \"GET /bucket/none HTTP/1.1\" 404 NoSuchKey "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find(" REST.PUT.OBJECT same \"PUT /bucket/same HTTP/1.1\" 200 "), std::string::npos) << text;
+  EXPECT_NE(text.find(" \"copier\" "), std::string::npos) << text;
+  EXPECT_EQ(text.find("secret-target"), std::string::npos) << text;
+}
+
 // 900 names, each with a User-Agent and a Referer of 4 KiB: 7 MB of log for 36 KB of request.
 TEST_F(BucketLogs, LongTextsOfARequestAreWrittenOnceAndNotForEachKey) {
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);

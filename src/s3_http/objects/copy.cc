@@ -31,6 +31,7 @@
 #include "s3_http/objects/multipart.h"
 #include "s3_http/objects/tagging.h"
 #include "s3_http/objects/versions.h"
+#include "s3_http/request_record.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -78,8 +79,13 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> find_source(Context& context,
 }
 
 Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
+  co_await begin_source_record(context, source);
   auto opened = co_await find_source(context, source);
-  if (!opened) describe_source(context, source, opened.error());
+  if (opened) {
+    add_source_size(context, (*opened)->info().size);
+  } else {
+    describe_source(context, source, opened.error());
+  }
   co_return opened;
 }
 

@@ -10,7 +10,6 @@
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/names.h"
-#include "s3/workers/request_log.h"
 #include "s3_http/address.h"
 #include "s3_http/buckets/control.h"
 #include "s3_http/buckets/preflight.h"
@@ -377,42 +376,6 @@ void fill_context_error(Context& context, const Error& error) {
   if (context.request.method == "HEAD") say_region_of_head(context);
 }
 
-// How the request proved who sends it.
-void describe_signature(const Context& context, LogRecord& record) {
-  if (context.caller().identity.anonymous) return;
-  name_requester(context.caller(), record);
-  const auto authorization = context.request.header("authorization");
-  record.auth_type = authorization ? "AuthHeader" : "QueryString";
-  const bool version4 = authorization ? authorization->starts_with("AWS4-") : context.query.has("X-Amz-Signature");
-  record.signature = version4 ? "SigV4" : "SigV2";
-}
-
-bool may_have_log(const Context& context) {
-  const RequestLog* log = context.service.request_log;
-  return log != nullptr && log->in_use() && !context.bucket.empty();
-}
-
-// The record of a request whose bucket has a log, as far as it is known before it is served.
-Task<> begin_log(Context& context, const Operation* operation) {
-  auto entry = co_await context.service.request_log->begin(context.bucket);
-  if (!entry) co_return;
-  const auto text = [&](std::string_view name) { return std::string(context.request.header(name).value_or("")); };
-  LogRecord& record = entry->record;
-  record.time_s = context.service.clock.now_s();
-  record.peer = context.caller().peer_address;
-  record.request_id = context.caller().request_id;
-  record.key = context.key;
-  record.operation =
-      log_operation(context.request.method, !context.key.empty(), operation != nullptr ? operation->selector : "");
-  record.request = log_request_line(context.request.method, context.request.raw_path, context.request.raw_query);
-  record.referer = log_referer(context.request.header("referer").value_or(""));
-  record.user_agent = text("user-agent");
-  record.host = text("host");
-  record.version_id = context.query.get_or_empty("versionId");
-  describe_signature(context, record);
-  context.call.records.push_back(std::move(entry));
-}
-
 // Whether callers and bucket have requests left of this second.
 Task<Result<void>> count_request(Context& context) {
   uint64_t wait_ns = 0;
@@ -427,7 +390,9 @@ Task<Result<void>> count_request(Context& context) {
 Task<bool> answer(Context& context) {
   const auto operation = resolve(context);
   if (!context.bucket.empty() && context.request.header("origin")) co_await add_cors_headers(context);
-  if (may_have_log(context)) co_await begin_log(context, operation ? *operation : nullptr);
+  if (buckets_have_logs(context) && !context.bucket.empty()) {
+    co_await begin_record(context, operation ? (*operation)->selector : std::string_view());
+  }
   if (!operation) {
     fill_context_error(context, operation.error());
     co_return true;
