@@ -177,7 +177,8 @@ void Endpoint::begin_note(Op& op) const {
   if (alone) op.caller.trace = &noted.trace;
   noted.refused.items = noted.refused.refused = 0;
   noted.source.clear();
-  if (type_of(op) == wire::Type::rename) noted.source.assign(op.bucket).append("/").append(op.rename.from);
+  if (!op.rename.from.empty() && type_of(op) == wire::Type::rename)
+    noted.source.assign(op.bucket).append("/").append(op.rename.from);
 }
 
 bool Endpoint::buckets_have_logs() const {
