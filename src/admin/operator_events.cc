@@ -91,7 +91,7 @@ Task<Result<Json>> Operator::drop_events(Call& call) {
   const auto dropped =
       co_await parts_.deliveries->gone().drop(target, std::string(call.who), deadline_in(dropped_within));
   if (dropped && dropped->events == 0 && dropped->left != 0) {
-    co_return call.refuse(Errc::slow_down, "There was no time for any of them: try again.");
+    co_return call.refuse(Errc::slow_down, "No event could be dropped in time: try again.");
   }
   if (dropped) {
     co_return Json{{"events", dropped->events}, {"bytes", dropped->bytes}, {"left", dropped->left}};

@@ -178,7 +178,7 @@ struct LogArguments : AdminArguments {
 bool put_log(const LogArguments& arguments, const Json& answer) {
   std::string text;
   if (const uint64_t lost = member_count(answer, "lost"); lost != 0) {
-    text = arguments.json ? Json{{"lost", lost}}.dump() + "\n" : fmt::format("... {} lines are gone\n", lost);
+    text = arguments.json ? Json{{"lost", lost}}.dump() + "\n" : fmt::format("... {} lines are missing\n", lost);
   }
   for (const Json& line : member_list(answer, "lines")) {
     if (arguments.json) {

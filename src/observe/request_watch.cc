@@ -35,7 +35,7 @@ Result<std::string> RequestWatch::begin(Filter filter, Wanted wanted) {
   const auto now = SteadyClock::now();
   const std::lock_guard lock(mutex_);
   forget_idle(now);
-  if (watchers_.size() >= watchers_max) return fail(Errc::limit_exceeded, "Too many watch this server's requests.");
+  if (watchers_.size() >= watchers_max) return fail(Errc::limit_exceeded, "This server has too many watchers already.");
   auto watcher = std::make_unique<Watcher>();
   watcher->name = to_hex(random);
   watcher->filter = std::move(filter);

@@ -185,7 +185,7 @@ ErrorForm error_form(Errc code) {
               "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting"};
 
     case Errc::quota_exceeded:
-      return {"QuotaExceeded", 403, "What may be kept here is used up: the request would exceed the quota."};
+      return {"QuotaExceeded", 403, "The quota is used up: the request would exceed it."};
     case Errc::access_denied:
       return {"AccessDenied", 403, "Access Denied"};
     case Errc::invalid_access_key_id:

@@ -171,7 +171,7 @@ Result<void> check_object_headers(const Headers& headers) {
     } else if (name == redirect_header) {
       VB_TRY(check_redirect(value));
     } else {
-      return fail(Errc::invalid_argument, "A header that objects do not have.");
+      return fail(Errc::invalid_argument, "Objects cannot have this header.");
     }
   }
   if (user_bytes > user_metadata_bytes_max) return fail(Errc::metadata_too_large, "user metadata");

@@ -320,7 +320,7 @@ Result<const Operation*> resolve_control(Context& context) {
   const auto operation = std::ranges::find_if(operations, asked_for);
   if (operation == operations.end()) {
     if (context.caller().identity.anonymous) return fail(Errc::access_denied, "anonymous");
-    return fail(Errc::not_implemented, "Of S3 Control the calls on the tags of a bucket are implemented.");
+    return fail(Errc::not_implemented, "Of S3 Control only the calls on tags of buckets are implemented.");
   }
   VB_ASSIGN(context.bucket, control_bucket(context.request));
   if (context.caller().identity.express && !is_directory_bucket(context.bucket)) {

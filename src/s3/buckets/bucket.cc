@@ -146,7 +146,7 @@ Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted
 // The document of CreateBucket, if there is one. A directory bucket's must say that it is one, and where.
 Result<void> check_new_bucket(Context& context, const NewBucketDocument& document) {
   if (document.directory != is_directory_bucket(context.bucket)) {
-    return fail(Errc::invalid_bucket_name, "The bucket's name and the type in its configuration do not fit.");
+    return fail(Errc::invalid_bucket_name, "The bucket's name and the type in its configuration do not match.");
   }
   if (document.directory) {
     VB_TRY(check_zone(context.service, context.bucket));

@@ -95,16 +95,16 @@ Result<std::string> control_bucket(const Request& request) {
   const auto arn = auth::uri_decode(path.starts_with('/') ? path.substr(1) : path);
   if (!arn) return fail(Errc::invalid_uri, "path: percent escape");
   const auto parts = split_arn(*arn);
-  if (!parts) return fail(Errc::invalid_argument, "The path names no ARN of a resource of S3.");
+  if (!parts) return fail(Errc::invalid_argument, "The path must have the ARN of an S3 resource.");
   const std::string_view service = (*parts)[2];
   std::string_view name = (*parts)[5];
   constexpr std::string_view bucket_type = "bucket/";
   const bool directory = service == "s3express" && name.starts_with(bucket_type);
   if (directory) name.remove_prefix(bucket_type.size());
   const bool general = service == "s3" && (*parts)[3].empty() && (*parts)[4].empty();
-  if (!directory && !general) return fail(Errc::not_implemented, "Of resources only buckets have tags here.");
+  if (!directory && !general) return fail(Errc::not_implemented, "Only buckets can have tags here.");
   if (is_directory_bucket(name) != directory) {
-    return fail(Errc::invalid_argument, "The ARN's service and the bucket's name do not fit.");
+    return fail(Errc::invalid_argument, "The ARN's service and the bucket's name do not match.");
   }
   VB_TRY(check_bucket_name(name));
   return std::string(name);

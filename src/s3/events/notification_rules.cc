@@ -197,7 +197,7 @@ Result<NotificationRules> parse_notification(std::string_view text, std::optiona
   for (const auto& child : root.children()) {
     if (child.type() != pugi::node_element) continue;
     const std::string_view name = child.name();
-    if (name == "EventBridgeConfiguration") return fail(Errc::not_implemented, "There is no EventBridge here.");
+    if (name == "EventBridgeConfiguration") return fail(Errc::not_implemented, "EventBridge is not implemented.");
     const auto form =
         std::ranges::find(service_forms, name, [](const ServiceForm& f) { return std::string_view(f.element); });
     if (form == service_forms.end()) return fail(Errc::malformed_xml, "xml: NotificationConfiguration");

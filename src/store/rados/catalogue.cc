@@ -71,7 +71,7 @@ Task<Result<void>> RadosCatalogue::read(const char*, Place place, Look look) {
 }
 
 Task<Result<void>> RadosCatalogue::commit(Change change) {
-  if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  if (!fresh_()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (change.place.bucket == 0) co_return co_await create_bucket(change);
   if (change.place.key.empty()) co_return co_await commit_bucket(change);
   VB_CO_TRY(co_await learn(change.place.bucket));
@@ -138,7 +138,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     const bool allowed = co_await garbage_.may_name(blob->life(), bucket->read_at);
     if (!allowed) {
       co_return fail(Errc::service_unavailable,
-                     "The server was without contact for too long: what it wrote may be gone.");
+                     "The server lost contact with the cluster for too long: what it wrote last may be gone.");
     }
   }
   if (blob != nullptr && blob->in_index()) {
@@ -289,7 +289,7 @@ Task<Result<void>> RadosCatalogue::raise_epoch(uint64_t bucket, InFlightChanges:
 }
 
 Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to) {
-  if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  if (!fresh_()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   const uint64_t bucket = change.place.bucket;
   VB_CO_TRY(co_await learn(bucket));

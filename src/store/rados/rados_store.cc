@@ -474,7 +474,7 @@ RadosStore::~RadosStore() { engine_->close(); }
 Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
   auto engine = engine_;
   if (!engine->fresh()) {
-    co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+    co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   }
   if (engine->in_flight->intents().all()) {
     VB_CO_TRY(co_await engine->in_flight->settle_all());

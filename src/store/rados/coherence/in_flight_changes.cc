@@ -40,7 +40,8 @@ Task<Result<void>> InFlightChanges::before(OwnChange& own, Planned planned) {
   // themselves.
   if (!told || !helpers_.fresh()) {
     own.told = false;
-    co_return fail(Errc::service_unavailable, "Nothing was changed: a server of the cluster did not take note.");
+    co_return fail(Errc::service_unavailable,
+                   "Nothing was changed: a server of the cluster did not confirm the announcement.");
   }
   co_return Result<void>{};
 }
@@ -132,7 +133,7 @@ Task<> InFlightChanges::end_old() {
 
 Task<Result<void>> InFlightChanges::end_one(Intent intent) {
   static auto& left = metrics::counter("verbena_rados_changes_left_total",
-                                       "Changes of buckets whose end was not reported: they were made impossible");
+                                       "Changes of buckets that were revoked because their end was not reported");
   VB_CO_TRY(co_await forbid(intent));
   if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
   std::string name = intent.name;

@@ -228,7 +228,7 @@ Task<Result<void>> InvalidationBus::tell(Notice notice) {
     if (code >= 0) co_return Result<void>{};
     if (code != -ETIMEDOUT && code != -Cluster::unanswered) co_return std::unexpected(to_error(code, "rados: notify"));
   } while (SteadyClock::now() < until && !stopping_);
-  co_return fail(Errc::service_unavailable, "The change is made, but a server of the cluster did not take note of it.");
+  co_return fail(Errc::service_unavailable, "The change was made, but a server of the cluster did not confirm it.");
 }
 
 }  // namespace verbena::store::rados

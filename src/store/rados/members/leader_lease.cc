@@ -79,7 +79,7 @@ Task<Result<void>> LeaderLease::pass() {
 
 Task<> LeaderLease::run() {
   static auto& gauge = metrics::gauge(
-      "verbena_rados_leader", "1: this server holds the leader lease and does what is done once in the cluster");
+      "verbena_rados_leader", "1: this server holds the leader lease and does the jobs that only one server may do");
   while (!stopping_) {
     gauge.set(holds() ? 1 : 0);  // this may have been frozen
     if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));
