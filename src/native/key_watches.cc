@@ -15,8 +15,8 @@ namespace {
 
 constexpr auto wait_max = 60s;
 
-// By how much of a prefix its watches are found: all of a short one, else a multiple of a quarter of the power of two
-// below its length. So a key is looked up some forty times at most, and those found are compared.
+// The part of a prefix by which its watches are indexed: all of a short prefix, else a multiple of a quarter of the
+// power of two below its length. So a key needs some forty look-ups at most; the watches found are compared in full.
 size_t indexed_length(size_t length) {
   if (length <= 16) return length;
   const int coarse = static_cast<int>(std::bit_width(length)) - 3;
@@ -60,7 +60,7 @@ Result<KeyWatches::BucketWatches*> KeyWatches::listen(const store::BucketFeedPtr
   return fail(Errc::no_such_bucket);
 }
 
-// With the right to it: who has none costs the bucket's writers nothing.
+// Only with the right to it, so that unauthorized clients cost the bucket's writers nothing.
 Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   DoorState& door = *door_;
   if (op.lane->closed) return fail(Errc::closed, "native: the session has gone");
@@ -80,7 +80,7 @@ Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   watch->bucket_name = op.bucket;
   watch->prefix = op.list.prefix;
   watch->right = std::move(right);
-  // The key lies in the first of those that are under it.
+  // The map's key is a view into the prefix of the group's first watch.
   const std::string_view index = index_of(watch->prefix);
   auto& by_prefix = bucket->by_length[index.size()];
   auto those = by_prefix.find(index);
@@ -104,7 +104,7 @@ void KeyWatches::forget(const WatchPtr& watch) {
   const auto length = bucket.by_length.find(indexed_length(watch->prefix.size()));
   auto those = length->second.extract(index_of(watch->prefix));
   std::erase(those.mapped(), watch);
-  // The name of the others is in the first of them.
+  // The map's key must be a view into the prefix of a remaining watch.
   if (!those.mapped().empty()) {
     those.key() = index_of(those.mapped().front()->prefix);
     length->second.insert(std::move(those));
@@ -159,8 +159,8 @@ void KeyWatches::next(OpPtr op) {
   watch->deaf = false;
   const auto wait = std::min<std::chrono::milliseconds>(std::chrono::milliseconds(op->watching.wait_ms), wait_max);
   Watch::Parked parked{.header = op->header, .until = SteadyClock::now() + wait};
-  op.reset();  // it has a reply's buffer, which nobody needs while nothing happens
-  // Who asks again has given the earlier question up.
+  op.reset();  // frees its reply buffer, which is not needed while it waits
+  // A second request replaces the first.
   if (watch->parked) answer_code(*watch, Errc::request_timeout);
   watch->parked = parked;
   answer(watch);

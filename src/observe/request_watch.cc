@@ -125,7 +125,7 @@ void RequestWatch::add_sums(Watcher& watcher, const Line& line) {
 
 void RequestWatch::tell(const Line& line) {
   if (count_.load(std::memory_order_relaxed) == 0) return;
-  constexpr int tries = 200;  // to take a lock that is held for a copy
+  constexpr int tries = 200;  // attempts at a lock that is held during a copy
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (int i = 1; !lock && i < tries; ++i) (void)lock.try_lock();
   if (!lock) {
