@@ -107,7 +107,7 @@ Json endpoints_json(const DoorState& door, const Wanted& wanted) {
 Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::Response& response,
                                 auth::Identity& who) {
   // The signature covers the body's hash, so the nonce and the options are the signer's.
-  VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.guesses));
+  VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.auth_failures));
   who = verified.identity;
   exchange.vouch();
   if (verified.payload != auth::Payload::sha256) {
