@@ -1,4 +1,4 @@
-// Headers that belong to an object: what a PUT may set, what a GET gives back.
+// Headers of an object, set by a PUT and returned by a GET.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace verbena::s3 {
 
-// Of PutObject, CreateMultipartUpload and CopyObject with REPLACE: system headers and x-amz-meta-*.
-// "aws-chunked" is taken out of Content-Encoding: it speaks of the transfer. invalid_argument, metadata_too_large.
+// Of PutObject, CreateMultipartUpload and CopyObject with REPLACE: system headers and x-amz-meta-*. "aws-chunked" is
+// removed from Content-Encoding, because it is about the transfer. invalid_argument, metadata_too_large.
 Result<Headers> read_object_headers(const Context& context);
 
 // For headers from any door: known names, no control characters in values, user metadata up to 2 KiB (names without
@@ -23,16 +23,16 @@ Result<void> check_object_headers(const Headers& headers);
 std::string storage_class(const Headers& headers);
 void set_storage_class(Headers& headers, std::string_view name);
 inline constexpr std::string_view redirect_header = "x-amz-website-redirect-location";
-// Takes the redirect that is among the headers out, and puts `location` there, if any. invalid_argument.
+// Replaces the redirect among the headers by `location`; empty: removes it. invalid_argument.
 Result<void> set_redirect(Headers& headers, std::optional<std::string_view> location);
 // The storage class of a new object, for every door: EXPRESS_ONEZONE in directory buckets and nowhere else
-// (invalid_storage_class), and STANDARD is what an object without a class has.
+// (invalid_storage_class), and STANDARD is stored as no class.
 Result<void> settle_storage_class(Headers& headers, std::string_view bucket);
 
-// Looks at each x-amz-* and x-verbena-* header and each condition of a request of that kind. not_implemented for what
-// the table of headers (header_table.h) does not let it have, and for values that ask for what does not exist here: a
-// request must not seem to have been obeyed. invalid_argument, invalid_request and invalid_storage_class for values
-// that are wrong anywhere. Sets error_fields.
+// Checks each x-amz-* and x-verbena-* header and each condition of a request of that kind. not_implemented for headers
+// that header_table.h does not allow, and for values of features that do not exist here: a request must not seem to be
+// obeyed when it is not. invalid_argument, invalid_request and invalid_storage_class for values that are always wrong.
+// Sets error_fields.
 Result<void> check_request_headers(Context& context, RequestKind kind);
 
 // ETag, Last-Modified, Accept-Ranges, and the object's own headers.

@@ -1,4 +1,5 @@
-// What a door hands to S3 and gets back. S3 knows no socket and no fabric: bytes come from a Source and go to a Sink.
+// A request and a response between a door and S3. S3 knows no socket and no fabric: bytes come from a Source and go to
+// a Sink.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +29,15 @@ using call::Door;
 using Headers = std::vector<std::pair<std::string, std::string>>;
 using HeaderSpan = std::span<const Headers::value_type>;
 
-// An object that was found in memory, and the generation of buckets' records before that look-up: in a later one the
-// bucket may be another.
+// An object found in memory, and the generation of access records before that look-up: if it changes, the bucket may be
+// another one.
 struct FoundObject {
   std::shared_ptr<store::ObjectReader> reader{};
   uint64_t generation = 0;
 };
 
-// One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet. What it views belongs to the door
-// and outlives it.
+// One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet. Its views belong to the door and
+// outlive it.
 struct Request {
   Call& call;
   std::string_view method{};    // upper case
@@ -45,7 +46,7 @@ struct Request {
   std::string_view raw_query{};
   HeaderSpan headers{};                      // names lower case; values trimmed
   std::optional<uint64_t> content_length{};  // of the decoded payload; nullopt when not declared
-  FoundObject found{};                       // of a GET or HEAD that try_handle() could not end
+  FoundObject found{};                       // of a GET or HEAD that try_handle() could not complete
 
   // The value of the first header of that (lower-case) name.
   std::optional<std::string_view> header(std::string_view name) const;
@@ -58,7 +59,7 @@ struct Response {
   bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
   std::optional<uint64_t> content_length;
   std::string error_code;               // S3's code, empty on success
-  std::shared_ptr<const void> charged;  // what the peer was charged for the body: kept until it is sent
+  std::shared_ptr<const void> charged;  // the peer's charge for the body, held until it is sent
 };
 
 }  // namespace verbena::s3

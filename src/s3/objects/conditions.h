@@ -1,4 +1,4 @@
-// Conditional requests: RFC 9110 section 13, and what S3 makes of it.
+// Conditional requests: RFC 9110 section 13, with S3's differences.
 #pragma once
 
 #include <string>
@@ -16,8 +16,7 @@ std::string strip_quotes(std::string_view etag);
 // tags.
 std::vector<std::string> parse_etag_list(std::string_view header);
 
-// If-Match and friends; with `prefix` "x-amz-copy-source-" those of a copy's source. Dates that are no dates are
-// ignored.
+// If-Match and its siblings; with `prefix` "x-amz-copy-source-" those of a copy's source. Invalid dates are ignored.
 Preconditions read_preconditions(const Context& context, std::string_view prefix);
 
 // In RFC 9110's order (section 13.2.2), which is S3's too: precondition_failed, not_modified.
