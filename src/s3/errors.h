@@ -12,7 +12,7 @@
 
 namespace verbena::s3 {
 
-inline constexpr std::string_view host_id = "dmVyYmVuYQ==";  // x-amz-id-2
+inline constexpr std::string_view host_id = "dmVyYmVuYQ==";  // x-amz-id-2, opaque at AWS
 
 struct ErrorForm {
   std::string_view code;  // "NoSuchKey"

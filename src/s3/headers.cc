@@ -24,10 +24,10 @@ constexpr std::array<std::string_view, 6> system_headers = {
 
 constexpr std::string_view express_class = "EXPRESS_ONEZONE";
 
-// Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
+// Storage classes are labels here: all objects are stored and read alike, and return their class.
 constexpr std::array<std::string_view, 6> storage_classes = {"STANDARD",   "REDUCED_REDUNDANCY",  "STANDARD_IA",
                                                              "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR"};
-// Those that would have to be restored before they can be read, or live elsewhere.
+// Classes that would need a restore before reading, or that are not stored here.
 constexpr std::array<std::string_view, 6> archive_classes = {"GLACIER", "DEEP_ARCHIVE",    "OUTPOSTS",
                                                              "SNOW",    "EXPRESS_ONEZONE", "FSX_OPENZFS"};
 constexpr std::array<std::string_view, 8> canned_lists = {
@@ -53,7 +53,7 @@ Result<void> check_redirect(std::string_view location) {
               "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.");
 }
 
-// A line end in a value would let whoever sets it write headers of its own into a later answer.
+// A line end in a value would allow header injection into later answers.
 bool is_field_value(std::string_view text) {
   return std::ranges::none_of(text,
                               [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; });
@@ -66,7 +66,7 @@ std::unexpected<Error> not_here(Context& context, std::string_view name) {
   return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
 }
 
-// Values that no server knows are wrong, not missing here.
+// Values that no server knows are invalid, not unimplemented.
 Result<void> check_value(Context& context, RequestKind kind, std::string_view name, std::string_view value) {
   if (name == "x-amz-acl" && !is_among(canned_lists, value)) return fail(Errc::invalid_argument, "x-amz-acl");
   if (name == storage_class_header) {
@@ -87,7 +87,7 @@ Result<void> check_value(Context& context, RequestKind kind, std::string_view na
 
 bool is_system_header(std::string_view name) { return std::ranges::find(system_headers, name) != system_headers.end(); }
 
-// Codings have no case (RFC 9110 section 8.4.1); those that stay are kept as they came.
+// Codings are case-insensitive (RFC 9110 section 8.4.1); the remaining ones are stored as sent.
 std::string without_aws_chunked(std::string_view encodings) {
   constexpr std::string_view chunked = "aws-chunked";
   if (lower(encodings).find(chunked) == std::string::npos) return std::string(encodings);
@@ -103,8 +103,8 @@ std::string without_aws_chunked(std::string_view encodings) {
   return kept;
 }
 
-// User metadata beyond ASCII goes out as RFC 2047 writes it (AWS, "Working with object metadata"). Bytes that are no
-// UTF-8 are taken for Latin-1.
+// User metadata beyond ASCII is sent in RFC 2047 encoding (AWS, "Working with object metadata"). Bytes that are not
+// UTF-8 are treated as Latin-1.
 std::string mail_safe(const std::string& value) {
   if (std::ranges::all_of(value, [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return value;
   std::string utf8;

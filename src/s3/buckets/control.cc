@@ -21,7 +21,7 @@ constexpr std::string_view control_root = "/v20180820/";
 constexpr std::string_view control_namespace = "xmlns=\"http://awss3control.amazonaws.com/doc/2018-08-20/\"";
 constexpr std::string_view account_header = "x-amz-account-id";
 constexpr size_t tag_request_max = 64 * KiB;
-constexpr int tag_attempts_max = 100;  // changes of others that may come between reading a bucket's tags and writing
+constexpr int tag_attempts_max = 100;  // attempts, since others may change a bucket's tags between reading and writing
 
 // The six parts of "arn:aws:s3:::bucket"; the last may hold colons.
 std::optional<std::array<std::string_view, 6>> split_arn(std::string_view arn) {
@@ -37,7 +37,7 @@ std::optional<std::array<std::string_view, 6>> split_arn(std::string_view arn) {
   return parts;
 }
 
-// Null: it has no tags.
+// Null: no tags.
 Task<Result<store::Document>> kept_tags(Context& context) {
   auto document = co_await context.service.store.document(context.bucket, tagging_document);
   if (!document && document.error() == Errc::not_found) co_return store::Document();
@@ -49,7 +49,7 @@ Result<store::Tags> parse_kept(const store::Document& document) {
   return parse_tagging(*document, bucket_tags_max);
 }
 
-// The tags are read, changed and written where they are still what was read: no change of another request is lost.
+// Reads, changes and writes the tags if they are still the same, so that no concurrent change is lost.
 Task<Result<void>> change_tags(Context& context, const std::function<void(store::Tags&)>& change) {
   for (int attempt = 0; attempt < tag_attempts_max; ++attempt) {
     VB_CO_ASSIGN(store::Document was, co_await kept_tags(context));

@@ -18,14 +18,14 @@ namespace verbena::s3 {
 namespace {
 
 constexpr size_t lifecycle_document_max = 512 * KiB;
-// What PutBucketLifecycleConfiguration says beside its document. It is kept with the document, in one change, as a
-// comment behind it, which readers of rules pass over.
+// Parameters of PutBucketLifecycleConfiguration besides its document. They are stored with the document, in one change,
+// as a comment behind it, which the parser of rules skips.
 constexpr std::string_view minimum_header = "x-amz-transition-default-minimum-object-size";
 constexpr std::string_view minimum_of_all = "all_storage_classes_128K", minimum_varies = "varies_by_storage_class";
 constexpr std::string_view varies_note = "<!-- transition-default-minimum-object-size: varies_by_storage_class -->";
 using Rules = std::shared_ptr<const std::vector<LifecycleRule>>;
 
-// Parsed documents, by their digest: a large one is another copy each time that the store reads it. Thread-safe.
+// A cache of parsed documents, by their digest. Thread-safe.
 class RulesCache {
  public:
   Result<Rules> get(const std::string& document) {
@@ -56,7 +56,7 @@ RulesCache& rules_cache() {
   return cache;
 }
 
-// A request's document as it is kept. Its rules are in the cache then, so that the first look at them is a short one.
+// The stored form of a request's document. Its rules are cached, so that their first use is fast.
 Result<std::string> kept_rules(std::string_view text, bool varies) {
   VB_ASSIGN(const auto rules, parse_lifecycle(text));
   std::string document = lifecycle_xml(rules);
@@ -85,7 +85,7 @@ bool may_expire(const Context& context) {
 void add_expiration_header(ReplyHeaders& out, const BucketAccess& access, std::string_view key,
                            const store::ObjectInfo& info) {
   if (access.lifecycle == nullptr) return;
-  // The header is for clients that plan by the calendar: it keeps days of 24 hours where they are shortened.
+  // The header is for clients that plan by the calendar: it has days of 24 hours even if lifecycle_day is shorter.
   constexpr int64_t day_s = 86'400;
   const auto expiry = find_expiry(*access.lifecycle, key, info, day_s);
   if (!expiry) return;

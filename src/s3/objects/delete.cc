@@ -25,7 +25,7 @@ namespace {
 
 // Deletes in flight of one DeleteObjects request: enough for the engine to commit many with one flush.
 constexpr size_t in_flight_max = 32;
-constexpr size_t outcome_bytes = 256;  // of one key in the answer, beside the key
+constexpr size_t outcome_bytes = 256;  // for one key in the answer, besides the key
 
 store::CommitConditions conditions_of(const DeleteTarget& target) {
   store::CommitConditions conditions;
@@ -35,7 +35,7 @@ store::CommitConditions conditions_of(const DeleteTarget& target) {
   return conditions;
 }
 
-// The one way to a removal, of every door. A removal without a version may make a delete marker.
+// All removals of all doors go through here. A removal without a version may make a delete marker.
 Task<Result<store::Removed>> remove_with_room(Service& service, BucketAccessPtr access, std::string key,
                                               store::RemoveRequest request) {
   MarkerRoom room;
@@ -48,7 +48,7 @@ Task<Result<store::Removed>> remove_with_room(Service& service, BucketAccessPtr 
   co_return removed;
 }
 
-// Owns its target: it may outlive the request that started it, which has authorized it.
+// Owns its target: it may outlive the request that started and authorized it.
 Task<Result<store::Removed>> delete_target(Service& service, BucketAccessPtr access, DeleteTarget target,
                                            Result<bool> bypass_governance, store::AnnouncementPtr announcement) {
   VB_CO_TRY(bypass_governance);
@@ -61,7 +61,7 @@ Task<Result<store::Removed>> delete_target(Service& service, BucketAccessPtr acc
   co_return co_await remove_with_room(service, std::move(access), std::move(target.key), std::move(request));
 }
 
-// Whether the removal may go on, and whether past a retention under governance when that is wanted.
+// Authorizes the removal, and bypassing governance if requested.
 Result<bool> authorize_delete(const Service& service, const Call& caller, const BucketAccess& access,
                               std::string_view key, std::string_view version_id,
                               const store::CommitConditions& conditions, bool wants_bypass) {
@@ -71,7 +71,7 @@ Result<bool> authorize_delete(const Service& service, const Call& caller, const 
   return wants_bypass && authorize(service, caller, access, {.action = action::bypass_governance, .key = key});
 }
 
-// Of a request, which may name a key of megabytes: longer than any that is there, and told as it came.
+// From a request, whose key may have megabytes: longer than any existing one, and returned as sent.
 Task<void> write_long_key(XmlWriter& xml, std::string_view key, Turns& turns) {
   constexpr size_t piece_bytes = 16 * KiB;
   std::string scratch;
@@ -83,7 +83,7 @@ Task<void> write_long_key(XmlWriter& xml, std::string_view key, Turns& turns) {
   xml.raw({"</Key>"});
 }
 
-// An element whose key is written already; closes it.
+// Closes an element whose key is already written.
 void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome) {
   if (target.version_id) xml.element("VersionId", *target.version_id);
   if (outcome && outcome->delete_marker) {
@@ -97,7 +97,7 @@ void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store:
   xml.close();
 }
 
-// One key's outcome: for the bucket's log now, and for an observer when the request ends.
+// Records one key's outcome: in the bucket's log at once, and for observers at the end of the request.
 void note_deletion(Call& call, bool observed, const DeleteTarget& target, const Result<store::Removed>& outcome) {
   call::Deletion deletion{target.key, target.version_id.value_or(""), {}};
   if (!outcome) {
@@ -111,7 +111,7 @@ void note_deletion(Call& call, bool observed, const DeleteTarget& target, const 
   if (observed) call.outcome.deletions.push_back(std::move(deletion));
 }
 
-// The caller and the bucket's record as they are now.
+// The caller and the bucket's record, refreshed.
 Task<Result<void>> renew(Context& context, BucketAccessPtr& access) {
   VB_CO_TRY(renew_caller(context));
   VB_CO_ASSIGN(access, co_await same_bucket_access(context.service, *access));
@@ -171,24 +171,24 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_ASSIGN(const DeleteDocument document, co_await read_beside(text, parse_delete));
   // The answer names every key again.
   VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
-  VB_CO_TRY(renew_caller(context));  // it may have taken a while
+  VB_CO_TRY(renew_caller(context));  // reading the body may have taken a while
   // A missing bucket fails the request, not each key.
   uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  Result<void> still;  // or why not: of the keys that are left
+  Result<void> still;  // the error for the remaining keys, if any
 
   XmlWriter xml("DeleteResult");
   auto executor = co_await boost::asio::this_coro::executor;
   std::deque<Pending<store::Removed>> pending;
   const bool bypass = bypasses_governance(context);
-  // An observer's log has each key: as many as the document names, whose size is bounded.
+  // The access log has each key; their number is bounded by the document's size.
   const bool observed = context.caller().trace != nullptr;
   size_t started = 0;
-  Turns turns;  // who may is asked key by key, which takes as long as policies make it
+  Turns turns;  // authorization key by key may take long, depending on policies
   for (size_t i = 0; i < document.targets.size(); ++i) {
     for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
       if (turns.due()) co_await turns.pass();
-      // Many keys take their time: who may no longer do this removes no more of them.
+      // Many keys take a while: the rights are checked again in between.
       if (still && may_have_changed(context.service, context.caller(), generation)) {
         generation = context.service.access->now();
         still = co_await renew(context, access);
