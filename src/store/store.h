@@ -1,4 +1,4 @@
-// The one interface under s3/. Engines (store/local, later others) are folders here.
+// The one interface under s3/. Engines are folders here (store/local, store/memory, store/rados).
 //
 // Guarantees of every engine:
 //  - A commit is atomic: before it nothing of the object is visible, after it all of it is. When commit() or remove()
@@ -119,7 +119,7 @@ inline uint64_t stored_size(const ObjectInfo& info) { return info.stored_size !=
 struct BucketInfo {
   std::string name;
   int64_t created_us = 0;
-  std::string owner;  // access key's account; "root" until there are users
+  std::string owner;  // the owner's account; "root": the root account
   Durability durability = Durability::sync;
   Versioning versioning = Versioning::off;
   BucketLock lock{};
