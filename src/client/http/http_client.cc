@@ -74,8 +74,8 @@ struct HttpClient::Connection {
   bool reused = false;
 
   Bytes unread() const { return {static_cast<const std::byte*>(buffer.data().data()), buffer.size()}; }
-  // Something has come, or the peer has closed, while nobody was reading: a kept connection is then of no use, and a
-  // request in the middle of its body has been answered early.
+  // Bytes have arrived, or the peer has closed, while the connection was idle: it is then of no use, and a request in
+  // the middle of its body has been answered early.
   bool has_input() {
     if (buffer.size() > 0) return true;
     error_code ec;

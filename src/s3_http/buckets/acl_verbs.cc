@@ -1,4 +1,4 @@
-// Access control lists of buckets and objects, read and set.
+// Reading and setting ACLs of buckets and objects.
 #include "s3/access/acl.h"
 #include "s3/access/authorize.h"
 #include "s3/buckets/bucket_document.h"
@@ -12,8 +12,8 @@ namespace {
 constexpr size_t acl_document_max = 64 * KiB;
 
 struct AclRequest {
-  AclWish wish;      // of the headers
-  std::string text;  // else
+  AclWish wish;      // from the headers
+  std::string text;  // else the document
 };
 
 Task<Result<AclRequest>> read_acl_request(Context& context) {
@@ -23,7 +23,7 @@ Task<Result<AclRequest>> read_acl_request(Context& context) {
   co_return request;
 }
 
-// What PutBucketAcl or PutObjectAcl is to set on what belongs to `owner`.
+// The ACL that PutBucketAcl or PutObjectAcl sets on a bucket or object of `owner`.
 Result<Acl> wanted_acl(const Context& context, const AclRequest& request, const BucketAccess& access,
                        std::string_view owner) {
   if (request.wish.any()) return allowed_acl(access, make_acl(request.wish, owner, access.owner), request.wish);
@@ -57,7 +57,7 @@ Task<Result<void>> serve_object_acl(Context& context) {
 }
 
 Task<Result<void>> serve_put_object_acl(Context& context) {
-  // Before the document is read: who may not set it is not told what is wrong with it.
+  // Authorized before the document is read, so that callers without the right do not learn its errors.
   VB_CO_TRY(co_await stat_version(context, action::put_object_acl));
   VB_CO_ASSIGN(const AclRequest request, co_await read_acl_request(context));
   VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::put_object_acl));
@@ -66,7 +66,7 @@ Task<Result<void>> serve_put_object_acl(Context& context) {
   if (!access->lists_count()) co_return Result<void>();
   store::ObjectChange change;
   change.attributes = acl_change(*access, acl);
-  change.if_modified_us = info.modified_us;  // the list is of this version's owner
+  change.if_modified_us = info.modified_us;  // the ACL names this version's owner
   change.if_size = info.size;
   change.announcement = announce(context.service, *access, context.caller(), EventCause::put_acl, context.key);
   co_return co_await update_version(context, action::put_object_acl, std::move(change));
