@@ -71,7 +71,8 @@ Task<Result<Json>> Operator::skip_event(Call& call) {
       co_return call.refuse(Errc::slow_down, "The target is being tried right now: try again.");
     }
     if (skip->state == Delivery::Skip::State::done) break;
-    co_return call.refuse(Errc::slow_down, "The store does not answer in time: look whether the event is still there.");
+    co_return call.refuse(Errc::slow_down,
+                          "The store does not answer in time: check whether the event is still listed.");
   }
   if (skip->record) co_return Json{{"record", json_text(*skip->record)}};
   if (skip->record.error() == Errc::unsupported) {
