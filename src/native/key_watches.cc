@@ -63,7 +63,7 @@ Result<KeyWatches::BucketWatches*> KeyWatches::listen(const store::BucketFeedPtr
 // Only with the right to it, so that unauthorized clients cost the bucket's writers nothing.
 Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   DoorState& door = *door_;
-  if (op.lane->closed) return fail(Errc::closed, "native: the session has gone");
+  if (op.lane->closed) return fail(Errc::closed, "native: the session is gone");
   if (door.options.feeds == nullptr) return fail(Errc::not_implemented, "native: this store cannot report changes");
   if (op.lane->watches >= wire::lane_watches_max) return fail(Errc::slow_down, "native: too many watches");
   auto watch = std::make_shared<Watch>();
@@ -71,7 +71,8 @@ Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
   VB_ASSIGN(watch->place, door.watch_limits.take_place(account, op.caller.peer_address));
   VB_ASSIGN(const store::BucketFeedPtr feed, door.options.feeds->feed(op.bucket));
-  if (!feed->is_of(right.created_us, right.owner)) return fail(Errc::no_such_bucket, "native: another has its name");
+  if (!feed->is_of(right.created_us, right.owner))
+    return fail(Errc::no_such_bucket, "native: a new bucket has its name");
   VB_ASSIGN(BucketWatches* const bucket, listen(feed));
   if (op.lane->watches_from == 0) op.lane->watches_from = last_id_;
   watch->id = ++last_id_;

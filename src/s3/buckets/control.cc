@@ -62,7 +62,7 @@ Task<Result<void>> change_tags(Context& context, const std::function<void(store:
     context.service.access->changed();
     co_return done;
   }
-  co_return fail(Errc::slow_down, "tags: others change them all the time");
+  co_return fail(Errc::slow_down, "tags: they are changed too often");
 }
 
 Result<store::Tags> parse_tag_request(std::string_view text) {

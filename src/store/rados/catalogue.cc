@@ -98,7 +98,7 @@ Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
     VB_CO_ASSIGN(const bool done, co_await try_key(change, rows, lost));
     if (done) co_return Result<void>{};
   } while (SteadyClock::now() < until);
-  co_return fail(Errc::slow_down, "rados: others change the key all the time");
+  co_return fail(Errc::slow_down, "rados: the key is changed too often");
 }
 
 Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
@@ -307,7 +307,7 @@ Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, 
     VB_CO_ASSIGN(const bool done, co_await try_pair(change, pair, lost));
     if (done) co_return Result<void>{};
   } while (SteadyClock::now() < until);
-  co_return fail(Errc::slow_down, "rados: others change the keys all the time");
+  co_return fail(Errc::slow_down, "rados: the keys are changed too often");
 }
 
 Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& lost) {
@@ -450,7 +450,7 @@ Task<Result<void>> RadosCatalogue::change_bucket(Change& change, InFlightChanges
     if (!done) co_return std::unexpected(done.error());
     if (*done) co_return Result<void>{};
   }
-  co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
+  co_return fail(Errc::slow_down, "rados: the bucket is changed too often");
 }
 
 // Every server, also this one, reloads the bucket after the change, instead of applying effects, which could arrive
@@ -561,7 +561,7 @@ Task<Result<void>> RadosCatalogue::make_bucket(Change& change, NewBucket& bucket
     if (!done) co_return std::unexpected(done.error());
     if (*done) co_return Result<void>{};
   }
-  co_return fail(Errc::slow_down, "rados: others make buckets all the time");
+  co_return fail(Errc::slow_down, "rados: buckets are created too often");
 }
 
 Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBucket& bucket) {

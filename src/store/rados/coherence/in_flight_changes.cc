@@ -164,7 +164,7 @@ Task<Result<void>> InFlightChanges::forbid(Intent intent) {
     const auto changed = co_await registry_.change(*state, std::move(nothing));
     if (!changed && !(changed.error() == Errc::conditional_conflict)) co_return std::unexpected(changed.error());
   }
-  co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
+  co_return fail(Errc::slow_down, "rados: the bucket is changed too often");
 }
 
 }  // namespace verbena::store::rados

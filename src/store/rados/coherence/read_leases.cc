@@ -298,7 +298,7 @@ Task<Result<bool>> ReadLeases::try_end(uint64_t holder) {
   const std::string row = holder_row(holder), object(servers_object);
   VB_CO_ASSIGN(const std::string state, co_await registry_.row(object, row));
   if (!state.empty() && state != broken) {
-    log::warn("rados: a server that keeps keys does not answer: changes of them wait for {} s", others_wait.count());
+    log::warn("rados: a holder of read leases does not answer: changes of its keys wait for {} s", others_wait.count());
     librados::ObjectWriteOperation op;
     const std::map<std::string, std::pair<Buffer, int>> expected = {{row, {to_buffer(state), LIBRADOS_CMPXATTR_OP_EQ}}};
     op.omap_cmp(expected, nullptr);

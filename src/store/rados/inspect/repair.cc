@@ -159,7 +159,7 @@ Task<Result<void>> Repair::read_bucket(std::string name, uint64_t id, std::set<u
     if (!read) co_return std::unexpected(read.error());
     if (*read) co_return Result<void>{};
   }
-  co_return fail(Errc::slow_down, "rados: others change a bucket all the time");
+  co_return fail(Errc::slow_down, "rados: a bucket is changed too often");
 }
 
 // Holds a phase of the bucket from the first tablet to the last, so that no row moves between tablets.
