@@ -12,7 +12,7 @@
 #include "auth/auth.h"
 #include "base/checksum.h"
 #include "memory/stream.h"
-#include "s3/request.h"
+#include "s3/types.h"
 
 namespace verbena::http {
 

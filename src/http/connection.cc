@@ -7,7 +7,7 @@
 #include "base/socket_events.h"
 #include "call/request_id.h"
 #include "http/response_head.h"
-#include "s3/router.h"
+#include "s3_http/error_response.h"
 
 namespace verbena::http {
 namespace {

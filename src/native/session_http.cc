@@ -8,7 +8,7 @@
 #include "call/request_id.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
-#include "s3/router.h"
+#include "s3_http/error_response.h"
 
 namespace verbena::native {
 namespace {

@@ -1,8 +1,6 @@
 // A bucket's access record: policy, ACL, ownership, public access block and more, cached until a document changes.
 #pragma once
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,8 +8,9 @@
 
 #include "auth/policy.h"
 #include "s3/access/acl.h"
-#include "s3/buckets/lifecycle_rules.h"
-#include "s3/events/notification_rules.h"
+#include "s3/documents/access_generation.h"
+#include "s3/documents/lifecycle_rules.h"
+#include "s3/documents/notification_rules.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
@@ -50,23 +49,6 @@ struct BucketAccess {
   bool has_quota() const { return limits != nullptr || owner_limits != nullptr; }
 };
 using BucketAccessPtr = std::shared_ptr<const BucketAccess>;
-
-// A generation number for the documents of all buckets. Each thread caches recently used records; a record from before
-// the last change is read again. So a change holds for every request that begins after it was acknowledged.
-class AccessGeneration {
- public:
-  AccessGeneration();
-  uint64_t now() const { return number_.load(std::memory_order_acquire); }
-  void changed();
-  // Decides which buckets' records may be cached, since other servers may be changing a bucket. A bucket's number
-  // changes both when caching stops being allowed and before it is allowed again. Set before the first request.
-  void keep_where(std::function<bool(std::string_view bucket)> may_keep) { may_keep_ = std::move(may_keep); }
-  bool may_keep(std::string_view bucket) const { return !may_keep_ || may_keep_(bucket); }
-
- private:
-  std::atomic<uint64_t> number_;  // unique among all objects of this class
-  std::function<bool(std::string_view)> may_keep_;
-};
 
 // The bucket's record from this thread's cache, valid until the thread's next call of these two functions. nullptr:
 // call bucket_access(). Neither allocates nor locks.

@@ -2,7 +2,7 @@
 #include "s3/access/facts.h"
 
 #include "s3/access/test_access.h"
-#include "s3/context.h"
+#include "s3_http/context.h"
 
 namespace verbena::s3 {
 namespace {

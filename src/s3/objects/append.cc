@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "s3/access/authorize.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/express/directory.h"
 #include "s3/objects/encryption.h"
 

@@ -1,9 +1,8 @@
 // Configurations of a bucket with only one possible state here. Reading returns that state; setting it succeeds;
 // setting any other one is refused, so that no client relies on it. docs/s3.md lists them.
-#include "s3/buckets/bucket_document.h"
-#include "s3/verbs.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {
