@@ -35,6 +35,7 @@ class AwsChunkedSource final : public memory::Source {
   std::optional<uint64_t> size() const override { return options_.decoded_length; }
   Task<Result<void>> ready() override;
   Task<Result<size_t>> read(MutableBytes into) override;
+  uint64_t arrived() const override { return wire_.arrived(); }  // framing included
 
   // The trailers behind the object; complete once read() has met the end. Names lower case.
   const s3::Headers& trailers() const { return trailers_; }

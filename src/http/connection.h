@@ -58,7 +58,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Task<Result<void>> reply(s3::Response& response) override;
   void close_after() override { close_requested_ = true; }
   void vouch() override { signed_ = true; }
-  Progress progress() const override { return {begun_, body_.bytes_read(), bytes_out_}; }
+  Progress progress() const override { return {begun_, body_.arrived(), bytes_out_}; }
 
  private:
   class ResponseSink final : public memory::Sink {

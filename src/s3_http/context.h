@@ -42,6 +42,7 @@ class WatchedSource : public memory::Source {
   explicit WatchedSource(memory::Source& inner) : inner_(inner) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
   Task<Result<size_t>> read(MutableBytes into) override;
+  uint64_t arrived() const override { return inner_.arrived(); }
   bool failed() const { return failed_; }
 
  private:

@@ -37,7 +37,9 @@ class TextSource : public memory::Source {
     if (end && error_at_end) co_return fail(*error_at_end, "source");
     co_return n;
   }
+  uint64_t arrived() const override { return arrived_before_error; }
   std::optional<Errc> error_at_end;
+  uint64_t arrived_before_error = 0;
   std::function<Task<>()> meanwhile;  // runs before the first byte
 
  private:
@@ -111,6 +113,7 @@ struct TestCall {
   std::string signed_headers = "host;x-amz-date;x-amz-rdma-bytes;x-amz-rdma-token";
   Headers trailers{};
   std::optional<Errc> source_error{};
+  uint64_t arrived_before_error = 0;
   std::function<Task<>()> meanwhile{};  // runs between the headers and the body
 };
 
@@ -164,6 +167,7 @@ class Rig : public ::testing::Test {
     request.content_length = length;
     TextSource source(c.body, length);
     source.error_at_end = c.source_error;
+    source.arrived_before_error = c.arrived_before_error;
     source.meanwhile = c.meanwhile;
     TextSink sink;
     Response response;
