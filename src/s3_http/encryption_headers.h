@@ -17,7 +17,7 @@ Result<CustomerKeyPtr> read_customer_key(const Context& context, std::string_vie
 inline constexpr std::string_view own_key_prefix = "x-amz-";
 inline constexpr std::string_view source_key_prefix = "x-amz-copy-source-";
 
-// GET and HEAD take a customer's key and no other encryption header. invalid_argument.
+// GET and HEAD accept only a customer's key of the encryption headers. invalid_argument.
 Result<void> refuse_encryption_headers(const Context& context);
 
 // The same of an answer, with what the request said of its key.

@@ -41,7 +41,7 @@ struct NewBucketDocument {
   std::string zone;  // of a directory bucket
   store::Tags tags;
 };
-// invalid_request: a directory bucket as there can be none here; invalid_tag.
+// invalid_request: properties of a directory bucket that are not supported here; invalid_tag.
 Result<NewBucketDocument> parse_create_bucket(std::string_view text);
 
 }  // namespace verbena::s3

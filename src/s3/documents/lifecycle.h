@@ -10,7 +10,7 @@
 
 namespace verbena::s3 {
 
-// The bucket's rules; empty when it has none. Parsed once per change of the document.
+// The bucket's rules; empty if it has none. Parsed once per change of the document.
 Task<Result<std::shared_ptr<const std::vector<LifecycleRule>>>> lifecycle_rules(store::Store& store,
                                                                                 std::string bucket);
 // Likewise, of that document.

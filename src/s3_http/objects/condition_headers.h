@@ -10,8 +10,7 @@
 
 namespace verbena::s3 {
 
-// If-Match and friends; with `prefix` "x-amz-copy-source-" those of a copy's source. Dates that are no dates are
-// ignored.
+// If-Match and its siblings; with `prefix` "x-amz-copy-source-" those of a copy's source. Invalid dates are ignored.
 Preconditions read_preconditions(const Context& context, std::string_view prefix);
 
 // If-Match and If-None-Match of a write, one entity tag or * each (AWS takes only * in If-None-Match; a tag does as in
