@@ -1,5 +1,5 @@
-// Requests about directory buckets (S3 Express One Zone): what they may hold.
-// Source: Amazon S3 User Guide, "Differences for directory buckets", and what the API reference says of each call.
+// Which requests directory buckets (S3 Express One Zone) accept. Source: Amazon S3 User Guide, "Differences for
+// directory buckets", and the API reference of each call.
 #pragma once
 
 #include <string>

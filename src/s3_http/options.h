@@ -1,4 +1,4 @@
-// What the router and the verbs behind it are configured with.
+// Options of the router and its verbs.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What an HTTP door hands to the router and gets back.
+// A request as an HTTP door passes it to the router, and its response.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace verbena::s3 {
 
-// One S3 request over HTTP, syntax checked, authenticated; nothing interpreted yet. Its views belong to the door and
-// outlive it.
+// One S3 request over HTTP, syntax checked, authenticated, not interpreted yet. Its views belong to the door, which
+// keeps them until the end.
 struct Request {
   Call& call;
   std::string_view method{};    // upper case
@@ -33,7 +33,7 @@ struct Response {
   int status = 200;
   ReplyHeaders headers;  // without content-length, date, server, connection: the door adds those
   std::string body;      // XML or empty; ignored once a Sink was begun
-  bool no_body = false;  // HEAD, 204, 304: headers only. `content_length` then says what a GET would have
+  bool no_body = false;  // HEAD, 204, 304: headers only; `content_length` is then that of a GET
   std::optional<uint64_t> content_length;
   std::string error_code;               // S3's code, empty on success
   std::shared_ptr<const void> charged;  // the peer's charge for the body, held until it is sent

@@ -24,7 +24,7 @@ struct DeleteDocument {
   bool quiet = false;
   std::vector<DeleteTarget> targets;  // 1 to 1000
 };
-// All parsers: malformed_xml for anything that is not the document asked for, too large, too deep, or has a DTD.
+// All parsers: malformed_xml for any other document, and for one that is too large, too deep or has a DTD.
 Result<DeleteDocument> parse_delete(std::string_view text);
 
 struct CompletePart {

@@ -1,4 +1,4 @@
-// Tells when what is kept of buckets' documents has to be read again.
+// Invalidation of cached documents of buckets.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // Directory buckets (S3 Express One Zone): the differences of requests to them. Source: Amazon S3 User Guide,
-// "Differences for directory buckets", and what the API reference says of each call.
+// "Differences for directory buckets", and the API reference of each call.
 #pragma once
 
 #include <string>
