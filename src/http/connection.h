@@ -65,7 +65,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
    public:
     explicit ResponseSink(Connection& connection) : connection_(connection) {}
     Task<Result<void>> begin(uint64_t length) override;
-    std::optional<Result<bool>> send_at_once(uint64_t length, memory::Pieces& pieces) override;
+    Result<memory::AtOnce> send_at_once(uint64_t length, memory::Pieces& pieces) override;
     Task<Result<void>> push(memory::Chunk chunk) override;
     Task<Result<void>> drained() override;
     Task<Result<void>> finish() override;

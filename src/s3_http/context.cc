@@ -14,12 +14,11 @@ Task<Result<void>> WatchedSink::begin(uint64_t length) {
   co_return done;
 }
 
-std::optional<Result<bool>> WatchedSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
-  auto done = inner_.send_at_once(length, pieces);
-  if (done) {
-    begun_ = true;
-    failed_ = !*done;
-  }
+Result<memory::AtOnce> WatchedSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
+  const auto done = inner_.send_at_once(length, pieces);
+  if (done == memory::AtOnce::unsupported) return done;
+  begun_ = true;
+  failed_ = !done;
   return done;
 }
 

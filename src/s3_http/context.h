@@ -23,7 +23,7 @@ class WatchedSink : public memory::Sink {
  public:
   explicit WatchedSink(memory::Sink& inner) : inner_(inner) {}
   Task<Result<void>> begin(uint64_t length) override;
-  std::optional<Result<bool>> send_at_once(uint64_t length, memory::Pieces& pieces) override;
+  Result<memory::AtOnce> send_at_once(uint64_t length, memory::Pieces& pieces) override;
   Task<Result<void>> push(memory::Chunk chunk) override;
   Task<Result<void>> drained() override;
   Task<Result<void>> finish() override;

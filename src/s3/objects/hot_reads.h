@@ -17,12 +17,20 @@ class HotReads {
   HotReads(Service& service, const Call& caller, std::string_view bucket)
       : service_(&service), caller_(&caller), bucket_(bucket) {}
 
-  // The object of this key, if it is in memory in the form in which it is sent and the caller may read the whole
-  // bucket: the same that the first look of an ObjectRead would open for a request with a name only. null: not in
-  // memory. nullopt: use an ObjectRead.
-  std::optional<std::shared_ptr<store::ObjectReader>> find(std::string_view key);
+  // What is known of a key at once. The object is one that lies in memory as it is sent, where the caller may read all
+  // of the bucket: what the first look of an ObjectRead of a request that says nothing but the name would open.
+  enum class Answer : uint8_t {
+    undecided,  // an ObjectRead has to look
+    absent,     // not in memory, and that is what an ObjectRead would find
+    present,
+  };
+  struct Found {
+    Answer answer = Answer::undecided;
+    std::shared_ptr<store::ObjectReader> object{};
+  };
+  Found find(std::string_view key);
 
-  // For many keys at once: whether find() would search the memory at all.
+  // Whether find() of any key would look in memory.
   bool looks_in_memory();
 
  private:

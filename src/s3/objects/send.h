@@ -12,9 +12,9 @@ namespace verbena::s3 {
 // Charges rates for sent bytes; for callers that move an object's bytes by themselves. The two functions below do it.
 void charge_sent(const OpenObject& object);
 
-// Sends from memory at once, without a suspension, if the sink allows that. nullopt: call send_object() next. False:
-// call the sink's finish() next.
-std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sink);
+// In one go, without a suspension: from memory into a sink that takes them so. unsupported: send_object() is the next
+// call.
+Result<memory::AtOnce> send_now(const OpenObject& object, memory::Sink& sink);
 
 // Calls begin, push ... and finish of the sink: from memory piece by piece, else from the store, reading ahead within
 // the peer's share of the arena so that disk and wire overlap. slow_down: there was no memory for too long. `trace`

@@ -129,10 +129,9 @@ Task<Result<void>> serve_get_object(Context& context) {
   }
   context.call.outcome.out = object.length;
   ScopedStage sends(trace, Stage::wire);
-  if (auto sent = send_now(object, context.sink)) {
-    VB_CO_TRY(*sent);
-    if (!**sent) VB_CO_TRY(co_await context.sink.finish());
-  } else {
+  VB_CO_ASSIGN(const memory::AtOnce sent, send_now(object, context.sink));
+  if (sent == memory::AtOnce::unfinished) VB_CO_TRY(co_await context.sink.finish());
+  if (sent == memory::AtOnce::unsupported) {
     sends.end();
     VB_CO_TRY(co_await send_object(context.service, object, context.sink, trace));
   }

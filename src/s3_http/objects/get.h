@@ -16,7 +16,7 @@ bool asks_for_object_alone(HeaderSpan headers);
 // the result of send_now().
 struct Given {
   OpenObject object{};
-  std::optional<Result<bool>> sent{};
+  Result<memory::AtOnce> sent = memory::AtOnce::unsupported;
 };
 std::optional<Given> try_read(Context& context, FoundObject& found);
 

@@ -28,7 +28,8 @@ bool name_object(Context& context) {
 
 // Sends the remainder of the object.
 Task<Result<void>> send_rest(Service& service, Given given, memory::Sink& sink, RequestTrace* trace) {
-  co_return given.sent ? co_await sink.finish() : co_await send_object(service, given.object, sink, trace);
+  if (given.sent == memory::AtOnce::unfinished) co_return co_await sink.finish();
+  co_return co_await send_object(service, given.object, sink, trace);
 }
 
 }  // namespace
@@ -48,8 +49,8 @@ std::optional<Router::Sent> Router::try_handle(Request& request, memory::Source&
   context.call.outcome.action = request.method == "HEAD" ? "HEAD object" : "GET object";
   note_target(context);
   context.call.outcome.out = given->object.length;
-  if (given->sent && !*given->sent) return Sent{.whole = false};
-  if (!given->sent || !**given->sent) {
+  if (!given->sent) return Sent{.whole = false};
+  if (given->sent != memory::AtOnce::sent) {
     return Sent{.rest = send_rest(service_, std::move(*given), sink, request.call.trace)};
   }
   return Sent();
