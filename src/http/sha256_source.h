@@ -7,13 +7,14 @@
 
 namespace verbena::http {
 
-// Passes on the bytes of `wire`; fails with content_sha256_mismatch at their end when they are not the signed ones.
+// Passes on the bytes of `wire`; fails with content_sha256_mismatch at their end if they are not the signed ones.
 class Sha256Source final : public memory::Source {
  public:
   Sha256Source(memory::Source& wire, const Sha256& expected);
   std::optional<uint64_t> size() const override { return wire_.size(); }
   Task<Result<void>> ready() override { return wire_.ready(); }
   Task<Result<size_t>> read(MutableBytes into) override;
+  uint64_t arrived() const override { return wire_.arrived(); }
 
  private:
   memory::Source& wire_;

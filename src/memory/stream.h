@@ -25,6 +25,8 @@ class Source {
   // signature, chunk signatures, trailers); a violation is the error of the call that detects it, and the caller must
   // then store nothing.
   virtual Task<Result<size_t>> read(MutableBytes into) = 0;
+  // Bytes that the peer has sent, those of a read() that failed among them. 0: not known.
+  virtual uint64_t arrived() const { return 0; }
 };
 
 // The pieces of a body in memory.

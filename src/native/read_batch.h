@@ -19,7 +19,7 @@ namespace verbena::native {
 
 class ReadBatch {
  public:
-  // Errors refuse the batch as a whole, before anything of it was done. `op` outlives its being served.
+  // Errors refuse the batch as a whole, before any of it was done. `op` must outlive the batch.
   Result<void> begin(Op& op, Bytes body);
   // What was listed, each value right behind the one before it.
   Result<void> begin_listing(Op& op, store::ListPage page);
@@ -36,7 +36,7 @@ class ReadBatch {
   // Moved, or looked at, before others have a turn.
   static constexpr uint64_t turn_bytes = 256 * KiB;
   static constexpr size_t turn_items = 256;
-  static constexpr std::chrono::milliseconds turn_time{1};  // what an item's policy costs is up to its author
+  static constexpr std::chrono::milliseconds turn_time{1};  // evaluating an item's policy may take long
   static constexpr uint64_t progress_bytes = 64 * KiB;      // between two tellings of the progress
 
   struct Slot {
@@ -163,7 +163,7 @@ class ReadBatch {
   std::optional<Run> run_;  // being gathered
   bool full_ = false;       // the reply holds no more: what is left is not answered
   bool late_ = false;       // nobody waits any more: what is left is not begun
-  Deadline until_;          // for so long the client waits
+  Deadline until_;          // the end of the client's wait
   size_t taken_ = 0, told_ = 0;
   uint64_t waiting_bytes_ = 0;  // of the reply, in slots
   size_t running_ = 0;

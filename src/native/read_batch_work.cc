@@ -15,7 +15,7 @@ void ReadBatch::start(OpPtr op) {
   // An item that was taken and not served is the first to be.
   std::optional<size_t> first;
   if (batch.taken_ > batch.told_) first = batch.taken_ - 1;
-  // Whatever is before it has its turn first.
+  // Yields to what arrived earlier.
   if (batch.taken_ == 0) batch.looked_at_ = turn_items;
   auto shared = std::make_shared<OpPtr>(std::move(op));
   batch.shared_ = shared;

@@ -74,7 +74,7 @@ struct HttpClient::Connection {
   bool reused = false;
 
   Bytes unread() const { return {static_cast<const std::byte*>(buffer.data().data()), buffer.size()}; }
-  // Whether there is unexpected input, or the peer has closed: a kept connection is then of no use, and a request in
+  // Bytes have arrived, or the peer has closed, while the connection was idle: it is then of no use, and a request in
   // the middle of its body has been answered early.
   bool has_input() {
     if (buffer.size() > 0) return true;
@@ -246,6 +246,7 @@ Result<Message> message_of(const HttpRequest& request, const std::string& host) 
     message.insert(name, value);
   }
   if (message.find(bhttp::field::host) == message.end()) message.insert("host", host);
+  if (message.find(bhttp::field::user_agent) == message.end()) message.insert("user-agent", client_name);
   message.erase(bhttp::field::content_length);
   const bool may_be_bare = request.method == "GET" || request.method == "HEAD" || request.method == "DELETE";
   if (!request.body.empty() || !may_be_bare) message.insert("content-length", std::to_string(request.body.size()));

@@ -254,7 +254,7 @@ TEST_F(QuotaTest, UploadsAtTheSameTimeDoNotGoBeyondTheQuota) {
 TEST_F(QuotaTest, ABucketsRateHoldsForEverybodyAndSaysWhenToComeBack) {
   set_bucket_quota({.bytes_per_s = 1024});
   policy(R"({"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*"})");
-  ASSERT_EQ(put_as_alice("big", 100 * 1024).status, 200) << "who is let in is served";
+  ASSERT_EQ(put_as_alice("big", 100 * 1024).status, 200) << "an admitted request is served";
   const Reply refused = as(nullptr, "GET", "/bucket/key");
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.code, "SlowDown");
@@ -291,6 +291,22 @@ TEST_F(QuotaTest, WhatDidNotMoveIsNotPaidFor) {
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200) << "four bytes";
   EXPECT_EQ(as(alice_, "GET", "/bucket/big").status, 200);
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
+}
+
+// A body whose SHA-256 is wrong fails with its last byte, and one that is cut with the chunk that it was cut in.
+TEST_F(QuotaTest, WhatCameOfABodyThatFailedIsPaidFor) {
+  set_bucket_quota({.bytes_per_s = 1024});
+  TestCall c;
+  c.method = "PUT";
+  c.target = "/bucket/promised";
+  c.body = pattern(100 * 1024);
+  c.principal = alice_;
+  c.source_error = Errc::content_sha256_mismatch;
+  c.arrived_before_error = 90 * 1024;
+  EXPECT_EQ(call(std::move(c)).status, 400);
+  const Reply refused = as(alice_, "GET", "/bucket/key");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_GE(std::stoi(refused.header("retry-after")), 80);
 }
 
 // The next request waits, although nothing of the first has moved yet.

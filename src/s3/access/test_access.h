@@ -1,8 +1,8 @@
-// For tests: two accounts, a bucket of the first one's with an object, and calls in anybody's name.
+// For tests: two accounts, a bucket of the first one with an object, and calls as any caller.
 #pragma once
 
 #include "auth/auth.h"
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
 

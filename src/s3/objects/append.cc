@@ -2,14 +2,24 @@
 
 #include <algorithm>
 
+#include "auth/policy_dependence.h"
 #include "s3/access/authorize.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/express/directory.h"
 #include "s3/objects/encryption.h"
 
 namespace verbena::s3 {
 namespace {
 
-// Appends are for directory buckets, and for others whose owner allows them. There the offset tells what is there.
+// Whether a policy may deny reading by the object's tags: then the object has to be looked at.
+bool judges_objects(const Call& call, const BucketAccess& access) {
+  const auth::Principal* const principal = principal_of(call);
+  return (access.policy != nullptr && auth::depends_on_request(*access.policy)) ||
+         (principal != nullptr && auth::depends_on_request(*principal));
+}
+
+// Appends work in directory buckets, and in other buckets whose owner allows them. There the offset reveals the
+// object's size.
 Task<Result<void>> check_may_append(Service& service, const Call& call, const BucketAccess& access,
                                     const PutRequest& request) {
   if (access.directory) co_return Result<void>();
@@ -18,7 +28,10 @@ Task<Result<void>> check_may_append(Service& service, const Call& call, const Bu
     co_return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
   }
   VB_CO_TRY(document);
-  const Asked reading{.action = action::get_object, .key = request.key};
+  Asked reading{.action = action::get_object, .key = request.key};
+  if (!judges_objects(call, access)) co_return authorize(service, call, access, reading);
+  const auto there = co_await service.store.stat(access.name, request.key, "");
+  if (there) reading.object = &*there;
   co_return authorize(service, call, access, reading);
 }
 
@@ -27,12 +40,13 @@ bool has_user_metadata(const PutRequest& request) {
                              [](const auto& header) { return header.first.starts_with("x-amz-meta-"); });
 }
 
-// The commit has the last word on what is there; it is looked at here where that may save the bytes of a long append.
+// The commit decides; the object is checked here too, because it may save transferring a long append.
 Task<Result<void>> look_at_end(Service& service, PutRequest& request, std::optional<uint64_t> size) {
   constexpr uint64_t short_max = 64 * KiB;
   request.conditions.if_size = request.append->offset;
   request.conditions.if_without = sealed_attribute;
-  // Which checksum the object has is known at the commit: of few bytes all that can go on are made.
+  // The object's checksum algorithm is known at the commit: for few bytes all algorithms that can be continued are
+  // computed.
   request.continues = {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme};
   if (size.value_or(short_max + 1) <= short_max && !has_user_metadata(request)) co_return Result<void>();
   const auto there = co_await service.store.stat(request.bucket, request.key, "");

@@ -1,5 +1,5 @@
-// Many reads of one bucket for one caller: what the bucket's record and the caller's rights say of all its objects
-// alike is asked once, and again when either has changed.
+// Many reads of one bucket for one caller: rights that hold for all objects of the bucket are checked once, and again
+// when the bucket's record or the caller's rights have changed.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@ namespace verbena::s3 {
 class HotReads {
  public:
   HotReads() = default;
-  // `caller` and `bucket` outlive it; the caller may become another one meanwhile.
+  // `caller` and `bucket` must outlive it; the caller's value may change meanwhile.
   HotReads(Service& service, const Call& caller, std::string_view bucket)
       : service_(&service), caller_(&caller), bucket_(bucket) {}
 
-  // The object of this key where it lies in memory as it is sent, and the caller may read all of the bucket: what the
-  // first look of an ObjectRead of a request that says nothing but the name would open. null: it does not lie in
-  // memory. nullopt: an ObjectRead is to be asked.
+  // The object of this key, if it is in memory in the form in which it is sent and the caller may read the whole
+  // bucket: the same that the first look of an ObjectRead would open for a request with a name only. null: not in
+  // memory. nullopt: use an ObjectRead.
   std::optional<std::shared_ptr<store::ObjectReader>> find(std::string_view key);
 
-  // Of many at once: whether find() of any key would look in memory.
+  // For many keys at once: whether find() would search the memory at all.
   bool looks_in_memory();
 
  private:
@@ -31,7 +31,7 @@ class HotReads {
   Service* service_ = nullptr;
   const Call* caller_ = nullptr;
   std::string_view bucket_;
-  // What may_read_all() found, and of what: none yet.
+  // The last result of may_read_all() and its inputs; empty: none yet.
   bool all_ = false;
   uint64_t access_ = 0, credentials_ = 0;
 };

@@ -1,47 +1,18 @@
-// RenameObject, of directory buckets.
+// RenameObject, for directory buckets.
 #include <algorithm>
 #include <memory>
 
-#include "auth/auth.h"
 #include "base/checksum.h"
 #include "s3/access/authorize.h"
 #include "s3/names.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
-#include "s3/verbs.h"
+#include "s3/service.h"
 
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t token_size_max = 64;
-
-// 1 to 64 visible characters.
-Result<std::string> read_client_token(const Context& context) {
-  const auto token = context.header("x-amz-client-token");
-  if (!token) return std::string();
-  const auto visible = [](char c) { return c >= 33 && c <= 126; };
-  if (token->empty() || token->size() > token_size_max || !std::ranges::all_of(*token, visible)) {
-    return fail(Errc::invalid_argument, "x-amz-client-token must have 1 to 64 visible ASCII characters.");
-  }
-  return std::string(*token);
-}
-
-// The key that the source header names, percent-encoded: "key" (as mountpoint-s3 writes it), "/key", "bucket/key" or
-// "/bucket/key". A key that begins with the bucket's own name and a slash is named by one of the last two.
-Result<std::string> read_source(const Context& context) {
-  const auto header = context.header("x-amz-rename-source");
-  if (!header || header->empty()) return fail(Errc::invalid_argument, "x-amz-rename-source must name an object.");
-  auto decoded = auth::uri_decode(*header);
-  if (!decoded) return fail(Errc::invalid_argument, "x-amz-rename-source has a broken percent escape.");
-  std::string_view source = *decoded;
-  if (source.starts_with('/')) source.remove_prefix(1);
-  const std::string before = context.bucket + "/";
-  if (source.starts_with(before)) source.remove_prefix(before.size());
-  if (source.empty()) return fail(Errc::invalid_argument, "x-amz-rename-source must name an object.");
-  return std::string(source);
-}
-
-// What a condition that does not hold is called: a rename that must not happen is 412, whichever says so.
+// The failed condition's name for the error: a rename whose condition fails is always 412.
 std::unexpected<Error> unmet(const Error& error, bool source) {
   const std::string_view name = error.context;
   if (!source) return fail(Errc::precondition_failed, error.context);
@@ -60,7 +31,7 @@ Result<void> check_target(const Preconditions& conditions, const store::ObjectIn
   return {};
 }
 
-// All that must be the same of a request that comes again under its token.
+// The fields that must be equal in a repeated request with the same token.
 std::string digest_of(const RenameObjectRequest& request) {
   std::string text;
   const auto add = [&](std::string_view part) { text.append(std::to_string(part.size())).append(":").append(part); };
@@ -77,7 +48,7 @@ std::string digest_of(const RenameObjectRequest& request) {
   return sha256(as_bytes(text));
 }
 
-// A name that ends so is a folder to those who make folders of names.
+// Clients that make folders of names would take such a name for a folder.
 Result<void> check_names(const RenameObjectRequest& request) {
   VB_TRY(check_key(request.from));
   VB_TRY(check_new_key(request.to));
@@ -103,7 +74,7 @@ Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObj
   VB_CO_TRY(check_names(request));
   store::RenameRequest rename{.from = request.from, .to = request.to};
   if (!request.token.empty()) {
-    // As two callers know nothing of each other's tokens.
+    // Tokens are separate for each caller.
     rename.token = std::string(owner_of(caller)).append("/").append(request.token);
     rename.asked = digest_of(request);
   }
@@ -117,26 +88,6 @@ Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObj
   };
   VB_CO_TRY(co_await service.store.rename(bucket, std::move(rename)));
   co_return Result<void>();
-}
-
-Task<Result<void>> serve_rename_object(Context& context) {
-  if (!is_directory_bucket(context.bucket)) co_return fail(Errc::not_implemented, "rename: not of a directory bucket");
-  RenameObjectRequest request;
-  request.bucket = context.bucket;
-  request.to = context.key;
-  VB_CO_ASSIGN(request.from, read_source(context));
-  const std::string from = request.from;
-  context.call.outcome.source = context.bucket + "/" + request.from;
-  VB_CO_ASSIGN(request.token, read_client_token(context));
-  request.source = read_preconditions(context, "x-amz-rename-source-");
-  request.target = read_preconditions(context, "");
-  auto renamed = co_await rename_object(context.service, context.caller(), std::move(request));
-  if (!renamed && renamed.error() == Errc::precondition_failed) {
-    context.error_fields.emplace_back("Condition", renamed.error().context);
-  } else if (!renamed && renamed.error() == Errc::no_such_key) {
-    context.error_fields.emplace_back("Key", from);
-  }
-  co_return renamed;
 }
 
 }  // namespace verbena::s3

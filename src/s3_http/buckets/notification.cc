@@ -2,12 +2,11 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "s3/buckets/bucket_document.h"
+#include "s3/documents/bucket_document.h"
+#include "s3/documents/notification_rules.h"
 #include "s3/events/announce.h"
 #include "s3/events/event_queues.h"
-#include "s3/events/notification_rules.h"
-#include "s3/verbs.h"
-#include "s3/xml.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {
@@ -45,7 +44,7 @@ Task<Result<void>> serve_put_notification(Context& context) {
     co_return co_await drop_document(context.service, context.bucket, notification_document);
   }
   VB_CO_TRY(check_targets(context, rules));
-  // botocore writes "True". The targets hear of it first: where one takes nothing any more, nothing is changed either.
+  // botocore writes "True". The targets get the test event first: if a target's queue is full, nothing is changed.
   if (lower(context.header("x-amz-skip-destination-validation").value_or("")) != "true") {
     const auto test = announce_test(context.service, info, context.caller(), rules);
     VB_CO_TRY(co_await context.service.store.announce(context.bucket, test));

@@ -1,19 +1,20 @@
 // PutObject and UploadPart over HTTP.
 #include "s3_http/objects/put.h"
 
-#include "s3/access/authorize.h"
-#include "s3/buckets/lifecycle.h"
-#include "s3/headers.h"
-#include "s3/objects/checksums.h"
-#include "s3/objects/conditions.h"
+#include "base/decimal.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/lock.h"
-#include "s3/objects/multipart.h"
-#include "s3/objects/tagging.h"
-#include "s3/objects/versions.h"
-#include "s3/token.h"
-#include "s3/verbs.h"
-#include "s3/workers/request_log.h"
+#include "s3_http/acl_requests.h"
+#include "s3_http/checksum_headers.h"
+#include "s3_http/encryption_headers.h"
+#include "s3_http/headers.h"
+#include "s3_http/objects/condition_headers.h"
+#include "s3_http/objects/expiration.h"
+#include "s3_http/objects/lock.h"
+#include "s3_http/objects/multipart.h"
+#include "s3_http/objects/tagging.h"
+#include "s3_http/objects/versions.h"
+#include "s3_http/token.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {
@@ -46,7 +47,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
     VB_ASSIGN(put.encryption, read_encryption(context));
     VB_ASSIGN(put.append, read_append(context));
   }
-  if (!whole_object) {  // of a part: it must be the upload's
+  if (!whole_object) {  // a part's must match its upload's
     VB_ASSIGN(put.encryption.customer, read_customer_key(context, own_key_prefix));
   }
   VB_TRY(plan_checksums(context, put));
@@ -67,7 +68,7 @@ Task<Result<void>> serve_put_object(Context& context) {
   VB_CO_ASSIGN(const auto token, read_token(context));
   auto read = read_put_request(context, true);
   if (!read) {
-    // A caller without the right to write gets AccessDenied instead of the fault in the request.
+    // A caller without the right to write gets AccessDenied instead of the request's error.
     VB_CO_TRY(co_await authorize_upload(context, action::put_object));
     co_return std::unexpected(read.error());
   }
