@@ -77,7 +77,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
 
   Task<Next> exchanges();
   void begin_exchange();
-  // The head of a request as read so far.
+  // The head of a request as read so far. incomplete: read on, for at most head_timeout().
   struct HeadState {
     enum class Kind : uint8_t { incomplete, parsed, refused, closed } kind;
     int status = 0;  // to refuse it with

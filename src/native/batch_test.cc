@@ -338,8 +338,8 @@ TEST_F(BatchTest, APolicyThatChangesInTheMidstOfABatchHoldsForWhatIsLeft) {
   EXPECT_EQ(answer.entries.back().code, Errc::access_denied);
 }
 
-// Credits are a session's, and a client may have hundreds of those: their requests held gigabytes, and whoever came
-// next waited for all of them.
+// Credits are a session's, and a client may have hundreds of those: their requests held gigabytes, and the next client
+// waited for all of them.
 TEST_F(BatchTest, SessionsOfOneClientHaveOnlySoMuchUnderWayTogether) {
   constexpr uint64_t sessions = 40, credits = 8, most = 2048 / 8;
   store_.put("bucket", "k", "x");

@@ -238,7 +238,7 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
   co_return Result<void>{};
 }
 
-// The outcome of a commit. again: nothing was changed, and the change is judged anew.
+// The outcome of the change. again: not made; judge again.
 Task<Result<Attempt>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
   const bool made = outcome.code >= 0;
   // A change of unknown outcome may still be made, or was made and overwritten: its bytes stay.
@@ -292,7 +292,7 @@ Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, 
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   const uint64_t bucket = change.place.bucket;
   VB_CO_TRY(co_await learn(bucket));
-  // In the order of the keys, so that two renames of the same two keys do not deadlock.
+  // Locks in the order of the keys, to avoid deadlocks.
   KeyLocks::Name first(bucket, std::min(from, to)), second(bucket, std::max(from, to));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(first)));
   std::optional<KeyLocks::Held> held_too;

@@ -70,7 +70,7 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<void>> learn(uint64_t bucket);
   Task<Result<void>> give_version_token(Rows& rows, const Tablet& tablet);
   Task<Result<void>> commit_key(Change& change);
-  // `lost`: how often others were faster.
+  // `lost`: number of lost races.
   Task<Result<Attempt>> try_key(Change& change, Rows& rows, int& lost);
   Task<Result<void>> tell_holders(const Rows& rows);
   Task<Result<Attempt>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);

@@ -22,9 +22,9 @@ class StripeReader final : public ObjectReader, public ReadsRuns {
   StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, std::string name, ObjectInfo info);
   ~StripeReader() override;
 
-  // outdated: a small blob has gone, and the object must be looked up again.
+  // outdated: a small blob was removed, and the object must be looked up again.
   enum class Prepared : uint8_t { ready, outdated };
-  // Before the first read. would_block.
+  // Call before the first read. would_block.
   Result<Prepared> prepare(Rows& rows, std::span<const BlobRef> blobs);
 
   const ObjectInfo& info() const override { return info_; }

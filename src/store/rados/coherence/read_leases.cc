@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds step{100};
 const std::string live(live_holder), broken(broken_holder);
 constexpr std::string_view let_go_answer = "gone";
 
-// Whether the notified lease holder has confirmed that it no longer answers for the key.
+// Whether a notified holder has confirmed that it no longer serves the key.
 bool has_let_go(librados::IoCtx& context, Buffer& reply) {
   if (reply.length() == 0) return false;
   std::vector<librados::notify_ack_t> answers;
@@ -166,7 +166,7 @@ Task<Result<void>> ReadLeases::pass() {
   if (deaf_) {
     co_await unwatch();
     if (auto watched = co_await watch(); !watched) {
-      // The server that ended this lease holder has removed the object that it watches, too.
+      // The server that ended this lease holder has also removed its watched object.
       VB_CO_ASSIGN(const std::string row, co_await registry_.row(std::string(servers_object), holder_row(holder_)));
       if (row != live) co_await give_up();
       co_return watched;
@@ -348,8 +348,8 @@ Task<Result<void>> ReadLeases::tell_one(uint64_t holder, std::string message) {
   };
   Cluster& cluster = registry_.cluster();
   const int code = co_await cluster.call_within(answer_max + cluster.options().timeout, std::move(start), reply);
-  // Without an answer in so many words nothing is known: there may have been no watch. And where one has not answered
-  // in time, that may be an earlier watch of a holder that has.
+  // Only an explicit answer counts: without one there may have been no watch. A watch without an answer in time may be
+  // an old one of a holder that has answered by another.
   if (code >= 0 || code == -ETIMEDOUT) {
     if (has_let_go(context, *reply)) co_return Result<void>{};
   } else if (code != -ENOENT && code != -Cluster::unanswered) {

@@ -21,8 +21,7 @@ uint64_t incarnation_of(uint64_t blob) { return blob >> 32; }
 Result<Repaired> Repair::run() {
   VB_ASSIGN(std::vector<Stripe> stripes, list_stripes());
   VB_TRY(list_tablets());
-  // Without blocking the servers: most often there is nothing to do, and where a bucket has lost an object nothing is
-  // done.
+  // First without blocking servers: usually nothing needs repair, and if a bucket has lost an object nothing is done.
   VB_TRY(engine_.run(keep_named(stripes)));
   VB_TRY(engine_.run(keep_named_tablets()));
   VB_TRY(engine_.run(remove_strays()));

@@ -8,10 +8,10 @@
 //
 // If a bucket has lost an object of the index pool, its references are unknown, so nothing is removed at all.
 //
-// The stripes are listed first and the rows read last, so what is named between is seen. And since a row may move while
-// rows are read (a rename, a version that becomes current again), each tablet is read while it does not change: a phase
-// of the bucket, as a split is. A server that really splits a tablet holds that phase, so a tablet that was listed
-// before it and is not named in it has no owner.
+// The stripes are listed first and the rows read last, so that references made in between are seen. Since a row may
+// move while rows are read (a rename, a version that becomes current again), each tablet is read while it accepts no
+// changes: in a phase of the bucket, like a split. A real split holds that phase too, so a tablet that was listed
+// before the phase and is not named in it has no owner.
 #pragma once
 
 #include <map>
@@ -43,7 +43,7 @@ class Repair {
   Task<Result<std::set<uint64_t>>> read_names();
   Task<Result<void>> remove_strays();
   Task<Result<void>> read_bucket(std::string name, uint64_t id, std::set<uint64_t>& names);
-  // False: another server changed the bucket meanwhile.
+  // again: another server changed the bucket meanwhile.
   Task<Result<Attempt>> read_frozen(uint64_t id, std::set<uint64_t>& names);
   Task<Result<void>> read_removed(uint64_t id, std::set<uint64_t>& names);
   Task<Result<void>> read_tablet(std::string object, std::set<uint64_t>& names);

@@ -1,7 +1,7 @@
-// The buckets as the cluster has them: record, epoch, tablets. A bucket's epoch goes up whenever something changes
-// that all readers and writers of its rows must know: its record, its tablets, its removal. First the bucket's object
-// gets the new epoch together with the change, in one call; that decides. Then each tablet gets it, by the first server
-// that comes; a call that is guarded by an epoch of before fails, and its maker reads the bucket anew.
+// The buckets in the cluster: record, epoch, tablets. A bucket's epoch is raised by every change that readers and
+// writers of its rows must know: of its record, its tablets, its removal. The bucket's object gets the change and the
+// new epoch in one call, which decides. Then each tablet gets the epoch, from the first server that accesses it; a call
+// guarded by an earlier epoch fails, and its caller reads the bucket again.
 #pragma once
 
 #include <functional>
@@ -49,7 +49,7 @@ struct BucketState {
   std::string epoch_text;
   Deadline read_at{};  // the cluster returned this epoch not later than this time
   Phase phase = Phase::live;
-  std::string phase_text;  // letter, number of the tablet that is split or moved from, the server; the move
+  std::string phase_text;  // letter, number of the tablet that is split or moved from, the acting server; the move
   uint64_t phase_tablet = 0, phase_other = 0;
   std::string tokens;           // tokens of its last changes (fate.h)
   std::vector<Tablet> tablets;  // by their lowest key; the first one's is empty
@@ -98,7 +98,7 @@ class Registry {
   // bucket had got the name and was removed since. service_unavailable: unknown. `fence`: from before the name was
   // looked up.
   Task<Result<bool>> give_name(std::string name, uint64_t bucket, std::string fence);
-  // Changes whenever a name becomes free: a server that found a name unused finds out that it was used since.
+  // Changes whenever a name becomes free, which shows that a name found free may have been used since.
   Task<Result<std::string>> name_fence();
   // Forbids naming that bucket. False: it has a name, or had one.
   Task<Result<bool>> forbid_name(uint64_t bucket);
@@ -117,10 +117,10 @@ class Registry {
   // Begins a phase with the next epoch, or fails with a conflict. While the epoch stays, no server has undone or
   // finished the phase.
   Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "");
-  // Ends a move of a key that any server began: completes it if the other tablet has the key, else undoes it. Whether
-  // it was completed. conditional_conflict: another server does that.
+  // Resolves an unfinished move of a key, by any server: finishes it if the other tablet has the key, else undoes it.
+  // Returns whether it was finished. conditional_conflict: another server resolves it.
   Task<Result<bool>> settle_move(BucketPtr state);
-  // The source's half. Whether it is done, by this call or before; false: the source was changed since.
+  // The source's half of a move. Whether it is done, by this call or before; false: the source was changed since.
   Task<Result<bool>> finish_move(BucketPtr state);
 
   // A number that was never used before: for a bucket, which may be named then, or for a process's incarnation.

@@ -71,7 +71,7 @@ class Rows final : public View {
   PagePtr page(const PageName& name, uint64_t rows_max);  // null: requested
   Result<std::string> stored(const std::string& row);
   std::map<size_t, Wanted> sort() const;
-  Task<Result<Attempt>> fetch_tablet(size_t tablet, Wanted wanted);  // again: all of it, of every tablet
+  Task<Result<Attempt>> fetch_tablet(size_t tablet, Wanted wanted);  // again: everything must be requested anew
   Task<Result<void>> fetch_object(std::string object, std::set<std::string> names,
                                   std::map<std::string, std::optional<std::string>>& into);
   // Whether the tablet's change count fits the moment of everything read before.

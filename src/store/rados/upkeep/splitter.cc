@@ -198,7 +198,7 @@ Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
   co_return Result<void>{};
 }
 
-// again: the bucket has another epoch by now.
+// again: the bucket's epoch has changed.
 Task<Result<Attempt>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
   const std::string object = bucket->tablets[tablet].object;
   const std::string low = bucket->tablets[tablet + 1].low;
