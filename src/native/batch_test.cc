@@ -644,7 +644,7 @@ TEST_F(BatchTest, RatesAreChargedForWhatMoves) {
   EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).refused, Errc::slow_down);
 }
 
-// One message with more items than its reply holds brought the bytes of one, which nobody paid for and no log has.
+// A message with more items than its reply holds brought the bytes of one that was not charged and in no log.
 TEST_F(BatchTest, WhatLiesInTheWindowIsPaidForWithoutAnAnswerToo) {
   constexpr size_t size = 32, count = 400;
   make_hot();
