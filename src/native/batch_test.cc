@@ -648,14 +648,15 @@ TEST_F(BatchTest, RatesAreChargedForWhatMoves) {
 TEST_F(BatchTest, WhatLiesInTheWindowIsPaidForWithoutAnAnswerToo) {
   constexpr size_t size = 32, count = 400;
   make_hot();
-  store_.put("bucket", "k", std::string(size, 'x'));
+  const std::string key(20, 'k');  // and as long an entity tag
+  store_.put("bucket", key, std::string(size, 'x'));
   auth::Principal limited = *auth::superuser();
   limited.superuser = false;
   limited.account_limits = auth::make_limits({.bytes_per_s = 1'000'000});
   credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
   peer_ = hello(5, 2);
   std::vector<Item> items;
-  for (size_t i = 0; i < count; ++i) items.push_back({"k", {0, i * size, size}});
+  for (size_t i = 0; i < count; ++i) items.push_back({key, {0, i * size, size}});
   for (const bool immediate : {true, false}) {
     immediate_ = immediate;
     std::ranges::fill(memory_, std::byte{0});
