@@ -14,11 +14,11 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/name_lookup.h"
 #include "events/client_tls.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
 #include "events/waves.h"
+#include "net/name_lookup.h"
 
 namespace verbena::events {
 namespace {
@@ -144,7 +144,7 @@ class AmqpExchange final : public Target {
   // Connects to a checked address, not to a name.
   Result<void> connect() {
     VB_ASSIGN(const TcpEndpoints all,
-              look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
+              net::look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
     VB_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
     int status = AMQP_STATUS_SOCKET_ERROR;
     for (const auto& endpoint : endpoints) {

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/name_lookup.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
 #include "events/waves.h"
+#include "net/name_lookup.h"
 
 namespace verbena::events {
 namespace {
@@ -222,7 +222,7 @@ class KafkaTopic final : public Target {
     }
     auto* self = static_cast<KafkaTopic*>(opaque);
     const auto port = static_cast<uint16_t>(std::strtoul(service, nullptr, 10));
-    const auto all = look_up_name(node, port, deadline_in(self->settings_.timeout), self->cut_);
+    const auto all = net::look_up_name(node, port, deadline_in(self->settings_.timeout), self->cut_);
     if (!all) return EAI_AGAIN;
     const auto allowed = allowed_endpoints(*all, self->settings_.allow_private);
     if (!allowed) {

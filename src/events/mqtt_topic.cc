@@ -14,10 +14,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/name_lookup.h"
 #include "events/client_tls.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
+#include "net/name_lookup.h"
 
 namespace verbena::events {
 namespace {
@@ -103,7 +103,7 @@ class MqttTopic final : public Target {
   // Connects to a checked address, not to a name.
   Result<void> connect() {
     VB_ASSIGN(const TcpEndpoints all,
-              look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
+              net::look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
     VB_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
     Result<void> done = fail(Errc::connection_failed, "mqtt: no connection");
     for (const auto& endpoint : endpoints) {

@@ -11,8 +11,8 @@
 
 #include <utility>
 
-#include "base/name_lookup.h"
 #include "events/network_guard.h"
+#include "net/name_lookup.h"
 
 namespace verbena::events {
 namespace {
@@ -36,7 +36,7 @@ std::unexpected<Error> stream_error(const boost::system::error_code& ec, const c
 Task<Result<void>> Stream::connect() {
   close();
   VB_CO_ASSIGN(const TcpEndpoints all,
-               look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
+               net::look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
   VB_CO_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
   stream_.emplace(io_, tls_);
   begin();

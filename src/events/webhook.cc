@@ -13,10 +13,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/name_lookup.h"
 #include "events/client_tls.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
+#include "net/name_lookup.h"
 
 namespace verbena::events {
 namespace {
@@ -94,7 +94,7 @@ class Webhook final : public Target {
 
   Task<Result<void>> connect() {
     VB_CO_ASSIGN(const TcpEndpoints all,
-                 look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
+                 net::look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
     VB_CO_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
     stream_.emplace(io_, tls_);
     beast::tcp_stream& tcp = beast::get_lowest_layer(*stream_);
