@@ -24,10 +24,11 @@ std::unexpected<Error> stream_error(const Error& error, const char* what) {
 Result<void> Stream::connect() {
   close();
   VB_ASSIGN(const net::TcpEndpoints addresses, target_addresses(settings_, cut_));
-  auto made = net::Stream::connect(io_, addresses, deadline_in(settings_.timeout), cut_);
+  const Deadline until = deadline_in(settings_.timeout);
+  auto made = net::Stream::connect(io_, addresses, until, cut_);
   if (!made) return stream_error(made.error(), "no connection to the target");
   stream_ = std::move(*made);
-  begin();
+  stream_->limit(settings_.timeout, until);
   return {};
 }
 

@@ -43,7 +43,7 @@ class Webhook final : public Target {
   void cut() override { cut_ = true; }
 
  private:
-  // The status decides; of the body only so much is read that the connection can be kept.
+  // The status decides: of the body only so much is read that the connection can be kept.
   Result<void> post(const std::string& message) {
     net::HttpRequest request{.method = "POST",
                              .target = settings_.path,

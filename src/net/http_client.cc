@@ -322,7 +322,7 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Dea
 
 Result<std::unique_ptr<HttpClient::Connection>> HttpClient::open(Deadline deadline, const Stop& stop) {
   TcpEndpoints addresses;
-  if (options_.bounded_lookup) {
+  if (options_.bounded_lookup || options_.allowed) {
     VB_ASSIGN(addresses, find_addresses(options_.host, options_.port, options_.allowed, deadline, stop));
     addresses.resize(std::min(addresses.size(), addresses_tried_max));
   } else {

@@ -36,7 +36,7 @@ struct HttpOptions {
   // Looks names up in time: by look_up_name(), which knows a deadline and has a bound for all callers together. Else by
   // the system's resolver.
   bool bounded_lookup = false;
-  AddressCheck allowed = {};  // with bounded_lookup
+  AddressCheck allowed = {};  // null: each address; otherwise the look-up is bounded, too
 };
 
 struct HttpReply {

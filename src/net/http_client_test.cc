@@ -184,7 +184,6 @@ TEST(HttpClient, ASilentServerTimesOut) {
 TEST(HttpClient, AnAddressThatIsNotAllowedIsNotConnectedTo) {
   ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", ""); });
   HttpOptions options{.host = "localhost", .port = server.port()};
-  options.bounded_lookup = true;
   options.allowed = [](const std::string&) { return false; };
   EXPECT_EQ(HttpClient::create(options).value()->request({}).error(), Errc::access_denied);
   EXPECT_EQ(server.connections(), 0);

@@ -22,7 +22,6 @@ Result<std::string> https_get(const net::HttpUrl& url, const std::vector<std::st
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
   options.connect_timeout = options.stall_timeout = left;
   options.head_bytes_max = 16 * KiB;
-  options.bounded_lookup = true;
   options.allowed = [&rules](const std::string& address) { return rules.networks.allow(address); };
   VB_ASSIGN(const auto client, net::HttpClient::create(std::move(options)));
   net::HttpRequest request{
