@@ -31,7 +31,9 @@ Result<std::unique_ptr<LdapStream>> LdapStream::connect(const std::string& host,
 }
 
 Result<void> LdapStream::start_tls(boost::asio::ssl::context& tls, const std::string& host) {
-  return stream_->start_tls(tls, host);
+  auto begun = stream_->start_tls(tls, host);
+  if (begun || begun.error() == Errc::timed_out || begun.error() == Errc::cancelled) return begun;
+  return fail(Errc::connection_failed, "ldap: TLS, or the directory's certificate is not trusted", begun.error().sys);
 }
 
 ssize_t LdapStream::read(void* into, size_t size) {
