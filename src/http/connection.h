@@ -75,14 +75,15 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   };
   enum class Next { keep, close, linger };
 
-  static constexpr int nobody = -1;
-
   Task<Next> exchanges();
   void begin_exchange();
-  // 0: the head is there, and parsed; nobody: there is none any more; else the status to refuse it with. nullopt: more
-  // of it has to be read, for so long.
-  std::optional<int> look_for_head();
-  std::optional<int> came(const Result<size_t>& read);
+  // The head of a request as read so far.
+  struct HeadState {
+    enum class Kind : uint8_t { incomplete, parsed, refused, closed } kind;
+    int status = 0;  // to refuse it with
+  };
+  HeadState look_for_head();
+  HeadState take_input(const Result<size_t>& read);
   std::chrono::nanoseconds head_timeout() const;
   // nullopt: the request is served, and the next one may come. The task is what there was to wait for.
   std::optional<Task<Next>> exchange();

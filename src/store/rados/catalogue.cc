@@ -95,13 +95,13 @@ Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
   const auto until = deadline_in(change_max);
   int lost = 0;
   do {
-    VB_CO_ASSIGN(const bool done, co_await try_key(change, rows, lost));
-    if (done) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt attempt, co_await try_key(change, rows, lost));
+    if (attempt == Attempt::done) co_return Result<void>{};
   } while (SteadyClock::now() < until);
   co_return fail(Errc::slow_down, "rados: others change the key all the time");
 }
 
-Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
+Task<Result<Attempt>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
   if (!rows.bucket()) co_return fail(Errc::no_such_bucket);
   KeyTransaction judged(rows, ids_, clock_.now_us());
   const auto verdict = judged.run(change.judge, change.blob.get());
@@ -110,7 +110,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   if (would_block(verdict) || !rows.version_token()) {
     rows.ask_version_token();
     VB_CO_TRY(co_await rows.fetch());
-    co_return false;
+    co_return Attempt::again;
   }
   // What the key names already stays, however that has come about.
   if (judged.contradicts()) blob_of(change)->keep();
@@ -122,15 +122,15 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     VB_CO_ASSIGN(BucketPtr now, co_await registry_.writable(bucket, guarded));
     rows.forget();
     rows.set_bucket(std::move(now));
-    co_return false;
+    co_return Attempt::again;
   }
   if (judged.empty()) {
     judged.run_effects();
-    co_return true;
+    co_return Attempt::done;
   }
   if (judged.needs_version_token()) {
     VB_CO_TRY(co_await give_version_token(rows, tablet));
-    co_return false;
+    co_return Attempt::again;
   }
   VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off));
   const StripeWriter* const blob = blob_of(change);
@@ -152,13 +152,13 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, outcome));
-  if (!done) co_return false;
+  VB_CO_ASSIGN(const Attempt attempt, co_await settle(change, rows, outcome));
+  if (attempt == Attempt::again) co_return attempt;
   for (const std::string& queue : judged.queues()) events_.left(queue, bucket->id);
   garbage_.add(tablet.object, judged.dead());
   splitter_.count(bucket->id, tablet.number, written);
   judged.run_effects();
-  co_return true;
+  co_return Attempt::done;
 }
 
 // Of a key whose last object went long ago the version token went, too, and uploads of it may still be open. From here
@@ -239,18 +239,18 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
   co_return Result<void>{};
 }
 
-// What became of the change. False: nothing, and it is to be judged anew.
-Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
+// The outcome of a commit. again: nothing was changed, and the change is judged anew.
+Task<Result<Attempt>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
   const bool made = outcome.code >= 0;
   // What is not known may still happen, or have happened and been overwritten: its bytes stay.
   if (StripeWriter* const blob = blob_of(change); blob != nullptr && (made || outcome.unsure)) blob->keep();
-  if (made) co_return true;
+  if (made) co_return Attempt::done;
   rows.forget();
   if (outcome.unsure) {
     co_await bar_late_calls(rows.place().bucket);
     co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   }
-  if (lost_race(outcome.code)) co_return false;
+  if (lost_race(outcome.code)) co_return Attempt::again;
   co_return std::unexpected(to_error(outcome.code, "rados: commit"));
 }
 
@@ -293,7 +293,7 @@ Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, 
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   const uint64_t bucket = change.place.bucket;
   VB_CO_TRY(co_await learn(bucket));
-  // In the order of the keys, so that two who want the same two do not wait for each other.
+  // In the order of the keys, so that two renames of the same two keys do not deadlock.
   KeyLocks::Name first(bucket, std::min(from, to)), second(bucket, std::max(from, to));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(first)));
   std::optional<KeyLocks::Held> held_too;
@@ -305,13 +305,13 @@ Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, 
   const auto until = deadline_in(change_max);
   int lost = 0;
   do {
-    VB_CO_ASSIGN(const bool done, co_await try_pair(change, pair, lost));
-    if (done) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt attempt, co_await try_pair(change, pair, lost));
+    if (attempt == Attempt::done) co_return Result<void>{};
   } while (SteadyClock::now() < until);
   co_return fail(Errc::slow_down, "rados: others change the keys all the time");
 }
 
-Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& lost) {
+Task<Result<Attempt>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& lost) {
   Rows &from = pair.from, &to = pair.to;
   if (!from.bucket() || !to.bucket()) co_return fail(Errc::no_such_bucket);
   if (from.bucket()->epoch != to.bucket()->epoch) {
@@ -326,17 +326,17 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     to.ask_version_token();
     VB_CO_TRY(co_await from.fetch());
     VB_CO_TRY(co_await to.fetch());
-    co_return false;
+    co_return Attempt::again;
   }
   // A commit would find out whether the two were ever so at once. Without one it is to be asked.
   if (!verdict || judged.empty()) {
     VB_CO_ASSIGN(const bool at_once, co_await were_so_at_once(pair));
-    if (!at_once) co_return false;
+    if (!at_once) co_return Attempt::again;
   }
   if (!verdict) co_return std::unexpected(verdict.error());
   if (judged.empty()) {
     judged.run_effects();
-    co_return true;
+    co_return Attempt::done;
   }
   const BucketPtr bucket = from.bucket();
   const Tablet& source = bucket->tablets[bucket->tablet_of(version_token_row(from.place().key))];
@@ -348,17 +348,17 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     std::string row = together ? version_token_row(from.place().key) : std::string();
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.writable(bucket, std::move(row)));
     pair.forget(now);
-    co_return false;
+    co_return Attempt::again;
   }
   VB_CO_TRY(co_await tell_holders(from));
   VB_CO_TRY(co_await tell_holders(to));
-  Task<Result<bool>> committing =
+  Task<Result<Attempt>> committing =
       together ? commit_together(change, pair, judged, source, lost) : move_between(pair, judged, source, target);
-  VB_CO_ASSIGN(const bool done, co_await std::move(committing));
-  if (!done) co_return false;
+  VB_CO_ASSIGN(const Attempt attempt, co_await std::move(committing));
+  if (attempt == Attempt::again) co_return attempt;
   garbage_.add(target.object, judged.dead());
   judged.run_effects();
-  co_return true;
+  co_return Attempt::done;
 }
 
 // The source was read before the target: if it is still as it was then, it was so when the target was read.
@@ -369,8 +369,8 @@ Task<Result<bool>> RadosCatalogue::were_so_at_once(Pair& pair) {
   co_return *pair.from.version_token() == seen;
 }
 
-Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,
-                                                   const Tablet& tablet, int& lost) {
+Task<Result<Attempt>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,
+                                                      const Tablet& tablet, int& lost) {
   VB_CO_ASSIGN(auto parts, judged.parts());
   Part part = PairTransaction::joined(std::move(parts));
   const BucketPtr bucket = pair.from.bucket();
@@ -379,16 +379,16 @@ Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, P
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, co_await settle(change, pair.to, outcome));
-  if (!done) pair.from.forget();
-  if (done) splitter_.count(bucket->id, tablet.number, written);
-  co_return done;
+  VB_CO_ASSIGN(const Attempt attempt, co_await settle(change, pair.to, outcome));
+  if (attempt == Attempt::again) pair.from.forget();
+  if (attempt == Attempt::done) splitter_.count(bucket->id, tablet.number, written);
+  co_return attempt;
 }
 
 // Two calls, which all others see as one: the two tablets are neither read nor changed meanwhile, and a server that
 // finds this one gone finishes it, or undoes it if the first call has not happened.
-Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& judged, const Tablet& source,
-                                                const Tablet& target) {
+Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& judged, const Tablet& source,
+                                                   const Tablet& target) {
   static auto& moves = metrics::counter("verbena_rados_moves_total", "Objects that were renamed into another tablet");
   VB_CO_ASSIGN(auto parts, judged.parts());
   const std::string guarded = version_token_row(pair.from.place().key), seen = *pair.from.version_token();
@@ -404,7 +404,7 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
   if (!frozen && frozen.error() == Errc::conditional_conflict) {
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.load(id));
     pair.forget(now);
-    co_return false;
+    co_return Attempt::again;
   }
   if (!frozen) co_return std::unexpected(frozen.error());
   const BucketPtr held = *frozen;
@@ -413,7 +413,7 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
   if (now != seen) {
     VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.set_phase(held, Phase::live));
     pair.forget(thawed);
-    co_return false;
+    co_return Attempt::again;
   }
   parts.target.sets.insert_or_assign(moved_row, held->phase_who());
   Batcher::Target into{target.object, id, held->epoch_text};
@@ -430,11 +430,11 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
   VB_CO_ASSIGN(later, co_await registry_.writable(later, ""));
   if (outcome.code >= 0 || (moved && *moved)) {
     moves.add();
-    co_return true;  // by another server, perhaps: one that finds the first half done does the second
+    co_return Attempt::done;  // by another server, perhaps: one that finds the first half done does the second
   }
   if (!moved) co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   pair.forget(later);
-  co_return false;
+  co_return Attempt::again;
 }
 
 Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
@@ -446,17 +446,16 @@ Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
 
 Task<Result<void>> RadosCatalogue::change_bucket(Change& change, InFlightChanges::OwnChange& own) {
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    auto done = co_await try_bucket(change, own);
+    const auto done = co_await try_bucket(change, own);
     if (!done && done.error() == Errc::conditional_conflict) continue;  // another server was faster
-    if (!done) co_return std::unexpected(done.error());
-    if (*done) co_return Result<void>{};
+    co_return done;
   }
   co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
 }
 
 // What it is in memory afterwards every server reads, this one too: effects that came late would undo what others have
 // changed since.
-Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::OwnChange& own) {
+Task<Result<void>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::OwnChange& own) {
   VB_CO_ASSIGN(BucketPtr bucket, co_await registry_.load(change.place.bucket));
   VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
@@ -465,8 +464,7 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::O
   VB_CO_TRY(co_await judge_all(change.judge, rows, ids_, clock_, judged));
   if (judged->changes_objects()) co_return fail(Errc::internal, "rados: a change of objects without a key");
   if (judged->abandoned()) {
-    VB_CO_TRY(co_await remove_bucket(change, bucket, own));
-    co_return true;
+    co_return co_await remove_bucket(change, bucket, own);
   }
   std::map<std::string, Buffer> sets;
   std::set<std::string> gone;
@@ -504,8 +502,7 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::O
     changed = co_await registry_.change_object(bucket, std::move(fill));
   }
   own.unsure = !is_certain(changed);
-  if (!changed) co_return std::unexpected(changed.error());
-  co_return true;
+  co_return changed;
 }
 
 // No row changes while it is looked whether there are any; then it is decided in the bucket's object, and only
@@ -558,14 +555,13 @@ Task<> RadosCatalogue::leave(NewBucket& bucket) {
 Task<Result<void>> RadosCatalogue::make_bucket(Change& change, NewBucket& bucket) {
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    const auto done = co_await try_create(change, rows, bucket);
-    if (!done) co_return std::unexpected(done.error());
-    if (*done) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt outcome, co_await try_create(change, rows, bucket));
+    if (outcome == Attempt::done) co_return Result<void>{};
   }
   co_return fail(Errc::slow_down, "rados: others make buckets all the time");
 }
 
-Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBucket& bucket) {
+Task<Result<Attempt>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBucket& bucket) {
   if (!bucket.fence) {
     VB_CO_ASSIGN(bucket.fence, co_await registry_.name_fence());
   }
@@ -574,11 +570,11 @@ Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBuc
   const auto verdict = judged.run(change.judge, /*blob=*/nullptr);
   if (would_block(verdict) && judged.wants_bucket_id()) {
     VB_CO_ASSIGN(bucket.id, co_await registry_.take_number(Registry::For::bucket));
-    co_return false;
+    co_return Attempt::again;
   }
   if (would_block(verdict)) {
     VB_CO_TRY(co_await rows.fetch());
-    co_return false;
+    co_return Attempt::again;
   }
   if (!verdict) co_return std::unexpected(verdict.error());
   const auto& [name, row] = *judged.written(Table::meta).begin();
@@ -595,7 +591,7 @@ Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBuc
     rows.forget();
     bucket.fence.reset();
   }
-  co_return named;
+  co_return named ? Attempt::done : Attempt::again;
 }
 
 }  // namespace verbena::store::rados

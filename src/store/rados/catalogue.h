@@ -11,6 +11,7 @@
 
 #include "store/logic/context.h"
 #include "store/rados/bytes/stripes.h"
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/coherence/in_flight_changes.h"
 #include "store/rados/coherence/read_leases.h"
 #include "store/rados/rows/batcher.h"
@@ -69,10 +70,10 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<void>> learn(uint64_t bucket);
   Task<Result<void>> give_version_token(Rows& rows, const Tablet& tablet);
   Task<Result<void>> commit_key(Change& change);
-  // False: again. `lost`: how often others were faster.
-  Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
+  // `lost`: how often others were faster.
+  Task<Result<Attempt>> try_key(Change& change, Rows& rows, int& lost);
   Task<Result<void>> tell_holders(const Rows& rows);
-  Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
+  Task<Result<Attempt>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
   Task<> bar_late_calls(uint64_t bucket);
   Task<Result<void>> raise_epoch(uint64_t bucket, InFlightChanges::OwnChange& own);
   struct Pair {
@@ -90,15 +91,15 @@ class RadosCatalogue final : public Catalogue {
     }
     Rows from, to;
   };
-  // False: again.
-  Task<Result<bool>> try_pair(Change& change, Pair& pair, int& lost);
+  Task<Result<Attempt>> try_pair(Change& change, Pair& pair, int& lost);
   Task<Result<bool>> were_so_at_once(Pair& pair);
-  Task<Result<bool>> commit_together(Change& change, Pair& pair, PairTransaction& judged, const Tablet& tablet,
-                                     int& lost);
-  Task<Result<bool>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
+  Task<Result<Attempt>> commit_together(Change& change, Pair& pair, PairTransaction& judged, const Tablet& tablet,
+                                        int& lost);
+  Task<Result<Attempt>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
   Task<Result<void>> commit_bucket(Change& change);
   Task<Result<void>> change_bucket(Change& change, InFlightChanges::OwnChange& own);
-  Task<Result<bool>> try_bucket(Change& change, InFlightChanges::OwnChange& own);
+  // conditional_conflict: again.
+  Task<Result<void>> try_bucket(Change& change, InFlightChanges::OwnChange& own);
   Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket, InFlightChanges::OwnChange& own);
   Task<Result<void>> create_bucket(Change& change);
   struct NewBucket {
@@ -108,7 +109,7 @@ class RadosCatalogue final : public Catalogue {
     InFlightChanges::OwnChange own{};
   };
   Task<Result<void>> make_bucket(Change& change, NewBucket& bucket);
-  Task<Result<bool>> try_create(Change& change, Rows& rows, NewBucket& bucket);
+  Task<Result<Attempt>> try_create(Change& change, Rows& rows, NewBucket& bucket);
   Task<> leave(NewBucket& bucket);
 
   Registry& registry_;

@@ -28,7 +28,7 @@ std::unexpected<Error> corrupt(const std::string& name, const char* what) {
   return fail(Errc::corrupt_object, what);
 }
 
-// One call, and who waits for it.
+// One call and its waiters.
 struct Fetch {
   Fetch(boost::asio::any_io_executor executor, BlobRef of, uint64_t number)
       : arrived(executor, boost::asio::steady_timer::time_point::max()),
@@ -133,7 +133,7 @@ StripeReader::StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, s
 
 StripeReader::~StripeReader() = default;
 
-Result<bool> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
+Result<StripeReader::Prepared> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
   uint64_t at = 0;
   bool waits = false;
   for (const BlobRef& blob : blobs) {
@@ -146,7 +146,7 @@ Result<bool> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
       waits = true;  // the others are asked for, too
       continue;
     }
-    if (!value && value.error() == Errc::not_found) return false;
+    if (!value && value.error() == Errc::not_found) return Prepared::outdated;
     if (!value) return std::unexpected(value.error());
     auto bytes = decode_inline(*value);
     if (!bytes || bytes->size() != blob.size) return corrupt(reads_->name(), "checksum of a small object");
@@ -154,7 +154,7 @@ Result<bool> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
   }
   if (waits) return fail(Errc::would_block, "rados: small blobs");
   if (at != stored_size(info_)) return corrupt(reads_->name(), "parts do not add up");
-  return true;
+  return Prepared::ready;
 }
 
 std::vector<StripeReader::Piece>::const_iterator StripeReader::piece_at(uint64_t offset) const {

@@ -22,8 +22,10 @@ class StripeReader final : public ObjectReader, public ReadsRuns {
   StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, std::string name, ObjectInfo info);
   ~StripeReader() override;
 
-  // Before the first read. would_block; false: a small blob has gone.
-  Result<bool> prepare(Rows& rows, std::span<const BlobRef> blobs);
+  // outdated: a small blob has gone, and the object must be looked up again.
+  enum class Prepared : uint8_t { ready, outdated };
+  // Before the first read. would_block.
+  Result<Prepared> prepare(Rows& rows, std::span<const BlobRef> blobs);
 
   const ObjectInfo& info() const override { return info_; }
   uint64_t run_bytes() const override { return stripe_size; }

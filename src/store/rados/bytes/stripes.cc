@@ -142,8 +142,8 @@ Result<std::shared_ptr<ObjectReader>> StripedBlobs::open(View& rows, std::string
   VB_ASSIGN(const VersionToken version_token, decode_version_token(found->version_token().value_or("")));
   info.stamp = version_token.token;
   auto reader = std::make_shared<StripeReader>(space_, found->hold(), std::move(name), std::move(info));
-  VB_ASSIGN(const bool there, reader->prepare(*found, blobs));
-  if (!there) return nullptr;
+  VB_ASSIGN(const auto prepared, reader->prepare(*found, blobs));
+  if (prepared == StripeReader::Prepared::outdated) return nullptr;
   return reader;
 }
 

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds step{100};
 const std::string live(live_holder), broken(broken_holder);
 constexpr std::string_view let_go_answer = "gone";
 
-// One who was notified has said that it answers for the key no more.
+// Whether the notified lease holder has confirmed that it no longer answers for the key.
 bool has_let_go(librados::IoCtx& context, Buffer& reply) {
   if (reply.length() == 0) return false;
   std::vector<librados::notify_ack_t> answers;
@@ -166,7 +166,7 @@ Task<Result<void>> ReadLeases::pass() {
   if (deaf_) {
     co_await unwatch();
     if (auto watched = co_await watch(); !watched) {
-      // Who has ended this lease holder has taken away what it watches, too.
+      // The server that ended this lease holder has removed the object that it watches, too.
       VB_CO_ASSIGN(const std::string row, co_await registry_.row(std::string(servers_object), holder_row(holder_)));
       if (row != live) co_await give_up();
       co_return watched;
@@ -292,7 +292,7 @@ Task<Result<void>> ReadLeases::remove(uint64_t holder, std::string state) {
   co_return Result<void>{};
 }
 
-Task<Result<bool>> ReadLeases::try_end(uint64_t holder) {
+Task<Result<Attempt>> ReadLeases::try_end(uint64_t holder) {
   static auto& ended = metrics::counter("verbena_rados_lease_holders_ended_total",
                                         "Lease holders that did not answer and were waited for");
   const std::string row = holder_row(holder), object(servers_object);
@@ -306,22 +306,22 @@ Task<Result<bool>> ReadLeases::try_end(uint64_t holder) {
     op.omap_set(now);
     const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
     if (code < 0 && code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: lease holder"));
-    co_return false;
+    co_return Attempt::again;
   }
   // From the first time that it was seen broken: no look of its own finds it live from there on.
-  if (state == broken && SteadyClock::now() < broken_since(holder) + others_wait) co_return false;
+  if (state == broken && SteadyClock::now() < broken_since(holder) + others_wait) co_return Attempt::again;
   if (state == broken) {
     VB_CO_TRY(co_await remove(holder, broken));
     ended.add();
   }
   note_over(holder);  // by itself, or another one has waited
-  co_return true;
+  co_return Attempt::done;
 }
 
 Task<Result<void>> ReadLeases::end(uint64_t holder) {
   for (;;) {
-    VB_CO_ASSIGN(const bool over, co_await try_end(holder));
-    if (over) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt attempt, co_await try_end(holder));
+    if (attempt == Attempt::done) co_return Result<void>{};
     while (waits_for(holder)) {
       if (stopping_) co_return fail(Errc::service_unavailable, "The server is being stopped.");
       co_await pause(step);
@@ -349,7 +349,7 @@ Task<Result<void>> ReadLeases::tell_one(uint64_t holder, std::string message) {
   Cluster& cluster = registry_.cluster();
   const int code = co_await cluster.call_within(answer_max + cluster.options().timeout, std::move(start), reply);
   // Without an answer in so many words nothing is known: there may have been no watch. And where one has not answered
-  // in time, that may be an earlier watch of one who has.
+  // in time, that may be an earlier watch of a holder that has.
   if (code >= 0 || code == -ETIMEDOUT) {
     if (has_let_go(context, *reply)) co_return Result<void>{};
   } else if (code != -ENOENT && code != -Cluster::unanswered) {

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/lease_clock.h"
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/rows/registry.h"
 #include "store/shared_keys.h"
 
@@ -85,7 +86,7 @@ class ReadLeases final : public librados::WatchCtx2, public std::enable_shared_f
   Task<Result<void>> tell_one(uint64_t holder, std::string message);
   Task<Result<void>> tell_all(std::vector<uint64_t> holders, std::string message);
   Task<Result<void>> remove(uint64_t holder, std::string state);
-  Task<Result<bool>> try_end(uint64_t holder);  // false: not yet
+  Task<Result<Attempt>> try_end(uint64_t holder);
   Deadline broken_since(uint64_t holder);
   bool waits_for(uint64_t holder) const;
   void note_over(uint64_t holder);

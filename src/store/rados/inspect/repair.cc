@@ -21,7 +21,7 @@ uint64_t incarnation_of(uint64_t blob) { return blob >> 32; }
 Result<Repaired> Repair::run() {
   VB_ASSIGN(std::vector<Stripe> stripes, list_stripes());
   VB_TRY(list_tablets());
-  // Without holding anybody up: most often there is nothing to do, and where a bucket has lost an object nothing is
+  // Without blocking the servers: most often there is nothing to do, and where a bucket has lost an object nothing is
   // done.
   VB_TRY(engine_.run(keep_named(stripes)));
   VB_TRY(engine_.run(keep_named_tablets()));
@@ -80,7 +80,7 @@ Task<Result<void>> Repair::remove_strays() {
     auto read = co_await read_frozen(bucket, names);
     if (!read && read.error() == Errc::no_such_bucket) continue;
     if (!read && !(read.error() == Errc::conditional_conflict)) co_return std::unexpected(read.error());
-    if (!read || !*read) continue;  // another server splits it, or moves a key: the next run
+    if (!read || *read == Attempt::again) continue;  // another server splits it, or moves a key: the next run
     const auto now = registry_.find(bucket);
     for (const uint64_t number : numbers) {
       const auto named = [number](const Tablet& tablet) { return tablet.number == number; };
@@ -158,30 +158,30 @@ Task<Result<void>> Repair::read_bucket(std::string name, uint64_t id, std::set<u
     }
     if (!read && read.error() == Errc::conditional_conflict) continue;
     if (!read) co_return std::unexpected(read.error());
-    if (*read) co_return Result<void>{};
+    if (*read == Attempt::done) co_return Result<void>{};
   }
   co_return fail(Errc::slow_down, "rados: others change a bucket all the time");
 }
 
 // From the first tablet to the last no other server may do anything with the bucket as a whole: then no row has gone
 // from one tablet to another.
-Task<Result<bool>> Repair::read_frozen(uint64_t id, std::set<uint64_t>& names) {
+Task<Result<Attempt>> Repair::read_frozen(uint64_t id, std::set<uint64_t>& names) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(id));
   VB_CO_ASSIGN(state, co_await registry_.writable(state, ""));
   const std::vector<Tablet> tablets = state->tablets;
   for (const Tablet& tablet : tablets) {
     const uint64_t epoch = state->epoch;
     const auto begun = co_await registry_.set_phase(state, Phase::splitting, tablet.number);
-    if (!begun && begun.error() == Errc::conditional_conflict) co_return false;
+    if (!begun && begun.error() == Errc::conditional_conflict) co_return Attempt::again;
     if (!begun) co_return std::unexpected(begun.error());
     const BucketPtr frozen = *begun;
     const std::string object = tablet.object;
     auto read = co_await read_tablet(object, names);
     VB_CO_ASSIGN(state, co_await registry_.set_phase(frozen, Phase::live));
     if (!read) co_return std::unexpected(read.error());
-    if (state->epoch != epoch + 2) co_return false;
+    if (state->epoch != epoch + 2) co_return Attempt::again;
   }
-  co_return true;
+  co_return Attempt::done;
 }
 
 // Its rows change no more: they only go.

@@ -11,14 +11,15 @@
 //
 // The stripes are listed first and the rows read last, so what is named between is seen. And since a row may move while
 // rows are read (a rename, a version that becomes current again), each tablet is read while it does not change: a phase
-// of the bucket, as a split is. Who splits a tablet in earnest holds that phase, so a tablet that was listed before it
-// and is not named in it has no owner.
+// of the bucket, as a split is. A server that really splits a tablet holds that phase, so a tablet that was listed
+// before it and is not named in it has no owner.
 #pragma once
 
 #include <map>
 #include <set>
 #include <vector>
 
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/engine.h"
 #include "store/rados/inspect/admin.h"
 
@@ -44,7 +45,7 @@ class Repair {
   Task<Result<void>> remove_strays();
   Task<Result<void>> read_bucket(std::string name, uint64_t id, std::set<uint64_t>& names);
   // False: another server changed the bucket meanwhile.
-  Task<Result<bool>> read_frozen(uint64_t id, std::set<uint64_t>& names);
+  Task<Result<Attempt>> read_frozen(uint64_t id, std::set<uint64_t>& names);
   Task<Result<void>> read_removed(uint64_t id, std::set<uint64_t>& names);
   Task<Result<void>> read_tablet(std::string object, std::set<uint64_t>& names);
   Task<Result<void>> remove(const Stripe& stripe);

@@ -1,7 +1,7 @@
 // The buckets as the cluster has them: record, epoch, tablets. A bucket's epoch goes up whenever something changes
-// that all who read or write its rows must know: its record, its tablets, its removal. First the bucket's object gets
-// the new epoch together with the change, in one call; that decides. Then each tablet gets it, by the first server that
-// comes; a call that is guarded by an epoch of before fails, and its maker reads the bucket anew.
+// that all readers and writers of its rows must know: its record, its tablets, its removal. First the bucket's object
+// gets the new epoch together with the change, in one call; that decides. Then each tablet gets it, by the first server
+// that comes; a call that is guarded by an epoch of before fails, and its maker reads the bucket anew.
 #pragma once
 
 #include <functional>
@@ -50,7 +50,7 @@ struct BucketState {
   std::string epoch_text;
   Deadline read_at{};  // by then the cluster had answered with that epoch
   Phase phase = Phase::live;
-  std::string phase_text;  // letter, number of the tablet that is split or moved from, who does it; the move
+  std::string phase_text;  // letter, number of the tablet that is split or moved from, the server; the move
   uint64_t phase_tablet = 0, phase_other = 0;
   std::string tokens;           // of its last changes (fate.h)
   std::vector<Tablet> tablets;  // by their lowest key; the first one's is empty
@@ -99,7 +99,7 @@ class Registry {
   // where it had become so, and the bucket was removed since. service_unavailable: unknown.
   // `fence`: as it was before the name was looked for.
   Task<Result<bool>> give_name(std::string name, uint64_t bucket, std::string fence);
-  // Another one whenever a name becomes free: who found none in use finds out that it was used since.
+  // Changes whenever a name becomes free: a server that found a name unused finds out that it was used since.
   Task<Result<std::string>> name_fence();
   // That bucket gets no name any more, unless it has one, or had: false.
   Task<Result<bool>> forbid_name(uint64_t bucket);
@@ -118,10 +118,10 @@ class Registry {
   // The next epoch is this phase's, or there is a conflict: as long as it is, no server has undone or finished what it
   // is for.
   Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "");
-  // Of a bucket of which a key is being moved, by anybody: to its end if the other tablet has it, else it is undone.
-  // Whether it has. conditional_conflict: another server does that.
+  // Ends a move of a key that any server began: completes it if the other tablet has the key, else undoes it. Whether
+  // it was completed. conditional_conflict: another server does that.
   Task<Result<bool>> settle_move(BucketPtr state);
-  // The source's half. False: it has happened.
+  // The source's half. Whether it is done, by this call or before; false: the source was changed since.
   Task<Result<bool>> finish_move(BucketPtr state);
 
   // A number that was never given: of a bucket, which may be given a name then, or of a process's life.

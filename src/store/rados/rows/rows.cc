@@ -281,12 +281,12 @@ Rows::PagePtr Rows::make_page(const PageName& name, size_t tablet, std::map<std:
   return page;
 }
 
-Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
+Task<Result<Attempt>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
   auto reply = std::make_shared<Reply>();
   if (!bucket_->may_read(bucket_->tablets[tablet])) {
     VB_CO_ASSIGN(bucket_, co_await registry_.readable(bucket_, first_row('o', bucket_->tablets[tablet].low)));
     if (!key_.empty()) forget();
-    co_return false;
+    co_return Attempt::again;
   }
   const std::string object = bucket_->tablets[tablet].object;
   librados::ObjectReadOperation op;
@@ -316,7 +316,7 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     if (holds_moment_) lose_moment();
     VB_CO_ASSIGN(bucket_, co_await registry_.refresh(bucket_, object));
     if (!key_.empty()) forget();
-    co_return false;
+    co_return Attempt::again;
   }
   if (code < 0) co_return std::unexpected(to_error(code, "rados: rows"));
   if (wanted.version_token) {
@@ -330,7 +330,7 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     if (is_other) forget();
     version_token_ = std::move(now);
     fence_ = std::move(fence);
-    if (is_other) co_return false;
+    if (is_other) co_return Attempt::again;
     wanted.rows.erase(name);
     wanted.rows.erase(fence_row);
   }
@@ -347,7 +347,7 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
   if (bytes) {
     for (auto& [row, value] : reply->pages.back().found) rows_[row] = to_text(value);
   }
-  co_return true;
+  co_return Attempt::done;
 }
 
 Task<Result<void>> Rows::fetch_object(std::string object, std::set<std::string> names,
@@ -385,8 +385,8 @@ Task<Result<void>> Rows::fetch() {
     all = true;
     auto by_tablet = sort();
     for (auto& [tablet, wanted] : by_tablet) {
-      VB_CO_ASSIGN(const bool came, co_await fetch_tablet(tablet, std::move(wanted)));
-      if (came) continue;
+      VB_CO_ASSIGN(const Attempt attempt, co_await fetch_tablet(tablet, std::move(wanted)));
+      if (attempt == Attempt::done) continue;
       all = false;
       break;
     }

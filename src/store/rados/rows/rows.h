@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "store/catalogue.h"
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/rows/registry.h"
 
 namespace verbena::store::rados {
@@ -70,7 +71,7 @@ class Rows final : public View {
   PagePtr page(const PageName& name, uint64_t rows_max);  // null: asked for
   Result<std::string> stored(const std::string& row);
   std::map<size_t, Wanted> sort() const;
-  Task<Result<bool>> fetch_tablet(size_t tablet, Wanted wanted);  // false: all of it has to be asked for anew
+  Task<Result<Attempt>> fetch_tablet(size_t tablet, Wanted wanted);  // again: all of it, of every tablet
   Task<Result<void>> fetch_object(std::string object, std::set<std::string> names,
                                   std::map<std::string, std::optional<std::string>>& into);
   // The tablet was read and has this number now: is that the moment of all that was read before?

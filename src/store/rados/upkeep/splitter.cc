@@ -189,8 +189,8 @@ Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
     VB_CO_ASSIGN(bucket, co_await registry_.refresh(bucket, object));
     const size_t tablet = find_tablet(*bucket, number);
     if (tablet + 1 >= bucket->tablets.size()) co_return Result<void>{};
-    VB_CO_ASSIGN(const bool purged, co_await purge_at(bucket, tablet));
-    if (purged) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt outcome, co_await purge_at(bucket, tablet));
+    if (outcome == Attempt::done) co_return Result<void>{};
   }
   // Others change the bucket all the time. The next row that is written here makes it looked at again.
   const std::lock_guard lock(mutex_);
@@ -198,8 +198,8 @@ Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
   co_return Result<void>{};
 }
 
-// False: the bucket has another epoch by now.
-Task<Result<bool>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
+// again: the bucket has another epoch by now.
+Task<Result<Attempt>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
   const std::string object = bucket->tablets[tablet].object;
   const std::string low = bucket->tablets[tablet + 1].low;
   for (const char letter : tablet_letters) {
@@ -212,11 +212,11 @@ Task<Result<bool>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
       op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
       op.omap_rm_keys(gone);
       const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
-      if (code == -ECANCELED) co_return false;
+      if (code == -ECANCELED) co_return Attempt::again;
       if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     }
   }
-  co_return true;
+  co_return Attempt::done;
 }
 
 Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string key) {

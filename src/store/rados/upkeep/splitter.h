@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/rows/registry.h"
 
 namespace verbena::store::rados {
@@ -41,7 +42,7 @@ class Splitter {
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);
   Task<Result<void>> copy_tokens(BucketPtr frozen, std::string from, std::string to);
   Task<Result<void>> purge(BucketPtr bucket, uint64_t number);
-  Task<Result<bool>> purge_at(BucketPtr bucket, size_t tablet);
+  Task<Result<Attempt>> purge_at(BucketPtr bucket, size_t tablet);
   // Rows of one letter from a key's on to the tablet's end, a page.
   Task<Result<std::shared_ptr<OmapReply>>> rows_from(std::string object, std::string start, std::string after);
   Task<Result<std::shared_ptr<OmapReply>>> rows_named(std::string object, std::set<std::string> names);
