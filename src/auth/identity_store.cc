@@ -204,7 +204,7 @@ Result<void> IdentityStore::change_shared(const std::function<Result<void>(Accou
   const std::string text = encode_accounts(*next->accounts);
   if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
   VB_ASSIGN(const bool replaced, shared_->replace(before, text));
-  if (!replaced) return fail(Errc::slow_down, "Another server changes the accounts, too.");
+  if (!replaced) return fail(Errc::slow_down, "Another server is changing the accounts.");
   return {};
 }
 

@@ -64,7 +64,7 @@ Task<void> Connection::serve(std::shared_ptr<Connection> self) {
   self->wire_.close();
 }
 
-// What is served from memory takes no coroutine but this one, which waits for the next request.
+// Requests served from memory use no coroutine but this one, which waits for the next request.
 Task<Connection::Next> Connection::exchanges() {
   Next next = Next::keep;
   while (next == Next::keep && !listener_->stopping()) {
@@ -169,7 +169,7 @@ Task<Connection::Next> Connection::go_on(std::optional<Task<void>> rest, bool ra
       log::error("http: a handler threw: {}", e.what());
     }
   }
-  if (begun_ && !finished_) co_return Next::close;  // cut: what was promised did not come
+  if (begun_ && !finished_) co_return Next::close;  // truncated: the declared bytes were not sent
   if (!begun_) {
     if (ran) log::error("http: a handler gave no answer, method={}", log::printable(head_.method));
     s3::Response failed;
@@ -200,7 +200,7 @@ Task<Connection::Next> Connection::refuse(int status) {
   co_return Next::linger;
 }
 
-// A wait for the client says by its deadline when it began.
+// The deadline of a wait for the client shows when the wait began.
 Connection::Standing Connection::standing(Deadline now) const {
   if (leaving_) return {Shown::signed_busy, arrived_};
   if (lingers_) return {Shown::nothing, arrived_};

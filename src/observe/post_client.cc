@@ -33,12 +33,12 @@ constexpr size_t answer_bytes_max = 64 * KiB;
 struct PostClient::State {
   std::string host, path, host_header;
   uint16_t port = 0;
-  std::mutex mutex;  // of these, where they change: cut() comes from another thread
+  std::mutex mutex;  // guards changes of these members: cut() is called by another thread
   bool posting = false;
-  std::atomic<bool> stopped = false;  // the call under way
+  std::atomic<bool> stopped = false;  // the call in progress
   std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>(1);
   std::optional<asio::ssl::context> tls;
-  // Of these at most one is there: the connection that is kept.
+  // At most one of these exists: the kept connection.
   std::optional<beast::tcp_stream> plain;
   std::optional<asio::ssl::stream<beast::tcp_stream>> secure;
   beast::flat_buffer buffer{answer_bytes_max};
@@ -56,7 +56,7 @@ struct PostClient::State {
                  std::chrono::milliseconds timeout);
 };
 
-// Exceptions are Asio's way to end a coroutine of use_awaitable; post() below turns them into errors.
+// Coroutines of use_awaitable report errors by exceptions; post() below turns these into results.
 Task<void> PostClient::State::connect(const std::vector<asio::ip::tcp::endpoint>& found,
                                       std::chrono::milliseconds timeout) {
   if (tls) {
@@ -175,13 +175,13 @@ Result<int> PostClient::post(std::string_view content_type, const std::string& b
       state.io->restart();
     } else {
       state.drop();
-      state.io = std::make_unique<asio::io_context>(1);  // the old one lets go of what still waits
+      state.io = std::make_unique<asio::io_context>(1);  // the old one releases pending operations
       outcome = fail(Errc::timed_out, "post");
     }
   }
   if (*outcome) return *outcome;
   state.drop();
-  // A connection that was kept may have been closed meanwhile: a fresh one tells.
+  // The kept connection may have been closed by the server: tries once more with a new one.
   if (kept && outcome->error() != Errc::timed_out) return post(content_type, body, headers, timeout);
   return *outcome;
 }

@@ -1,5 +1,5 @@
-// POSTs to one server, one after the other over a connection that is kept. Internal to observe/: for what the server
-// itself has to tell others. Blocks; used by one thread at a time, but for cut().
+// POSTs to one server, one after the other over a kept-alive connection. Internal to observe/: for reports by the
+// server itself. Blocks; used by one thread at a time, except cut().
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,17 @@ namespace verbena::observe {
 
 class PostClient {
  public:
-  // `url`: "http://HOST[:PORT][/PATH]" or https, whose certificate the system's authorities must know. `path`: where
-  // the URL has none. invalid_argument: it is no such URL, or has a user in it.
+  // `url`: "http://HOST[:PORT][/PATH]" or https, whose certificate the system's authorities must know. `path`: used if
+  // the URL has none. invalid_argument: not such a URL, or one with a user.
   static Result<std::unique_ptr<PostClient>> create(std::string_view url, std::string_view path);
   ~PostClient();
 
   using Headers = std::vector<std::pair<std::string, std::string>>;
-  // The answer's status; its body is read, and not kept. Errors: timed_out, connection_failed, closed, malformed.
+  // Returns the answer's status; the body is read and discarded. Errors: timed_out, connection_failed, closed,
+  // malformed.
   Result<int> post(std::string_view content_type, const std::string& body, const Headers& headers,
                    std::chrono::milliseconds timeout);
-  // Ends the call that is under way, if there is one, with timed_out. Any thread.
+  // Ends the call in progress, if any, with timed_out. Any thread.
   void cut();
 
  private:

@@ -74,7 +74,7 @@ struct HttpClient::Connection {
   bool reused = false;
 
   Bytes unread() const { return {static_cast<const std::byte*>(buffer.data().data()), buffer.size()}; }
-  // Whether there is unexpected input, or the peer has closed: a kept connection is then of no use, and a request in
+  // Bytes have arrived, or the peer has closed, while the connection was idle: it is then of no use, and a request in
   // the middle of its body has been answered early.
   bool has_input() {
     if (buffer.size() > 0) return true;

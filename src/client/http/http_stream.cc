@@ -51,7 +51,7 @@ void TimedSocket::connect(const Tcp::endpoint& to, error_code& ec) {
 
 Error stream_error(const error_code& ec) {
   if (ec == asio::error::timed_out) return {Errc::timed_out, 0, "http client: no answer in time"};
-  if (ec == asio::error::operation_aborted) return {Errc::cancelled, 0, "http client: the caller's wish"};
+  if (ec == asio::error::operation_aborted) return {Errc::cancelled, 0, "http client: cancelled by the caller"};
   if (ec == asio::error::eof) return {Errc::closed, 0, "http client: closed by the server"};
   if (ec == asio::ssl::error::stream_truncated) return {Errc::closed, 0, "http client: cut off by the server"};
   const bool system = ec.category() == boost::system::system_category();

@@ -511,7 +511,7 @@ TEST(TcpTls, TakesNewKeysBeforeTheOldOnesAreWornOut) {
     const auto opened = server->open(heard);
     ASSERT_TRUE(opened) << describe(opened.error());
     EXPECT_EQ(opened->size, sizeof said);
-    EXPECT_TRUE(cipher_text().empty()) << "who sends new keys does not ask for any";
+    EXPECT_TRUE(cipher_text().empty()) << "a peer that sends new keys requests none";
   }
   // Every fourth is longer by the key update message.
   for (size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(sizes[i] > sizes[0], i != 0 && i % 3 == 0) << i;

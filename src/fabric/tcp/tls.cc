@@ -163,7 +163,7 @@ void clear_cipher_text() { cipher.clear(); }
 
 Result<std::unique_ptr<Tls>> Tls::make(Side side, int socket, const Sha256& key) {
   SSL_CTX* shared = context(side);
-  if (shared == nullptr) return fail(Errc::internal, "tcp: TLS is not to be had");
+  if (shared == nullptr) return fail(Errc::internal, "tcp: TLS is not available");
   std::unique_ptr<Tls> tls(new Tls);
   tls->socket_ = socket;
   tls->key_ = key;

@@ -121,7 +121,7 @@ Task<Result<std::vector<BucketInfo>>> EngineStore::buckets() { co_return context
 Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
-  if (!context->keeps_usage) co_return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
+  if (!context->keeps_usage) co_return fail(Errc::not_implemented, "This store does not count what its buckets hold.");
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   if (found->uncounted.load()) {
     co_return fail(Errc::service_unavailable, "What the bucket holds is still being counted.");
@@ -133,7 +133,7 @@ bool EngineStore::keeps_usage() const { return context_->keeps_usage; }
 
 Result<BucketFeedPtr> EngineStore::feed(std::string_view bucket) {
   VB_ASSIGN(const auto found, context_->known_bucket(bucket));
-  if (!context_->tells_changes) return fail(Errc::not_implemented, "This store cannot tell what changes.");
+  if (!context_->tells_changes) return fail(Errc::not_implemented, "This store cannot report changes.");
   return found->feed;
 }
 
@@ -187,7 +187,7 @@ Task<Result<void>> EngineStore::remove_events(std::string_view queue, uint64_t b
 
 Result<UsageNow> EngineStore::usage_now(std::string_view bucket) {
   VB_ASSIGN(const auto found, context_->known_bucket(bucket));
-  if (!context_->keeps_usage) return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
+  if (!context_->keeps_usage) return fail(Errc::not_implemented, "This store does not count what its buckets hold.");
   return found->usage_now();
 }
 

@@ -137,7 +137,7 @@ Result<void> Transfer::check_source(const std::vector<BucketInfo>& buckets) {
     VB_ASSIGN(const auto bucket, source_.context->known_bucket(info.name));
     const auto names = bucket->documents.names();
     if (std::ranges::find(names, unfinished_mark) == names.end()) continue;
-    return fail(Errc::conditional_conflict, "it is not all there: the import that began it has to be ended first");
+    return fail(Errc::conditional_conflict, "it is incomplete: the import that began it must be completed first");
   }
   return {};
 }

@@ -36,7 +36,7 @@ struct Fetch {
         stripe(number),
         stripe_bytes(std::min(stripe_size, of.size - number * stripe_size)) {}
 
-  // Whether the part lies beside what is to be fetched, or in it; then it is fetched with that.
+  // Adds the part if it is adjacent to the fetched range or inside it.
   bool take(StripePart& part) {
     const BlockRange wanted = BlockRange::of(part.at, part.into.size(), stripe_bytes);
     if (!parts.empty() && (wanted.first > range.last || wanted.last < range.first)) return false;
@@ -62,7 +62,7 @@ using FetchPtr = std::shared_ptr<Fetch>;
 
 }  // namespace
 
-// The calls of one object's readers. Lives as long as the last of them: `hold` keeps the stripes until then.
+// The calls of one object's readers. Lives until the last call has ended: `hold` protects the stripes until then.
 class StripeReads : public std::enable_shared_from_this<StripeReads> {
  public:
   StripeReads(Cluster& cluster, std::shared_ptr<const void> hold, std::string name)
@@ -77,7 +77,7 @@ class StripeReads : public std::enable_shared_from_this<StripeReads> {
     auto fetch = std::make_shared<Fetch>(executor, blob, stripe);
     fetch->take(part);
     open_.push_back(fetch);
-    // Behind all that is asked for in this turn.
+    // Runs after everything requested in this turn.
     boost::asio::post(executor, [self = shared_from_this(), fetch, executor] {
       std::erase(self->open_, fetch);
       boost::asio::co_spawn(executor, run(self, fetch), boost::asio::detached);
@@ -92,7 +92,7 @@ class StripeReads : public std::enable_shared_from_this<StripeReads> {
   };
 
   static Task<> run(std::shared_ptr<StripeReads> self, FetchPtr fetch) {
-    // Waiters are woken in any case: nothing else would wake them.
+    // Wakes the waiters in any case, because nothing else would.
     Result<void> outcome = fail(Errc::internal, "rados: a read threw");
     try {
       outcome = co_await self->call(*fetch);
@@ -123,7 +123,7 @@ class StripeReads : public std::enable_shared_from_this<StripeReads> {
   Cluster& cluster_;
   const std::shared_ptr<const void> hold_;
   const std::string name_;
-  std::vector<FetchPtr> open_;  // whose call is not made yet
+  std::vector<FetchPtr> open_;  // not sent yet
 };
 
 StripeReader::StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, std::string name, ObjectInfo info)
@@ -143,7 +143,7 @@ Result<StripeReader::Prepared> StripeReader::prepare(Rows& rows, std::span<const
     if (blob.kind != BlobKind::in_index) continue;
     auto value = rows.get_inline(blob.id);
     if (!value && value.error() == Errc::would_block) {
-      waits = true;  // the others are asked for, too
+      waits = true;  // requests the others too
       continue;
     }
     if (!value && value.error() == Errc::not_found) return Prepared::outdated;
