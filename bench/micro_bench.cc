@@ -123,7 +123,7 @@ struct Entry final : cache::Entry {
 void hot_tier_find(benchmark::State& state) {
   const auto tier = cache::HotTier::create({.capacity = 64 * MiB});
   const cache::Key key{"bucket", "some/key/of/usual/length"};
-  tier->insert(tier->ticket(key), key, std::make_shared<Entry>());
+  tier->insert(tier->fill_token(key), key, std::make_shared<Entry>());
   for (auto _ : state) {
     if (tier->find(key) == nullptr) state.SkipWithError("it is gone");
   }

@@ -44,7 +44,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/verbenaConfigVersion.cmake 
 set(verbena_cmake ${CMAKE_INSTALL_LIBDIR}/cmake/verbena)
 
 install(TARGETS verbena RUNTIME)
-# Called only by `verbena` (src/cli/hand_over.h).
+# Called only by `verbena` (src/cli/exec_rados.h).
 install(TARGETS verbena-rados RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/verbena)
 # For programs that link the library, found by pkg-config and by find_package(verbena): also alone, `--component
 # library`.

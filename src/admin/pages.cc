@@ -63,7 +63,7 @@ Task<bool> Pages::serve(Metrics metrics, http::Exchange& exchange) {
 Result<void> Pages::show_metrics(Metrics metrics, const http::Exchange& exchange, s3::Response& response) const {
   const bool local = metrics == Metrics::signed_elsewhere && http::is_local(exchange);
   if (metrics != Metrics::open && !local) {
-    VB_ASSIGN(const auto verified, http::verify_signed(verifier_, exchange, guesses_));
+    VB_ASSIGN(const auto verified, http::verify_signed(verifier_, exchange, auth_failures_));
     const auth::Identity& who = verified.identity;
     if (!auth::is_unlimited_root(who.principal.get(), who.key.get())) {
       return fail(Errc::access_denied, "admin: metrics");

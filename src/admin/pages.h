@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "auth/auth.h"
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 #include "http/server.h"
 
 namespace verbena::admin {
@@ -12,9 +12,9 @@ namespace verbena::admin {
 // One for all listeners of a process; handlers may run on any core and must not outlive it.
 class Pages {
  public:
-  // Health is 503 once `stopping` is set. `guesses` counts authentication failures; null: not counted.
-  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping, auth::Guesses* guesses = nullptr)
-      : verifier_(verifier), stopping_(stopping), guesses_(guesses) {}
+  // Health is 503 once `stopping` is set. `auth_failures` counts authentication failures; null: not counted.
+  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping, auth::AuthFailures* auth_failures = nullptr)
+      : verifier_(verifier), stopping_(stopping), auth_failures_(auth_failures) {}
   Pages(const Pages&) = delete;
 
   // `signed_always` is for listeners that may be behind a proxy on this host.
@@ -32,7 +32,7 @@ class Pages {
 
   const auth::Verifier& verifier_;
   const std::atomic<bool>& stopping_;
-  auth::Guesses* const guesses_;
+  auth::AuthFailures* const auth_failures_;
 };
 
 }  // namespace verbena::admin

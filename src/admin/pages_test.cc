@@ -126,8 +126,8 @@ TEST_F(PagesTest, MetricsThatAProxyMayReachWantASignatureOnLoopbackToo) {
 }
 
 TEST_F(PagesTest, WhoGuessesAtTheRootKeyIsHeldUp) {
-  auth::Guesses guesses(system_clock(), {.tries_max = 3, .forgiven_s = 1000});
-  Pages pages(verifier_, stopping_, &guesses);
+  auth::AuthFailures auth_failures(system_clock(), {.tries_max = 3, .forgiven_s = 1000});
+  Pages pages(verifier_, stopping_, &auth_failures);
   const auto handler = pages.handler();
   signer_ = auth::Credentials{.access_key = "AKROOT", .secret_key = "wrong", .session_token = {}};
   for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.7").status, 403);

@@ -12,7 +12,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "base/hand_over.h"
+#include "base/handoff.h"
 #include "base/result.h"
 #include "base/task.h"
 
@@ -39,7 +39,7 @@ class BlockingPool {
       // The handler is shared because std::function copies what it holds.
       auto shared = std::make_shared<decltype(handler)>(std::move(handler));
       auto done = [executor, shared](R result) {
-        boost::asio::post(executor, [shared, result = std::move(result), given = HandOver()]() mutable {
+        boost::asio::post(executor, [shared, result = std::move(result), given = Handoff()]() mutable {
           given.taken();
           (*shared)(std::move(result));
         });

@@ -50,9 +50,9 @@ uint64_t HotTier::hash(uint64_t salt, std::string_view name) const {
   return siphash13(key, as_bytes(name));
 }
 
-HotTier::Era HotTier::era_of(uint64_t salt) const {
-  const auto slot = static_cast<uint16_t>(salt % era_count);
-  return {slot, eras_[slot].load(std::memory_order_acquire)};
+HotTier::Generation HotTier::generation_of(uint64_t salt) const {
+  const auto slot = static_cast<uint16_t>(salt % generation_slots);
+  return {slot, generations_[slot].load(std::memory_order_acquire)};
 }
 
 EntryPtr HotTier::find(Key key) { return find(key, hash(key)); }
@@ -63,7 +63,7 @@ EntryPtr HotTier::find(Key key, uint64_t h) {
   const auto* const found = s.index.find(h);
   if (found == nullptr) return nullptr;
   Node& node = **found;
-  if (node.name != key.name || node.bucket != key.bucket || !is_of_now(node.era)) return nullptr;
+  if (node.name != key.name || node.bucket != key.bucket || !is_current(node.generation)) return nullptr;
   if (node.uses < uses_max) ++node.uses;
   return node.entry;
 }
@@ -96,30 +96,30 @@ void HotTier::count_hit() { meters().hits.add(); }
 
 void HotTier::count_miss() { meters().misses.add(); }
 
-HotTier::Ticket HotTier::ticket_of(Key key) const {
+HotTier::FillToken HotTier::token_without_epoch(Key key) const {
   const uint64_t its_salt = salt(key.bucket);
-  return {.hash = hash(its_salt, key.name), .era = era_of(its_salt)};
+  return {.hash = hash(its_salt, key.name), .generation = generation_of(its_salt)};
 }
 
-HotTier::Ticket HotTier::ticket(Key key) {
-  Ticket ticket = ticket_of(key);
-  Shard& s = shard(ticket.hash);
+HotTier::FillToken HotTier::fill_token(Key key) {
+  FillToken token = token_without_epoch(key);
+  Shard& s = shard(token.hash);
   const std::lock_guard lock(s.mutex);
-  const Slot& state = slot(s, ticket.hash);
-  ticket.epoch = state.epoch;
-  ticket.valid = state.changing == 0;
-  return ticket;
+  const Slot& state = slot(s, token.hash);
+  token.epoch = state.epoch;
+  token.valid = state.changing == 0;
+  return token;
 }
 
-void HotTier::insert(const Ticket& ticket, Key key, EntryPtr entry) {
+void HotTier::insert(const FillToken& token, Key key, EntryPtr entry) {
   Victims victims;
-  Shard& s = shard(ticket.hash);
+  Shard& s = shard(token.hash);
   {
     const std::lock_guard lock(s.mutex);
-    const Slot& state = slot(s, ticket.hash);
-    const bool is_stale = state.changing != 0 || state.epoch != ticket.epoch || !is_of_now(ticket.era);
-    if (!ticket.valid || is_stale) return meters().stale.add();
-    place(s, ticket, key, std::move(entry), victims);
+    const Slot& state = slot(s, token.hash);
+    const bool is_stale = state.changing != 0 || state.epoch != token.epoch || !is_current(token.generation);
+    if (!token.valid || is_stale) return meters().stale.add();
+    place(s, token, key, std::move(entry), victims);
   }
   victims.clear();
   evict_until(options_.capacity);
@@ -163,45 +163,45 @@ void HotTier::Fill::release() {
 
 HotTier::Change::Change(std::shared_ptr<HotTier> tier, Key key)
     : tier_(std::move(tier)), bucket_(key.bucket), name_(key.name) {
-  tier_->begin_change({bucket_, name_}, ticket_);
+  tier_->begin_change({bucket_, name_}, token_);
 }
 
 void HotTier::Change::end(EntryPtr entry) {
-  if (auto tier = std::move(tier_)) tier->end_change(ticket_, {bucket_, name_}, std::move(entry));
+  if (auto tier = std::move(tier_)) tier->end_change(token_, {bucket_, name_}, std::move(entry));
 }
 
 HotTier::Change HotTier::change(Key key) { return {shared_from_this(), key}; }
 
-void HotTier::begin_change(Key key, Ticket& ticket) {
+void HotTier::begin_change(Key key, FillToken& token) {
   Victims victims;
-  ticket = ticket_of(key);
-  Shard& s = shard(ticket.hash);
+  token = token_without_epoch(key);
+  Shard& s = shard(token.hash);
   const std::lock_guard lock(s.mutex);
-  Slot& state = slot(s, ticket.hash);
+  Slot& state = slot(s, token.hash);
   ++state.changing;
-  ticket.epoch = ++state.epoch;
-  if (const auto* found = s.index.find(ticket.hash)) remove(s, *found, victims);
+  token.epoch = ++state.epoch;
+  if (const auto* found = s.index.find(token.hash)) remove(s, *found, victims);
 }
 
-void HotTier::end_change(const Ticket& ticket, Key key, EntryPtr entry) {
+void HotTier::end_change(const FillToken& token, Key key, EntryPtr entry) {
   Victims victims;
-  Shard& s = shard(ticket.hash);
+  Shard& s = shard(token.hash);
   {
     const std::lock_guard lock(s.mutex);
-    Slot& state = slot(s, ticket.hash);
+    Slot& state = slot(s, token.hash);
     --state.changing;
     // If no change began or ended since ours began, ours is the last.
-    const bool last = state.epoch == ticket.epoch && state.changing == 0 && is_of_now(ticket.era);
+    const bool last = state.epoch == token.epoch && state.changing == 0 && is_current(token.generation);
     ++state.epoch;
-    if (entry != nullptr && last) place(s, ticket, key, std::move(entry), victims);
+    if (entry != nullptr && last) place(s, token, key, std::move(entry), victims);
   }
   victims.clear();
   evict_until(options_.capacity);
 }
 
 // Adds the entry as the newest of the small queue; of the main one if it was evicted recently.
-void HotTier::place(Shard& s, const Ticket& ticket, Key key, EntryPtr entry, Victims& victims) {
-  const uint64_t h = ticket.hash;
+void HotTier::place(Shard& s, const FillToken& token, Key key, EntryPtr entry, Victims& victims) {
+  const uint64_t h = token.hash;
   const size_t held_bytes = entry->held_bytes();
   if (held_bytes > options_.capacity) return;
   if (const auto* found = s.index.find(h)) remove(s, *found, victims);
@@ -210,7 +210,7 @@ void HotTier::place(Shard& s, const Ticket& ticket, Key key, EntryPtr entry, Vic
   Queue& queue = wanted ? s.main : s.small;
   (wanted ? s.main_bytes : s.small_bytes) += held_bytes;
   queue.push_front(
-      {h, std::string(key.bucket), std::string(key.name), std::move(entry), held_bytes, ticket.era, 0, wanted});
+      {h, std::string(key.bucket), std::string(key.name), std::move(entry), held_bytes, token.generation, 0, wanted});
   s.index.assign(h, queue.begin());
   bytes_.fetch_add(held_bytes, std::memory_order_relaxed);
   meters().inserts.add();
@@ -246,7 +246,7 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
         !s.small.empty() && (s.main.empty() || s.small_bytes * small_share >= s.small_bytes + s.main_bytes);
     if (from_small) {
       auto node = std::prev(s.small.end());
-      const bool is_forgotten = !is_of_now(node->era);
+      const bool is_forgotten = !is_current(node->generation);
       if (node->uses < uses_to_stay || is_forgotten) {
         if (!is_forgotten) remember(s, node->hash);
         remove(s, node, victims);
@@ -261,7 +261,7 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
     }
     if (s.main.empty()) return false;
     auto node = std::prev(s.main.end());
-    if (node->uses == 0 || !is_of_now(node->era)) {
+    if (node->uses == 0 || !is_current(node->generation)) {
       remove(s, node, victims);
       return true;
     }
@@ -297,11 +297,11 @@ void HotTier::drop(Key key) {
 }
 
 void HotTier::forget(std::string_view bucket) {
-  eras_[era_of(salt(bucket)).slot].fetch_add(1, std::memory_order_acq_rel);
+  generations_[generation_of(salt(bucket)).slot].fetch_add(1, std::memory_order_acq_rel);
 }
 
 void HotTier::forget_all() {
-  for (auto& era : eras_) era.fetch_add(1, std::memory_order_acq_rel);
+  for (auto& generation : generations_) generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
 size_t HotTier::shed(size_t wanted) {

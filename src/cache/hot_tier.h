@@ -55,20 +55,21 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   // Called once for each object that had to be read from the engine: a door may look it up several times before that.
   static void count_miss();
 
-  // A bucket's generation, read before an object is looked up in the engine; insert() accepts the object only if its
-  // key has not changed since.
-  struct Era {
+  // A bucket's generation: forget() begins the next one.
+  struct Generation {
     uint16_t slot = 0;
     uint32_t number = 0;
   };
-  struct Ticket {
+  // Made before an object is looked up in the engine; insert() accepts the object only if its key has not changed
+  // since.
+  struct FillToken {
     uint64_t hash = 0;
-    Era era;
+    Generation generation;
     uint32_t epoch = 0;
     bool valid = false;
   };
-  Ticket ticket(Key key);
-  void insert(const Ticket& ticket, Key key, EntryPtr entry);
+  FillToken fill_token(Key key);
+  void insert(const FillToken& token, Key key, EntryPtr entry);
 
   // A change of a key, from before the engine makes it until it is made or has failed. Drops the entry at once.
   class Change {
@@ -85,7 +86,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     void end(EntryPtr entry);
     std::shared_ptr<HotTier> tier_;  // null: ended
     std::string bucket_, name_;
-    Ticket ticket_;
+    FillToken token_;
   };
   Change change(Key key);
 
@@ -133,14 +134,14 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   static constexpr unsigned shard_bits = 4;  // of a hash
   static constexpr size_t shard_count = 1 << shard_bits;
   static constexpr size_t slot_count = 256;
-  static constexpr size_t era_count = 16384;
+  static constexpr size_t generation_slots = 16384;
 
   struct Node {
     uint64_t hash = 0;
     std::string bucket, name;
     EntryPtr entry;
     size_t held_bytes = 0;
-    Era era;
+    Generation generation;
     uint8_t uses = 0;  // since it was added, or since the main queue last passed it; at most 3
     bool main = false;
   };
@@ -166,15 +167,17 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   uint64_t salt(std::string_view bucket) const;
   uint64_t hash(uint64_t salt, std::string_view name) const;
   uint64_t hash(Key key) const { return hash(salt(key.bucket), key.name); }
-  Era era_of(uint64_t salt) const;
-  Ticket ticket_of(Key key) const;  // without the slot's state
-  bool is_of_now(Era era) const { return eras_[era.slot].load(std::memory_order_acquire) == era.number; }
+  Generation generation_of(uint64_t salt) const;
+  FillToken token_without_epoch(Key key) const;
+  bool is_current(Generation generation) const {
+    return generations_[generation.slot].load(std::memory_order_acquire) == generation.number;
+  }
   EntryPtr find(Key key, uint64_t hash);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
   static Slot& slot(Shard& shard, uint64_t hash) { return shard.slots[hash / shard_count % slot_count]; }
-  void begin_change(Key key, Ticket& ticket);
-  void end_change(const Ticket& ticket, Key key, EntryPtr entry);
-  void place(Shard& shard, const Ticket& ticket, Key key, EntryPtr entry, Victims& victims);
+  void begin_change(Key key, FillToken& token);
+  void end_change(const FillToken& token, Key key, EntryPtr entry);
+  void place(Shard& shard, const FillToken& token, Key key, EntryPtr entry, Victims& victims);
   void remove(Shard& shard, Queue::iterator node, Victims& victims);
   void remember(Shard& shard, uint64_t hash);
   bool evict_one(Shard& shard, Victims& victims);
@@ -184,7 +187,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   std::byte secret_[16];
   std::array<Shard, shard_count> shards_;
   // Generations of buckets, many of which share one: forgetting a bucket also forgets those.
-  std::array<std::atomic<uint32_t>, era_count> eras_{};
+  std::array<std::atomic<uint32_t>, generation_slots> generations_{};
   std::atomic<size_t> bytes_{0};
   std::atomic<size_t> filling_{0};
   std::mutex payers_mutex_;

@@ -23,7 +23,7 @@ int value(const EntryPtr& e) { return e == nullptr ? -1 : static_cast<const Size
 
 void put(HotTier& tier, const std::string& name, size_t held_bytes, int v = 0) {
   const Key key{"b", name};
-  tier.insert(tier.ticket(key), key, entry(held_bytes, v));
+  tier.insert(tier.fill_token(key), key, entry(held_bytes, v));
 }
 
 TEST(HotTier, WhatWasPutIsFoundUnderItsOwnNameOnly) {
@@ -98,18 +98,18 @@ TEST(HotTier, AChangeDropsTheEntryAtOnceAndKeepsTheNewOne) {
 TEST(HotTier, WhatWasReadBeforeAChangeDoesNotComeInAfterIt) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
   const Key key{"b", "k"};
-  const auto before = tier->ticket(key);
+  const auto before = tier->fill_token(key);
   {
     auto change = tier->change(key);
   }
   tier->insert(before, key, entry(100, 1));
   EXPECT_EQ(tier->find(key), nullptr);
   auto change = tier->change(key);
-  const auto during = tier->ticket(key);
+  const auto during = tier->fill_token(key);
   change.publish(nullptr);
   tier->insert(during, key, entry(100, 2));
   EXPECT_EQ(tier->find(key), nullptr);
-  tier->insert(tier->ticket(key), key, entry(100, 3));
+  tier->insert(tier->fill_token(key), key, entry(100, 3));
   EXPECT_EQ(value(tier->find(key)), 3);
 }
 
@@ -132,12 +132,12 @@ TEST(HotTier, NothingFromBeforeItWasForgottenComesIn) {
   for (const bool all : {false, true}) {
     auto tier = HotTier::create({.capacity = 1 * MiB});
     const Key read{"b", "read"}, changed{"b", "changed"}, there{"b", "there"};
-    const auto ticket = tier->ticket(read);
+    const auto token = tier->fill_token(read);
     auto change = tier->change(changed);
     put(*tier, "there", 100);
     all ? tier->forget_all() : tier->forget("b");
     EXPECT_EQ(tier->find(there), nullptr);
-    tier->insert(ticket, read, entry(100));
+    tier->insert(token, read, entry(100));
     EXPECT_EQ(tier->find(read), nullptr);
     change.publish(entry(100));
     EXPECT_EQ(tier->find(changed), nullptr);
@@ -152,7 +152,7 @@ TEST(HotTier, NothingFromBeforeItWasForgottenComesIn) {
 TEST(HotTier, ForgetsOneBucketAndLeavesTheOthers) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
   const Key other{"other", "key"};
-  tier->insert(tier->ticket(other), other, entry(100, 7));
+  tier->insert(tier->fill_token(other), other, entry(100, 7));
   put(*tier, "key", 100, 1);
   tier->forget("b");
   EXPECT_EQ(tier->find({"b", "key"}), nullptr);
@@ -172,7 +172,7 @@ TEST(HotTier, WhatWasForgottenMakesRoomFirst) {
   }
   tier->forget("b");
   const Key kept{"other", "key"};
-  tier->insert(tier->ticket(kept), kept, entry(100, 7));
+  tier->insert(tier->fill_token(kept), kept, entry(100, 7));
   const size_t all = tier->bytes();
   EXPECT_GE(tier->shed(all - 200), all - 200);
   EXPECT_LE(tier->bytes(), 200u);
@@ -244,10 +244,10 @@ TEST(HotTier, ReadersNeverGoBack) {
       if (auto found = tier->find(key)) {
         EXPECT_GE(value(found), at_least);
       } else {
-        const auto ticket = tier->ticket(key);
+        const auto token = tier->fill_token(key);
         const int seen = current[static_cast<size_t>(k)];
         std::this_thread::yield();
-        tier->insert(ticket, key, entry(10, seen));
+        tier->insert(token, key, entry(10, seen));
       }
     }
   });

@@ -13,8 +13,8 @@ namespace verbena::call {
 
 enum class Traffic : uint8_t { get, put, other };
 
-// A request for something in `bucket` that succeeded: names that strangers make up do not come in here.
-// `requests`: so many of them together.
+// A request for something in `bucket` that succeeded: invented names are not counted. `requests`: so many of them
+// together.
 void count_traffic(std::string_view bucket, Traffic kind, uint64_t bytes_in, uint64_t bytes_out, uint64_t requests = 1);
 
 // How many buckets are shown; 0: none, and nothing is counted. From any thread.

@@ -2,8 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "cli/exec_rados.h"
 #include "cli/exit_code.h"
-#include "cli/hand_over.h"
 #include "cli/rados_engine.h"
 #include "cli/run_program.h"
 #include "cli/server_command.h"
@@ -13,9 +13,9 @@ namespace {
 
 using Run = int (*RadosEngine::*)(const RadosFlags& flags);
 
-int run_or_hand_over(const Program& program, Run run, const RadosFlags& flags) {
+int run_or_exec(const Program& program, Run run, const RadosFlags& flags) {
   if (program.rados != nullptr) return (program.rados->*run)(flags);
-  std::fprintf(stderr, "verbena: %s\n", hand_over_to_rados(program.arguments).c_str());
+  std::fprintf(stderr, "verbena: %s\n", exec_rados(program.arguments).c_str());
   return exit_failure;
 }
 
@@ -32,7 +32,7 @@ void add_rados_command(CLI::App& app, int& exit_code, const Program& program) {
     sub->add_option("--config", flags->config_path, "the server's YAML file")->type_name("FILE");
     sub->add_option("--set", flags->set, "set one configuration key, above file and environment")
         ->type_name("KEY=VALUE");
-    sub->callback([flags, run, program, &exit_code] { exit_code = run_or_hand_over(program, run, *flags); });
+    sub->callback([flags, run, program, &exit_code] { exit_code = run_or_exec(program, run, *flags); });
     return sub;
   };
   auto* made = add("init", "make the pools that are missing", &RadosEngine::init);

@@ -1,5 +1,5 @@
 // The engine over Ceph for the commands: supplied by rados/ in the program that is linked with librados. `verbena`
-// itself is not, since librados takes longer to load than most commands run; it executes that program (hand_over.h).
+// itself is not, since librados takes longer to load than most commands run; it executes that program (exec_rados.h).
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@ struct RadosEngine;
 
 // The started program, for its commands.
 struct Program {
-  const RadosEngine* rados = nullptr;  // null: commands that need it execute verbena-rados (hand_over.h)
+  const RadosEngine* rados = nullptr;  // null: commands that need it execute verbena-rados (exec_rados.h)
   char** arguments = nullptr;          // all of them, to be passed on
 };
 

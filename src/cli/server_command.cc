@@ -12,8 +12,8 @@
 #include "auth/keyring.h"
 #include "base/config.h"
 #include "cli/configuration.h"
+#include "cli/exec_rados.h"
 #include "cli/exit_code.h"
-#include "cli/hand_over.h"
 #include "cli/rados_engine.h"
 #include "cli/ready_line.h"
 #include "cli/run_program.h"
@@ -202,11 +202,11 @@ int wait_for_end(server::Server& server, const server::ServiceManager& manager, 
 }
 
 // Before anything is opened, and before secrets from files are put into the environment, which is passed on.
-std::optional<std::string> hand_over_if_needed(const Flags& flags, const Program& program) {
+std::optional<std::string> exec_rados_if_needed(const Flags& flags, const Program& program) {
   if (program.rados != nullptr) return std::nullopt;
   const auto config = read_config(flags);
   if (!config || config->engine != EngineChoice::rados) return std::nullopt;  // errors are reported later
-  return hand_over_to_rados(program.arguments);
+  return exec_rados(program.arguments);
 }
 
 int serve(const Flags& flags, const Program& program) {
@@ -214,7 +214,7 @@ int serve(const Flags& flags, const Program& program) {
     return fail_with("server needs a directory or --memory, and not both", exit_usage);
   }
   if (!flags.memory) {
-    if (const auto failed = hand_over_if_needed(flags, program)) return fail_with(*failed, exit_usage);
+    if (const auto failed = exec_rados_if_needed(flags, program)) return fail_with(*failed, exit_usage);
   }
   if (auto done = server::take_secret_files(); !done) return fail_with(done.error(), exit_usage);
   auto config = read_config(flags);

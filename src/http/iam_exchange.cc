@@ -14,7 +14,7 @@ Result<auth::Verified> authenticate_call(const HandlerContext& context, Exchange
 
 struct ReadCall {
   memory::WholeBody body;
-  bool stranger = false;  // unsigned, of a kind that needs no signature
+  bool federated = false;  // unsigned, of a kind that needs no signature
 };
 
 // The whole body of a call, which is small. A signature covers it, so it is read before that is verified, but only
@@ -23,11 +23,11 @@ Task<Result<ReadCall>> read_call(const HandlerContext& context, iam::Api api, Ex
   const auto known = context.verifier.check_caller(view_of(exchange));
   ReadCall out;
   if (!known) {
-    out.stranger =
-        api == iam::Api::query && known.error() == Errc::missing_authentication && context.iam->takes_strangers();
-    if (!out.stranger) co_return std::unexpected(known.error());
+    out.federated =
+        api == iam::Api::query && known.error() == Errc::missing_authentication && context.iam->takes_federated();
+    if (!out.federated) co_return std::unexpected(known.error());
   }
-  const size_t bytes_max = out.stranger ? iam::stranger_body_bytes_max : iam::body_bytes_max;
+  const size_t bytes_max = out.federated ? iam::federated_body_bytes_max : iam::body_bytes_max;
   auto body = co_await memory::read_whole(exchange.body(), *context.arena, exchange.peer_address(), bytes_max);
   if (!body && body.error() == Errc::too_large) {
     co_return fail(Errc::entity_too_large, "The request's body is too large.");
@@ -70,14 +70,14 @@ Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange,
   auto whole = co_await read_call(context, api, exchange);
   if (!whole) exchange.close_after();  // the rest was not read
   const std::string* const body = whole ? &whole->body.text : nullptr;
-  const bool stranger = whole && whole->stranger;
-  auto verified = stranger ? Result<auth::Verified>()
-                  : whole  ? authenticate_call(context, exchange, *body)
-                           : std::unexpected(whole.error());
-  if (stranger) {
+  const bool federated = whole && whole->federated;
+  auto verified = federated ? Result<auth::Verified>()
+                  : whole   ? authenticate_call(context, exchange, *body)
+                            : std::unexpected(whole.error());
+  if (federated) {
     const s3::Request request = make_request(exchange, call, body->size());
     const iam::Service::CertificatesOf certificates = [&exchange] { return exchange.peer_certificates(); };
-    iam::SignedIn signed_in = co_await context.iam->serve_stranger(request, *body, certificates, response);
+    iam::SignedIn signed_in = co_await context.iam->serve_federated(request, *body, certificates, response);
     call.identity.access_key = std::move(signed_in.access_key);
     call.identity.principal = std::move(signed_in.principal);
   } else if (verified) {
@@ -92,7 +92,7 @@ Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange,
                                           !body           ? std::string_view()
                                           : body->empty() ? exchange.query()
                                                           : *body);
-  if (stranger) wipe(whole->body.text);  // it may have a password
+  if (federated) wipe(whole->body.text);  // it may have a password
   if (auto charged = charge_answer(context, exchange, response); !charged) {
     iam::Service::refuse(api, charged.error(), call.request_id, response);
   }

@@ -44,9 +44,9 @@ Task<void> serve_s3(HandlerContext& context, Exchange& exchange, Serving& servin
   s3::Response& response = serving.response;
   ScopedStage reads(call.trace, Stage::read);
   auto verified = serving.verified ? *std::exchange(serving.verified, {}) : authenticate_s3(context, exchange);
-  const bool form = context.guesses != nullptr && may_be_form(exchange);
+  const bool form = context.auth_failures != nullptr && may_be_form(exchange);
   if (verified && form) {
-    const auto checked = context.guesses->check_form(exchange.peer_address());
+    const auto checked = context.auth_failures->check_form(exchange.peer_address());
     if (!checked) verified = std::unexpected(checked.error());
   }
   if (!verified) {
@@ -66,7 +66,7 @@ Task<void> serve_s3(HandlerContext& context, Exchange& exchange, Serving& servin
   const bool whole =
       co_await context.router.handle(request, payload.source(), std::move(trailing), response, exchange.sink(response));
   const std::string_view wrong = s3::error_form(Errc::signature_does_not_match).code;
-  if (form && response.error_code == wrong) context.guesses->note_form(exchange.peer_address());
+  if (form && response.error_code == wrong) context.auth_failures->note_form(exchange.peer_address());
   if (!whole) {
     exchange.close_after();  // the connection is cut: a shorter body must not look whole
   } else if (!exchange.progress().begun) {

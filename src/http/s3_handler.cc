@@ -122,7 +122,7 @@ Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3Ha
                                                                  options.iam,
                                                                  options.arena,
                                                                  options.domain,
-                                                                 options.guesses,
+                                                                 options.auth_failures,
                                                                  options.stopping,
                                                                  {}});
   return [context = std::move(context)](Exchange& exchange) { return begin(context, exchange); };

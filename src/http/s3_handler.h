@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "auth/auth.h"
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 #include "base/clock.h"
 #include "call/access_log.h"
 #include "http/server.h"
@@ -21,10 +21,10 @@ struct S3HandlerOptions {
   observe::RequestWatch* watch = nullptr;  // who watches requests; nullptr: nobody can
   observe::Tracer* tracer = nullptr;       // traces some requests; nullptr: nobody does
   const WallClock* clock = nullptr;        // nullptr: the machine's
-  iam::Service* iam = nullptr;       // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
-  memory::Arena* arena = nullptr;    // whose budget the bodies of calls are charged to; given where `iam` is
-  std::string domain = {};           // of virtual hosts: a bucket's host has no such calls
-  auth::Guesses* guesses = nullptr;  // counts wrong signatures; nullptr: nobody does
+  iam::Service* iam = nullptr;     // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
+  memory::Arena* arena = nullptr;  // whose budget the bodies of calls are charged to; given where `iam` is
+  std::string domain = {};         // of virtual hosts: a bucket's host has no such calls
+  auth::AuthFailures* auth_failures = nullptr;  // counts wrong signatures; null: not counted
   const std::atomic<bool>* stopping = nullptr;  // what /-/health tells; nullptr: it never stops
 };
 

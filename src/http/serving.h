@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "auth/auth.h"
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 #include "base/clock.h"
 #include "call/observed.h"
 #include "http/request_metrics.h"
@@ -28,7 +28,7 @@ struct HandlerContext {
   iam::Service* iam;
   memory::Arena* arena;
   const std::string domain;
-  auth::Guesses* guesses;
+  auth::AuthFailures* auth_failures;
   const std::atomic<bool>* stopping;
   RequestMetrics metrics;
 };
@@ -55,10 +55,11 @@ auth::RequestView view_of(const Exchange& exchange);
 template <class Verify>
 Result<auth::Verified> authenticate(const HandlerContext& context, Exchange& exchange, Verify verify) {
   const auth::RequestView view = view_of(exchange);
-  if (context.guesses != nullptr) VB_TRY(context.guesses->check(exchange.peer_address(), view));
+  if (context.auth_failures != nullptr) VB_TRY(context.auth_failures->check(exchange.peer_address(), view));
   Result<auth::Verified> verified = verify(view);
   if (verified && !verified->identity.anonymous) exchange.vouch();
-  if (!verified && context.guesses != nullptr) context.guesses->note(exchange.peer_address(), view, verified.error());
+  if (!verified && context.auth_failures != nullptr)
+    context.auth_failures->note(exchange.peer_address(), view, verified.error());
   return verified;
 }
 s3::Request make_request(const Exchange& exchange, call::Call& call, std::optional<uint64_t> length);

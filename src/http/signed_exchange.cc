@@ -4,13 +4,14 @@
 
 namespace verbena::http {
 
-Result<auth::Verified> verify_signed(const auth::Verifier& verifier, const Exchange& exchange, auth::Guesses* guesses) {
+Result<auth::Verified> verify_signed(const auth::Verifier& verifier, const Exchange& exchange,
+                                     auth::AuthFailures* auth_failures) {
   std::vector<auth::HeaderView> headers;
   for (const auto& [name, value] : exchange.headers()) headers.push_back({name, value});
   const auth::RequestView view{exchange.method(), exchange.path(), exchange.query(), headers};
-  if (guesses != nullptr) VB_TRY(guesses->check(exchange.peer_address(), view));
+  if (auth_failures != nullptr) VB_TRY(auth_failures->check(exchange.peer_address(), view));
   auto verified = verifier.verify(view);
-  if (!verified && guesses != nullptr) guesses->note(exchange.peer_address(), view, verified.error());
+  if (!verified && auth_failures != nullptr) auth_failures->note(exchange.peer_address(), view, verified.error());
   if (verified && verified->identity.anonymous)
     return fail(Errc::access_denied, "http: this request needs a signature");
   return verified;

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "auth/auth.h"
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 #include "http/server.h"
 
 namespace verbena::http {
 
 // The signer of `exchange`. access_denied for an unsigned request, slow_down after too many authentication failures of
-// its client, else as Verifier::verify(). `guesses` may be null: failures are then not counted.
+// its client, else as Verifier::verify(). `auth_failures` may be null: failures are then not counted.
 Result<auth::Verified> verify_signed(const auth::Verifier& verifier, const Exchange& exchange,
-                                     auth::Guesses* guesses = nullptr);
+                                     auth::AuthFailures* auth_failures = nullptr);
 
 }  // namespace verbena::http

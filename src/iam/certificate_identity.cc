@@ -1,5 +1,5 @@
 // AssumeRoleWithCertificate, as in MinIO: a role for a machine with a certificate of the configured authority.
-#include "iam/stranger_call.h"
+#include "iam/federated_call.h"
 
 namespace verbena::iam {
 namespace {
@@ -16,15 +16,15 @@ Result<RoleOfArn> role_of_machine(const Call& call, const sign_in::Machine& mach
 
 }  // namespace
 
-Result<void> assume_role_with_certificate(StrangerCall& stranger) {
-  const Call& call = stranger.call;
-  sign_in::ClientAuthority& authority = *stranger.tools.authority;
-  if (stranger.request.certificates == nullptr) {
-    stranger.reply.certificates = true;
+Result<void> assume_role_with_certificate(FederatedCall& federated) {
+  const Call& call = federated.call;
+  sign_in::ClientAuthority& authority = *federated.tools.authority;
+  if (federated.request.certificates == nullptr) {
+    federated.reply.certificates = true;
     return fail(Errc::would_block, "iam: the client's certificates");
   }
-  const auto machine = authority.check(*stranger.request.certificates, call.now_s());
-  if (!machine) return stranger.refuse(machine.error());
+  const auto machine = authority.check(*federated.request.certificates, call.now_s());
+  if (!machine) return federated.refuse(machine.error());
   VB_ASSIGN(const RoleOfArn wanted, role_of_machine(call, *machine));
   Vouched vouched{
       .wanted = wanted, .by = voucher_arn(wanted, "certificate", authority.name()), .by_tag = machine->anchor};
@@ -39,11 +39,11 @@ Result<void> assume_role_with_certificate(StrangerCall& stranger) {
     if (key == "certificate:san-uri") values = machine->uris;
     return !values.empty();
   };
-  VB_TRY(authorize_vouched(stranger, vouched, "sts:AssumeRoleWithCertificate"));
+  VB_TRY(authorize_vouched(federated, vouched, "sts:AssumeRoleWithCertificate"));
   VB_ASSIGN(const int64_t duration, session_duration(call, wanted.role->session_max_s));
   VB_ASSIGN(auth::SessionContents contents, role_contents(call, wanted, machine->name, duration));
   contents.not_after_s = machine->expires_s;
-  VB_ASSIGN(const auth::Credentials made, make_vouched_session(stranger, vouched, contents));
+  VB_ASSIGN(const auth::Credentials made, make_vouched_session(federated, vouched, contents));
   write_role_user(call.xml, wanted, machine->name);
   write_credentials(call.xml, made, contents.expires_s);
   return {};

@@ -1,6 +1,6 @@
 // AssumeRoleWithLDAPIdentity, as in MinIO: a role for users with a name and a password in the directory.
 #include "base/client_counts.h"
-#include "iam/stranger_call.h"
+#include "iam/federated_call.h"
 
 namespace verbena::iam {
 namespace {
@@ -8,27 +8,27 @@ namespace {
 using Why = sign_in::Refusal::Kind;
 
 // Refuses passwords over connections that could be read on the network.
-Result<void> check_way(const StrangerCall& stranger) {
-  const s3::Call& caller = stranger.request.caller;
+Result<void> check_transport(const FederatedCall& federated) {
+  const s3::Call& caller = federated.request.caller;
   if (caller.secure || is_loopback_client(client_of(caller.peer_address))) return {};
-  return stranger.refuse(Why::denied, "Passwords are accepted over TLS only.");
+  return federated.refuse(Why::denied, "Passwords are accepted over TLS only.");
 }
 
 }  // namespace
 
-Result<void> assume_role_with_ldap_identity(StrangerCall& stranger) {
-  const Call& call = stranger.call;
-  const sign_in::DirectorySettings& directory = *stranger.tools.directory;
-  VB_TRY(check_way(stranger));
+Result<void> assume_role_with_ldap_identity(FederatedCall& federated) {
+  const Call& call = federated.call;
+  const sign_in::DirectorySettings& directory = *federated.tools.directory;
+  VB_TRY(check_transport(federated));
   const std::string_view arn = call.parameters.get("RoleArn").value_or(directory.role);
   VB_ASSIGN(const RoleOfArn wanted, find_role(call, arn));
-  if (stranger.request.person == nullptr) {
+  if (federated.request.person == nullptr) {
     const std::string_view password = call.get("LDAPPassword");
-    stranger.reply.question.emplace(std::string(call.get("LDAPUsername")), Secret(as_bytes(password)));
+    federated.reply.question.emplace(std::string(call.get("LDAPUsername")), Secret(as_bytes(password)));
     return fail(Errc::would_block, "iam: the directory's answer");
   }
-  if (!*stranger.request.person) return stranger.refuse(stranger.request.person->error());
-  const sign_in::Person& person = **stranger.request.person;
+  if (!*federated.request.person) return federated.refuse(federated.request.person->error());
+  const sign_in::Person& person = **federated.request.person;
   Vouched vouched{.wanted = wanted, .by = voucher_arn(wanted, "ldap", directory.name), .by_tag = directory.tag};
   vouched.attributes.claims["ldap:user"] = {person.name};
   vouched.attributes.claims["ldap:dn"] = {person.dn};
@@ -38,10 +38,10 @@ Result<void> assume_role_with_ldap_identity(StrangerCall& stranger) {
     if (key == "ldap:dn") values.push_back(person.dn);
     return !values.empty();
   };
-  VB_TRY(authorize_vouched(stranger, vouched, "sts:AssumeRoleWithLDAPIdentity"));
+  VB_TRY(authorize_vouched(federated, vouched, "sts:AssumeRoleWithLDAPIdentity"));
   VB_ASSIGN(const int64_t duration, session_duration(call, wanted.role->session_max_s));
   VB_ASSIGN(auth::SessionContents contents, role_contents(call, wanted, person.name, duration));
-  VB_ASSIGN(const auth::Credentials made, make_vouched_session(stranger, vouched, contents));
+  VB_ASSIGN(const auth::Credentials made, make_vouched_session(federated, vouched, contents));
   write_role_user(call.xml, wanted, person.name);
   write_credentials(call.xml, made, contents.expires_s);
   return {};

@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 
-#include "iam/test_strangers.h"
+#include "iam/test_federation.h"
 #include "sign_in/test_directory.h"
 
 namespace verbena::iam {
 namespace {
 
 // A role of the root account trusts the directory.
-class LdapIdentityTest : public StrangersTest {
+class LdapIdentityTest : public FederationTest {
  protected:
   LdapIdentityTest() {
     store_->set_voucher("ldap/directory", {"tag"});
@@ -23,8 +23,8 @@ class LdapIdentityTest : public StrangersTest {
     reply_ = {};
     const std::string form =
         "Action=AssumeRoleWithLDAPIdentity&Version=2011-06-15&LDAPUsername=alice&LDAPPassword=a+secret" + more;
-    answer_stranger({.store = *store_, .clock = clock_, .directory = &directory_},
-                    {.caller = caller_, .form = form, .in_query = in_query, .person = person}, response, reply_);
+    answer_federated({.store = *store_, .clock = clock_, .directory = &directory_},
+                     {.caller = caller_, .form = form, .in_query = in_query, .person = person}, response, reply_);
     return response;
   }
   static constexpr const char* role_ = "&RoleArn=arn:aws:iam::000000000000:role/people";
@@ -75,14 +75,14 @@ TEST_F(LdapIdentityTest, OtherWaysInAreClosedWhereTheyAreNotConfigured) {
   for (const char* action : {"AssumeRoleWithWebIdentity", "AssumeRoleWithCertificate"}) {
     s3::Response response;
     const std::string form = std::string("Version=2011-06-15&Action=") + action;
-    answer_stranger({.store = *store_, .clock = clock_, .directory = &directory_}, {.caller = caller_, .form = form},
-                    response, reply_);
+    answer_federated({.store = *store_, .clock = clock_, .directory = &directory_}, {.caller = caller_, .form = form},
+                     response, reply_);
     EXPECT_EQ(response.error_code, "MissingAuthenticationToken") << action;
   }
 }
 
 // Calls of remote clients, through the service, to a directory that answers or does not.
-class CallsToDirectoryTest : public LdapIdentityTest, protected StrangersCalls {
+class CallsToDirectoryTest : public LdapIdentityTest, protected FederatedCalls {
  protected:
   CallsToDirectoryTest() {
     sign_in::DirectorySettings settings = test_directory_.settings();
@@ -100,7 +100,7 @@ class CallsToDirectoryTest : public LdapIdentityTest, protected StrangersCalls {
     run_until_all_are_answered();
   }
   void call(const std::string& peer, const std::string& password = "right") {
-    StrangersCalls::call(*service_, peer, true,
+    FederatedCalls::call(*service_, peer, true,
                          "Action=AssumeRoleWithLDAPIdentity&Version=2011-06-15&LDAPUsername=u" +
                              std::to_string(asked_ % 100) + "&LDAPPassword=" + password +
                              "&RoleArn=arn:aws:iam::000000000000:role/people");

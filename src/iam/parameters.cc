@@ -50,7 +50,7 @@ Result<std::vector<std::string>> Parameters::members(std::string_view list, std:
   }
 }
 
-std::optional<std::string_view> Parameters::stranger(std::string_view known) const {
+std::optional<std::string_view> Parameters::find_unknown(std::string_view known) const {
   for (const auto& [name, value] : query_.items()) {
     if (name.find(' ') == std::string::npos && known.find(" " + name + " ") != std::string_view::npos) continue;
     const size_t dot = name.find('.');

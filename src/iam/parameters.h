@@ -23,7 +23,7 @@ class Parameters {
   // "PolicyArns.member.1.arn", "PolicyArns.member.2.arn", ...: numbered from 1 without a gap. At most `max`.
   Result<std::vector<std::string>> members(std::string_view list, std::string_view field, size_t max) const;
   // The first parameter that is not among `known` (names between spaces; "Tags.*" stands for all with that prefix).
-  std::optional<std::string_view> stranger(std::string_view known) const;
+  std::optional<std::string_view> find_unknown(std::string_view known) const;
 
  private:
   s3::Query query_;

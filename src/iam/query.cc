@@ -29,8 +29,8 @@ Result<const Action*> find_action(const Parameters& parameters, Reply& reply) {
   }
   // Unknown parameters are refused: they may be limits (a permissions boundary, a condition).
   const std::string known = " Action Version" + std::string(action->parameters);
-  if (const auto stranger = parameters.stranger(known)) {
-    reply.message = "The parameter " + shown(*stranger) + " is not served here.";
+  if (const auto unknown = parameters.find_unknown(known)) {
+    reply.message = "The parameter " + shown(*unknown) + " is not served here.";
     return fail(Errc::validation_error, "iam");
   }
   return action;

@@ -89,14 +89,14 @@ TEST(ParametersTest, NamesPathsAndTextsAreIams) {
   }
 }
 
-TEST(ParametersTest, StrangersAndListsAreTold) {
+TEST(ParametersTest, UnknownParametersAndListsAreReported) {
   const auto parameters = Parameters::parse("A=1&L.member.1.x=a&L.member.2.x=b&L.member.4.x=d");
   ASSERT_TRUE(parameters);
-  EXPECT_FALSE(parameters->stranger(" A L.* "));
-  EXPECT_FALSE(Parameters::parse("L=")->stranger(" L.* ")) << "an empty list";
-  EXPECT_EQ(Parameters::parse("L=a")->stranger(" L.* "), "L");
-  EXPECT_EQ(parameters->stranger(" A "), "L.member.1.x");
-  EXPECT_EQ(parameters->stranger(" L.* "), "A");
+  EXPECT_FALSE(parameters->find_unknown(" A L.* "));
+  EXPECT_FALSE(Parameters::parse("L=")->find_unknown(" L.* ")) << "an empty list";
+  EXPECT_EQ(Parameters::parse("L=a")->find_unknown(" L.* "), "L");
+  EXPECT_EQ(parameters->find_unknown(" A "), "L.member.1.x");
+  EXPECT_EQ(parameters->find_unknown(" L.* "), "A");
   EXPECT_EQ(*parameters->members("L", "x", 10), (std::vector<std::string>{"a", "b"}));
   EXPECT_FALSE(parameters->members("L", "x", 1));
   EXPECT_FALSE(Parameters::parse("A=1&A=2"));

@@ -63,22 +63,22 @@ Task<void> Service::serve(Api api, const s3::Request& request, const auth::Acces
   }
 }
 
-bool Service::takes_strangers() const {
+bool Service::takes_federated() const {
   if (!sign_in_) return false;
   if (sign_in_->directory != nullptr || sign_in_->authority != nullptr) return true;
   const uint64_t generation = identities_.generation();
-  const uint64_t asked = strangers_asked_.load(std::memory_order_relaxed);
+  const uint64_t asked = takes_federated_.load(std::memory_order_relaxed);
   if (asked >> 1 == generation) return (asked & 1) != 0;
   const auto accounts = identities_.accounts();
   const bool any = std::ranges::any_of(*accounts, [](const auto& a) { return !a.second->open_id_providers.empty(); });
-  strangers_asked_.store(generation << 1 | (any ? 1 : 0), std::memory_order_relaxed);
+  takes_federated_.store(generation << 1 | (any ? 1 : 0), std::memory_order_relaxed);
   return any;
 }
 
 // One unsigned call in progress.
 struct Service::Asking {
   std::string client;  // empty: not counted
-  StrangerReply reply{};
+  FederatedReply reply{};
   const CertificatesOf& certificates_of;
   std::optional<DirectoryAnswer> person{};
   std::optional<std::vector<std::string>> certificates{};
@@ -117,29 +117,29 @@ Task<Result<void>> Service::ask_directory(Asking& asking) {
   co_return Result<void>();
 }
 
-Task<SignedIn> Service::serve_stranger(const s3::Request& request, const std::string& body,
-                                       const CertificatesOf& certificates, s3::Response& response) {
+Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::string& body,
+                                        const CertificatesOf& certificates, s3::Response& response) {
   const std::string& request_id = request.call.request_id;
   Asking asking{.client = counted_client(request.call.peer_address), .certificates_of = certificates};
-  const auto hold = strangers_.try_hold(asking.client);
+  const auto hold = federated_.try_hold(asking.client);
   if (hold == nullptr && !asking.client.empty()) {
     write_refusal(busy(), request_id, response);
     co_return SignedIn();
   }
-  const StrangerTools tools{.store = identities_,
-                            .clock = clock_,
-                            .keys = sign_in_->keys,
-                            .directory = sign_in_->directory ? &sign_in_->directory->settings() : nullptr,
-                            .authority = sign_in_->authority};
+  const FederatedTools tools{.store = identities_,
+                             .clock = clock_,
+                             .keys = sign_in_->keys,
+                             .directory = sign_in_->directory ? &sign_in_->directory->settings() : nullptr,
+                             .authority = sign_in_->authority};
   const bool in_query = body.empty();
   auto work = [&]() -> Result<bool> {
-    const StrangerRequest call{.caller = request.call,
-                               .form = in_query ? std::string_view(request.raw_query) : std::string_view(body),
-                               .in_query = in_query,
-                               .last = asking.last,
-                               .person = asking.person ? &*asking.person : nullptr,
-                               .certificates = asking.certificates ? &*asking.certificates : nullptr};
-    answer_stranger(tools, call, response, asking.reply);
+    const FederatedRequest call{.caller = request.call,
+                                .form = in_query ? std::string_view(request.raw_query) : std::string_view(body),
+                                .in_query = in_query,
+                                .last = asking.last,
+                                .person = asking.person ? &*asking.person : nullptr,
+                                .certificates = asking.certificates ? &*asking.certificates : nullptr};
+    answer_federated(tools, call, response, asking.reply);
     return true;
   };
   auto done = co_await sign_in_->pool.run("sign-in", work);

@@ -12,8 +12,8 @@
 #include "base/blocking.h"
 #include "base/client_counts.h"
 #include "base/clock.h"
+#include "iam/federation.h"
 #include "iam/operate.h"
-#include "iam/strangers.h"
 #include "s3/request.h"
 #include "sign_in/provider_keys.h"
 #include "store/store.h"
@@ -22,7 +22,7 @@ namespace verbena::iam {
 
 // Largest body of any of these requests, and of an unsigned one: the longest token, with session policies.
 inline constexpr size_t body_bytes_max = 64 * 1024;
-inline constexpr size_t stranger_body_bytes_max = 32 * 1024;
+inline constexpr size_t federated_body_bytes_max = 32 * 1024;
 
 enum class Api : uint8_t {
   none,   // a request of S3
@@ -64,12 +64,12 @@ class Service {
   Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                    s3::Response& response);
   // Whether sign-in without a key is possible: otherwise an unsigned call is refused unread.
-  bool takes_strangers() const;
+  bool takes_federated() const;
   // Serves an unsigned query. Never fails, as serve(). `certificates`: the client's certificates; called once at most,
   // by calls that need them.
   using CertificatesOf = std::function<std::vector<std::string>()>;
-  Task<SignedIn> serve_stranger(const s3::Request& request, const std::string& body, const CertificatesOf& certificates,
-                                s3::Response& response);
+  Task<SignedIn> serve_federated(const s3::Request& request, const std::string& body,
+                                 const CertificatesOf& certificates, s3::Response& response);
   // The answer to a call that was refused before it was served.
   static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
 
@@ -88,9 +88,9 @@ class Service {
   const std::function<void()> quota_changed_;
   OperatorCalls* operator_ = nullptr;
   const std::optional<SignInTools> sign_in_;
-  ClientCounts strangers_{{.each_max = 32, .clients_max = 4096}};    // calls in progress
+  ClientCounts federated_{{.each_max = 32, .clients_max = 4096}};    // calls in progress
   ClientCounts at_directory_{{.each_max = 4, .clients_max = 4096}};  // of them, those waiting for the directory
-  mutable std::atomic<uint64_t> strangers_asked_{0};                 // generation of the accounts << 1, and the answer
+  mutable std::atomic<uint64_t> takes_federated_{0};                 // generation of the accounts << 1, and the answer
 };
 
 }  // namespace verbena::iam

@@ -2,7 +2,7 @@
 
 #include <future>
 
-#include "iam/test_strangers.h"
+#include "iam/test_federation.h"
 #include "sign_in/test_key.h"
 
 namespace verbena::iam {
@@ -11,7 +11,7 @@ namespace {
 constexpr const char* issuer_name = "idp.example.org/r";
 
 // The root account knows a provider, and a role trusts it.
-class WebIdentityTest : public StrangersTest {
+class WebIdentityTest : public FederationTest {
  protected:
   WebIdentityTest() {
     change([&](auth::AccountEntry& entry) {
@@ -41,8 +41,8 @@ class WebIdentityTest : public StrangersTest {
         "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
         "arn:aws:iam::000000000000:role/" +
         role + "&WebIdentityToken=" + web_token + more;
-    answer_stranger({.store = *store_, .clock = clock_, .keys = &keys_},
-                    {.caller = caller_, .form = form, .last = last}, response, reply_);
+    answer_federated({.store = *store_, .clock = clock_, .keys = &keys_},
+                     {.caller = caller_, .form = form, .last = last}, response, reply_);
     return response;
   }
   void fetch() {
@@ -148,14 +148,14 @@ TEST_F(WebIdentityTest, ParametersAreCheckedAsThoseOfSignedCallsAre) {
 }
 
 // Callers that wait for a provider that does not answer.
-class WaitingStrangersTest : public WebIdentityTest, protected StrangersCalls {
+class WaitingFederationTest : public WebIdentityTest, protected FederatedCalls {
  protected:
-  ~WaitingStrangersTest() override {
+  ~WaitingFederationTest() override {
     gate_.set_value();
     run_until_all_are_answered();
   }
   void call(const std::string& peer) {
-    StrangersCalls::call(service_, peer, false,
+    FederatedCalls::call(service_, peer, false,
                          "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
                          "arn:aws:iam::000000000000:role/people&WebIdentityToken=" +
                              token());
@@ -173,7 +173,7 @@ class WaitingStrangersTest : public WebIdentityTest, protected StrangersCalls {
                    clock_,  [] {},    SignInTools{.pool = waiting_pool_, .keys = &slow_keys_}};
 };
 
-TEST_F(WaitingStrangersTest, OneAddressHasSoManyCallsUnderWayAndOthersComeIn) {
+TEST_F(WaitingFederationTest, OneAddressHasSoManyCallsUnderWayAndOthersComeIn) {
   for (int i = 0; i < 40; ++i) call("192.0.2.1");
   run_until([this] { return answers_.size() == 8; });
   EXPECT_EQ(refused("192.0.2.1"), 8u);

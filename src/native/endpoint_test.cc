@@ -413,9 +413,9 @@ TEST_F(EndpointTest, ForgedReplayedTruncatedAndOversizedMessagesAreDroppedAndCou
   EXPECT_EQ(dropped("bad_magic"), magics + 1);
   deliver(other, good);  // another peer uses this session
   EXPECT_EQ(dropped("wrong_peer"), peers + 1);
-  FakePeer stranger = peer;
-  stranger.session ^= 1;
-  deliver(stranger, stranger.seal(wire::Type::ping, 9, Bytes{}));
+  FakePeer unknown_session = peer;
+  unknown_session.session ^= 1;
+  deliver(unknown_session, unknown_session.seal(wire::Type::ping, 9, Bytes{}));
   EXPECT_EQ(dropped("unknown_session"), unknown + 1);
   EXPECT_TRUE(port_.sent.empty()) << "nobody is answered";
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "auth/auth.h"
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 #include "base/core.h"
 #include "call/access_log.h"
 #include "fabric/fabric.h"
@@ -50,7 +50,7 @@ struct Options {
   call::AccessLog* access_log = nullptr;                // nullptr: none
   observe::RequestWatch* watch = nullptr;               // likewise: live view of requests
   observe::Tracer* tracer = nullptr;                    // likewise: traces of some requests
-  auth::Guesses* guesses = nullptr;                     // counts wrong signatures; nullptr: not counted
+  auth::AuthFailures* auth_failures = nullptr;          // counts wrong signatures; nullptr: not counted
   // Decides whether the server may dial the fabric address in a client's HELLO. Default: an IP socket address whose IP
   // is the one that its HTTP request came from, or, if that came over loopback, one of this host's own.
   std::function<bool(std::string_view provider, std::string_view address, std::string_view http_peer)> may_dial{};

@@ -107,7 +107,7 @@ Json endpoints_json(const DoorState& door, const Wanted& wanted) {
 Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::Response& response,
                                 auth::Identity& who) {
   // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
-  VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.guesses));
+  VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.auth_failures));
   who = verified.identity;
   exchange.vouch();
   if (verified.payload != auth::Payload::sha256) {

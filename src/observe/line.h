@@ -48,7 +48,8 @@ void each_text(const Line& line, Text text) {
   text("source", line.source);
 }
 
-// Whether the request was turned away, so that it has cost its sender nothing: by its rights, or from a stranger.
+// Whether the request was refused by authorization, or is an unauthenticated one that failed: it costs its sender
+// nothing.
 inline bool is_refused(const Line& line) {
   return line.status == 401 || line.status == 403 || (line.principal.empty() && line.status >= 400);
 }

@@ -126,9 +126,9 @@ TEST(RequestWatch, SumsByAccountAndBucketAreBounded) {
   watch.tell(line_of("a"));
   watch.tell(line_of("a"));
   watch.tell(line_of("made-up", 404));
-  Line stranger = line_of("b");
-  stranger.principal = {};
-  watch.tell(stranger);
+  Line anonymous = line_of("b");
+  anonymous.principal = {};
+  watch.tell(anonymous);
   const auto sums = watch.take_sums(*name);
   ASSERT_TRUE(sums);
   EXPECT_EQ(sums->buckets.at("a").requests, 2u);

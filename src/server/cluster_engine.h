@@ -1,5 +1,5 @@
 // An engine that several servers share, in the form that a server opens. The program supplies it: the one over Ceph is
-// in a program of its own (cli/hand_over.h).
+// in a program of its own (cli/exec_rados.h).
 #pragma once
 
 #include <expected>

@@ -22,7 +22,7 @@ http::Handler Server::State::s3_handler(const CoreParts& parts) {
                                 .iam = iam.get(),
                                 .arena = arena.get(),
                                 .domain = config.domain,
-                                .guesses = guesses.get(),
+                                .auth_failures = auth_failures.get(),
                                 .stopping = &stopping});
 }
 
@@ -37,7 +37,7 @@ std::expected<void, std::string> Server::State::listen() {
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
   certificate_port = config.sign_in.certificates.port;
-  pages = std::make_unique<admin::Pages>(*verifier, stopping, guesses.get());
+  pages = std::make_unique<admin::Pages>(*verifier, stopping, auth_failures.get());
   const admin::ConsoleSignIn people{.issuer = config.admin.console_provider,
                                     .client = config.admin.console_client,
                                     .role = config.admin.console_role,

@@ -118,8 +118,8 @@ std::expected<void, std::string> Server::State::open_store() {
   verifier = std::make_unique<auth::Verifier>(
       *identities, system_clock(),
       auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
-  guesses = std::make_unique<auth::Guesses>(system_clock(),
-                                            auth::Guesses::Limits{.tries_max = config.http.wrong_signatures_max});
+  auth_failures = std::make_unique<auth::AuthFailures>(
+      system_clock(), auth::AuthFailures::Limits{.tries_max = config.http.wrong_signatures_max});
   hot_bytes = config.cache.size.value_or(config.arena_size / 2);
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};

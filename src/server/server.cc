@@ -132,7 +132,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     options.access_log = access_log.get();
     options.watch = &watch;
     options.tracer = tracer.get();
-    options.guesses = guesses.get();
+    options.auth_failures = auth_failures.get();
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities, options);
   }
   const FabricChoice choice = choose_fabrics(config.rdma);

@@ -19,7 +19,7 @@
 #include "admin/console.h"
 #include "admin/operator.h"
 #include "admin/pages.h"
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 #include "auth/identity_store.h"
 #include "auth/keyring.h"
 #include "base/blocking.h"
@@ -130,7 +130,7 @@ struct Server::State {
   store::SharedKeys* shared_keys = nullptr;    // likewise, if other servers change keys, too
   std::unique_ptr<store::HotStore> hot_store;  // in front of it; null when the hot tier is off
   std::unique_ptr<auth::Verifier> verifier;
-  std::unique_ptr<auth::Guesses> guesses;  // authentication failures
+  std::unique_ptr<auth::AuthFailures> auth_failures;  // authentication failures
   std::unique_ptr<s3::Service> service;
   std::unique_ptr<BlockingPool> iam_pool, admin_pool, doctor_pool;
   SignInParts sign_in;

@@ -14,7 +14,7 @@ namespace {
 
 using Why = Refusal::Kind;
 
-class GuessesClock : public WallClock {
+class DirectoryClock : public WallClock {
  public:
   int64_t now_us() const override { return now_s * 1'000'000; }
   int64_t now_s = 1'767'323'045;
@@ -44,7 +44,7 @@ class DirectoryTest : public testing::Test {
   }
   static std::string number(std::string_view before, int i) { return std::string(before) + std::to_string(i); }
 
-  GuessesClock clock_;
+  DirectoryClock clock_;
   TestDirectory test_directory_;
   std::unique_ptr<Directory> directory_;
 };

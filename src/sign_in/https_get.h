@@ -1,4 +1,4 @@
-// One GET over HTTPS of a document that a stranger may have chosen and another one serves: bounded in time and size, no
+// One GET over HTTPS of a document whose address and server may both be untrusted: bounded in time and size, no
 // redirects, certificates checked, and only to addresses that are allowed. Blocks.
 #pragma once
 

@@ -24,11 +24,11 @@ std::shared_ptr<HotObject> as_reader(cache::EntryPtr entry) {
 // Reads through to the engine and keeps what passes; when all has passed, the object goes to the tier.
 class FillingReader final : public ObjectReader, public ReadsRuns {
  public:
-  FillingReader(std::shared_ptr<ObjectReader> below, TierPtr tier, cache::HotTier::Ticket ticket, memory::Arena& arena,
-                std::string_view bucket, std::string_view key)
+  FillingReader(std::shared_ptr<ObjectReader> below, TierPtr tier, cache::HotTier::FillToken token,
+                memory::Arena& arena, std::string_view bucket, std::string_view key)
       : below_(std::move(below)),
         tier_(std::move(tier)),
-        ticket_(ticket),
+        token_(token),
         bucket_(bucket),
         key_(key),
         pieces_(arena, tier_, stored_size(below_->info())) {}
@@ -45,7 +45,7 @@ class FillingReader final : public ObjectReader, public ReadsRuns {
     const uint64_t size = stored_size(info());
     memory::Chunk out = pieces_.take(std::move(chunk), offset, offset + length == size);
     if (auto object = pieces_.finish(info())) {
-      tier_->insert(ticket_, cache::Key{bucket_, key_}, std::move(object));
+      tier_->insert(token_, cache::Key{bucket_, key_}, std::move(object));
     }
     co_return out;
   }
@@ -53,7 +53,7 @@ class FillingReader final : public ObjectReader, public ReadsRuns {
  private:
   std::shared_ptr<ObjectReader> below_;
   TierPtr tier_;
-  const cache::HotTier::Ticket ticket_;
+  const cache::HotTier::FillToken token_;
   const std::string bucket_, key_;
   HotPieces pieces_;
 };
@@ -194,7 +194,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
     cache::HotTier::count_hit();
     co_return found;
   }
-  const auto ticket = tier_->ticket(name);
+  const auto token = tier_->fill_token(name);
   std::shared_ptr<ObjectReader> reader;
   if (found) {
     auto other = co_await options_.shared->open_unless(bucket, key, found->info().stamp);
@@ -214,8 +214,8 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
     VB_CO_ASSIGN(reader, co_await below_.open(bucket, key));
   }
   const uint64_t size = stored_size(reader->info());
-  if (!ticket.valid || size == 0 || size > keep_max()) co_return reader;
-  co_return std::make_shared<FillingReader>(std::move(reader), tier_, ticket, *options_.arena, bucket, key);
+  if (!token.valid || size == 0 || size > keep_max()) co_return reader;
+  co_return std::make_shared<FillingReader>(std::move(reader), tier_, token, *options_.arena, bucket, key);
 }
 
 Task<Result<ObjectInfo>> HotStore::stat(std::string_view bucket, std::string_view key, std::string_view version_id) {

@@ -260,7 +260,7 @@ class ByForm(People, LdapCase):
         self.assertLess(asked.index("TLS established"), asked.index("BIND"))
 
 
-class Guesses(LdapCase):
+class PasswordGuesses(LdapCase):
     settings = {"ldap.tries": "4"}  # the default
 
     def test_a_password_is_not_guessed_and_others_still_come_in(self):

@@ -54,9 +54,9 @@ class SignInCase(IamCase):
         cls.authority = Authority()
         cls.server_args = (*cls.allowed, "--set", f"sign_in.ca_file={cls.authority.file}")
         super().setUpClass()
-        cls.stranger = boto3.client("sts", endpoint_url=cls.server.http, region_name="us-east-1",
+        cls.unsigned = boto3.client("sts", endpoint_url=cls.server.http, region_name="us-east-1",
                                     config=botocore.config.Config(signature_version=UNSIGNED, retries={"max_attempts": 0}))
-        cls.clients.append(cls.stranger)
+        cls.clients.append(cls.unsigned)
 
     @classmethod
     def tearDownClass(cls):
@@ -82,7 +82,7 @@ class SignInCase(IamCase):
         return made
 
     def sign_in(self, role, token, **arguments):
-        return self.stranger.assume_role_with_web_identity(RoleArn=role["Arn"], RoleSessionName="job", WebIdentityToken=token,
+        return self.unsigned.assume_role_with_web_identity(RoleArn=role["Arn"], RoleSessionName="job", WebIdentityToken=token,
                                                            **arguments)
 
     def as_session(self, service, answer):
@@ -382,7 +382,7 @@ class Rotation(SignInCase):
             try:
                 self.sign_in(role, provider.token())
                 break
-            except self.stranger.exceptions.InvalidIdentityTokenException:
+            except self.unsigned.exceptions.InvalidIdentityTokenException:
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(2)
         self.assertEqual(provider.fetches(), 2)
@@ -475,7 +475,7 @@ class Hostile(SignInCase):
                 token = provider.token(key=keys[n % 4], iss=f"https://{n}.example.org")
             else:
                 token = "x" * 10_000 + f".{n}."
-            with self.assertRaises(self.stranger.exceptions.InvalidIdentityTokenException):
+            with self.assertRaises(self.unsigned.exceptions.InvalidIdentityTokenException):
                 self.sign_in(role, token)
         self.assertLessEqual(provider.fetches(), 3)
         self.assertLess(memory() - before, 20_000, "KiB")
@@ -832,7 +832,7 @@ class RealProvider(SignInCase):
             try:
                 s3 = self.as_session("s3", self.sign_in(made, after))
                 break
-            except self.stranger.exceptions.InvalidIdentityTokenException:
+            except self.unsigned.exceptions.InvalidIdentityTokenException:
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(2)
         s3.put_object(Bucket=bucket, Key="bob/k", Body=b"his")

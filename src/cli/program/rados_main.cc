@@ -1,4 +1,4 @@
-// `verbena-rados`: the same program with the engine over Ceph. `verbena` hands over to it.
+// `verbena-rados`: the same program with the engine over Ceph. `verbena` executes it.
 #include "cli/rados/engine.h"
 #include "cli/run_program.h"
 

@@ -83,7 +83,7 @@ bool NativeLane::drive(NativeCall& call, Deadline until) {
     led_ = true;
     const auto enough = [&] { return call.done || SteadyClock::now() >= until; };
     lead(lock, enough, until);
-    hand_over();
+    pass_lead();
   } else if (!call.done) {
     lock.unlock();
     sched_yield();
@@ -244,14 +244,14 @@ void NativeLane::await(Lock& lock, NativeCall& call) {
       if (call.state.load() != NativeCall::lead) continue;
       call.state = NativeCall::waiting;
       if (call.done) {  // finished while the lead was handed to it
-        hand_over();
+        pass_lead();
         return;
       }
     }
     led_ = true;
     const auto until = [&call] { return call.done; };
     lead(lock, until);
-    hand_over();
+    pass_lead();
   }
 }
 
@@ -285,7 +285,7 @@ void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
 }
 
 // The leader leaves: the next sleeping thread leads, else the progress thread if there is work for it.
-void NativeLane::hand_over() {
+void NativeLane::pass_lead() {
   led_ = false;
   for (NativeCall* call : slots_) {
     if (call == nullptr || !call->sleeping || call->state.load() != NativeCall::waiting) continue;
@@ -446,7 +446,7 @@ void NativeLane::progress_thread() {
     };
     lead(lock, until);
     fire(lock);
-    hand_over();
+    pass_lead();
   }
 }
 

@@ -86,7 +86,7 @@ class NativeLane {
   void await(Lock& lock, NativeCall& call);
   template <class Until>
   void lead(Lock& lock, Until until, Deadline awake_by = Deadline::max());
-  void hand_over();
+  void pass_lead();
   void poll_once();
   void receive(Bytes message);
   void receive_late(const native::wire::Header& header, Bytes body);

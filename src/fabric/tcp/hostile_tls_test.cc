@@ -319,13 +319,13 @@ TEST(TcpHostile, StrangersWithoutEndDoNotPushOutWhoNamedASession) {
   TestServer server(few_arrivals());
   OneWhoArrives honest(server);
   ASSERT_FALSE(HasFatalFailure());
-  std::vector<std::unique_ptr<RawSocket>> strangers;
+  std::vector<std::unique_ptr<RawSocket>> nameless;
   for (uint64_t i = 0; i < 100; ++i) {
-    strangers.push_back(std::make_unique<RawSocket>(server));
-    if (i % 3 == 0) strangers.back()->send(make_hello(1000 + i, false));  // a session that does not exist
-    if (i % 3 == 1) strangers.back()->send(as_bytes("VTC"));
+    nameless.push_back(std::make_unique<RawSocket>(server));
+    if (i % 3 == 0) nameless.back()->send(make_hello(1000 + i, false));  // a session that does not exist
+    if (i % 3 == 1) nameless.back()->send(as_bytes("VTC"));
   }
-  for (size_t i = 0; i + 12 < strangers.size(); ++i) EXPECT_TRUE(strangers[i]->is_closed());
+  for (size_t i = 0; i + 12 < nameless.size(); ++i) EXPECT_TRUE(nameless[i]->is_closed());
   honest.expect_let_in();
 }
 

@@ -137,9 +137,9 @@ TEST_F(AccessTest, WhoMayReadAllOfABucketMayReadEachOfItsObjects) {
   }
   // Anonymous callers by the bucket's policy.
   EXPECT_EQ(policy(allow("\"*\"", "s3:GetObject")).status, 204);
-  Call stranger;
-  stranger.identity.anonymous = true;
-  EXPECT_TRUE(authorize_all(service, stranger, *run(bucket_access(service, "bucket")).value(), action::get_object));
+  Call anonymous;
+  anonymous.identity.anonymous = true;
+  EXPECT_TRUE(authorize_all(service, anonymous, *run(bucket_access(service, "bucket")).value(), action::get_object));
 }
 
 TEST_F(AccessTest, AVersionThatIsNamedNeedsARightOfItsOwnFromEverybody) {

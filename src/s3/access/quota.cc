@@ -154,9 +154,9 @@ Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& a
   co_return Reservation::make(service, access, bytes, 0);
 }
 
-// How many of a message's requests count against what the bucket lets all do together. Who could do nothing with its
-// objects is refused by and by, and is not to use that up: a batch of a stranger would keep all others out for minutes.
-// Where objects' own lists may let in anybody, such a message counts as one request.
+// How many of a message's requests count against what the bucket lets all do together. A caller without
+// rights on the objects is refused item by item and must not use that up: its batch would keep all others out for
+// minutes. Where the objects' own lists may grant access to anyone, such a message counts as one request.
 static uint64_t counted_requests(const Service& service, const Call& caller, const BucketAccess& access,
                                  uint64_t requests) {
   for (const Action& action : {action::get_object, action::put_object, action::list, action::delete_object}) {

@@ -39,8 +39,8 @@ TEST_F(Lists, MetadataIsListedToWhoMayReadIt) {
     EXPECT_EQ(r.count("odd!"), 0u) << "no name of an element";
   }
   ASSERT_EQ(call("PUT", "/bucket?acl", {{"x-amz-acl", "public-read"}}).status, 200);
-  TestCall stranger{.target = "/bucket?list-type=2&metadata=true", .anonymous = true};
-  const Reply r = call(stranger);
+  TestCall anonymous{.target = "/bucket?list-type=2&metadata=true", .anonymous = true};
+  const Reply r = call(anonymous);
   EXPECT_EQ(r.element("Key"), "k");
   EXPECT_EQ(r.count("UserMetadata") + r.count("UserTags"), 0u) << "may list, may not read";
 }

@@ -345,8 +345,8 @@ TEST_F(BucketLogs, TellWhetherAListWasNeeded) {
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);
   put("k", "12345", {{"x-amz-acl", "public-read"}});
   call("GET", "/bucket/k");
-  TestCall stranger{.method = "HEAD", .target = "/bucket/k", .anonymous = true};
-  ASSERT_EQ(call(stranger).status, 200);
+  TestCall anonymous{.method = "HEAD", .target = "/bucket/k", .anonymous = true};
+  ASSERT_EQ(call(anonymous).status, 200);
   const std::string text = delivered();
   const auto line = [&](const std::string& operation) {
     const size_t at = text.find(operation);
@@ -363,14 +363,14 @@ TEST_F(BucketLogs, AreForWhomTheTargetGrantsName) {
   put("k", "12345");
   ASSERT_NE(delivered(), "");
   const std::string key = call("GET", "/logs").element("Key");
-  TestCall stranger{.target = "/logs/" + key, .anonymous = true};
-  EXPECT_EQ(call(stranger).status, 200);
+  TestCall anonymous{.target = "/logs/" + key, .anonymous = true};
+  EXPECT_EQ(call(anonymous).status, 200);
   EXPECT_EQ(call("GET", "/logs/" + key + "?acl").count("FULL_CONTROL"), 1u) << "the owner keeps what is his";
   const std::string enforced =
       "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>";
   ASSERT_EQ(call("PUT", "/logs?ownershipControls", {}, enforced).status, 200);
   EXPECT_EQ(configure(enabled(to_logs + grants)).code, "AccessControlListNotSupported");
-  EXPECT_EQ(call(stranger).status, 403);
+  EXPECT_EQ(call(anonymous).status, 403);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/hand_over.h"
+#include "base/handoff.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/blob_writer.h"
@@ -158,7 +158,7 @@ std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
   } while (queue.durable && group.written);
   finish(queue, group, lock);
   lock.unlock();
-  hand_over(group);
+  requeue_moved(group);
   return std::move(group.members);
 }
 
@@ -174,7 +174,7 @@ void Committer::answer(std::vector<Pending> members) {
   constexpr size_t together_max = 32;
   struct Answers {
     std::vector<std::pair<Committed, Result<void>>> all;
-    HandOver given;
+    Handoff given;
   };
   for (size_t i = 0; i < members.size();) {
     if (!members[i].executor) {
@@ -199,7 +199,7 @@ void Committer::answer(std::vector<Pending> members) {
 // Moves members whose bucket changed its durability. A bucket that became durable gets its promise at once. The keys of
 // one that became a `memory` bucket must not be changed by both queues at a time: a roll-back of one could undo a
 // change of the other.
-void Committer::hand_over(Group& group) {
+void Committer::requeue_moved(Group& group) {
   std::erase_if(group.members, [&](Pending& pending) {
     if (!pending.other_queue) return false;
     pending.other_queue = false;

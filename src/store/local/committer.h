@@ -112,7 +112,7 @@ class Committer {
   bool take(CommitQueue& queue, Group& group);
   void sync_data(Members members);
   void refuse_without_space(Members members);
-  void hand_over(Group& group);
+  void requeue_moved(Group& group);
   void let_go(Mutation& mutation);
   void answer(std::vector<Pending> members);
   void write_piece(const CommitQueue& queue, Group& group, size_t from);

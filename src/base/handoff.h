@@ -6,9 +6,9 @@
 
 namespace verbena {
 
-class HandOver {
+class Handoff {
  public:
-  HandOver();
+  Handoff();
   void taken() const;
 
  private:

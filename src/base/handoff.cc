@@ -1,4 +1,4 @@
-#include "base/hand_over.h"
+#include "base/handoff.h"
 
 #include "base/histogram.h"
 
@@ -13,11 +13,11 @@ metrics::Histogram& waits() {
 
 }  // namespace
 
-HandOver::HandOver() {
+Handoff::Handoff() {
   waits();  // before the time is read
   given_ = ticks();
 }
 
-void HandOver::taken() const { waits().observe_since(given_); }
+void Handoff::taken() const { waits().observe_since(given_); }
 
 }  // namespace verbena

@@ -1,4 +1,4 @@
-#include "cli/hand_over.h"
+#include "cli/exec_rados.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ bool is_trusted(const std::filesystem::path& program) {
 
 }  // namespace
 
-std::string hand_over_to_rados(char** arguments) {
+std::string exec_rados(char** arguments) {
   const std::string process = std::to_string(::getpid());
   if (const char* before = ::getenv(mark); before != nullptr && before == process) {
     return "verbena-rados is a program without the engine over Ceph";

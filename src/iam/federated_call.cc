@@ -1,4 +1,4 @@
-#include "iam/stranger_call.h"
+#include "iam/federated_call.h"
 
 #include "iam/authorize.h"
 
@@ -25,19 +25,19 @@ class VouchedFacts final : public auth::Facts {
 
 }  // namespace
 
-Result<void> authorize_vouched(const StrangerCall& stranger, const Vouched& vouched, std::string_view action) {
+Result<void> authorize_vouched(const FederatedCall& federated, const Vouched& vouched, std::string_view action) {
   const auto may = [&](std::string_view asked) -> Result<void> {
     if (vouched.wanted.role != nullptr) {
       auth::Principal by;
       by.kind = auth::Principal::Kind::federated;
       by.account = vouched.wanted.account->account;
       by.arn = vouched.by;
-      const VouchedFacts facts(stranger.call, vouched);
+      const VouchedFacts facts(federated.call, vouched);
       const std::string arn = role_arn(*vouched.wanted.account, *vouched.wanted.role);
       const auto effect = evaluate_resource(*vouched.wanted.role->trust.policy, {&by, asked, arn, &facts});
       if (!effect.denied && effect.allowed >= auth::Reach::principal) return {};
     }
-    return stranger.refuse(sign_in::Refusal::Kind::denied, "Not authorized to perform " + std::string(asked));
+    return federated.refuse(sign_in::Refusal::Kind::denied, "Not authorized to perform " + std::string(asked));
   };
   VB_TRY(may(action));
   if (!vouched.attributes.tags.empty()) VB_TRY(may("sts:TagSession"));
@@ -45,16 +45,16 @@ Result<void> authorize_vouched(const StrangerCall& stranger, const Vouched& vouc
   return {};
 }
 
-Result<auth::Credentials> make_vouched_session(const StrangerCall& stranger, const Vouched& vouched,
+Result<auth::Credentials> make_vouched_session(const FederatedCall& federated, const Vouched& vouched,
                                                auth::SessionContents& contents) {
   contents.attributes = vouched.attributes;
   auth::AccessKey by;
   by.parent_key = vouched.by;
   by.parent_tag = vouched.by_tag;
-  VB_ASSIGN(auth::Credentials made, make_credentials(stranger.call, contents, by));
-  stranger.reply.who = {std::make_shared<const auth::Principal>(
-                            role_session(*vouched.wanted.account, *vouched.wanted.role, contents.session_name)),
-                        made.access_key};
+  VB_ASSIGN(auth::Credentials made, make_credentials(federated.call, contents, by));
+  federated.reply.who = {std::make_shared<const auth::Principal>(
+                             role_session(*vouched.wanted.account, *vouched.wanted.role, contents.session_name)),
+                         made.access_key};
   return made;
 }
 

@@ -1,5 +1,5 @@
-// Unsigned calls: the caller has no key here, and is authenticated by another party:
-// an identity provider, a directory, an authority of certificates.
+// Federated sign-in: unsigned calls of STS, whose caller has no key here and is authenticated by another party: an
+// identity provider, a directory, a certificate authority.
 #pragma once
 
 #include <expected>
@@ -32,7 +32,7 @@ struct DirectoryQuestion {
   Secret password;
 };
 
-struct StrangerReply {
+struct FederatedReply {
   SignedIn who;
   // Set instead of an answer: this provider's keys are needed first, or the directory's answer. The call is then served
   // once more.
@@ -45,7 +45,7 @@ struct StrangerReply {
 };
 
 // Null: this kind of sign-in is disabled.
-struct StrangerTools {
+struct FederatedTools {
   auth::IdentityStore& store;
   const WallClock& clock;
   sign_in::ProviderKeys* keys = nullptr;
@@ -55,7 +55,7 @@ struct StrangerTools {
 
 using DirectoryAnswer = std::expected<sign_in::Person, sign_in::Refusal>;
 
-struct StrangerRequest {
+struct FederatedRequest {
   const s3::Call& caller;
   std::string_view form;
   bool in_query = false;                    // it was in the URL
@@ -66,8 +66,8 @@ struct StrangerRequest {
 };
 
 // Serves one form; takes a millisecond or two at most.
-void answer_stranger(const StrangerTools& tools, const StrangerRequest& request, s3::Response& response,
-                     StrangerReply& reply);
+void answer_federated(const FederatedTools& tools, const FederatedRequest& request, s3::Response& response,
+                      FederatedReply& reply);
 
 // A refusal in STS's format.
 void write_refusal(const sign_in::Refusal& refusal, std::string_view request_id, s3::Response& response);

@@ -12,6 +12,6 @@ namespace verbena::cli {
 std::vector<std::filesystem::path> rados_programs(const std::filesystem::path& folder);
 
 // Executes it: the same process, arguments and environment. Returns only on failure: the reason, a sentence for users.
-std::string hand_over_to_rados(char** arguments);
+std::string exec_rados(char** arguments);
 
 }  // namespace verbena::cli

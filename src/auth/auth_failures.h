@@ -13,15 +13,15 @@
 namespace verbena::auth {
 
 // Thread-safe. Costs a request one load as long as no client is over the limit.
-class Guesses {
+class AuthFailures {
  public:
   struct Limits {
     unsigned tries_max = 32;    // failures in a burst; 0: no limit
     int64_t forgiven_s = 2;     // until one failure no longer counts
     size_t entries_max = 4096;  // remembered clients and keys: beyond that those that expire first are dropped
   };
-  Guesses(const WallClock& clock, Limits limits) : clock_(clock), limits_(limits) {}
-  explicit Guesses(const WallClock& clock) : Guesses(clock, Limits()) {}
+  AuthFailures(const WallClock& clock, Limits limits) : clock_(clock), limits_(limits) {}
+  explicit AuthFailures(const WallClock& clock) : AuthFailures(clock, Limits()) {}
 
   // Called before a signature is verified. slow_down: `peer` has sent too many wrong ones for the claimed key. Loopback
   // is never limited: a proxy there acts for all its clients.

@@ -1,4 +1,4 @@
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 namespace verbena::auth {
 namespace {
 
-class GuessesTest : public testing::Test {
+class AuthFailuresTest : public testing::Test {
  protected:
   // A request that claims `access_key`, in its header or in its query.
   struct Claiming {
@@ -29,72 +29,72 @@ class GuessesTest : public testing::Test {
   };
 
   Errc ask(const std::string& peer, const Claiming& request) {
-    const auto checked = guesses_.check(peer, request.view());
+    const auto checked = failures_.check(peer, request.view());
     return checked ? Errc::ok : checked.error().code;
   }
-  void guess(const std::string& peer, const Claiming& request, int times) {
-    for (int i = 0; i < times; ++i) guesses_.note(peer, request.view(), Error{Errc::signature_does_not_match, 0, ""});
+  void send_wrong(const std::string& peer, const Claiming& request, int times) {
+    for (int i = 0; i < times; ++i) failures_.note(peer, request.view(), Error{Errc::signature_does_not_match, 0, ""});
   }
 
   FixedClock clock_{example_day};
-  Guesses guesses_{clock_, {.tries_max = 4, .forgiven_s = 10, .entries_max = 8}};
+  AuthFailures failures_{clock_, {.tries_max = 4, .forgiven_s = 10, .entries_max = 8}};
   const Claiming alice_{"AKALICE"}, bob_{"AKBOB"};
 };
 
-TEST_F(GuessesTest, AClientThatGuessesIsHeldUpForThatKeyAlone) {
-  guess("192.0.2.1", alice_, 3);
+TEST_F(AuthFailuresTest, AClientThatGuessesIsHeldUpForThatKeyAlone) {
+  send_wrong("192.0.2.1", alice_, 3);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::ok);
-  guess("192.0.2.1", alice_, 1);
+  send_wrong("192.0.2.1", alice_, 1);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::slow_down);
   EXPECT_EQ(ask("192.0.2.1", Claiming("AKALICE", true)), Errc::slow_down);
   EXPECT_EQ(ask("192.0.2.1", bob_), Errc::ok);
   EXPECT_EQ(ask("192.0.2.2", alice_), Errc::ok);
 }
 
-TEST_F(GuessesTest, AKeyThatIsSpelledInAnotherWayIsTheSameKey) {
-  guess("192.0.2.1", alice_, 4);
+TEST_F(AuthFailuresTest, AKeyThatIsSpelledInAnotherWayIsTheSameKey) {
+  send_wrong("192.0.2.1", alice_, 4);
   Claiming other("AKALICE", true);
   const size_t at = other.query.find("AKALICE");
   other.query.replace(at, 1, "%41");
   EXPECT_EQ(ask("192.0.2.1", other), Errc::slow_down);
 }
 
-TEST_F(GuessesTest, TriesAreForgivenOneByOne) {
-  guess("192.0.2.1", alice_, 100);
+TEST_F(AuthFailuresTest, TriesAreForgivenOneByOne) {
+  send_wrong("192.0.2.1", alice_, 100);
   clock_.set(example_day + 9);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::slow_down);
   clock_.set(example_day + 10);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::ok);
-  guess("192.0.2.1", alice_, 1);
+  send_wrong("192.0.2.1", alice_, 1);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::slow_down);
   clock_.set(example_day + 60);
-  guess("192.0.2.1", alice_, 3);
+  send_wrong("192.0.2.1", alice_, 3);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::ok);
 }
 
-TEST_F(GuessesTest, OnlyWrongSignaturesCountAndNobodyOnLoopback) {
-  for (int i = 0; i < 100; ++i) guesses_.note("192.0.2.1", alice_.view(), Error{Errc::invalid_access_key_id, 0, ""});
-  guess("127.0.0.1", alice_, 100);
-  guess("192.0.2.1", Claiming(""), 100);
+TEST_F(AuthFailuresTest, OnlyWrongSignaturesCountAndNobodyOnLoopback) {
+  for (int i = 0; i < 100; ++i) failures_.note("192.0.2.1", alice_.view(), Error{Errc::invalid_access_key_id, 0, ""});
+  send_wrong("127.0.0.1", alice_, 100);
+  send_wrong("192.0.2.1", Claiming(""), 100);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::ok);
   EXPECT_EQ(ask("127.0.0.1", alice_), Errc::ok);
 }
 
-TEST_F(GuessesTest, FormsOfAClientCountTogether) {
-  for (int i = 0; i < 4; ++i) guesses_.note_form("192.0.2.1");
-  EXPECT_FALSE(guesses_.check_form("192.0.2.1"));
-  EXPECT_TRUE(guesses_.check_form("192.0.2.2"));
+TEST_F(AuthFailuresTest, FormsOfAClientCountTogether) {
+  for (int i = 0; i < 4; ++i) failures_.note_form("192.0.2.1");
+  EXPECT_FALSE(failures_.check_form("192.0.2.1"));
+  EXPECT_TRUE(failures_.check_form("192.0.2.2"));
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::ok);
 }
 
-TEST_F(GuessesTest, ManyClientsFillNoMemoryAndDoNotWashTheWorstOut) {
-  guess("192.0.2.1", alice_, 4);
-  for (int i = 0; i < 100; ++i) guess("198.51.100." + std::to_string(i), alice_, 1);
+TEST_F(AuthFailuresTest, ManyClientsFillNoMemoryAndDoNotWashTheWorstOut) {
+  send_wrong("192.0.2.1", alice_, 4);
+  for (int i = 0; i < 100; ++i) send_wrong("198.51.100." + std::to_string(i), alice_, 1);
   EXPECT_EQ(ask("192.0.2.1", alice_), Errc::slow_down);
 }
 
-TEST_F(GuessesTest, NoLimitIsNone) {
-  Guesses open(clock_, {.tries_max = 0});
+TEST_F(AuthFailuresTest, NoLimitIsNone) {
+  AuthFailures open(clock_, {.tries_max = 0});
   for (int i = 0; i < 1000; ++i) {
     open.note("192.0.2.1", alice_.view(), Error{Errc::signature_does_not_match, 0, ""});
     open.note_form("192.0.2.1");

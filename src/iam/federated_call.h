@@ -1,4 +1,4 @@
-// An unsigned call in progress, and the common parts of all of them: another party authenticates the caller, and a role
+// A federated call in progress, and the common parts of all of them: another party authenticates the caller, and a role
 // trusts that party.
 #pragma once
 
@@ -9,16 +9,16 @@
 
 #include "auth/attributes.h"
 #include "iam/call.h"
+#include "iam/federation.h"
 #include "iam/sessions.h"
-#include "iam/strangers.h"
 
 namespace verbena::iam {
 
-struct StrangerCall {
+struct FederatedCall {
   Call& call;
-  const StrangerTools& tools;
-  const StrangerRequest& request;
-  StrangerReply& reply;
+  const FederatedTools& tools;
+  const FederatedRequest& request;
+  FederatedReply& reply;
   std::optional<sign_in::Refusal>& refusal;
 
   [[nodiscard]] std::unexpected<Error> refuse(sign_in::Refusal why) const {
@@ -41,19 +41,19 @@ struct Vouched {
 };
 
 // The role's trust policy must name the authenticator, and its conditions must hold for the claims. `action`: of STS.
-Result<void> authorize_vouched(const StrangerCall& stranger, const Vouched& vouched, std::string_view action);
+Result<void> authorize_vouched(const FederatedCall& federated, const Vouched& vouched, std::string_view action);
 
 // The role's credentials, which end with the authenticator, as others end with their long-term key; also sets the
 // identity for the log.
-Result<auth::Credentials> make_vouched_session(const StrangerCall& stranger, const Vouched& vouched,
+Result<auth::Credentials> make_vouched_session(const FederatedCall& federated, const Vouched& vouched,
                                                auth::SessionContents& contents);
 
 // The ARN of an authenticator from the server's configuration, in the role's account: "ldap/directory".
 std::string voucher_arn(const RoleOfArn& wanted, std::string_view kind, std::string_view name);
 
 // An error with reply.asks() is not final.
-Result<void> assume_role_with_web_identity(StrangerCall& stranger);
-Result<void> assume_role_with_ldap_identity(StrangerCall& stranger);
-Result<void> assume_role_with_certificate(StrangerCall& stranger);
+Result<void> assume_role_with_web_identity(FederatedCall& federated);
+Result<void> assume_role_with_ldap_identity(FederatedCall& federated);
+Result<void> assume_role_with_certificate(FederatedCall& federated);
 
 }  // namespace verbena::iam

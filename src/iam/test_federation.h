@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "iam/federated_call.h"
 #include "iam/query.h"
 #include "iam/service.h"
-#include "iam/stranger_call.h"
 #include "store/memory/test_store.h"
 
 namespace verbena::iam {
@@ -29,9 +29,9 @@ class StandingClock : public WallClock {
 };
 
 // The root account's identities, and a caller without one.
-class StrangersTest : public testing::Test {
+class FederationTest : public testing::Test {
  protected:
-  StrangersTest() {
+  FederationTest() {
     auto opened = auth::IdentityStore::open("", *ring_, {"ROOT", "root secret", ""});
     EXPECT_TRUE(opened);
     store_ = std::move(*opened);
@@ -63,11 +63,11 @@ class StrangersTest : public testing::Test {
   std::unique_ptr<auth::KeyRing> ring_ = auth::KeyRing::in_memory();
   std::unique_ptr<auth::IdentityStore> store_;
   s3::Call caller_;
-  StrangerReply reply_;
+  FederatedReply reply_;
 };
 
 // Concurrent calls of remote clients to a Service.
-class StrangersCalls {
+class FederatedCalls {
  protected:
   void call(Service& service, const std::string& peer, bool secure, std::string form) {
     boost::asio::co_spawn(loop_, serve(service, peer, secure, std::move(form)), boost::asio::detached);
@@ -107,7 +107,7 @@ class StrangersCalls {
     request.call.secure = secure;
     request.call.request_id = "0123456789ABCDEF";
     s3::Response response;
-    (void)co_await service.serve_stranger(request, form, certificates, response);
+    (void)co_await service.serve_federated(request, form, certificates, response);
     answers_.emplace_back(peer, response.status == 200 ? "" : response.error_code);
   }
 };

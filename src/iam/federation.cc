@@ -1,36 +1,36 @@
-#include "iam/strangers.h"
+#include "iam/federation.h"
 
 #include <algorithm>
 
+#include "iam/federated_call.h"
 #include "iam/query.h"
-#include "iam/stranger_call.h"
 #include "s3/errors.h"
 
 namespace verbena::iam {
 namespace {
 
-struct StrangerAction {
+struct FederatedAction {
   Action action;
-  Result<void> (*serve)(StrangerCall&);
-  bool (*served)(const StrangerTools&);
+  Result<void> (*serve)(FederatedCall&);
+  bool (*served)(const FederatedTools&);
   sign_in::By by;
   bool in_url = false;  // may be in the URL: it has no secrets
 };
 
-constexpr StrangerAction stranger_actions[] = {
+constexpr FederatedAction federated_actions[] = {
     {{"AssumeRoleWithWebIdentity", Target::none,
       " RoleArn RoleSessionName WebIdentityToken DurationSeconds Policy PolicyArns.* ", nullptr},
      assume_role_with_web_identity,
-     [](const StrangerTools& tools) { return tools.keys != nullptr; },
+     [](const FederatedTools& tools) { return tools.keys != nullptr; },
      sign_in::By::web_identity},
     {{"AssumeRoleWithLDAPIdentity", Target::none,
       " RoleArn LDAPUsername LDAPPassword DurationSeconds Policy PolicyArns.* ", nullptr},
      assume_role_with_ldap_identity,
-     [](const StrangerTools& tools) { return tools.directory != nullptr; },
+     [](const FederatedTools& tools) { return tools.directory != nullptr; },
      sign_in::By::ldap},
     {{"AssumeRoleWithCertificate", Target::none, " RoleArn DurationSeconds Policy PolicyArns.* ", nullptr},
      assume_role_with_certificate,
-     [](const StrangerTools& tools) { return tools.authority != nullptr; },
+     [](const FederatedTools& tools) { return tools.authority != nullptr; },
      sign_in::By::certificate,
      /*in_url=*/true},
 };
@@ -60,12 +60,12 @@ RefusalForm form_of(sign_in::Refusal::Kind kind) {
 }
 
 // The call, if it needs no signature.
-Result<const StrangerAction*> find_stranger_action(const StrangerTools& tools, const Parameters& parameters,
-                                                   bool in_query, std::string& message) {
+Result<const FederatedAction*> find_federated_action(const FederatedTools& tools, const Parameters& parameters,
+                                                     bool in_query, std::string& message) {
   const bool sts = parameters.get_or_empty("Version") == sts_version;
   const auto* const found = std::ranges::find_if(
-      stranger_actions, [&](const auto& one) { return one.action.name == parameters.get_or_empty("Action"); });
-  if (!sts || found == std::end(stranger_actions) || !found->served(tools)) {
+      federated_actions, [&](const auto& one) { return one.action.name == parameters.get_or_empty("Action"); });
+  if (!sts || found == std::end(federated_actions) || !found->served(tools)) {
     return fail(Errc::missing_authentication, "iam: a call without a signature");
   }
   // URLs appear in logs of proxies.
@@ -74,20 +74,20 @@ Result<const StrangerAction*> find_stranger_action(const StrangerTools& tools, c
     return fail(Errc::validation_error, "iam");
   }
   const std::string known = " Action Version" + std::string(found->action.parameters);
-  if (const auto stranger = parameters.stranger(known)) {
-    message = "The parameter " + shown(*stranger) + " is not served here.";
+  if (const auto unknown = parameters.find_unknown(known)) {
+    message = "The parameter " + shown(*unknown) + " is not served here.";
     return fail(Errc::validation_error, "iam");
   }
   return found;
 }
 
-// The key of unsigned callers, without any rights.
-const auth::AccessKey& nobodys_key() {
+// The key of callers without one: no rights.
+const auth::AccessKey& keyless_callers_key() {
   static const auth::AccessKey key = [] {
-    auth::Principal nobody;
-    nobody.kind = auth::Principal::Kind::federated;
-    nobody.account = auth::root_account();
-    return auth::AccessKey{{}, std::make_shared<const auth::Principal>(std::move(nobody)), 0};
+    auth::Principal principal;
+    principal.kind = auth::Principal::Kind::federated;
+    principal.account = auth::root_account();
+    return auth::AccessKey{{}, std::make_shared<const auth::Principal>(std::move(principal)), 0};
   }();
   return key;
 }
@@ -97,10 +97,10 @@ struct Failure {
   std::optional<sign_in::Refusal> refusal{};
 };
 
-Result<void> serve_stranger_form(const StrangerTools& tools, const StrangerRequest& request, s3::Response& response,
-                                 StrangerReply& reply, Failure& failure) {
+Result<void> serve_federated_form(const FederatedTools& tools, const FederatedRequest& request, s3::Response& response,
+                                  FederatedReply& reply, Failure& failure) {
   VB_ASSIGN(const Parameters parameters, Parameters::parse(request.form));
-  VB_ASSIGN(const StrangerAction* found, find_stranger_action(tools, parameters, request.in_query, failure.message));
+  VB_ASSIGN(const FederatedAction* found, find_federated_action(tools, parameters, request.in_query, failure.message));
   reply.by = found->by;
   const std::string name(found->action.name);
   s3::XmlWriter xml(name + "Response", sts_namespace);
@@ -108,14 +108,14 @@ Result<void> serve_stranger_form(const StrangerTools& tools, const StrangerReque
   Call call{.store = tools.store,
             .clock = tools.clock,
             .caller = request.caller,
-            .key = nobodys_key(),
+            .key = keyless_callers_key(),
             .parameters = parameters,
             .action = found->action,
             .account = nullptr,
             .xml = xml,
             .message = failure.message};
-  StrangerCall stranger{call, tools, request, reply, failure.refusal};
-  VB_TRY(found->serve(stranger));
+  FederatedCall federated{call, tools, request, reply, failure.refusal};
+  VB_TRY(found->serve(federated));
   xml.close();
   write_metadata(xml, request.caller.request_id);
   response.body = xml.finish();
@@ -129,11 +129,11 @@ void write_refusal(const sign_in::Refusal& refusal, std::string_view request_id,
   write_error_form(form.code, form.status, refusal.message, request_id, true, response);
 }
 
-void answer_stranger(const StrangerTools& tools, const StrangerRequest& request, s3::Response& response,
-                     StrangerReply& reply) {
+void answer_federated(const FederatedTools& tools, const FederatedRequest& request, s3::Response& response,
+                      FederatedReply& reply) {
   const std::string& request_id = request.caller.request_id;
   Failure failure;
-  const auto served = serve_stranger_form(tools, request, response, reply, failure);
+  const auto served = serve_federated_form(tools, request, response, reply, failure);
   if (reply.asks()) return;
   if (failure.refusal) return write_refusal(*failure.refusal, request_id, response);
   if (!served) return write_error(served.error(), failure.message, request_id, true, response);

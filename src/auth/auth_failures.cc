@@ -1,4 +1,4 @@
-#include "auth/guesses.h"
+#include "auth/auth_failures.h"
 
 #include <algorithm>
 
@@ -32,17 +32,17 @@ constexpr std::string_view any_form = "a form";
 
 }  // namespace
 
-Result<void> Guesses::check_claim(std::string_view peer, const RequestView& request) const {
+Result<void> AuthFailures::check_claim(std::string_view peer, const RequestView& request) const {
   if (clock_.now_s() >= blocked_until_s_.load(std::memory_order_relaxed)) return {};
   return check_entry(entry_name(peer, claimed_key(request)));
 }
 
-Result<void> Guesses::check_form(std::string_view peer) const {
+Result<void> AuthFailures::check_form(std::string_view peer) const {
   if (clock_.now_s() >= blocked_until_s_.load(std::memory_order_relaxed)) return {};
   return check_entry(entry_name(peer, any_form));
 }
 
-Result<void> Guesses::check_entry(const std::string& name) const {
+Result<void> AuthFailures::check_entry(const std::string& name) const {
   if (name.empty()) return {};
   const std::lock_guard lock(mutex_);
   const auto found = forgiven_at_s_.find(name);
@@ -52,13 +52,13 @@ Result<void> Guesses::check_entry(const std::string& name) const {
   return fail(Errc::slow_down, "Too many wrong signatures for this access key came from this address. Wait a while.");
 }
 
-void Guesses::note(std::string_view peer, const RequestView& request, const Error& error) {
+void AuthFailures::note(std::string_view peer, const RequestView& request, const Error& error) {
   if (error.code == Errc::signature_does_not_match) count(entry_name(peer, claimed_key(request)));
 }
 
-void Guesses::note_form(std::string_view peer) { count(entry_name(peer, any_form)); }
+void AuthFailures::note_form(std::string_view peer) { count(entry_name(peer, any_form)); }
 
-void Guesses::count(std::string name) {
+void AuthFailures::count(std::string name) {
   if (name.empty() || limits_.tries_max == 0) return;
   const int64_t now_s = clock_.now_s();
   const int64_t full_s = limits_.tries_max * limits_.forgiven_s;
@@ -75,7 +75,7 @@ void Guesses::count(std::string name) {
   blocked_until_s_ = std::max(blocked_until_s_.load(), until_s);
 }
 
-void Guesses::make_room(int64_t now_s) {
+void AuthFailures::make_room(int64_t now_s) {
   if (forgiven_at_s_.size() < limits_.entries_max) return;
   std::erase_if(forgiven_at_s_, [now_s](const auto& entry) { return entry.second <= now_s; });
   if (forgiven_at_s_.size() < limits_.entries_max) return;

@@ -1,11 +1,11 @@
-#include "cli/hand_over.h"
+#include "cli/exec_rados.h"
 
 #include <gmock/gmock.h>
 
 namespace verbena::cli {
 namespace {
 
-TEST(HandOver, TheProgramBesideThisOneComesFirstThenTheInstalledOne) {
+TEST(ExecRados, TheProgramBesideThisOneComesFirstThenTheInstalledOne) {
   const auto places = rados_programs("/somewhere/bin");
   ASSERT_GE(places.size(), 2u);
   EXPECT_EQ(places[0], "/somewhere/bin/verbena-rados");
@@ -17,7 +17,7 @@ TEST(HandOver, TheProgramBesideThisOneComesFirstThenTheInstalledOne) {
   }
 }
 
-TEST(HandOver, WithoutProcTheInstalledOneIsTaken) {
+TEST(ExecRados, WithoutProcTheInstalledOneIsTaken) {
   const auto places = rados_programs("");
   ASSERT_EQ(places.size(), 1u);
   EXPECT_TRUE(places[0].is_absolute());
