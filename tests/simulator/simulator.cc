@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/ticks.h"
+#include "simulator/local_engine.h"
 #include "simulator/scheduler.h"
 #include "simulator/world.h"
 
@@ -46,7 +47,7 @@ int run_seed(const Plan& plan) {
   now(from);
   Scheduler& scheduler = Scheduler::get();
   scheduler.start(plan.seed);
-  World world(plan);
+  World world(plan, std::make_unique<LocalEngine>());
   const bool held = world.run();
   now(to);
   const double seconds =
