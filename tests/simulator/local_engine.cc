@@ -17,7 +17,7 @@ uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 
 }  // namespace
 
-Result<std::unique_ptr<store::Store>> LocalEngine::open(memory::Arena& arena, BlockingPool& pool,
+Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memory::Arena& arena, BlockingPool& pool,
                                                         std::string& trouble) {
   store::local::Options options;
   options.directory = "/store";

@@ -8,7 +8,8 @@ namespace verbena::simulator {
 
 class LocalEngine final : public Engine {
  public:
-  Result<std::unique_ptr<store::Store>> open(memory::Arena& arena, BlockingPool& pool, std::string& trouble) override;
+  Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
+                                             std::string& trouble) override;
   void begin_round() override;
   bool befell() const override { return faulty_.fault_happened(); }
   bool end_round() override;
