@@ -31,8 +31,8 @@
 #include "native/native.h"
 #include "native/wire/batch.h"
 #include "native_peers.h"
-#include "s3/router.h"
 #include "s3/workers/request_log.h"
+#include "s3_http/routing/router.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
 

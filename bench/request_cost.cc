@@ -42,7 +42,7 @@
 #include "native/wire/message.h"
 #include "native_peers.h"
 #include "reference_work.h"
-#include "s3/router.h"
+#include "s3_http/routing/router.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
 

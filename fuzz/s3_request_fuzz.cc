@@ -3,12 +3,12 @@
 #include <string>
 
 #include "base/date.h"
-#include "s3/address.h"
 #include "s3/names.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/range.h"
-#include "s3/query.h"
+#include "s3_http/address.h"
+#include "s3_http/query.h"
 
 using namespace verbena;
 using namespace verbena::s3;

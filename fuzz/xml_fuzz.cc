@@ -1,8 +1,8 @@
 // S3's request documents: the same bytes through every parser. Stored parts of a document can be read back.
-#include "s3/buckets/cors.h"
-#include "s3/events/notification_rules.h"
+#include "s3/documents/notification_rules.h"
 #include "s3/tag_set.h"
-#include "s3/xml.h"
+#include "s3_http/buckets/cors.h"
+#include "s3_http/request_documents.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

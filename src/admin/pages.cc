@@ -5,7 +5,7 @@
 #include "http/health.h"
 #include "http/local_request.h"
 #include "http/signed_exchange.h"
-#include "s3/router.h"
+#include "s3_http/error_response.h"
 
 namespace verbena::admin {
 namespace {

@@ -12,7 +12,7 @@
 #include "auth/auth.h"
 #include "base/checksum.h"
 #include "memory/stream.h"
-#include "s3/request.h"
+#include "s3/types.h"
 
 namespace verbena::http {
 
@@ -35,6 +35,7 @@ class AwsChunkedSource final : public memory::Source {
   std::optional<uint64_t> size() const override { return options_.decoded_length; }
   Task<Result<void>> ready() override;
   Task<Result<size_t>> read(MutableBytes into) override;
+  uint64_t arrived() const override { return wire_.arrived(); }  // framing included
 
   // What came behind the object; complete once read() has met the end. Names lower case.
   const s3::Headers& trailers() const { return trailers_; }

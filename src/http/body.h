@@ -21,7 +21,7 @@ class Body : public memory::Source {
   Task<Result<size_t>> read(MutableBytes into) override;
 
   bool complete() const { return done_; }
-  uint64_t bytes_read() const { return bytes_read_; }
+  uint64_t arrived() const override { return bytes_read_; }
   // True if the rest should be read to keep the connection: it is short, and the client is sending it.
   bool can_drain() const;
   // Reads the rest. False when it is longer, or malformed.

@@ -7,7 +7,7 @@
 #include "base/socket_events.h"
 #include "call/request_id.h"
 #include "http/response_head.h"
-#include "s3/router.h"
+#include "s3_http/error_response.h"
 
 namespace verbena::http {
 namespace {
@@ -289,17 +289,18 @@ Task<Result<void>> Connection::ResponseSink::begin(uint64_t length) {
   co_return Result<void>{};
 }
 
-std::optional<Result<bool>> Connection::ResponseSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
+Result<memory::AtOnce> Connection::ResponseSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
   Connection& c = connection_;
   const bool head_alone = length == 0 && c.response_->no_body;
-  if ((length == 0 && !head_alone) || c.begun_ || c.wire_.secure()) return std::nullopt;
+  if ((length == 0 && !head_alone) || c.begun_ || c.wire_.secure()) return memory::AtOnce::unsupported;
   memory::Chunk whole = head_alone ? memory::Chunk() : pieces.next();
-  if (whole.bytes.size() != length) return std::nullopt;
+  if (whole.bytes.size() != length) return memory::AtOnce::unsupported;
   c.declared_ = c.bytes_out_ = length;
   c.write_head(*c.response_, c.head_length(length));
-  auto out = c.wire_.send_at_once(std::move(whole), c.listener_->limits().body_stall_timeout);
-  c.finished_ = out && *out;
-  return out;
+  const auto out = c.wire_.send_at_once(std::move(whole), c.listener_->limits().body_stall_timeout);
+  if (!out) return std::unexpected(out.error());
+  c.finished_ = *out;
+  return *out ? memory::AtOnce::sent : memory::AtOnce::unfinished;
 }
 
 Task<Result<void>> Connection::ResponseSink::push(memory::Chunk chunk) {

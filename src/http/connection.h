@@ -58,14 +58,14 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Task<Result<void>> reply(s3::Response& response) override;
   void close_after() override { close_requested_ = true; }
   void vouch() override { signed_ = true; }
-  Progress progress() const override { return {begun_, body_.bytes_read(), bytes_out_}; }
+  Progress progress() const override { return {begun_, body_.arrived(), bytes_out_}; }
 
  private:
   class ResponseSink final : public memory::Sink {
    public:
     explicit ResponseSink(Connection& connection) : connection_(connection) {}
     Task<Result<void>> begin(uint64_t length) override;
-    std::optional<Result<bool>> send_at_once(uint64_t length, memory::Pieces& pieces) override;
+    Result<memory::AtOnce> send_at_once(uint64_t length, memory::Pieces& pieces) override;
     Task<Result<void>> push(memory::Chunk chunk) override;
     Task<Result<void>> drained() override;
     Task<Result<void>> finish() override;

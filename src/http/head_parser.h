@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "s3/request.h"
+#include "s3/types.h"
 
 namespace verbena::http {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "s3/request.h"
+#include "s3_http/request.h"
 
 namespace verbena::http {
 

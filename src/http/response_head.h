@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "s3/request.h"
+#include "s3/reply_headers.h"
 
 namespace verbena::http {
 

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "http/payload.h"
 #include "s3/errors.h"
+#include "s3_http/error_response.h"
 
 namespace verbena::http {
 namespace {

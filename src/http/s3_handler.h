@@ -12,7 +12,7 @@
 #include "memory/arena.h"
 #include "observe/request_watch.h"
 #include "observe/tracer.h"
-#include "s3/router.h"
+#include "s3_http/routing/router.h"
 
 namespace verbena::http {
 

@@ -12,7 +12,7 @@
 #include "base/task.h"
 #include "http/connection_room.h"
 #include "memory/stream.h"
-#include "s3/request.h"
+#include "s3_http/request.h"
 
 namespace verbena::http {
 

@@ -15,7 +15,7 @@
 #include "http/server.h"
 #include "iam/service.h"
 #include "memory/arena.h"
-#include "s3/router.h"
+#include "s3_http/routing/router.h"
 
 namespace verbena::http {
 

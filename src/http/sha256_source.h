@@ -14,6 +14,7 @@ class Sha256Source final : public memory::Source {
   std::optional<uint64_t> size() const override { return wire_.size(); }
   Task<Result<void>> ready() override { return wire_.ready(); }
   Task<Result<size_t>> read(MutableBytes into) override;
+  uint64_t arrived() const override { return wire_.arrived(); }
 
  private:
   memory::Source& wire_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/date.h"
+#include "base/decimal.h"
 #include "base/log.h"
 
 namespace verbena::iam {
@@ -43,7 +44,7 @@ Result<std::string> Call::path() const {
 Result<int64_t> Call::number(std::string_view parameter, int64_t min, int64_t max, int64_t fallback) const {
   const auto value = parameters.get(parameter);
   if (!value) return fallback;
-  const auto number = s3::parse_decimal(*value);
+  const auto number = parse_decimal(*value);
   if (number && *number >= static_cast<uint64_t>(min) && *number <= static_cast<uint64_t>(max)) {
     return static_cast<int64_t>(*number);
   }

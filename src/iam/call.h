@@ -8,7 +8,7 @@
 #include "auth/identity_store.h"
 #include "base/clock.h"
 #include "iam/parameters.h"
-#include "s3/request.h"
+#include "s3/types.h"
 #include "s3/xml.h"
 
 namespace verbena::iam {

@@ -11,7 +11,7 @@
 #include "auth/identity_store.h"
 #include "base/clock.h"
 #include "base/secret.h"
-#include "s3/request.h"
+#include "s3_http/request.h"
 #include "sign_in/claims.h"
 #include "sign_in/client_authority.h"
 #include "sign_in/counts.h"

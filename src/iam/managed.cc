@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "auth/identifiers.h"
+#include "base/decimal.h"
 #include "iam/actions.h"
 #include "iam/subjects.h"
 
@@ -78,7 +79,7 @@ std::unexpected<Error> no_such_version(const Call& call) {
 // "v3" -> 3; 0 for any other text.
 int read_version(const Call& call) {
   const std::string_view text = call.get("VersionId");
-  const auto number = text.starts_with('v') ? s3::parse_decimal(text.substr(1)) : std::nullopt;
+  const auto number = text.starts_with('v') ? parse_decimal(text.substr(1)) : std::nullopt;
   return number && *number <= 1'000'000'000 ? static_cast<int>(*number) : 0;
 }
 

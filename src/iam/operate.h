@@ -11,7 +11,7 @@
 #include "auth/auth.h"
 #include "base/clock.h"
 #include "base/task.h"
-#include "s3/request.h"
+#include "s3_http/request.h"
 
 namespace verbena::iam {
 

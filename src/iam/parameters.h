@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "s3/query.h"
+#include "s3_http/query.h"
 
 namespace verbena::iam {
 

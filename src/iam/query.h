@@ -6,8 +6,8 @@
 
 #include "auth/identity_store.h"
 #include "base/clock.h"
-#include "s3/request.h"
 #include "s3/xml.h"
+#include "s3_http/request.h"
 
 namespace verbena::iam {
 

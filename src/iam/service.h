@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "iam/federation.h"
 #include "iam/operate.h"
-#include "s3/request.h"
+#include "s3_http/request.h"
 #include "sign_in/provider_keys.h"
 #include "store/store.h"
 

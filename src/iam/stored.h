@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "auth/identity_store.h"
-#include "s3/request.h"
+#include "s3_http/request.h"
 #include "store/store.h"
 
 namespace verbena::iam {

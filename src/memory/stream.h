@@ -25,6 +25,8 @@ class Source {
   // signature, chunk signatures, trailers); a violation is the error of the call that detects it, and the caller must
   // then store nothing.
   virtual Task<Result<size_t>> read(MutableBytes into) = 0;
+  // Bytes that the peer has sent, those of a read() that failed among them. 0: not known.
+  virtual uint64_t arrived() const { return 0; }
 };
 
 // The pieces of a body in memory.
@@ -37,15 +39,20 @@ class Pieces {
   ~Pieces() = default;
 };
 
+// The outcome of Sink::send_at_once().
+enum class AtOnce : uint8_t {
+  sent,         // complete, as after finish()
+  unfinished,   // finish() is the next call
+  unsupported,  // begin() is the next call, and bytes written already are sent again
+};
+
 class Sink {
  public:
   virtual ~Sink() = default;
   // Called once, before any byte. An error means that nothing was sent and another sink may be tried.
   virtual Task<Result<void>> begin(uint64_t length) = 0;
-  // begin(), each push() and, if no wait is needed, finish(), in one call that does not suspend. nullopt: not
-  // supported; begin() is then the next call, and bytes written already are sent again. False: finish() is still to be
-  // called.
-  virtual std::optional<Result<bool>> send_at_once(uint64_t /*length*/, Pieces& /*pieces*/) { return std::nullopt; }
+  // begin(), each push() and, if no wait is needed, finish(), in one call that does not suspend.
+  virtual Result<AtOnce> send_at_once(uint64_t /*length*/, Pieces& /*pieces*/) { return AtOnce::unsupported; }
   // The next bytes, in order. Takes the chunk and may return before they are sent (the sink keeps the lease until
   // then), so that reading the next chunk overlaps with sending this one. A sink bounds how many it holds.
   virtual Task<Result<void>> push(Chunk chunk) = 0;

@@ -220,6 +220,8 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   }
   if (!loaded && (op->header.flags & wire::flag_trace) != 0) [[unlikely]]
     loaded = load_traced(*op, body);
+  if (!loaded) [[unlikely]]
+    op->forget_target();
   if (observe::requests_are_observed()) begin_note(*op);
   if (!loaded) {
     door_->metrics.drop(wire::Drop::malformed);
@@ -262,6 +264,7 @@ Task<void> Endpoint::admit(std::shared_ptr<OpPtr> held, Requests requests, std::
     if (count == 0 || !auth::rates_are_in_use()) continue;
     const auto admitted = co_await s3::admit_requests(endpoint->door().service, op->caller, bucket, count);
     if (admitted) continue;
+    op->bucket = bucket;  // of a batch, which has others perhaps: that a log names one
     op->fail(admitted.error().code);
     endpoint->reply(std::move(op));
     co_return;
@@ -297,6 +300,7 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
   }
   if (!begun) {
     if (begun.error() == Errc::invalid_request) door_->metrics.drop(wire::Drop::malformed);
+    op->forget_target();
     op->fail(begun.error().code);
     return reply(std::move(op));
   }

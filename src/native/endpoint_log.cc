@@ -4,6 +4,7 @@
 #include "auth/auth.h"
 #include "base/clock.h"
 #include "call/account.h"
+#include "call/request_id.h"
 #include "native/endpoint.h"
 #include "native/wire/batch.h"
 #include "s3/errors.h"
@@ -105,7 +106,7 @@ Target target_of(const Op& op) {
     case wire::Type::head_many:
     case wire::Type::put_many:
     case wire::Type::delete_many:
-      return {none, none};
+      return {op.bucket, none};  // refused as a whole
     default:
       return {op.bucket, op.list.prefix};
   }
@@ -113,9 +114,15 @@ Target target_of(const Op& op) {
 
 int64_t duration_us(const Op& op) { return static_cast<int64_t>(ns_between(op.began, ticks()) / 1000); }
 
+// As S3 has it, which has no code for memory of the client that is too small: a mistake of the client, not of the
+// server.
+Errc s3_outcome(Errc outcome) { return outcome == Errc::too_large ? Errc::invalid_argument : outcome; }
+
 std::string_view error_code_of(Errc outcome) {
-  return outcome == Errc::ok ? std::string_view() : s3::error_form(outcome).code;
+  return outcome == Errc::ok ? std::string_view() : s3::error_form(s3_outcome(outcome)).code;
 }
+
+int status_of(call::Verb verb, Errc outcome, bool partial) { return s3::status_of(verb, s3_outcome(outcome), partial); }
 
 // "GET /bucket/key" with what the message says besides, as HTTP would write it, and the protocol that it came by.
 std::string request_line(const Op& op, wire::Type type, std::string_view method, std::string_view bucket,
@@ -215,7 +222,7 @@ void Endpoint::account(Op& op) const {
                                 .transport = info().transport,
                                 .verb = verb,
                                 .bucket = target.bucket,
-                                .status = s3::status_of(verb, op.outcome, op.partial),
+                                .status = status_of(verb, op.outcome, op.partial),
                                 .in = moved.in,
                                 .out = moved.out};
   if (action_of(type).empty()) return call::count(answered);
@@ -242,7 +249,7 @@ void Endpoint::account(Op& op, const Item& item) const {
                                 .transport = info().transport,
                                 .verb = verb,
                                 .bucket = item.bucket_name,
-                                .status = s3::status_of(verb, item.outcome, item.partial),
+                                .status = status_of(verb, item.outcome, item.partial),
                                 .in = item.in,
                                 .out = item.out,
                                 .requests = item.requests};
@@ -268,11 +275,10 @@ void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc c
   const call::Verb verb = verb_of(type);
   call::Observed observed{.by = &door_->observers, .time_us = door_->service.clock.now_us()};
   call::Call refused{lane.caller};
+  refused.request_id = call::make_request_id();
   refused.observed = &observed;
-  const call::Answered answered{.door = call::Door::native,
-                                .transport = info().transport,
-                                .verb = verb,
-                                .status = s3::status_of(verb, code, false)};
+  const call::Answered answered{
+      .door = call::Door::native, .transport = info().transport, .verb = verb, .status = status_of(verb, code, false)};
   call::tell(refused, answered, {.action = action_of(type), .error_code = error_code_of(code)});
 }
 

@@ -9,7 +9,7 @@
 #include "fabric/fabric.h"
 #include "native/session_table.h"
 #include "native/wire/message.h"
-#include "s3/request.h"
+#include "s3/types.h"
 
 namespace verbena::native {
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "auth/limits.h"
 #include "native/test_door.h"
 #include "native/wire/batch.h"
 #include "native/wire/trace.h"
@@ -109,6 +110,24 @@ std::vector<std::byte> with_context(const T& fields, std::byte flags, std::strin
   return body;
 }
 
+std::vector<std::byte> heads(int count, const std::string& prefix) {
+  std::vector<std::byte> space(15 * KiB);
+  wire::Writer out(space);
+  wire::BatchWriter batch(out, wire::Type::head_many);
+  wire::BatchHead head;
+  head.buckets.add("bucket");
+  EXPECT_TRUE(batch.begin(head));
+  for (int i = 0; i < count; ++i) {
+    const std::string key = prefix + std::to_string(1000 + i);
+    wire::BatchItem item;
+    item.key = key;
+    EXPECT_TRUE(batch.add(item)) << i;
+  }
+  batch.finish();
+  space.resize(out.size());
+  return space;
+}
+
 class ObservedTest : public DoorTest {
  protected:
   ObservedTest() : ObservedTest(std::make_unique<RequestWatch>()) {}
@@ -148,6 +167,108 @@ TEST_F(ObservedTest, OnlyRequestsThatBeganWhileSomebodyWatchedAreTold) {
   watch_->end(*later);
 }
 
+TEST_F(ObservedTest, ARequestThatIsRefusedBeforeItIsReadHasAnId) {
+  FakePeer peer = hello();
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  credentials_.remove();
+  deliver(peer, peer.seal(wire::Type::get, 2, get_key("any")));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    ++count;
+    EXPECT_EQ(line.status, 403);
+    EXPECT_EQ(line.request_id.size(), 16u);
+  });
+  EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
+// Its line named what the request before it had named, whoever had sent that.
+TEST_F(ObservedTest, AMessageThatCannotBeReadNamesNoObject) {
+  FakePeer peer = hello(1, 4);
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "of another";
+  put.size = 5;
+  wire::Rename rename;
+  rename.bucket = "bucket";
+  rename.from = "of another";
+  rename.to = "renamed";
+  deliver(peer, peer.seal(wire::Type::put, 2, put, 0, "hello"));
+  deliver(peer, peer.seal(wire::Type::get, 3, get_key("of another")));
+  deliver(peer, peer.seal(wire::Type::rename, 4, rename));
+  port_.sent.clear();
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  const std::byte nonsense[] = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}};
+  uint64_t request = 10;
+  const std::array types{wire::Type::get,         wire::Type::head,   wire::Type::put,
+                         wire::Type::append,      wire::Type::rename, wire::Type::del,
+                         wire::Type::list_values, wire::Type::list,   wire::Type::watch};
+  for (const wire::Type type : types) {
+    deliver(peer, peer.seal(type, ++request, Bytes(nonsense)));
+    EXPECT_EQ(reply_code(peer), Errc::invalid_request) << static_cast<int>(type);
+    deliver(peer, peer.seal(wire::Type::get, ++request, get_key("of another")));
+    port_.sent.clear();
+  }
+  const auto lines = watch_->take_lines(*watcher);
+  size_t refused = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    if (line.status != 400) return;
+    ++refused;
+    EXPECT_EQ(line.bucket, "") << line.action;
+    EXPECT_EQ(line.key, "") << line.action;
+    EXPECT_EQ(line.source, "") << line.action;
+  });
+  EXPECT_EQ(refused, types.size());
+  watch_->end(*watcher);
+}
+
+// Who watches for errors of the server saw one, whenever a client lent too little memory.
+TEST_F(ObservedTest, MemoryThatIsTooSmallIsAMistakeOfTheClient) {
+  FakePeer peer = hello();
+  store_.put("bucket", "long", std::string(500, 'x'));
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  wire::Get get = get_key("long");
+  get.inline_max = 100;
+  deliver(peer, peer.seal(wire::Type::get, 2, get));
+  EXPECT_EQ(reply_code(peer), Errc::too_large);
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    ++count;
+    EXPECT_EQ(line.status, 400);
+    EXPECT_EQ(line.error_code, "InvalidArgument");
+  });
+  EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
+// A line that named no bucket was found by nobody who looked for the bucket's.
+TEST_F(ObservedTest, ABatchThatIsRefusedAsAWholeNamesItsBucket) {
+  auth::Principal limited = *auth::superuser();
+  limited.superuser = false;
+  limited.account_limits = auth::make_limits({.requests_per_s = 1});
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+  FakePeer peer = hello(1, 2);
+  deliver(peer, peer.seal(wire::Type::get, 2, get_key("another's")));
+  deliver(peer, peer.seal(wire::Type::head_many, 3, Bytes(heads(9, "k"))));
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  port_.sent.clear();
+  deliver(peer, peer.seal(wire::Type::head_many, 4, Bytes(heads(9, "k"))));
+  EXPECT_EQ(reply_code(peer), Errc::slow_down);
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    ++count;
+    EXPECT_EQ(line.error_code, "SlowDown");
+    EXPECT_EQ(line.bucket, "bucket");
+    EXPECT_EQ(line.key, "");
+  });
+  EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
 // A line for each item made 600 bytes of audit log for each byte of a batch whose keys share a prefix.
 TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
   auth::Principal who = *auth::superuser();
@@ -158,20 +279,7 @@ TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
   credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(std::move(who)));
   FakePeer peer = hello(1, 2);
   const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
-  std::vector<std::byte> space(15 * KiB);
-  wire::Writer out(space);
-  wire::BatchWriter batch(out, wire::Type::head_many);
-  wire::BatchHead head;
-  head.buckets.add("bucket");
-  ASSERT_TRUE(batch.begin(head));
-  for (int i = 0; i < 500; ++i) {
-    const std::string key = std::string(900, '\x01') + std::to_string(1000 + i);
-    wire::BatchItem item;
-    item.key = key;
-    ASSERT_TRUE(batch.add(item)) << i;
-  }
-  batch.finish();
-  space.resize(out.size());
+  const auto space = heads(500, std::string(900, '\x01'));
   deliver(peer, peer.seal(wire::Type::head_many, 2, Bytes(space)));
   const auto lines = watch_->take_lines(*watcher);
   int count = 0;

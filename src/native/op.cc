@@ -30,6 +30,12 @@ void Op::fail(Errc code) {
   body_size = out.size();
 }
 
+void Op::forget_target() {
+  get.clear();
+  rename.clear();
+  for (std::string* name : {&bucket, &key, &list.prefix}) name->clear();
+}
+
 void Op::answers(const store::ObjectInfo& info, bool is_range) {
   partial = is_range;
   if (!is_told()) return;

@@ -101,6 +101,8 @@ struct Op {
     return MutableBytes(reply).subspan(wire::header_size, lane->message_size_max - wire::frame_size);
   }
   void fail(Errc code);
+  // Of a message that cannot be read: what is left there is of the request before it, perhaps of another client's.
+  void forget_target();
   // One-sided operations of this request end by then, each.
   std::chrono::milliseconds operation_deadline() const;
 };

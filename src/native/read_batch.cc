@@ -1,126 +1,56 @@
 #include "native/read_batch.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include "base/ticks.h"
-#include "call/account.h"
-#include "memory/budget.h"
-#include "native/batch_check.h"
 #include "native/endpoint.h"
 #include "native/object_bytes.h"
-#include "native/range_fan_out.h"
-#include "native/streams.h"
-#include "rdma/token_windows.h"
-#include "s3/errors.h"
 #include "s3/objects/read.h"
-#include "s3/objects/send.h"
 
 namespace verbena::native {
-namespace {
-
-constexpr size_t entry_space = 80;  // what one answer takes of a reply, more or less
-
-void assign_one(std::vector<std::string>& to, bool given, std::string_view etag) {
-  to.resize(given ? 1 : 0);
-  if (given) to[0].assign(etag);
-}
-
-}  // namespace
-
-bool ReadBatch::is_get() const { return static_cast<wire::Type>(op_->header.type) != wire::Type::head_many; }
 
 Result<void> ReadBatch::begin(Op& op, Bytes body) {
-  reset(op, wire::batch_reply_head_size);
-  const auto type = static_cast<wire::Type>(op.header.type);
-  body_.assign(body.begin(), body.end());
-  VB_TRY(check_batch(body_, type));
-  reader_ = wire::BatchReader::open(body_, type);
-  head_ = reader_->head();
-  for (size_t i = 0; i < head_.buckets.count; ++i) {
-    hot_[i] = s3::HotReads(op.endpoint->door().service, op.caller, head_.buckets[i]);
+  reset(op);
+  VB_TRY(source_.open(op, body));
+  const wire::BatchHead& head = source_.head();
+  reply_.begin(op, head, OrderedReply::Form::entries, source_.wants_bytes());
+  for (size_t i = 0; i < head.buckets.count; ++i) {
+    hot_[i] = s3::HotReads(op.endpoint->door().service, op.caller, head.buckets[i]);
   }
-  return open_windows();
+  return delivery_.open(op, head);
 }
 
 Result<void> ReadBatch::begin_listing(Op& op, store::ListPage page) {
-  reset(op, wire::list_values_head_size);
-  head_ = {};
-  head_.details = op.details;
-  if (op.window.size != 0) head_.windows.add(op.window);
-  for (store::ListEntry& entry : page.entries) {
-    store::ObjectInfo kept;  // until the last value is sent: only what is told
-    kept.size = entry.info.size;
-    kept.etag = std::move(entry.info.etag);
-    kept.modified_us = entry.info.modified_us;
-    entry.info = std::move(kept);
-  }
-  listing_.emplace(Listing{std::move(page), 0, 0, wire::ValueWriter(*out_, op.details)});
-  return open_windows();
+  reset(op);
+  source_.open_listing(op, std::move(page));
+  reply_.begin(op, source_.head(), OrderedReply::Form::listing, source_.wants_bytes());
+  return delivery_.open(op, source_.head());
 }
 
-Result<void> ReadBatch::open_windows() {
-  for (size_t i = 0; i < head_.windows.count; ++i) {
-    const wire::Descriptor& lent = head_.windows[i];
-    ++op_->lane->moved.windows;
-    VB_ASSIGN(windows_[i], op_->endpoint->port().open_window(op_->lane->peer, {lent.base, lent.size, lent.key},
-                                                             fabric::Access::server_writes));
-  }
-  return {};
-}
-
-void ReadBatch::reset(Op& op, size_t reply_head_size) {
+void ReadBatch::reset(Op& op) {
   op_ = &op;
-  reader_.reset();
-  listing_.reset();
-  out_.emplace(op.body_space().subspan(reply_head_size));
-  run_.reset();
   shared_.reset();
-  full_ = late_ = failed_ = publishing_ = false;
+  late_ = publishing_ = false;
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
-  taken_ = told_ = running_ = looked_at_ = 0;
-  group_.next = group_.end = 0;
-  has_ahead_ = false;
-  traffic_.fill({});
-  waiting_bytes_ = moved_ = arrived_ = published_ = arrived_bytes_ = inline_bytes_ = window_bytes_ = 0;
+  running_ = looked_at_ = 0;
+  moved_ = published_ = published_bytes_ = 0;
 }
 
 void ReadBatch::end() {
-  for (auto& window : windows_) window.reset();
-  for (Slot& slot : slots_) slot.opened.reset();
-  run_.reset();
-  listing_.reset();
-}
-
-size_t ReadBatch::left() const {
-  if (listing_) return listing_->page.entries.size() - listing_->next;
-  return group_.end - group_.next + (has_ahead_ ? 1 : 0) + reader_->left();
+  delivery_.close();
+  reply_.end();
+  source_.close();
 }
 
 bool ReadBatch::serve_at_once() {
   size_t index = 0;
   const Step step = advance(index);
   op_->endpoint->took_turn(looked_at_, moved_);
-  if (step == Step::over) {
-    finish();
-    return true;
-  }
-  // start() finds it again.
-  if (step == Step::wait) slot(index).done = false;
-  return false;
+  if (step != Step::over) return false;
+  finish();
+  return true;
 }
 
-// Whoever serves the item that the others wait for goes on when it is done.
-bool ReadBatch::may_take() const {
-  if (full_ || late_ || left() == 0 || op_->lane->closed) return false;
-  if (listing_) {
-    // A page ends where the window does.
-    const store::ObjectInfo& next = listing_->page.entries[listing_->next].info;
-    if (wants_value(next) && next.size > op_->window.size - listing_->used) return false;
-  }
-  return taken_ - told_ < ahead_max && waiting_bytes_ <= out_->left();
-}
+bool ReadBatch::may_take() const { return !late_ && !op_->lane->closed && source_.has_next() && reply_.may_take(); }
 
 // Asked for each item: keys and policies change while a batch is served.
 bool ReadBatch::still_allowed() {
@@ -136,331 +66,175 @@ bool ReadBatch::has_had_its_turn() {
   return ns_between(turn_began_, ticks()) >= turn_ns;
 }
 
-// Goes on until something has to be waited for: an item (its index), or the turn of others.
+// Serves items until one has to wait (its index), or this turn ends.
 ReadBatch::Step ReadBatch::advance(size_t& index) {
   for (;;) {
-    if (!may_take()) return run_ ? Step::flush : Step::over;
+    // The worker that serves the item which the others wait for goes on when it is done.
+    if (!may_take()) return delivery_.has_run() ? Step::flush : Step::over;
     if (has_had_its_turn()) {
-      tell_progress(true);
+      publish_progress(true);
       return Step::turn;
     }
-    if (may_take_group()) {
-      take_group();
-      serve_group();
-      if (group_.next != 0) continue;
-    }
-    index = taken_++;
+    if (may_serve_group() && serve_group() != 0) continue;
+    index = reply_.take();
     ++looked_at_;
-    if (!listing_) next_item();
-    const std::optional<bool> plainly = is_plain(item_) ? serve_plain(index) : std::nullopt;
-    if (!plainly) take(index);
-    if (plainly ? *plainly : serve_now(index)) continue;
-    tell_progress(true);
+    source_.next(reply_.slot(index));
+    if (serve_now(index) == Served::now) continue;
+    publish_progress(true);
     return Step::wait;
   }
 }
 
-bool ReadBatch::wants_value(const store::ObjectInfo& info) const {
-  return info.size <= op_->value_size_max && info.size <= op_->window.size;
-}
-
-void ReadBatch::take_listed(Slot& slot) {
-  const store::ListEntry& entry = listing_->page.entries[listing_->next++];
-  s3::GetRequest& request = slot.request;
-  request.clear();
-  request.bucket.assign(op_->bucket);
-  request.key.assign(entry.key);
-  slot.listed_alone = !wants_value(entry.info);
-  slot.place = {};
-  if (slot.listed_alone) {
-    slot.info = entry.info;
-  } else {
-    slot.place = {0, listing_->used, entry.info.size};
-    listing_->used += entry.info.size;
+ReadBatch::Served ReadBatch::serve_now(size_t index) {
+  ReadSlot& slot = reply_.slot(index);
+  const bool allowed = still_allowed();
+  s3::HotReads::Found hot;
+  if (allowed && source_.is_plain()) hot = hot_[slot.bucket].find(source_.key());
+  if (hot.object != nullptr) {
+    const uint64_t size = hot.object->info().size;
+    slot.open({std::move(hot.object), 0, size, false, {}});
+    return deliver_now(index);
   }
+  source_.fill_request(slot);
+  if (!allowed) return refuse(index, Errc::access_denied);
+  if (slot.listed_alone) return complete(index);
+  if (hot.answer == s3::HotReads::Answer::absent) return Served::waits;
+  return look_now(index);
 }
 
-void ReadBatch::clear(Slot& slot) {
-  slot.opened.reset();
-  slot.bytes.clear();
-  slot.done = slot.partial = slot.in_reply = slot.listed_alone = slot.charged = false;
-  slot.code = Errc::ok;
-  slot.length = 0;
-  slot.bucket = listing_ ? 0 : item_.bucket;
-}
-
-void ReadBatch::account() {
-  for (size_t i = 0; i < traffic_.size(); ++i) {
-    const auto [requests, bytes] = std::exchange(traffic_[i], {});
-    if (requests == 0) continue;
-    op_->endpoint->account(*op_, {.bucket = i, .bucket_name = bucket_name(i), .out = bytes, .requests = requests});
-  }
-}
-
-void ReadBatch::take(size_t index) {
-  Slot& slot = this->slot(index);
-  clear(slot);
-  if (listing_) return take_listed(slot);
-  s3::GetRequest& request = slot.request;
-  request.clear();
-  request.bucket.assign(head_.buckets[item_.bucket]);
-  request.key.assign(item_.key);
-  request.version_id.assign(item_.version);
-  if (item_.has(wire::field_range)) request.range = byte_range(item_.range);
-  assign_one(request.preconditions.if_match, item_.has(wire::field_if_match), item_.if_match);
-  assign_one(request.preconditions.if_none_match, item_.has(wire::field_if_none_match), item_.if_none_match);
-  slot.place = item_.place;
-}
-
-bool ReadBatch::serve_now(size_t index) {
-  Slot& slot = this->slot(index);
-  if (!still_allowed()) {
-    slot.code = Errc::access_denied;
-    complete(index);
-    return true;
-  }
-  if (slot.listed_alone) {
-    complete(index);
-    return true;
-  }
-  using Step = s3::ObjectRead::Step;
+ReadBatch::Served ReadBatch::look_now(size_t index) {
+  using Look = s3::ObjectRead::Step;
+  ReadSlot& slot = reply_.slot(index);
   s3::ObjectRead read(op_->endpoint->door().service, op_->caller, slot.request, s3::ObjectRead::Of::bytes);
-  const Step step = read.look();
-  if (step == Step::refusal) {
-    slot.code = wire_code(read.error().code);
-    complete(index);
-    return true;
-  }
-  if (step != Step::answer) return false;
-  slot.opened = read.take();
-  slot.length = slot.opened->length;
-  slot.partial = slot.opened->partial;
-  if (!is_get()) {
-    complete(index);
-    return true;
-  }
+  const Look look = read.look();
+  if (look == Look::refusal) return refuse(index, wire_code(read.error().code));
+  if (look != Look::answer) return Served::waits;
+  slot.open(read.take());
   return deliver_now(index);
 }
 
-// Small enough for the reply, and it has the room.
-bool ReadBatch::wants_reply(const wire::BatchPlace& place, uint64_t length) const {
-  if (listing_) return false;
-  const uint64_t most = std::min(head_.inline_max, op_->endpoint->info().inline_max_bytes);
-  if (length > most) return false;
-  if (place.window == wire::no_window) return true;
-  const size_t behind = left() + taken_ - told_;
-  return out_->left() >= waiting_bytes_ + length + behind * entry_space;
+ReadBatch::Served ReadBatch::refuse(size_t index, Errc code) {
+  reply_.slot(index).code = code;
+  return complete(index);
 }
 
-// False: it has to be waited for.
-bool ReadBatch::deliver_now(size_t index) {
-  Slot& slot = this->slot(index);
-  slot.in_reply = wants_reply(slot.place, slot.length);
+ReadBatch::Served ReadBatch::complete(size_t index) {
+  reply_.complete(index);
+  publish_progress(false);
+  return Served::now;
+}
+
+// Small enough for the reply, and the reply has room for it and what is behind it.
+bool ReadBatch::goes_in_reply(const wire::BatchPlace& place, uint64_t length) const {
+  if (source_.is_listing()) return false;
+  const uint64_t most = std::min<uint64_t>(source_.head().inline_max, op_->endpoint->info().inline_max_bytes);
+  if (length > most) return false;
+  return place.window == wire::no_window || reply_.has_room(length, source_.left());
+}
+
+ReadBatch::Served ReadBatch::deliver_now(size_t index) {
+  ReadSlot& slot = reply_.slot(index);
+  if (!source_.wants_bytes()) return complete(index);
+  slot.in_reply = goes_in_reply(slot.place, slot.length);
   if (slot.in_reply) {
-    if (index != told_) {
-      slot.bytes.resize(slot.length);
-      waiting_bytes_ += slot.length;
-      copy_pieces(*slot.opened, slot.bytes.data());
-    }
+    // Else it is copied from the object when the answer is written, which is now.
+    if (!reply_.is_next(index)) copy_pieces(*slot.opened, reply_.hold(slot).data());
   } else if (!slot.place.holds(slot.length)) {
     slot.code = Errc::too_large;
   } else if (slot.length != 0) {
-    auto written = write_now(*slot.opened->reader, slot.opened->offset, slot.length, slot.place);
-    if (written && !*written) return gather(index);
+    const Result<void> written = delivery_.write_now(*slot.opened, slot.place);
+    if (!written && written.error() == Errc::would_block) {
+      return has_workers() && gather(index) ? Served::now : Served::waits;
+    }
     if (!written) slot.code = wire_code(written.error().code);
   }
   moved_ += slot.length;
-  complete(index);
-  return true;
+  return complete(index);
 }
 
-// Copies a small item behind those before it. False: it has to go by itself.
 bool ReadBatch::gather(size_t index) {
-  const Slot& slot = this->slot(index);
-  constexpr size_t most = memory::Budget::unit;
-  // In the sync part nobody could write it.
-  if (shared_.expired() || slot.length == 0 || slot.length > most / 2 || slot.length != slot.place.size) return false;
-  const bool joins = run_ && run_->window == slot.place.window && run_->offset + run_->size == slot.place.offset &&
-                     run_->size + slot.length <= most;
-  if (run_ && !joins) return false;
-  if (!run_) {
-    s3::Service& service = op_->endpoint->door().service;
-    memory::Share share(service.arena, op_->caller.peer_address, most);
-    auto charge = share.try_take(most);
-    if (!charge) return false;
-    auto lease = service.arena.lease(most);
-    if (!lease) return false;
-    lease->attach(std::move(*charge));
-    run_.emplace(Run());  // clang takes no default initializers of a nested class that is not complete yet
-    run_->lease = std::move(*lease);
-    run_->window = slot.place.window;
-    run_->offset = slot.place.offset;
-  }
-  copy_pieces(*slot.opened, run_->lease.data() + run_->size);
-  run_->size += slot.length;
-  run_->items[run_->count++] = index;
+  const ReadSlot& slot = reply_.slot(index);
+  if (!delivery_.gather(index, slot)) return false;
   moved_ += slot.length;
   return true;
 }
 
-// Into the window, where the transport copies. False: it does not.
-Result<bool> ReadBatch::write_now(const store::ObjectReader& object, uint64_t offset, uint64_t length,
-                                  const wire::BatchPlace& place) {
-  fabric::Window& window = *windows_[place.window];
-  if (window.immediate_size_max() < length) return false;
-  Result<void> done;
-  each_piece(object, offset, length, [&](Bytes bytes, uint64_t at) {
-    done = window.write_now(bytes, place.offset + at);
-    return done.has_value();
-  });
-  // The socket is full: it has to be waited for, and what went out goes again.
-  if (!done && done.error() == Errc::would_block) return false;
-  if (!done) return std::unexpected(done.error());
-  return true;
+// Elsewhere GETs are gathered, and answered when they were written.
+bool ReadBatch::may_serve_group() const {
+  if (!source_.may_group() || !reply_.all_answered()) return false;
+  return !source_.wants_bytes() || source_.head().windows.count == 0 || delivery_.writes_at_once();
 }
 
-Task<Result<void>> ReadBatch::serve(Slot& slot) {
-  s3::Service& service = op_->endpoint->door().service;
-  if (!is_get()) {
-    VB_CO_ASSIGN(s3::HeadReply found, co_await s3::head_object(service, op_->caller, slot.request));
-    slot.info = std::move(found.info);
-    slot.length = found.length;
-    slot.partial = found.partial;
-    co_return Result<void>{};
+// Answers the leading items of the next group that can be answered together, and returns how many. They are looked up
+// and sent by one call each, so that the processor copies one while it still waits for another. The rest are as if they
+// had not been looked up.
+size_t ReadBatch::serve_group() {
+  const std::span<const ItemSource::Plain> items = source_.group();
+  if (items.empty() || !still_allowed()) return 0;
+  std::array<store::Store::HotLookup, ItemSource::group_max> lookups;
+  size_t count = 0;
+  for (; count < items.size() && hot_[items[count].bucket].looks_in_memory(); ++count) {
+    lookups[count] = {.bucket = source_.head().buckets[items[count].bucket], .key = items[count].key};
   }
-  if (!slot.opened) {
-    VB_CO_ASSIGN(slot.opened, co_await s3::open_object(service, op_->caller, slot.request));
-    slot.length = slot.opened->length;
-    slot.partial = slot.opened->partial;
+  const std::span<store::Store::HotLookup> found = std::span(lookups).first(count);
+  op_->endpoint->door().service.store.hot_many(found);
+  size_t answered = 0;
+  while (answered < count && moved_ < turn_bytes) {
+    const size_t more = answer_together(found.subspan(answered), items.subspan(answered));
+    if (more == 0) break;
+    answered += more;
   }
-  slot.charged = true;
-  co_return co_await deliver(slot);
+  return answered;
 }
 
-Task<Result<void>> ReadBatch::deliver(Slot& slot) {
-  s3::Service& service = op_->endpoint->door().service;
-  slot.in_reply = wants_reply(slot.place, slot.length);
-  if (slot.in_reply) {
-    slot.bytes.resize(slot.length);
-    waiting_bytes_ += slot.length;
-    InlineSink sink(slot.bytes);
-    co_return co_await s3::send_object(service, *slot.opened, sink);
-  }
-  if (!slot.place.holds(slot.length)) {
-    co_return fail(Errc::too_large, "native: neither place nor reply holds the bytes");
-  }
-  if (slot.length == 0) co_return Result<void>{};
-  auto part = std::make_unique<WindowPart>(windows_[slot.place.window], slot.place.offset, slot.length);
-  rdma::WindowSink sink(std::move(part), op_->operation_deadline());
-  co_return co_await send_drained(service, *slot.opened, sink);
-}
-
-// The answer is known; it is written when those before it are.
-void ReadBatch::complete(size_t index) {
-  slot(index).done = true;
-  bool first = index == told_;
-  while (!full_ && told_ < taken_ && slot(told_).done) {
-    if (!tell(slot(told_), first)) {
-      full_ = true;
-      return;
+// Answers the first of these, as many as are sent by one call. 0: the first has to be served by itself.
+size_t ReadBatch::answer_together(Found found, std::span<const ItemSource::Plain> items) {
+  ItemDelivery::Together writes(delivery_);
+  OrderedReply::Answered all;
+  const size_t before = reply_.size();
+  for (const store::Store::HotLookup& one : found) {
+    const store::ObjectReader* const object = one.found.get();
+    if (object == nullptr || !s3::is_sent_as_it_lies(object->info())) break;
+    const size_t unfinished = reply_.size();
+    if (!append(writes, all, *object, items[all.items].place)) {
+      reply_.rewind(unfinished);
+      break;
     }
-    told(slot(told_));
-    ++told_;
-    first = false;
+    ++all.items;
   }
-  tell_progress(false);
+  if (!writes.write()) {
+    reply_.rewind(before);
+    return 0;
+  }
+  all.in_window = writes.bytes();
+  for (size_t i = 0; i < all.items; ++i) {
+    reply_.count_for_bucket(items[i].bucket, source_.wants_bytes() ? found[i].found->info().size : 0);
+  }
+  reply_.answered_together(all);
+  source_.skip(all.items);
+  looked_at_ += all.items;
+  moved_ += all.bytes();
+  publish_progress(false);
+  return all.items;
 }
 
-// Writes an answer. False: the reply is full. `first`: inline bytes are still where they lie in memory, unless they
-// were fetched.
-bool ReadBatch::tell(Slot& slot, bool first) {
-  wire::BatchEntry entry;
-  entry.code = slot.code;
-  if (slot.code == Errc::ok) {
-    const store::ObjectInfo& info = slot.opened ? slot.opened->info() : slot.info;
-    entry.partial = slot.partial;
-    entry.length = slot.length;
-    entry.object_size = info.size;
-    entry.modified_us = info.modified_us;
-    entry.etag = info.etag;
-    entry.version = info.version_id;
-    entry.in_reply = slot.in_reply;
-    entry.listed_alone = slot.listed_alone;
-    if ((head_.details & wire::detail_checksum) != 0 && !slot.partial)
-      entry.checksum = full_checksum(info, op_->version());
-  }
-  const size_t before = out_->size();
-  const bool fits = write_entry(slot, entry);
-  const MutableBytes place = entry.in_reply && fits ? out_->reserve(slot.length) : MutableBytes();
-  if (!fits || !out_->ok()) {
-    out_->rewind(before);
-    if (told_ != 0) return false;
-    // Alone, and still too long for a reply.
-    slot.code = Errc::too_large;
-    slot.in_reply = false;
-    return write_entry(slot, {.code = Errc::too_large});
-  }
-  if (!entry.in_reply || slot.length == 0) return true;
-  if (first && slot.bytes.empty()) {
-    copy_pieces(*slot.opened, place.data());
-  } else {
-    copy_bytes(place.data(), slot.bytes.data(), slot.length);
-  }
+// Appends the answer, and its bytes to the reply or to the writes. False: it has to be served by itself.
+bool ReadBatch::append(ItemDelivery::Together& writes, OrderedReply::Answered& all, const store::ObjectReader& object,
+                       const wire::BatchPlace& place) {
+  const store::ObjectInfo& info = object.info();
+  const bool wants_bytes = source_.wants_bytes();
+  const bool in_reply = wants_bytes && goes_in_reply(place, info.size);
+  if (!reply_.append(info, in_reply)) return false;
+  if (!wants_bytes || info.size == 0) return true;
+  if (!in_reply) return writes.add(object, place);
+  if (!reply_.append_bytes(object)) return false;
+  all.in_reply += info.size;
   return true;
-}
-
-bool ReadBatch::write_entry(const Slot& slot, const wire::BatchEntry& entry) {
-  if (listing_) return listing_->out.add({slot.request.key, entry, slot.place.offset});
-  return encode(*out_, entry, head_.details);
-}
-
-void ReadBatch::told(Slot& slot) {
-  const bool ok = slot.code == Errc::ok;
-  const uint64_t bytes = ok && is_get() ? slot.length : 0;
-  (slot.in_reply ? inline_bytes_ : window_bytes_) += bytes;
-  op_->moved.out += bytes;
-  if (bytes != 0 && !slot.charged) s3::charge_sent(*slot.opened);
-  if (op_->is_told() && !slot.listed_alone) {
-    const store::ObjectInfo* const info = !ok ? nullptr : slot.opened ? &slot.opened->info() : &slot.info;
-    Endpoint::Item item{.bucket = slot.bucket,
-                        .bucket_name = bucket_name(slot.bucket),
-                        .key = slot.request.key,
-                        .version = slot.request.version_id,
-                        .outcome = slot.code,
-                        .partial = slot.partial,
-                        .out = bytes};
-    if (info != nullptr) item.object_size = info->size;
-    if (info != nullptr && !info->version_id.empty()) item.version = info->version_id;
-    op_->endpoint->account(*op_, item);
-  } else if (!slot.listed_alone && (ok || s3::status_of(call::Verb::get, slot.code, false) < 400)) {
-    ++traffic_[slot.bucket].requests;
-    traffic_[slot.bucket].bytes += bytes;
-  }
-  failed_ = failed_ || !ok;
-  if (!failed_) ++arrived_;
-  arrived_bytes_ += bytes;
-  waiting_bytes_ -= slot.bytes.size();
-  slot.bytes.clear();
-  slot.opened.reset();
 }
 
 void ReadBatch::finish() {
-  tell_progress(true);
-  account();
-  const size_t head_size = listing_ ? wire::list_values_head_size : wire::batch_reply_head_size;
-  wire::Writer head(op_->body_space().first(head_size));
-  const auto answered = static_cast<uint16_t>(told_);
-  if (listing_) {
-    const bool more = listing_->page.truncated || told_ != listing_->page.entries.size();
-    wire::encode_list_values_head(head, more, head_.details, answered);
-  } else {
-    wire::encode_batch_reply_head(head, head_.details, answered);
-  }
-  op_->body_size = head_size + out_->size();
-  Metrics& metrics = op_->endpoint->door().metrics;
-  metrics.inline_out.add(inline_bytes_);
-  metrics.window_out.add(window_bytes_);
-  metrics.batch_items.add(told_);
+  publish_progress(true);
+  reply_.finish(source_.is_listing() && source_.has_more_than(reply_.answered()));
   end();
 }
 

@@ -1,28 +1,29 @@
-// A read batch's coroutines: what has to be waited for.
+// A read batch's coroutines: workers that serve items which have to wait, and the writer of the progress word.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/this_coro.hpp>
 
 #include "memory/budget.h"
 #include "native/endpoint.h"
 #include "native/read_batch.h"
+#include "s3/objects/read.h"
 
 namespace verbena::native {
 
 void ReadBatch::start(OpPtr op) {
   ReadBatch& batch = *op->read;
   boost::asio::io_context& io = op->endpoint->core().io();
-  // An item that was taken and not served is the first to be.
+  // An item that was taken and not served is the first to be served.
   std::optional<size_t> first;
-  if (batch.taken_ > batch.told_) first = batch.taken_ - 1;
-  // Whatever is before it has its turn first.
-  if (batch.taken_ == 0) batch.looked_at_ = turn_items;
+  if (!batch.reply_.all_answered()) first = batch.reply_.taken() - 1;
+  // A batch that has not begun waits for its turn.
+  if (batch.reply_.taken() == 0) batch.looked_at_ = turn_items;
   auto shared = std::make_shared<OpPtr>(std::move(op));
   batch.shared_ = shared;
   batch.running_ = 1;
   boost::asio::co_spawn(io, work(std::move(shared), first, false), boost::asio::detached);
 }
 
+// `first`: the item to begin with. `helps`: not the first worker.
 Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool helps) {
   ReadBatch& batch = *(*shared)->read;
   std::shared_ptr<Endpoint> endpoint = (*shared)->endpoint;
@@ -33,49 +34,70 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
     if (step == Step::over) break;
     if (step == Step::turn) {
       co_await endpoint->turn();
-      batch.moved_ = 0;
-      batch.looked_at_ = 0;
-      batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
-      continue;
-    }
-    bool gathered = false;
-    if (batch.run_) {
-      Run run = std::move(*batch.run_);
-      batch.run_.reset();
-      // What did not fit this run begins the next one.
-      gathered = step == Step::wait && batch.slot(index).opened && batch.gather(index);
-      batch.help(shared);
-      co_await batch.write_run(run);
+      batch.begin_turn();
     } else {
-      batch.help(shared);
+      bool gathered = false;
+      if (batch.delivery_.has_run()) {
+        const ItemDelivery::Run run = batch.delivery_.take_run();
+        // The item that did not fit this run begins the next one.
+        gathered = step == Step::wait && batch.reply_.slot(index).opened && batch.gather(index);
+        batch.help(shared);
+        co_await batch.write_run(run);
+      } else {
+        batch.help(shared);
+      }
+      if (gathered || step == Step::flush) continue;
+      // A run that was written first may have taken long.
+      ReadSlot& slot = batch.reply_.slot(index);
+      Result<void> served = fail(Errc::access_denied, "native: the session's key");
+      if (slot.opened || batch.still_allowed()) served = co_await batch.serve(slot);
+      batch.complete_waiting(index, served);
     }
-    if (gathered || step == Step::flush) continue;
-    Slot& slot = batch.slot(index);
-    // A run that was written first may have taken long.
-    Result<void> served = fail(Errc::access_denied, "native: the session's key");
-    if (slot.opened || batch.still_allowed()) served = co_await batch.serve(slot);
-    if (!served) {
-      slot.code = wire_code(served.error().code);
-      slot.in_reply = false;
-    }
-    batch.complete(index);
     batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
   }
   if (helps) endpoint->end_read_ahead(*batch.op_->lane->client);
   leave(shared);
 }
 
-Task<void> ReadBatch::write_run(Run& run) {
-  fabric::Window& window = *windows_[run.window];
-  const Bytes bytes = Bytes(run.lease.bytes()).first(run.size);
-  auto written = co_await window.write(bytes, run.offset, deadline_in(op_->operation_deadline()));
-  for (size_t i = 0; i < run.count; ++i) {
-    if (!written) slot(run.items[i]).code = wire_code(written.error().code);
-    complete(run.items[i]);
+Task<void> ReadBatch::write_run(const ItemDelivery::Run& run) {
+  const Result<void> written = co_await delivery_.write(run);
+  for (const size_t index : run.indices()) {
+    if (!written) reply_.slot(index).code = wire_code(written.error().code);
+    complete(index);
   }
 }
 
-// Somebody goes on with what is behind an item that has to be waited for.
+void ReadBatch::complete_waiting(size_t index, const Result<void>& served) {
+  if (!served) {
+    ReadSlot& slot = reply_.slot(index);
+    slot.code = wire_code(served.error().code);
+    slot.in_reply = false;
+  }
+  complete(index);
+}
+
+Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
+  s3::Service& service = op_->endpoint->door().service;
+  if (!source_.wants_bytes()) {
+    VB_CO_ASSIGN(s3::HeadReply found, co_await s3::head_object(service, op_->caller, slot.request));
+    slot.info = std::move(found.info);
+    slot.length = found.length;
+    slot.partial = found.partial;
+    co_return Result<void>{};
+  }
+  if (slot.opened) {
+    slot.opened->peer = op_->caller.peer_address;
+  } else {
+    VB_CO_ASSIGN(s3::OpenObject opened, co_await s3::open_object(service, op_->caller, slot.request));
+    slot.open(std::move(opened));
+  }
+  slot.charged = true;
+  slot.in_reply = goes_in_reply(slot.place, slot.length);
+  if (slot.in_reply) co_return co_await delivery_.send_to_reply(slot, reply_.hold(slot));
+  co_return co_await delivery_.send_to_window(slot);
+}
+
+// Starts a worker for the items behind one that has to wait.
 void ReadBatch::help(const Shared& shared) {
   Endpoint& endpoint = *(*shared)->endpoint;
   ClientLoad& client = *op_->lane->client;
@@ -88,8 +110,8 @@ void ReadBatch::help(const Shared& shared) {
 void ReadBatch::leave(Shared& shared) {
   ReadBatch& batch = *(*shared)->read;
   if (--batch.running_ != 0) return;
-  // A last word on the progress may have to be waited for, too; or it was written at once, and this is over.
-  batch.tell_progress(true);
+  // The last write of the progress may have to wait, and then leaves after this.
+  batch.publish_progress(true);
   if (*shared == nullptr || batch.running_ != 0) return;
   OpPtr op = std::move(*shared);
   batch.finish();
@@ -97,18 +119,19 @@ void ReadBatch::leave(Shared& shared) {
   endpoint.reply(std::move(op));
 }
 
-void ReadBatch::tell_progress(bool all) {
-  const wire::BatchHead& head = head_;
-  if (head.progress_window == wire::no_window || arrived_ == published_ || publishing_) return;
-  if (!all && arrived_bytes_ < progress_bytes) return;
-  arrived_bytes_ = 0;
-  fabric::Window& window = *windows_[head.progress_window];
+// Writes how many leading items have arrived, if that has changed: always, or after each progress_bytes.
+void ReadBatch::publish_progress(bool all) {
+  const wire::BatchHead& head = source_.head();
+  if (head.progress_window == wire::no_window || reply_.arrived() == published_ || publishing_) return;
+  if (!all && reply_.bytes_moved() - published_bytes_ < progress_bytes) return;
+  published_bytes_ = reply_.bytes_moved();
+  fabric::Window& window = delivery_.window(head.progress_window);
   if (window.immediate_size_max() != 0) {
     std::byte raw[8];
-    wire::Writer(MutableBytes(raw)).u64(arrived_);
-    // A client that has withdrawn the window is not told.
+    wire::Writer(MutableBytes(raw)).u64(reply_.arrived());
+    // A client that has withdrawn the window gets no progress.
     (void)window.write_now(raw, head.progress_offset);
-    published_ = arrived_;
+    published_ = reply_.arrived();
     return;
   }
   auto shared = shared_.lock();
@@ -119,20 +142,20 @@ void ReadBatch::tell_progress(bool all) {
 }
 
 Task<void> ReadBatch::write_progress(Shared shared) {
-  const wire::BatchHead& head = head_;
-  const std::shared_ptr<fabric::Window> window = windows_[head.progress_window];
+  const wire::BatchHead& head = source_.head();
   // What is written to a window has to lie in the arena.
   memory::Share share(op_->endpoint->door().service.arena, op_->caller.peer_address, 64);
   auto lease = co_await share.lease(64);
-  while (lease && published_ != arrived_) {
-    const uint64_t now = arrived_;
+  while (lease && published_ != reply_.arrived()) {
+    const uint64_t now = reply_.arrived();
     const MutableBytes word = MutableBytes(lease->bytes()).first(8);
     wire::Writer(word).u64(now);
-    auto written = co_await window->write(word, head.progress_offset, deadline_in(op_->operation_deadline()));
+    auto written = co_await delivery_.window(head.progress_window)
+                       .write(word, head.progress_offset, deadline_in(op_->operation_deadline()));
     published_ = now;
     if (!written) break;
   }
-  if (!lease) published_ = arrived_;
+  if (!lease) published_ = reply_.arrived();
   publishing_ = false;
   leave(shared);
 }

@@ -81,8 +81,7 @@ ObjectAnswer one_range(const Found& found) {
 }
 
 bool sent_now(const s3::OpenObject& object, memory::Sink& sink) {
-  const auto sent = s3::send_now(object, sink);
-  return sent && *sent && **sent;
+  return s3::send_now(object, sink) == memory::AtOnce::sent;
 }
 
 // False: its bytes cannot go at once. Nothing was told to the client then; what has landed is sent again.

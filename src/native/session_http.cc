@@ -8,7 +8,7 @@
 #include "call/request_id.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
-#include "s3/router.h"
+#include "s3_http/error_response.h"
 
 namespace verbena::native {
 namespace {
@@ -160,11 +160,12 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
 }
 
 void note_session(DoorState& door, const http::Exchange& exchange, const s3::Response& response,
-                  const auth::Identity& who, SteadyClock::time_point began) {
+                  const auth::Identity& who, const std::string& request_id, SteadyClock::time_point began) {
   const int64_t taken_us = std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - began).count();
   call::Observed observed{.by = &door.observers, .time_us = door.service.clock.now_us() - taken_us};
   call::Call call;
   call.identity = who;
+  call.request_id = request_id;
   call.peer_address = exchange.peer_address();
   call.observed = &observed;
   call::tell(call, {.door = call::Door::native, .status = response.status},
@@ -177,6 +178,7 @@ Task<void> serve_http(std::shared_ptr<DoorState> door, http::Exchange& exchange)
   const auto began = SteadyClock::now();
   s3::Response response;
   auth::Identity who;
+  const std::string request_id = call::make_request_id();
   Result<void> done;
   const std::string_view path = exchange.path(), method = exchange.method();
   if (path == "/-/session" && method == "POST") {
@@ -187,12 +189,13 @@ Task<void> serve_http(std::shared_ptr<DoorState> door, http::Exchange& exchange)
   }
   if (!done) {
     response = {};
-    s3::fill_error(response, done.error(), path, call::make_request_id());
+    s3::fill_error(response, done.error(), path, request_id);
     // The native client reads this number instead of XML.
     response.headers.emplace_back("x-verbena-error", std::to_string(static_cast<unsigned>(done.error().code)));
     exchange.close_after();  // the body may not have been read
   }
-  if (path == "/-/session" && observe::requests_are_observed()) note_session(*door, exchange, response, who, began);
+  if (path == "/-/session" && observe::requests_are_observed())
+    note_session(*door, exchange, response, who, request_id, began);
   (void)co_await exchange.reply(response);
 }
 

@@ -14,15 +14,15 @@ namespace verbena::native {
 class InlineSink final : public memory::Sink {
  public:
   explicit InlineSink(MutableBytes place) : place_(place) {}
-  std::optional<Result<bool>> send_at_once(uint64_t length, memory::Pieces& pieces) override {
-    if (length != place_.size()) return std::nullopt;
+  Result<memory::AtOnce> send_at_once(uint64_t length, memory::Pieces& pieces) override {
+    if (length != place_.size()) return memory::AtOnce::unsupported;
     for (uint64_t at = 0; at < length;) {
       const memory::Chunk piece = pieces.next();
-      if (piece.bytes.empty()) return std::nullopt;
+      if (piece.bytes.empty()) return memory::AtOnce::unsupported;
       std::memcpy(place_.data() + at, piece.bytes.data(), piece.bytes.size());
       at += piece.bytes.size();
     }
-    return true;
+    return memory::AtOnce::sent;
   }
   Task<Result<void>> begin(uint64_t length) override {
     if (length != place_.size()) co_return fail(Errc::internal, "native: inline length");

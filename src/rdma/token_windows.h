@@ -32,7 +32,7 @@ class WindowSink : public memory::Sink {
   // rdma_not_supported when the window is smaller than `length`: the caller declines and sends the body.
   Task<Result<void>> begin(uint64_t length) override;
   // Supported if the transport copies (fabric::Window::write_now) and the bytes are few enough.
-  std::optional<Result<bool>> send_at_once(uint64_t length, memory::Pieces& pieces) override;
+  Result<memory::AtOnce> send_at_once(uint64_t length, memory::Pieces& pieces) override;
   Task<Result<void>> push(memory::Chunk chunk) override;
   Task<Result<void>> drained() override;
   Task<Result<void>> finish() override;

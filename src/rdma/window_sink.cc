@@ -74,14 +74,16 @@ Task<Result<void>> WindowSink::begin(uint64_t length) {
   co_return Result<void>{};
 }
 
-std::optional<Result<bool>> WindowSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
-  if (window_ == nullptr || length > window_->size() || length > window_->immediate_size_max()) return std::nullopt;
+Result<memory::AtOnce> WindowSink::send_at_once(uint64_t length, memory::Pieces& pieces) {
+  using memory::AtOnce;
+  if (window_ == nullptr || length > window_->size() || length > window_->immediate_size_max())
+    return AtOnce::unsupported;
   for (uint64_t at = 0; at < length;) {
     const memory::Chunk piece = pieces.next();
-    if (piece.bytes.empty() || !window_->write_now(piece.bytes, at)) return std::nullopt;
+    if (piece.bytes.empty() || !window_->write_now(piece.bytes, at)) return AtOnce::unsupported;
     at += piece.bytes.size();
   }
-  return true;
+  return AtOnce::sent;
 }
 
 Task<Result<void>> WindowSink::push(memory::Chunk chunk) {

@@ -8,7 +8,6 @@
 
 #include "base/result.h"
 #include "call/request_times.h"
-#include "s3/request.h"
 
 namespace verbena::s3 {
 
@@ -26,16 +25,5 @@ int status_of(call::Verb verb, Errc outcome, bool partial);
 // Of every Errc. Codes that should not leave the house come out as InternalError.
 ErrorForm error_form(Errc code);
 std::string_view error_message(const Error& error);
-
-// <Error> as AWS writes it. `fields` are the extra elements that some codes carry (BucketName, Key, ...).
-std::string error_xml(const Error& error, std::string_view resource, std::string_view request_id,
-                      const Headers& fields = {});
-
-// As fill_error in router.h, with the extra elements. Clears what a verb had put into the response.
-void fill_error_with(Response& response, const Error& error, std::string_view resource, std::string_view request_id,
-                     const Headers& fields);
-
-// x-amz-request-id and x-amz-id-2, which every response carries.
-void add_request_ids(Response& response, std::string_view request_id);
 
 }  // namespace verbena::s3

@@ -1,10 +1,11 @@
 #include "s3/errors.h"
+#include "s3_http/error_response.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "s3/router.h"
+#include "s3_http/routing/router.h"
 
 namespace verbena::s3 {
 namespace {

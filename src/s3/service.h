@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/secret.h"
 #include "memory/stream.h"
-#include "s3/access/grant.h"
-#include "s3/request.h"
+#include "s3/grant.h"
+#include "s3/types.h"
 #include "store/store.h"
 
 namespace verbena::s3 {
@@ -166,6 +166,7 @@ struct UploadPartRequest {
   std::string upload_id;
   int part_number = 0;
 };
+inline constexpr const char* bad_part_number = "Part number must be an integer between 1 and 10000, inclusive.";
 Task<Result<PutReply>> upload_part(Service& service, const Call& caller, UploadPartRequest request,
                                    memory::Source& body);
 
@@ -173,6 +174,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Call& caller, UploadP
 Task<Result<store::Removed>> delete_object(Service& service, const Call& caller, const std::string& bucket,
                                            const std::string& key, store::RemoveRequest request);
 
+inline constexpr const char* bad_max_keys = "Argument max-keys must be an integer between 0 and 2147483647.";
 Task<Result<store::ListPage>> list_objects(Service& service, const Call& caller, const std::string& bucket,
                                            store::ListRequest request);
 

@@ -4,15 +4,11 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "base/checksum.h"
-#include "base/result.h"
-#include "store/store.h"
+#include "base/bytes.h"
 
 namespace verbena::s3 {
 
@@ -37,7 +33,7 @@ class XmlWriter {
   // XML as it stands, which closes what it opens: for what is written a thousand times.
   void raw(std::initializer_list<std::string_view> pieces);
   void reserve(size_t bytes) { out_.reserve(out_.size() + bytes); }  // room for what is written next
-  std::string finish();  // closes what is open
+  std::string finish();                                              // closes what is open
 
  private:
   std::string out_;
@@ -46,36 +42,5 @@ class XmlWriter {
 
 // Largest request document: 10,000 parts with a SHA-256 each, or 1,000 keys of 1,024 escaped bytes.
 inline constexpr size_t xml_bytes_max = 4 * MiB;
-
-struct DeleteTarget {
-  std::string key;
-  std::optional<std::string> version_id;
-  std::optional<std::string> etag;    // without quotes
-  std::optional<int64_t> modified_s;  // LastModifiedTime, seconds since the epoch
-  std::optional<uint64_t> size;
-};
-struct DeleteDocument {
-  bool quiet = false;
-  std::vector<DeleteTarget> targets;  // 1 to 1000
-};
-// All parsers: malformed_xml for anything that is not the document asked for, too large, too deep, or has a DTD.
-Result<DeleteDocument> parse_delete(std::string_view text);
-
-struct CompletePart {
-  int number = 0;
-  std::string etag;                        // without quotes
-  std::vector<store::Checksum> checksums;  // parts: 0
-};
-// 1 to 10,000 parts, in the order of the document.
-Result<std::vector<CompletePart>> parse_complete(std::string_view text);
-
-struct NewBucketDocument {
-  std::string region;  // the LocationConstraint; empty when there is none
-  bool directory = false;
-  std::string zone;  // of a directory bucket
-  store::Tags tags;
-};
-// invalid_request: a directory bucket as there can be none here; invalid_tag.
-Result<NewBucketDocument> parse_create_bucket(std::string_view text);
 
 }  // namespace verbena::s3

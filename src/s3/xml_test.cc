@@ -1,4 +1,5 @@
 #include "s3/xml.h"
+#include "s3_http/request_documents.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include "fabric/ofi/ofi.h"
 #include "fabric/tcp/tcp.h"
 #include "http/server.h"
-#include "s3/router.h"
+#include "s3_http/routing/router.h"
 
 namespace verbena::server {
 

@@ -9,25 +9,18 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <thread>
 
-#include "auth/auth.h"
 #include "auth/limits.h"
-#include "base/checksum.h"
 #include "base/exposition.h"
-#include "base/hex.h"
 #include "base/readings.h"
-#include "client/http/http_client.h"
 #include "rdma/transport.h"
-#include "world.h"
+#include "requests.h"
 
 namespace verbena::matrix {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* bucket = "effects";
 constexpr const char* log_bucket = "effects-logs";
@@ -118,7 +111,7 @@ struct Setting {
   bool cached = true, rates = false, told = false;
 };
 
-class Effects : public testing::TestWithParam<Setting> {
+class Effects : public testing::TestWithParam<Setting>, protected Requests {
  protected:
   static Config config_of(const Setting& setting) {
     const std::filesystem::path place =
@@ -134,33 +127,14 @@ class Effects : public testing::TestWithParam<Setting> {
 
   Effects() {
     auth::rates_in_use = false;  // of a server that was in this process before
-    world_ = std::make_unique<World>(config_of(GetParam()));
-    const std::string url = world_->server.http();
-    http_ = *client::HttpClient::create(
-        {.host = test_address(), .port = static_cast<uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)))});
+    start(config_of(GetParam()));
     EXPECT_EQ(send(root_, "PUT", std::string("/") + bucket, "", {{"x-verbena-append", "enabled"}}), 200);
-    make_bob();
     set_up();
   }
   ~Effects() override {
-    world_.reset();
+    end();
     const Config config = config_of(GetParam());
     std::filesystem::remove_all(std::filesystem::path(config.events.targets[0].substr(12)).parent_path());
-  }
-
-  void make_bob() {
-    std::string answer;
-    call("iam", "Action=CreateUser&Version=2010-05-08&UserName=bob");
-    call("iam",
-         "Action=PutUserPolicy&Version=2010-05-08&UserName=bob&PolicyName=all&PolicyDocument=" +
-             auth::uri_encode(
-                 R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]})", false));
-    answer = call("iam", "Action=CreateAccessKey&Version=2010-05-08&UserName=bob");
-    const auto between = [&](const std::string& name) {
-      const size_t from = answer.find("<" + name + ">") + name.size() + 2;
-      return answer.substr(from, answer.find("</" + name + ">") - from);
-    };
-    bob_ = {between("AccessKeyId"), between("SecretAccessKey"), ""};
   }
 
   void set_up() {
@@ -180,78 +154,6 @@ class Effects : public testing::TestWithParam<Setting> {
         <TargetPrefix>log/</TargetPrefix></LoggingEnabled></BucketLoggingStatus>)",
                                log_bucket)),
               200);
-  }
-
-  std::string call(const char* service, const std::string& body) {
-    client::HttpHeaders headers{{"host", http_->host_header()},
-                                {"content-type", "application/x-www-form-urlencoded; charset=utf-8"}};
-    auth::sign(root_, "us-east-1", service, system_clock(), "POST", "/", "", to_hex(as_bytes(sha256(as_bytes(body)))),
-               headers);
-    const auto reply = http_->request({.method = "POST", .target = "/", .headers = headers, .body = as_bytes(body)});
-    EXPECT_TRUE(reply && reply->status == 200) << (reply ? reply->body : "no answer");
-    return reply ? reply->body : std::string();
-  }
-
-  // A signed request, as no client library would send it. Its status.
-  int send(const auth::Credentials& who, const std::string& method, const std::string& target,
-           std::string_view body = {}, client::HttpHeaders headers = {}) {
-    headers.emplace_back("host", http_->host_header());
-    const size_t mark = std::min(target.find('?'), target.size());
-    const std::string query = mark == target.size() ? "" : target.substr(mark + 1);
-    auth::sign(who, "us-east-1", "s3", system_clock(), method, target.substr(0, mark), query,
-               to_hex(as_bytes(sha256(as_bytes(body)))), headers);
-    const auto reply = http_->request({.method = method, .target = target, .headers = headers, .body = as_bytes(body)});
-    EXPECT_TRUE(reply) << target;
-    if (reply && reply->status >= 400) last_body_ = reply->body;
-    return reply ? reply->status : 0;
-  }
-
-  // Signed by version 4 in a policy, as a browser sends it.
-  int post_form(const std::string& key, std::string_view bytes) {
-    const std::string date = "20260102";
-    const Json policy{{"expiration", "2099-01-01T00:00:00.000Z"},
-                      {"conditions",
-                       {{{"bucket", bucket}},
-                        {"starts-with", "$key", ""},
-                        {{"x-amz-algorithm", "AWS4-HMAC-SHA256"}},
-                        {{"x-amz-credential", bob_.access_key + "/" + date + "/us-east-1/s3/aws4_request"}},
-                        {{"x-amz-date", date + "T000000Z"}}}}};
-    const std::string text = to_base64(as_bytes(policy.dump()));
-    const auto signing = auth::signing_key(bob_.secret_key, date, "us-east-1", "s3");
-    const client::HttpHeaders fields{
-        {"key", key},
-        {"bucket", bucket},
-        {"policy", text},
-        {"x-amz-algorithm", "AWS4-HMAC-SHA256"},
-        {"x-amz-credential", bob_.access_key + "/" + date + "/us-east-1/s3/aws4_request"},
-        {"x-amz-date", date + "T000000Z"},
-        {"x-amz-signature", to_hex(as_bytes(hmac_sha256(Bytes(signing), as_bytes(text))))}};
-    std::string body;
-    for (const auto& [name, value] : fields) {
-      body += fmt::format("--edge\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{}\r\n", name, value);
-    }
-    body += "--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n";
-    body.append(bytes).append("\r\n--edge--\r\n");
-    const auto reply = http_->request(
-        {.method = "POST",
-         .target = std::string("/") + bucket,
-         .headers = {{"host", http_->host_header()}, {"content-type", "multipart/form-data; boundary=edge"}},
-         .body = as_bytes(body)});
-    EXPECT_TRUE(reply);
-    if (reply && reply->status >= 400) last_body_ = reply->body;
-    return reply ? reply->status : 0;
-  }
-
-  Client client(const Way& way) {
-    ClientOptions options;
-    options.endpoint = world_->server.http();
-    options.native_endpoint = world_->server.native();
-    options.access_key = bob_.access_key;
-    options.secret_key = bob_.secret_key;
-    options.via = way.via;
-    options.provider = way.provider;
-    options.token_size_min = 0;
-    return *Client::connect(options);
   }
 
   // Counters as they are now.
@@ -292,12 +194,6 @@ class Effects : public testing::TestWithParam<Setting> {
     }
     return more;
   }
-
-  std::unique_ptr<World> world_;
-  std::unique_ptr<client::HttpClient> http_;
-  const auth::Credentials root_{server::TestServer::access_key, server::TestServer::secret_key, ""};
-  auth::Credentials bob_;
-  std::string last_body_;
 };
 
 // One way to ask for something.
@@ -430,8 +326,9 @@ class EffectsTable : public Effects {
     };
     const std::string bytes(as_text(random_bytes(large, 1)));
     const auto path = [](const std::string& key) { return std::string("/") + bucket + "/" + key; };
-    Row* row = add("POST form", Ask::put,
-                   [this, bytes](const std::string& key) { EXPECT_EQ(post_form(key, bytes), 204) << last_body_; });
+    Row* row = add("POST form", Ask::put, [this, bytes](const std::string& key) {
+      EXPECT_EQ(post_form(bucket, key, bytes), 204) << last_body_;
+    });
     row->differs = "a form is an action and an event of its own, and its bytes on the wire are more than the file";
     row->change = [](Effect& e) {
       e.lines = {"POST bucket 204 - in form out 0"};

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The table of headers (src/s3/header_table.cc), compared with botocore's model of S3 by requests to a server:
+"""The table of headers (src/s3_http/header_table.cc), compared with botocore's model of S3 by requests to a server:
 each header with each operation. $BOTOCORE_S3_MODEL may name a file with a newer model (service-2.json).
 
 Requests are unsigned: an unsupported header is refused before authentication.
@@ -63,11 +63,11 @@ def model():
 
 def table():
     """The names in header_table.cc."""
-    return re.findall(r'^    \{"([a-z0-9-]+)"', (ROOT / "src/s3/header_table.cc").read_text(), re.M)
+    return re.findall(r'^    \{"([a-z0-9-]+)"', (ROOT / "src/s3_http/header_table.cc").read_text(), re.M)
 
 
 def routed():
-    text = (ROOT / "src/s3/router.cc").read_text()
+    text = (ROOT / "src/s3_http/routing/router.cc").read_text()
     return set(re.findall(r'Operation\{Scope::(\w+),\s*"(\w+)",\s*"([^"]*)"', text))
 
 

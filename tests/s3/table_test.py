@@ -8,8 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def routed():
-    """{"GET bucket?cors", ...} of src/s3/router.cc."""
-    text = (ROOT / "src/s3/router.cc").read_text()
+    """{"GET bucket?cors", ...} of src/s3_http/routing/router.cc."""
+    text = (ROOT / "src/s3_http/routing/router.cc").read_text()
     found = re.findall(r'Operation\{Scope::(\w+),\s*"(\w+)",\s*"([^"]*)"', text)
     return {f"{method} {scope}" + (f"?{selector}" if selector else "") for scope, method, selector in found}
 
@@ -48,7 +48,7 @@ class Table(unittest.TestCase):
             for file in (ROOT / "src" / room).rglob("*.cc"):
                 if not file.stem.endswith("_test"):
                     acted.update(re.findall(asks, file.read_text()))
-        acted.update(re.findall(r'"(response-[a-z-]+)"', (ROOT / "src/s3/headers.cc").read_text()))
+        acted.update(re.findall(r'"(response-[a-z-]+)"', (ROOT / "src/s3_http/headers.cc").read_text()))
         self.assertGreater(len(acted), 50)
         signatures_own = {"Signature", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Signature"}
         self.assertEqual(sorted(acted - covered - shaping - signatures_own), [], "acted upon, not covered, may change more than a shape")
@@ -59,7 +59,7 @@ class Table(unittest.TestCase):
         asks_itself = {"serve_list_buckets", "serve_list_versions", "serve_list_objects_v1", "serve_list_objects_v2",
                        "serve_create_bucket", "serve_head_bucket", "serve_delete_bucket", "serve_delete_objects",
                        "serve_post_object", "serve_preflight", "serve_create_session"}
-        text = (ROOT / "src/s3/router.cc").read_text()
+        text = (ROOT / "src/s3_http/routing/router.cc").read_text()
         bare = re.findall(r"Operation\{Scope::(?:service|bucket|control)[^{}&]*?(serve_\w+)\s*\}", text)
         self.assertGreater(len(bare), 5, "the router's table was not found")
         self.assertEqual(sorted(set(bare) - asks_itself), [], "nobody is asked whether the caller may")

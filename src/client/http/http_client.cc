@@ -244,6 +244,7 @@ Result<Message> message_of(const HttpRequest& request, const std::string& host) 
     message.insert(name, value);
   }
   if (message.find(bhttp::field::host) == message.end()) message.insert("host", host);
+  if (message.find(bhttp::field::user_agent) == message.end()) message.insert("user-agent", client_name);
   message.erase(bhttp::field::content_length);
   const bool may_be_bare = request.method == "GET" || request.method == "HEAD" || request.method == "DELETE";
   if (!request.body.empty() || !may_be_bare) message.insert("content-length", std::to_string(request.body.size()));

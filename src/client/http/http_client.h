@@ -18,6 +18,10 @@
 
 namespace verbena::client {
 
+// User-Agent of a request that has none, and the name that a native session is opened with: policies and logs see the
+// same client by every door.
+inline constexpr const char* client_name = "verbena-client/" VERBENA_VERSION;
+
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpOptions {

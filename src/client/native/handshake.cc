@@ -125,7 +125,7 @@ Result<SessionTerms> request_session(const NativeOptions& options) {
   const Json wanted = {{"version", 1},
                        {"version_max", wire::protocol_version_max},
                        {"client_nonce", to_hex(nonce)},
-                       {"user_agent", "verbena-client/" VERBENA_VERSION},
+                       {"user_agent", client_name},
                        {"providers", options.providers}};
   const std::string body = wanted.dump();
   VB_ASSIGN(const HttpReply reply, http->request(session_request(options, http->host_header(), body)));

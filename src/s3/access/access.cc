@@ -7,11 +7,10 @@
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
 #include "s3/access/quota.h"
-#include "s3/buckets/bucket_document.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/document_reading.h"
+#include "s3/documents/bucket_document.h"
+#include "s3/documents/lifecycle.h"
 #include "s3/names.h"
-#include "s3/objects/encryption.h"
 
 namespace verbena::s3 {
 namespace {
@@ -131,14 +130,6 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
 }  // namespace
 
 // The upper half tells servers of one process apart (tests have several), since their threads may be the same.
-AccessGeneration::AccessGeneration() {
-  static std::atomic<uint64_t> servers{0};
-  number_ = (servers.fetch_add(1) + 1) << 40;
-}
-
-std::shared_ptr<AccessGeneration> make_access_generation() { return std::make_shared<AccessGeneration>(); }
-
-void AccessGeneration::changed() { number_.fetch_add(1, std::memory_order_acq_rel); }
 
 const BucketAccess* cached_access(const Service& service, std::string_view bucket) {
   const Kept& slot = slot_of(bucket);

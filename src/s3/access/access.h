@@ -1,8 +1,6 @@
 // What a bucket's owner has said about access to it, read once and kept until one of its documents changes.
 #pragma once
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,8 +8,9 @@
 
 #include "auth/policy.h"
 #include "s3/access/acl.h"
-#include "s3/buckets/lifecycle_rules.h"
-#include "s3/events/notification_rules.h"
+#include "s3/documents/access_generation.h"
+#include "s3/documents/lifecycle_rules.h"
+#include "s3/documents/notification_rules.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
@@ -50,23 +49,6 @@ struct BucketAccess {
   bool has_quota() const { return limits != nullptr || owner_limits != nullptr; }
 };
 using BucketAccessPtr = std::shared_ptr<const BucketAccess>;
-
-// When the documents of any bucket changed. Each thread keeps the records that it used of late; a record from before
-// the last change is read again. So a change holds for every request that begins after it was acknowledged.
-class AccessGeneration {
- public:
-  AccessGeneration();
-  uint64_t now() const { return number_.load(std::memory_order_acquire); }
-  void changed();
-  // Which buckets' records may be kept at all: others may be changing one. A bucket's number is another one both after
-  // it must not be kept any more and before it may be again. Set before the first request.
-  void keep_where(std::function<bool(std::string_view bucket)> may_keep) { may_keep_ = std::move(may_keep); }
-  bool may_keep(std::string_view bucket) const { return !may_keep_ || may_keep_(bucket); }
-
- private:
-  std::atomic<uint64_t> number_;  // of no two objects the same
-  std::function<bool(std::string_view)> may_keep_;
-};
 
 // The bucket's record if this thread has it; valid until this thread's next call of these two. nullptr: ask
 // bucket_access(). Neither allocates nor locks.

@@ -330,5 +330,24 @@ TEST_F(AccessTest, AnotherOwnerThanExpectedIsRefused) {
   EXPECT_EQ(status(alice_, "GET", "/bucket/key", {{"x-amz-expected-bucket-owner", "222222222222"}}), 403);
 }
 
+// An append's offset is an answer about what is there. The tags that deny reading it were not looked at.
+TEST_F(AccessTest, AnAppendTellsNothingOfAnObjectThatItsTagsHide) {
+  ASSERT_EQ(as(alice_, "PUT", "/appends", "", {{"x-verbena-append", "enabled"}}).status, 200);
+  as(alice_, "PUT", "/appends/plain", "text");
+  as(alice_, "PUT", "/appends/secret", "text", {{"x-amz-tagging", "class=secret"}});
+  const std::string objects = R"("Resource":"arn:aws:s3:::appends/*")";
+  const auto clerk = user_of(alice, "clerk",
+                             R"([{"Effect":"Allow","Action":["s3:PutObject","s3:GetObject"],)" + objects +
+                                 R"(},{"Effect":"Deny","Action":"s3:GetObject",)" + objects +
+                                 R"(,"Condition":{"StringEquals":{"s3:ExistingObjectTag/class":"secret"}}}])");
+  const auto append = [&](const char* key, const char* offset) {
+    return as(clerk, "PUT", std::string("/appends/") + key, "more", {{"x-amz-write-offset-bytes", offset}});
+  };
+  EXPECT_EQ(append("plain", "9").code, "InvalidWriteOffset");
+  EXPECT_EQ(append("plain", "4").status, 200);
+  EXPECT_EQ(append("secret", "9").code, "AccessDenied");
+  EXPECT_EQ(append("secret", "4").code, "AccessDenied");
+}
+
 }  // namespace
 }  // namespace verbena::s3

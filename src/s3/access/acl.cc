@@ -6,24 +6,23 @@
 #include "auth/auth.h"
 #include "base/text.h"
 #include "s3/access/grants_xml.h"
-#include "s3/context.h"
+#include "s3/service.h"
 #include "s3/xml_reader.h"
 
 namespace verbena::s3 {
 namespace {
 
 struct NamedPermission {
-  std::string_view name;    // in XML
-  std::string_view header;  // x-amz-grant-*
+  std::string_view name;  // in XML
   Permission permission;
   char letter;  // as it is kept
 };
 constexpr std::array<NamedPermission, 5> permissions = {{
-    {"READ", "x-amz-grant-read", Permission::read, 'r'},
-    {"WRITE", "x-amz-grant-write", Permission::write, 'w'},
-    {"READ_ACP", "x-amz-grant-read-acp", Permission::read_acp, 'R'},
-    {"WRITE_ACP", "x-amz-grant-write-acp", Permission::write_acp, 'W'},
-    {"FULL_CONTROL", "x-amz-grant-full-control", Permission::full_control, 'F'},
+    {"READ", Permission::read, 'r'},
+    {"WRITE", Permission::write, 'w'},
+    {"READ_ACP", Permission::read_acp, 'R'},
+    {"WRITE_ACP", Permission::write_acp, 'W'},
+    {"FULL_CONTROL", Permission::full_control, 'F'},
 }};
 
 struct NamedGroup {
@@ -41,50 +40,6 @@ constexpr char account_letter = 'c';
 const NamedPermission& form_of(Permission permission) {
   const auto it = std::ranges::find(permissions, permission, &NamedPermission::permission);
   return it == permissions.end() ? permissions.front() : *it;
-}
-
-Result<Grant> group_grant(std::string_view uri, Permission permission) {
-  const auto it = std::ranges::find(groups, uri, &NamedGroup::uri);
-  if (it == groups.end()) return fail(Errc::invalid_argument, "Invalid group uri.");
-  return Grant{it->to, {}, permission};
-}
-
-Result<Grant> account_grant(const Service& service, std::string_view canonical_id, Permission permission) {
-  const auto account = find_account(service, canonical_id);
-  if (account == nullptr) return fail(Errc::invalid_grantee, "acl: unknown account");
-  return Grant{Grant::To::account, account->canonical_id, permission};
-}
-
-Result<Grant> email_grant(const Service& service, std::string_view email, Permission permission) {
-  const auto account = service.accounts == nullptr ? nullptr : service.accounts->by_email(lower(email));
-  if (account == nullptr) return fail(Errc::unresolvable_email, "acl: unknown email address");
-  return Grant{Grant::To::account, account->canonical_id, permission};
-}
-
-// One grantee of a header: id="...", uri="..." or emailAddress="...", with or without the quotes.
-Result<Grant> parse_header_grantee(const Service& service, std::string_view text, Permission permission) {
-  const size_t equals = text.find('=');
-  if (equals == std::string_view::npos) return fail(Errc::invalid_argument, "Argument format not recognized.");
-  const std::string type = lower(trim(text.substr(0, equals)));
-  std::string_view value = trim(text.substr(equals + 1));
-  if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
-  if (type == "id") return account_grant(service, value, permission);
-  if (type == "uri") return group_grant(value, permission);
-  if (type == "emailaddress") return email_grant(service, value, permission);
-  return fail(Errc::invalid_argument, "Argument format not recognized.");
-}
-
-Result<void> add_header_grants(const Service& service, std::string_view header, Permission permission,
-                               std::vector<Grant>& grants) {
-  while (!trim(header).empty()) {
-    const size_t comma = std::min(header.find(','), header.size());
-    VB_ASSIGN(Grant grant, parse_header_grantee(service, trim(header.substr(0, comma)), permission));
-    if (grants.size() == grants_max)
-      return fail(Errc::invalid_request, "An access control list has 100 grants at most.");
-    grants.push_back(std::move(grant));
-    header.remove_prefix(std::min(comma + 1, header.size()));
-  }
-  return {};
 }
 
 Result<Grant> parse_grant(const Service* service, const pugi::xml_node& node) {
@@ -112,6 +67,24 @@ Result<Grant> parse_grant(const Service* service, const pugi::xml_node& node) {
 bool gives(Permission granted, Permission wanted) { return granted == wanted || granted == Permission::full_control; }
 
 }  // namespace
+
+Result<Grant> group_grant(std::string_view uri, Permission permission) {
+  const auto it = std::ranges::find(groups, uri, &NamedGroup::uri);
+  if (it == groups.end()) return fail(Errc::invalid_argument, "Invalid group uri.");
+  return Grant{it->to, {}, permission};
+}
+
+Result<Grant> account_grant(const Service& service, std::string_view canonical_id, Permission permission) {
+  const auto account = find_account(service, canonical_id);
+  if (account == nullptr) return fail(Errc::invalid_grantee, "acl: unknown account");
+  return Grant{Grant::To::account, account->canonical_id, permission};
+}
+
+Result<Grant> email_grant(const Service& service, std::string_view email, Permission permission) {
+  const auto account = service.accounts == nullptr ? nullptr : service.accounts->by_email(lower(email));
+  if (account == nullptr) return fail(Errc::unresolvable_email, "acl: unknown email address");
+  return Grant{Grant::To::account, account->canonical_id, permission};
+}
 
 Acl private_acl(std::string_view owner) {
   return {std::string(owner), {{Grant::To::account, std::string(owner), Permission::full_control}}};
@@ -182,20 +155,6 @@ std::optional<Acl> decode_acl(std::string_view text) {
     acl.grants.push_back(std::move(grant));
   }
   return acl;
-}
-
-Result<AclWish> read_acl_headers(const Context& context) {
-  AclWish wish;
-  wish.canned = context.header("x-amz-acl").value_or("");
-  for (const NamedPermission& form : permissions) {
-    if (const auto header = context.header(form.header)) {
-      VB_TRY(add_header_grants(context.service, *header, form.permission, wish.grants));
-    }
-  }
-  if (!wish.canned.empty() && !wish.grants.empty()) {
-    return fail(Errc::invalid_request, "Specifying both Canned ACLs and Header Grants is not allowed.");
-  }
-  return wish;
 }
 
 Acl make_acl(const AclWish& wish, std::string_view owner, std::string_view bucket_owner) {

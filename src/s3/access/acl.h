@@ -9,13 +9,11 @@
 
 #include "auth/principal.h"
 #include "base/result.h"
-#include "s3/access/grant.h"
+#include "s3/grant.h"
 #include "s3/service.h"
 #include "s3/xml.h"
 
 namespace verbena::s3 {
-
-struct Context;
 
 // The canonical id of the owner of objects that anonymous callers have written.
 inline constexpr std::string_view anonymous_owner = "anonymous";
@@ -37,10 +35,13 @@ std::optional<Acl> decode_acl(std::string_view text);
 // The owner of what decode_acl() would read; empty when it would not.
 std::string_view encoded_owner(std::string_view text);
 
-// x-amz-acl and x-amz-grant-*. invalid_argument, invalid_request (both), unresolvable_email, invalid_grantee.
-Result<AclWish> read_acl_headers(const Context& context);
 // `owner` is the new thing's, `bucket_owner` the bucket's.
 Acl make_acl(const AclWish& wish, std::string_view owner, std::string_view bucket_owner);
+
+// One grant. invalid_argument: no such group; invalid_grantee: no such account; unresolvable_email.
+Result<Grant> group_grant(std::string_view uri, Permission permission);
+Result<Grant> account_grant(const Service& service, std::string_view canonical_id, Permission permission);
+Result<Grant> email_grant(const Service& service, std::string_view email, Permission permission);
 
 // <AccessControlPolicy> of a request. malformed_acl, invalid_grantee, unresolvable_email.
 Result<Acl> parse_acl(const Service& service, std::string_view text);

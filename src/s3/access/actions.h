@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include "s3/grant.h"
+
 namespace verbena::s3 {
 
 enum class SessionUse : uint8_t { none, read, write };
-
-enum class Permission : uint8_t { none, read, write, read_acp, write_acp, full_control };
 
 struct Action {
   std::string_view name;                        // "s3:GetObject"

@@ -8,9 +8,8 @@
 #include "auth/auth.h"
 #include "auth/policy_dependence.h"
 #include "s3/access/facts.h"
-#include "s3/context.h"
 #include "s3/names.h"
-#include "s3/workers/request_log.h"
+#include "s3/service.h"
 
 namespace verbena::s3 {
 namespace {

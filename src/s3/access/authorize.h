@@ -6,8 +6,8 @@
 
 #include "s3/access/access.h"
 #include "s3/access/actions.h"
-#include "s3/request.h"
 #include "s3/service.h"
+#include "s3/types.h"
 
 namespace verbena::s3 {
 

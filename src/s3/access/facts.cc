@@ -47,6 +47,19 @@ Signature signature_of(const Call& caller) {
   return {!authorization || !authorization->starts_with("AWS "), false, false};
 }
 
+// The time that the signature is of: a signer in the headers may leave x-amz-date out and sign Date (SigV4).
+std::optional<int64_t> signed_at_s(const Call& caller, const Signature& signature) {
+  if (signature.in_query) {
+    const auto argument = sent(caller).in_query("X-Amz-Date");
+    return argument ? parse_amz_date(*argument) : std::nullopt;
+  }
+  if (const auto header = caller.facts.header("x-amz-date")) return parse_amz_date(*header);
+  const auto date = caller.facts.header("date");
+  if (!date) return std::nullopt;
+  const auto compact = parse_amz_date(*date);
+  return compact ? compact : parse_http_date(*date);
+}
+
 // Of the keys that are headers without their "s3:". What else has such a name is no fact.
 constexpr std::array<std::string_view, 14> header_names = {"x-amz-acl",
                                                            "x-amz-content-sha256",
@@ -118,8 +131,7 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
   if (key == "s3:signatureversion") return signature.version4 ? "AWS4-HMAC-SHA256" : "AWS";
   if (key != "s3:signatureage" || !caller_.facts.http || !signature.version4) return std::nullopt;
   // A browser's form carries its date as a field, and its fields are the headers of its PUT.
-  const auto date = signature.in_query ? sent(caller_).in_query("X-Amz-Date") : caller_.facts.header("x-amz-date");
-  const auto signed_s = date ? parse_amz_date(*date) : std::nullopt;
+  const auto signed_s = signed_at_s(caller_, signature);
   if (!signed_s) return std::nullopt;
   return std::to_string((now_us() / 1'000'000 - *signed_s) * 1000);
 }

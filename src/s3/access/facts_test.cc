@@ -2,7 +2,7 @@
 #include "s3/access/facts.h"
 
 #include "s3/access/test_access.h"
-#include "s3/context.h"
+#include "s3_http/context.h"
 
 namespace verbena::s3 {
 namespace {
@@ -90,6 +90,15 @@ TEST_F(FactsTest, AWriteHasTheKeysOfWhatItBrought) {
   EXPECT_EQ(status(alice_, "PUT", "/bucket/key", {{"if-match", "\"abc\""}}), 403);
   EXPECT_EQ(status(alice_, "PUT", "/bucket/key", {{"if-match", "abc"}}), 403);
   EXPECT_EQ(status(alice_, "PUT", "/bucket/key", {{"if-match", "other"}}), 412);
+}
+
+// Signed by Date alone, a request passed where one of its age is denied.
+TEST_F(FactsTest, ASignatureHasAnAgeWhicheverHeaderItsTimeIsIn) {
+  const std::string put = "s3:PutObject", age = "s3:signatureAge";
+  expect_there(put, age, "PUT", "/bucket/new", {{"x-amz-date", "20260102T030405Z"}});
+  expect_there(put, age, "PUT", "/bucket/new", {{"date", "Fri, 02 Jan 2026 03:04:05 GMT"}});
+  expect_there(put, age, "PUT", "/bucket/new", {{"date", "20260102T030405Z"}});
+  expect_absent(put, age, "PUT", "/bucket/new", {{"date", "yesterday"}});
 }
 
 // What a copy takes along from its source, and what the server adds, no request has brought.

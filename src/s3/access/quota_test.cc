@@ -293,6 +293,22 @@ TEST_F(QuotaTest, WhatDidNotMoveIsNotPaidFor) {
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
 }
 
+// A body whose SHA-256 is wrong fails with its last byte, and one that is cut with the chunk that it was cut in.
+TEST_F(QuotaTest, WhatCameOfABodyThatFailedIsPaidFor) {
+  set_bucket_quota({.bytes_per_s = 1024});
+  TestCall c;
+  c.method = "PUT";
+  c.target = "/bucket/promised";
+  c.body = pattern(100 * 1024);
+  c.principal = alice_;
+  c.source_error = Errc::content_sha256_mismatch;
+  c.arrived_before_error = 90 * 1024;
+  EXPECT_EQ(call(std::move(c)).status, 400);
+  const Reply refused = as(alice_, "GET", "/bucket/key");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_GE(std::stoi(refused.header("retry-after")), 80);
+}
+
 // The next request waits, although nothing of the first has moved yet.
 TEST_F(QuotaTest, ATransferIsChargedWhenItBegins) {
   set_bucket_quota({.bytes_per_s = 1024});

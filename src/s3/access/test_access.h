@@ -2,7 +2,7 @@
 #pragma once
 
 #include "auth/auth.h"
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
 

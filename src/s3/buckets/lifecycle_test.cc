@@ -2,8 +2,8 @@
 #include <boost/asio/detached.hpp>
 
 #include "base/date.h"
-#include "s3/test_rig.h"
 #include "s3/workers/lifecycle_worker.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "s3/access/access.h"
-#include "s3/events/event_kind.h"
+#include "s3/documents/event_kind.h"
 #include "s3/service.h"
 #include "store/event.h"
 

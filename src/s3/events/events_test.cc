@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "s3/access/test_access.h"
+#include "s3/documents/notification_rules.h"
 #include "s3/events/event_queues.h"
-#include "s3/events/notification_rules.h"
 #include "s3/workers/lifecycle_worker.h"
 
 namespace verbena::s3::test {

@@ -7,7 +7,7 @@
 #include "auth/identity_store.h"
 #include "base/text.h"
 #include "s3/names.h"
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3 {
 namespace {

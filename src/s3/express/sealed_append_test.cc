@@ -1,7 +1,7 @@
 // Appends to objects that are encrypted, as requests ask for them.
 #include "auth/keyring.h"
 #include "s3/objects/encryption.h"
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3 {
 namespace {

@@ -2,12 +2,21 @@
 
 #include <algorithm>
 
+#include "auth/policy_dependence.h"
 #include "s3/access/authorize.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/express/directory.h"
 #include "s3/objects/encryption.h"
 
 namespace verbena::s3 {
 namespace {
+
+// Whether a policy may deny reading by the object's tags: then the object has to be looked at.
+bool judges_objects(const Call& call, const BucketAccess& access) {
+  const auth::Principal* const principal = principal_of(call);
+  return (access.policy != nullptr && auth::depends_on_request(*access.policy)) ||
+         (principal != nullptr && auth::depends_on_request(*principal));
+}
 
 // Appends are for directory buckets, and for others whose owner allows them. There the offset tells what is there.
 Task<Result<void>> check_may_append(Service& service, const Call& call, const BucketAccess& access,
@@ -18,7 +27,10 @@ Task<Result<void>> check_may_append(Service& service, const Call& call, const Bu
     co_return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
   }
   VB_CO_TRY(document);
-  const Asked reading{.action = action::get_object, .key = request.key};
+  Asked reading{.action = action::get_object, .key = request.key};
+  if (!judges_objects(call, access)) co_return authorize(service, call, access, reading);
+  const auto there = co_await service.store.stat(access.name, request.key, "");
+  if (there) reading.object = &*there;
   co_return authorize(service, call, access, reading);
 }
 

@@ -59,21 +59,6 @@ std::vector<std::string> parse_etag_list(std::string_view header) {
   return tags;
 }
 
-Preconditions read_preconditions(const Context& context, std::string_view prefix) {
-  const auto value = [&](std::string_view name) {
-    return prefix.empty() ? context.header(name) : context.header(std::string(prefix).append(name));
-  };
-  Preconditions conditions;
-  if (auto header = value("if-match")) conditions.if_match = parse_etag_list(*header);
-  if (auto header = value("if-none-match")) conditions.if_none_match = parse_etag_list(*header);
-  if (auto header = value("if-modified-since")) conditions.if_modified_since_s = parse_http_date(*header);
-  if (auto header = value("if-unmodified-since")) conditions.if_unmodified_since_s = parse_http_date(*header);
-  if (prefix.empty()) {
-    if (auto header = value("if-range")) conditions.if_range = std::string(*header);
-  }
-  return conditions;
-}
-
 Result<void> check_preconditions(const Preconditions& conditions, const store::ObjectInfo& info) {
   const int64_t modified_s = info.modified_us / 1'000'000;  // HTTP dates have whole seconds
   if (!conditions.if_match.empty()) {
@@ -95,21 +80,6 @@ bool range_applies(const Preconditions& conditions, const store::ObjectInfo& inf
   if (value.starts_with("W/")) return false;
   if (const auto date = parse_http_date(value)) return info.modified_us / 1'000'000 == *date;
   return strip_quotes(value) == info.etag;
-}
-
-Result<store::CommitConditions> read_commit_conditions(const Context& context) {
-  store::CommitConditions conditions;
-  if (const auto header = context.header("if-match")) {
-    const auto tags = parse_etag_list(*header);
-    if (tags.size() != 1) return fail(Errc::not_implemented, "If-Match takes one entity tag.");
-    conditions.if_match = tags.front();
-  }
-  if (const auto header = context.header("if-none-match")) {
-    const auto tags = parse_etag_list(*header);
-    if (tags.size() != 1) return fail(Errc::not_implemented, "If-None-Match takes one entity tag, or *.");
-    conditions.if_none_match = tags.front();
-  }
-  return conditions;
 }
 
 }  // namespace verbena::s3

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/aead.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/names.h"
 
 namespace verbena::s3 {
@@ -408,11 +409,6 @@ void add_encryption_headers(ReplyHeaders& out, const store::Attributes& attribut
   if (!attribute(attributes, bucket_key_attribute).empty()) {
     out.emplace_back("x-amz-server-side-encryption-bucket-key-enabled", "true");
   }
-}
-
-void add_encryption_headers(Context& context, const store::Attributes& attributes) {
-  add_encryption_headers(context.response.headers, attributes,
-                         context.header("x-amz-server-side-encryption-customer-key-md5"));
 }
 
 store::Attributes encryption_attributes(const store::Attributes& attributes) {

@@ -13,23 +13,11 @@
 
 #include <string_view>
 
-#include "s3/context.h"
+#include "s3/reply_headers.h"
 #include "s3/service.h"
 #include "store/append_seal.h"
 
 namespace verbena::s3 {
-
-// x-amz-server-side-encryption* of PutObject, CreateMultipartUpload, CopyObject and a form. invalid_argument,
-// invalid_encryption, encryption_key_digest, insecure_customer_key.
-Result<EncryptionWish> read_encryption(const Context& context);
-
-// `prefix` + "server-side-encryption-customer-*"; null when there is none. Errors as read_encryption().
-Result<CustomerKeyPtr> read_customer_key(const Context& context, std::string_view prefix);
-inline constexpr std::string_view own_key_prefix = "x-amz-";
-inline constexpr std::string_view source_key_prefix = "x-amz-copy-source-";
-
-// GET and HEAD take a customer's key and no other encryption header. invalid_argument.
-Result<void> refuse_encryption_headers(const Context& context);
 
 // What a KMS key id must be. invalid_kms_key_id, no_such_kms_key.
 Result<void> check_kms_key(const EncryptionOptions& options, std::string_view id);
@@ -109,13 +97,12 @@ inline constexpr std::string_view sealed_attribute = "sse";
 // that came with the request.
 void add_encryption_headers(ReplyHeaders& out, const store::Attributes& attributes,
                             std::optional<std::string_view> key_md5);
-void add_encryption_headers(Context& context, const store::Attributes& attributes);
+
 // Those attributes that speak of encryption, for the reply to a part.
 store::Attributes encryption_attributes(const store::Attributes& attributes);
 
-// The bucket's default, as its document has it: method, KMS key id and whether bucket keys are on, a line each. Short,
-// since every PUT reads it.
-inline constexpr std::string_view encryption_document = "encryption";
+// The bucket's default, as its document (encryption_document) has it: method, KMS key id and whether bucket keys are
+// on, a line each. Short, since every PUT reads it.
 std::string format_default_encryption(const EncryptionWish& wish);
 Result<EncryptionWish> parse_default_encryption(std::string_view document);
 

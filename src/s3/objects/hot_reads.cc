@@ -18,11 +18,12 @@ bool HotReads::may_read_all() {
   return all_;
 }
 
-std::optional<std::shared_ptr<store::ObjectReader>> HotReads::find(std::string_view key) {
-  if (!looks_in_memory()) return std::nullopt;
-  auto found = service_->store.hot(bucket_, key);
-  if (found != nullptr && !is_sent_as_it_lies(found->info())) return std::nullopt;
-  return found;
+HotReads::Found HotReads::find(std::string_view key) {
+  if (!looks_in_memory()) return {};
+  auto object = service_->store.hot(bucket_, key);
+  if (object == nullptr) return {Answer::absent};
+  if (!is_sent_as_it_lies(object->info())) return {};
+  return {Answer::present, std::move(object)};
 }
 
 // Only an ObjectRead charges bytes to rates.

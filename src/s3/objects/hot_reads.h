@@ -17,12 +17,20 @@ class HotReads {
   HotReads(Service& service, const Call& caller, std::string_view bucket)
       : service_(&service), caller_(&caller), bucket_(bucket) {}
 
-  // The object of this key where it lies in memory as it is sent, and the caller may read all of the bucket: what the
-  // first look of an ObjectRead of a request that says nothing but the name would open. null: it does not lie in
-  // memory. nullopt: an ObjectRead is to be asked.
-  std::optional<std::shared_ptr<store::ObjectReader>> find(std::string_view key);
+  // What is known of a key at once. The object is one that lies in memory as it is sent, where the caller may read all
+  // of the bucket: what the first look of an ObjectRead of a request that says nothing but the name would open.
+  enum class Answer : uint8_t {
+    undecided,  // an ObjectRead has to look
+    absent,     // not in memory, and that is what an ObjectRead would find
+    present,
+  };
+  struct Found {
+    Answer answer = Answer::undecided;
+    std::shared_ptr<store::ObjectReader> object{};
+  };
+  Found find(std::string_view key);
 
-  // Of many at once: whether find() of any key would look in memory.
+  // Whether find() of any key would look in memory.
   bool looks_in_memory();
 
  private:

@@ -62,6 +62,12 @@ Task<Result<memory::Chunk>> read_chunk_aside(memory::Share& share, memory::Sourc
   co_return memory::Chunk{std::move(aside.lease), bytes};
 }
 
+// A read that failed gives no bytes, although some of them, or all, have come.
+void charge_failed_read(ByteCharge* charge, const memory::Source& body, uint64_t charged) {
+  const uint64_t arrived = body.arrived();
+  if (charge != nullptr && arrived > charged) charge->moved(arrived - charged);
+}
+
 // All bytes that were declared are here. The end, with the source's verdict, needs no memory of the arena.
 Task<Result<void>> expect_end(memory::Source& body) {
   std::byte one_more[1];
@@ -130,6 +136,7 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& call, store
     } else {
       read = co_await read_chunk(share, body, size, info.size, digests, end, trace);
     }
+    if (!read) charge_failed_read(charge, body, info.size);
     VB_CO_ASSIGN(memory::Chunk chunk, std::move(read));
     if (chunk.bytes.empty()) break;
     info.size += chunk.bytes.size();

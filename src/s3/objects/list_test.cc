@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/date.h"
 #include "memory/budget.h"
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
 namespace {

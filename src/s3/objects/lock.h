@@ -1,17 +1,17 @@
-// Object lock: a bucket's configuration, and retention and legal hold of versions.
+// Object lock and tags as headers tell them.
 #pragma once
 
-#include "s3/context.h"
+#include "s3/reply_headers.h"
+#include "store/store.h"
 
 namespace verbena::s3 {
 
-// x-amz-object-lock-mode, -retain-until-date and -legal-hold of a PUT, copy or new upload. invalid_argument.
-Result<store::ObjectLock> read_lock_headers(const Context& context);
+// "GOVERNANCE", "COMPLIANCE".
+std::string_view lock_mode_name(store::LockMode mode);
 
-// The same headers of a GET or HEAD.
+// x-amz-object-lock-mode, -retain-until-date and -legal-hold of a GET or HEAD.
 void add_lock_headers(ReplyHeaders& out, const store::ObjectLock& lock);
-
-// x-amz-bypass-governance-retention: true.
-bool bypasses_governance(const Context& context);
+// The same, and x-amz-tagging-count.
+void add_tag_and_lock_headers(ReplyHeaders& out, const store::ObjectInfo& info);
 
 }  // namespace verbena::s3

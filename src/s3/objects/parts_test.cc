@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "s3/address.h"
 #include "s3/names.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/range.h"
-#include "s3/query.h"
+#include "s3_http/address.h"
+#include "s3_http/query.h"
 
 namespace verbena::s3 {
 namespace {

@@ -10,7 +10,6 @@
 #include "s3/names.h"
 #include "s3/objects/conditions.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/versions.h"
 
 namespace verbena::s3 {
 namespace {

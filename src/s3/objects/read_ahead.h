@@ -11,7 +11,7 @@
 #include "base/request_trace.h"
 #include "memory/budget.h"
 #include "memory/stream.h"
-#include "s3/pending.h"
+#include "s3/objects/pending.h"
 #include "store/store.h"
 
 namespace verbena::s3 {

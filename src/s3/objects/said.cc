@@ -1,9 +1,9 @@
 #include "s3/objects/said.h"
 
 #include "s3/access/access.h"
-#include "s3/buckets/lifecycle.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/versions.h"
+#include "s3/objects/expiration.h"
+#include "s3/objects/lock.h"
 
 namespace verbena::s3 {
 namespace {

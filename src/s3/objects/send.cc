@@ -79,10 +79,10 @@ bool in_memory(const OpenObject& object) {
 
 }  // namespace
 
-std::optional<Result<bool>> send_now(const OpenObject& object, memory::Sink& sink) {
+Result<memory::AtOnce> send_now(const OpenObject& object, memory::Sink& sink) {
   PiecesInMemory pieces(object);
-  auto sent = sink.send_at_once(object.length, pieces);
-  if (object.charge != nullptr && sent && *sent) charge_sent(object);
+  const auto sent = sink.send_at_once(object.length, pieces);
+  if (object.charge != nullptr && sent && *sent != memory::AtOnce::unsupported) charge_sent(object);
   return sent;
 }
 

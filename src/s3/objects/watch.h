@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "s3/request.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {

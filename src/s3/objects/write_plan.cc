@@ -2,10 +2,10 @@
 
 #include "s3/access/authorize.h"
 #include "s3/express/directory.h"
-#include "s3/headers.h"
 #include "s3/names.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
+#include "s3/objects/object_headers.h"
 
 namespace verbena::s3 {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "s3/buckets/lifecycle.h"
+#include "s3/documents/lifecycle.h"
 #include "s3/events/announce.h"
 
 namespace verbena::s3 {

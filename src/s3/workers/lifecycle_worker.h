@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "s3/buckets/lifecycle_rules.h"
+#include "s3/documents/lifecycle_rules.h"
 #include "s3/service.h"
 #include "store/removal_grounds.h"
 

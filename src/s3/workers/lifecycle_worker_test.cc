@@ -6,8 +6,8 @@
 #include <set>
 #include <thread>
 
-#include "s3/test_rig.h"
 #include "s3/workers/lifecycle_worker.h"
+#include "s3_http/test_rig.h"
 #include "store/local/test_store.h"
 
 namespace verbena::s3::test {

@@ -4,7 +4,7 @@
 #include <boost/asio/detached.hpp>
 
 #include "auth/auth.h"
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
 namespace {

@@ -1,9 +1,8 @@
 // Configurations of a bucket that have one possible state here. Reading them tells that state; setting them to it
 // works; setting anything else is refused, so that nobody believes in what does not happen. docs/s3.md lists them.
-#include "s3/buckets/bucket_document.h"
-#include "s3/verbs.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

@@ -1,5 +1,5 @@
 #include "s3/tag_set.h"
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
 namespace {

@@ -1,10 +1,10 @@
 // GetBucketEncryption, PutBucketEncryption, DeleteBucketEncryption: the encryption of objects whose PUT asks for none.
-#include "s3/buckets/bucket_document.h"
-#include "s3/objects/checksums.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/objects/encryption.h"
-#include "s3/verbs.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
+#include "s3_http/buckets/bucket_document.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

@@ -1,9 +1,10 @@
 // Bucket policies.
 #include "auth/policy.h"
 #include "s3/access/authorize.h"
-#include "s3/buckets/bucket_document.h"
-#include "s3/verbs.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/xml.h"
+#include "s3_http/buckets/bucket_document.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

@@ -2,8 +2,8 @@
 #include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/names.h"
-#include "s3/verbs.h"
 #include "s3/xml.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 

@@ -1,10 +1,10 @@
 // GetBucketLogging and PutBucketLogging.
 #include "s3/access/authorize.h"
-#include "s3/buckets/bucket_document.h"
 #include "s3/buckets/logging_rules.h"
-#include "s3/verbs.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/workers/request_log.h"
 #include "s3/xml.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

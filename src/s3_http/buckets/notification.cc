@@ -2,12 +2,11 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "s3/buckets/bucket_document.h"
+#include "s3/documents/bucket_document.h"
+#include "s3/documents/notification_rules.h"
 #include "s3/events/announce.h"
 #include "s3/events/event_queues.h"
-#include "s3/events/notification_rules.h"
-#include "s3/verbs.h"
-#include "s3/xml.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

@@ -4,8 +4,9 @@
 #include "s3/access/authorize.h"
 #include "s3/names.h"
 #include "s3/objects/encryption.h"
-#include "s3/verbs.h"
 #include "s3/xml.h"
+#include "s3_http/encryption_headers.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

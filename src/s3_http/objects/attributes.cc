@@ -2,14 +2,14 @@
 #include <algorithm>
 
 #include "base/date.h"
-#include "s3/access/authorize.h"
-#include "s3/headers.h"
+#include "base/decimal.h"
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/listing.h"
-#include "s3/objects/versions.h"
-#include "s3/verbs.h"
+#include "s3/objects/object_headers.h"
 #include "s3/xml.h"
+#include "s3_http/encryption_headers.h"
+#include "s3_http/objects/versions.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

@@ -50,6 +50,7 @@ class FormReader : public memory::Source {
     return clean_ != 0 || file_ended_ || body_ended_ ? memory::Source::ready() : body_.ready();
   }
   Task<Result<size_t>> read(MutableBytes into) override;
+  uint64_t arrived() const override { return body_.arrived(); }  // of the whole form
 
  private:
   std::string_view buffered() const { return std::string_view(buffer_).substr(at_); }

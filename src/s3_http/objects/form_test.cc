@@ -1,6 +1,6 @@
 #include "s3_http/objects/form.h"
 
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
 namespace {

@@ -2,12 +2,11 @@
 #include "base/date.h"
 #include "base/turns.h"
 #include "s3/access/authorize.h"
-#include "s3/headers.h"
-#include "s3/names.h"
 #include "s3/objects/checksums.h"
-#include "s3/objects/listing.h"
-#include "s3/objects/multipart.h"
-#include "s3/verbs.h"
+#include "s3/objects/object_headers.h"
+#include "s3_http/objects/listing.h"
+#include "s3_http/objects/multipart.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

@@ -7,17 +7,15 @@
 #include "base/bytes.h"
 #include "base/text.h"
 #include "memory/budget.h"
-#include "s3/access/authorize.h"
-#include "s3/error_details.h"
-#include "s3/headers.h"
 #include "s3/names.h"
-#include "s3/objects/checksums.h"
-#include "s3/verbs.h"
 #include "s3/workers/request_log.h"
 #include "s3/xml.h"
+#include "s3_http/error_details.h"
+#include "s3_http/headers.h"
 #include "s3_http/objects/form.h"
 #include "s3_http/objects/post_policy.h"
 #include "s3_http/objects/put.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/date.h"
+#include "base/decimal.h"
 #include "base/text.h"
-#include "s3/query.h"
 
 namespace verbena::s3 {
 namespace {

@@ -1,4 +1,4 @@
-#include "s3/test_rig.h"
+#include "s3_http/test_rig.h"
 
 #include "base/checksum.h"
 #include "base/text.h"

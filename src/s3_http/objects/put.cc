@@ -1,19 +1,20 @@
 // PutObject and UploadPart over HTTP.
 #include "s3_http/objects/put.h"
 
-#include "s3/access/authorize.h"
-#include "s3/buckets/lifecycle.h"
-#include "s3/headers.h"
-#include "s3/objects/checksums.h"
-#include "s3/objects/conditions.h"
+#include "base/decimal.h"
 #include "s3/objects/encryption.h"
-#include "s3/objects/lock.h"
-#include "s3/objects/multipart.h"
-#include "s3/objects/tagging.h"
-#include "s3/objects/versions.h"
-#include "s3/token.h"
-#include "s3/verbs.h"
-#include "s3/workers/request_log.h"
+#include "s3_http/acl_requests.h"
+#include "s3_http/checksum_headers.h"
+#include "s3_http/encryption_headers.h"
+#include "s3_http/headers.h"
+#include "s3_http/objects/condition_headers.h"
+#include "s3_http/objects/expiration.h"
+#include "s3_http/objects/lock.h"
+#include "s3_http/objects/multipart.h"
+#include "s3_http/objects/tagging.h"
+#include "s3_http/objects/versions.h"
+#include "s3_http/token.h"
+#include "s3_http/verbs.h"
 
 namespace verbena::s3 {
 namespace {

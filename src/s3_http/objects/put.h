@@ -1,8 +1,8 @@
 // What the HTTP forms of a PUT share: PutObject, UploadPart and a browser's form.
 #pragma once
 
-#include "s3/context.h"
 #include "s3/service.h"
+#include "s3_http/context.h"
 
 namespace verbena::s3 {
 

@@ -1,0 +1,33 @@
+// Names that all of S3 uses. S3 knows no socket and no fabric: bytes come from a memory::Source and go to a
+// memory::Sink.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "call/call.h"
+
+namespace verbena::store {
+class ObjectReader;
+}
+
+namespace verbena::s3 {
+
+using call::Call;
+using call::Door;
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+using HeaderSpan = std::span<const Headers::value_type>;
+
+// An object that was found in memory, and the generation of buckets' records before that look-up: in a later one the
+// bucket may be another.
+struct FoundObject {
+  std::shared_ptr<store::ObjectReader> reader{};
+  uint64_t generation = 0;
+};
+
+}  // namespace verbena::s3

@@ -1,0 +1,21 @@
+// What the router and the verbs behind it are configured with.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace verbena::s3 {
+
+struct RouterOptions {
+  std::string domain;  // virtual-host addressing: bucket.<domain>; empty: path-style, and *.localhost
+  // A token's transfer is given up after this long (clients give up after about 10 s).
+  std::chrono::milliseconds rdma_deadline{8'000};
+  // A token PUT has its size at this rate (bytes per second) besides: 5 GiB then take at most 80 s more. Clients that
+  // put large windows wait accordingly.
+  uint64_t rdma_rate_min = 64 * MiB;
+};
+
+}  // namespace verbena::s3

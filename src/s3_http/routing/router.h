@@ -1,0 +1,55 @@
+// From an S3 request to the verb that serves it, and from its outcome to a response.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rdma/token_windows.h"
+#include "s3/service.h"
+#include "s3_http/options.h"
+#include "s3_http/request.h"
+
+namespace verbena::s3 {
+
+struct Context;
+
+class Router {
+ public:
+  using Options = RouterOptions;
+  // `windows` serves x-amz-rdma-token; nullptr when RDMA is off (every token is then declined).
+  Router(Service& service, rdma::TokenWindows* windows, Options options);
+
+  // Serves one request. Fills `response` completely before `sink.begin()`; if the sink is never begun, the door sends
+  // `response` with its body. Never fails: every error becomes a response with AWS's XML. After a begun sink failed,
+  // returns false and the door cuts the connection (a shorter body must not look whole).
+  // `trailing` is called after the source has ended and gives its trailers (aws-chunked); may be null.
+  Task<bool> handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
+                    memory::Sink& sink);
+
+  // A GET or HEAD without a body that asks for no more than an object, where it lies in memory and nothing has to be
+  // waited for. nullopt: handle() is the next call; nothing was sent, and `response` is empty. Else `response` says
+  // what was sent; where the sink has not taken all of it at once, `rest` sends it, and where `reply` is set, the door
+  // sends `response`. An error of `rest`, where the sink was not begun, is still to be answered.
+  struct Sent {
+    bool whole = true;
+    std::optional<Task<Result<void>>> rest{};
+  };
+  std::optional<Sent> try_handle(Request& request, memory::Source& body, Response& response, memory::Sink& sink);
+
+  // Fills `response` with the error of a request that is not served (its signature, the framing of its body), with what
+  // lets a browser of an allowed origin read it. `body` and `sink` are left alone.
+  Task<void> refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink);
+
+ private:
+  static const std::function<Headers()> no_trailers;
+  Context context_of(Request& request, const std::function<Headers()>& trailing, memory::Source& body,
+                     Response& response, memory::Sink& sink);
+
+  Service& service_;
+  rdma::TokenWindows* windows_;
+  Options options_;
+};
+
+}  // namespace verbena::s3

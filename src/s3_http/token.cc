@@ -1,0 +1,331 @@
+#include "s3_http/token.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "base/decimal.h"
+#include "base/text.h"
+#include "call/door_metrics.h"
+#include "s3/access/authorize.h"
+#include "s3/errors.h"
+#include "s3/objects/send.h"
+#include "s3_http/error_response.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::string_view empty_sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+// Reads nothing: a 0-byte object is stored without posting an operation, since some devices drop those.
+class EmptySource : public memory::Source {
+ public:
+  std::optional<uint64_t> size() const override { return 0; }
+  Task<Result<size_t>> read(MutableBytes) override { co_return size_t{0}; }
+};
+
+std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
+  if (context.windows == nullptr) return Error{Errc::rdma_not_supported, 0, "token: RDMA is off"};
+  if (token.dialect != rdma::Dialect::ofi1) return Error{Errc::rdma_not_supported, 0, "token: not of the dialect ofi1"};
+  return std::nullopt;
+}
+
+Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma::Token& token, fabric::Access access) {
+  return context.windows->open(token, context.caller().peer_address, access);
+}
+
+// A client gives up after about 10 s and uses its memory again. So half of the time that a transfer has is for posting
+// operations, and each operation has the other half: when both are over, nothing is in flight any more.
+std::chrono::milliseconds operation_deadline(const Context& context) { return context.options.rdma_deadline / 2; }
+Deadline last_post(const Context& context) { return deadline_in(context.options.rdma_deadline / 2); }
+
+// What is read late touches nobody's memory, so a large PUT has its bytes' time at the slowest rate besides.
+Deadline last_read(const Context& context, uint64_t size) {
+  const auto moving = std::chrono::milliseconds(size * 1000 / std::max<uint64_t>(context.options.rdma_rate_min, 1));
+  return last_post(context) + moving;
+}
+
+// The checksum of exactly the bytes that moved, which newer clients compare with what they find in their memory. The
+// request chooses its algorithm. What is known already is not computed again.
+class Delivered {
+ public:
+  explicit Delivered(const Context& context)
+      : algorithm_(parse_algorithm(context.request.header("x-amz-rdma-checksum-algorithm").value_or("")) ==
+                           Algorithm::crc32c
+                       ? Algorithm::crc32c
+                       : Algorithm::crc64nvme) {}
+  // The checksums of a whole, all of which moves.
+  void know(const std::vector<store::Checksum>& checksums) {
+    for (const auto& one : checksums) {
+      if (one.algorithm == algorithm_ && one.parts == 0) known_ = to_base64(as_bytes(one.value));
+    }
+  }
+  void update(Bytes bytes) {
+    if (known_) return;
+    if (!digest_) digest_.emplace(algorithm_);
+    digest_->update(bytes);
+  }
+  void tell(Context& context) {
+    if (!known_) update({});
+    context.reply_header(
+        algorithm_ == Algorithm::crc32c ? "x-amz-rdma-checksum-crc32c" : "x-amz-rdma-checksum-crc64nvme",
+        known_ ? *known_ : digest_->finish_base64());
+  }
+
+ private:
+  Algorithm algorithm_;
+  std::optional<std::string> known_;
+  std::optional<Digest> digest_;
+};
+
+class BoundedSink : public memory::Sink {
+ public:
+  BoundedSink(rdma::WindowSink& inner, Deadline end, Delivered& delivered)
+      : inner_(inner), last_post_(end), delivered_(delivered) {}
+  Task<Result<void>> begin(uint64_t length) override { co_return co_await inner_.begin(length); }
+  Task<Result<void>> push(memory::Chunk chunk) override {
+    if (SteadyClock::now() < last_post_) {
+      delivered_.update(chunk.bytes);
+      co_return co_await inner_.push(std::move(chunk));
+    }
+    (void)co_await inner_.finish();  // drains what was posted
+    co_return fail(Errc::timed_out, "token: time to post is over");
+  }
+  Task<Result<void>> drained() override { co_return co_await inner_.drained(); }
+  Task<Result<void>> finish() override { co_return co_await inner_.finish(); }
+
+ private:
+  rdma::WindowSink& inner_;
+  Deadline last_post_;
+  Delivered& delivered_;
+};
+
+// Past its time the window may hold other bytes already: what would be read then must not become an object.
+class BoundedSource : public memory::Source {
+ public:
+  BoundedSource(rdma::WindowSource& inner, Deadline end, Delivered& delivered)
+      : inner_(inner), last_post_(end), delivered_(delivered) {}
+  std::optional<uint64_t> size() const override { return inner_.size(); }
+  Task<Result<size_t>> read(MutableBytes into) override {
+    if (SteadyClock::now() >= last_post_) co_return fail(Errc::timed_out, "token: time to post is over");
+    const auto n = co_await inner_.read(into);
+    if (n) {
+      delivered_.update(into.first(*n));
+      bytes_read_ += *n;
+    }
+    co_return n;
+  }
+  uint64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  rdma::WindowSource& inner_;
+  Deadline last_post_;
+  Delivered& delivered_;
+  uint64_t bytes_read_ = 0;
+};
+
+// `why` is one of our own texts, for whoever wonders why RDMA is not used. The protocol has no place for it.
+void mark_declined(Context& context, call::Direction direction, const char* why) {
+  context.reply_header("x-amz-rdma-reply", "501");
+  context.reply_header("x-verbena-rdma-declined", why);
+  call::count_decline(direction);
+}
+
+void mark_moved(Context& context, const rdma::Token& token, call::Direction direction, uint64_t bytes,
+                Delivered& delivered) {
+  context.reply_header("x-amz-rdma-reply",
+                       std::to_string(direction == call::Direction::in ? 200 : context.response.status));
+  context.reply_header("x-amz-rdma-bytes-transferred", std::to_string(bytes));
+  delivered.tell(context);
+  call::Outcome& outcome = context.call.outcome;
+  outcome.by_token = true;
+  outcome.token_bytes = bytes;
+  outcome.transport = rdma::transport_of(token.provider);
+  (direction == call::Direction::in ? outcome.in : outcome.out) = bytes;
+}
+
+// An empty body, and nothing that speaks of a body.
+Result<void> check_put_framing(const Context& context) {
+  if (context.request.content_length.value_or(1) != 0) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must have Content-Length: 0.");
+  }
+  if (context.request.header("content-md5")) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must not have Content-MD5.");
+  }
+  if (context.request.header("x-amz-trailer") || context.request.header("x-amz-decoded-content-length")) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must not use aws-chunked.");
+  }
+  const auto hash = context.request.header("x-amz-content-sha256").value_or("UNSIGNED-PAYLOAD");
+  if (hash != "UNSIGNED-PAYLOAD" && hash != empty_sha256) {
+    return fail(Errc::invalid_request, "A request with x-amz-rdma-token must be signed with UNSIGNED-PAYLOAD.");
+  }
+  return {};
+}
+
+// The window's size, or the smaller count that a signed x-amz-rdma-bytes gives.
+Result<uint64_t> put_size(const Context& context, const rdma::Token& token) {
+  uint64_t size = token.size;
+  if (const auto header = context.request.header("x-amz-rdma-bytes")) {
+    if (!context.caller().identity.signs("x-amz-rdma-bytes")) {
+      return fail(Errc::access_denied, "x-amz-rdma-bytes must be among the signed headers.");
+    }
+    const auto bytes = parse_decimal(*header);
+    if (!bytes || *bytes > token.size) {
+      return fail(Errc::invalid_argument, "x-amz-rdma-bytes must be a number of bytes inside the token's window.");
+    }
+    size = *bytes;
+  }
+  if (size > store::part_size_max) return fail(Errc::entity_too_large, "token: window");
+  return size;
+}
+
+// x-verbena-etag: MD5, of a client that compares entity tags. Else nobody pays for the digest.
+Result<bool> wants_md5(const Context& context) {
+  const auto header = context.request.header("x-verbena-etag");
+  if (header && lower(*header) != "md5") return fail(Errc::invalid_argument, "x-verbena-etag can only be MD5.");
+  return header.has_value();
+}
+
+// Nothing is stored and nothing looks stored: there is no ETag. Clients that make cuObject tokens send a body only
+// after a 200, as the protocol's draft has it; all others take 501 as what it says, and some take a 200 for a stored
+// object.
+TokenPut decline_put(Context& context, const rdma::Token& token, const Error& why) {
+  mark_declined(context, call::Direction::in, why.context);
+  const Error error{Errc::rdma_not_supported, 0, ""};
+  context.response.status = token.dialect == rdma::Dialect::cuobject ? 200 : 501;
+  context.response.error_code = error_form(error.code).code;
+  context.reply_header("content-type", "application/xml");
+  context.response.body = error_xml(error, context.request.raw_path, context.caller().request_id);
+  return {};
+}
+
+Task<Result<PutReply>> store_body(Context& context, UploadPartRequest& part, memory::Source& body) {
+  Call caller = context.caller();
+  caller.door = Door::token;
+  if (part.part_number == 0) co_return co_await put_object(context.service, caller, std::move(part.put), body);
+  co_return co_await upload_part(context.service, caller, std::move(part), body);
+}
+
+// Serving a token makes the server connect to the client, so the right to write is checked before.
+Task<Result<void>> may_write(Context& context, const PutRequest& put, bool whole_object) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, put.bucket));
+  const Asked asked{.action = action::put_object,
+                    .key = put.key,
+                    .tags = &put.tags,
+                    .lock = &put.lock,
+                    .headers = &put.headers,
+                    .conditions = &put.conditions,
+                    .creates = whole_object};
+  co_return authorize(context.service, context.caller(), *access, asked);
+}
+
+// `part.part_number` 0: a whole object.
+Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
+  VB_CO_TRY(check_put_framing(context));
+  VB_CO_TRY(co_await may_write(context, part.put, part.part_number == 0));
+  if (const auto refusal = refuse_window(context, token)) co_return decline_put(context, token, *refusal);
+  VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
+  VB_CO_ASSIGN(part.put.md5_etag, wants_md5(context));
+  std::unique_ptr<fabric::Window> window;
+  if (size > 0) {
+    auto opened = open_window(context, token, fabric::Access::server_reads);
+    if (!opened && (opened.error() == Errc::rdma_not_supported || opened.error() == Errc::io_error)) {
+      co_return decline_put(context, token, opened.error());
+    }
+    if (!opened) co_return std::unexpected(opened.error());
+    window = std::move(*opened);
+  }
+  EmptySource empty;
+  Delivered delivered(context);
+  delivered.know(part.put.expected);  // it is verified before anything is stored
+  std::optional<rdma::WindowSource> out_of_window;
+  std::optional<BoundedSource> bounded;
+  if (window) {
+    out_of_window.emplace(std::move(window), size, operation_deadline(context));
+    bounded.emplace(*out_of_window, last_read(context, size), delivered);
+  }
+  WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
+  auto stored = co_await store_body(context, part, source);
+  if (!stored && source.failed() && stored.error() != Errc::slow_down) {
+    call::count_failure();
+    // The owner refused the first read: its window is not for reading, or is gone. It will send a body.
+    const bool refused = stored.error() == Errc::rdma_transfer_failed && stored.error().sys != ETIMEDOUT;
+    if (refused && bounded && bounded->bytes_read() == 0) {
+      co_return decline_put(context, token, {Errc::rdma_not_supported, 0, "token: its window could not be read"});
+    }
+    co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
+  }
+  if (!stored) co_return std::unexpected(stored.error());
+  mark_moved(context, token, call::Direction::in, size, delivered);
+  co_return TokenPut{TokenOutcome::done, std::move(*stored)};
+}
+
+}  // namespace
+
+Result<std::optional<rdma::Token>> read_token(const Context& context) {
+  const auto header = context.request.header("x-amz-rdma-token");
+  if (!header) return std::nullopt;
+  // Whoever could add a token to somebody else's signed request could point our writes at memory of their choice.
+  if (!context.caller().identity.signs("x-amz-rdma-token")) {
+    return fail(Errc::access_denied, "x-amz-rdma-token must be among the signed headers.");
+  }
+  VB_ASSIGN(rdma::Token token, rdma::parse_token(*header));
+  return token;
+}
+
+Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& object, const rdma::Token& token) {
+  if (const auto refusal = refuse_window(context, token)) {
+    mark_declined(context, call::Direction::out, refusal->context);
+    co_return TokenOutcome::declined;
+  }
+  Delivered delivered(context);
+  if (!object.partial) delivered.know(object.info().checksums);
+  if (object.length == 0) {
+    mark_moved(context, token, call::Direction::out, 0, delivered);
+    co_return TokenOutcome::done;
+  }
+  // An object that does not fit is never cut.
+  if (token.size < object.length) {
+    mark_declined(context, call::Direction::out, "token: the object is larger than the window");
+    co_return TokenOutcome::declined;
+  }
+  auto window = open_window(context, token, fabric::Access::server_writes);
+  if (!window && window.error() == Errc::invalid_rdma_token) co_return std::unexpected(window.error());
+  if (!window) {
+    // Not served, or no data endpoint free now: the body always works.
+    mark_declined(context, call::Direction::out, window.error().context);
+    co_return TokenOutcome::declined;
+  }
+
+  rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
+  BoundedSink bounded(into_window, last_post(context), delivered);
+  WatchedSink sink(bounded);
+  auto pushed = co_await send_object(context.service, object, sink, context.caller().trace);
+  if (pushed) {
+    mark_moved(context, token, call::Direction::out, object.length, delivered);
+    co_return TokenOutcome::done;
+  }
+  if (!sink.failed()) {
+    // The store failed in the middle: what was posted must land before the client hears of it.
+    if (sink.begun()) (void)co_await into_window.finish();
+    co_return std::unexpected(pushed.error());
+  }
+  // The sink has drained what it posted (WindowSink's promise), so the body may follow.
+  context.reply_header("x-amz-rdma-reply", "501");
+  call::count_fallback();
+  co_return TokenOutcome::declined;
+}
+
+Task<Result<TokenPut>> put_by_token(Context& context, const rdma::Token& token, PutRequest put) {
+  UploadPartRequest whole;
+  whole.put = std::move(put);
+  co_return co_await store_by_token(context, token, std::move(whole));
+}
+
+Task<Result<TokenPut>> upload_part_by_token(Context& context, const rdma::Token& token, UploadPartRequest part) {
+  co_return co_await store_by_token(context, token, std::move(part));
+}
+
+}  // namespace verbena::s3

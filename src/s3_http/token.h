@@ -1,0 +1,33 @@
+// x-amz-rdma-token (docs/s3.md): the same verbs, with the payload moved by one-sided operations.
+#pragma once
+
+#include <optional>
+
+#include "rdma/token.h"
+#include "s3/service.h"
+#include "s3_http/context.h"
+
+namespace verbena::s3 {
+
+enum class TokenOutcome : uint8_t {
+  done,      // the bytes moved by RDMA and the response is complete
+  declined,  // nothing moved: GET goes on with the body; of a PUT the response says so and is complete
+};
+
+// The request's token. nullopt without one. access_denied when it is not among the signed headers, invalid_rdma_token
+// when it cannot be parsed.
+Result<std::optional<rdma::Token>> read_token(const Context& context);
+
+// A GET into the client's window. The response holds a GET's headers already; this adds x-amz-rdma-*. When it returns
+// `declined`, every write that was posted has been drained, so that the body may follow. Errors are the store's.
+Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& object, const rdma::Token& token);
+
+// A PUT or UploadPart out of the client's window. On `done`, `reply` is what was stored.
+struct TokenPut {
+  TokenOutcome outcome = TokenOutcome::declined;
+  PutReply reply;
+};
+Task<Result<TokenPut>> put_by_token(Context& context, const rdma::Token& token, PutRequest put);
+Task<Result<TokenPut>> upload_part_by_token(Context& context, const rdma::Token& token, UploadPartRequest part);
+
+}  // namespace verbena::s3
