@@ -11,28 +11,30 @@ bool is_locked(const Version& version, int64_t at_ns) {
   return version.hold || (version.lock != Lock::none && at_ns < version.locked_until_ns);
 }
 
-// The current object, if no rule has put a marker above it; null: none.
-const Version* newest_object(const Versions& versions) {
-  for (auto version = versions.rbegin(); version != versions.rend(); ++version) {
-    if (!version->may_be) return is_marker(*version) ? nullptr : &*version;
-  }
-  return nullptr;
-}
-
-// The object is there, so no rule has put a marker above it.
-void settle_present(Versions& versions) {
-  while (versions.back().may_be) versions.pop_back();
-  versions.back().may_be_gone = false;
-}
-
-// A rule has: one of those is enough.
-void settle_marked(Versions& versions) {
-  Version* lowest = nullptr;
-  for (auto version = versions.rbegin(); version != versions.rend() && version->may_be; ++version) lowest = &*version;
-  lowest->may_be = false;
-}
-
 bool is_unsure(const Version& newest) { return newest.may_be || newest.may_be_gone; }
+
+// Whether the key's current object may be such a one; 0: none. What may be gone, or may never have been, is passed
+// over.
+template <class Wanted>
+bool may_have(const Versions& versions, const Wanted& wanted) {
+  for (auto version = versions.rbegin(); version != versions.rend(); ++version) {
+    if (wanted(version->content)) return true;
+    if (!is_unsure(*version)) return false;
+  }
+  return wanted(0);
+}
+
+// The current object is hidden. Of markers that may be there one is, where nothing else explains it.
+void settle_marked(Versions& versions) {
+  auto below = versions.rbegin();
+  while (below != versions.rend() && below->may_be) ++below;
+  if (below == versions.rend() || is_marker(*below) || below->may_be_gone) return;
+  std::prev(below)->may_be = false;
+}
+
+bool may_have_content(const Versions& versions, uint64_t content) {
+  return may_have(versions, [&](uint32_t is) { return is == content; });
+}
 
 Versions::iterator find_named(Versions& versions, uint32_t value) {
   return std::ranges::find(versions, value, &Version::value);
@@ -108,8 +110,8 @@ bool Model::apply(const Operation& operation, State& state) const {
     case Kind::read: {
       if (!operation.answered()) return true;
       if (operation.outcome != Outcome::refused) return sees(versions, operation.seen[0]);
-      const Version* const there = newest_object(versions);  // a copy's source was another one, or none
-      return there == nullptr || there->content != operation.expected || is_unsure(versions.back());
+      // A copy's source was another one, or none.
+      return may_have(versions, [&](uint32_t is) { return is != operation.expected; });
     }
     case Kind::list:
     case Kind::read_versions:
@@ -121,31 +123,21 @@ bool Model::apply(const Operation& operation, State& state) const {
 // `met`: whether its condition holds. False: the answer is another one than the condition allows.
 bool Model::meets(const Operation& operation, Versions& versions, bool& met) const {
   const bool told = operation.answered(), done = operation.outcome == Outcome::done;
-  const Version* const there = newest_object(versions);
-  const auto is_gone = [&] { return sees(versions, {}); };
-  const auto is_there = [&] {
-    if (there == nullptr) return false;
-    settle_present(versions);
-    return true;
-  };
   switch (operation.condition) {
     case Operation::If::always:
       met = true;
       return !told || done;
     case Operation::If::absent:
-      if (!told) {
-        met = there == nullptr || is_unsure(versions.back());
-        return true;
-      }
-      met = done;
-      return done ? is_gone() : operation.outcome == Outcome::refused && is_there();
-    case Operation::If::matches: {
-      const bool same = there != nullptr && there->content == operation.expected;
-      met = told ? done : same;
+      met = told ? done : may_have_content(versions, 0);
       if (!told) return true;
-      if (done) return same && is_there();
-      return operation.outcome == Outcome::missing ? is_gone() : !same && is_there();
-    }
+      return done ? sees(versions, {})
+                  : operation.outcome == Outcome::refused && may_have(versions, [](uint32_t is) { return is != 0; });
+    case Operation::If::matches:
+      met = told ? done : may_have_content(versions, operation.expected);
+      if (!told) return true;
+      if (done) return sees(versions, {static_cast<uint32_t>(operation.expected)});
+      if (operation.outcome == Outcome::missing) return sees(versions, {});
+      return may_have(versions, [&](uint32_t is) { return is != 0 && is != operation.expected; });
     case Operation::If::size:
       met = size(versions) == operation.expected;
       return !told || met == done;
@@ -274,19 +266,17 @@ bool Model::sees(Versions& versions, const std::vector<uint32_t>& seen) const {
   if (kind_ == BucketKind::directory) {
     return std::ranges::equal(versions, seen, {}, &Version::content);
   }
-  const Version* const there = newest_object(versions);
-  if (!seen.empty()) {
-    if (there == nullptr || there->content != seen[0]) return false;
-    settle_present(versions);
-    return true;
+  const uint32_t content = seen.empty() ? 0 : seen[0];
+  while (!versions.empty() && versions.back().content != content) {
+    if (!is_unsure(versions.back())) return false;
+    versions.pop_back();
   }
-  if (there == nullptr) return true;
-  if (versions.back().may_be) {
+  if (versions.empty()) return content == 0;
+  if (content == 0) {
     settle_marked(versions);
-    return true;
+  } else {
+    versions.back().may_be_gone = false;
   }
-  if (kind_ != BucketKind::plain || !versions.back().may_be_gone) return false;
-  versions.clear();
   return true;
 }
 

@@ -12,8 +12,8 @@
 #include "base/blocking.h"
 #include "memory/stream.h"
 #include "memory/text_source.h"
-#include "s3/router.h"
 #include "s3/workers/lifecycle_worker.h"
+#include "s3_http/routing/router.h"
 #include "simulator/world.h"
 
 namespace verbena::simulator {
