@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/bytes.h"
 #include "base/host_port.h"
 #include "base/name_lookup.h"
 #include "base/task.h"
