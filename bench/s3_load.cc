@@ -100,7 +100,7 @@ class Work {
   std::vector<uint32_t> samples_ns_;  // guarded by mutex_
 };
 
-// --- Over HTTP, by whoever speaks S3
+// --- Over HTTP, by S3 clients
 
 void ask(net::HttpClient& http, const Plan& plan, std::string_view method, uint64_t number, MutableBytes bytes) {
   net::HttpRequest request;

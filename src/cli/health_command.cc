@@ -45,7 +45,7 @@ int ask_health(const HealthFlags& flags) {
 }  // namespace
 
 void add_health_command(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("health", "Ask whether a server answers: the exit code says it");
+  auto* command = app.add_subcommand("health", "Check whether a server answers; the exit code shows the result");
   auto flags = std::make_shared<HealthFlags>();
   command
       ->add_option("--endpoint", flags->endpoint,

@@ -132,7 +132,7 @@ TEST(TargetSettings, WhatIsWrongIsSaidWithoutThePassword) {
     EXPECT_EQ(targets.error().find("hunter2"), std::string::npos);
   }
   EXPECT_FALSE(read({"a=http://x/", "a=http://y/"})) << "twice";
-  EXPECT_FALSE(read({"a=http://x/"}, "", {"b"})) << "nobody of that name";
+  EXPECT_FALSE(read({"a=http://x/"}, "", {"b"})) << "no target of that name";
 }
 
 TEST(TargetSettings, SecretsComeFromAFileThatIsNotForEverybody) {
@@ -157,7 +157,7 @@ TEST(TargetSettings, SecretsComeFromAFileThatIsNotForEverybody) {
   fs::remove(file);
   ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
   const auto pipe = read({"a=http://x/"}, file.string());
-  ASSERT_FALSE(pipe) << "and nobody waits for who writes into it";
+  ASSERT_FALSE(pipe) << "and opening it does not wait for a writer";
   EXPECT_NE(pipe.error().find("regular file"), std::string::npos);
   fs::remove(file);
   write_file(file, "a\n");
@@ -189,7 +189,7 @@ TEST(TargetSettings, KafkasPasswordAndHowItIsShown) {
     EXPECT_EQ(refused.error().find("hunter2"), std::string::npos);
   }
   write_file(file, "a :hunter2\n");
-  EXPECT_FALSE(with("a=kafka+tls://x/t?sasl=plain")) << "nobody's";
+  EXPECT_FALSE(with("a=kafka+tls://x/t?sasl=plain")) << "no secret";
 }
 
 TEST(NetworkGuard, PrivateAddressesInEveryDress) {
@@ -578,7 +578,7 @@ TEST_F(DeliveryTest, ATargetThatIsGoneIsCountedBoundedAndLetGoOf) {
   EXPECT_EQ(state.bytes, 26u);
   EXPECT_EQ(state.buckets, 2u);
   for (uint64_t id = 100; queues.admit("t", "owner", 1).has_value(); ++id) queues.added(id, "owner", {{"t", "x"}});
-  EXPECT_EQ(queues.states().back().events, 9u) << "who comes has half of what was free";
+  EXPECT_EQ(queues.states().back().events, 9u) << "a newcomer has half of the free room";
   EXPECT_FALSE(run(io, gone.drop("other", "me", deadline_in(std::chrono::minutes(1))))) << "it is configured";
   EXPECT_EQ(run(io, gone.drop("none", "me", deadline_in(std::chrono::minutes(1)))).error().code, Errc::not_found);
   const auto none = run(io, gone.drop("t", "me", SteadyClock::now()));

@@ -338,8 +338,8 @@ TEST_F(BatchTest, APolicyThatChangesInTheMidstOfABatchHoldsForWhatIsLeft) {
   EXPECT_EQ(answer.entries.back().code, Errc::access_denied);
 }
 
-// Credits are a session's, and a client may have hundreds of those: their requests held gigabytes, and whoever came
-// next waited for all of them.
+// Credits are a session's, and a client may have hundreds of those: their requests held gigabytes, and the next client
+// waited for all of them.
 TEST_F(BatchTest, SessionsOfOneClientHaveOnlySoMuchUnderWayTogether) {
   constexpr uint64_t sessions = 40, credits = 8, most = 2048 / 8;
   store_.put("bucket", "k", "x");
@@ -365,7 +365,7 @@ TEST_F(BatchTest, SessionsOfOneClientHaveOnlySoMuchUnderWayTogether) {
   EXPECT_EQ(ask(wire::Type::head_many, head, {{"k"}}).refused, Errc::ok);
 }
 
-// A turn was so many items, and what one of them costs is up to who wrote the bucket's policy.
+// A turn was so many items, and the cost of one depends on the bucket's policy.
 TEST_F(BatchTest, ACostlyPolicyLeavesOthersTheirTurns) {
   constexpr size_t count = 48;
   std::vector<Item> items;
@@ -423,7 +423,7 @@ TEST_F(BatchTest, WhatNobodyWaitsForAnyMoreIsNotBegun) {
   const auto answer = answer_to_it();
   ASSERT_TRUE(answer.answered);
   EXPECT_LT(answer.entries.size(), 300u);
-  EXPECT_EQ(store_.count("bucket"), answer.entries.size()) << "what was done is told, and nothing else";
+  EXPECT_EQ(store_.count("bucket"), answer.entries.size()) << "exactly the executed items are reported";
 }
 
 TEST_F(BatchTest, WhatLiesInMemoryGoesOutTogether) {

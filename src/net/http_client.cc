@@ -81,8 +81,8 @@ struct HttpClient::Connection {
   bool reused = false;
 
   Bytes unread() const { return {static_cast<const std::byte*>(buffer.data().data()), buffer.size()}; }
-  // Something has come, or the peer has closed, while nothing was read: a kept connection is then of no use, and a
-  // request in the middle of its body has been answered early.
+  // Bytes have arrived, or the peer has closed, while the connection was idle: it is then of no use, and a request in
+  // the middle of its body has been answered early.
   bool has_input() {
     if (buffer.size() > 0) return true;
     error_code ec;
@@ -90,15 +90,17 @@ struct HttpClient::Connection {
     return ec != asio::error::timed_out;
   }
 
-  Result<bool> send(const Message& message);
+  // answered_early: the server answered before the whole request went out.
+  enum class Sent : uint8_t { whole, answered_early };
+  Result<Sent> send(const Message& message);
   Result<void> read_head(Parser& parser);
   Result<void> read_known_body(uint64_t length, const HttpRequest& request, HttpReply& reply);
   Result<void> read_framed_body(Parser& parser, const HttpRequest& request, HttpReply& reply);
   Result<HttpReply> exchange(const Message& message, const HttpRequest& request, bool& keep, bool& answered);
 };
 
-// True when the whole request went out; false when the server answered before that. A small one goes out in one piece.
-Result<bool> HttpClient::Connection::send(const Message& message) {
+// A small request goes out in one piece.
+Result<HttpClient::Connection::Sent> HttpClient::Connection::send(const Message& message) {
   Serializer serializer(message);
   error_code ec;
   Bytes body(message.body().data(), message.body().size());
@@ -109,11 +111,11 @@ Result<bool> HttpClient::Connection::send(const Message& message) {
     bhttp::write_header(*stream, serializer, ec);
   }
   while (!ec && !body.empty()) {
-    if (has_input()) return false;
+    if (has_input()) return Sent::answered_early;
     body = body.subspan(stream->write_some(asio::buffer(body.data(), std::min<size_t>(body.size(), MiB)), ec));
   }
   if (ec) return failed(ec);
-  return true;
+  return Sent::whole;
 }
 
 Result<void> HttpClient::Connection::read_head(Parser& parser) {
@@ -231,7 +233,7 @@ Result<HttpReply> HttpClient::Connection::exchange(const Message& message, const
   if (!bodyless && !framed) read = read_known_body(*reply.content_length, request, reply);
   if (!read && !request.status_suffices) return std::unexpected(read.error());
   const bool ends = read && (bodyless || parser->chunked() || !framed);
-  keep = sent && *sent && ends && parser->get().keep_alive() && buffer.size() == 0;
+  keep = sent && *sent == Sent::whole && ends && parser->get().keep_alive() && buffer.size() == 0;
   return reply;
 }
 

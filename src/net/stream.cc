@@ -52,7 +52,7 @@ void TimedSocket::connect(const Tcp::endpoint& to, error_code& ec) {
 
 Error stream_error(const error_code& ec) {
   if (ec == asio::error::timed_out) return {Errc::timed_out, 0, "connection: no answer in time"};
-  if (ec == asio::error::operation_aborted) return {Errc::cancelled, 0, "connection: ended on request"};
+  if (ec == asio::error::operation_aborted) return {Errc::cancelled, 0, "connection: cancelled by the caller"};
   if (ec == asio::error::eof) return {Errc::closed, 0, "connection: closed by the server"};
   if (ec == asio::ssl::error::stream_truncated) return {Errc::closed, 0, "connection: cut off by the server"};
   const bool system = ec.category() == boost::system::system_category();

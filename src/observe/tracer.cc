@@ -14,7 +14,7 @@ namespace {
 
 constexpr int tries_max = 3;
 constexpr std::chrono::milliseconds between_tries{1000};
-constexpr std::chrono::milliseconds last_timeout{1000};  // when the server goes
+constexpr std::chrono::milliseconds last_timeout{1000};  // at the stop of the server
 constexpr size_t answer_bytes_max = 64 * KiB;
 constexpr std::string_view path_of_traces = "/v1/traces";
 
@@ -22,8 +22,8 @@ metrics::Counter& lost_counter(const char* reason) {
   return metrics::counter("verbena_traces_lost_total", "Traces that did not reach the collector", {{"reason", reason}});
 }
 
-// A generator of the thread's own (splitmix64: Steele, Lea, Flood 2014), seeded by the system: ids of traces are no
-// secrets, and are made on the way of requests.
+// A generator of the thread's own (splitmix64: Steele, Lea, Flood 2014), seeded by the system: ids of traces are not
+// secret, and are made while requests wait.
 uint64_t next_random() {
   thread_local uint64_t state = [] {
     uint64_t seed = 0;
@@ -104,7 +104,7 @@ Tracer::~Tracer() {
   sender_.join();
 }
 
-// A fixed window: at most twice as many come in the two halves of neighbours.
+// A fixed window of a second: across its borders up to twice as many may begin within a second.
 bool Tracer::may_begin() {
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(SteadyClock::now().time_since_epoch()).count();
   const uint64_t second = static_cast<uint64_t>(now) << 32;
@@ -203,11 +203,11 @@ void Tracer::send(const std::vector<Ended>& traces, bool last) {
       sent_.add(traces.size());
       return;
     }
-    // What it has refused for good is not sent again.
+    // Traces that the collector refused permanently are not sent again.
     const bool again = !status || *status == 429 || *status >= 500;
     std::unique_lock lock(mutex_);
     if (!again || last || (i >= tries_max && !stopping_)) break;
-    // A call that the stop cut, or kept waiting, is tried once more.
+    // A call that the stop cut or delayed is tried once more.
     last = wake_.wait_for(lock, between_tries, [this] { return stopping_.load(); });
   }
   refused_.add(traces.size());

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Nobody listens there: what is sent is lost.
+// Nothing listens there: sent traces are lost.
 Tracer::Options nowhere(double ratio, unsigned per_second) {
   Tracer::Options options{.endpoint = "http://127.0.0.1:1"};
   options.sample_ratio = ratio;

@@ -122,7 +122,7 @@ void Directory::complain(const std::string& what) {
 
 std::expected<Person, Refusal> Directory::check(const std::string& client, const std::string& name,
                                                 const Secret& password) {
-  const Refusal wrong{Why::denied, "The name or the password is not right."};
+  const Refusal wrong{Why::denied, "The name or the password is wrong."};
   // No user has such a name or password, so refusing at once reveals nothing.
   if (!is_user_name(name) || !can_be_a_password(password.text())) return std::unexpected(wrong);
   const std::string key = lower(name);

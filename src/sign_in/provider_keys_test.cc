@@ -185,7 +185,7 @@ TEST_F(ProviderKeysTest, WhatIsKeptIsBoundedAndBelongsToOneRegistration) {
     begin({"1", "idp" + std::to_string(i) + ".example.org", "1", {}});
     run(2 + static_cast<size_t>(i));
   }
-  EXPECT_NE(keys_->find(issuer).keys, nullptr) << "who names many displaces its own";
+  EXPECT_NE(keys_->find(issuer).keys, nullptr) << "a caller with many names displaces its own";
   EXPECT_EQ(keys_->find({"1", "idp0.example.org", "1", {}}).keys, nullptr) << "asked for longest ago";
   EXPECT_NE(keys_->find({"1", "idp19.example.org", "1", {}}).keys, nullptr);
 }

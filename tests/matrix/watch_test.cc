@@ -209,7 +209,7 @@ TEST_P(WatchMatrix, WhoReadsAfterAMessageSeesTheChangeOrANewerOne) {
     while (!all_seen()) {
       const auto news = all.next(10s);
       ASSERT_TRUE(news) << news.error().message;
-      ASSERT_FALSE(news->changes.empty() && !news->gap) << "something was not told";
+      ASSERT_FALSE(news->changes.empty() && !news->gap) << "a change was not reported";
       ASSERT_FALSE(news->gap);
       for (const KeyChange& change : news->changes) {
         EXPECT_GT(change.number, number);

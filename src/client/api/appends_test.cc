@@ -286,7 +286,7 @@ TEST_F(AppendsTest, WhatIsCommittedIsToldBeforeAnythingElseIsSent) {
   Sent one = std::move(sent.front());
   sent.pop_front();
   one.done(judge(one));
-  EXPECT_TRUE(outcomes[0]) << "nobody has run what was posted";
+  EXPECT_TRUE(outcomes[0]) << "the posted work has not run";
   run_posted();
   serve_all();
   expect_each_at_its_place();

@@ -15,7 +15,7 @@ constexpr size_t redirect_bytes_max = 2 * KiB;
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-// Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
+// Storage classes are labels here: all objects are stored and read alike, and return their class.
 constexpr std::array<std::string_view, 6> storage_classes = {"STANDARD",   "REDUCED_REDUNDANCY",  "STANDARD_IA",
                                                              "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR"};
 

@@ -12,7 +12,7 @@
 namespace verbena::s3 {
 namespace {
 
-// Bytes that are sealed, room that is set aside, events that are left: put_object() does that.
+// Encryption, reservations and events are left to put_object().
 bool has_more_steps(const BucketAccess& access, const WritePlan& plan) {
   return plan.encryption.method != Encryption::none || access.has_quota() || access.notifications != nullptr;
 }
@@ -58,7 +58,7 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   if (!put.expected.empty()) {
     auto verified = verified_checksums(put);
     if (!verified) {
-      if (charge) charge->moved(size);  // they came, whatever becomes of them
+      if (charge) charge->moved(size);  // charged even if the PUT fails later
       return refuse(put, verified.error());
     }
     whole.info.checksums = std::move(*verified);

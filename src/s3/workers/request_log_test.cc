@@ -247,7 +247,7 @@ TEST_F(BucketLogs, OneAddressDoesNotPushOutTheRecordsOfOthersThatUseTheBucket) {
   EXPECT_NE(delivered().find(" precious "), std::string::npos);
 }
 
-// The queue was one for all: whoever filled it pushed out the records of everybody.
+// The queue was shared by all: a caller that filled it displaced all others' records.
 TEST_F(BucketLogs, WhoMakesManyRecordsLosesHisOwnAndNotAnothers) {
   RequestLog::Options options;
   options.queued_bytes_max = 64 * KiB;
@@ -300,7 +300,7 @@ TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
   EXPECT_EQ(call(c).status, 200);
 }
 
-// A user without the right to set lists made log objects that anybody could read.
+// A user without the right to set ACLs made public log objects.
 TEST_F(BucketLogs, WhoGivesGrantsMaySetListsThere) {
   auth::Principal user = *auth::superuser();
   user.superuser = false;
@@ -365,7 +365,7 @@ TEST_F(BucketLogs, AreForWhomTheTargetGrantsName) {
   const std::string key = call("GET", "/logs").element("Key");
   TestCall anonymous{.target = "/logs/" + key, .anonymous = true};
   EXPECT_EQ(call(anonymous).status, 200);
-  EXPECT_EQ(call("GET", "/logs/" + key + "?acl").count("FULL_CONTROL"), 1u) << "the owner keeps what is his";
+  EXPECT_EQ(call("GET", "/logs/" + key + "?acl").count("FULL_CONTROL"), 1u) << "the owner keeps its rights";
   const std::string enforced =
       "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>";
   ASSERT_EQ(call("PUT", "/logs?ownershipControls", {}, enforced).status, 200);
