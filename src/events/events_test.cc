@@ -230,11 +230,11 @@ TEST(NetworkGuard, PrivateAddressesInEveryDress) {
         "2a00:1450::1", "64:ff9b::808:808", "::ffff:8.8.8.8", "2002:808:808::1"}) {
     EXPECT_TRUE(is_public(asio::ip::make_address(open))) << open;
   }
-  const TcpEndpoints both{{asio::ip::make_address("10.0.0.1"), 80}, {asio::ip::make_address("8.8.8.8"), 80}};
-  ASSERT_TRUE(allowed_endpoints(both, false));
-  EXPECT_EQ(allowed_endpoints(both, false)->size(), 1u);
-  EXPECT_EQ(allowed_endpoints(both, true)->size(), 2u);
-  EXPECT_FALSE(allowed_endpoints({both[0]}, false));
+  TargetSettings settings{.host = "10.0.0.1", .port = 80};
+  EXPECT_EQ(target_addresses(settings, net::Stop()).error(), Errc::access_denied);
+  settings.allow_private = true;
+  EXPECT_TRUE(target_addresses(settings, net::Stop()));
+  EXPECT_TRUE(target_addresses({}, "8.8.8.8", 80, net::Stop()));
 }
 
 template <class T>
@@ -284,7 +284,7 @@ TEST(Webhook, AnAddressOfThisHostIsNotCalled) {
   asio::ip::tcp::acceptor listener(io, {asio::ip::address_v4::loopback(), 0});
   listener.non_blocking(true);
   TargetSettings settings{.name = "w", .host = "localhost", .port = listener.local_endpoint().port(), .path = "/"};
-  const auto hook = make_target(io, settings);
+  const auto hook = make_target(settings);
   ASSERT_TRUE(hook);
   size_t delivered = 0;
   const std::vector<std::string> one{"{}"};
@@ -296,7 +296,7 @@ TEST(Webhook, AnAddressOfThisHostIsNotCalled) {
   listener.accept(nobody, ec);
   EXPECT_EQ(ec, asio::error::would_block) << "not even a connection";
   settings.type = TargetType::redis;
-  const auto redis = make_target(io, settings);
+  const auto redis = make_target(settings);
   EXPECT_EQ(run(io, (*redis)->deliver(one, delivered)).error().code, Errc::access_denied);
 }
 
@@ -376,7 +376,7 @@ class DeliveryTest : public ::testing::Test {
     ASSERT_TRUE(run(io, store_.announce(bucket, std::make_shared<const Said>(queues_, text))));
   }
   std::unique_ptr<Delivery> make() {
-    const auto target = [this](asio::io_context&) { return std::make_unique<ScriptedTarget>(script_); };
+    const auto target = [this] { return std::make_unique<ScriptedTarget>(script_); };
     const Delivery::Options options{.retry_first = std::chrono::milliseconds(1),
                                     .retry_most = std::chrono::milliseconds(4)};
     return std::move(*Delivery::make(store_, queues_, "t", target, options));
@@ -449,7 +449,7 @@ TEST_F(DeliveryTest, WhatAnEarlierStartLeftIsCountedAndDelivered) {
   say("a", "1");
   say("b", "2");
   s3::EventQueues next({{"t", "file"}}, {});
-  const auto target = [this](asio::io_context&) { return std::make_unique<ScriptedTarget>(script_); };
+  const auto target = [this] { return std::make_unique<ScriptedTarget>(script_); };
   auto delivery = std::move(*Delivery::make(store_, next, "t", target, {}));
   ASSERT_TRUE(delivery->load());
   ASSERT_EQ(next.waiting("t").size(), 2u);

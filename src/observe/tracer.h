@@ -23,6 +23,7 @@
 
 #include "base/metrics.h"
 #include "base/request_trace.h"
+#include "net/http_client.h"
 #include "observe/line.h"
 #include "observe/observers.h"
 #include "observe/trace_context.h"
@@ -35,8 +36,6 @@ struct Traced {
   uint64_t began = 0;  // ticks()
   TraceContext context;
 };
-
-class PostClient;
 
 class Tracer {
  public:
@@ -71,21 +70,24 @@ class Tracer {
     RequestTrace trace;
     std::string record;  // of the line
   };
-  Tracer(Options options, std::unique_ptr<PostClient> client);
+  Tracer(Options options, std::string target, std::unique_ptr<net::HttpClient> client);
   bool may_begin();
   void run();
   void send(const std::vector<Ended>& traces, bool last);  // last: the server is stopping
+  // The status of the collector's answer.
+  Result<int> post(const std::string& document, bool last) const;
   std::string encode(const std::vector<Ended>& traces) const;
 
   const Options options_;
-  const std::unique_ptr<PostClient> client_;
+  const std::string target_;  // path of the collector
+  const std::unique_ptr<net::HttpClient> client_;
   const std::string instance_;
   metrics::Counter &sent_, &full_, &refused_;
   std::atomic<uint64_t> window_{0};  // the second (upper 32 bits), and the number of traces that began in it
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Ended> waiting_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;  // changes under the lock
   const Observing observing_;
   std::thread sender_;
 };

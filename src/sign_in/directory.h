@@ -1,11 +1,12 @@
 // Users of a directory (LDAP), by name and password.
 #pragma once
 
-#include <openssl/ssl.h>
+#include <boost/asio/ssl/context.hpp>
 
 #include <atomic>
 #include <expected>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,6 @@ class Directory {
   // Loads the library. The error is a sentence for operators. `clock` outlives it.
   static std::expected<std::unique_ptr<Directory>, std::string> open(DirectorySettings settings,
                                                                      const WallClock& clock);
-  ~Directory();
 
   // Blocks, for the configured time at most. All refusals look the same, whatever the reason. `client`: the address, as
   // from client_of(); empty: this host.
@@ -58,7 +58,7 @@ class Directory {
 
   const LdapLibrary& library_;
   const DirectorySettings settings_;
-  SSL_CTX* tls_ = nullptr;
+  std::optional<boost::asio::ssl::context> tls_;
   std::atomic<bool> stopping_ = false;
   PasswordTries tries_;
   std::atomic<int64_t> complain_at_ms_ = 0;

@@ -12,9 +12,9 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import wrap_prose  # noqa: E402
 
 # Rooms from the top down. A file may include its own room and rooms further down.
-ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "sign_in", "s3_http", "s3", "call", "observe", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
+ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "sign_in", "s3_http", "s3", "call", "observe", "auth", "rdma", "store", "cache", "fabric", "net", "memory", "base"]
 # The client is not above the server: it shares these rooms with it and no other.
-CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "memory", "base"}
+CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "net", "memory", "base"}
 CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
 # The folders inside a room, from the top down; "." is the room's own files. A file may include its own folder and those of
 # lines further down. Folders on one line do not know each other.
@@ -23,6 +23,7 @@ FOLDERS = {
     "client": ["testing", "c", "api", "native token", "http", "."],
     "fabric": ["local ofi tcp", "."],
     "native": [".", "wire"],
+    "net": ["testing", "."],
     "store": ["conformance", "local memory rados", "logic", "."],
     "store/rados": ["inspect", ".", "coherence", "bytes", "upkeep", "rows", "members", "cluster"],
     "s3_http": ["routing", "objects buckets", "."],
