@@ -57,10 +57,10 @@ Result<std::unique_ptr<LdapSession>> Directory::connect() {
   return session;
 }
 
-Result<bool> Directory::bind_as_lookup(LdapSession& session) {
+Result<void> Directory::bind_as_lookup(LdapSession& session) {
   VB_ASSIGN(const bool in, session.bind(settings_.lookup_dn, settings_.lookup_password.text()));
   if (!in) return fail(Errc::bad_config, "the directory does not let sign_in.ldap.lookup_dn in");
-  return in;
+  return {};
 }
 
 Result<Person> Directory::ask_by_lookup(LdapSession& session, const std::string& name, const Secret& password) {

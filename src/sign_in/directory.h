@@ -52,7 +52,7 @@ class Directory {
   Result<Person> ask(const std::string& name, const Secret& password);
   Result<Person> ask_by_lookup(LdapSession& session, const std::string& name, const Secret& password);
   Result<Person> ask_by_form(LdapSession& session, const std::string& name, const Secret& password);
-  Result<bool> bind_as_lookup(LdapSession& session);
+  Result<void> bind_as_lookup(LdapSession& session);
   Result<void> add_groups(LdapSession& session, Person& person);
   void complain(const std::string& what);
 

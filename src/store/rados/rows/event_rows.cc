@@ -155,7 +155,7 @@ Task<Result<std::vector<std::string>>> EventRows::objects_of(uint64_t bucket) {
 }
 
 Task<Result<bool>> EventRows::page(std::string object, std::string prefix, std::string after,
-                                   std::vector<std::string>& into, bool& more) {
+                                   std::vector<std::string>& into) {
   struct Reply {
     std::set<std::string> rows;
     bool more = false;
@@ -165,15 +165,13 @@ Task<Result<bool>> EventRows::page(std::string object, std::string prefix, std::
   librados::ObjectReadOperation op;
   op.omap_get_keys2(after, rows_of_page, &reply->rows, &reply->more, &reply->code);
   const int code = co_await registry_.cluster().read(Pool::index, std::move(object), std::move(op), reply);
-  more = false;
   if (code == -ENOENT) co_return false;
   if (code < 0) co_return std::unexpected(to_error(code, "rados: events"));
   for (const std::string& row : reply->rows) {
-    if (!row.starts_with(prefix)) co_return true;
+    if (!row.starts_with(prefix)) co_return false;
     into.push_back(row);
   }
-  more = reply->more && !reply->rows.empty();
-  co_return true;
+  co_return reply->more && !reply->rows.empty();
 }
 
 // From queue to queue: the OSD skips the rows in between.
@@ -245,8 +243,7 @@ Task<Result<std::set<uint64_t>>> EventRows::all_buckets(std::string queue) {
   const std::string prefix = event_prefix(queue);
   for (std::string after = prefix;;) {
     std::vector<std::string> rows;
-    bool more = false;
-    VB_CO_TRY(co_await page(std::string(events_object), prefix, after, rows, more));
+    VB_CO_ASSIGN(const bool more, co_await page(std::string(events_object), prefix, after, rows));
     for (const std::string& row : rows) {
       buckets.insert(keys::read_number(std::string_view(row).substr(prefix.size(), 8)));
     }
@@ -262,8 +259,7 @@ Task<Result<EventRows::Amount>> EventRows::count(std::string queue, uint64_t buc
     const std::string prefix = prefix_in(object, queue, bucket);
     for (std::string after = prefix;;) {
       std::vector<std::string> rows;
-      bool more = false;
-      VB_CO_TRY(co_await page(object, prefix, after, rows, more));
+      VB_CO_ASSIGN(const bool more, co_await page(object, prefix, after, rows));
       for (const std::string& row : rows) {
         const auto parsed = parse(row, prefix.size());
         if (!parsed) co_return fail(Errc::corrupt_object, "rados: event");
@@ -452,7 +448,7 @@ Task<Result<void>> EventRows::remove(std::string queue, uint64_t bucket, std::ve
     std::string after = prefix + keys::number(*wanted.begin() - 1) + std::string(5, '\xff');
     for (bool more = true, past = false; more && !past;) {
       std::vector<std::string> rows;
-      VB_CO_TRY(co_await page(object, prefix, after, rows, more));
+      VB_CO_ASSIGN(more, co_await page(object, prefix, after, rows));
       for (const std::string& row : rows) {
         const auto parsed = parse(row, prefix.size());
         if (!parsed) co_return fail(Errc::corrupt_object, "rados: event");

@@ -81,9 +81,8 @@ class EventRows {
   Task<Result<Amount>> count(std::string queue, uint64_t bucket);
   Task<Result<void>> recount(std::string queue, Known& known);
   Task<Result<void>> publish(std::string queue, Known& known);
-  // Keys only: those with `prefix`, after `after`. False: the object does not exist.
-  Task<Result<bool>> page(std::string object, std::string prefix, std::string after, std::vector<std::string>& into,
-                          bool& more);
+  // Reads a page of keys with `prefix`, after `after`; none where the object does not exist. Whether more follow.
+  Task<Result<bool>> page(std::string object, std::string prefix, std::string after, std::vector<std::string>& into);
   Task<Result<void>> change(Rows sets, std::set<std::string> gone);
 
   Registry& registry_;
