@@ -284,7 +284,7 @@ s3::PutNowOutcome WriteBatch::store_now(const Shared& shared, size_t index, s3::
   put.executor = op_->endpoint->core().io().get_executor();
   // The key is valid while put_now() runs, and needed only if requests are observed.
   put.then = [shared, index, bucket = put.bucket, key = op_->is_told() ? std::string(put.key) : std::string(),
-              window_bytes](Result<store::ObjectInfo> info) {
+              window_bytes](Result<store::ObjectInfo>&& info) {
     (*shared)->write->stored(index, std::move(info), bucket, key, window_bytes);
   };
   return s3::put_now(op_->endpoint->door().service, *caller_, put);

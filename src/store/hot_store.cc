@@ -237,7 +237,7 @@ bool HotStore::put_whole(WholePut& put) {
   auto passing = std::make_unique<WriteThrough>(*options_.arena, tier_, keep_max());
   passing->begin(tier_->change(cache::Key{put.bucket, put.key}));
   put.bytes = passing->take(std::move(put.bytes));
-  put.then = [passing = std::move(passing), then = std::move(put.then)](Result<ObjectInfo> stored) mutable {
+  put.then = [passing = std::move(passing), then = std::move(put.then)](Result<ObjectInfo>&& stored) mutable {
     passing->end(stored);
     passing.reset();
     then(std::move(stored));
