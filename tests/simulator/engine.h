@@ -22,6 +22,8 @@ class Engine {
   virtual bool befell() const = 0;
   // The server is gone: draws what the fault has left. Whether it was a crash.
   virtual bool end_round() = 0;
+  // No server has it open: rot, writes that went elsewhere. From then on calls may fail, but never lie.
+  virtual void damage() = 0;
   // What is wrong with all that is stored, while no server has it open; empty: nothing.
   virtual std::string check() = 0;
 };

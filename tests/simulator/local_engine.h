@@ -10,16 +10,20 @@ class LocalEngine final : public Engine {
  public:
   Result<std::unique_ptr<store::Store>> open(memory::Arena& arena, BlockingPool& pool, std::string& trouble) override;
   void begin_round() override;
-  bool befell() const override { return faulty_.fault_happened(); }
+  bool befell() const override { return damaged_ || faulty_.fault_happened() || disk_.read_failed(); }
   bool end_round() override;
+  void damage() override;
   std::string check() override;
 
  private:
-  enum class End : uint8_t { orderly, crash, no_space };
+  enum class End : uint8_t { orderly, crash, no_space, write_error, read_errors };
+
+  void damage_page(const std::filesystem::path& folder);
 
   store::local::FaultyFileSystem faulty_;
   Disk disk_{faulty_};
   End end_ = End::orderly;
+  bool damaged_ = false;
 };
 
 }  // namespace verbena::simulator

@@ -65,7 +65,35 @@ bool World::run() {
     if (!round()) return false;
   }
   server_.reset();
+  if (failure_.empty() && draw(2) == 0) last_act();
+  server_.reset();
   return failure_.empty();
+}
+
+void World::last_act() {
+  engine_->damage();
+  const std::string before = failure_;
+  if (!open()) {
+    failure_ = before;  // it may refuse
+    return;
+  }
+  read_all();
+}
+
+void World::disturb() {
+  constexpr int64_t most_ns = 4 * second_ns;
+  Scheduler& scheduler = Scheduler::get();
+  const auto by_ns = static_cast<int64_t>(draw(most_ns));
+  switch (draw(3)) {
+    case 0:
+      return scheduler.stand_still(by_ns);
+    case 1:
+      return scheduler.jump_wall(by_ns);
+    default:
+      latest_ns_ = std::max(latest_ns_, scheduler.wall_ns());
+      scheduler.jump_wall(-by_ns);
+      for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
+  }
 }
 
 bool World::open() {
@@ -117,6 +145,7 @@ bool World::round() {
   engine_->begin_round();
   until_ = clock_ + 100 + draw(400);
   stop_ = !failure_.empty();
+  faulty_ = false;
   stop_passes_ = draw(2) == 0;
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
@@ -188,8 +217,11 @@ bool World::read_all() {
 }
 
 void World::client(Loop& loop) {
-  while (!stop_ && clock_ < until_ && !engine_->befell()) {
+  while (!stop_ && clock_ < until_) {
     act(loop);
+    // What has met an error goes on for a while.
+    if (engine_->befell() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
+    if (draw(400) == 0) disturb();
     sleep_for(static_cast<int64_t>(draw(8) == 0 ? draw(700'000) : draw(500)) * 1000);
   }
 }

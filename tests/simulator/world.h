@@ -71,6 +71,8 @@ class World {
   bool make_buckets(Loop& loop);
   bool check_usage();
   bool read_all();
+  void last_act();  // damage: what is read is right, or an error
+  void disturb();   // the process stands still, or the wall clock jumps
   void client(Loop& loop);
   void passes(Loop& loop);
   void act(Loop& loop);
@@ -133,7 +135,7 @@ class World {
   std::list<Upload> uploads_;
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
   int64_t latest_ns_ = 0;  // of the wall clock
-  bool stop_ = false;
+  bool stop_ = false, faulty_ = false;
   std::atomic<bool> stop_passes_{false};
   std::string failure_;
 };
