@@ -50,6 +50,7 @@ void World::set_rules(Loop& loop, Bucket& bucket) {
 bool World::check_lifecycle() {
   constexpr int64_t second_ns = 1'000'000'000;
   Scheduler& scheduler = Scheduler::get();
+  scheduler.sleep_until(scheduler.steady_ns() + engine_->duty_ns());
   Loop& loop = server_->loops.emplace_back();
   const int64_t due_ns = scheduler.wall_ns() + second_ns;
   scheduler.sleep_until(scheduler.steady_ns() + second_ns);

@@ -18,7 +18,7 @@ uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 
 }  // namespace
 
-Result<std::unique_ptr<store::Store>> LocalEngine::open(memory::Arena& arena, BlockingPool& pool,
+Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memory::Arena& arena, BlockingPool& pool,
                                                         std::string& trouble) {
   store::local::Options options;
   options.directory = "/store";
@@ -55,10 +55,11 @@ bool LocalEngine::end_round() {
   return end_ == End::crash;
 }
 
-void LocalEngine::damage() {
+bool LocalEngine::damage() {
   damaged_ = true;
   const char* const folder = draw(4) == 0 ? "/store/index" : "/store/volumes";
   for (uint64_t pages = 1 + draw(6); pages > 0; --pages) damage_page(folder);
+  return true;
 }
 
 // A bit of it is another one, or it has the bytes that were written to another page.

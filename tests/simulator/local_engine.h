@@ -8,11 +8,15 @@ namespace verbena::simulator {
 
 class LocalEngine final : public Engine {
  public:
-  Result<std::unique_ptr<store::Store>> open(memory::Arena& arena, BlockingPool& pool, std::string& trouble) override;
+  Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
+                                             std::string& trouble) override;
   void begin_round() override;
   bool befell() const override { return damaged_ || faulty_.fault_happened() || disk_.read_failed(); }
   bool end_round() override;
-  void damage() override;
+  bool stopped(size_t /*server*/) const override { return end_ == End::crash && befell(); }
+  bool ends_soon() const override { return befell(); }
+  bool may_be_disturbed() const override { return true; }
+  bool damage() override;
   std::string check() override;
 
  private:

@@ -19,6 +19,8 @@
 namespace verbena::simulator {
 
 struct World::Server {
+  explicit Server(size_t at) : number(at) {}
+  const size_t number;
   std::unique_ptr<memory::Arena> arena = std::move(*memory::Arena::create(64 * MiB));
   // The store's threads may still be waking a client's loop when the client has its answer.
   std::deque<boost::asio::io_context> loops;

@@ -1,5 +1,5 @@
-// verbena_simulator --seed N [--operations N] [--clients N]: one world. --seeds FROM..TO: one after another, each in a
-// process of its own. Prints for each seed the hash of its trace.
+// verbena_simulator [--engine rados] --seed N [--operations N] [--clients N]: one world. --seeds FROM..TO: one after
+// another, each in a process of its own. Prints for each seed the hash of its trace.
 #include <malloc.h>
 #include <sched.h>
 #include <sys/personality.h>
@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/ticks.h"
 #include "simulator/local_engine.h"
+#include "simulator/rados_engine.h"
 #include "simulator/scheduler.h"
 #include "simulator/world.h"
 
@@ -38,6 +39,11 @@ void stay_on_one_processor() {
   sched_setaffinity(0, sizeof one, &one);
 }
 
+std::unique_ptr<Engine> make_engine(const Plan& plan) {
+  if (plan.engine == "rados") return std::make_unique<RadosEngine>();
+  return std::make_unique<LocalEngine>();
+}
+
 int run_seed(const Plan& plan) {
   stay_on_one_processor();
   tick_source();
@@ -47,7 +53,7 @@ int run_seed(const Plan& plan) {
   now(from);
   Scheduler& scheduler = Scheduler::get();
   scheduler.start(plan.seed);
-  World world(plan, std::make_unique<LocalEngine>());
+  World world(plan, make_engine(plan));
   const bool held = world.run();
   now(to);
   const double seconds =
@@ -76,8 +82,8 @@ int run_seeds(Plan plan, uint64_t last, double seconds) {
     while (waitpid(child, &status, 0) != child) {
     }
     if (status != 0) {
-      std::printf("seed %lu: FAILED (status %d); again: ./dev simulate --seed %lu --operations %lu\n", plan.seed,
-                  status, plan.seed, plan.operations);
+      std::printf("seed %lu: FAILED (status %d); again: ./dev simulate --engine %s --seed %lu --operations %lu\n",
+                  plan.seed, status, plan.engine.c_str(), plan.seed, plan.operations);
       return 1;
     }
     ++count;
@@ -101,6 +107,7 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "FROM..TO, one after another");
   app.add_option("--seconds", seconds, "begins no seed later than this");
   app.add_option("--operations", plan.operations, "of each seed");
+  app.add_option("--engine", plan.engine, "local or rados")->check(CLI::IsMember({"local", "rados"}));
   app.add_option("--clients", plan.clients, "at once");
   app.add_flag("--log", log, "the server's errors, too: a crashing disk leaves many");
   CLI11_PARSE(app, argc, argv);

@@ -201,6 +201,8 @@ void World::list_versions(Loop& loop, Bucket& bucket) {
   Operation& operation = begin(bucket, {.kind = Kind::read_versions});
   const auto page = run_on(loop, server_->store->list_versions(bucket.name, {}));
   if (!page) return answer_error(bucket, operation, page.error());
+  // Of a store that changes a page may end early: then it is not judged.
+  if (page->truncated) return close(bucket, operation, 253);
   operation.seen.resize(model.keys());
   for (size_t key = 0; key < model.keys(); ++key) {
     for (auto entry = page->versions.rbegin(); entry != page->versions.rend(); ++entry) {

@@ -40,6 +40,10 @@ void World::Bucket::know(uint32_t key, uint32_t value, const std::string& id) {
   versions.push_back({key, value, id});
 }
 
+thread_local World::Server* World::server_ = nullptr;
+
+int64_t World::draw_ns(uint64_t ms_max) { return static_cast<int64_t>(draw(ms_max * 1000)) * 1000; }
+
 World::World(Plan plan, std::unique_ptr<Engine> engine)
     : plan_(plan), day_s_(1 + static_cast<int64_t>(draw(2))), engine_(std::move(engine)) {
   for (const char* name : {"plain", "other"}) {
@@ -64,20 +68,18 @@ bool World::run() {
   while (clock_ < plan_.operations && failure_.empty()) {
     if (!round()) return false;
   }
-  server_.reset();
-  if (failure_.empty() && draw(2) == 0) last_act();
-  server_.reset();
+  servers_.clear();
+  if (failure_.empty() && draw(2) == 0 && engine_->damage()) last_act();
+  servers_.clear();
   return failure_.empty();
 }
 
 void World::last_act() {
-  engine_->damage();
-  const std::string before = failure_;
-  if (!open()) {
-    failure_ = before;  // it may refuse
-    return;
+  if (open()) {
+    read_all();
+  } else {
+    failure_.clear();  // it may refuse
   }
-  read_all();
 }
 
 void World::disturb() {
@@ -96,10 +98,28 @@ void World::disturb() {
   }
 }
 
+// Those that are not there.
 bool World::open() {
-  server_ = std::make_unique<Server>();
+  servers_.resize(engine_->servers());
+  for (size_t at = 0; at < servers_.size(); ++at) {
+    if (!servers_[at] && !open_one(at)) return false;
+    if (!servers_[at]->lifecycle) begin_lifecycle(*servers_[at]);
+  }
+  enter(*servers_[draw(servers_.size())]);
+  Scheduler::get().set_group(0);
+  return true;
+}
+
+void World::enter(Server& server) {
+  server_ = &server;
+  Scheduler::get().set_group(server.number + 1);
+}
+
+bool World::open_one(size_t at) {
+  servers_[at] = std::make_unique<Server>(at);
+  enter(*servers_[at]);
   std::string trouble;
-  auto opened = engine_->open(*server_->arena, server_->pool, trouble);
+  auto opened = engine_->open(at, *server_->arena, server_->pool, trouble);
   if (!opened) {
     fail_with(fmt::format("the store does not open: {} {}", describe(opened.error()), trouble));
     return false;
@@ -110,11 +130,17 @@ bool World::open() {
   server_->service->lifecycle_day_s = day_s_;
   server_->service->encryption.keys = keys_.get();
   server_->router = std::make_unique<s3::Router>(*server_->service, nullptr, s3::Router::Options{});
-  const s3::LifecycleOptions options{
-      .day_s = day_s_, .page_size = static_cast<int>(2 + draw(12)), .pause = std::chrono::milliseconds(1)};
-  server_->lifecycle = std::make_unique<s3::LifecycleWorker>(*server_->service, options);
-  server_->lifecycle->start();
   return true;
+}
+
+void World::begin_lifecycle(Server& server) {
+  enter(server);
+  const s3::LifecycleOptions options{.day_s = day_s_,
+                                     .page_size = static_cast<int>(2 + draw(12)),
+                                     .pause = std::chrono::milliseconds(1),
+                                     .on_duty = engine_->duty(server.number)};
+  server.lifecycle = std::make_unique<s3::LifecycleWorker>(*server.service, options);
+  server.lifecycle->start();
 }
 
 bool World::make_buckets(Loop& loop) {
@@ -149,17 +175,23 @@ bool World::round() {
   stop_passes_ = draw(2) == 0;
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
-    threads.emplace_back([this, &loop = server_->loops.emplace_back()] { client(loop); });
+    Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
+    threads.emplace_back([this, &server, &loop = server.loops.emplace_back()] { client(server, loop); });
   }
-  std::thread background([this, &loop = server_->loops.emplace_back()] { passes(loop); });
+  std::thread background([this, &server = *server_, &loop = server_->loops.emplace_back()] { passes(server, loop); });
   for (std::thread& thread : threads) thread.join();
   stop_passes_ = true;
   background.join();
   if (failure_.empty() && !engine_->befell()) check_lifecycle();
-  server_->lifecycle.reset();
+  for (const auto& server : servers_) server->lifecycle.reset();
   if (!failure_.empty()) return false;
   if (!engine_->befell() && !check_usage()) return false;
-  server_.reset();
+  for (auto& server : servers_) {
+    const size_t number = server->number;
+    if (!engine_->leaves(number)) continue;
+    server.reset();
+    engine_->left(number);
+  }
   if (engine_->end_round()) ++crashes_;
   for (Bucket& bucket : buckets_) {
     if (!bucket.history.crash(latest_ns_)) fail_with(bucket.history.why());
@@ -206,6 +238,7 @@ bool World::check_usage() {
 
 bool World::read_all() {
   boost::asio::io_context& loop = server_->loops.emplace_back();
+  if (const std::string wrong = engine_->check_open(server_->number); !wrong.empty()) fail_with(wrong);
   for (Bucket& bucket : buckets_) {
     for (uint32_t key = 0; key < keys_count; ++key) get(loop, bucket, key);
     list(loop, bucket);
@@ -216,18 +249,20 @@ bool World::read_all() {
   return failure_.empty();
 }
 
-void World::client(Loop& loop) {
-  while (!stop_ && clock_ < until_) {
+void World::client(Server& server, Loop& loop) {
+  enter(server);
+  while (!stop_ && clock_ < until_ && !engine_->stopped(server.number)) {
     act(loop);
     // What has met an error goes on for a while.
-    if (engine_->befell() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
-    if (draw(400) == 0) disturb();
+    if (engine_->ends_soon() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
+    if (engine_->may_be_disturbed() && draw(400) == 0) disturb();
     sleep_for(static_cast<int64_t>(draw(8) == 0 ? draw(700'000) : draw(500)) * 1000);
   }
 }
 
 // Beside the server's worker, which has a pass a second: as if another server had the duty, too.
-void World::passes(Loop& loop) {
+void World::passes(Server& server, Loop& loop) {
+  enter(server);
   const s3::LifecycleOptions options{
       .day_s = day_s_, .page_size = static_cast<int>(2 + draw(12)), .pause = std::chrono::milliseconds(1)};
   while (!stop_passes_) {
@@ -241,7 +276,9 @@ void World::passes(Loop& loop) {
 
 void World::act(Loop& loop) {
   Bucket& bucket = buckets_[draw(buckets_.size())];
-  if (bucket.history.has_room()) act_on(loop, bucket);
+  // While calls there may still happen, others are few: each may have come before or after.
+  if (!bucket.history.has_room() || (bucket.unsettled != 0 && draw(8) != 0)) return sleep_for(draw_ns(500));
+  act_on(loop, bucket);
 }
 
 void World::act_on(Loop& loop, Bucket& bucket) {
@@ -296,6 +333,9 @@ void World::answer_error(Bucket& bucket, Operation& operation, const Error& erro
   note_failure(
       fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
       error == Errc::slow_down ? "slow_down" : describe(error));
+  ++bucket.unsettled;
+  sleep_for(engine_->settles_ns());
+  --bucket.unsettled;
   close(bucket, operation, 255);
 }
 
@@ -303,6 +343,9 @@ void World::answer_error(Bucket& bucket, Operation& operation, const Reply& repl
   note_failure(
       fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
       reply.code == "SlowDown" ? reply.code : reply.body);
+  ++bucket.unsettled;
+  sleep_for(engine_->settles_ns());
+  --bucket.unsettled;
   close(bucket, operation, 255);
 }
 

@@ -23,6 +23,7 @@ struct Plan {
   uint64_t seed = 1;
   uint64_t operations = 2000;
   int clients = 6;
+  std::string engine = "local";
 };
 
 class World {
@@ -43,7 +44,8 @@ class World {
     Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns);
     const std::string name;
     const BucketKind kind;
-    const bool locks;  // object lock
+    const bool locks;   // object lock
+    int unsettled = 0;  // operations that failed and may still happen
     RuleBook book;
     History history;
     struct Known {
@@ -68,13 +70,16 @@ class World {
   // world.cc: rounds, and what is looked at between them
   bool round();
   bool open();
+  bool open_one(size_t at);
+  void begin_lifecycle(Server& server);
   bool make_buckets(Loop& loop);
   bool check_usage();
   bool read_all();
   void last_act();  // damage: what is read is right, or an error
   void disturb();   // the process stands still, or the wall clock jumps
-  void client(Loop& loop);
-  void passes(Loop& loop);
+  void client(Server& server, Loop& loop);
+  void passes(Server& server, Loop& loop);
+  void enter(Server& server);  // the calling thread
   void act(Loop& loop);
   void act_on(Loop& loop, Bucket& bucket);
 
@@ -124,12 +129,14 @@ class World {
   void note_failure(std::string_view what, std::string_view code);
   void fail_with(std::string why);
   uint64_t draw(uint64_t below);
+  int64_t draw_ns(uint64_t ms_max);
 
   const Plan plan_;
   const int64_t day_s_;
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<auth::KeyRing> keys_ = auth::KeyRing::in_memory();
-  std::unique_ptr<Server> server_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  static thread_local Server* server_;  // that the thread's calls go to
   Values values_;
   std::deque<Bucket> buckets_;
   std::list<Upload> uploads_;
