@@ -36,6 +36,12 @@ class Engine {
   virtual void left(size_t /*server*/) {}
   // The server is gone: draws what the fault has left. Whether it was a crash.
   virtual bool end_round() = 0;
+  // After an error that is no crash: clients go on for a while, and then the round ends.
+  virtual bool ends_soon() const { return false; }
+  // Whether clocks may jump, and the process stand still.
+  virtual bool may_be_disturbed() const { return false; }
+  // No server has it open: rot, writes that went elsewhere. From then on calls may fail, but never lie. False: none.
+  virtual bool damage() { return false; }
   // What is wrong with all that is stored, while no server has it open; empty: nothing.
   virtual std::string check() = 0;
   // Likewise, while servers have it open.

@@ -31,7 +31,8 @@ std::string told(const std::vector<store::VersionEntry>& listed) {
 }  // namespace
 
 void World::set_rules(Loop& loop, Bucket& bucket) {
-  if (bucket.kind == BucketKind::directory) return;
+  // One after the other: of two at once nothing would tell which is in force.
+  if (bucket.kind == BucketKind::directory || std::exchange(bucket.sets_rules, true)) return;
   ++clock_;
   std::vector<Rule> rules;
   if (draw(6) != 0) rules = RuleBook::draw(bucket.versioned());
@@ -43,7 +44,9 @@ void World::set_rules(Loop& loop, Bucket& bucket) {
     bucket.book.done(latest_ns_);
   } else {
     note_failure("rules", reply.body);
+    sleep_for(engine_->settles_ns());
   }
+  bucket.sets_rules = false;
 }
 
 // No client works; the worker has a pass each second. What becomes due by what a pass removes waits for the next one.
@@ -77,11 +80,13 @@ bool World::check_lifecycle() {
 void World::check_versions(const Bucket& bucket, const std::vector<store::VersionEntry>& listed,
                            const std::set<std::string>& alone, int64_t now_ns) {
   size_t newer = 0;  // noncurrent ones of the key
+  size_t late = 0;   // of them, that were not by then
   for (size_t at = 0; at < listed.size(); ++at) {
     const store::VersionEntry& entry = listed[at];
     const store::ObjectInfo& info = entry.info;
     const bool newest = at == 0 || listed[at - 1].key != entry.key;
-    newer = newest ? 0 : newer;
+    if (newest) newer = 0;
+    if (newest) late = info.modified_us * 1000 > now_ns ? 1 : 0;
     const Facts facts{.key = entry.key,
                       .size = info.size,
                       .tag = info.tags.empty() ? 0 : static_cast<uint32_t>(std::stoul(info.tags.front().second))};
@@ -89,8 +94,8 @@ void World::check_versions(const Bucket& bucket, const std::vector<store::Versio
         info.lock.legal_hold || (info.lock.mode != store::LockMode::none && now_ns < info.lock.retain_until_us * 1000);
     bool must = false;
     if (!newest) {
-      must =
-          !locked && bucket.book.must_remove_noncurrent(facts, listed[at - 1].info.modified_us * 1000, newer, now_ns);
+      must = !locked && bucket.book.must_remove_noncurrent(facts, listed[at - 1].info.modified_us * 1000,
+                                                           newer - std::min(newer, late), now_ns);
       ++newer;
     } else if (info.delete_marker) {
       must = alone.contains(info.version_id) && bucket.book.must_remove_marker(facts, info.modified_us * 1000, now_ns);

@@ -151,8 +151,7 @@ std::optional<int64_t> RuleBook::earliest(int64_t now_ns, const Due& due) const 
     for (const Rule& rule : set.rules) {
       const auto at_ns = due(rule);
       if (!at_ns || *at_ns > std::min(now_ns, set.to_ns)) continue;
-      const int64_t from_ns = std::max(*at_ns, set.from_ns);
-      if (!first || from_ns < *first) first = from_ns;
+      if (!first || *at_ns < *first) first = at_ns;
     }
   }
   return first;

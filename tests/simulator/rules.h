@@ -61,7 +61,7 @@ class RuleBook {
  private:
   struct Set {
     std::vector<Rule> rules;
-    int64_t from_ns, to_ns;  // at most in force so long
+    int64_t from_ns, to_ns;  // at most in force so long; the clock may have gone back since
   };
   template <class Due>
   std::optional<int64_t> earliest(int64_t now_ns, const Due& due) const;

@@ -51,6 +51,8 @@ class Scheduler {
   int64_t steady_ns();  // a reading costs some nanoseconds
   int64_t wall_ns() { return steady_ns() + wall_offset_ns_; }
   int64_t wall_offset_ns() const { return wall_offset_ns_; }
+  // The whole process does: every deadline of that time has come.
+  void stand_still(int64_t for_ns) { now_ns_ += for_ns; }
   void jump_wall(int64_t by_ns) { wall_offset_ns_ += by_ns; }
   uint64_t random();          // for what runs in the world
   void note(uint64_t event);  // into the trace

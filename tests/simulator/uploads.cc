@@ -42,7 +42,8 @@ void World::begin_upload(Loop& loop, Bucket& bucket, uint32_t key) {
   const Reply reply =
       ask(loop, "POST", fmt::format("/{}/{}?uploads", bucket.name, bucket.history.model().key(key)), headers);
   if (!reply.ok()) return note_failure("an upload's begin", reply.code);
-  uploads_.push_back({bucket, key, reply.element("UploadId"), begun_ns});
+  const int64_t answered_ns = Scheduler::get().wall_ns() / 1000 * 1000;
+  uploads_.push_back({bucket, key, reply.element("UploadId"), std::min(begun_ns, answered_ns)});
   uploads_.back().busy = false;
 }
 

@@ -19,12 +19,12 @@ std::vector<std::string> key_names() {
   return names;
 }
 
+}  // namespace
+
 void sleep_for(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
   scheduler.sleep_until(scheduler.steady_ns() + ns);
 }
-
-}  // namespace
 
 World::Bucket::Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns)
     : name(std::move(name)),
@@ -69,7 +69,33 @@ bool World::run() {
     if (!round()) return false;
   }
   servers_.clear();
+  if (failure_.empty() && draw(2) == 0 && engine_->damage()) last_act();
+  servers_.clear();
   return failure_.empty();
+}
+
+void World::last_act() {
+  if (open()) {
+    read_all();
+  } else {
+    failure_.clear();  // it may refuse
+  }
+}
+
+void World::disturb() {
+  constexpr int64_t most_ns = 4 * second_ns;
+  Scheduler& scheduler = Scheduler::get();
+  const auto by_ns = static_cast<int64_t>(draw(most_ns));
+  switch (draw(3)) {
+    case 0:
+      return scheduler.stand_still(by_ns);
+    case 1:
+      return scheduler.jump_wall(by_ns);
+    default:
+      latest_ns_ = std::max(latest_ns_, scheduler.wall_ns());
+      scheduler.jump_wall(-by_ns);
+      for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
+  }
 }
 
 // Those that are not there.
@@ -145,6 +171,7 @@ bool World::round() {
   engine_->begin_round();
   until_ = clock_ + 100 + draw(400);
   stop_ = !failure_.empty();
+  faulty_ = false;
   stop_passes_ = draw(2) == 0;
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
@@ -226,6 +253,9 @@ void World::client(Server& server, Loop& loop) {
   enter(server);
   while (!stop_ && clock_ < until_ && !engine_->stopped(server.number)) {
     act(loop);
+    // What has met an error goes on for a while.
+    if (engine_->ends_soon() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
+    if (engine_->may_be_disturbed() && draw(400) == 0) disturb();
     sleep_for(static_cast<int64_t>(draw(8) == 0 ? draw(700'000) : draw(500)) * 1000);
   }
 }

@@ -44,7 +44,8 @@ class World {
     Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns);
     const std::string name;
     const BucketKind kind;
-    const bool locks;   // object lock
+    const bool locks;  // object lock
+    bool sets_rules = false;
     int unsettled = 0;  // operations that failed and may still happen
     RuleBook book;
     History history;
@@ -75,6 +76,8 @@ class World {
   bool make_buckets(Loop& loop);
   bool check_usage();
   bool read_all();
+  void last_act();  // damage: what is read is right, or an error
+  void disturb();   // the process stands still, or the wall clock jumps
   void client(Server& server, Loop& loop);
   void passes(Server& server, Loop& loop);
   void enter(Server& server);  // the calling thread
@@ -140,7 +143,7 @@ class World {
   std::list<Upload> uploads_;
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
   int64_t latest_ns_ = 0;  // of the wall clock
-  bool stop_ = false;
+  bool stop_ = false, faulty_ = false;
   std::atomic<bool> stop_passes_{false};
   std::string failure_;
 };
