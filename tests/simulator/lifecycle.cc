@@ -31,7 +31,7 @@ std::string told(const std::vector<store::VersionEntry>& listed) {
 }  // namespace
 
 void World::set_rules(Loop& loop, Bucket& bucket) {
-  if (bucket.kind == BucketKind::directory) return;
+  if (bucket.kind == BucketKind::directory || !plan_.has("rules")) return;
   ++clock_;
   std::vector<Rule> rules;
   if (draw(6) != 0) rules = RuleBook::draw(bucket.versioned());
