@@ -32,6 +32,8 @@ std::string told(const std::vector<store::VersionEntry>& listed) {
 
 void World::set_rules(Loop& loop, Bucket& bucket) {
   if (bucket.kind == BucketKind::directory || !plan_.has("rules")) return;
+  // One after the other: of two at once nothing would tell which is in force.
+  if (std::exchange(bucket.sets_rules, true)) return;
   ++clock_;
   std::vector<Rule> rules;
   if (draw(6) != 0) rules = RuleBook::draw(bucket.versioned());
@@ -43,7 +45,9 @@ void World::set_rules(Loop& loop, Bucket& bucket) {
     bucket.book.done(latest_ns_);
   } else {
     note_failure("rules", reply.body);
+    sleep_for(engine_->settles_ns());
   }
+  bucket.sets_rules = false;
 }
 
 // No client works; the worker has a pass each second. What becomes due by what a pass removes waits for the next one.

@@ -48,6 +48,7 @@ T run_on(boost::asio::io_context& loop, Task<T> task) {
 }
 
 s3::Call root_call();
+void sleep_for(int64_t ns);
 
 class TextSink final : public memory::Sink {
  public:

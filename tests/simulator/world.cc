@@ -20,12 +20,12 @@ std::vector<std::string> key_names() {
   return names;
 }
 
+}  // namespace
+
 void sleep_for(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
   scheduler.sleep_until(scheduler.steady_ns() + ns);
 }
-
-}  // namespace
 
 World::Bucket::Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns)
     : name(std::move(name)),

@@ -38,7 +38,8 @@ class World {
     Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns);
     const std::string name;
     const BucketKind kind;
-    const bool locks;   // object lock
+    const bool locks;  // object lock
+    bool sets_rules = false;
     int unsettled = 0;  // operations that failed and may still happen
     RuleBook book;
     History history;
