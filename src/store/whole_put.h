@@ -20,7 +20,7 @@ struct WholePut {
   boost::asio::any_io_executor executor;
   bool more_follow = false;  // more objects follow at once and can share the sync
   // Called exactly once with the result of commit(): within put_whole(), or later on the executor.
-  std::move_only_function<void(Result<ObjectInfo>)> then;
+  std::move_only_function<void(Result<ObjectInfo>&&)> then;
 };
 
 }  // namespace verbena::store

@@ -19,7 +19,7 @@ struct PutNow {
   boost::asio::any_io_executor executor{};
   bool more_follow = false;  // as in WholePut
   // Called exactly once with the result of put_object(): within put_now(), or later on the executor.
-  std::move_only_function<void(Result<store::ObjectInfo>)> then{};
+  std::move_only_function<void(Result<store::ObjectInfo>&&)> then{};
 };
 
 inline constexpr uint64_t put_now_max = 16 * KiB;  // larger objects are never taken
