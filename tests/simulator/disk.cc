@@ -1,5 +1,7 @@
 #include "simulator/disk.h"
 
+#include <cerrno>
+
 #include "base/checksum.h"
 #include "simulator/scheduler.h"
 
@@ -26,9 +28,10 @@ uint64_t named(const store::local::FileSystem::Path& path) { return crc32c(as_by
 
 class SlowFile final : public File {
  public:
-  explicit SlowFile(std::unique_ptr<File> below) : below_(std::move(below)) {}
+  SlowFile(std::unique_ptr<File> below, Disk& disk) : below_(std::move(below)), disk_(disk) {}
   Result<size_t> pread(MutableBytes into, uint64_t offset) override {
     take_time(Kind::read, offset << 20 ^ into.size());
+    VB_TRY(disk_.count_read());
     return below_->pread(into, offset);
   }
   Result<size_t> pwrite(Bytes from, uint64_t offset) override {
@@ -59,14 +62,28 @@ class SlowFile final : public File {
 
  private:
   std::unique_ptr<File> below_;
+  Disk& disk_;
 };
 
 }  // namespace
 
+void Disk::fail_reads(uint64_t from, uint64_t count) {
+  fail_from_ = from == UINT64_MAX ? from : reads_ + from;
+  fail_to_ = from == UINT64_MAX ? from : fail_from_ + count;
+  read_failed_ = false;
+}
+
+Result<void> Disk::count_read() {
+  const uint64_t number = reads_++;
+  if (number < fail_from_ || number >= fail_to_) return {};
+  read_failed_ = true;
+  return fail(Errc::io_error, "simulated: pread", EIO);
+}
+
 Result<std::unique_ptr<File>> Disk::open(const Path& path, store::local::OpenMode mode) {
   take_time(Kind::name, named(path));
   VB_ASSIGN(auto file, below_.open(path, mode));
-  return std::make_unique<SlowFile>(std::move(file));
+  return std::make_unique<SlowFile>(std::move(file), *this);
 }
 Result<void> Disk::unlink(const Path& path) {
   take_time(Kind::name, named(path));

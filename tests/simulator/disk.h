@@ -10,6 +10,11 @@ class Disk final : public store::local::FileSystem {
  public:
   explicit Disk(store::local::FaultyFileSystem& below) : below_(below) {}
 
+  // So many reads from the one with this number on fail (the next is 0).
+  void fail_reads(uint64_t from, uint64_t count);
+  bool read_failed() const { return read_failed_; }
+  Result<void> count_read();  // io_error: it is one of those
+
   Result<std::unique_ptr<store::local::File>> open(const Path& path, store::local::OpenMode mode) override;
   Result<void> unlink(const Path& path) override;
   Result<void> rename(const Path& from, const Path& to) override;
@@ -24,6 +29,8 @@ class Disk final : public store::local::FileSystem {
 
  private:
   store::local::FaultyFileSystem& below_;
+  uint64_t reads_ = 0, fail_from_ = UINT64_MAX, fail_to_ = UINT64_MAX;
+  bool read_failed_ = false;
 };
 
 }  // namespace verbena::simulator

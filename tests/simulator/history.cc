@@ -4,39 +4,94 @@
 #include <fmt/ranges.h>
 
 namespace verbena::simulator {
+namespace {
+
+double seconds(int64_t ns) { return static_cast<double>(ns % 1'000'000'000'000'000) / 1e9; }
+
+std::string told(const Operation& operation, const Model& model) {
+  constexpr const char* kinds[] = {"put",  "append",        "delete",  "delete version", "rename",   "read",
+                                   "list", "list versions", "set tag", "set hold",       "set lock", "read version"};
+  constexpr const char* conditions[] = {"", " if absent", " if it is", " if its size is"};
+  constexpr const char* outcomes[] = {"done", "refused", "missing"};
+  std::string text =
+      fmt::format("  {:>7}..{:<20} {:.6f}..{:.6f} s  {}", operation.begin, operation.end, seconds(operation.begin_ns),
+                  seconds(operation.end_ns), kinds[static_cast<size_t>(operation.kind)]);
+  using Kind = Operation::Kind;
+  if (operation.kind != Kind::list && operation.kind != Kind::read_versions) text += " " + model.key(operation.key);
+  if (operation.kind == Kind::rename) text += " to " + model.key(operation.to);
+  if (operation.value != 0) text += fmt::format(" {}", operation.value);
+  if (operation.content != operation.value) text += fmt::format(" (bytes of {})", operation.content);
+  text += conditions[static_cast<size_t>(operation.condition)];
+  if (operation.expected != 0) text += fmt::format(" {}", operation.expected);
+  const Version& with = operation.with;
+  if (with.tag != 0) text += fmt::format(" tag {}", with.tag);
+  if (with.hold) text += " hold";
+  if (with.lock != Lock::none)
+    text += fmt::format(" {} until {:.6f}", with.lock == Lock::governance ? "governance" : "compliance",
+                        seconds(with.locked_until_ns));
+  if (operation.bypass) text += " bypass";
+  if (!operation.seen.empty()) text += fmt::format(" -> {}", operation.seen);
+  if (operation.seen_tag != 0) text += fmt::format(" tag {}", operation.seen_tag);
+  return text + " " + (operation.answered() ? outcomes[static_cast<size_t>(operation.outcome)] : "no answer") + "\n";
+}
+
+std::string told(const State& state, const Model& model) {
+  std::string text = " ";
+  for (size_t key = 0; key < state.size(); ++key) {
+    text += fmt::format(" {} [", model.key(key));
+    for (const Version& version : state[key]) {
+      text += fmt::format(" {}", version.value);
+      if (version.content != version.value) text += fmt::format("({})", version.content);
+      if (version.tag != 0) text += fmt::format("t{}", version.tag);
+      if (version.hold) text += "h";
+      if (version.lock != Lock::none) text += fmt::format("l{:.6f}", seconds(version.locked_until_ns));
+      if (version.may_be || version.may_be_gone) text += "?";
+    }
+    text += " ]";
+  }
+  return text + "\n";
+}
+
+}  // namespace
 
 Operation& History::begin(Operation operation) {
   ++under_way_;
   return segment_.emplace_back(std::move(operation));
 }
 
-bool History::crash() {
+bool History::crash(int64_t now_ns) {
   under_way_ = 0;
+  for (Operation& operation : segment_) operation.end_ns = std::min(operation.end_ns, now_ns);
   return judge();
+}
+
+void History::clock_went_back(int64_t by_ns) {
+  for (Operation& operation : segment_) {
+    if (!operation.answered()) operation.begin_ns -= by_ns;
+  }
 }
 
 bool History::judge() {
   Seen seen;
-  std::set<Versions> ends;
-  for (const Versions& state : states_) explore(0, state, seen, ends);
+  std::set<State> ends;
+  for (const State& state : states_) explore(0, state, seen, ends);
   if (ends.empty()) return false;
   states_ = std::move(ends);
   for (Operation& operation : segment_) before_.push_back(std::move(operation));
-  while (before_.size() > 40) before_.pop_front();
+  while (before_.size() > 60) before_.pop_front();
   segment_.clear();
   return true;
 }
 
-void History::explore(uint64_t done, const Versions& state, Seen& seen, std::set<Versions>& ends) const {
+void History::explore(uint64_t done, const State& state, Seen& seen, std::set<State>& ends) const {
   if (!seen.emplace(done, state).second) return;
   bool all = true;
   for (size_t i = 0; i < segment_.size(); ++i) {
     if ((done >> i & 1) != 0) continue;
-    all = all && segment_[i].end == UINT64_MAX;
+    all = all && !segment_[i].answered();
     if (!may_be_next(done, i)) continue;
-    for (Versions next : before(segment_[i], state)) {
-      if (apply(segment_[i], next)) explore(done | uint64_t{1} << i, next, seen, ends);
-    }
+    State next = state;
+    if (model_.apply(segment_[i], next)) explore(done | uint64_t{1} << i, next, seen, ends);
   }
   if (all) ends.insert(state);
 }
@@ -48,95 +103,12 @@ bool History::may_be_next(uint64_t done, size_t index) const {
   return true;
 }
 
-bool History::is_due(const Versions& state, size_t at, int64_t now_ns) const {
-  return day_ns_ != 0 && at + 1 < state.size() && state[at + 1].asked_ns + day_ns_ <= now_ns;
-}
-
-// Versions below the one that is removed may have gone as long as it made them noncurrent: the newest first.
-std::vector<Versions> History::before(const Operation& operation, const Versions& state) const {
-  std::vector<Versions> states{state};
-  if (operation.kind != Operation::Kind::remove_version) return states;
-  size_t at = 0;
-  while (at < state.size() && state[at].value != operation.value) ++at;
-  if (at == state.size()) return states;
-  for (Versions next = state; at > 0 && is_due(next, at - 1, operation.end_ns); --at) {
-    next.erase(next.begin() + static_cast<ptrdiff_t>(at) - 1);
-    states.push_back(next);
-  }
-  return states;
-}
-
-bool History::apply(const Operation& operation, Versions& state) const {
-  using Kind = Operation::Kind;
-  const bool exists = !state.empty() && state.back().value != 0;
-  switch (operation.kind) {
-    case Kind::put_if_absent:
-      if (operation.end != UINT64_MAX && operation.refused != exists) return false;
-      if (exists) return true;
-      [[fallthrough]];
-    case Kind::put:
-      if (!versioned_) state.clear();
-      state.push_back({operation.value, operation.begin_ns});
-      return true;
-    case Kind::remove:
-      if (!versioned_) {
-        state.clear();
-      } else {
-        state.push_back({0, operation.begin_ns});
-      }
-      return true;
-    case Kind::remove_version:
-      std::erase_if(state, [&](const Version& version) { return version.value == operation.value; });
-      return true;
-    case Kind::read:
-    case Kind::read_versions:
-      return operation.end == UINT64_MAX || explains(operation, state);
-  }
-  return false;
-}
-
-// What a read did not see of noncurrent versions has gone, if it was due: nothing tells when.
-bool History::explains(const Operation& operation, Versions& state) const {
-  if (operation.kind == Operation::Kind::read) {
-    const uint32_t current = state.empty() ? 0 : state.back().value;
-    return operation.seen.empty() ? current == 0 : current == operation.seen[0];
-  }
-  // From the newest on: of markers, which look alike, the older ones are due first.
-  Versions left;
-  size_t unmatched = operation.seen.size();
-  for (size_t i = state.size(); i-- > 0;) {
-    if (unmatched > 0 && operation.seen[unmatched - 1] == state[i].value) {
-      left.insert(left.begin(), state[i]);
-      --unmatched;
-      continue;
-    }
-    if (!is_due(state, i, operation.end_ns)) return false;
-  }
-  if (unmatched != 0) return false;
-  state = std::move(left);
-  return true;
-}
-
 std::string History::why() const {
-  constexpr const char* names[] = {"put", "put if absent", "delete", "delete version", "read", "read versions"};
-  std::string text = fmt::format("key {}: no order of its operations explains the answers\n", name_);
-  const auto tell = [&](const Operation& operation) {
-    text += fmt::format("  {:>7}..{:<20} {:.6f}..{:.6f} s  {} {} -> {}{}\n", operation.begin, operation.end,
-                        static_cast<double>(operation.begin_ns % 1'000'000'000'000'000) / 1e9,
-                        static_cast<double>(operation.end_ns % 1'000'000'000'000'000) / 1e9,
-                        names[static_cast<size_t>(operation.kind)], operation.value, operation.seen,
-                        operation.end == UINT64_MAX ? " no answer"
-                        : operation.refused         ? " refused"
-                                                    : "");
-  };
-  for (const Operation& operation : before_) tell(operation);
+  std::string text = fmt::format("bucket {}: no order of its operations explains the answers\n", name_);
+  for (const Operation& operation : before_) text += told(operation, model_);
   text += " the segment, which may begin with:\n";
-  for (const Versions& state : states_) {
-    text += "  [";
-    for (const Version& version : state) text += fmt::format(" {}", version.value);
-    text += " ]\n";
-  }
-  for (const Operation& operation : segment_) tell(operation);
+  for (const State& state : states_) text += told(state, model_);
+  for (const Operation& operation : segment_) text += told(operation, model_);
   return text;
 }
 

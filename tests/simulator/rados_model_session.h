@@ -73,7 +73,7 @@ class RadosSession : public std::enable_shared_from_this<RadosSession> {
   RadosTime cut_until_{};
   std::map<std::string, RadosTime> last_arrivals_;  // by object
   std::map<std::string, RadosTime> landing_;        // of a dead client's calls, by object; max: never
-  std::deque<std::weak_ptr<RadosCall>> under_way_;  // by deadline
+  std::deque<RadosCallPtr> under_way_;              // by deadline
   std::map<uint64_t, Watching> watching_;
 };
 

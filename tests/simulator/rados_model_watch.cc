@@ -23,9 +23,8 @@ void RadosModel::tick() {
     const RadosSessionPtr session = weak.lock();
     if (!session) continue;
     const bool is_gone = session->dead_ || session->shut_out_;
-    std::erase_if(session->under_way_, [&](const std::weak_ptr<RadosCall>& one) {
-      const RadosCallPtr call = one.lock();
-      if (!call || call->is_over) return true;
+    std::erase_if(session->under_way_, [&](const RadosCallPtr& call) {
+      if (call->is_over) return true;
       if (call->deadline > now() || (!call->has_timeout && !is_gone)) return false;
       finish(call, call->has_timeout ? -ETIMEDOUT : -ESHUTDOWN);
       return true;
@@ -49,7 +48,7 @@ void RadosModel::tick() {
 // Its client's pings.
 void RadosModel::keep_watch(uint64_t number, Watch& watch) {
   const RadosSessionPtr session = watch.session.lock();
-  if (session && session->shut_out_) watch.heard = RadosTime::min() + watch.lasts;
+  if (session && session->shut_out_) watch.heard = {};  // never
   if (!session || !reaches(*session, watch.object)) return;
   watch.heard = now();
   const auto watching = session->watching_.find(number);

@@ -77,6 +77,10 @@ Scheduler::Thread& Scheduler::choose() {
     int64_t next_ns = never;
     for (Thread* of : live_) {
       Thread& thread = *of;
+      if (is_frozen(thread)) {
+        next_ns = std::min(next_ns, frozen_until_ns_[thread.group % groups]);
+        continue;
+      }
       if (!thread.runnable && thread.deadline_ns <= now_ns_) {
         wake(thread);
         thread.timed_out = true;
@@ -91,7 +95,7 @@ Scheduler::Thread& Scheduler::choose() {
     }
     size_t at = choices_() % runnable;
     for (Thread* thread : live_) {
-      if (thread->runnable && at-- == 0) return *thread;
+      if (thread->runnable && !is_frozen(*thread) && at-- == 0) return *thread;
     }
   }
 }
@@ -154,6 +158,7 @@ void Scheduler::wake_pollers() {
 void* Scheduler::register_thread() {
   Thread& thread = threads_.emplace_back();
   thread.id = static_cast<int>(threads_.size());
+  thread.group = self_ == nullptr ? 0 : self_->group;
   live_.push_back(&thread);
   return &thread;
 }

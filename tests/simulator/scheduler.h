@@ -43,9 +43,16 @@ class Scheduler {
   void end_thread();         // its last act
   void wait_for_end(pthread_t of);
 
+  // Threads of one process, as it were. A thread belongs to the group of the one that made it; at first to 0.
+  void set_group(size_t group) { self_->group = group; }
+  // They do not run until then, and their time-outs come late.
+  void freeze(size_t group, int64_t until_ns) { frozen_until_ns_[group % groups] = until_ns; }
+
   int64_t steady_ns();  // a reading costs some nanoseconds
   int64_t wall_ns() { return steady_ns() + wall_offset_ns_; }
   int64_t wall_offset_ns() const { return wall_offset_ns_; }
+  // The whole process does: every deadline of that time has come.
+  void stand_still(int64_t for_ns) { now_ns_ += for_ns; }
   void jump_wall(int64_t by_ns) { wall_offset_ns_ += by_ns; }
   uint64_t random();          // for what runs in the world
   void note(uint64_t event);  // into the trace
@@ -58,6 +65,7 @@ class Scheduler {
     uint32_t go = 0;  // a futex
     bool runnable = true, ended = false, polls = false, timed_out = false;
     const void* waits_for = nullptr;
+    size_t group = 0;
     int64_t deadline_ns = never;
     pthread_t handle{};
   };
@@ -68,9 +76,13 @@ class Scheduler {
   void block(Thread& self, int64_t deadline_ns);
   [[noreturn]] void deadlocked();
 
+  bool is_frozen(const Thread& thread) const { return frozen_until_ns_[thread.group % groups] > now_ns_; }
+
   static thread_local Thread* self_;
   std::deque<Thread> threads_;  // ended ones, too: a thread that is waited for keeps its record
   std::vector<Thread*> live_;
+  static constexpr size_t groups = 8;
+  int64_t frozen_until_ns_[groups] = {};
   std::mt19937_64 choices_, draws_;
   int64_t now_ns_ = 1'000'000'000'000, wall_offset_ns_ = 1'700'000'000'000'000'000;
   uint64_t trace_ = 0xcbf29ce484222325u, switches_ = 0, pause_mask_ = 15;

@@ -1,85 +1,62 @@
 #include "simulator/world.h"
 
 #include <fmt/format.h>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
-#include <cstring>
-
-#include "call/call.h"
-#include "memory/text_source.h"
-#include "s3/objects/read.h"
-#include "s3/workers/lifecycle_worker.h"
 #include "simulator/scheduler.h"
-#include "store/local/fsck.h"
+#include "simulator/server.h"
 
 namespace verbena::simulator {
 namespace {
 
-using store::local::FaultyFileSystem;
+constexpr int64_t second_ns = 1'000'000'000;
+constexpr size_t keys_count = 3;
+constexpr int pending_max = 2;  // writes of a bucket that may still happen
+constexpr const char* directory_name = "folder--local1-az1--x-s3";
 
-constexpr int64_t day_s = 1;  // of the lifecycle
-constexpr const char* plain = "plain";
-constexpr const char* versioned = "versioned";
-constexpr std::string_view rules =
-    "<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status><Filter/><NoncurrentVersionExpiration>"
-    "<NoncurrentDays>1</NoncurrentDays></NoncurrentVersionExpiration></Rule></LifecycleConfiguration>";
-
-template <class T>
-T run(boost::asio::io_context& loop, Task<T> task) {
-  std::optional<T> result;
-  boost::asio::co_spawn(loop, std::move(task), [&](std::exception_ptr, T value) { result = std::move(value); });
-  loop.restart();
-  loop.run();
-  return std::move(*result);
+std::vector<std::string> key_names() {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < keys_count; ++i) names.push_back(fmt::format("k{}", i));
+  return names;
 }
-
-// Its first bytes name the value.
-std::string bytes_of(uint32_t value, size_t size) {
-  std::string bytes(size, '\0');
-  std::mt19937_64 random(value);
-  for (size_t at = 0; at < size; at += 8) {
-    const uint64_t next = at == 0 ? value : random();
-    std::memcpy(bytes.data() + at, &next, std::min<size_t>(8, size - at));
-  }
-  return bytes;
-}
-
-Task<Result<std::string>> read_whole(std::shared_ptr<store::ObjectReader> reader) {
-  std::string bytes;
-  while (bytes.size() < reader->info().size) {
-    const size_t n = std::min<uint64_t>(reader->info().size - bytes.size(), store::ObjectReader::chunk_size_max);
-    VB_CO_ASSIGN(const memory::Chunk chunk, co_await reader->read(bytes.size(), n));
-    bytes += as_text(chunk.bytes);
-  }
-  co_return bytes;
-}
-
-s3::Call root_call() {
-  s3::Call call;
-  call.identity.anonymous = false;
-  return call;
-}
-
-int64_t wall_ns() { return Scheduler::get().wall_ns(); }
 
 }  // namespace
 
-struct World::Server {
-  std::unique_ptr<memory::Arena> arena = std::move(*memory::Arena::create(64 * MiB));
-  // The store's threads may still be waking a client's loop when the client has its answer.
-  std::deque<boost::asio::io_context> loops;
-  BlockingPool pool{2, 1024};
-  std::unique_ptr<store::local::LocalStore> store;
-  std::unique_ptr<s3::Service> service;
-};
+void sleep_for(int64_t ns) {
+  Scheduler& scheduler = Scheduler::get();
+  scheduler.sleep_until(scheduler.steady_ns() + ns);
+}
 
-World::World(Plan plan) : plan_(plan) {
-  for (int i = 0; i < 5; ++i) {
-    const std::string name = fmt::format("k{}", i);
-    keys_.push_back({plain, name, History(fmt::format("{}/{}", plain, name), false, 0)});
-    keys_.push_back({versioned, name, History(fmt::format("{}/{}", versioned, name), true, day_s * 1'000'000'000)});
+World::Bucket::Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns)
+    : name(std::move(name)),
+      kind(kind),
+      locks(locks),
+      book(day_ns),
+      history(this->name, Model(kind, key_names(), values, book)),
+      last(keys_count) {}
+
+void World::Bucket::know(uint32_t key, uint32_t value, const std::string& id) {
+  constexpr size_t known_max = 24;
+  if (versions.size() == known_max) versions.erase(versions.begin());
+  versions.push_back({key, value, id});
+}
+
+thread_local World::Server* World::server_ = nullptr;
+
+int64_t World::draw_ns(uint64_t ms_max) { return static_cast<int64_t>(draw(ms_max * 1000)) * 1000; }
+
+World::World(Plan plan, std::unique_ptr<Engine> engine)
+    : plan_(plan), day_s_(1 + static_cast<int64_t>(draw(2))), engine_(std::move(engine)) {
+  for (const char* name : {"plain", "other"}) {
+    buckets_.emplace_back(name, BucketKind::plain, false, values_, day_s_ * second_ns);
   }
+  buckets_.emplace_back("versioned", BucketKind::versioned, false, values_, day_s_ * second_ns);
+  buckets_.emplace_back("locked", BucketKind::versioned, true, values_, day_s_ * second_ns);
+  buckets_.emplace_back(directory_name, BucketKind::directory, false, values_, day_s_ * second_ns);
+  for (Bucket& bucket : buckets_) {
+    if (plan_.has(bucket.name.substr(0, bucket.name.find('-')))) used_.push_back(&bucket);
+  }
+  if (used_.empty()) used_.push_back(&buckets_.front());
 }
 
 World::~World() = default;
@@ -92,29 +69,62 @@ void World::fail_with(std::string why) {
 }
 
 bool World::run() {
-  if (!open(true)) return false;
+  if (!open() || !make_buckets(server_->loops.emplace_back())) return false;
   while (clock_ < plan_.operations && failure_.empty()) {
     if (!round()) return false;
   }
-  server_.reset();
+  servers_.clear();
+  if (failure_.empty() && draw(2) == 0 && plan_.has("damage") && engine_->damage()) last_act();
+  servers_.clear();
   return failure_.empty();
 }
 
-bool World::open(bool make_buckets) {
-  server_ = std::make_unique<Server>();
+void World::last_act() {
+  if (open()) {
+    read_all();
+  } else {
+    failure_.clear();  // it may refuse
+  }
+}
+
+void World::disturb() {
+  constexpr int64_t most_ns = 4 * second_ns;
+  Scheduler& scheduler = Scheduler::get();
+  const auto by_ns = static_cast<int64_t>(draw(most_ns));
+  switch (draw(3)) {
+    case 0:
+      return scheduler.stand_still(by_ns);
+    case 1:
+      return scheduler.jump_wall(by_ns);
+    default:
+      latest_ns_ = std::max(latest_ns_, scheduler.wall_ns());
+      scheduler.jump_wall(-by_ns);
+      for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
+  }
+}
+
+// Those that are not there.
+bool World::open() {
+  servers_.resize(engine_->servers());
+  for (size_t at = 0; at < servers_.size(); ++at) {
+    if (!servers_[at] && !open_one(at)) return false;
+    if (!servers_[at]->lifecycle) begin_lifecycle(*servers_[at]);
+  }
+  enter(*servers_[draw(servers_.size())]);
+  Scheduler::get().set_group(0);
+  return true;
+}
+
+void World::enter(Server& server) {
+  server_ = &server;
+  Scheduler::get().set_group(server.number + 1);
+}
+
+bool World::open_one(size_t at) {
+  servers_[at] = std::make_unique<Server>(at);
+  enter(*servers_[at]);
   std::string trouble;
-  store::local::Options options;
-  options.directory = "/store";
-  options.arena = server_->arena.get();
-  options.pool = &server_->pool;
-  options.fs = &disk_;
-  options.volume_size_max = 4 * MiB;
-  options.allocate_step = 0;
-  options.free_bytes_min = 0;
-  options.scrub_rate = 64 * MiB;
-  options.scrub_rest = std::chrono::seconds(1);
-  options.trouble = &trouble;
-  auto opened = store::local::LocalStore::open(options);
+  auto opened = engine_->open(at, *server_->arena, server_->pool, trouble);
   if (!opened) {
     fail_with(fmt::format("the store does not open: {} {}", describe(opened.error()), trouble));
     return false;
@@ -122,71 +132,91 @@ bool World::open(bool make_buckets) {
   server_->store = std::move(*opened);
   server_->service = std::make_unique<s3::Service>(
       s3::Service{.store = *server_->store, .arena = *server_->arena, .clock = system_clock()});
-  if (!make_buckets) return true;
-  boost::asio::io_context& loop = server_->loops.emplace_back();
-  store::Store& store = *server_->store;
-  for (const char* name : {plain, versioned}) {
-    if (!simulator::run(loop, store.create_bucket({.name = name, .owner = "root"}))) fail_with("no bucket");
-  }
-  if (!simulator::run(loop, store.set_versioning(versioned, store::Versioning::enabled)) ||
-      !simulator::run(loop, store.set_document(versioned, s3::lifecycle_document, std::string(rules)))) {
-    fail_with("no rules");
+  server_->service->lifecycle_day_s = day_s_;
+  server_->service->encryption.keys = keys_.get();
+  server_->router = std::make_unique<s3::Router>(*server_->service, nullptr, s3::Router::Options{});
+  return true;
+}
+
+void World::begin_lifecycle(Server& server) {
+  enter(server);
+  const s3::LifecycleOptions options{.day_s = day_s_,
+                                     .page_size = static_cast<int>(2 + draw(12)),
+                                     .pause = std::chrono::milliseconds(1),
+                                     .on_duty = engine_->duty(server.number)};
+  server.lifecycle = std::make_unique<s3::LifecycleWorker>(*server.service, options);
+  server.lifecycle->start();
+}
+
+bool World::make_buckets(Loop& loop) {
+  for (Bucket& bucket : buckets_) {
+    s3::Headers headers;
+    std::string body;
+    if (bucket.locks) headers.emplace_back("x-amz-bucket-object-lock-enabled", "true");
+    if (bucket.kind == BucketKind::directory) {
+      body =
+          "<CreateBucketConfiguration><Location><Name>local1-az1</Name><Type>AvailabilityZone</Type></Location>"
+          "<Bucket><DataRedundancy>SingleAvailabilityZone</DataRedundancy><Type>Directory</Type></Bucket>"
+          "</CreateBucketConfiguration>";
+    }
+    const Reply made = ask(loop, "PUT", "/" + bucket.name, headers, body);
+    if (!made.ok()) fail_with("no bucket: " + made.body);
+    if (bucket.versioned() && !bucket.locks) {
+      const Reply set = ask(loop, "PUT", "/" + bucket.name + "?versioning", {},
+                            "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>");
+      if (!set.ok()) fail_with("no versioning: " + set.body);
+    }
   }
   return failure_.empty();
 }
 
 // One incarnation of the server: clients and background work until a number of operations, or until the machine stops.
 bool World::round() {
-  const End end = std::array{End::orderly, End::crash, End::crash, End::no_space}[draw(4)];
-  if (end == End::crash) faulty_.fail_at(draw(1500), FaultyFileSystem::Fault::crash);
-  if (end == End::no_space) faulty_.fail_at(draw(800), FaultyFileSystem::Fault::no_space);
+  for (Bucket& bucket : buckets_) set_rules(server_->loops.emplace_back(), bucket);
+  if (plan_.has("faults")) engine_->begin_round();
   until_ = clock_ + 100 + draw(400);
-  stop_ = false;
-  stop_lifecycle_ = false;
+  stop_ = !failure_.empty();
+  faulty_ = false;
+  stop_passes_ = draw(2) == 0 || !plan_.has("passes");
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
-    threads.emplace_back([this, &loop = server_->loops.emplace_back()] { client(loop); });
+    Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
+    threads.emplace_back([this, &server, &loop = server.loops.emplace_back()] { client(server, loop); });
   }
-  std::thread background([this, &loop = server_->loops.emplace_back()] { lifecycle(loop); });
+  std::thread background([this, &server = *server_, &loop = server_->loops.emplace_back()] { passes(server, loop); });
   for (std::thread& thread : threads) thread.join();
-  stop_lifecycle_ = true;
+  stop_passes_ = true;
   background.join();
+  if (failure_.empty() && !engine_->befell()) check_lifecycle();
+  for (const auto& server : servers_) server->lifecycle.reset();
   if (!failure_.empty()) return false;
-  if (!faulty_.fault_happened() && !check_usage()) return false;
-  server_.reset();
-  if (end == End::crash) {
-    ++crashes_;
-    const auto loss = std::array{FaultyFileSystem::Loss::nothing, FaultyFileSystem::Loss::unsynced,
-                                 FaultyFileSystem::Loss::torn}[draw(3)];
-    faulty_.crash(loss, Scheduler::get().random());
+  if (!engine_->befell() && !check_usage()) return false;
+  for (auto& server : servers_) {
+    const size_t number = server->number;
+    if (!engine_->leaves(number)) continue;
+    server.reset();
+    engine_->left(number);
   }
-  faulty_.fail_at(UINT64_MAX, FaultyFileSystem::Fault::none);
-  for (Key& key : keys_) {
-    if (!key.history.crash()) fail_with(key.history.why());
+  if (engine_->end_round()) ++crashes_;
+  for (Bucket& bucket : buckets_) {
+    if (!bucket.history.crash(latest_ns_)) fail_with(bucket.history.why());
+    bucket.unsettled = 0;
   }
-  return failure_.empty() && check_disk() && open(false) && read_all();
-}
-
-bool World::check_disk() {
-  auto report = store::local::fsck({.directory = "/store", .fs = &disk_});
-  if (!report) {
-    fail_with("fsck: " + describe(report.error()));
-  } else if (report->damaged()) {
-    std::string text = fmt::format("fsck after crash {}: {} lost", crashes_, report->lost_count);
-    for (const std::string& line : report->index) text += "\n  " + line;
-    for (const auto& loss : report->lost) text += "\n  " + loss.name + ": " + loss.why;
-    fail_with(std::move(text));
-  }
-  return failure_.empty();
+  for (Upload& upload : uploads_) upload.busy = false;
+  const std::string wrong = engine_->check();
+  if (!wrong.empty()) fail_with(fmt::format("after crash {}: {}", crashes_, wrong));
+  return failure_.empty() && open() && read_all();
 }
 
 // What the engine has counted is what a listing counts.
 bool World::check_usage() {
   boost::asio::io_context& loop = server_->loops.emplace_back();
-  for (const char* bucket : {plain, versioned}) {
-    const auto counted = simulator::run(loop, server_->store->bucket_usage(bucket));
-    const auto page = simulator::run(loop, server_->store->list_versions(bucket, {}));
-    if (!counted || !page) continue;
+  store::Store& store = *server_->store;
+  for (const Bucket& bucket : buckets_) {
+    const auto counted = run_on(loop, store.bucket_usage(bucket.name));
+    const auto page = run_on(loop, store.list_versions(bucket.name, {}));
+    const auto uploads = run_on(loop, store.list_uploads(bucket.name, {}));
+    if (!counted || !page || !uploads) continue;
     store::Usage listed;
     for (const store::VersionEntry& entry : page->versions) {
       if (entry.info.delete_marker) {
@@ -196,191 +226,187 @@ bool World::check_usage() {
         (entry.latest ? listed.bytes : listed.version_bytes) += entry.info.size;
       }
     }
-    if (counted->objects == listed.objects && counted->bytes == listed.bytes && counted->versions == listed.versions &&
-        counted->version_bytes == listed.version_bytes && counted->delete_markers == listed.delete_markers) {
-      continue;
+    for (const store::UploadInfo& upload : uploads->uploads) {
+      ++listed.uploads;
+      const auto parts = run_on(loop, store.list_parts(bucket.name, upload.key, upload.upload_id, 0, 1000));
+      if (!parts) continue;
+      for (const store::PartInfo& part : parts->parts) listed.upload_bytes += part.size;
     }
-    fail_with(fmt::format(
-        "usage of {}: {} objects of {} bytes, {} versions of {} bytes, {} markers; listed {} of {}, {} of "
-        "{}, {}",
-        bucket, counted->objects, counted->bytes, counted->versions, counted->version_bytes, counted->delete_markers,
-        listed.objects, listed.bytes, listed.versions, listed.version_bytes, listed.delete_markers));
+    if (*counted == listed) continue;
+    const auto text = [](const store::Usage& of) {
+      return fmt::format("{} objects of {} bytes, {} versions of {}, {} markers, {} uploads of {}", of.objects,
+                         of.bytes, of.versions, of.version_bytes, of.delete_markers, of.uploads, of.upload_bytes);
+    };
+    fail_with(fmt::format("usage of {}: {}; listed {}", bucket.name, text(*counted), text(listed)));
   }
   return failure_.empty();
 }
 
 bool World::read_all() {
   boost::asio::io_context& loop = server_->loops.emplace_back();
-  for (Key& key : keys_) get(loop, key);
-  list_versions(loop);
+  if (const std::string wrong = engine_->check_open(server_->number); !wrong.empty()) fail_with(wrong);
+  for (Bucket& bucket : buckets_) {
+    for (uint32_t key = 0; key < keys_count; ++key) get(loop, bucket, key);
+    list(loop, bucket);
+    if (bucket.versioned()) list_versions(loop, bucket);
+  }
+  for (Upload& upload : uploads_) list_parts(loop, upload);
+  std::erase_if(uploads_, [](const Upload& upload) { return upload.id.empty(); });
   return failure_.empty();
 }
 
-void World::client(boost::asio::io_context& loop) {
-  while (!stop_ && clock_ < until_ && !faulty_.fault_happened()) {
+void World::client(Server& server, Loop& loop) {
+  enter(server);
+  while (!stop_ && clock_ < until_ && !engine_->stopped(server.number)) {
     act(loop);
-    Scheduler& scheduler = Scheduler::get();
-    const uint64_t rest_us = draw(8) == 0 ? draw(700'000) : draw(500);
-    scheduler.sleep_until(scheduler.steady_ns() + static_cast<int64_t>(rest_us) * 1000);
+    // What has met an error goes on for a while.
+    if (engine_->ends_soon() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
+    if (engine_->may_be_disturbed() && draw(400) == 0 && plan_.has("jumps")) disturb();
+    sleep_for(static_cast<int64_t>(draw(8) == 0 ? draw(700'000) : draw(500)) * 1000);
   }
 }
 
-void World::lifecycle(boost::asio::io_context& loop) {
-  s3::LifecycleOptions options{
-      .day_s = day_s, .page_size = static_cast<int>(2 + draw(12)), .pause = std::chrono::milliseconds(1)};
-  while (!stop_lifecycle_) {
-    s3::LifecyclePass pass(*server_->store, system_clock(), options, stop_lifecycle_);
+// Beside the server's worker, which has a pass a second: as if another server had the duty, too.
+void World::passes(Server& server, Loop& loop) {
+  enter(server);
+  const s3::LifecycleOptions options{
+      .day_s = day_s_, .page_size = static_cast<int>(2 + draw(12)), .pause = std::chrono::milliseconds(1)};
+  while (!stop_passes_) {
+    s3::LifecyclePass pass(*server_->store, system_clock(), options, stop_passes_);
     boost::asio::co_spawn(loop, pass.run(), boost::asio::detached);
     loop.restart();
     loop.run();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1 + draw(100)));
+    sleep_for(static_cast<int64_t>(1 + draw(100)) * 1'000'000);
   }
 }
 
-void World::act(boost::asio::io_context& loop) {
-  Key& key = keys_[draw(keys_.size())];
-  if (!key.history.has_room()) return;
-  const uint64_t choice = draw(100);
-  if (choice < 35) return put(loop, key, choice < 6);
-  if (choice < 45) return remove(loop, key);
-  if (choice < 50) return remove_version(loop, key);
-  if (choice < 85) return get(loop, key);
-  if (choice < 92) return list(loop, key.bucket);
-  list_versions(loop);
+void World::act(Loop& loop) {
+  Bucket& bucket = *used_[draw(used_.size())];
+  if (bucket.unsettled >= pending_max && engine_->errors_pend()) {
+    ++clock_;  // the round is to end
+    return;
+  }
+  // While calls there may still happen, others are few: each may have come before or after.
+  if (!bucket.history.has_room() || (bucket.unsettled != 0 && draw(8) != 0)) return sleep_for(draw_ns(500));
+  act_on(loop, bucket);
 }
 
-Operation& World::begin(Key& key, Operation operation) {
+void World::act_on(Loop& loop, Bucket& bucket) {
+  const auto key = static_cast<uint32_t>(draw(keys_count));
+  const uint64_t choice = draw(100);
+  if (choice < 25) return put(loop, bucket, key);
+  if (choice < 33) return remove(loop, bucket, key);
+  if (choice < 55) return get(loop, bucket, key);
+  if (choice < 63) return list(loop, bucket);
+  if (bucket.kind == BucketKind::directory) return choice < 85 ? append(loop, bucket, key) : rename(loop, bucket, key);
+  if (choice < 66) return copy(loop, bucket, key);
+  if (choice < 76) return act_on_upload(loop, bucket, key);
+  if (choice < 80) return set_tag(loop, bucket, key);
+  if (choice < 82) return set_rules(loop, bucket);
+  if (!bucket.versioned()) return put(loop, bucket, key);
+  if (choice < 88) return remove_version(loop, bucket);
+  if (choice < 91) return read_version(loop, bucket);
+  if (choice < 96 || !bucket.locks) return list_versions(loop, bucket);
+  return choice < 98 ? set_hold(loop, bucket) : set_lock(loop, bucket);
+}
+
+Operation& World::begin(Bucket& bucket, Operation operation) {
   ++clock_;
   operation.begin = ++order_;
-  operation.begin_ns = wall_ns();
-  return key.history.begin(std::move(operation));
+  operation.begin_ns = Scheduler::get().wall_ns() / 1000 * 1000;  // stored times are in microseconds
+  return bucket.history.begin(std::move(operation));
 }
 
-void World::answer(Key& key, Operation& operation) {
+void World::close(Bucket& bucket, Operation& operation, uint64_t noted) {
+  latest_ns_ = std::max(latest_ns_, Scheduler::get().wall_ns());
+  operation.end_ns = latest_ns_;
+  Scheduler::get().note(static_cast<uint64_t>(operation.kind) << 56 ^ uint64_t{operation.value} << 24 ^ noted);
+  if (!bucket.history.end()) fail_with(bucket.history.why());
+}
+
+void World::answer(Bucket& bucket, Operation& operation, Operation::Outcome outcome) {
   operation.end = ++order_;
-  operation.end_ns = wall_ns();
-  Scheduler::get().note(operation.end << 32 ^ static_cast<uint64_t>(operation.kind) << 24 ^ operation.value ^
-                        (operation.seen.empty() ? 0 : operation.seen.back() << 8));
-  if (!key.history.end()) fail_with(key.history.why());
-}
-
-void World::answer(Key& key, Operation& operation, Errc error) {
-  // While no fault is armed a call may not fail, except for a lack of room that a full queue explains.
-  if (!faulty_.fault_happened() && error != Errc::slow_down) {
-    fail_with(fmt::format("{}/{}: operation {} of value {} failed without a fault: {}", key.bucket, key.name,
-                          static_cast<int>(operation.kind), operation.value, to_string(error)));
+  operation.outcome = outcome;
+  uint64_t noted = static_cast<uint64_t>(outcome);
+  for (const auto& seen : operation.seen) {
+    for (const uint32_t value : seen) noted = noted * 31 + value;
   }
-  Scheduler::get().note(static_cast<uint64_t>(error) << 8 | 255);
-  if (!key.history.end()) fail_with(key.history.why());
+  close(bucket, operation, noted);
 }
 
-void World::put(boost::asio::io_context& loop, Key& key, bool if_absent) {
-  constexpr size_t sizes[] = {8, 300, 5000, 20'000, 70'000, 200'000};
-  const uint32_t value = ++last_value_;
-  const std::string bytes = bytes_of(value, sizes[draw(16) == 0 ? 3 + draw(3) : draw(3)]);
-  Digest digest(Algorithm::md5);
-  digest.update(as_bytes(bytes));
-  values_[digest.finish_hex()] = value;
-  s3::PutRequest request{};
-  request.bucket = key.bucket;
-  request.key = key.name;
-  if (if_absent) request.conditions.if_none_match = "*";
-  Operation& operation =
-      begin(key, {.kind = if_absent ? Operation::Kind::put_if_absent : Operation::Kind::put, .value = value});
-  memory::TextSource source(bytes);
-  const s3::Call call = root_call();
-  auto done = simulator::run(loop, s3::put_object(*server_->service, call, std::move(request), source));
-  if (done) {
-    ids_[value] = {&key, done->info.version_id};
-    return answer(key, operation);
+void World::note_failure(std::string_view what, std::string_view code) {
+  if (engine_->befell() || code == "slow_down" || code == "SlowDown") return;
+  fail_with(fmt::format("{} failed without a fault: {}", what, code));
+}
+
+void World::answer_error(Bucket& bucket, Operation& operation, const Error& error) {
+  note_failure(
+      fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
+      error == Errc::slow_down ? "slow_down" : describe(error));
+  if (engine_->errors_pend()) {
+    ++bucket.unsettled;
+    return;
   }
-  if (if_absent && done.error() == Errc::precondition_failed) {
-    operation.refused = true;
-    return answer(key, operation);
+  ++bucket.unsettled;
+  sleep_for(engine_->settles_ns());
+  --bucket.unsettled;
+  close(bucket, operation, 255);
+}
+
+void World::answer_error(Bucket& bucket, Operation& operation, const Reply& reply) {
+  note_failure(
+      fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
+      reply.code == "SlowDown" ? reply.code : reply.body);
+  if (engine_->errors_pend()) {
+    ++bucket.unsettled;
+    return;
   }
-  answer(key, operation, done.error().code);
+  ++bucket.unsettled;
+  sleep_for(engine_->settles_ns());
+  --bucket.unsettled;
+  close(bucket, operation, 255);
 }
 
-void World::remove(boost::asio::io_context& loop, Key& key) {
-  Operation& operation = begin(key, {.kind = Operation::Kind::remove});
-  const s3::Call call = root_call();
-  auto done = simulator::run(loop, s3::delete_object(*server_->service, call, key.bucket, key.name, {}));
-  done ? answer(key, operation) : answer(key, operation, done.error().code);
-}
-
-void World::remove_version(boost::asio::io_context& loop, Key& key) {
-  auto of = ids_.begin();
-  if (of == ids_.end()) return;
-  std::advance(of, static_cast<ptrdiff_t>(draw(ids_.size())));
-  if (of->second.first != &key || key.bucket != versioned) return;
-  Operation& operation = begin(key, {.kind = Operation::Kind::remove_version, .value = of->first});
-  const s3::Call call = root_call();
-  auto done = simulator::run(
-      loop, s3::delete_object(*server_->service, call, key.bucket, key.name, {.version_id = of->second.second}));
-  done ? answer(key, operation) : answer(key, operation, done.error().code);
-}
-
-bool World::is_whole(const store::ObjectInfo& info, const std::string& bytes) const {
-  const auto known = values_.find(info.etag);
-  return known != values_.end() && bytes == bytes_of(known->second, info.size);
-}
-
-void World::get(boost::asio::io_context& loop, Key& key) {
-  Operation& operation = begin(key, {.kind = Operation::Kind::read});
-  const s3::Call call = root_call();
-  const s3::GetRequest request{
-      .bucket = key.bucket, .key = key.name, .range = {}, .part_number = {}, .preconditions = {}};
-  auto opened = simulator::run(loop, s3::open_object(*server_->service, call, request));
-  if (!opened && opened.error() == Errc::no_such_key) return answer(key, operation);
-  if (!opened) return answer(key, operation, opened.error().code);
-  const auto bytes = simulator::run(loop, read_whole(opened->reader));
-  if (!bytes) return answer(key, operation, bytes.error().code);
-  if (!is_whole(opened->info(), *bytes)) fail_with(fmt::format("{}/{}: wrong bytes", key.bucket, key.name));
-  operation.seen = {values_[opened->info().etag]};
-  answer(key, operation);
-}
-
-// A page is one moment: for each key it is a read of that key.
-void World::list(boost::asio::io_context& loop, const std::string& bucket) {
-  std::vector<std::pair<Key*, Operation*>> reads;
-  for (Key& key : keys_) {
-    if (key.bucket == bucket && key.history.has_room()) {
-      reads.emplace_back(&key, &begin(key, {.kind = Operation::Kind::read}));
-    }
+World::Reply World::ask(Loop& loop, std::string_view method, const std::string& target, s3::Headers headers,
+                        const std::string& body) {
+  s3::Call call = root_call();
+  const size_t mark = std::min(target.find('?'), target.size());
+  headers.emplace_back("content-length", std::to_string(body.size()));
+  s3::Request request{.call = call,
+                      .method = method,
+                      .host = "localhost",
+                      .raw_path = std::string_view(target).substr(0, mark),
+                      .raw_query = std::string_view(target).substr(std::min(mark + 1, target.size())),
+                      .headers = headers,
+                      .content_length = body.size()};
+  memory::TextSource source(body);
+  TextSink sink;
+  s3::Response response;
+  const bool whole = run_on(loop, server_->router->handle(request, source, nullptr, response, sink));
+  Reply reply{.status = whole ? response.status : 0,
+              .code = response.error_code,
+              .body = sink.begun ? sink.text : response.body,
+              .version_id = {}};
+  for (const auto& [name, value] : response.headers) {
+    if (std::string_view(name) == "x-amz-version-id") reply.version_id = value;
   }
-  const s3::Call call = root_call();
-  const auto page = simulator::run(loop, s3::list_objects(*server_->service, call, bucket, {}));
-  for (auto [key, read] : reads) {
-    if (!page) {
-      answer(*key, *read, page.error().code);
-      continue;
-    }
-    for (const store::ListEntry& entry : page->entries) {
-      if (entry.key == key->name) read->seen = {values_[entry.info.etag]};
-    }
-    answer(*key, *read);
-  }
+  return reply;
 }
 
-void World::list_versions(boost::asio::io_context& loop) {
-  std::vector<std::pair<Key*, Operation*>> reads;
-  for (Key& key : keys_) {
-    if (key.bucket == versioned && key.history.has_room()) {
-      reads.emplace_back(&key, &begin(key, {.kind = Operation::Kind::read_versions}));
-    }
-  }
-  const auto page = simulator::run(loop, server_->store->list_versions(versioned, {}));
-  for (auto [key, read] : reads) {
-    if (!page) {
-      answer(*key, *read, page.error().code);
-      continue;
-    }
-    for (const store::VersionEntry& entry : page->versions) {
-      if (entry.key != key->name) continue;
-      read->seen.insert(read->seen.begin(), entry.info.delete_marker ? 0 : values_[entry.info.etag]);
-    }
-    answer(*key, *read);
-  }
+std::string World::Reply::element(const std::string& name) const {
+  const size_t at = body.find("<" + name + ">");
+  if (at == std::string::npos) return {};
+  const size_t from = at + name.size() + 2;
+  return body.substr(from, body.find("</" + name + ">", from) - from);
+}
+
+s3::Call root_call() {
+  s3::Call call;
+  call.identity.anonymous = false;
+  call.identity.access_key = "root";
+  call.peer_address = "127.0.0.1";
+  call.request_id = "0123456789ABCDEF";
+  return call;
 }
 
 }  // namespace verbena::simulator

@@ -1,32 +1,28 @@
-// A server's rooms from the S3 verbs down over the local engine, its clients, its background work and what befalls it.
+// A server's rooms from the S3 verbs down over an engine, its clients, its background work and what befalls it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 
 #include <atomic>
 #include <deque>
-#include <map>
+#include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "auth/keyring.h"
 #include "s3/service.h"
-#include "simulator/disk.h"
+#include "simulator/engine.h"
 #include "simulator/history.h"
-#include "store/local/local_store.h"
+#include "simulator/plan.h"
 
 namespace verbena::simulator {
 
-struct Plan {
-  uint64_t seed = 1;
-  uint64_t operations = 2000;
-  int clients = 6;
-};
-
 class World {
  public:
-  explicit World(Plan plan);
+  World(Plan plan, std::unique_ptr<Engine> engine);
   ~World();
   // False: the store has lied, or has not come back; failure() says how.
   bool run();
@@ -35,46 +31,115 @@ class World {
   uint64_t crashes() const { return crashes_; }
 
  private:
+  using Loop = boost::asio::io_context;
   struct Server;  // from one start to the next crash
-  struct Key {
-    std::string bucket, name;
+  struct Reply;
+  struct Bucket {
+    Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns);
+    const std::string name;
+    const BucketKind kind;
+    const bool locks;  // object lock
+    bool sets_rules = false;
+    int unsettled = 0;  // operations that failed and may still happen
+    RuleBook book;
     History history;
-  };
-  enum class End : uint8_t { orderly, crash, no_space };
+    struct Known {
+      uint32_t key, value;
+      std::string id;
+    };
+    std::vector<Known> versions{};  // the last that were made
+    std::vector<uint32_t> last{};   // by key: a content that it had
 
+    bool versioned() const { return kind == BucketKind::versioned; }
+    void know(uint32_t key, uint32_t value, const std::string& id);
+  };
+  struct Upload {
+    Bucket& bucket;
+    uint32_t key;
+    std::string id;
+    int64_t begun_ns;
+    bool busy = true;                               // a client works on it
+    std::vector<std::pair<int, uint32_t>> parts{};  // numbers and values
+  };
+
+  // world.cc: rounds, and what is looked at between them
   bool round();
-  bool open(bool make_buckets);
-  bool check_disk();
+  bool open();
+  bool open_one(size_t at);
+  void begin_lifecycle(Server& server);
+  bool make_buckets(Loop& loop);
   bool check_usage();
   bool read_all();
-  void client(boost::asio::io_context& loop);
-  void lifecycle(boost::asio::io_context& loop);
-  void act(boost::asio::io_context& loop);
-  void put(boost::asio::io_context& loop, Key& key, bool if_absent);
-  void remove(boost::asio::io_context& loop, Key& key);
-  void remove_version(boost::asio::io_context& loop, Key& key);
-  void get(boost::asio::io_context& loop, Key& key);
-  void list(boost::asio::io_context& loop, const std::string& bucket);
-  void list_versions(boost::asio::io_context& loop);
-  bool is_whole(const store::ObjectInfo& info, const std::string& bytes) const;
+  void last_act();  // damage: what is read is right, or an error
+  void disturb();   // the process stands still, or the wall clock jumps
+  void client(Server& server, Loop& loop);
+  void passes(Server& server, Loop& loop);
+  void enter(Server& server);  // the calling thread
+  void act(Loop& loop);
+  void act_on(Loop& loop, Bucket& bucket);
 
-  Operation& begin(Key& key, Operation operation);
-  void answer(Key& key, Operation& operation, Errc error);
-  void answer(Key& key, Operation& operation);
+  // verbs.cc
+  void put(Loop& loop, Bucket& bucket, uint32_t key);
+  void copy(Loop& loop, Bucket& bucket, uint32_t key);
+  void remove(Loop& loop, Bucket& bucket, uint32_t key);
+  void remove_version(Loop& loop, Bucket& bucket);
+  void get(Loop& loop, Bucket& bucket, uint32_t key);
+  void list(Loop& loop, Bucket& bucket);
+  void list_versions(Loop& loop, Bucket& bucket);
+  void set_tag(Loop& loop, Bucket& bucket, uint32_t key);
+  void read_version(Loop& loop, Bucket& bucket);
+  void set_hold(Loop& loop, Bucket& bucket);
+  void set_lock(Loop& loop, Bucket& bucket);
+  void append(Loop& loop, Bucket& bucket, uint32_t key);
+  void rename(Loop& loop, Bucket& bucket, uint32_t key);
+  bool is_named(const Bucket& bucket, const std::vector<uint32_t>& values, const std::string& etag) const;
+  Version draw_properties(const Bucket& bucket);
+
+  // uploads.cc
+  void act_on_upload(Loop& loop, Bucket& bucket, uint32_t key);
+  void begin_upload(Loop& loop, Bucket& bucket, uint32_t key);
+  void put_part(Loop& loop, Upload& upload);
+  void complete(Loop& loop, Upload& upload);
+  void abort(Loop& loop, Upload& upload);
+  void list_parts(Loop& loop, Upload& upload);
+  bool is_gone(Upload& upload, const Reply& reply);  // and may be
+
+  // lifecycle.cc
+  void set_rules(Loop& loop, Bucket& bucket);
+  bool check_lifecycle();  // what must have gone has
+  void check_versions(const Bucket& bucket, const std::vector<store::VersionEntry>& listed,
+                      const std::set<std::string>& alone, int64_t now_ns);
+  void check_uploads(Loop& loop, const Bucket& bucket, int64_t now_ns);
+
+  // A request of the root's, through the router.
+  Reply ask(Loop& loop, std::string_view method, const std::string& target, s3::Headers headers = {},
+            const std::string& body = {});
+  Operation& begin(Bucket& bucket, Operation operation);
+  void answer(Bucket& bucket, Operation& operation, Operation::Outcome outcome = Operation::Outcome::done);
+  // An error that promises nothing.
+  void answer_error(Bucket& bucket, Operation& operation, const Error& error);
+  void answer_error(Bucket& bucket, Operation& operation, const Reply& reply);
+  void close(Bucket& bucket, Operation& operation, uint64_t noted);
+  // While nothing has befallen the server a call does not fail, except for a full queue.
+  void note_failure(std::string_view what, std::string_view code);
   void fail_with(std::string why);
   uint64_t draw(uint64_t below);
+  int64_t draw_ns(uint64_t ms_max);
 
   const Plan plan_;
-  store::local::FaultyFileSystem faulty_;
-  Disk disk_{faulty_};
-  std::unique_ptr<Server> server_;
-  std::deque<Key> keys_;
-  std::map<std::string, uint32_t> values_;                // by ETag
-  std::map<uint32_t, std::pair<Key*, std::string>> ids_;  // versions that were made, by value
-  uint32_t last_value_ = 0;
+  const int64_t day_s_;
+  const std::unique_ptr<Engine> engine_;
+  const std::unique_ptr<auth::KeyRing> keys_ = auth::KeyRing::in_memory();
+  std::vector<std::unique_ptr<Server>> servers_;
+  static thread_local Server* server_;  // that the thread's calls go to
+  Values values_;
+  std::deque<Bucket> buckets_;
+  std::vector<Bucket*> used_;  // by clients
+  std::list<Upload> uploads_;
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
-  bool stop_ = false;
-  std::atomic<bool> stop_lifecycle_{false};
+  int64_t latest_ns_ = 0;  // of the wall clock
+  bool stop_ = false, faulty_ = false;
+  std::atomic<bool> stop_passes_{false};
   std::string failure_;
 };
 

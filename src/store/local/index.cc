@@ -232,9 +232,11 @@ Result<std::unique_ptr<Index>> Index::open(const IndexOptions& options) {
     families.emplace_back(family_names[i], family_options(static_cast<Family>(i), cache));
   }
   std::unique_ptr<Index> index(new Index);
+  index->env_ = make_gated_env(options.env, index->gate_);
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* db = nullptr;
-  const auto database = database_options(options);
+  auto database = database_options(options);
+  database.env = index->env_.get();
   const auto status = options.read_only
                           ? rocksdb::DB::OpenForReadOnly(database, options.directory.string(), families, &handles, &db)
                           : rocksdb::DB::Open(database, options.directory.string(), families, &handles, &db);
@@ -487,7 +489,7 @@ Result<void> Index::sync() {
 Result<void> Index::sync_locked() {
   if (!unsynced_.exchange(false, std::memory_order_acq_rel)) return {};
   const uint64_t upto = db_->GetLatestSequenceNumber();
-  auto done = checked(db_->SyncWAL(), "sync log");
+  auto done = gate_.sync([this] { return checked(db_->SyncWAL(), "sync log"); });
   if (done) {
     durable_sequence_.store(upto, std::memory_order_release);
   } else {
@@ -557,6 +559,7 @@ Result<void> Index::recover() {
   durable_sequence_.store(db_->GetLatestSequenceNumber(), std::memory_order_release);
   unsynced_.store(false, std::memory_order_release);
   failed_.store(false, std::memory_order_release);
+  gate_.reset();
   // A batch that is still hidden and whose sync has not failed stays hidden until its make_durable().
   if (!std::exchange(to_take_back_, {}).empty()) show();
   return {};

@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "store/local/keys.h"
+#include "store/local/log_gate.h"
 
 namespace rocksdb {
 class WriteBatchWithIndex;
@@ -156,6 +157,8 @@ class Index {
   Result<void> flush(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
   rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }
 
+  LogGate gate_;
+  std::unique_ptr<rocksdb::Env> env_;  // outlives what has it open
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, family_count> handles_{};
   // Serialize log syncs, and writes: once one has failed, RocksDB must not be asked for another before recover() (it

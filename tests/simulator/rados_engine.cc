@@ -1,0 +1,167 @@
+#include "simulator/rados_engine.h"
+
+#include <fmt/format.h>
+
+#include "simulator/rados_model.h"
+#include "simulator/scheduler.h"
+#include "store/hot_store.h"
+#include "store/rados/rados_store.h"
+
+namespace verbena::simulator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using store::rados::RadosStore;
+
+constexpr int64_t second_ns = 1'000'000'000;
+
+uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
+int64_t draw_ns(uint64_t seconds_max) { return static_cast<int64_t>(draw(seconds_max * 1000)) * 1'000'000; }
+
+void sleep_for(int64_t ns) {
+  Scheduler& scheduler = Scheduler::get();
+  scheduler.sleep_until(scheduler.steady_ns() + ns);
+}
+
+}  // namespace
+
+RadosEngine::RadosEngine()
+    : servers_(1 + draw(servers_max)), hot_(draw(2) == 0), split_rows_(draw(2) == 0 ? 100'000 : 6 + draw(40)) {
+  RadosModel& model = RadosModel::get();
+  model.add_pool("data", draw(2) == 0);
+  model.add_pool("index");
+  Scheduler::get().set_group(0);
+  model.start(Scheduler::get().random(), [](uint64_t event) { Scheduler::get().note(event); });
+}
+
+std::string RadosEngine::user(size_t server) const { return fmt::format("server-{}-{}", server, starts_[server]); }
+
+Result<std::unique_ptr<store::Store>> RadosEngine::open(size_t server, memory::Arena& arena, BlockingPool& /*pool*/,
+                                                        std::string& trouble) {
+  ++starts_[server];
+  store::rados::Options options;
+  options.user = user(server);
+  options.pool = "data";
+  options.index_pool = "index";
+  options.name_space = "store";
+  options.split_rows = split_rows_;
+  options.arena = &arena;
+  options.read_leases = hot_;
+  auto opened = RadosStore::connect(options);
+  if (!opened) {
+    trouble = opened.error();
+    return fail(Errc::service_unavailable, "the cluster");
+  }
+  stores_[server] = opened->get();
+  if (!hot_) return std::move(*opened);
+  under_[server] = std::move(*opened);
+  return std::make_unique<store::HotStore>(
+      *under_[server],
+      store::HotStore::Options{.arena = &arena, .capacity = 8 * MiB, .shared = stores_[server], .keep_after = 1});
+}
+
+std::function<bool()> RadosEngine::duty(size_t server) const {
+  return [store = stores_[server]] { return store->leader_term() != 0; };
+}
+
+void RadosEngine::begin_round() {
+  fault_ = static_cast<Fault>(draw(8));
+  victim_ = draw(servers_);
+  stopped_ = over_ = false;
+  if (fault_ == Fault::none) return;
+  if (fault_ == Fault::weather || draw(2) == 0) {
+    const uint32_t much = draw(2) == 0 ? 300 : 3000;
+    RadosModel::get().set_weather({.answer_lost = static_cast<uint32_t>(draw(much)),
+                                   .late = static_cast<uint32_t>(draw(much / 20)),
+                                   .watch_broken = static_cast<uint32_t>(draw(much)),
+                                   .calls_remembered = draw(2) == 0 ? 3000 : draw(20)});
+  }
+  fate_ = std::thread([this] { befall(); });
+}
+
+bool RadosEngine::rest(int64_t ns) {
+  Scheduler& scheduler = Scheduler::get();
+  for (const int64_t until = scheduler.steady_ns() + ns; !over_ && scheduler.steady_ns() < until;) {
+    sleep_for(std::min<int64_t>(until - scheduler.steady_ns() + 1, second_ns / 2));
+  }
+  return !over_;
+}
+
+void RadosEngine::befall() {
+  while (rest(draw(4) == 0 ? draw_ns(20) : draw_ns(1))) befall_once();
+}
+
+void RadosEngine::befall_once() {
+  RadosModel& model = RadosModel::get();
+  const size_t server = draw(servers_);
+  switch (fault_) {
+    case Fault::stalls:
+      return model.stall(draw(RadosModel::osds), milliseconds(draw(draw(2) == 0 ? 3000 : 40'000)));
+    case Fault::cuts:
+      return model.cut(user(server), milliseconds(draw(draw(2) == 0 ? 3000 : 40'000)));
+    case Fault::freeze:
+      return freeze(server, draw_ns(draw(2) == 0 ? 3 : 60));
+    case Fault::kill:
+      stopped_ = true;
+      return model.kill(user(victim_));
+    case Fault::shut_out:
+      stopped_ = true;
+      return model.shut_out(user(victim_));
+    case Fault::full:
+      model.set_full(true);
+      rest(draw_ns(10));
+      return model.set_full(false);
+    case Fault::none:
+    case Fault::weather:
+      return;
+  }
+}
+
+void RadosEngine::freeze(size_t server, int64_t lasts_ns) {
+  Scheduler& scheduler = Scheduler::get();
+  RadosModel::get().freeze(user(server), true);
+  scheduler.freeze(server + 1, scheduler.steady_ns() + lasts_ns);
+  rest(lasts_ns);
+  scheduler.freeze(server + 1, 0);
+  RadosModel::get().freeze(user(server), false);
+}
+
+// Calls are made up to three times, of 10 s each, and may land a minute later.
+int64_t RadosEngine::settles_ns() const { return befell() ? 130 * second_ns : 0; }
+
+int64_t RadosEngine::duty_ns() const { return 20 * second_ns; }
+
+bool RadosEngine::leaves(size_t server) { return stopped(server) || draw(4) == 0; }
+
+void RadosEngine::left(size_t server) { under_[server].reset(); }
+
+void RadosEngine::calm() {
+  RadosModel& model = RadosModel::get();
+  model.set_weather({});
+  model.set_full(false);
+  for (size_t osd = 0; osd < RadosModel::osds; ++osd) model.stall(osd, {});
+  for (size_t server = 0; server < servers_; ++server) model.cut(user(server), {});
+}
+
+bool RadosEngine::end_round() {
+  over_ = true;
+  if (fate_.joinable()) fate_.join();
+  calm();
+  if (befell()) sleep_for(60 * second_ns);
+  const bool crashed = stopped_;
+  fault_ = Fault::none;
+  stopped_ = false;
+  return crashed;
+}
+
+std::string RadosEngine::check_open(size_t server) {
+  const auto survey = stores_[server]->survey();
+  if (!survey) return "survey: " + describe(survey.error());
+  if (survey->lost_count == 0) return {};
+  std::string text = fmt::format("survey: {} lost", survey->lost_count);
+  for (const std::string& row : survey->lost) text += "\n  " + row;
+  return text;
+}
+
+}  // namespace verbena::simulator

@@ -1,0 +1,55 @@
+// The engine over Ceph: some servers on one modelled cluster.
+#pragma once
+
+#include <array>
+#include <string>
+#include <thread>
+
+#include "simulator/engine.h"
+#include "store/rados/rados_store.h"
+
+namespace verbena::simulator {
+
+class RadosEngine final : public Engine {
+ public:
+  RadosEngine();
+  size_t servers() const override { return servers_; }
+  Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
+                                             std::string& trouble) override;
+  std::function<bool()> duty(size_t server) const override;
+  void begin_round() override;
+  bool befell() const override { return fault_ != Fault::none; }
+  bool stopped(size_t server) const override { return stopped_ && server == victim_; }
+  int64_t settles_ns() const override;
+  int64_t duty_ns() const override;
+  bool leaves(size_t server) override;
+  void left(size_t server) override;
+  bool end_round() override;
+  std::string check() override { return {}; }
+  std::string check_open(size_t server) override;
+
+ private:
+  // Of a round. The cluster has its weather in each but the first.
+  enum class Fault : uint8_t { none, weather, stalls, cuts, kill, freeze, shut_out, full };
+  static constexpr size_t servers_max = 3;
+
+  void befall();  // now and then, while the round lasts
+  void befall_once();
+  void freeze(size_t server, int64_t lasts_ns);
+  void calm();
+  bool rest(int64_t ns);  // false: the round is over
+  std::string user(size_t server) const;
+
+  const size_t servers_;
+  const bool hot_;
+  const uint64_t split_rows_;
+  Fault fault_ = Fault::none;
+  size_t victim_ = 0;
+  bool stopped_ = false, over_ = false;
+  std::thread fate_;
+  std::array<store::rados::RadosStore*, servers_max> stores_{};
+  std::array<std::unique_ptr<store::rados::RadosStore>, servers_max> under_;  // a hot tier
+  std::array<uint64_t, servers_max> starts_{};
+};
+
+}  // namespace verbena::simulator

@@ -1,0 +1,61 @@
+#include "simulator/values.h"
+
+#include <cstring>
+
+#include "base/checksum.h"
+
+namespace verbena::simulator {
+
+// A digest takes locks, where another thread may go on and add one, too.
+uint32_t Values::add(size_t size, bool of_one_part) {
+  const auto value = static_cast<uint32_t>(sizes_.size());
+  sizes_.push_back(size);
+  etags_.emplace_back();
+  plain_etags_.emplace_back();
+  Digest digest(Algorithm::md5);
+  digest.update(as_bytes(bytes(value)));
+  std::string etag = digest.finish_hex();
+  names_.emplace(etag, value);
+  plain_etags_[value] = etag;
+  if (of_one_part) {
+    Digest of_parts(Algorithm::md5);
+    of_parts.update(*from_hex(etag));
+    etag = of_parts.finish_hex() + "-1";
+    names_.emplace(etag, value);
+  }
+  etags_[value] = std::move(etag);
+  return value;
+}
+
+std::string Values::bytes(uint32_t value) const {
+  std::string bytes(sizes_[value], '\0');
+  uint64_t next = value;
+  for (size_t at = 0; at < bytes.size(); at += 8) {
+    std::memcpy(bytes.data() + at, &next, std::min<size_t>(8, bytes.size() - at));
+    next = (next ^ value) * 0x9e3779b97f4a7c15u;
+    next ^= next >> 29;
+  }
+  return bytes;
+}
+
+uint32_t Values::named(const std::string& etag) const {
+  const auto found = names_.find(etag);
+  return found == names_.end() ? 0 : found->second;
+}
+
+bool Values::split(const std::string& bytes, std::vector<uint32_t>& into) const {
+  for (size_t at = 0; at < bytes.size();) {
+    uint64_t value = 0;
+    if (bytes.size() - at < sizeof value) return false;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    if (value == 0 || value >= sizes_.size()) return false;
+    const size_t size = sizes_[value];
+    if (bytes.size() - at < size || bytes.compare(at, size, this->bytes(static_cast<uint32_t>(value))) != 0)
+      return false;
+    into.push_back(static_cast<uint32_t>(value));
+    at += size;
+  }
+  return true;
+}
+
+}  // namespace verbena::simulator
