@@ -38,6 +38,8 @@ class Engine {
   virtual bool end_round() = 0;
   // After an error that is no crash: clients go on for a while, and then the round ends.
   virtual bool ends_soon() const { return false; }
+  // Whether what a failed call began may come back until the server has gone.
+  virtual bool errors_pend() const { return false; }
   // Whether clocks may jump, and the process stand still.
   virtual bool may_be_disturbed() const { return false; }
   // No server has it open: rot, writes that went elsewhere. From then on calls may fail, but never lie. False: none.

@@ -31,8 +31,9 @@ std::string told(const std::vector<store::VersionEntry>& listed) {
 }  // namespace
 
 void World::set_rules(Loop& loop, Bucket& bucket) {
+  if (bucket.kind == BucketKind::directory || !plan_.has("rules")) return;
   // One after the other: of two at once nothing would tell which is in force.
-  if (bucket.kind == BucketKind::directory || std::exchange(bucket.sets_rules, true)) return;
+  if (std::exchange(bucket.sets_rules, true)) return;
   ++clock_;
   std::vector<Rule> rules;
   if (draw(6) != 0) rules = RuleBook::draw(bucket.versioned());

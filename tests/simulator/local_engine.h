@@ -15,6 +15,7 @@ class LocalEngine final : public Engine {
   bool end_round() override;
   bool stopped(size_t /*server*/) const override { return end_ == End::crash && befell(); }
   bool ends_soon() const override { return befell(); }
+  bool errors_pend() const override { return befell() && !damaged_; }
   bool may_be_disturbed() const override { return true; }
   bool damage() override;
   std::string check() override;

@@ -51,10 +51,12 @@ bool Model::may_be_gone(size_t key, const Versions& versions, size_t at, int64_t
   if (is_locked(version, now_ns)) return false;
   if (at + 1 < versions.size()) {
     const size_t newer = versions.size() - 2 - at;
-    return rules_.may_remove_noncurrent(facts(key, version), versions[at + 1].asked_ns, newer, now_ns);
+    if (rules_.may_remove_noncurrent(facts(key, version), versions[at + 1].asked_ns, newer, now_ns)) return true;
   }
-  const auto gone = [](const Version& older) { return older.may_be_gone || older.may_be; };
-  return is_marker(version) && std::all_of(versions.begin(), versions.end() - 1, gone) &&
+  // Alone, if what is below it has gone and what is above it never was.
+  const auto here = versions.begin() + static_cast<ptrdiff_t>(at);
+  return is_marker(version) && std::all_of(versions.begin(), here, is_unsure) &&
+         std::all_of(here + 1, versions.end(), [](const Version& newer) { return newer.may_be; }) &&
          rules_.may_remove_marker(facts(key, version), version.asked_ns, now_ns);
 }
 
@@ -280,7 +282,6 @@ bool Model::sees(Versions& versions, const std::vector<uint32_t>& seen) const {
   return true;
 }
 
-// Markers look alike: of those that may be there or not, the newest are taken for those that were seen.
 bool Model::sees_versions(Versions& versions, const std::vector<uint32_t>& seen) const {
   const size_t there = versions.size(), count = seen.size();
   // Whether the oldest versions, so many, explain the oldest that were seen, so many.
@@ -296,16 +297,45 @@ bool Model::sees_versions(Versions& versions, const std::vector<uint32_t>& seen)
     }
   }
   if (count > there || at(there, count) == 0) return false;
-  Versions left;
+  std::vector<char> seen_there(there);
   for (size_t of = there, n = count; of > 0; --of) {
-    if (!matches(of, n)) continue;
-    left.push_back(versions[of - 1]);
-    left.back().may_be_gone = left.back().may_be = false;
-    --n;
+    seen_there[of - 1] = matches(of, n) ? 1 : 0;
+    if (seen_there[of - 1] != 0) --n;
   }
-  std::ranges::reverse(left);
-  versions = std::move(left);
+  versions = seen_of(versions, seen_there);
   return true;
+}
+
+// Markers look alike: of those between two objects that were seen nothing tells which, unless all were, or none.
+Versions Model::seen_of(const Versions& versions, const std::vector<char>& seen) const {
+  Versions left;
+  const auto keep = [&](const Version& version) {
+    left.push_back(version);
+    left.back().may_be_gone = left.back().may_be = false;
+  };
+  for (size_t at = 0; at < versions.size();) {
+    if (!is_marker(versions[at])) {
+      if (seen[at] != 0) keep(versions[at]);
+      ++at;
+      continue;
+    }
+    Versions run;
+    size_t count = 0, sure = 0;
+    for (; at < versions.size() && (is_marker(versions[at]) || seen[at] == 0); ++at) {
+      if (!is_marker(versions[at])) continue;
+      run.push_back(versions[at]);
+      count += seen[at] != 0 ? 1 : 0;
+      sure += is_unsure(versions[at]) ? 0 : 1;
+    }
+    for (const Version& marker : run) {
+      if (count == run.size() || !is_unsure(marker)) {
+        keep(marker);
+      } else if (sure < count) {
+        left.push_back(marker);
+      }
+    }
+  }
+  return left;
 }
 
 }  // namespace verbena::simulator

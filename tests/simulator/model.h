@@ -99,6 +99,7 @@ class Model {
   bool sees(Versions& versions, const std::vector<uint32_t>& seen) const;
   bool sees_listed(const Operation& operation, Versions& versions, const std::vector<uint32_t>& seen) const;
   bool sees_versions(Versions& versions, const std::vector<uint32_t>& seen) const;
+  Versions seen_of(const Versions& versions, const std::vector<char>& seen) const;
   bool meets(const Operation& operation, Versions& versions, bool& met) const;
   uint64_t size(const Versions& versions) const;
   void add(Versions& versions, Version version) const;

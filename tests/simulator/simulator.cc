@@ -2,6 +2,7 @@
 // another, each in a process of its own. Prints for each seed the hash of its trace.
 #include <malloc.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
@@ -44,6 +46,13 @@ std::unique_ptr<Engine> make_engine(const Plan& plan) {
   return std::make_unique<LocalEngine>();
 }
 
+// Of the last world that ran, in whichever process.
+uint64_t& failed_after() {
+  static auto* const shared = static_cast<uint64_t*>(
+      mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  return *shared;
+}
+
 int run_seed(const Plan& plan) {
   stay_on_one_processor();
   tick_source();
@@ -61,29 +70,53 @@ int run_seed(const Plan& plan) {
   std::printf("seed %lu: trace %016lx, %lu operations, %lu crashes, %lu switches, %.2f s, %.0f operations/s\n",
               plan.seed, scheduler.trace(), world.operations(), world.crashes(), scheduler.switches(), seconds,
               static_cast<double>(world.operations()) / seconds);
+  failed_after() = world.operations();
   if (!held) {
     std::printf("seed %lu: FAILED: %s\n", plan.seed, world.failure().c_str());
-    std::ofstream("simulator-" + std::to_string(plan.seed) + ".txt") << world.failure();
+    std::ofstream("simulator-" + std::to_string(plan.seed) + ".txt") << plan.command() << "\n" << world.failure();
   }
   std::fflush(nullptr);
   _exit(held ? 0 : 1);  // what the world's threads still hold ends with the process
 }
 
+// In a process of its own. Its exit status.
+int run_apart(const Plan& plan, bool quiet) {
+  std::fflush(nullptr);
+  failed_after() = plan.operations;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (quiet && (std::freopen("/dev/null", "w", stdout) == nullptr || chdir("/tmp") != 0)) _exit(2);
+    run_seed(plan);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) != child) {
+  }
+  return status;
+}
+
+// Tells a smaller world that fails, and leaves its history in its file.
+void tell_smaller(const Plan& plan) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto has_time = [&] { return std::chrono::steady_clock::now() - began < std::chrono::seconds(60); };
+  const auto fails = [](const Plan& smaller) -> std::optional<uint64_t> {
+    if (run_apart(smaller, /*quiet=*/true) == 0) return std::nullopt;
+    return failed_after();
+  };
+  const Plan smaller = shrink(plan, failed_after(), fails, has_time);
+  std::printf("smaller: %s\n", smaller.command().c_str());
+  run_apart(smaller, /*quiet=*/false);
+}
+
 // Until a seed fails or the time is over.
-int run_seeds(Plan plan, uint64_t last, double seconds) {
+int run_seeds(Plan plan, uint64_t last, double seconds, bool shrinks) {
   const auto began = std::chrono::steady_clock::now();
   uint64_t count = 0;
   for (; plan.seed <= last; ++plan.seed) {
     if (seconds > 0 && std::chrono::steady_clock::now() - began > std::chrono::duration<double>(seconds)) break;
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) run_seed(plan);
-    int status = 0;
-    while (waitpid(child, &status, 0) != child) {
-    }
+    const int status = run_apart(plan, /*quiet=*/false);
     if (status != 0) {
-      std::printf("seed %lu: FAILED (status %d); again: ./dev simulate --engine %s --seed %lu --operations %lu\n",
-                  plan.seed, status, plan.engine.c_str(), plan.seed, plan.operations);
+      std::printf("seed %lu: FAILED (status %d); again: %s\n", plan.seed, status, plan.command().c_str());
+      if (shrinks) tell_smaller(plan);
       return 1;
     }
     ++count;
@@ -102,13 +135,17 @@ int main(int argc, char** argv) {
   Plan plan;
   std::string seeds;
   double seconds = 0;
-  bool log = false;
+  bool log = false, whole = false;
   app.add_option("--seed", plan.seed, "the world");
   app.add_option("--seeds", seeds, "FROM..TO, one after another");
   app.add_option("--seconds", seconds, "begins no seed later than this");
   app.add_option("--operations", plan.operations, "of each seed");
   app.add_option("--engine", plan.engine, "local or rados")->check(CLI::IsMember({"local", "rados"}));
   app.add_option("--clients", plan.clients, "at once");
+  app.add_option("--without", plan.without, "parts of the world: faults, jumps, passes, rules, damage, or a bucket")
+      ->delimiter(',')
+      ->check(CLI::IsMember(parts()));
+  app.add_flag("--whole", whole, "a world that fails is not made smaller");
   app.add_flag("--log", log, "the server's errors, too: a crashing disk leaves many");
   CLI11_PARSE(app, argc, argv);
   verbena::log::set_level(verbena::log::Level::error);
@@ -116,9 +153,9 @@ int main(int argc, char** argv) {
   const size_t dots = seeds.find("..");
   if (seconds > 0 && seeds.empty()) {
     if (app.count("--seed") == 0) plan.seed = static_cast<uint64_t>(std::time(nullptr)) * 1000;
-    return run_seeds(plan, UINT64_MAX, seconds);
+    return run_seeds(plan, UINT64_MAX, seconds, !whole);
   }
   if (dots == std::string::npos) return run_seed(plan);
   plan.seed = std::stoull(seeds);
-  return run_seeds(plan, std::stoull(seeds.substr(dots + 2)), seconds);
+  return run_seeds(plan, std::stoull(seeds.substr(dots + 2)), seconds, !whole);
 }

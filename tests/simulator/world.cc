@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t second_ns = 1'000'000'000;
 constexpr size_t keys_count = 3;
+constexpr int pending_max = 2;  // writes of a bucket that may still happen
 constexpr const char* directory_name = "folder--local1-az1--x-s3";
 
 std::vector<std::string> key_names() {
@@ -54,6 +55,10 @@ World::World(Plan plan, std::unique_ptr<Engine> engine)
   buckets_.emplace_back("versioned", BucketKind::versioned, false, values_, day_s_ * second_ns);
   buckets_.emplace_back("locked", BucketKind::versioned, true, values_, day_s_ * second_ns);
   buckets_.emplace_back(directory_name, BucketKind::directory, false, values_, day_s_ * second_ns);
+  for (Bucket& bucket : buckets_) {
+    if (plan_.has(bucket.name.substr(0, bucket.name.find('-')))) used_.push_back(&bucket);
+  }
+  if (used_.empty()) used_.push_back(&buckets_.front());
 }
 
 World::~World() = default;
@@ -71,7 +76,7 @@ bool World::run() {
     if (!round()) return false;
   }
   servers_.clear();
-  if (failure_.empty() && draw(2) == 0 && engine_->damage()) last_act();
+  if (failure_.empty() && draw(2) == 0 && plan_.has("damage") && engine_->damage()) last_act();
   servers_.clear();
   return failure_.empty();
 }
@@ -170,11 +175,11 @@ bool World::make_buckets(Loop& loop) {
 // One incarnation of the server: clients and background work until a number of operations, or until the machine stops.
 bool World::round() {
   for (Bucket& bucket : buckets_) set_rules(server_->loops.emplace_back(), bucket);
-  engine_->begin_round();
+  if (plan_.has("faults")) engine_->begin_round();
   until_ = clock_ + 100 + draw(400);
   stop_ = !failure_.empty();
   faulty_ = false;
-  stop_passes_ = draw(2) == 0;
+  stop_passes_ = draw(2) == 0 || !plan_.has("passes");
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
     Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
@@ -197,6 +202,7 @@ bool World::round() {
   if (engine_->end_round()) ++crashes_;
   for (Bucket& bucket : buckets_) {
     if (!bucket.history.crash(latest_ns_)) fail_with(bucket.history.why());
+    bucket.unsettled = 0;
   }
   for (Upload& upload : uploads_) upload.busy = false;
   const std::string wrong = engine_->check();
@@ -257,7 +263,7 @@ void World::client(Server& server, Loop& loop) {
     act(loop);
     // What has met an error goes on for a while.
     if (engine_->ends_soon() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
-    if (engine_->may_be_disturbed() && draw(400) == 0) disturb();
+    if (engine_->may_be_disturbed() && draw(400) == 0 && plan_.has("jumps")) disturb();
     sleep_for(static_cast<int64_t>(draw(8) == 0 ? draw(700'000) : draw(500)) * 1000);
   }
 }
@@ -278,7 +284,11 @@ void World::passes(Server& server, Loop& loop) {
 }
 
 void World::act(Loop& loop) {
-  Bucket& bucket = buckets_[draw(buckets_.size())];
+  Bucket& bucket = *used_[draw(used_.size())];
+  if (bucket.unsettled >= pending_max && engine_->errors_pend()) {
+    ++clock_;  // the round is to end
+    return;
+  }
   // While calls there may still happen, others are few: each may have come before or after.
   if (!bucket.history.has_room() || (bucket.unsettled != 0 && draw(8) != 0)) return sleep_for(draw_ns(500));
   act_on(loop, bucket);
@@ -336,6 +346,10 @@ void World::answer_error(Bucket& bucket, Operation& operation, const Error& erro
   note_failure(
       fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
       error == Errc::slow_down ? "slow_down" : describe(error));
+  if (engine_->errors_pend()) {
+    ++bucket.unsettled;
+    return;
+  }
   ++bucket.unsettled;
   sleep_for(engine_->settles_ns());
   --bucket.unsettled;
@@ -346,6 +360,10 @@ void World::answer_error(Bucket& bucket, Operation& operation, const Reply& repl
   note_failure(
       fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
       reply.code == "SlowDown" ? reply.code : reply.body);
+  if (engine_->errors_pend()) {
+    ++bucket.unsettled;
+    return;
+  }
   ++bucket.unsettled;
   sleep_for(engine_->settles_ns());
   --bucket.unsettled;

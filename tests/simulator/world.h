@@ -16,15 +16,9 @@
 #include "s3/service.h"
 #include "simulator/engine.h"
 #include "simulator/history.h"
+#include "simulator/plan.h"
 
 namespace verbena::simulator {
-
-struct Plan {
-  uint64_t seed = 1;
-  uint64_t operations = 2000;
-  int clients = 6;
-  std::string engine = "local";
-};
 
 class World {
  public:
@@ -140,6 +134,7 @@ class World {
   static thread_local Server* server_;  // that the thread's calls go to
   Values values_;
   std::deque<Bucket> buckets_;
+  std::vector<Bucket*> used_;  // by clients
   std::list<Upload> uploads_;
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
   int64_t latest_ns_ = 0;  // of the wall clock

@@ -1,0 +1,60 @@
+#include "simulator/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace verbena::simulator {
+
+std::string Plan::command() const {
+  std::string text = fmt::format("./dev simulate --seed {} --operations {}", seed, operations);
+  if (engine != Plan{}.engine) text += " --engine " + engine;
+  if (clients != Plan{}.clients) text += fmt::format(" --clients {}", clients);
+  if (!without.empty()) text += fmt::format(" --without {}", fmt::join(without, ","));
+  return text;
+}
+
+const std::vector<std::string>& parts() {
+  static const std::vector<std::string> all{"faults", "jumps", "passes",    "rules",  "damage",
+                                            "plain",  "other", "versioned", "locked", "folder"};
+  return all;
+}
+
+// Another plan makes another world of the same seed: some seeds of it are tried.
+Plan shrink(Plan plan, uint64_t failed_after, const std::function<std::optional<uint64_t>(const Plan&)>& fails,
+            const std::function<bool()>& has_time) {
+  constexpr uint64_t tries = 12;
+  const auto take = [&](Plan smaller) {
+    const uint64_t seed = smaller.seed;
+    smaller.operations = failed_after;
+    for (uint64_t i = 0; i < tries && has_time(); ++i) {
+      smaller.seed = seed + i;
+      const auto after = fails(smaller);
+      if (!after || *after > failed_after) continue;
+      failed_after = *after;
+      plan = smaller;
+      return;
+    }
+  };
+  plan.operations = failed_after;
+  for (const std::string& part : parts()) {
+    Plan smaller = plan;
+    smaller.without.push_back(part);
+    take(smaller);
+  }
+  for (const int clients : {1, 2, 3}) {
+    if (clients >= plan.clients) break;
+    Plan smaller = plan;
+    smaller.clients = clients;
+    take(smaller);
+  }
+  for (uint64_t before = failed_after + 1; failed_after < before;) {
+    before = failed_after;
+    Plan other = plan;
+    ++other.seed;
+    take(other);
+  }
+  plan.operations = failed_after;
+  return plan;
+}
+
+}  // namespace verbena::simulator

@@ -1,0 +1,32 @@
+// Which world: what a seed alone does not say.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace verbena::simulator {
+
+struct Plan {
+  uint64_t seed = 1;
+  uint64_t operations = 2000;
+  int clients = 6;
+  std::string engine = "local";
+  std::vector<std::string> without{};  // of parts()
+
+  bool has(const std::string& part) const { return std::ranges::find(without, part) == without.end(); }
+  std::string command() const;  // that runs it
+};
+
+// What a world may be without: its buckets, what befalls it, its lifecycle.
+const std::vector<std::string>& parts();
+
+// Of a world that fails a smaller one that fails, too: without parts, with fewer clients and operations. `fails` runs
+// one, and says after how many operations it failed.
+Plan shrink(Plan plan, uint64_t failed_after, const std::function<std::optional<uint64_t>(const Plan&)>& fails,
+            const std::function<bool()>& has_time);
+
+}  // namespace verbena::simulator
