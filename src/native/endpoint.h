@@ -13,8 +13,8 @@
 #include "base/core.h"
 #include "native/door_state.h"
 #include "native/key_watches.h"
-#include "native/lane.h"
 #include "native/op.h"
+#include "native/session_stream.h"
 
 namespace verbena::native {
 
@@ -36,7 +36,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   KeyWatches& watches() { return *watches_; }
   // Stops all reports to watches. Any thread.
   void stop_watches() { watches_->close(); }
-  OpPtr take_op(Lane& lane, const wire::Header& header);
+  OpPtr take_op(SessionStream& stream, const wire::Header& header);
   void want_polls();
   // Called by the core's poll: sends replies again that found the peer's queue full, and resumes coroutines that wait
   // for a turn.
@@ -49,13 +49,13 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   // several that arrived together share one turn.
   bool may_serve_at_once() const { return at_once_ && turns_.empty() && turn_cost_ < turn_cost_max; }
   void took_turn(size_t items, uint64_t bytes);
-  // Whether the session's key is unchanged since it was opened. After a change the lane's caller is made anew; renew()
-  // updates a copy of it.
-  bool still_known(Lane& lane);
-  static bool is_old(const call::Caller& caller, const Lane& lane) {
-    return caller.identity.generation != lane.caller.identity.generation;
+  // Whether the session's key is unchanged since it was opened. After a change the stream's caller is made anew;
+  // renew() updates a copy of it.
+  bool still_known(SessionStream& stream);
+  static bool is_old(const call::Caller& caller, const SessionStream& stream) {
+    return caller.identity.generation != stream.caller.identity.generation;
   }
-  static void renew(call::Caller& caller, const Lane& lane);
+  static void renew(call::Caller& caller, const SessionStream& stream);
   // A buffer to serve the request with; returned with the request.
   ReadBatch& take_read_batch(Op& op);
   // Writes of batches in progress, besides the first one of each batch. Bounded for all sessions together, since each
@@ -89,9 +89,9 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
 
  private:
   void receive(fabric::PeerId from, Bytes message);
-  void dispatch(Lane& lane, const wire::Header& header, Bytes body);
-  bool has_credit(const Lane& lane, uint8_t type) const;
-  void start_verb(Lane& lane, const wire::Header& header, Bytes body);
+  void dispatch(SessionStream& stream, const wire::Header& header, Bytes body);
+  bool has_credit(const SessionStream& stream, uint8_t type) const;
+  void start_verb(SessionStream& stream, const wire::Header& header, Bytes body);
   void start_batch(OpPtr op, Bytes body);
   // Charges requests to the quotas of their buckets, which may refuse them, and calls `start` for admitted ones.
   using Requests = std::vector<std::pair<std::string, uint64_t>>;
@@ -99,18 +99,18 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   static Task<void> admit(std::shared_ptr<OpPtr> held, Requests requests, std::function<void(OpPtr)> start);
   void hello(fabric::PeerId from, const wire::Header& header, Bytes message);
   Result<fabric::PeerId> dial(const Session& session, std::string_view address);
-  void answer(Lane& lane, const wire::Header& header, Errc code);  // a reply with a code only
+  void answer(SessionStream& stream, const wire::Header& header, Errc code);  // a reply with a code only
   void gone(fabric::PeerId peer);
-  void close(Lane& lane);
+  void close(SessionStream& stream);
   Result<void> send(Op& op);
-  void tell_moved(Lane& lane);
+  void tell_moved(SessionStream& stream);
   void sweep();
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
   void measure(Op& op) const;  // called when its reply was sent
   void begin_note(Op& op) const;
   void account(Op& op) const;
-  void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
+  void note_refusal(const SessionStream& stream, const wire::Header& header, Errc code) const;
   bool buckets_have_logs() const;
   static Task<void> begin_logs(Op& op, const Requests& requests);
 
@@ -124,8 +124,8 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   Core& core_;
   fabric::Port& port_;
   const uint16_t index_;
-  LaneMap lanes_;
-  std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a lane
+  StreamMap streams_;
+  std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a stream
   std::vector<std::unique_ptr<Op>> spare_ops_;
   std::shared_ptr<KeyWatches> watches_;  // from start() on
   std::deque<OpPtr> waiting_;

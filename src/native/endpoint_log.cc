@@ -157,8 +157,8 @@ void describe(call::BucketRecord& entry, const Op& op, wire::Type type, call::Ve
 }  // namespace
 
 void Endpoint::measure(Op& op) const {
-  op.lane->moved.bytes_in += op.moved.in;
-  op.lane->moved.bytes_out += op.moved.out;
+  op.stream->moved.bytes_in += op.moved.in;
+  op.stream->moved.bytes_out += op.moved.out;
   const call::Verb verb = verb_of(type_of(op));
   door_->metrics.times.note(verb, op.moved.in + op.moved.out, ns_between(op.began, ticks()), op.caller.request_id);
   if (!op.is_told()) account(op);  // else it was accounted before its reply was sent
@@ -271,11 +271,11 @@ void Endpoint::account(Op& op, const Item& item) const {
 }
 
 // For a request that was refused before it was parsed.
-void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc code) const {
+void Endpoint::note_refusal(const SessionStream& stream, const wire::Header& header, Errc code) const {
   const auto type = static_cast<wire::Type>(header.type);
   const call::Verb verb = verb_of(type);
   call::Observed observed{.by = &door_->observers, .time_us = door_->service.clock.now_us()};
-  call::Call refused{lane.caller};
+  call::Call refused{stream.caller};
   refused.request_id = call::make_request_id();
   refused.observed = &observed;
   const call::Answered answered{

@@ -434,7 +434,7 @@ TEST_F(EndpointTest, AMessageOfOneEndpointIsWorthNothingOnAnother) {
   ASSERT_TRUE(door.attach(core_, second, "local", "/elsewhere"));
   FakePeer peer = hello();
   FakePeer same = peer;
-  same.keys = wire::derive_lane(peer.master, 1);
+  same.keys = wire::derive_stream(peer.master, 1);
   const uint64_t before = dropped("bad_mac");
   deliver(peer, same.seal(wire::Type::ping, 5, Bytes{}));
   EXPECT_EQ(dropped("bad_mac"), before + 1);
@@ -469,7 +469,7 @@ TEST_F(EndpointTest, RequestsBeyondTheCreditsAreTurnedAway) {
   EXPECT_EQ(door_->in_flight(), 0u);
 }
 
-TEST_F(EndpointTest, APeerThatTakesNoRepliesLosesItsLaneAndNothingElse) {
+TEST_F(EndpointTest, APeerThatTakesNoRepliesLosesItsStreamAndNothingElse) {
   FakePeer peer = hello(1), other = hello(2);
   store_.put("bucket", "a", "bytes");
   port_.full = true;
@@ -507,7 +507,7 @@ TEST_F(EndpointTest, ByeEndsASession) {
   EXPECT_EQ(door_->sessions(), 0u);
 }
 
-TEST_F(EndpointTest, OnlyAHelloOpensALane) {
+TEST_F(EndpointTest, OnlyAHelloOpensAStream) {
   FakePeer peer = open_session();
   const uint64_t before = dropped("unknown_session");
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));

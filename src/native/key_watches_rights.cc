@@ -23,7 +23,7 @@ struct KeyWatches::Round {
 bool KeyWatches::is_fresh(const Watch& watch, bool just_asked) const {
   const DoorState& door = *door_;
   return (just_asked || watch.asked_s == door.service.clock.now_s()) &&
-         watch.credentials_generation == watch.lane->generation &&
+         watch.credentials_generation == watch.stream->generation &&
          watch.right.access_generation == door.service.access->now();
 }
 
@@ -55,17 +55,17 @@ Task<void> KeyWatches::ask_all(std::shared_ptr<KeyWatches> self) {
 
 Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
   s3::Service& service = door_->service;
-  Lane& lane = *watch->lane;
-  const bool known = !lane.closed && endpoint_.still_known(lane);
+  SessionStream& stream = *watch->stream;
+  const bool known = !stream.closed && endpoint_.still_known(stream);
   const uint64_t access_generation = service.access->now();
   const int64_t now_s = service.clock.now_s();
   if (round.access_generation != access_generation || round.second != now_s) {
     round = {.access_generation = access_generation, .second = now_s, .answers = {}};
   }
-  const uint64_t generation = lane.generation;
-  const s3::Call caller{lane.caller};
+  const uint64_t generation = stream.generation;
+  const s3::Call caller{stream.caller};
   Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address,
-                           lane.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
+                           stream.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
   auto answered = round.answers.find(question);
   if (known && answered == round.answers.end()) {
     auto right = co_await s3::authorize_watch(service, caller, watch->bucket_name, watch->prefix);

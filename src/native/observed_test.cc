@@ -336,7 +336,7 @@ TEST_F(ObservedTest, SessionsAreListedAndEnded) {
     EXPECT_TRUE(session.id == first.session || session.id == second.session);
     EXPECT_EQ(session.identity.access_key, "AKROOT");
     EXPECT_EQ(session.providers, "local");
-    EXPECT_EQ(session.lanes, 1u);
+    EXPECT_EQ(session.streams, 1u);
     EXPECT_GT(session.opened_us, 0);
   }
   EXPECT_TRUE(door_->end_session(first.session));

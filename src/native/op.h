@@ -12,7 +12,7 @@
 #include "base/request_trace.h"
 #include "call/observed.h"
 #include "memory/charge.h"
-#include "native/lane.h"
+#include "native/session_stream.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
 #include "rdma/token_windows.h"
@@ -29,7 +29,7 @@ struct Op {
   Op();
   ~Op();
   std::shared_ptr<Endpoint> endpoint;
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<SessionStream> stream;
   wire::Header header;
   s3::Call caller;
   uint64_t began = 0;  // ticks(), when its message came
@@ -94,11 +94,11 @@ struct Op {
   bool is_told() const { return caller.is_told(); }
   // The object of the answer.
   void answers(const store::ObjectInfo& info, bool is_range);
-  unsigned version() const { return lane->session->version; }  // of the protocol
+  unsigned version() const { return stream->session->version; }  // of the protocol
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
   // Space for a reply's body, without the MAC.
   MutableBytes body_space() {
-    return MutableBytes(reply).subspan(wire::header_size, lane->message_size_max - wire::frame_size);
+    return MutableBytes(reply).subspan(wire::header_size, stream->message_size_max - wire::frame_size);
   }
   void fail(Errc code);
   // Of a message that cannot be read: what is left there is of the request before it, perhaps of another client's.

@@ -2,7 +2,7 @@
 #include "native/endpoint.h"
 #include "native/object_reply.h"
 #include "native/range_fan_out.h"
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "s3/objects/range.h"
 #include "s3/objects/read.h"
@@ -45,8 +45,8 @@ Result<std::unique_ptr<fabric::Window>> open_window(const Op& op, uint64_t total
     return fail(Errc::too_large, "native: neither window nor reply holds the bytes");
   }
   const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
-  ++op.lane->moved.windows;
-  return op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes);
+  ++op.stream->moved.windows;
+  return op.endpoint->port().open_window(op.stream->peer, lent, fabric::Access::server_writes);
 }
 
 void moved_out(Op& op, metrics::Counter& trace, const s3::OpenObject& object, const ObjectAnswer& answer) {

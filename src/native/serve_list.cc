@@ -44,8 +44,8 @@ Task<Result<store::ListPage>> list_in_turn(Op& op) {
   s3::Service& service = op.endpoint->door().service;
   memory::Share share(service.arena, op.caller.peer_address, std::nullopt);
   VB_CO_ASSIGN(op.page, co_await share.take_whole(entry_bytes * (1 + static_cast<size_t>(op.list.max_keys))));
-  if (op.lane->closed || !op.endpoint->still_known(*op.lane)) co_return fail(Errc::access_denied, "native: gone");
-  if (Endpoint::is_old(op.caller, *op.lane)) Endpoint::renew(op.caller, *op.lane);
+  if (op.stream->closed || !op.endpoint->still_known(*op.stream)) co_return fail(Errc::access_denied, "native: gone");
+  if (Endpoint::is_old(op.caller, *op.stream)) Endpoint::renew(op.caller, *op.stream);
   co_return co_await s3::list_objects(service, op.caller, op.bucket, op.list);
 }
 

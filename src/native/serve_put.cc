@@ -1,7 +1,7 @@
 // PUT, APPEND, RENAME and DELETE.
 #include "native/endpoint.h"
 #include "native/object_reply.h"
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "s3/objects/said.h"
 
@@ -11,8 +11,8 @@ namespace {
 Task<Result<s3::PutReply>> store_from_window(Op& op) {
   if (op.window.size < op.put_size) co_return fail(Errc::incomplete_body, "native: window shorter than the object");
   const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
-  ++op.lane->moved.windows;
-  VB_CO_ASSIGN(auto window, op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_reads));
+  ++op.stream->moved.windows;
+  VB_CO_ASSIGN(auto window, op.endpoint->port().open_window(op.stream->peer, lent, fabric::Access::server_reads));
   rdma::WindowSource source(std::move(window), op.put_size, op.operation_deadline());
   co_return co_await s3::put_object(op.endpoint->door().service, op.caller, std::move(op.put), source);
 }

@@ -12,7 +12,7 @@
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "rdma/transfer_times.h"
 #include "s3/access/authorize.h"
@@ -33,8 +33,8 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
     return fail(Errc::invalid_request, "batch: more items than a reply holds");
   for (size_t i = 0; i < head.windows.count; ++i) {
     const wire::Descriptor& lent = head.windows[i];
-    ++op.lane->moved.windows;
-    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.lane->peer, {lent.base, lent.size, lent.key},
+    ++op.stream->moved.windows;
+    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.stream->peer, {lent.base, lent.size, lent.key},
                                                            fabric::Access::server_reads));
   }
   taken_ = told_ = running_ = 0;
@@ -90,10 +90,10 @@ store::RemoveRequest WriteBatch::remove_request() const {
 
 // Checked for each item, as in ReadBatch.
 bool WriteBatch::still_allowed() {
-  if (!op_->endpoint->still_known(*op_->lane)) return false;
-  if (Endpoint::is_old(*caller_, *op_->lane)) {
+  if (!op_->endpoint->still_known(*op_->stream)) return false;
+  if (Endpoint::is_old(*caller_, *op_->stream)) {
     s3::Call now = *caller_;
-    Endpoint::renew(now, *op_->lane);
+    Endpoint::renew(now, *op_->stream);
     caller_ = std::make_shared<const s3::Call>(std::move(now));
   }
   return true;
@@ -105,7 +105,7 @@ void WriteBatch::begin_next(const Shared& shared) {
   const size_t index = taken_++;
   ahead_.emplace_back();
   ++running_;
-  endpoint.begin_write(*op_->lane->client);
+  endpoint.begin_write(*op_->stream->client);
   const std::string_view bucket = reader_->head().buckets[item_.bucket];
   if (!still_allowed()) {
     return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key);
@@ -291,7 +291,7 @@ s3::PutNowOutcome WriteBatch::store_now(const Shared& shared, size_t index, s3::
 }
 
 bool WriteBatch::may_begin() const {
-  return taken_ - told_ != ahead_max && (running_ == 0 || op_->endpoint->may_write(*op_->lane->client));
+  return taken_ - told_ != ahead_max && (running_ == 0 || op_->endpoint->may_write(*op_->stream->client));
 }
 
 // Begins the writes in order, as many at once as allowed; the last one to finish replies.
@@ -305,7 +305,7 @@ Task<void> WriteBatch::dispatch(Shared shared) {
   endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as so many look-ups
   Deadline turn_until = deadline_in(turn_time);
   // If the client is gone, or its timeout has passed, no further item is begun; those in progress finish.
-  for (auto now = SteadyClock::now(); batch.reader_->left() != 0 && !batch.op_->lane->closed && now < batch.until_;
+  for (auto now = SteadyClock::now(); batch.reader_->left() != 0 && !batch.op_->stream->closed && now < batch.until_;
        now = SteadyClock::now()) {
     if (!batch.may_begin()) {
       batch.fetch_run(shared);
@@ -405,7 +405,7 @@ void WriteBatch::complete(size_t index, Written written, std::string_view bucket
     ahead_.pop_front();
     ++told_;
   }
-  op_->endpoint->end_write(*op_->lane->client);
+  op_->endpoint->end_write(*op_->stream->client);
   --running_;
   ended_->cancel();
 }

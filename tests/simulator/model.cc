@@ -51,10 +51,12 @@ bool Model::may_be_gone(size_t key, const Versions& versions, size_t at, int64_t
   if (is_locked(version, now_ns)) return false;
   if (at + 1 < versions.size()) {
     const size_t newer = versions.size() - 2 - at;
-    return rules_.may_remove_noncurrent(facts(key, version), versions[at + 1].asked_ns, newer, now_ns);
+    if (rules_.may_remove_noncurrent(facts(key, version), versions[at + 1].asked_ns, newer, now_ns)) return true;
   }
-  const auto gone = [](const Version& older) { return older.may_be_gone || older.may_be; };
-  return is_marker(version) && std::all_of(versions.begin(), versions.end() - 1, gone) &&
+  // Alone, if what is below it has gone and what is above it never was.
+  const auto here = versions.begin() + static_cast<ptrdiff_t>(at);
+  return is_marker(version) && std::all_of(versions.begin(), here, is_unsure) &&
+         std::all_of(here + 1, versions.end(), [](const Version& newer) { return newer.may_be; }) &&
          rules_.may_remove_marker(facts(key, version), version.asked_ns, now_ns);
 }
 

@@ -36,7 +36,7 @@ class Copy:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
         if not (self.build / 'build.ninja').exists():
-            made = run(['cmake', '--preset', 'release'], cwd=self.folder)
+            made = run(['cmake', '--preset', 'release', '-DVERBENA_UNITY=6'], cwd=self.folder)
             if made.returncode != 0:
                 sys.exit(made.stdout)
 

@@ -19,7 +19,7 @@ constexpr int64_t second_ns = 1'000'000'000;
 uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 int64_t draw_ns(uint64_t seconds_max) { return static_cast<int64_t>(draw(seconds_max * 1000)) * 1'000'000; }
 
-void sleep_for(int64_t ns) {
+void pass_time(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
   scheduler.sleep_until(scheduler.steady_ns() + ns);
 }
@@ -27,7 +27,7 @@ void sleep_for(int64_t ns) {
 }  // namespace
 
 RadosEngine::RadosEngine()
-    : servers_(1 + draw(servers_max)), hot_(draw(2) == 0), split_rows_(draw(2) == 0 ? 100'000 : 6 + draw(40)) {
+    : servers_(1 + draw(servers_max)), hot_(draw(2) == 0), split_rows_(draw(2) == 0 ? one_tablet : 6 + draw(40)) {
   RadosModel& model = RadosModel::get();
   model.add_pool("data", draw(2) == 0);
   model.add_pool("index");
@@ -83,7 +83,7 @@ void RadosEngine::begin_round() {
 bool RadosEngine::rest(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
   for (const int64_t until = scheduler.steady_ns() + ns; !over_ && scheduler.steady_ns() < until;) {
-    sleep_for(std::min<int64_t>(until - scheduler.steady_ns() + 1, second_ns / 2));
+    pass_time(std::min<int64_t>(until - scheduler.steady_ns() + 1, second_ns / 2));
   }
   return !over_;
 }
@@ -148,7 +148,7 @@ bool RadosEngine::end_round() {
   over_ = true;
   if (fate_.joinable()) fate_.join();
   calm();
-  if (befell()) sleep_for(60 * second_ns);
+  if (befell()) pass_time(60 * second_ns);
   const bool crashed = stopped_;
   fault_ = Fault::none;
   stopped_ = false;

@@ -21,6 +21,7 @@ class RadosEngine final : public Engine {
   bool befell() const override { return fault_ != Fault::none; }
   bool stopped(size_t server) const override { return stopped_ && server == victim_; }
   int64_t settles_ns() const override;
+  bool one_moment() const override { return split_rows_ == one_tablet; }
   int64_t duty_ns() const override;
   bool leaves(size_t server) override;
   void left(size_t server) override;
@@ -32,6 +33,7 @@ class RadosEngine final : public Engine {
   // Of a round. The cluster has its weather in each but the first.
   enum class Fault : uint8_t { none, weather, stalls, cuts, kill, freeze, shut_out, full };
   static constexpr size_t servers_max = 3;
+  static constexpr uint64_t one_tablet = 100'000;  // rows
 
   void befall();  // now and then, while the round lasts
   void befall_once();

@@ -348,8 +348,8 @@ Outcome<> SessionDoor::many(ManyCall& call) {
   call.timeout = time_for(options_.request_timeout, bytes);
   using native::wire::Type;
   const bool reads = call.type == Type::get_many || call.type == Type::head_many;
-  const auto request = [&](NativeLanes& lanes) { return run_many(lanes, call); };
-  auto done = session->with_lanes(reads, request);
+  const auto request = [&](NativeStreams& streams) { return run_many(streams, call); };
+  auto done = session->with_streams(reads, request);
   if (!done) return std::unexpected(native_error(done.error(), bytes));
   return {};
 }
@@ -366,11 +366,11 @@ Outcome<> SessionDoor::list_values(const std::string& bucket, const ValueOptions
                              .verify = verify_checksums_ && session->provider() != "local",
                              .timeout = time_for(options_.request_timeout, into.size())};
   NativeValuePage listed;
-  const auto once = [&](NativeLanes& lanes) -> Result<void> {
-    VB_ASSIGN(listed, client::list_values(lanes, request));
+  const auto once = [&](NativeStreams& streams) -> Result<void> {
+    VB_ASSIGN(listed, client::list_values(streams, request));
     return {};
   };
-  if (auto done = session->with_lanes(true, once); !done) {
+  if (auto done = session->with_streams(true, once); !done) {
     return std::unexpected(native_error(done.error(), into.size()));
   }
   page.truncated = listed.more;

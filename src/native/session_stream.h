@@ -1,5 +1,5 @@
-// A lane: one session on one endpoint. It has keys, sequence numbers and credits of its own, so that serving a message
-// takes no lock. Used on its endpoint's core alone.
+// A session's messages on one endpoint. A stream has its own keys, sequence numbers and credits, so that serving a
+// message takes no lock. Used on its endpoint's core alone.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ inline uint32_t load_of(uint8_t type) {
   return wire::version_of(type) == 2 ? 8 : 1;
 }
 
-struct Lane {
+struct SessionStream {
   std::shared_ptr<Session> session;
   std::shared_ptr<ClientLoad> client;
-  wire::LaneKeys keys;
+  wire::StreamKeys keys;
   wire::ReplayWindow seen;
   uint64_t last_sequence = 0;  // of the server's messages
   fabric::PeerId peer = 0;
@@ -60,27 +60,27 @@ struct Lane {
   Moved told;  // the part already added to the session's totals
 };
 
-// Session id -> lane. Ids are random, so they are their own hash.
-class LaneMap {
+// Session id -> its stream on this endpoint. Ids are random, so they are their own hash.
+class StreamMap {
  public:
-  Lane* find(uint64_t session) const {
+  SessionStream* find(uint64_t session) const {
     if (slots_.empty()) return nullptr;
     for (size_t i = session & mask();; i = (i + 1) & mask()) {
       if (slots_[i] == nullptr) return nullptr;
       if (slots_[i]->session->id == session) return slots_[i].get();
     }
   }
-  std::shared_ptr<Lane> share(uint64_t session) const {
+  std::shared_ptr<SessionStream> share(uint64_t session) const {
     if (slots_.empty()) return nullptr;
     for (size_t i = session & mask(); slots_[i] != nullptr; i = (i + 1) & mask()) {
       if (slots_[i]->session->id == session) return slots_[i];
     }
     return nullptr;
   }
-  void add(std::shared_ptr<Lane> lane) {
+  void add(std::shared_ptr<SessionStream> stream) {
     if ((count_ + 1) * 2 > slots_.size())
-      rebuild(std::max<size_t>(16, slots_.size() * 2), [](const Lane&) { return true; });
-    place(std::move(lane));
+      rebuild(std::max<size_t>(16, slots_.size() * 2), [](const SessionStream&) { return true; });
+    place(std::move(stream));
   }
   template <class Predicate>
   void keep_if(Predicate keep) {
@@ -88,18 +88,18 @@ class LaneMap {
   }
   template <class Visitor>
   void each(Visitor visit) const {
-    for (const auto& lane : slots_) {
-      if (lane != nullptr) visit(lane);
+    for (const auto& stream : slots_) {
+      if (stream != nullptr) visit(stream);
     }
   }
   size_t size() const { return count_; }
 
  private:
   size_t mask() const { return slots_.size() - 1; }
-  void place(std::shared_ptr<Lane> lane) {
-    size_t i = lane->session->id & mask();
+  void place(std::shared_ptr<SessionStream> stream) {
+    size_t i = stream->session->id & mask();
     while (slots_[i] != nullptr) i = (i + 1) & mask();
-    slots_[i] = std::move(lane);
+    slots_[i] = std::move(stream);
     ++count_;
   }
   template <class Predicate>
@@ -107,12 +107,12 @@ class LaneMap {
     auto old = std::move(slots_);
     slots_.assign(size, nullptr);
     count_ = 0;
-    for (auto& lane : old) {
-      if (lane != nullptr && keep(*lane)) place(std::move(lane));
+    for (auto& stream : old) {
+      if (stream != nullptr && keep(*stream)) place(std::move(stream));
     }
   }
 
-  std::vector<std::shared_ptr<Lane>> slots_;  // a power of two, at most half full
+  std::vector<std::shared_ptr<SessionStream>> slots_;  // a power of two, at most half full
   size_t count_ = 0;
 };
 
