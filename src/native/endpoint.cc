@@ -19,10 +19,12 @@ namespace verbena::native {
 namespace {
 
 constexpr size_t spare_ops_max = 256;
-constexpr uint32_t listings_max = 4;                            // with values, of a lane at once
-constexpr uint32_t questions_max = 2 * wire::lane_watches_max;  // likewise: an answer, and the next question
+constexpr uint32_t listings_max = 4;  // with values, of a lane at once
+constexpr uint32_t questions_max =
+    2 * wire::lane_watches_max;  // likewise: for each watch a parked request and the next
 
-// A message whose body has the trace's context behind it: who carries none pays nothing for those that do.
+// Parses a message with a trace's context behind its body; messages without one take another path and pay nothing for
+// it.
 bool load_traced(Op& op, Bytes body) {
   if (body.size() < wire::trace_context_size) return false;
   const Bytes rest = body.first(body.size() - wire::trace_context_size);
@@ -55,14 +57,14 @@ bool load_traced(Op& op, Bytes body) {
   }
 }
 
-// How many requests each bucket gets.
+// The number of requests for each bucket.
 std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op) {
   const bool reads = op.header.type == static_cast<uint8_t>(wire::Type::get) ||
                      op.header.type == static_cast<uint8_t>(wire::Type::head);
   return {{reads ? op.get.bucket : op.bucket, 1}};
 }
 
-// `body` is that of a batch which was checked.
+// `body`: of a checked batch.
 std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op, Bytes body) {
   auto reader = wire::BatchReader::open(body, static_cast<wire::Type>(op.header.type));
   std::vector<std::pair<std::string, uint64_t>> requests;
@@ -89,7 +91,7 @@ void Endpoint::start() {
   // The port may outlive the door, hence the shared pointers.
   port_.on_message([self = shared_from_this()](fabric::PeerId from, Bytes message) { self->receive(from, message); });
   port_.on_gone([self = shared_from_this()](fabric::PeerId peer) { self->gone(peer); });
-  // Owns its timer, so that neither the loop nor this must outlive the other.
+  // Owns its timer, so that the loop and this may end in any order.
   boost::asio::co_spawn(core_.io(), sweep_forever(weak_from_this()), boost::asio::detached);
 }
 
@@ -102,7 +104,7 @@ void Endpoint::abandon() {
   turns_.clear();
 }
 
-// Checks in the order of their cost. Nothing but a counter tells a hostile sender what was wrong.
+// Checks, the cheapest first. A failed one is counted and not answered, so that a hostile sender learns nothing.
 void Endpoint::receive(fabric::PeerId from, Bytes message) {
   received_ = ticks();
   Metrics& metrics = door_->metrics;
@@ -131,7 +133,7 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     return metrics.drop(wire::Drop::bad_type);
   }
   switch (static_cast<wire::Type>(header.type)) {
-    case wire::Type::hello:  // a second one changes nothing
+    case wire::Type::hello:  // a repeated one changes nothing
     case wire::Type::ping:
       return answer(lane, header, Errc::ok);
     case wire::Type::bye:
@@ -139,7 +141,8 @@ void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
     default:
       break;
   }
-  // Nothing has begun: not service_unavailable, which leaves open whether a change has happened.
+  // slow_down, not service_unavailable, because nothing has begun: the latter leaves open whether a change has
+  // happened.
   if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::slow_down);
   if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
   if (!has_credit(lane, header.type)) {
@@ -156,7 +159,7 @@ bool Endpoint::has_credit(const Lane& lane, uint8_t type) const {
          lane.client->units + load_of(type) <= ClientLoad::units_max;
 }
 
-// Keys and policies change while sessions are open. One load tells whether they did.
+// Keys and policies may change while sessions are open. One load shows whether they did.
 bool Endpoint::still_known(Lane& lane) {
   const uint64_t generation = door_->credentials.generation();
   const int64_t expires_s = lane.session->key->expires_s;
@@ -164,9 +167,9 @@ bool Endpoint::still_known(Lane& lane) {
   const auth::Credentials& opened_with = lane.session->key->credentials;
   const auto key =
       door_->credentials.find(opened_with.access_key, opened_with.session_token, door_->service.clock.now_s());
-  // A key that was made anew under its old name has another secret than the one both sides made the session's from.
+  // A key that was recreated under the same id has another secret than the one the session was derived from.
   if (!key || (*key)->credentials.secret_key != opened_with.secret_key) {
-    door_->sessions.end(lane.session->id);  // the next sweep says goodbye
+    door_->sessions.end(lane.session->id);  // the next sweep sends BYE
     return false;
   }
   lane.caller.identity.principal = (*key)->principal;
@@ -236,7 +239,7 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
       boost::asio::co_spawn(io, serve(std::move(admitted)), boost::asio::detached);
     });
   }
-  // What lies in memory is answered here and now: no coroutine is made for it.
+  // Objects in memory are answered at once, without a coroutine.
   if (serve == serve_get && serve_hot_get(*op)) return reply(std::move(op));
   if (at_once_) {
     boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
@@ -248,7 +251,7 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   });
 }
 
-// Where requests or bytes a second are limited, or buckets have logs: elsewhere no request comes this way.
+// Only called if rates are limited or buckets have logs.
 void Endpoint::start_admitted(Requests requests, OpPtr op, std::function<void(OpPtr)> start) {
   auto held = std::make_shared<OpPtr>(std::move(op));  // std::function and a handler of asio copy what they hold
   boost::asio::post(core_.io(), [held, requests = std::move(requests), start = std::move(start)] {
@@ -387,7 +390,7 @@ void Endpoint::answer(Lane& lane, const wire::Header& header, Errc code) {
                          .request = header.request,
                          .body_length = 2};
   wire::seal(lane.keys.to_client, out, message);
-  // A peer that lets its queue fill with answers of two bytes gets no more of them.
+  // A peer whose queue is full gets no more refusals.
   if (!port_.send(lane.peer, message)) door_->metrics.drop(wire::Drop::undeliverable);
 }
 

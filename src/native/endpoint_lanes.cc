@@ -1,4 +1,4 @@
-// How lanes begin and end.
+// Begin and end of lanes.
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -10,7 +10,7 @@
 
 namespace verbena::native {
 
-// The first message of a session on this endpoint. Until its MAC was checked nothing is made.
+// The first message of a session on this endpoint. Nothing is allocated before its MAC was checked.
 void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes message) {
   Metrics& metrics = door_->metrics;
   auto session = door_->sessions.find(header.session);
@@ -20,8 +20,8 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   const auto hello = wire::decode_hello(wire::body_of(message));
   if (!hello || hello->message_size_max < wire::message_size_min) return metrics.drop(wire::Drop::malformed);
 
-  // A connection that one session's key has opened is that session's alone: it is encrypted under that key, counted and
-  // cut off with that session.
+  // A connection belongs to the session whose key opened it: it is encrypted under that key, and counted and closed
+  // with that session.
   if (from != 0 && !port_.admit(from, header.session)) return metrics.drop(wire::Drop::wrong_peer);
   auto lane = std::make_shared<Lane>();
   if (!lane->seen.accept(header.sequence)) return metrics.drop(wire::Drop::replayed);
@@ -52,7 +52,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   session->lanes_open.fetch_add(1);
   lanes_.add(lane);
   metrics.requests[header.type]->add();
-  // By way of an op, because a connection that is still being made may not take it at once.
+  // Through an op, because a connection that is still being made may not accept a message at once.
   OpPtr op = take_op(*lane, header);
   op->fail(Errc::ok);
   reply(std::move(op));
@@ -95,9 +95,9 @@ void Endpoint::close(Lane& lane) {
   }
 }
 
-// Lanes count without atomics; what they have is told once a second.
+// Lanes count without atomics; their counts are added to the session once a second.
 void Endpoint::tell_moved(Lane& lane) {
-  lane.moved.requests = lane.last_sequence;  // of our answers
+  lane.moved.requests = lane.last_sequence;  // of the server's answers
   lane.moved.in_flight = lane.in_flight;
   const Lane::Moved &now = lane.moved, &before = lane.told;
   const uint64_t requests = now.requests - before.requests;
@@ -121,7 +121,7 @@ void Endpoint::sweep() {
     if (lane->touched || lane->in_flight > 0) lane->session->used(now);
     lane->touched = false;
     tell_moved(*lane);
-    // A session whose key has gone ends by itself: with pings alone it would keep its place for ever.
+    // Ends sessions whose key is gone: otherwise a client that only sends PINGs would keep its place for ever.
     if (!lane->closed && !lane->session->ended) (void)still_known(*lane);
     if (!lane->session->ended) return;
     if (!lane->closed) {
@@ -130,7 +130,7 @@ void Endpoint::sweep() {
     }
     dead = true;
   });
-  // An ended session's id is gone from the table, so nothing recorded of it can come back to life.
+  // An ended session's id is not in the table any more, so no recorded message of it can be replayed.
   if (dead) lanes_.keep_if([](const Lane& lane) { return !lane.session->ended; });
   watches_->sweep();
   if (index_ == 0) {

@@ -219,7 +219,7 @@ TEST_F(EndpointTest, AnOpenSessionTakesOnWhatItsKeyStandsForNow) {
   const int asked = credentials_.asked;
   deliver(peer, peer.seal(wire::Type::get, 4, get_of("a")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
-  EXPECT_EQ(credentials_.asked, asked) << "without a change nobody is asked";
+  EXPECT_EQ(credentials_.asked, asked) << "without a change nothing is looked up";
   credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(*auth::superuser()));
   deliver(peer, peer.seal(wire::Type::get, 5, get_of("a")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
@@ -417,7 +417,7 @@ TEST_F(EndpointTest, ForgedReplayedTruncatedAndOversizedMessagesAreDroppedAndCou
   unknown_session.session ^= 1;
   deliver(unknown_session, unknown_session.seal(wire::Type::ping, 9, Bytes{}));
   EXPECT_EQ(dropped("unknown_session"), unknown + 1);
-  EXPECT_TRUE(port_.sent.empty()) << "nobody is answered";
+  EXPECT_TRUE(port_.sent.empty()) << "there is no answer";
 
   deliver(peer, good);
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));

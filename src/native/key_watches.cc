@@ -15,8 +15,8 @@ namespace {
 
 constexpr auto wait_max = 60s;
 
-// By how much of a prefix its watches are found: all of a short one, else a multiple of a quarter of the power of two
-// below its length. So a key is looked up some forty times at most, and those found are compared.
+// The part of a prefix by which its watches are indexed: all of a short prefix, else a multiple of a quarter of the
+// power of two below its length. So a key needs some forty look-ups at most; the watches found are compared in full.
 size_t indexed_length(size_t length) {
   if (length <= 16) return length;
   const int coarse = static_cast<int>(std::bit_width(length)) - 3;
@@ -60,10 +60,10 @@ Result<KeyWatches::BucketWatches*> KeyWatches::listen(const store::BucketFeedPtr
   return fail(Errc::no_such_bucket);
 }
 
-// With the right to it: who has none costs the bucket's writers nothing.
+// Only with the right to it, so that unauthorized clients cost the bucket's writers nothing.
 Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   DoorState& door = *door_;
-  if (op.lane->closed) return fail(Errc::closed, "native: the session has gone");
+  if (op.lane->closed) return fail(Errc::closed, "native: the session is gone");
   if (door.options.feeds == nullptr) return fail(Errc::not_implemented, "native: this store cannot report changes");
   if (op.lane->watches >= wire::lane_watches_max) return fail(Errc::slow_down, "native: too many watches");
   auto watch = std::make_shared<Watch>();
@@ -71,7 +71,8 @@ Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
   VB_ASSIGN(watch->place, door.watch_limits.take_place(account, op.caller.peer_address));
   VB_ASSIGN(const store::BucketFeedPtr feed, door.options.feeds->feed(op.bucket));
-  if (!feed->is_of(right.created_us, right.owner)) return fail(Errc::no_such_bucket, "native: another has its name");
+  if (!feed->is_of(right.created_us, right.owner))
+    return fail(Errc::no_such_bucket, "native: a new bucket has its name");
   VB_ASSIGN(BucketWatches* const bucket, listen(feed));
   if (op.lane->watches_from == 0) op.lane->watches_from = last_id_;
   watch->id = ++last_id_;
@@ -80,7 +81,7 @@ Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   watch->bucket_name = op.bucket;
   watch->prefix = op.list.prefix;
   watch->right = std::move(right);
-  // The key lies in the first of those that are under it.
+  // The map's key is a view into the prefix of the group's first watch.
   const std::string_view index = index_of(watch->prefix);
   auto& by_prefix = bucket->by_length[index.size()];
   auto those = by_prefix.find(index);
@@ -104,7 +105,7 @@ void KeyWatches::forget(const WatchPtr& watch) {
   const auto length = bucket.by_length.find(indexed_length(watch->prefix.size()));
   auto those = length->second.extract(index_of(watch->prefix));
   std::erase(those.mapped(), watch);
-  // The name of the others is in the first of them.
+  // The map's key must be a view into the prefix of a remaining watch.
   if (!those.mapped().empty()) {
     those.key() = index_of(those.mapped().front()->prefix);
     length->second.insert(std::move(those));
@@ -159,8 +160,8 @@ void KeyWatches::next(OpPtr op) {
   watch->deaf = false;
   const auto wait = std::min<std::chrono::milliseconds>(std::chrono::milliseconds(op->watching.wait_ms), wait_max);
   Watch::Parked parked{.header = op->header, .until = SteadyClock::now() + wait};
-  op.reset();  // it has a reply's buffer, which nobody needs while nothing happens
-  // Who asks again has given the earlier question up.
+  op.reset();  // frees its reply buffer, which is not needed while it waits
+  // A second request replaces the first.
   if (watch->parked) answer_code(*watch, Errc::request_timeout);
   watch->parked = parked;
   answer(watch);

@@ -1,4 +1,4 @@
-// From notes into queues, and out of them.
+// Moves notes into the queues of watches, and queues into answers.
 #include <boost/asio/post.hpp>
 
 #include "native/endpoint.h"

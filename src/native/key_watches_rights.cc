@@ -1,4 +1,4 @@
-// Who may be told: asked again whenever it may be another answer by now, before anything is told.
+// Authorization of watches: evaluated again before a report whenever the result may have changed.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
@@ -10,9 +10,9 @@
 
 namespace verbena::native {
 
-// What was answered since the last change, or in this second: conditions of policies may look at the time.
+// Results since the last change of rights, and at most a second old, since policies may have conditions on the time.
 struct KeyWatches::Round {
-  // All that conditions can look at; and the keys live on, so that no other has their address.
+  // All inputs of the conditions. The keys are held, so that no other key can have the same address.
   using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, call::Door,
                               std::string, std::string>;
   uint64_t access_generation = 0;
@@ -27,7 +27,7 @@ bool KeyWatches::is_fresh(const Watch& watch, bool just_asked) const {
          watch.right.access_generation == door.service.access->now();
 }
 
-// Not here and now: an answer may have brought us here, and there may be as many of these as there are watches.
+// Not in this call, which may come from an answer: there may be as many evaluations as watches.
 void KeyWatches::want_right(const WatchPtr& watch) {
   if (std::exchange(watch->asking, true)) return;
   asks_.push_back(watch);
@@ -77,9 +77,9 @@ Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
     finish(*watch, known ? wire_code(answered->second.error().code) : Errc::access_denied);
   } else if (const auto found = buckets_.find(watch->bucket);
              !found->second.feed->is_of(answered->second->created_us, answered->second->owner)) {
-    finish(*watch, Errc::no_such_bucket);  // another one has its name
+    finish(*watch, Errc::no_such_bucket);  // a new bucket has the same name
   } else {
-    // What waits was chosen by what could be told then.
+    // Waiting changes were selected under the previous rights.
     const bool other = watch->right.versions != answered->second->versions;
     watch->right = *answered->second;
     watch->credentials_generation = generation;

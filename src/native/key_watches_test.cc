@@ -124,7 +124,7 @@ TEST_F(KeyWatchesTest, WhatHappensUnderThePrefixIsToldAndNothingElse) {
   EXPECT_FALSE(told->gap);
   store_.put("bucket", "a/2", "hello");
   remove("a/1");
-  EXPECT_FALSE(news(peer)) << "nobody has asked";
+  EXPECT_FALSE(news(peer)) << "no request waits";
   ask(peer, id, 1);
   told = news(peer);
   ASSERT_TRUE(told);

@@ -13,17 +13,18 @@
 
 namespace verbena::native {
 
-// What the sessions of one client (an address, or an IPv6 /64) have under way together on an endpoint. Credits bound
-// each of them, and a client may have hundreds of sessions.
+// The work in progress of all sessions of one client (an address, or an IPv6 /64) on an endpoint. Credits bound each
+// session, but a client may have hundreds.
 struct ClientLoad {
   static constexpr uint32_t units_max = 2048;
   uint32_t units = 0;
-  // Of batches: writes and read-aheads under way, of which an endpoint has so many for all clients together.
+  // Writes and read-aheads of its batches in progress; an endpoint has a bounded number of them for all clients
+  // together.
   size_t writes = 0, readers = 0;
 };
-// A request has a reply's buffer while it is served; a batch has a copy of its message and its items besides.
-// Questions of watches wait without either, and are bounded by the watches that there may be: who is busy with other
-// requests is told of changes all the same.
+// A request holds a reply buffer while it is served; a batch also a copy of its message and its items. Requests of
+// watches wait without either and are bounded by the number of watches, so that a client that is busy with other
+// requests is still notified.
 inline bool takes_no_credit(uint8_t type) {
   return type == static_cast<uint8_t>(wire::Type::watch_next) || type == static_cast<uint8_t>(wire::Type::watch_end);
 }
@@ -37,26 +38,26 @@ struct Lane {
   std::shared_ptr<ClientLoad> client;
   wire::LaneKeys keys;
   wire::ReplayWindow seen;
-  uint64_t last_sequence = 0;  // of what we sent
+  uint64_t last_sequence = 0;  // of the server's messages
   fabric::PeerId peer = 0;
-  bool dialled = false;  // the peer was made by add_peer()
+  bool dialled = false;  // the peer was added by add_peer()
   bool closed = false;   // kept until the session ends, so that its sequence numbers stay used
   bool touched = false;  // a message came since the last sweep
   uint32_t in_flight = 0;
-  uint32_t questions = 0;       // in flight besides: takes_no_credit()
+  uint32_t questions = 0;       // further requests in flight, which take no credit: takes_no_credit()
   uint32_t watches = 0;         // that are open
-  uint64_t watches_from = 0;    // the client's numbers of them begin behind this
-  uint32_t listings = 0;        // of them LIST_VALUES: each keeps what was listed until its values have been sent
+  uint64_t watches_from = 0;    // numbers of its watches are above this
+  uint32_t listings = 0;        // LIST_VALUES among them: each keeps its listing until the values have been sent
   size_t message_size_max = 0;  // both ends' limit
   call::Caller caller;
   uint64_t generation = 0;  // of the credentials when `caller` was made
-  // Payload of the requests that were answered, and windows that were lent for it.
+  // Payload of answered requests, and windows that were lent for it.
   struct Moved {
     uint64_t requests = 0, bytes_in = 0, bytes_out = 0, windows = 0;
     uint32_t in_flight = 0;
   };
   Moved moved;
-  Moved told;  // of these, what the session has been told of
+  Moved told;  // the part already added to the session's totals
 };
 
 // Session id -> lane. Ids are random, so they are their own hash.

@@ -93,6 +93,9 @@ class OrderedReply {
   bool write_entry(const ReadSlot& slot, const wire::BatchEntry& entry);
   void account(const ReadSlot& slot);
   void account(const Answered& answered, bool ok);
+  // Rates, logs and counters of an item.
+  void record(const ReadSlot& slot, uint64_t bytes);
+  void account_for_unanswered();
   void account_for_buckets();
 
   Op* op_ = nullptr;

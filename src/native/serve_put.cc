@@ -25,9 +25,9 @@ Task<Result<s3::PutReply>> store_inline(Op& op) {
 Task<Result<void>> put(Op& op) {
   Endpoint& endpoint = *op.endpoint;
   if (op.put_size > store::object_size_max) co_return fail(Errc::entity_too_large, "native: object size");
-  // Zero bytes need no window: some devices drop transfers of nothing.
+  // An empty object needs no window: some devices drop transfers of zero bytes.
   const bool from_window = op.has(wire::flag_window) && op.put_size != 0;
-  const uint64_t added = op.put_size;  // of an APPEND; what is stored then is more
+  const uint64_t added = op.put_size;  // of an APPEND, whose object is longer
   Result<s3::PutReply> stored;
   if (from_window) {
     stored = co_await store_from_window(op);
@@ -45,7 +45,7 @@ Task<Result<void>> put(Op& op) {
                                   op.said);
   }
   wire::Writer out(op.body_space());
-  // The object is committed: what cannot be told of it must not turn success into an error.
+  // The object is committed: details that do not fit the reply must not turn success into an error.
   if (!encode_answer(out, stored->info, answer, op.version(), 0, false, op.said)) {
     out.rewind(0);
     stored->info.checksums.clear();

@@ -234,10 +234,10 @@ void say_on(tcp::RawSocket& socket, bool encrypt, Bytes bytes) {
   if (!encrypt) return fabric::ofi::testing::send_all(socket.fd(), bytes);
   tcp::Stream stream{Fd(::dup(socket.fd()))};
   ASSERT_TRUE(stream.start_tls(tcp::Side::client, socket.handshake->tls_key()));
-  Result<bool> done = false;
+  Result<tcp::HandshakeState> done = tcp::HandshakeState::needs_input;
   ASSERT_TRUE(eventually([&] {
     done = stream.handshake();
-    return !done || *done;
+    return !done || *done == tcp::HandshakeState::complete;
   }));
   ASSERT_TRUE(done) << describe(done.error());
   for (const auto until = deadline_in(std::chrono::seconds(5)); !bytes.empty() && SteadyClock::now() < until;) {

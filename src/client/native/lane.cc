@@ -131,7 +131,7 @@ Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& pre
 // Waits until the link accepts messages again.
 Result<void> NativeLane::take_turn(Lock& lock, const NativeCall& call) {
   while (buffer_waits_ && !broken_) {
-    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
     buffer_free_.wait_until(lock, std::min(deadline_in(lane_nap), call.deadline));
   }
@@ -186,7 +186,7 @@ Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
   if (call.type == wire::Type::watch_next && !free()) return fail(Errc::slow_down, "native: too many watches");
   // While a slot is taken, some thread leads or the progress thread is about to.
   while (!free()) {
-    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: no credit");
     const Deadline slice = call.stop.stop_possible() ? deadline_in(lane_nap) : call.deadline;
     slot_freed_.wait_until(lock, std::min(slice, call.deadline), free);
@@ -220,7 +220,7 @@ Result<void> NativeLane::transmit(Lock& lock, NativeCall& call, uint8_t flags, s
     poll_once();
     if (!broken_) expire(SteadyClock::now());
     if (broken_) return fail(Errc::closed, "native: the link broke");
-    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
     // Other threads go on with their own calls; a thread whose call is answered leaves.
     buffer_waits_ = true;
@@ -384,7 +384,7 @@ void NativeLane::expire(Deadline now) {
     if (call == nullptr || call->leaving) continue;
     if (call->stop.stop_requested()) {
       revoked = revoked || call->lent != nullptr;
-      finish(*call, fail(Errc::cancelled, "native: the caller's wish"), Answer::missing);
+      finish(*call, fail(Errc::cancelled, "native: cancelled by the caller"), Answer::missing);
       continue;
     }
     if (call->deadline > now) continue;

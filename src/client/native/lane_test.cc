@@ -210,7 +210,7 @@ TEST_F(NativeLaneTest, ALaneWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRep
   EXPECT_EQ(lane_->run(call, lend).error(), Errc::timed_out);
   ASSERT_TRUE(script_.replies.empty());
   ASSERT_TRUE(script_.closed);
-  EXPECT_TRUE(lane_->broken()) << "nobody opens another lane in place of this one";
+  EXPECT_TRUE(lane_->broken()) << "no other lane replaces this one";
 }
 
 TEST_F(NativeLaneTest, ALaneThatCannotLendBecauseItsLinkIsClosedIsBroken) {
@@ -292,7 +292,7 @@ TEST_F(NativeLaneTest, WhatAThreadAsksForCarriesItsTrace) {
   }
   EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 24).first, 0) << "no room";
   EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 25).first, 16);
-  EXPECT_FALSE(lane_->broken()) << "nobody was to answer in time";
+  EXPECT_FALSE(lane_->broken()) << "no answer was due";
 }
 
 TEST(TraceScopeTest, TakesWhatTheRecommendationCallsATraceparentAndNothingElse) {

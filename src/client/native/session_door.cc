@@ -121,7 +121,7 @@ struct GetCall {
 
 struct PutCall {
   NativePut request;
-  HttpHeaders headers;
+  net::HttpHeaders headers;
   std::vector<NativeChecksum> expected;
 
   // On the same host bytes do not cross a network; elsewhere the server verifies the bytes it read.
@@ -149,7 +149,7 @@ struct PutCall {
     request.stop = options.cancel;
   }
   PutCall(const PutCall&) = delete;
-  void seal(HttpHeaders made) {
+  void seal(net::HttpHeaders made) {
     const auto has_field = [](const auto& header) {
       return header.first.starts_with("if-") || header.first == "x-amz-write-offset-bytes";
     };

@@ -143,7 +143,7 @@ Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const st
 Result<NativeNews> NativeWatch::next(Deadline until, const std::stop_token& stop) {
   for (bool again = false;;) {
     // Checked here too, for servers that answer each request at once, so that nothing waits in the lane.
-    if (stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     NativeNews news;
     const auto once = [&](NativeLanes& lanes) -> Result<void> {
       VB_ASSIGN(news, ask(lanes, until, stop));
