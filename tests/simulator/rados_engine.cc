@@ -70,6 +70,7 @@ void RadosEngine::begin_round() {
   victim_ = draw(servers_);
   stopped_ = over_ = false;
   if (fault_ == Fault::none) return;
+  ends_ns_ = Scheduler::get().steady_ns() + 400 * second_ns;
   if (fault_ == Fault::weather || draw(2) == 0) {
     const uint32_t much = draw(2) == 0 ? 300 : 3000;
     RadosModel::get().set_weather({.answer_lost = static_cast<uint32_t>(draw(much)),
@@ -132,7 +133,11 @@ int64_t RadosEngine::settles_ns() const { return befell() ? 130 * second_ns : 0;
 
 int64_t RadosEngine::duty_ns() const { return 20 * second_ns; }
 
-bool RadosEngine::leaves(size_t server) { return stopped(server) || draw(4) == 0; }
+bool RadosEngine::stopped(size_t server) const {
+  return (stopped_ && server == victim_) || (befell() && Scheduler::get().steady_ns() > ends_ns_);
+}
+
+bool RadosEngine::leaves(size_t server) { return (stopped_ && server == victim_) || draw(4) == 0; }
 
 void RadosEngine::left(size_t server) { under_[server].reset(); }
 
