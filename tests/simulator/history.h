@@ -7,6 +7,7 @@
 // not. No state left: the store has lied.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <set>
 #include <string>
@@ -22,7 +23,10 @@ class History {
 
   const Model& model() const { return model_; }
   // Whether an operation more keeps the segment small enough.
-  bool has_room() const { return segment_.size() < operations_max; }
+  bool has_room() const {
+    const auto open = std::ranges::count_if(segment_, [](const Operation& one) { return !one.answered(); });
+    return segment_.size() < operations_max && open < unanswered_max;
+  }
   Operation& begin(Operation operation);  // stays until the segment is judged
   // `end` is set, unless the answer was an error that promises nothing. False: no order explains the segment; why()
   // tells it.
@@ -33,6 +37,7 @@ class History {
 
  private:
   static constexpr size_t operations_max = 24;
+  static constexpr ptrdiff_t unanswered_max = 8;  // each may be at any place, or none
   using Seen = std::set<std::pair<uint64_t, State>>;
 
   bool judge();

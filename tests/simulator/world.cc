@@ -75,7 +75,7 @@ bool World::run() {
   while (clock_ < plan_.operations && failure_.empty()) {
     if (!round()) return false;
   }
-  servers_.clear();
+  for (auto& server : servers_) close(server);
   if (failure_.empty() && draw(2) == 0 && plan_.has("damage") && engine_->damage()) last_act();
   servers_.clear();
   return failure_.empty();
@@ -103,6 +103,17 @@ void World::disturb() {
       scheduler.jump_wall(-by_ns);
       for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
   }
+}
+
+// What the engine keeps of a server has leases of its arena.
+void World::close(std::unique_ptr<Server>& server) {
+  if (!server) return;
+  server->lifecycle.reset();
+  server->router.reset();
+  server->service.reset();
+  server->store.reset();
+  engine_->left(server->number);
+  server.reset();
 }
 
 // Those that are not there.
@@ -196,8 +207,7 @@ bool World::round() {
   for (auto& server : servers_) {
     const size_t number = server->number;
     if (!engine_->leaves(number)) continue;
-    server.reset();
-    engine_->left(number);
+    close(server);
   }
   if (engine_->end_round()) ++crashes_;
   for (Bucket& bucket : buckets_) {

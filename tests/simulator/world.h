@@ -67,6 +67,7 @@ class World {
   bool open();
   bool open_one(size_t at);
   void begin_lifecycle(Server& server);
+  void close(std::unique_ptr<Server>& server);
   bool make_buckets(Loop& loop);
   bool check_usage();
   bool read_all();
