@@ -65,7 +65,7 @@ class Peer {
   Place place_;
 
  private:
-  native::wire::LaneKeys keys_;
+  native::wire::StreamKeys keys_;
   uint64_t sequence_ = 0;
 };
 

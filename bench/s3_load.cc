@@ -19,7 +19,7 @@
 #include "auth/auth.h"
 #include "cli/bench/bench.h"
 #include "client/endpoint.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 #include "verbena/client.h"
 
 namespace verbena::bench {
@@ -100,10 +100,10 @@ class Work {
   std::vector<uint32_t> samples_ns_;  // guarded by mutex_
 };
 
-// --- Over HTTP, by whoever speaks S3
+// --- Over HTTP, by S3 clients
 
-void ask(client::HttpClient& http, const Plan& plan, std::string_view method, uint64_t number, MutableBytes bytes) {
-  client::HttpRequest request;
+void ask(net::HttpClient& http, const Plan& plan, std::string_view method, uint64_t number, MutableBytes bytes) {
+  net::HttpRequest request;
   request.method = method;
   request.target = fmt::format("/{}/{}", plan.bucket, key_of(plan, number));
   request.headers = {{"host", http.host_header()}};
@@ -125,9 +125,9 @@ void ask(client::HttpClient& http, const Plan& plan, std::string_view method, ui
 void run_http(const Plan& plan, const std::string& method) {
   const auto endpoint = client::parse_endpoint(plan.endpoint);
   if (!endpoint) give_up(endpoint.error().message);
-  client::HttpOptions options{.host = endpoint->host, .port = endpoint->port};
+  net::HttpOptions options{.host = endpoint->host, .port = endpoint->port};
   options.idle_connections_max = plan.callers;
-  const auto http = client::HttpClient::create(std::move(options));
+  const auto http = net::HttpClient::create(std::move(options));
   if (!http) give_up(describe(http.error()));
   Work work(plan.count);
   work.run(plan.callers, [&] {

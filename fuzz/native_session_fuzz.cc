@@ -106,7 +106,7 @@ struct Server {
     FakePeer peer;
     peer.session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
     std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server_nonce.begin());
-    peer.keys = wire::derive_lane(wire::derive_master(root.secret_key, nonce, server_nonce, peer.session), 0);
+    peer.keys = wire::derive_stream(wire::derive_master(root.secret_key, nonce, server_nonce, peer.session), 0);
     return peer;
   }
   // Runs until everything has ended.

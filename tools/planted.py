@@ -1,22 +1,19 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Plants faults into the program, one at a time, and runs the test that must find each.
 
-    tools/planted.py [--build FOLDER] [--list] TABLE [NAME ...]
+    tools/planted.py TABLE [--only TEXT] [--sound] [--build FOLDER]
 
-TABLE: a TOML file of [[fault]] rows:
-    name    what is named on the command line and in documents
-    file    a source (.cc) of this repository
-    old     a text that stands there exactly once
-    new     what stands there instead
-    target  the program of the build that is linked with the fault in it
-    run     the command that must fail then; {program} is that program
-    row     optional: the fault's number in a document
+TABLE: a TOML file of [[fault]] rows, for example tests/simulator/planted.toml:
+    name            what is wrong then
+    [[fault.edit]]  file, old, new: the text `old` stands exactly once in that file, and is replaced
+    target          the program of the build that must find it; default: verbena_simulator
+    seeds           the simulator's seeds, or
+    text            the filter of the program's unit tests
+    real            optional: the number of a fault that was once in the program
 
-Nothing of the repository or of the build changes: the changed source and the program are made in a temporary folder,
-from the compile and link commands of the build (default: build), whose programs must be up to date. Prints a line for
-each fault, and exits with 1 if one was not caught. A row's command is also run against the program without the fault,
-which it must pass (--no-control leaves that out).
-"""
+Nothing of the repository or the build changes: the changed files, their objects and the program are made in a temporary
+folder, by the compile and link commands of the build (default: build), which must be up to date. --sound first runs
+everything without a fault, which must pass. Prints a row of a table for each fault; exit 0: every fault was caught."""
 import argparse
 import json
 import pathlib
@@ -29,128 +26,145 @@ import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TIMEOUT_S = 900
+TIMEOUT_S = 1800
+
+
+def run(command, **options):
+    return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+
+
+def without_ccache(command):
+    return command[1:] if command[0].endswith("ccache") else command
 
 
 class Build:
     def __init__(self, folder):
         self.folder = folder
-        self.units = json.loads((folder / "compile_commands.json").read_text())
+        self.commands = {}  # object: its compile command and source
+        for unit in json.loads((folder / "compile_commands.json").read_text()):
+            command = without_ccache(shlex.split(unit["command"]))
+            self.commands[command[command.index("-o") + 1]] = command, pathlib.Path(unit["file"])
+        self.included = {}  # object: the files that it was made of
+        name = None
+        for line in run(["ninja", "-C", folder, "-t", "deps"]).stdout.splitlines():
+            if not line.startswith(" "):
+                name = line.split(":")[0]
+            elif name in self.commands:
+                self.included.setdefault(name, set()).add((folder / line.strip()).resolve())
 
-    def unit_of(self, source):
-        """The compile command whose file is the source, or a unity file that includes it."""
-        for unit in self.units:
-            file = pathlib.Path(unit["file"])
-            if file == source or file.suffix == ".cxx" and f'#include "{source}"' in file.read_text():
-                return unit
-        raise SystemExit(f"planted: no compile command for {source}")
+    def link_command(self, target):
+        line = run(["ninja", "-C", self.folder, "-t", "commands", f"bin/{target}"]).stdout.splitlines()[-1]
+        return without_ccache(shlex.split(line.removeprefix(": && ").removesuffix(" && :")))
 
-    def compile(self, source, text, scratch):
-        """The object of the unit that holds the source, with this text in its place."""
-        unit = self.unit_of(source)
-        changed = scratch / source.name
-        changed.write_text(text)
-        unit_file = pathlib.Path(unit["file"])
-        if unit_file != source:
-            unity = scratch / "unity.cxx"
-            unity.write_text(unit_file.read_text().replace(f'"{source}"', f'"{changed}"'))
-            changed = unity
-        command = shlex.split(unit["command"])
-        if command[0].endswith("ccache"):
-            command = command[1:]
-        at = command.index("-o")
-        original, command[at + 1] = command[at + 1], str(scratch / "planted.o")
+    def objects_of(self, link):
+        """The objects of a program: named in its link command, or in an archive of it."""
+        found = {word for word in link if word.endswith(".o")}
+        for archive in {word for word in link if word.endswith(".a") and not word.startswith("/")}:
+            place = pathlib.Path(archive)
+            room = place.name.removeprefix("lib").removesuffix(".a")
+            found |= {name for name in self.commands if name.startswith(f"{place.parent}/CMakeFiles/{room}.dir/")}
+        return found
+
+    def compile(self, name, number, scratch):
+        """An object with the changed files in place of those in the repository."""
+        command, source = self.commands[name]
+        command = list(command)
+        changed = scratch / source.relative_to(ROOT) if source.is_relative_to(ROOT) else source
+        if source.suffix == ".cxx":
+            text = source.read_text()
+            for line in re.findall(r'#include "(.*)"', text):
+                moved = scratch / pathlib.Path(line).relative_to(ROOT)
+                text = text.replace(f'"{line}"', f'"{moved}"') if moved.exists() else text
+            changed = scratch / f"unity{number}.cxx"
+            changed.write_text(text)
+        elif not changed.exists():
+            changed = source
+        made = scratch / f"planted{number}.o"
+        command[command.index("-o") + 1] = str(made)
         command[command.index("-c") + 1] = str(changed)
-        command.append(f"-I{source.parent}")
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        command.insert(1, f"-I{scratch}/src")
+        done = run(command, cwd=self.folder)
         if done.returncode != 0:
-            raise SystemExit(f"planted: the changed {source.name} does not compile\n{done.stderr[-3000:]}")
-        return original
+            sys.exit(f"planted: {name} does not compile\n{done.stdout[-3000:]}")
+        return str(made)
 
-    def link(self, target, original, scratch):
-        """The program, with the planted object before, or instead of, the one without it."""
-        output = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", target], capture_output=True, text=True, check=True)
-        line = output.stdout.splitlines()[-1].removeprefix(": && ").removesuffix(" && :")
-        command = shlex.split(line)
-        if command[0].endswith("ccache"):
-            command = command[1:]
-        planted = str(scratch / "planted.o")
-        if original in command:
-            command[command.index(original)] = planted
-        else:
-            command.insert(command.index("-o"), planted)
-        program = scratch / pathlib.Path(command[command.index("-o") + 1]).name
-        command[command.index("-o") + 1] = str(program)
-        subprocess.run(command, cwd=self.folder, check=True)
+    def program(self, target, files, scratch):
+        """The program with these files changed, in the temporary folder."""
+        link = self.link_command(target)
+        wanted = {ROOT / name for name in files}
+        made = 0
+        for name in sorted(self.objects_of(link)):
+            if not wanted & (self.included.get(name, set()) | {self.commands[name][1]}):
+                continue
+            planted = self.compile(name, made, scratch)
+            made += 1
+            if name in link:
+                link[link.index(name)] = planted
+            else:
+                link.insert(link.index("-o"), planted)  # before the archive, whose member then is not taken
+        if made == 0:
+            sys.exit(f"planted: {target} has nothing of {', '.join(files)}")
+        program = scratch / target
+        link[link.index("-o") + 1] = str(program)
+        done = run(link, cwd=self.folder)
+        if done.returncode != 0:
+            sys.exit(done.stdout[-3000:])
         return program
 
-    def program(self, target):
-        return self.folder / target
 
-
-def run(row, program):
-    """Whether the command failed, for how long it ran, and its last lines."""
+def look_for(fault, program):
+    """Runs what must fail. How it failed, or None if it passed; after how many seconds."""
+    what = ["--seeds", fault["seeds"], "--whole"] if "seeds" in fault else [f"--gtest_filter={fault['text']}"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
-        try:
-            done = subprocess.run(["sh", "-c", row["run"].format(program=program)], cwd=place, capture_output=True, text=True, timeout=TIMEOUT_S)
-            failed, text = done.returncode != 0, done.stdout + done.stderr
-        except subprocess.TimeoutExpired:
-            failed, text = True, "no end"
-    return failed, time.monotonic() - began, text
+        done = run([program, *what], cwd=place, timeout=TIMEOUT_S)
+    seconds = time.monotonic() - began
+    if done.returncode == 0:
+        return None, seconds
+    if failed := re.search(r"^seed (\d+): FAILED: (.*)", done.stdout, re.M):
+        return f"seed {failed[1]}: {failed[2][:100]}", seconds
+    failed = re.search(r"\[  FAILED  \] (\S+?),? ", done.stdout)
+    return failed[1] if failed else done.stdout[-200:], seconds
 
 
-def said(text):
-    """The line by which a person recognizes what was found: a failed check, or the last one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        if re.search(r"seed \d+.*(fail|wrong|lost)|^\[  FAILED  \]|AssertionError|: Failure$", line):
-            return line[:140]
-    return lines[-1][:140] if lines else ""
-
-
-def plant(build, row):
-    source = ROOT / row["file"]
-    text = source.read_text()
-    if text.count(row["old"]) != 1:
-        raise SystemExit(f"planted: {row['name']}: its text stands {text.count(row['old'])} times in {row['file']}")
+def plant(build, fault):
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         scratch = pathlib.Path(folder)
-        original = build.compile(source, text.replace(row["old"], row["new"]), scratch)
-        return run(row, build.link(row["target"], original, scratch))
+        for edit in fault["edit"]:
+            changed = scratch / edit["file"]
+            text = (changed if changed.exists() else ROOT / edit["file"]).read_text()
+            if text.count(edit["old"]) != 1:
+                sys.exit(f"planted: {edit['file']} has {text.count(edit['old'])} times: {edit['old']}")
+            changed.parent.mkdir(parents=True, exist_ok=True)
+            changed.write_text(text.replace(edit["old"], edit["new"]))
+        program = build.program(target_of(fault), [edit["file"] for edit in fault["edit"]], scratch)
+        return look_for(fault, program)
+
+
+def target_of(fault):
+    return fault.get("target", "verbena_simulator")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table", type=pathlib.Path)
-    parser.add_argument("names", nargs="*")
+    parser.add_argument("--only", default="", help="faults whose name has this text")
+    parser.add_argument("--sound", action="store_true", help="first without a fault: all must pass")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--list", action="store_true", help="name the faults and end")
-    parser.add_argument("--no-control", action="store_true", help="do not run the commands without the faults first")
-    arguments = parser.parse_args()
-    rows = tomllib.loads(arguments.table.read_text())["fault"]
-    unknown = set(arguments.names) - {row["name"] for row in rows}
-    if unknown:
-        parser.error(f"no such fault: {', '.join(sorted(unknown))}")
-    rows = [row for row in rows if not arguments.names or row["name"] in arguments.names]
-    if arguments.list:
-        print(*(row["name"] for row in rows), sep="\n")
-        return 0
-    build = Build(arguments.build.resolve())
-    missed, passed = 0, set()
-    for row in rows:
-        control = (row["target"], row["run"])
-        if not arguments.no_control and control not in passed:
-            failed, _, text = run(row, build.program(row["target"]))
-            if failed:
-                print(f"{row['name']}: the test fails without it, too: {said(text)}", flush=True)
-                missed += 1
-                continue
-            passed.add(control)
-        caught, seconds, text = plant(build, row)
-        missed += not caught
-        print(f"{'caught    ' if caught else 'NOT CAUGHT'} {row['name']} ({seconds:.0f} s): {said(text) if caught else ''}", flush=True)
-    print(f"{len(rows) - missed} of {len(rows)} caught")
+    options = parser.parse_args()
+    faults = [fault for fault in tomllib.loads(options.table.read_text())["fault"] if options.only in fault["name"]]
+    build = Build(options.build.resolve())
+    if options.sound:
+        for fault in {(target_of(f), f.get("seeds", f.get("text"))): f for f in faults}.values():
+            how, _ = look_for(fault, build.folder / "bin" / target_of(fault))
+            if how:
+                sys.exit(f"without a fault: {how}")
+    missed = 0
+    for fault in faults:
+        how, seconds = plant(build, fault)
+        missed += how is None
+        print(f"| {fault['name']} | {fault.get('real', '')} | {how or 'NOT CAUGHT'} | {seconds:.1f} |", flush=True)
+    print(f"{len(faults) - missed} of {len(faults)} caught")
     return 1 if missed else 0
 
 

@@ -10,7 +10,7 @@
 
 #include "cli/bench/loop.h"
 #include "cli/child.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 #include "yardsticks/yardsticks.h"
 
 namespace verbena::yardsticks {
@@ -31,7 +31,7 @@ class Nginx {
     std::error_code ignored;
     std::filesystem::remove_all(directory_, ignored);
   }
-  client::HttpClient& http() { return *http_; }
+  net::HttpClient& http() { return *http_; }
   std::optional<double> cpu_seconds() const {
     const double seconds = child_->cpu_seconds();
     return seconds < 0 ? std::nullopt : std::optional(seconds);
@@ -42,7 +42,7 @@ class Nginx {
   std::string configuration(uint16_t port) const;
   std::filesystem::path directory_;
   std::unique_ptr<Child> child_;
-  std::unique_ptr<client::HttpClient> http_;
+  std::unique_ptr<net::HttpClient> http_;
 };
 
 // One process, files in the page cache with open descriptors, no log: nginx at its best.
@@ -69,7 +69,7 @@ std::expected<std::unique_ptr<Nginx>, std::string> Nginx::start() {
   auto child = Child::start({program, "-p", name, "-c", name + "/nginx.conf"}, {});
   if (!child) return std::unexpected(child.error());
   nginx->child_ = std::move(*child);
-  auto http = client::HttpClient::create({.host = "127.0.0.1", .port = port});
+  auto http = net::HttpClient::create({.host = "127.0.0.1", .port = port});
   if (!http) return std::unexpected(describe(http.error()));
   nginx->http_ = std::move(*http);
   for (int i = 0; i < nginx_tries; ++i) {
@@ -80,7 +80,7 @@ std::expected<std::unique_ptr<Nginx>, std::string> Nginx::start() {
   return std::unexpected("nginx did not start: " + std::string(std::istreambuf_iterator<char>(log), {}));
 }
 
-Outcome<> exchange(client::HttpClient& http, const client::HttpRequest& request, uint64_t bytes_wanted) {
+Outcome<> exchange(net::HttpClient& http, const net::HttpRequest& request, uint64_t bytes_wanted) {
   const auto reply = http.request(request);
   if (!reply) return fault(reply.error(), "nginx");
   if (reply->status / 100 != 2) return fault(ErrorCode::server_error, "nginx answers " + std::to_string(reply->status));
@@ -99,12 +99,12 @@ Outcome<BenchRow> measure_one(Nginx& nginx, bool get, uint64_t size, unsigned co
   std::vector<cli::BenchCaller> callers;
   for (unsigned i = 0; i < concurrency; ++i) {
     cli::fill_pattern(buffers[i], i);
-    client::HttpRequest put;
+    net::HttpRequest put;
     put.method = "PUT";
     put.target = fmt::format("/bench/{}-{}", size, i);
     put.body = buffers[i];
     OUT_TRY(exchange(nginx.http(), put, 0));
-    client::HttpRequest ask = put;
+    net::HttpRequest ask = put;
     if (get) {
       ask.method = "GET";
       ask.body = {};

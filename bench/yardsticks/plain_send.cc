@@ -17,7 +17,7 @@
 
 #include "base/fd.h"
 #include "cli/bench/loop.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 #include "yardsticks/yardsticks.h"
 
 namespace verbena::yardsticks {
@@ -160,7 +160,7 @@ Outcome<BenchRow> measure_one(uint64_t size, unsigned concurrency, const BenchPl
   row.size = size;
   row.concurrency = concurrency;
   PlainSender sender(size);
-  auto http = client::HttpClient::create({.host = "127.0.0.1", .port = sender.port()});
+  auto http = net::HttpClient::create({.host = "127.0.0.1", .port = sender.port()});
   if (!http) return client::fault(http.error(), "plain");
   std::vector<std::vector<std::byte>> buffers(concurrency, std::vector<std::byte>(size));
   std::vector<cli::BenchCaller> callers;

@@ -1,4 +1,4 @@
-// Who one is here, and credentials that end by themselves.
+// The signed-in identity, and temporary credentials.
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { NewKey } from './rights.js'
@@ -27,7 +27,7 @@ export function Access({ session }) {
       <section class="card"><h2>You are</h2><dl class="facts">
         <div><dt>ARN</dt><dd><code>${session.arn}</code></dd></div><div><dt>Account</dt><dd><code>${session.account}</code></dd></div>
         <div><dt>Access key</dt><dd><code>${session.signer.accessKey}</code></dd></div><div><dt>Endpoint</dt><dd><code>${location.origin}</code></dd></div></dl></section>
-      <section class="card"><h2>Temporary credentials</h2><p class="hint">They may do what you may, but for IAM, and end by themselves, or with your key.</p>
+      <section class="card"><h2>Temporary credentials</h2><p class="hint">They have your rights except for IAM, and end by themselves, or when your key is removed.</p>
         <form onSubmit=${submit(own)}><${Field} label="Good for" name="duration" options=${session.arn.endsWith(':root') ? durations.slice(0, 2) : durations} />
           <${Problem} error=${ownError} /><footer><button class="button main" disabled=${ownBusy || session.temporary}><span>Make credentials</span></button></footer></form></section>
       <section class="card"><h2>Become a role</h2><p class="hint">Credentials of a role whose trust policy allows you, for an hour.</p>

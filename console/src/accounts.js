@@ -1,4 +1,4 @@
-// Accounts, for the server's own root: who owns buckets.
+// Accounts, the owners of buckets; for the server's root.
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { NewKey } from './rights.js'

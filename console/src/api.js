@@ -40,12 +40,12 @@ export class Session {
     session.account = who.get('GetCallerIdentityResult', 'Account')
     session.temporary = Boolean(keys.token)
     session.superuser = session.arn === 'arn:aws:iam::000000000000:root'
-    session.expires = keys.expires ? new Date(keys.expires).getTime() : 0 // 0: it does not end, or nobody knows when
+    session.expires = keys.expires ? new Date(keys.expires).getTime() : 0 // 0: it does not end, or its end is unknown
     session.may = await session.rights()
     return session
   }
 
-  // What of the running server is told to this key; asked once. Who may ask nothing of it gets an empty set.
+  // The admin calls that this key may make; fetched once. Empty for a key without such rights.
   async rights() {
     const may = new Set(await this.admin('rights').then((said) => said.calls, () => []))
     if (may.size === 0) return may
@@ -54,7 +54,7 @@ export class Session {
     return may
   }
 
-  // Credentials may end in the middle of anything: whoever has set `onExpired` hears of it.
+  // Credentials may end at any time: `onExpired` is called then.
   refused(error) {
     if (error.code === 'ExpiredToken') this.onExpired?.()
     return error

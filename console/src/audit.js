@@ -11,7 +11,7 @@ const spans = [['900', 'the last 15 minutes'], ['3600', 'the last hour'], ['8640
 const outcomes = [['', 'any'], ['ok', 'done'], ['failed', 'any error'], ['denied', 'denied (401 to 403)'], ['error', 'the server’s error (5xx)'], ['404', 'not found (404)']]
 const doors = [['', 'any'], ['http', 'HTTP'], ['token', 'S3 by token'], ['native', 'native']]
 
-// What the form says, as the call has it.
+// The form's values, as parameters of the call.
 function request(form) {
   const { span, from, until, ...rest } = form
   const wanted = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== ''))
@@ -22,7 +22,7 @@ function request(form) {
   return wanted
 }
 
-// Searches until a page is full, the log is at its end or somebody ends it: a call reads only so much.
+// Searches until a page is full, the log ends or the search is stopped: one call reads a bounded part of the log.
 class Search {
   constructor(session, wanted, told) {
     Object.assign(this, { session, wanted, told, lines: [], next: '', reaches: '', unreadable: 0, problems: [], log: '', busy: false, ended: false, error: null, dropped: 0 })

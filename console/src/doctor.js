@@ -1,4 +1,4 @@
-// What `verbena doctor` says of the server's machine, with what mends it.
+// The findings of `verbena doctor` about the server's machine, with the commands that help.
 import { html } from 'htm/preact'
 import { shown } from './text.js'
 import { Copy, Loading, Problem, useLoad } from './ui.js'

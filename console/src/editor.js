@@ -1,10 +1,10 @@
-// Documents as text, with what is wrong at its place.
+// An editor for documents, which marks errors at their place.
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { parse } from './xml.js'
 import { Button, Problem, announce, useAction } from './ui.js'
 
-// {line, column, message}, or null where the text is sound.
+// {line, column, message} of the first error, or null.
 export function check(text, language) {
   try {
     if (language === 'xml') parse(text)
@@ -22,7 +22,7 @@ function jsonPlace(text, error) {
   return { line: before.length, column: before.at(-1).length + 1, message }
 }
 
-// How far a text is JSON: browsers do not all say.
+// Finds the first syntax error in JSON: not all browsers report its place.
 function jsonEnd(text) {
   const token = /\s*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null))/y
   const open = []
@@ -56,7 +56,7 @@ function jsonEnd(text) {
   }
 }
 
-// The line that the server's words point at: the first that holds something they quote.
+// The line that an error of the server is about: the first one with a text that the error quotes.
 function placeOf(message, text) {
   const lines = text.split('\n')
   for (const [, quoted] of (message || '').matchAll(/["'“‘`]([^"'”’`]{2,80})["'”’`]/g)) {

@@ -1,4 +1,4 @@
-// Where bucket notifications go: what waits for each target, what it does not take, and letting go of that.
+// Targets of bucket notifications: the queue of each, the events that it does not accept, and dropping them.
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { count, date, plural, shown, size } from './text.js'
@@ -23,7 +23,7 @@ export function Events({ session }) {
   const mayDrop = (one) => !one.configured && session.may.has('events-drop')
   const stuck = load.value?.flatMap((target) => target.stuck.map((one) => ({ ...one, target: target.name }))) || []
   return html`
-    <div class="bar"><p class="note">Where bucket notifications go, and what waits for each place.</p><div class="tools"><${Button} icon="again" label="Load again" kind="quiet" onClick=${load.again} /></div></div>
+    <div class="bar"><p class="note">Where bucket notifications go, and what waits for each target.</p><div class="tools"><${Button} icon="again" label="Load again" kind="quiet" onClick=${load.again} /></div></div>
     <${Problem} error=${load.error} />
     ${!load.value && !load.error && html`<${Loading} of="targets" />`}
     ${load.value?.length === 0 && html`<${Empty} icon="link" title="No targets"><code>events.targets</code> in the server’s configuration names them.<//>`}
@@ -31,7 +31,7 @@ export function Events({ session }) {
       <tbody>${load.value.map((one) => html`<tr key=${one.name}><th scope="row">${shown(one.name)}</th><td>${one.type}</td><td>${stateOf(one)}</td><td class="much">${count(one.queued)}</td><td class="much">${size(one.queued_bytes)}</td><td class="much">${count(one.queued_buckets)}</td><td class="much">${count(one.delivered)}</td>
         <td class="acts">${mayDrop(one) && html`<${Button} icon="trash" kind="quiet" label="Drop what waits for ${one.name}" onClick=${() => setDropping(one)} />`}</td></tr>`)}</tbody></table></div>`}
     ${stuck.length > 0 && html`<${Stuck} session=${session} stuck=${stuck} again=${load.again} />`}
-    ${dropping && html`<${Ask} title="Drop ${plural(dropping.queued, 'event')}?" verb="Drop" danger onClose=${() => setDropping(null)} action=${drop}><p>They wait for <b>${shown(dropping.name)}</b>, which is not in <code>events.targets</code> any more. Nobody is ever told of them then. To have them delivered, name the target again instead.</p><//>`}`
+    ${dropping && html`<${Ask} title="Drop ${plural(dropping.queued, 'event')}?" verb="Drop" danger onClose=${() => setDropping(null)} action=${drop}><p>They wait for <b>${shown(dropping.name)}</b>, which is not in <code>events.targets</code> any more. They will never be delivered. To deliver them, add the target to the configuration again instead.</p><//>`}`
 }
 
 function Stuck({ session, stuck, again }) {
@@ -46,5 +46,5 @@ function Stuck({ session, stuck, again }) {
     <div class="table"><table aria-label="Events that are not taken"><thead><tr><th scope="col">Event</th><th scope="col">Target</th><th scope="col">What</th><th scope="col">Why</th><th scope="col" class="much">Tries</th><th scope="col" class="when">Since</th><th scope="col"><span class="hide">What to do</span></th></tr></thead>
       <tbody>${stuck.map((one) => html`<tr key=${one.target + one.event}><th scope="row"><code>${one.event}</code></th><td>${shown(one.target)}</td><td>${one.happened} ${shown(one.key ? `${one.bucket}/${one.key}` : one.bucket)}</td><td>${one.refused ? 'refused' : 'no answer'}: ${shown(one.why)}</td><td class="much">${count(one.tries)}</td><td class="when">${date(one.since)}</td>
         <td class="acts">${session.may.has('events-skip') && html`<${Button} icon="trash" kind="quiet" label="Drop event ${one.event}" onClick=${() => setAsking(one)} />`}</td></tr>`)}</tbody></table></div>
-    ${asking && html`<${Ask} title="Drop this event?" verb="Drop" danger onClose=${() => setAsking(null)} action=${skip}><p><b>${shown(asking.target)}</b> will never get it, and the events behind it go on. The server’s log keeps it.</p><//>`}`
+    ${asking && html`<${Ask} title="Drop this event?" verb="Drop" danger onClose=${() => setAsking(null)} action=${skip}><p><b>${shown(asking.target)}</b> will never get it, and later events are delivered. The server’s log keeps a copy.</p><//>`}`
 }

@@ -1,11 +1,11 @@
-// Temporary credentials end by themselves: what is said of it, and when.
+// Warnings before temporary credentials end.
 import { plural } from './text.js'
 
 const warnedMs = 5 * 60 * 1000
 
 export const ended = 'Your temporary credentials have ended: you are signed out. Sign in again.'
 
-// `expires`, `now`: milliseconds; no `expires`: the key does not end, or nobody knows when.
+// `expires`, `now`: milliseconds; no `expires`: the key does not end, or its end is unknown.
 export function ending(expires, now) {
   if (!expires) return { over: false, warning: '' }
   const left = expires - now

@@ -1,8 +1,8 @@
-// A listing of any length in bounded memory: pages come one after the other, and of those that one has passed only their
-// place is kept. Scrolled back to, they are asked for again.
+// A listing of any length in bounded memory: pages are loaded in order, and of those far from the view only the position is
+// kept. They are loaded again when the view scrolls back to them.
 const pagesKept = 64 // of a thousand rows
 
-// What is cut out of a text holds all of that text in memory: a page's, for each page that was passed.
+// A substring keeps its whole string in memory, here the text of a whole page: copies it.
 const ownCopy = (text) => JSON.parse(JSON.stringify(text))
 
 export class Listing {
@@ -52,7 +52,7 @@ export class Listing {
     }
   }
 
-  // Rows of the page that was used longest ago are let go.
+  // Drops the rows of the least recently used page.
   forget() {
     const kept = this.pages.filter((page) => page.rows)
     if (kept.length <= pagesKept) return
@@ -88,10 +88,10 @@ export class Listing {
   // After an error of that page.
   again(page) {
     page.error = null
-    this.changed() // whoever looks at it asks for it
+    this.changed() // the view then loads it again
   }
 
-  // One at a time: who scrolls fast passes most of them.
+  // One at a time: fast scrolling skips most of them.
   async fetchAgain(page) {
     if (this.asking) return
     this.asking = true

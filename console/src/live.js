@@ -16,7 +16,7 @@ function useReadings(session) {
     if (paused) return
     let timer
     let ended = false
-    // Which provider moved what: counters since the start. Metrics have no such label. Nobody watches requests for them.
+    // Bytes by provider since the start, which metrics do not have. This call adds no watcher, so requests cost nothing more.
     const providers = () => session.admin('top', { sums: false }).then((top) => top.doors, () => [])
     const look = async () => {
       if (!document.hidden) {
@@ -54,7 +54,7 @@ export function Live({ session }) {
 const before = (list) => list.at(-Math.min(list.length, 6))
 const both = (direction) => (reading, door) => reading.sum('verbena_door_bytes_total', { door, ...(direction && { direction }) })
 
-// The first question: did the bytes go by RDMA?
+// The share of bytes that RDMA devices moved.
 function Doors({ list }) {
   const now = list.at(-1)
   const old = list.length > 1 ? before(list) : null
@@ -76,7 +76,7 @@ function Doors({ list }) {
     </section>`
 }
 
-// How each door's bytes went.
+// Each door's bytes by transport.
 function Providers({ list }) {
   const now = list.at(-1)
   const old = list.length > 1 ? before(list) : null
@@ -133,7 +133,7 @@ function Tiles({ list }) {
     </dl>`
 }
 
-// Of the last readings where there were requests, else since the start.
+// From the last readings if they have requests, else since the start.
 function Times({ list }) {
   const now = list.at(-1)
   const old = list.length > 1 ? list[0] : null
@@ -174,7 +174,7 @@ function Fallbacks({ now }) {
   </section>`
 }
 
-// Of what a port counts, what says that something is wrong; the names are the kernel's.
+// The port counters that indicate a problem, by their kernel names.
 const wrong = /err|discard|drop|retry|timeout|exceeded|nak|out_of|downed|recover/
 
 function Ports({ now }) {

@@ -102,7 +102,7 @@ function App() {
       const { over, warning: text } = ending(session.expires, Date.now() + session.signer.skewMs)
       if (over) return out(ended)
       setWarning(text)
-      if (Date.now() - last > idleMs) out('Nobody was here for half an hour: you are signed out.')
+      if (Date.now() - last > idleMs) out('You were signed out after half an hour without input.')
     }
     const looking = setInterval(look, 10000)
     session.onExpired = () => out(ended)

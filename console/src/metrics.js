@@ -1,4 +1,4 @@
-// The server's metrics (Prometheus' text format), and what two readings of them say together.
+// The server's metrics (Prometheus' text format), and rates between two readings of them.
 
 const line = /^([a-zA-Z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)/
 const label = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g
@@ -57,14 +57,14 @@ export class Reading {
   }
 }
 
-// Per second between two readings. A counter that is smaller began anew.
+// Rate per second between two readings. A counter that became smaller was restarted.
 export function rate(before, now, name, where) {
   if (!before) return NaN
   const grown = now.sum(name, where) - before.sum(name, where)
   return Math.max(0, grown) / ((now.at - before.at) / 1000)
 }
 
-// A quantile of what a histogram got between two readings, or since the start where `before` is null; NaN: nothing.
+// A quantile of a histogram between two readings, or since the start if `before` is null; NaN: no values.
 export function quantile(before, now, name, where, q) {
   const old = new Map(before ? before.bounds(name, where) : [])
   const grown = now.bounds(name, where).map(([bound, count]) => [bound, count - (old.get(bound) || 0)])

@@ -1,4 +1,4 @@
-// One object: what it is, what is in it, and what can be done with it.
+// The page of one object: preview, headers, tags, versions, lock.
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { pathOf, reachable } from './api.js'
@@ -179,7 +179,7 @@ function Lock({ session, bucket, name }) {
     <form onSubmit=${submit}>
       <p>${lock.value.until ? `Kept until ${date(lock.value.until)} (${lock.value.mode.toLowerCase()}).` : 'No retention is set.'}</p>
       <${Field} label="Keep until" name="until" type="datetime-local" />
-      <${Field} label="Mode" name="mode" value=${lock.value.mode || 'GOVERNANCE'} options=${[['GOVERNANCE', 'Governance: callers with the right to bypass it can end it'], ['COMPLIANCE', 'Compliance: nobody can end it']]} />
+      <${Field} label="Mode" name="mode" value=${lock.value.mode || 'GOVERNANCE'} options=${[['GOVERNANCE', 'Governance: callers with the right to bypass it can end it'], ['COMPLIANCE', 'Compliance: it cannot be ended early']]} />
       <${Check} label="Legal hold" hint="Kept until this is removed" name="hold" checked=${lock.value.hold} />
       <${Problem} error=${error} />
       <footer><button class="button main" disabled=${busy}><span>Save</span></button></footer>

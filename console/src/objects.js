@@ -1,4 +1,4 @@
-// The objects below a prefix: as many as there are, of which those rows are there that can be seen.
+// The objects below a prefix, any number of them: only visible rows are in the document.
 import { html } from 'htm/preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { count, date, plural, shown, size } from './text.js'
@@ -122,7 +122,7 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
     if (!row) return // not before it has been scrolled to
     const now = document.activeElement
     const elsewhere = now && now !== document.body && !box.current.contains(now)
-    // What stands in for a row that is still coming hands the keyboard on to it.
+    // A placeholder that has the focus passes it to the row that replaces it.
     wanted.current = !elsewhere && rows[focus - first]?.state === 'coming'
     if (!elsewhere) row.focus({ preventScroll: true })
   })
@@ -158,13 +158,13 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
     <p class="count" role="status">${plural(total, 'entry', 'entries')}${listing.whole ? '' : listing.busy ? ', loading more…' : ' and more'}</p>`
 }
 
-// Instead of a row that is not there: on its way, not to be had, or deleted meanwhile.
+// A placeholder: the row is loading, failed to load, or was deleted.
 function Absent({ state, at, focused, onFocus, onAgain }) {
   const rest = { 'data-row': at, tabIndex: focused ? 0 : -1, onFocus }
   return html`
     <div class="row ${state === 'gone' ? 'gone' : 'missing'}" role="row" aria-rowindex=${at + 1} aria-busy=${state === 'coming' ? 'true' : undefined}>
       <span role="gridcell" class="pick"></span>
-      ${state === 'failed' ? html`<span role="gridcell" class="named"><button type="button" class="name" ...${rest} onClick=${onAgain}><${Icon} name="again" /><span>Did not come. Try again</span></button></span>`
+      ${state === 'failed' ? html`<span role="gridcell" class="named"><button type="button" class="name" ...${rest} onClick=${onAgain}><${Icon} name="again" /><span>Could not be loaded. Try again</span></button></span>`
         : html`<span role="gridcell" class="named" ...${rest}>${state === 'gone' ? 'gone' : 'loading…'}</span>`}
     </div>`
 }

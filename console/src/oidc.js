@@ -3,7 +3,7 @@
 import { sha256 } from './sign.js'
 import { assumeRole } from './sts.js'
 
-// What the page must know again when it comes back. It is gone as soon as it has.
+// State that the page needs after the redirect; removed once it is read.
 const kept = 'verbena-sign-in'
 const minutes = 10 // for a person to sign in there
 
@@ -18,7 +18,7 @@ async function json(url, options) {
   return said
 }
 
-// {issuer, client, role, directory, directory_role}; none of them: people sign in by keys alone.
+// {issuer, client, role, directory, directory_role}; none of them: sign-in by keys only.
 export const settings = () => json('sign-in.json')
 
 async function configuration(issuer) {
@@ -40,8 +40,8 @@ export async function leave({ issuer, client }, role) {
   location.assign(target)
 }
 
-// What the provider has sent the browser back with; null: nobody comes from there. The address and what was kept are
-// cleaned at once, whatever comes of it.
+// The provider's answer in the address; null: there is none. The address and the kept state are cleaned at once, whatever
+// the outcome.
 export function arrival() {
   const said = new URLSearchParams(location.search)
   const text = sessionStorage.getItem(kept)

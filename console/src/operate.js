@@ -1,5 +1,5 @@
-// Which pages about the server somebody gets: those whose calls his rights allow. `may`: names of calls of the admin API
-// (docs/admin.md), and 'metrics' where they are told to him.
+// The pages about the server that a key may see, by its rights. `may`: names of calls of the admin API (docs/admin.md), and
+// 'metrics' if the key may read them.
 const tabs = [
   ['about', 'This server', (may) => may.has('info') || may.has('doctor')],
   ['sessions', 'Sessions', (may) => may.has('sessions')],

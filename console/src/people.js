@@ -7,7 +7,7 @@ import { Keys, Members, Policies } from './rights.js'
 import { date, shown } from './text.js'
 import { Ask, Button, Dialog, Empty, Field, Icon, Loading, Problem, Tabs, announce, useLoad } from './ui.js'
 
-// What differs between them.
+// The differences between the kinds.
 const kinds = {
   users: { one: 'User', list: 'ListUsers', all: 'Users', name: 'UserName', make: 'CreateUser', remove: 'DeleteUser' },
   groups: { one: 'Group', list: 'ListGroups', all: 'Groups', name: 'GroupName', make: 'CreateGroup', remove: 'DeleteGroup' },
@@ -41,7 +41,7 @@ function List({ session, kind }) {
   const [open, setOpen] = useState(null)
   const subject = found.value?.find((entry) => entry.arn === open)
   return html`
-    <div class="bar"><p class="note">${kind === 'policies' ? 'Documents that users, groups and roles can have attached.' : kind === 'roles' ? 'What others may become for a while.' : ''}</p>
+    <div class="bar"><p class="note">${kind === 'policies' ? 'Documents that can be attached to users, groups and roles.' : kind === 'roles' ? 'Rights that users and machines can take on for a limited time.' : ''}</p>
       <div class="tools"><${Button} icon="again" label="Load again" kind="quiet" onClick=${found.again} /><${Button} icon="plus" kind="main" onClick=${() => setMaking(true)}>New ${one.toLowerCase()}<//></div></div>
     <${Problem} error=${found.error} />
     ${found.loading && !found.value && html`<${Loading} of=${kind} />`}
@@ -113,7 +113,7 @@ function Managed({ session, of, onChange }) {
     const answer = await session.iam('iam', 'GetPolicyVersion', { PolicyArn: of.arn, VersionId: of.version })
     return tidy(decodeURIComponent(answer.get('GetPolicyVersionResult', 'PolicyVersion', 'Document')))
   }, [session, of.arn, of.version])
-  // Five versions are kept: the oldest that does not count makes room.
+  // At most five versions: the oldest one that is not the default makes room.
   const save = async (text) => {
     const versions = await session.iamList('ListPolicyVersions', { PolicyArn: of.arn }, 'Versions')
     const old = versions.filter((one) => one.get('IsDefaultVersion') !== 'true').at(-1)

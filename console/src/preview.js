@@ -1,4 +1,4 @@
-// What is in an object, as far as a page can show it safely: text as text, pictures as pictures, nothing as a page.
+// A safe preview of an object: text as text, pictures as pictures, never HTML as a page.
 import { html } from 'htm/preact'
 import { useEffect } from 'preact/hooks'
 import { parquet } from './parquet.js'

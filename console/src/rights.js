@@ -1,4 +1,4 @@
-// What a user, group or role has: keys, memberships, policies.
+// Keys, memberships and policies of a user, group or role.
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { Editor } from './editor.js'
@@ -34,7 +34,7 @@ export function Keys({ session, user }) {
 
 export const NewKey = ({ id, secret, token, until, onClose }) => html`
   <${Dialog} title=${token ? 'Temporary credentials' : 'New access key'} onClose=${onClose}>
-    <p>Shown once. ${until ? `They end at ${date(until)}.` : 'Whoever has both can do what their owner can.'}</p>
+    <p>Shown once. ${until ? `They end at ${date(until)}.` : 'Together they give all rights of their owner.'}</p>
     <${Secret} label="Access key" text=${id} /><${Secret} label="Secret key" text=${secret} />${token && html`<${Secret} label="Session token" text=${token} />`}
   <//>`
 
@@ -56,7 +56,7 @@ export function Members({ session, user, group }) {
   return html`
     <section><h3>${user ? 'Groups' : 'Members'}</h3>
       <${Problem} error=${list.error || error} />
-      ${list.value && html`<${Chosen} of=${list.value.of} all=${list.value.all} none=${user ? 'In no group.' : 'Nobody.'} what=${user ? 'group' : 'user'} busy=${busy}
+      ${list.value && html`<${Chosen} of=${list.value.of} all=${list.value.all} none=${user ? 'In no group.' : 'No members.'} what=${user ? 'group' : 'user'} busy=${busy}
         onAdd=${(other) => run('AddUserToGroup', other)} onRemove=${(other) => run('RemoveUserFromGroup', other)} />`}
     </section>`
 }

@@ -1,4 +1,4 @@
-// The running server, for its root and whom its policies let: what `verbena admin` shows in a terminal.
+// The running server, as `verbena admin` shows it in a terminal; for the root and for keys with these rights.
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { Audit } from './audit.js'
@@ -44,17 +44,17 @@ function About({ session }) {
   const load = useLoad(async () => (session.may.has('info') ? session.admin('info') : null), [session])
   const info = load.value
   return html`
-    <div class="bar"><p class="note">What it is, and what is not as configured.</p><div class="tools">${again(load)}</div></div>
+    <div class="bar"><p class="note">Its version, addresses and resources, and what differs from the configuration.</p><div class="tools">${again(load)}</div></div>
     <${Problem} error=${load.error} />
     ${load.loading && !info && html`<${Loading} of="the server" />`}
     <div class="cards">${info && html`
       <section class="card"><h2>What it is</h2><table><tbody>${facts(info).map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${shown(text)}</td></tr>`)}</tbody></table></section>
       <section class="card"><h2>Doors</h2><table><tbody>${info.doors.map((door) => html`<tr><th scope="row">${door.door}</th><td>${door.address ? html`<code>${door.address}</code>` : 'off'}</td><td>${(door.providers || []).join(', ')}</td></tr>`)}</tbody></table></section>
-      <section class="card wide"><h2>What is not as configured</h2>
+      <section class="card wide"><h2>Differs from the configuration</h2>
         ${info.fallbacks.length === 0 ? html`<p class="note">Nothing.</p>` : html`<ul>${info.fallbacks.map((one) => html`<li>${shown(one)}</li>`)}</ul>`}</section>
     `}
       ${session.may.has('doctor') && html`<${Doctor} session=${session} />`}
-      ${info?.refusals.length > 0 && html`<section class="card wide"><h2>What was refused since the start</h2><table><tbody>${info.refusals.map((one) => html`<tr><th scope="row">${shown(one.what)}</th><td>${shown(one.reason || '')}</td><td class="much">${count(one.count)}</td></tr>`)}</tbody></table></section>`}
+      ${info?.refusals.length > 0 && html`<section class="card wide"><h2>Refused since the start</h2><table><tbody>${info.refusals.map((one) => html`<tr><th scope="row">${shown(one.what)}</th><td>${shown(one.reason || '')}</td><td class="much">${count(one.count)}</td></tr>`)}</tbody></table></section>`}
     </div>`
 }
 
@@ -70,7 +70,7 @@ function Sessions({ session }) {
   }
   const list = load.value?.sessions
   return html`
-    <div class="bar"><p class="note">Who holds a native session: by RDMA, shared memory or tcp.</p><div class="tools">${again(load)}</div></div>
+    <div class="bar"><p class="note">Clients with an open native session, over RDMA devices, shared memory or TCP.</p><div class="tools">${again(load)}</div></div>
     <${Problem} error=${load.error} />
     ${!list && !load.error && html`<${Loading} of="sessions" />`}
     ${list?.length === 0 && html`<${Empty} icon="pulse" title="No native session">Clients that come over HTTP have none.<//>`}
@@ -81,7 +81,7 @@ function Sessions({ session }) {
     ${asking && html`<${Ask} title="End this session?" verb="End session" danger onClose=${() => setAsking(null)} action=${end}><p>Requests in progress are finished. The client is informed, and may open another session.</p><//>`}`
 }
 
-// What the server does by itself, in the background.
+// Background work of the server.
 function Upkeep({ session }) {
   const load = useLoad(async () => read(await (await session.call('GET', '/-/metrics')).text()), [session])
   const now = load.value
@@ -93,7 +93,7 @@ function Upkeep({ session }) {
     <${Problem} error=${load.error} />
     ${!now && !load.error && html`<${Loading} of="the numbers" />`}
     ${now && html`<div class="cards">
-      <section class="card"><h2>Scrub</h2><p class="hint">Reads everything that is stored, again and again, to find what has rotted.</p>${now.has('verbena_scrub_bytes_total')
+      <section class="card"><h2>Scrub</h2><p class="hint">Reads everything that is stored, over and over, to find damaged data.</p>${now.has('verbena_scrub_bytes_total')
         ? rows([['Read', size(now.sum('verbena_scrub_bytes_total'))], ['Rounds', count(now.sum('verbena_scrub_rounds_total'))], ['Last round ended', last ? date(new Date(last * 1000).toISOString()) : 'none yet'],
           ['Damaged blocks', ...trouble('verbena_scrub_damaged_blocks_total')], ['Unreadable blocks', ...trouble('verbena_scrub_unreadable_blocks_total')], ['Reads that found damage', ...trouble('verbena_store_corrupt_reads_total')]])
         : html`<p class="note">This engine has none.</p>`}</section>

@@ -54,7 +54,7 @@ export function Settings({ session, name, head }) {
       ${general && html`<section class="card"><h2>Versions</h2><${Versioning} session=${session} name=${name} /></section>`}
       ${general && html`<section class="card"><h2>Tags</h2><${BucketTags} session=${session} name=${name} /></section>`}
       <section class="card wide"><h2>Policy</h2><p class="hint">Who may do what with this bucket, besides its owner.</p><${Document} session=${session} name=${name} what="policy" language="json" /></section>
-      ${general && html`<section class="card wide"><h2>Lifecycle</h2><p class="hint">What is removed by itself, and when.</p><${Document} session=${session} name=${name} what="lifecycle" language="xml" /></section>`}
+      ${general && html`<section class="card wide"><h2>Lifecycle</h2><p class="hint">What is removed automatically, and when.</p><${Document} session=${session} name=${name} what="lifecycle" language="xml" /></section>`}
       ${general && html`<section class="card wide"><h2>CORS</h2><p class="hint">Which web pages may read this bucket in a browser.</p><${Document} session=${session} name=${name} what="cors" language="xml" /></section>`}
       ${general && html`<section class="card wide"><h2>Notifications</h2><p class="hint">Which targets receive events of which changes. The operator names targets: <code>events.targets</code>.</p><${Document} session=${session} name=${name} what="notification" language="xml" none="<NotificationConfiguration/>" /></section>`}
       ${general && html`<section class="card wide"><h2>Object lock</h2><p class="hint">How long new versions cannot be removed, if the bucket was made with object lock.</p><${Document} session=${session} name=${name} what="object-lock" language="xml" lasting /></section>`}
@@ -108,7 +108,7 @@ function readable(text, language) {
   }
 }
 
-// `none`: the document that stands for there being none; `lasting`: it can be changed, and not removed.
+// `none`: the document that means "no configuration"; `lasting`: it can be changed but not removed.
 function Document({ session, name, what, language, none, lasting }) {
   const document = useLoad(async () => {
     const text = await session.document(name, what)

@@ -1,5 +1,5 @@
-// Signature Version 4, made in the browser. The secret is turned into a key that WebCrypto uses and gives to nobody,
-// this page included; it is forgotten with the page.
+// Signature Version 4, made in the browser. The secret becomes a key that WebCrypto uses and does not reveal, not
+// even to this page; it is gone when the page is closed.
 import { wellFormed } from './text.js'
 
 const bytes = (text) => new TextEncoder().encode(text)
@@ -63,12 +63,12 @@ export class Signer {
     if (this.token) all['x-amz-security-token'] = this.token
     const signed = Object.keys(all).sort()
     const { scope, value } = await this.signature(service, time, method, path, query, all, signed, hash)
-    delete all.host // the browser says it
+    delete all.host // the browser adds it
     all.authorization = `AWS4-HMAC-SHA256 Credential=${this.accessKey}/${scope},SignedHeaders=${signed.join(';')},Signature=${value}`
     return all
   }
 
-  // An address that is good for this one object, for so many seconds.
+  // An address for this one object, valid for so many seconds.
   async presign({ method = 'GET', path, query = [], seconds }) {
     const time = this.now()
     const scope = `${time.slice(0, 8)}/${this.region}/s3/aws4_request`

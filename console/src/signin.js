@@ -5,7 +5,7 @@ import { arrival, finish, leave, settings } from './oidc.js'
 import { byDirectory } from './sts.js'
 import { Field, Problem, useAction } from './ui.js'
 
-// Looked at once, when the page is loaded: who comes back from a provider is signed in with what it has said.
+// Checked once, when the page is loaded: completes a sign-in that returned from a provider.
 let back = arrival()
 
 export function SignIn({ mark, why, onIn }) {
@@ -23,7 +23,7 @@ export function SignIn({ mark, why, onIn }) {
   const [directory, setDirectory] = useState(null)
   const [goThere, going, goneWrong] = useAction(({ role }) => leave(provider, role.trim()))
   const [comeBack, coming, cameWrong] = useAction(async (came, from) => onIn(await Session.open(await finish(came, from))))
-  const [lost, setLost] = useState(null) // somebody is back from a provider, and it cannot go on
+  const [lost, setLost] = useState(null) // why a sign-in that returned from a provider failed
   useEffect(() => {
     const came = back
     back = null
@@ -63,11 +63,11 @@ export function SignIn({ mark, why, onIn }) {
     </main>`
 }
 
-// Who is known to the operator's directory, with the password that he has there.
+// Sign-in with a name and password of the operator's directory.
 function Directory({ named, able, onIn }) {
   const form = useRef()
   const [run, busy, error] = useAction(async (typed) => {
-    form.current.elements.password.value = '' // it is in the request, and nowhere else any more
+    form.current.elements.password.value = '' // only the request has it now
     onIn(await Session.open(await byDirectory({ name: typed.name.trim(), password: typed.password, role: typed.role.trim() })))
   })
   const submit = (event) => {

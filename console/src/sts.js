@@ -1,4 +1,4 @@
-// Temporary credentials from STS for somebody who has no key yet: what he brings goes in the body, never into an address.
+// Temporary credentials from STS for users without a key. Tokens and passwords go in the body, never in an address.
 import { ApiError } from './api.js'
 import { queryText } from './sign.js'
 import { parse } from './xml.js'
@@ -19,5 +19,5 @@ export async function assumeRole(action, parameters) {
   return { accessKey: got.get('AccessKeyId'), secret: got.get('SecretAccessKey'), token: got.get('SessionToken'), expires: got.get('Expiration') }
 }
 
-// Of the operator's directory (LDAP). Without a role the server takes the one that it was told of.
+// Of the operator's directory (LDAP). Without a role the server uses the configured one.
 export const byDirectory = ({ name, password, role }) => assumeRole('AssumeRoleWithLDAPIdentity', { RoleArn: role, LDAPUsername: name, LDAPPassword: password })

@@ -1,8 +1,8 @@
-// Names and numbers as people read them. Names come from anybody: they are only ever text.
+// Names and numbers as people read them. Names are untrusted: they are only shown as text.
 
 export const wellFormed = (text) => (text.toWellFormed ? text.toWellFormed() : text)
 
-// Control characters, and those that turn lines around, would let a name look like another.
+// Control characters, and those that change the direction of text, could make one name look like another.
 const hidden = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g
 export const shown = (name) => name.replace(hidden, (c) => {
   const code = c.charCodeAt(0)

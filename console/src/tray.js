@@ -1,4 +1,4 @@
-// Uploads, wherever on the console one is.
+// The list of uploads, shown on every page.
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { plural, shown, size } from './text.js'

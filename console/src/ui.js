@@ -1,4 +1,4 @@
-// What the pages are made of.
+// Components of the pages.
 import { html } from 'htm/preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 
@@ -51,7 +51,7 @@ export function useLoad(load, keys) {
   return { ...state, again }
 }
 
-// Runs what a button does, one at a time: [run, busy, error].
+// Runs a button's action, one at a time: [run, busy, error].
 export function useAction(action) {
   const [busy, setBusy] = useState(false)
   const [error, setError] = useState(null)
@@ -161,7 +161,7 @@ export function Copy({ text, label = 'Copy' }) {
 export const Secret = ({ label, text }) => html`
   <div class="secret"><span>${label}</span><code tabindex="0">${text}</code><${Copy} text=${text} /></div>`
 
-// What was asked of a screen reader to say.
+// The text for screen readers to announce.
 export function announce(text) {
   const place = document.getElementById('announcer')
   if (place) place.textContent = text

@@ -12,7 +12,7 @@ const tries = 4
 const retryMs = 500
 const partsMax = 10000
 
-// Pieces of 16 MiB, larger ones where there would be too many.
+// Pieces of 16 MiB, or larger ones for files that would need too many.
 export const partSize = (bytes) => Math.max(16 * MiB, Math.ceil(bytes / partsMax / MiB) * MiB)
 
 class Slots {
@@ -65,7 +65,7 @@ class Hasher {
   }
 }
 
-// fetch() does not say how far it is.
+// XMLHttpRequest, because fetch() reports no progress of uploads.
 function put(session, url, path, query, piece, hash, headers, signal, onBytes) {
   return new Promise((done, failed) => {
     session.signer.headers({ method: 'PUT', path, query, headers, hash }).then((signed) => {
@@ -165,7 +165,7 @@ export class Uploads {
     return upload
   }
 
-  // One piece, sent again where that may help.
+  // One piece; failures that may pass are retried.
   async piece(upload, query, from, to, headers, sent) {
     const path = pathOf(upload.bucket, upload.key)
     const text = queryText(query)
@@ -181,7 +181,7 @@ export class Uploads {
           const lasting = error.status >= 400 && error.status < 500
           if (upload.abort.signal.aborted || lasting || turn === tries) throw error
           await new Promise((go) => setTimeout(go, retryMs * 2 ** turn))
-          // A browser says of a file that has changed only that it could not be sent.
+          // A browser reports a file that has changed only as a failure to send.
           const now = await this.hasher.hash(piece).catch(() => '')
           if (now !== hash) throw new ApiError(0, '', 'The file has changed since its upload began, or cannot be read any more')
         }

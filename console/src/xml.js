@@ -33,7 +33,7 @@ class Node {
   all(name) {
     return this.nodes.filter((node) => node.name === name)
   }
-  // The node behind these names; one that is empty where there is none.
+  // The node at this path of names; an empty one if it does not exist.
   at(...names) {
     return names.reduce((node, name) => node.nodes.find((one) => one.name === name) || new Node(name), this)
   }
@@ -57,7 +57,7 @@ export function parse(text) {
       at = end
       continue
     }
-    // Most tags have no attributes: by far the faster way to read them.
+    // Fast path: most tags have no attributes.
     const close = text.indexOf('>', at)
     const tag = text.slice(at + 1, close)
     if (close > 0 && tag[0] === '/' && open.length > 1 && tag.slice(1) === open.at(-1).name) {

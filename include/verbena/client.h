@@ -1,14 +1,14 @@
-// The client library of Verbena: objects by RDMA if available, otherwise by S3 over HTTP.
+// The client library of Verbena: objects by RDMA devices, shared memory or TCP, or else by S3 over HTTP.
 //
 //   auto client = verbena::Client::connect({.access_key = "...", .secret_key = "..."});
 //   auto buffer = client->allocate(1 << 20);
-//   auto got = client->get("bucket", "key", *buffer);       // got->transfer says which way the bytes went
+//   auto got = client->get("bucket", "key", *buffer);       // got->transfer: the door and provider that carried the
+//   bytes
 //
 // Every call reports failure through Outcome<T>; nothing here throws (std::bad_alloc apart). A Client is cheap to copy
 // (copies share connections, sessions and buffers) and every function may be called from any thread. After a fork the
-// child may only destroy what it has of the parent's clients and buffers (that touches nothing of the parent's): all
-// else fails with `forked`. Both may make new clients.
-// Sizes and offsets are bytes.
+// child may only destroy its copies of the parent's clients and buffers, which does not affect the parent; everything
+// else fails with `forked`. Both may make new clients. Sizes and offsets are bytes.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ namespace verbena {
 enum class Via : uint8_t {
   automatic,  // native, else token, else http
   native,     // messages and one-sided operations on the fabric
-  token,      // S3 over HTTP; the payload by RDMA (x-amz-rdma-token)
+  token,      // S3 over HTTP; the payload by one-sided operations (x-amz-rdma-token)
   http,       // S3 over HTTP
 };
 
@@ -154,7 +154,7 @@ struct PutOptions {
   std::map<std::string, std::string> metadata = {};
   std::string if_match = {}, if_none_match = {};
   // Make the object's ETag the MD5 of its bytes by every door (of parts: S3's combination of their MD5s). Over HTTP it
-  // always is; by RDMA the server computes an MD5 only on request.
+  // always is; by the other doors the server computes an MD5 only on request.
   bool md5_etag = false;
   // "CRC32:yZRlqg==", or another algorithm of S3's: the expected checksum of the bytes; otherwise checksum_mismatch,
   // and nothing is stored.

@@ -47,7 +47,7 @@ TEST(Examination, WhatIsTooOldIsLookedAtAgain) {
       [&] { return Findings{{Health::ok, "look", std::to_string(++looks), {}}}; }, milliseconds(0));
   EXPECT_FALSE(examination->ask(pool));
   for (int turn = 0; turn < 10'000 && looks < 3; ++turn) {
-    EXPECT_FALSE(examination->ask(pool)) << "what is good for no time is told to nobody";
+    EXPECT_FALSE(examination->ask(pool)) << "a result that is valid for no time is not reused";
     std::this_thread::sleep_for(milliseconds(1));
   }
   EXPECT_GE(looks, 3);

@@ -261,7 +261,8 @@ Task<Result<Json>> Operator::sessions(Call& call) {
                     {"providers", view.providers},
                     {"opened", format_iso8601(view.opened_us)},
                     {"idle_s", std::chrono::duration_cast<std::chrono::seconds>(view.idle).count()},
-                    {"lanes", view.lanes},
+                    {"streams", view.streams},
+                    {"lanes", view.streams},  // the old name, for one release
                     {"in_flight", view.in_flight},
                     {"requests", view.requests},
                     {"bytes_in", view.bytes_in},

@@ -71,7 +71,8 @@ Task<Result<Json>> Operator::skip_event(Call& call) {
       co_return call.refuse(Errc::slow_down, "The target is being tried right now: try again.");
     }
     if (skip->state == Delivery::Skip::State::done) break;
-    co_return call.refuse(Errc::slow_down, "The store does not answer in time: look whether the event is still there.");
+    co_return call.refuse(Errc::slow_down,
+                          "The store does not answer in time: check whether the event is still listed.");
   }
   if (skip->record) co_return Json{{"record", json_text(*skip->record)}};
   if (skip->record.error() == Errc::unsupported) {
@@ -91,7 +92,7 @@ Task<Result<Json>> Operator::drop_events(Call& call) {
   const auto dropped =
       co_await parts_.deliveries->gone().drop(target, std::string(call.who), deadline_in(dropped_within));
   if (dropped && dropped->events == 0 && dropped->left != 0) {
-    co_return call.refuse(Errc::slow_down, "There was no time for any of them: try again.");
+    co_return call.refuse(Errc::slow_down, "No event could be dropped in time: try again.");
   }
   if (dropped) {
     co_return Json{{"events", dropped->events}, {"bytes", dropped->bytes}, {"left", dropped->left}};

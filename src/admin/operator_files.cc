@@ -150,7 +150,7 @@ Task<Result<Json>> Operator::audit(Call& call) {
   Json out = {{"log", kept ? "file" : path == "-" ? "output" : "off"}, {"lines", Json::array()}};
   if (!kept) co_return out;
   const Counted counted(searching_);
-  if (counted.before >= searches_max) co_return call.refuse(Errc::slow_down, "Others search already: try again.");
+  if (counted.before >= searches_max) co_return call.refuse(Errc::slow_down, "Other searches are running: try again.");
   const auto search = std::make_shared<PageSearch>();
   search->path = path;
   search->from = std::move(next);
@@ -163,10 +163,12 @@ Task<Result<Json>> Operator::audit(Call& call) {
         search_audit(search->path, search->files_max, search->filter, search->from, search->bounds, search->give_up);
     search->done = true;
   };
-  if (!parts_.pool.submit("audit search", work)) co_return call.refuse(Errc::slow_down, "Others search: try again.");
+  if (!parts_.pool.submit("audit search", work))
+    co_return call.refuse(Errc::slow_down, "Other searches are running: try again.");
   const bool there = co_await wait_for(search, parts_.stopping);
   // Not slow_down, on which the caller would try again and again.
-  if (!there) co_return call.refuse(Errc::internal, "The disk of the access log does not answer, or the server ends.");
+  if (!there)
+    co_return call.refuse(Errc::internal, "The disk of the access log does not answer, or the server is stopping.");
   auto& page = search->page;
   if (!page && page.error().code == Errc::invalid_argument) {
     co_return call.refuse(Errc::validation_error, "next is no place of this log, or its file is gone: search again.");

@@ -95,7 +95,7 @@ Result<void> check_one_reading(std::span<const QueryArgument> arguments) {
   }
   std::ranges::sort(names);
   if (std::ranges::adjacent_find(names) == names.end()) return {};
-  return fail(Errc::access_denied, "A parameter of a signed query is there twice.");
+  return fail(Errc::access_denied, "A parameter of a signed query is repeated.");
 }
 
 bool is_canonical_path(std::string_view raw_path) {

@@ -204,7 +204,7 @@ Result<void> IdentityStore::change_shared(const std::function<Result<void>(Accou
   const std::string text = encode_accounts(*next->accounts);
   if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
   VB_ASSIGN(const bool replaced, shared_->replace(before, text));
-  if (!replaced) return fail(Errc::slow_down, "Another server changes the accounts, too.");
+  if (!replaced) return fail(Errc::slow_down, "Another server is changing the accounts.");
   return {};
 }
 
@@ -414,19 +414,19 @@ void IdentityStore::set_voucher(const std::string& name, std::set<std::string> t
   changed();
 }
 
-// nullopt: not from the server's own configuration.
-std::optional<bool> IdentityStore::has_voucher(const SessionContents& contents) const {
+IdentityStore::Voucher IdentityStore::find_voucher(const SessionContents& contents) const {
   const size_t name_at = std::min(contents.parent_key.size(), voucher_arn.size() + account_digits + 1);
   const std::shared_lock lock(mutex_);
   const auto tags = vouchers_.find(std::string_view(contents.parent_key).substr(name_at));
-  if (tags == vouchers_.end()) return std::nullopt;
-  return tags->second.contains(contents.parent_tag);
+  if (tags == vouchers_.end()) return Voucher::not_configured;
+  return tags->second.contains(contents.parent_tag) ? Voucher::valid : Voucher::withdrawn;
 }
 
 bool IdentityStore::has_parent(const SessionContents& contents) const {
   const auto now = snapshot();
   if (contents.parent_key.starts_with(voucher_arn)) {  // no access key has a slash
-    if (const auto vouched = has_voucher(contents)) return *vouched;
+    const Voucher voucher = find_voucher(contents);
+    if (voucher != Voucher::not_configured) return voucher == Voucher::valid;
     const auto entry = now->accounts->find(contents.parent_key.substr(voucher_arn.size(), account_digits));
     const OpenIdProvider* const provider =
         entry == now->accounts->end() ? nullptr : find_provider(*entry->second, contents.parent_key);

@@ -83,7 +83,9 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Result<void> change_shared(const std::function<Result<void>(AccountMap&)>& edit);
   Result<AccountMap> decode(const std::optional<std::string>& text) const;
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
-  std::optional<bool> has_voucher(const SessionContents& contents) const;
+  // A session's authenticator as the server's own configuration has it.
+  enum class Voucher : uint8_t { not_configured, valid, withdrawn };
+  Voucher find_voucher(const SessionContents& contents) const;
   bool has_parent(const SessionContents& contents) const;
   Result<AccessKeyPtr> resolve(const SessionContents& contents, std::string_view token) const;
   Result<AccessKeyPtr> open_token(std::string_view token) const;

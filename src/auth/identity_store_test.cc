@@ -359,7 +359,7 @@ TEST_F(IdentityStoreTest, ASessionEndsWhenTheServersOwnVoucherIsGoneOrAnother) {
   store_->set_voucher("ldap/directory", {"three", "one"});
   EXPECT_EQ(error_of(made), Errc::ok);
   open();
-  EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << "nobody signs in so any more";
+  EXPECT_EQ(error_of(made), Errc::invalid_access_key_id) << "the old key is gone";
 }
 
 TEST_F(IdentityStoreTest, AFileOfTheFirstVersionIsRead) {

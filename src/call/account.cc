@@ -47,7 +47,7 @@ observe::Line line_of(const Call& call, const Answered& answered, const Details&
   return line;
 }
 
-// A watcher's own request, which would be something new to see at each look.
+// A watcher's own polling, which is left out: each poll would produce a line for the next one.
 bool is_a_look(std::string_view action) {
   return action == "admin:trace" || action == "admin:top" || action == "admin:logs";
 }
@@ -57,7 +57,7 @@ void write(const Observers& observers, const observe::Line& line) {
   if (observers.watch != nullptr && !is_a_look(line.action)) observers.watch->tell(line);
 }
 
-// True: the caller has no right to the item, so it is in the line of all of those.
+// True: the caller has no right to the item, which is counted in the common line of such items.
 bool sums_up(RefusedItems& sum, const Answered& answered, const Details& details) {
   ++sum.items;
   if (answered.status != access_denied) return false;
@@ -86,7 +86,7 @@ void write_refused(const Call& call, const Observers& observers, int64_t duratio
   write(observers, line);
 }
 
-// Lines for the keys of a DeleteObjects, in the access log alone: watchers see one request.
+// Lines for the keys of a DeleteObjects. Only the access log has them; watchers see one request.
 void write_deletions(Call& call, const Answered& of_request, int64_t duration_us) {
   const Observers log_alone{.access_log = call.observed->by->access_log};
   Answered answered{.door = of_request.door, .transport = of_request.transport, .bucket = of_request.bucket};

@@ -17,7 +17,7 @@ namespace verbena::call {
 namespace {
 
 constexpr size_t slots = 512;         // of a thread's table
-constexpr size_t kept_for_each = 16;  // buckets in the process's table for each that is shown
+constexpr size_t kept_for_each = 16;  // entries in the process's table per shown bucket
 constexpr unsigned shown_default = 20;
 std::atomic<unsigned> shown_max{shown_default};
 
@@ -30,11 +30,11 @@ struct Counts {
     bytes_in += more.bytes_in;
     bytes_out += more.bytes_out;
   }
-  // What makes a bucket big: a request is worth 64 KiB.
+  // The order of buckets: by bytes, with each request counted as 64 KiB.
   uint64_t weight() const { return (requests[0] + requests[1] + requests[2]) * (64 * KiB) + bytes_in + bytes_out; }
 };
 
-// One writer, its thread.
+// Written by its own thread only.
 struct LiveCounts {
   std::array<std::atomic<uint64_t>, 3> requests{};
   std::atomic<uint64_t> bytes_in{0}, bytes_out{0};
@@ -54,7 +54,7 @@ struct LiveCounts {
 struct Slot {
   std::string bucket;  // changed by its thread, under the table's mutex; read by others under it
   LiveCounts live;
-  Counts moved;  // of these, what is in the process's table; under the mutex
+  Counts moved;  // the part already moved to the process's table; under the mutex
 };
 
 class Biggest {
@@ -87,7 +87,7 @@ class Biggest {
 
 class Table;
 
-// Lives for the whole program: threads may count until the very end.
+// Never destroyed, because threads may count until the program ends.
 struct Process {
   Biggest biggest;
   std::mutex mutex;  // taken before a table's
@@ -124,7 +124,7 @@ class Table {
       take(*last_, bucket);
     return last_->live;
   }
-  // What was counted since the last time, to the process's table. Any thread.
+  // Moves what was counted since the last call to the process's table. Any thread.
   void move_all() {
     const std::lock_guard lock(mutex_);
     for (Slot& slot : slots_) {
@@ -150,7 +150,7 @@ class Table {
 
   std::mutex mutex_;
   std::array<Slot, slots> slots_;
-  Slot* last_ = &slots_[0];  // requests of one bucket come in rows
+  Slot* last_ = &slots_[0];  // consecutive requests are often for one bucket
 };
 
 thread_local constinit Table* table_of_thread = nullptr;

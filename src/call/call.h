@@ -23,19 +23,19 @@ enum class Door : uint8_t { http, token, native };
 
 using Pairs = std::span<const std::pair<std::string, std::string>>;
 
-// The signature of a browser's form, which has a policy; none: a form without one.
+// The signature of a browser's form with a policy; none: the form has no policy.
 enum class FormSignature : uint8_t { none, version2, version4 };
 
-// What conditions of policies are judged by, beside the caller. The views are the request's: valid until its verb has
+// Inputs of policy conditions besides the caller. The views belong to the request and are valid until its verb has
 // returned.
 struct Facts {
-  bool http = false;  // sent over HTTP. Else all below but the time is empty
+  bool http = false;  // sent over HTTP; else the fields below, except the time, are empty
   FormSignature form_signature = FormSignature::none;
-  int64_t arrived_us = 0;            // conditions on time are judged by it; 0: now
-  Pairs headers{};                   // names lower case; of a browser's form its fields
-  Pairs hoisted{};                   // x-amz-* that a presigned URL carries in its query instead of in headers
+  int64_t arrived_us = 0;            // the time for conditions; 0: now
+  Pairs headers{};                   // names lower case; for a browser's form its fields
+  Pairs hoisted{};                   // x-amz-* in the query of a presigned URL instead of in headers
   Pairs query{};                     // decoded
-  const Facts* posted_by = nullptr;  // of a browser's form, which is served as a PUT: those of the POST
+  const Facts* posted_by = nullptr;  // for a browser's form, which is served as a PUT: the facts of the POST
 
   // The first of that (lower-case) name.
   std::optional<std::string_view> header(std::string_view name) const {
@@ -59,22 +59,22 @@ struct Answered;
 struct Details;
 struct Observed;
 
-// Record of a request in the log of its bucket, where the bucket has one.
+// The record of a request in its bucket's log, if the bucket has one.
 class BucketRecord {
  public:
   virtual ~BucketRecord() = default;
-  // The request was allowed by an access control list alone.
+  // True if only an access control list allowed the request.
   virtual void set_acl_required() = 0;
   virtual void finish(const Answered& answered, const Details& details) = 0;
 };
 
-// One key of a DeleteObjects, as logs tell it.
+// One key of a DeleteObjects, for logs.
 struct Deletion {
   std::string key, version_id, error_code;
   int status = 204;
 };
 
-// What a request asked for, and what became of it: filled by its verb, told by the door when the answer is out.
+// The operation and outcome of a request: filled by its verb, reported by the door when the answer was sent.
 struct Outcome {
   std::string_view action{};  // as docs/s3.md names it; empty: not known
   std::string operation{};    // of another API than S3's: "iam:CreateUser"
@@ -82,33 +82,33 @@ struct Outcome {
   std::string source{};                               // of a copy or a rename: "bucket/key", perhaps with "?versionId="
   uint64_t in = 0, out = 0;                           // bytes of objects, of the request's body and of its answer
   rdma::Transport transport = rdma::Transport::http;  // of those
-  bool by_token = false;                              // served as a token asked, which moves no byte of an empty object
+  bool by_token = false;                              // served by token, even if the object is empty and no byte moved
   uint64_t token_bytes = 0;                           // moved by one-sided operations on the token's window
   std::optional<uint64_t> object_size{};              // for the bucket's log
-  std::vector<Deletion> deletions{};                  // where a log is to tell of each
+  std::vector<Deletion> deletions{};                  // filled if a log has a line for each
 };
 
-// Who sends a request, and which way. Of a session that is the same for all its requests.
+// The caller of a request and its connection. All requests of a session share it.
 struct Caller {
   auth::Identity identity;
   Door door = Door::http;
   bool secure = false;       // TLS
   std::string peer_address;  // IP without port
-  // At the native door: the client's name of itself when it signed in. Belongs to its session, which outlives the
-  // request. null: none, or not the native door.
+  // The user agent that a native client gave when it opened its session. Owned by the session, which outlives the
+  // request. null: none, or another door.
   const std::string* user_agent = nullptr;
 };
 
 struct Call : Caller {
   std::string request_id{};       // 16 upper-case hex digits, unique per request
-  RequestTrace* trace = nullptr;  // time by stage; the door's. null: no observer wants it
+  RequestTrace* trace = nullptr;  // time by stage, owned by the door. null: not observed
   Facts facts{};
-  Observed* observed = nullptr;  // the door's. null: no observer wants it
-  // In the logs of its buckets, by the buckets' places in a batch; empty: none has a log.
+  Observed* observed = nullptr;  // owned by the door. null: not observed
+  // Its records in the logs of its buckets, in the batch's order of buckets; empty: none has a log.
   std::vector<std::shared_ptr<BucketRecord>> records{};
   Outcome outcome{};
 
-  // Whether a log or an observer is told of it.
+  // Whether a log or an observer needs its details.
   bool is_told() const { return observed != nullptr || !records.empty(); }
 };
 

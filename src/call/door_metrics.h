@@ -1,4 +1,4 @@
-// What went through which door. Payload bytes of objects only.
+// Objects' payload bytes by door and by transport.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace verbena::call {
 
 enum class Direction : uint8_t { in, out };  // PUT, GET
 
-// All of these are there from the start: what goes from nothing to one is seen as a change of a series that was there.
+// All of these series exist from the start, so that the first count shows as a change.
 void register_door_metrics();
 // verbena_door_bytes_total{door,direction} and verbena_transport_bytes_total{transport,direction}. Called by
 // count() alone, when a request has been answered.

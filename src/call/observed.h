@@ -1,4 +1,4 @@
-// What observers of requests need of one while it is served: when it came, its times by stage, and its trace.
+// Data for observers of a request while it is served: its arrival, its times by stage, its trace.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace verbena::call {
 
-// A door's. null: not configured.
+// The observers of a door. null: not configured.
 struct Observers {
   AccessLog* access_log = nullptr;
   observe::RequestWatch* watch = nullptr;
   observe::Tracer* tracer = nullptr;
 };
 
-// Items of a batch that its caller has no right to. They share one line, which names the first of them.
+// Items of a batch that its caller may not access. They share one line, which names the first of them.
 struct RefusedItems {
   uint32_t items = 0, refused = 0;  // of the batch so far
   std::string_view action{};

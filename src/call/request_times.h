@@ -1,5 +1,5 @@
-// How long requests took, by door, verb and size: verbena_request_duration_seconds. Called by the doors, when an answer
-// is out.
+// Durations of requests by door, verb and size: verbena_request_duration_seconds. Called by the doors when the answer
+// was sent.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class RequestTimes {
  public:
   explicit RequestTimes(Door door);
 
-  // `bytes`: of the object's payload that moved.
+  // `bytes`: payload bytes of the object that moved.
   void note(Verb verb, uint64_t bytes, uint64_t ns, std::string_view request_id) const {
     const size_t v = static_cast<size_t>(verb);
     metrics::Histogram* const histogram = v < sized ? by_size_[v][size_class(bytes)] : of_verb_[v - sized];
@@ -35,7 +35,7 @@ class RequestTimes {
 
  private:
   static constexpr size_t size_classes = 5;
-  static constexpr size_t sized = 2;  // get and put; of the others the size says nothing
+  static constexpr size_t sized = 2;  // get and put; for other verbs the size has no meaning
   static constexpr size_t verbs = 9;
   std::array<std::array<metrics::Histogram*, size_classes>, sized> by_size_{};
   std::array<metrics::Histogram*, verbs - sized> of_verb_{};

@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "cli/report.h"
 #include "client/endpoint.h"
-#include "client/http/http_client.h"
 #include "client/outcome.h"
 #include "iam/admin.h"
+#include "net/http_client.h"
 #include "server/data_directory.h"
 
 namespace verbena::cli {
@@ -36,12 +36,12 @@ std::expected<Answer, int> ask_server(const ClientFlags& flags, const std::strin
   if (!options) return std::unexpected(static_cast<int>(exit_usage));
   const auto endpoint = client::parse_endpoint(options->endpoint);
   if (!endpoint) return std::unexpected(static_cast<int>(report(options->endpoint, endpoint.error())));
-  client::HttpOptions http{
+  net::HttpOptions http{
       .host = endpoint->host, .port = endpoint->port, .tls = endpoint->tls, .ca_file = options->ca_file};
   http.insecure = options->insecure;
-  auto client = client::HttpClient::create(std::move(http));
+  auto client = net::HttpClient::create(std::move(http));
   if (!client) return stop(options->endpoint, describe(client.error()), exit_failure);
-  client::HttpRequest request;
+  net::HttpRequest request;
   request.method = "POST";
   request.target = "/-/admin/" + call;
   request.headers = {{"host", (*client)->host_header()}, {"content-type", "application/json"}};

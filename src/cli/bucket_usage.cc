@@ -12,7 +12,7 @@
 #include "cli/admin_call.h"
 #include "cli/report.h"
 #include "client/endpoint.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 
 namespace verbena::cli {
 namespace {
@@ -61,12 +61,12 @@ void show_usage_line(const Json& usage, const std::string& place, bool human, bo
 std::optional<BucketUsage> bucket_usage(const ClientOptions& options, const std::string& bucket) {
   const auto endpoint = client::parse_endpoint(options.endpoint);
   if (!endpoint) return std::nullopt;
-  client::HttpOptions http{
+  net::HttpOptions http{
       .host = endpoint->host, .port = endpoint->port, .tls = endpoint->tls, .ca_file = options.ca_file};
   http.insecure = options.insecure;
-  const auto client = client::HttpClient::create(std::move(http));
+  const auto client = net::HttpClient::create(std::move(http));
   if (!client) return std::nullopt;
-  client::HttpRequest request;
+  net::HttpRequest request;
   request.method = "HEAD";
   request.target = "/" + auth::uri_encode(bucket, true);
   request.headers = {{"host", (*client)->host_header()}};

@@ -64,7 +64,8 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       ->type_name("URL");
   command->add_option("--native", arguments->native, "native door to check")->type_name("HOST:PORT");
   command->add_flag("--json", arguments->json, "one JSON object per finding");
-  command->add_flag("--systemd", arguments->systemd, "first explain the service: its state and its unit's settings");
+  command->add_flag("--systemd", arguments->systemd,
+                    "also explain the systemd service: its state and its unit's settings");
   command->footer("Exit code 0 unless a check fails; warnings name possible improvements.");
   command->callback([arguments, &exit_code] { exit_code = run_doctor(*arguments); });
 }

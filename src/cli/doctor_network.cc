@@ -3,7 +3,7 @@
 
 #include "cli/doctor.h"
 #include "client/endpoint.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 
 namespace verbena::cli {
 namespace {
@@ -15,16 +15,16 @@ bool is_local(const std::string& host) { return host == "localhost" || host.star
 // Distinguishes: Verbena answers, nothing listens, or another program does.
 Finding check_port(const std::string& subject, const client::Endpoint& at, const char* path, const char* server_flag) {
   Finding out{Health::ok, subject, {}, {}};
-  client::HttpOptions options{.host = at.host, .port = at.port, .tls = at.tls, .insecure = true};
+  net::HttpOptions options{.host = at.host, .port = at.port, .tls = at.tls, .insecure = true};
   options.connect_timeout = answer_within;
   options.stall_timeout = answer_within;
-  auto http = client::HttpClient::create(std::move(options));
+  auto http = net::HttpClient::create(std::move(options));
   if (!http) {
     out.health = Health::fail;
     out.found = describe(http.error());
     return out;
   }
-  client::HttpRequest request;
+  net::HttpRequest request;
   request.target = path;
   auto reply = (*http)->request(request);
   const std::string where = fmt::format("{}:{}", at.host, at.port);

@@ -137,7 +137,7 @@ void add_admin_events(CLI::App& parent, int& exit_code) {
   const auto skipping = std::make_shared<EventArguments>();
   CLI::App* skip = admin_leaf(*events, "skip", "drop an event that its target does not take, and print it", *skipping);
   skip->add_option("TARGET", skipping->name, "its name")->required();
-  skip->add_option("EVENT", skipping->event, "as in the list")->required();
+  skip->add_option("EVENT", skipping->event, "as shown in the list")->required();
   skip->callback([skipping, &exit_code] { exit_code = run_skip(*skipping); });
   const auto dropping = std::make_shared<EventArguments>();
   CLI::App* drop = admin_leaf(*events, "drop", "drop what waits for a target that is no longer configured", *dropping);

@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "client/endpoint.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 
 namespace verbena::cli {
 namespace {
@@ -30,11 +30,11 @@ int ask_health(const HealthFlags& flags) {
     return exit_usage;
   }
   // The check is for an answer, not for the server's identity: no secrets are sent.
-  client::HttpOptions options{.host = at->host, .port = at->port, .tls = at->tls, .insecure = true};
+  net::HttpOptions options{.host = at->host, .port = at->port, .tls = at->tls, .insecure = true};
   options.connect_timeout = options.stall_timeout = std::chrono::seconds(flags.timeout_s);
-  auto http = client::HttpClient::create(std::move(options));
+  auto http = net::HttpClient::create(std::move(options));
   if (!http) return not_healthy(endpoint, describe(http.error()));
-  client::HttpRequest request;
+  net::HttpRequest request;
   request.target = "/-/health";
   const auto reply = (*http)->request(request);
   if (!reply) return not_healthy(endpoint, describe(reply.error()));
@@ -45,7 +45,7 @@ int ask_health(const HealthFlags& flags) {
 }  // namespace
 
 void add_health_command(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("health", "Ask whether a server answers: the exit code says it");
+  auto* command = app.add_subcommand("health", "Check whether a server answers; the exit code shows the result");
   auto flags = std::make_shared<HealthFlags>();
   command
       ->add_option("--endpoint", flags->endpoint,

@@ -71,7 +71,7 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   add_tree_options(*cp, *cp_to);
 
   auto [sync, sync_to] =
-      add<TreeArguments>(app, exit_code, "sync", "Make a prefix like a folder, or a folder like a prefix", run_sync);
+      add<TreeArguments>(app, exit_code, "sync", "Synchronize a folder and a prefix, in either direction", run_sync);
   sync->description(sync->get_description() + "\n\n" + tree_help);
   sync->add_option("FROM", sync_to->from, "a folder, or s3://BUCKET/PREFIX")->required();
   sync->add_option("TO", sync_to->to, "s3://BUCKET/PREFIX, or a folder")->required();
@@ -111,8 +111,8 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   watch->add_option("S3", watch_to->address, "s3://BUCKET[/PREFIX]")->required();
   watch->add_flag("--json", watch_to->json, "one JSON object per line");
 
-  auto [presign, presign_to] =
-      add<PresignArguments>(app, exit_code, "presign", "Make an address that works without keys", run_presign);
+  auto [presign, presign_to] = add<PresignArguments>(
+      app, exit_code, "presign", "Make a URL that works without keys, for a limited time", run_presign);
   presign->add_option("S3", presign_to->address, "s3://BUCKET/KEY")->required();
   presign->add_option("--method", presign_to->method, "the method that it allows")
       ->check(CLI::IsMember({"GET", "HEAD", "PUT", "DELETE"}))

@@ -169,7 +169,7 @@ void add_quota_command(CLI::App& app, int& exit_code) {
   command->add_option("--bandwidth", set->bandwidth, "bytes of objects per second, in and out")->type_name("SIZE");
   quota_leaf(*quota, "show", "show the limits and the usage", std::make_shared<QuotaArguments>(), run_quota_show,
              exit_code);
-  quota_leaf(*quota, "clear", "take all limits away", std::make_shared<QuotaArguments>(), run_quota_clear, exit_code);
+  quota_leaf(*quota, "clear", "remove all limits", std::make_shared<QuotaArguments>(), run_quota_clear, exit_code);
 }
 
 }  // namespace verbena::cli

@@ -295,9 +295,9 @@ void add_server_command(CLI::App& app, int& exit_code, const Program& program) {
   command->add_option("--rdma", flags->rdma, "address of the native door (default 127.0.0.1:9100)")
       ->type_name("ADDR:PORT");
   command
-      ->add_option(
-          "--engine", flags->engine,
-          "where objects are kept: local (DIR) or rados (a Ceph cluster, by the package verbena-rados; DIR has keys)")
+      ->add_option("--engine", flags->engine,
+                   "where objects are kept: local (DIR) or rados (a Ceph cluster, by the package verbena-rados; DIR "
+                   "then has only the keys)")
       ->type_name("NAME");
   command->add_option("--region", flags->region, "the region that the server reports (default us-east-1)");
   command->add_option("--bucket", flags->contents.buckets, "make this bucket if it is missing; may be repeated")

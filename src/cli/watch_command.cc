@@ -179,7 +179,7 @@ void add_sessions(CLI::App& admin, int& exit_code) {
   sessions->add_option("--account", listing->account, "only those of this account (its name or id)");
   const auto ending = std::make_shared<SessionArguments>();
   CLI::App* end = admin_leaf(*sessions, "end", "end a session: its client is informed, and may open another", *ending);
-  end->add_option("ID", ending->id, "as in the list")->required();
+  end->add_option("ID", ending->id, "as shown in the list")->required();
   end->callback([ending, &exit_code] { exit_code = run_end_session(*ending); });
   sessions->require_subcommand(0, 1);
   sessions->callback([listing, sessions, &exit_code] {

@@ -178,7 +178,7 @@ struct LogArguments : AdminArguments {
 bool put_log(const LogArguments& arguments, const Json& answer) {
   std::string text;
   if (const uint64_t lost = member_count(answer, "lost"); lost != 0) {
-    text = arguments.json ? Json{{"lost", lost}}.dump() + "\n" : fmt::format("... {} lines are gone\n", lost);
+    text = arguments.json ? Json{{"lost", lost}}.dump() + "\n" : fmt::format("... {} lines are missing\n", lost);
   }
   for (const Json& line : member_list(answer, "lines")) {
     if (arguments.json) {
@@ -232,7 +232,7 @@ void add_admin_trace(CLI::App& parent, int& exit_code) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"http", "token", "native"}));
   command->add_option("--account", arguments->account, "only those of this account (its name or id)");
-  command->add_option("--lines", arguments->lines, "end after so many")->type_name("N");
+  command->add_option("--lines", arguments->lines, "stop after this many lines")->type_name("N");
   command->callback([arguments, &exit_code] { exit_code = run_trace(*arguments); });
 }
 
@@ -240,7 +240,7 @@ void add_admin_logs(CLI::App& parent, int& exit_code) {
   const auto arguments = std::make_shared<LogArguments>();
   CLI::App* command =
       admin_leaf(parent, "logs", "the last lines of the server's log; -f: and those that follow", *arguments);
-  command->add_flag("-f,--follow", arguments->follow, "go on with lines as they come");
+  command->add_flag("-f,--follow", arguments->follow, "keep printing new lines");
   command->add_option("--level", arguments->level, "of this level and above: trace, debug, info, warn or error")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))

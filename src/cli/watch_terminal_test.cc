@@ -20,7 +20,7 @@ TEST(Terminal, NothingOfAStrangersMakingSteersIt) {
   EXPECT_EQ(shown("\xe2\x80\x8b"), "\\u{200b}") << "nothing to see";
   EXPECT_EQ(shown("\xff\xc0\xaf\xed\xa0\x80"), "\\xff\\xc0\\xaf\\xed\\xa0\\x80") << "no UTF-8";
   EXPECT_EQ(shown("caf\xc3\xa9 \xe6\xbc\xa2"), "caf\xc3\xa9 \xe6\xbc\xa2");
-  EXPECT_EQ(shown("a\\x1b"), "a\\\\x1b") << "an escape that was there before is told from ours";
+  EXPECT_EQ(shown("a\\x1b"), "a\\\\x1b") << "an escape in the input differs from ours";
   EXPECT_EQ(shown(std::string_view("a\0b", 3)), "a\\x00b");
 }
 

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/name_lookup.h"
 #include "events/client_tls.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
@@ -143,9 +142,7 @@ class AmqpExchange final : public Target {
 
   // Connects to a checked address, not to a name.
   Result<void> connect() {
-    VB_ASSIGN(const TcpEndpoints all,
-              look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
-    VB_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
+    VB_ASSIGN(const net::TcpEndpoints endpoints, target_addresses(settings_, cut_));
     int status = AMQP_STATUS_SOCKET_ERROR;
     for (const auto& endpoint : endpoints) {
       if (cut_) return fail(Errc::cancelled, "amqp: the server ends");
@@ -181,10 +178,10 @@ class AmqpExchange final : public Target {
     auto* tls = static_cast<SSL_CTX*>(amqp_ssl_socket_get_context(socket));
     amqp_ssl_socket_set_verify_hostname(socket, 0);
     amqp_ssl_socket_set_verify_peer(socket, 1);
-    if (!trust_authorities(tls, settings_.ca_file)) {
+    if (!net::trust_authorities(tls, {.ca_file = settings_.ca_file})) {
       return fail(Errc::connection_failed, "amqp: the certificates of events.ca_file cannot be read");
     }
-    expect_host(tls, settings_.host);
+    net::expect_host(tls, settings_.host);
     return {};
   }
 
@@ -240,7 +237,7 @@ class AmqpExchange final : public Target {
 }  // namespace
 
 std::expected<std::unique_ptr<Target>, std::string> make_amqp_exchange(const TargetSettings& settings) {
-  if (auto readable = make_client_tls(settings); !readable) return std::unexpected(readable.error());
+  if (auto readable = make_target_tls(settings); !readable) return std::unexpected(readable.error());
   return std::make_unique<AmqpExchange>(settings);
 }
 

@@ -23,7 +23,7 @@ std::expected<std::unique_ptr<Deliveries>, std::string> Deliveries::open(store::
   Delivery::Options options;
   options.on_duty = on_duty;
   for (const auto& target : targets) {
-    auto make = [&target](boost::asio::io_context& io) { return make_target(io, target); };
+    auto make = [&target] { return make_target(target); };
     auto made = Delivery::make(store, queues, target.name, make, options);
     if (!made) return std::unexpected(made.error());
     if (auto loaded = (*made)->load(); !loaded) {

@@ -1,7 +1,5 @@
 #include "events/delivery.h"
 
-#include <boost/asio/post.hpp>
-
 #include <algorithm>
 #include <csignal>
 #include <exception>
@@ -13,7 +11,6 @@
 namespace verbena::events {
 namespace {
 
-namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
 // An announced event becomes readable a moment later: when its change is durable.
@@ -34,7 +31,7 @@ std::expected<std::unique_ptr<Delivery>, std::string> Delivery::make(store::Stor
                                                                      std::string name, const MakeTarget& make_target,
                                                                      Options options) {
   std::unique_ptr<Delivery> delivery(new Delivery(store, queues, std::move(name), options));
-  auto target = make_target(delivery->io_);
+  auto target = make_target();
   if (!target) return std::unexpected(target.error());
   delivery->target_ = std::move(*target);
   delivery->target_->ask_before_each([one = delivery.get()] { return !one->lost_duty(); });
@@ -56,7 +53,6 @@ void Delivery::begin_stop() {
     woken_.notify_all();
   }
   queues_.wake(name_);
-  asio::post(io_, [this] { target_->cancel(); });
   target_->cut();
 }
 

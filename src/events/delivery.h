@@ -35,7 +35,7 @@ class Delivery {
     std::chrono::milliseconds look_every{1'000};  // there: the interval of reading what other servers left or delivered
   };
   // Makes the target, given the loop that runs it.
-  using MakeTarget = std::function<std::expected<std::unique_ptr<Target>, std::string>(boost::asio::io_context& io)>;
+  using MakeTarget = std::function<std::expected<std::unique_ptr<Target>, std::string>()>;
   static std::expected<std::unique_ptr<Delivery>, std::string> make(store::Store& store, s3::EventQueues& queues,
                                                                     std::string name, const MakeTarget& make_target,
                                                                     Options options);

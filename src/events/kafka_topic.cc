@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/name_lookup.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
 #include "events/waves.h"
@@ -222,9 +221,8 @@ class KafkaTopic final : public Target {
     }
     auto* self = static_cast<KafkaTopic*>(opaque);
     const auto port = static_cast<uint16_t>(std::strtoul(service, nullptr, 10));
-    const auto all = look_up_name(node, port, deadline_in(self->settings_.timeout), self->cut_);
-    if (!all) return EAI_AGAIN;
-    const auto allowed = allowed_endpoints(*all, self->settings_.allow_private);
+    const auto allowed = target_addresses(self->settings_, node, port, self->cut_);
+    if (!allowed && allowed.error() != Errc::access_denied) return EAI_AGAIN;
     if (!allowed) {
       self->refused_private_ = true;
       return EAI_FAIL;

@@ -1,8 +1,6 @@
 // Makes a target from its settings.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-
 #include <expected>
 #include <memory>
 #include <string>
@@ -17,8 +15,7 @@
 
 namespace verbena::events {
 
-inline std::expected<std::unique_ptr<Target>, std::string> make_target(boost::asio::io_context& io,
-                                                                       const TargetSettings& settings) {
+inline std::expected<std::unique_ptr<Target>, std::string> make_target(const TargetSettings& settings) {
   switch (settings.type) {
     case TargetType::file:
       return make_event_file(settings);
@@ -31,11 +28,11 @@ inline std::expected<std::unique_ptr<Target>, std::string> make_target(boost::as
     case TargetType::kafka:
       return make_kafka_topic(settings);
     case TargetType::nats:
-      return make_nats_subject(io, settings);
+      return make_nats_subject(settings);
     case TargetType::webhook:
       break;
   }
-  return make_webhook(io, settings);
+  return make_webhook(settings);
 }
 
 }  // namespace verbena::events

@@ -14,7 +14,6 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/name_lookup.h"
 #include "events/client_tls.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
@@ -54,7 +53,7 @@ class MqttTopic final : public Target {
         complaints_(settings_.name),
         cut_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     start_library();
-    expect_host(tls_.native_handle(), settings_.host);
+    net::expect_host(tls_.native_handle(), settings_.host);
   }
 
   std::string said() const override { return complaints_.said(); }
@@ -102,9 +101,7 @@ class MqttTopic final : public Target {
 
   // Connects to a checked address, not to a name.
   Result<void> connect() {
-    VB_ASSIGN(const TcpEndpoints all,
-              look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
-    VB_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
+    VB_ASSIGN(const net::TcpEndpoints endpoints, target_addresses(settings_, cut_));
     Result<void> done = fail(Errc::connection_failed, "mqtt: no connection");
     for (const auto& endpoint : endpoints) {
       done = connect_to(endpoint);
@@ -194,7 +191,7 @@ class MqttTopic final : public Target {
 }  // namespace
 
 std::expected<std::unique_ptr<Target>, std::string> make_mqtt_topic(const TargetSettings& settings) {
-  auto tls = make_client_tls(settings);
+  auto tls = make_target_tls(settings);
   if (!tls) return std::unexpected(tls.error());
   return std::make_unique<MqttTopic>(std::move(*tls), settings);
 }

@@ -28,17 +28,17 @@ std::string id_of(const std::string& message) { return to_hex(as_bytes(sha256(as
 
 class NatsSubject final : public Target {
  public:
-  NatsSubject(boost::asio::io_context& io, boost::asio::ssl::context tls, TargetSettings settings)
-      : stream_(io, std::move(tls), settings), settings_(std::move(settings)), complaints_(settings_.name) {}
+  NatsSubject(boost::asio::ssl::context tls, TargetSettings settings)
+      : stream_(std::move(tls), settings), settings_(std::move(settings)), complaints_(settings_.name) {}
 
   // One after the other: an event that a stream refuses must not be overtaken by an accepted one.
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
     complaints_.begin();
     for (const std::string& message : messages) {
       const bool reused = stream_.is_open();
-      auto done = co_await publish(message);
+      auto done = publish(message);
       // The server may have closed an idle connection meanwhile.
-      if (!done && reused && done.error() == Errc::connection_failed) done = co_await publish(message);
+      if (!done && reused && done.error() == Errc::connection_failed) done = publish(message);
       if (!done) co_return done;
       complaints_.forget();
       ++delivered;
@@ -47,58 +47,57 @@ class NatsSubject final : public Target {
   }
 
   std::string said() const override { return complaints_.said(); }
-  void cancel() override { stream_.cancel(); }
   void cut() override { stream_.cut(); }
 
  private:
-  Task<Result<void>> publish(const std::string& message) {
-    auto done = co_await exchange(message);
+  Result<void> publish(const std::string& message) {
+    auto done = exchange(message);
     if (!done) stream_.close();
-    co_return done;
+    return done;
   }
 
-  Task<Result<void>> exchange(const std::string& message) {
-    if (!stream_.is_open()) VB_CO_TRY(co_await connect());
+  Result<void> exchange(const std::string& message) {
+    if (!stream_.is_open()) VB_TRY(connect());
     stream_.begin();
     if (payload_max_ != 0 && message.size() + nats_head_max > payload_max_) {
-      co_return fail(Errc::invalid_request, "nats: the event is longer than the server takes");
+      return fail(Errc::invalid_request, "nats: the event is longer than the server takes");
     }
     const std::string reply_to = inbox_ + "." + std::to_string(++published_);
     const std::string text = nats_publication(settings_.path, reply_to, id_of(message), message);
-    VB_CO_TRY(may_send());
-    VB_CO_TRY(co_await stream_.write(text));
-    co_return co_await wait_for_answer(reply_to);
+    VB_TRY(may_send());
+    VB_TRY(stream_.write(text));
+    return wait_for_answer(reply_to);
   }
 
-  Task<Result<void>> connect() {
-    VB_CO_TRY(co_await stream_.connect());
-    VB_CO_ASSIGN(const std::string greeting, co_await stream_.read_line(nats_line_max));
+  Result<void> connect() {
+    VB_TRY(stream_.connect());
+    VB_ASSIGN(const std::string greeting, stream_.read_line(nats_line_max));
     const auto line = parse_nats_line(greeting);
     const auto info = line && line->kind == Kind::info ? parse_nats_info(line->rest) : std::nullopt;
-    if (!info) co_return fail(Errc::connection_failed, "nats: what answers is no NATS server");
+    if (!info) return fail(Errc::connection_failed, "nats: what answers is no NATS server");
     if (info->tls_required && !settings_.tls) {
-      co_return fail(Errc::invalid_request, "nats: the server wants TLS (nats+tls://)");
+      return fail(Errc::invalid_request, "nats: the server wants TLS (nats+tls://)");
     }
-    if (!info->headers) co_return fail(Errc::invalid_request, "nats: the server is too old (no headers)");
+    if (!info->headers) return fail(Errc::invalid_request, "nats: the server is too old (no headers)");
     payload_max_ = info->payload_max;
-    if (settings_.tls) VB_CO_TRY(co_await stream_.start_tls());
+    if (settings_.tls) VB_TRY(stream_.start_tls());
     inbox_ = "_INBOX." + random_name();
     const std::string hello = nats_connect(settings_.secret, settings_.tls) + "SUB " + inbox_ + ".* 1\r\nPING\r\n";
-    VB_CO_TRY(co_await stream_.write(hello));
+    VB_TRY(stream_.write(hello));
     for (;;) {
-      VB_CO_ASSIGN(const Heard heard, co_await hear());
-      if (heard.kind == Kind::pong) co_return Result<void>();
+      VB_ASSIGN(const Heard heard, hear());
+      if (heard.kind == Kind::pong) return {};
     }
   }
 
-  Task<Result<void>> wait_for_answer(const std::string& reply_to) {
+  Result<void> wait_for_answer(const std::string& reply_to) {
     for (;;) {
-      VB_CO_ASSIGN(const Heard heard, co_await hear());
+      VB_ASSIGN(const Heard heard, hear());
       if (heard.subject != reply_to) continue;
       const std::string said = parse_stream_answer(heard.head, heard.body);
-      if (said.empty()) co_return Result<void>();
+      if (said.empty()) return {};
       complaints_.say(said);
-      co_return fail(Errc::invalid_request, "nats: no stream has stored the event");
+      return fail(Errc::invalid_request, "nats: no stream has stored the event");
     }
   }
 
@@ -109,23 +108,23 @@ class NatsSubject final : public Target {
 
   // The next message, apart from the connection's own. Any error ends the connection: it may concern what was published
   // or not.
-  Task<Result<Heard>> hear() {
+  Result<Heard> hear() {
     for (;;) {
-      VB_CO_ASSIGN(const std::string text, co_await stream_.read_line(nats_line_max));
+      VB_ASSIGN(const std::string text, stream_.read_line(nats_line_max));
       const auto line = parse_nats_line(text);
-      if (!line) co_return fail(Errc::connection_failed, "nats: what the server says is not NATS");
+      if (!line) return fail(Errc::connection_failed, "nats: what the server says is not NATS");
       if (line->kind == Kind::error) {
         complaints_.say(line->rest);
-        co_return fail(Errc::invalid_request, "nats: the server refuses");
+        return fail(Errc::invalid_request, "nats: the server refuses");
       }
-      if (line->kind == Kind::ping) VB_CO_TRY(co_await stream_.write("PONG\r\n"));
-      if (line->kind == Kind::pong) co_return Heard{.kind = Kind::pong};
+      if (line->kind == Kind::ping) VB_TRY(stream_.write("PONG\r\n"));
+      if (line->kind == Kind::pong) return Heard{.kind = Kind::pong};
       if (line->kind != Kind::message && line->kind != Kind::headed_message) continue;
       Heard heard{.kind = line->kind, .subject = std::string(line->subject)};
-      VB_CO_ASSIGN(const std::string bytes, co_await stream_.read_bytes(line->bytes + 2));
+      VB_ASSIGN(const std::string bytes, stream_.read_bytes(line->bytes + 2));
       heard.head = bytes.substr(0, line->head);
       heard.body = bytes.substr(line->head, line->bytes - line->head);
-      co_return heard;
+      return heard;
     }
   }
 
@@ -140,11 +139,10 @@ class NatsSubject final : public Target {
 
 }  // namespace
 
-std::expected<std::unique_ptr<Target>, std::string> make_nats_subject(boost::asio::io_context& io,
-                                                                      const TargetSettings& settings) {
-  auto tls = make_client_tls(settings);
+std::expected<std::unique_ptr<Target>, std::string> make_nats_subject(const TargetSettings& settings) {
+  auto tls = make_target_tls(settings);
   if (!tls) return std::unexpected(tls.error());
-  return std::make_unique<NatsSubject>(io, std::move(*tls), settings);
+  return std::make_unique<NatsSubject>(std::move(*tls), settings);
 }
 
 }  // namespace verbena::events

@@ -2,8 +2,6 @@
 // drops messages without subscribers: if no stream takes the subject, nothing is delivered.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-
 #include <expected>
 #include <memory>
 #include <string>
@@ -13,8 +11,7 @@
 
 namespace verbena::events {
 
-// `io` runs deliver() and outlives the target. The error is a sentence.
-std::expected<std::unique_ptr<Target>, std::string> make_nats_subject(boost::asio::io_context& io,
-                                                                      const TargetSettings& settings);
+// The error is a sentence.
+std::expected<std::unique_ptr<Target>, std::string> make_nats_subject(const TargetSettings& settings);
 
 }  // namespace verbena::events

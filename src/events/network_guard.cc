@@ -4,18 +4,22 @@
 
 namespace verbena::events {
 
-bool is_public(const boost::asio::ip::address& address) {
-  const auto parsed = auth::parse_ip(address.to_string());
-  return parsed && auth::is_public(*parsed);
+bool is_public(const boost::asio::ip::address& address) { return auth::Networks().allow(address.to_string()); }
+
+net::AddressCheck check_of(const TargetSettings& settings) {
+  if (settings.allow_private) return nullptr;
+  return [](const std::string& address) { return auth::Networks().allow(address); };
 }
 
-Result<TcpEndpoints> allowed_endpoints(const TcpEndpoints& found, bool allow_private) {
-  TcpEndpoints allowed;
-  for (const auto& endpoint : found) {
-    if (allow_private || is_public(endpoint.address())) allowed.push_back(endpoint);
-  }
-  if (allowed.empty()) return fail(Errc::access_denied, "events: the target lies in a private network");
-  return allowed;
+Result<net::TcpEndpoints> target_addresses(const TargetSettings& settings, const std::string& host, uint16_t port,
+                                           const net::Stop& stop) {
+  auto found = net::find_addresses(host, port, check_of(settings), deadline_in(settings.timeout), stop);
+  if (!found && found.error() == Errc::access_denied) return in_private_network();
+  return found;
+}
+
+std::unexpected<Error> in_private_network() {
+  return fail(Errc::access_denied, "events: the target lies in a private network");
 }
 
 }  // namespace verbena::events

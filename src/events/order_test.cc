@@ -101,7 +101,7 @@ class OrderTest : public ::testing::Test {
     Delivery::Options options{.retry_first = 1ms, .retry_most = 4ms};
     options.on_duty = [this] { return term_.load(); };
     options.look_every = 1ms;
-    const auto target = [this](asio::io_context&) { return std::make_unique<OneByOne>(got_); };
+    const auto target = [this] { return std::make_unique<OneByOne>(got_); };
     delivery_ = std::move(*Delivery::make(store_, queues_, "t", target, options));
   }
   using Texts = std::vector<std::string>;
@@ -217,7 +217,7 @@ TEST(TargetGate, NothingIsSentToAWebhook) {
   asio::ip::tcp::acceptor listener(other, {asio::ip::address_v4::loopback(), 0});
   TargetSettings settings{.name = "w", .host = "127.0.0.1", .port = listener.local_endpoint().port(), .path = "/"};
   settings.allow_private = true;
-  const auto hook = make_target(io, settings);
+  const auto hook = make_target(settings);
   ASSERT_TRUE(hook);
   size_t asked = 0, delivered = 0;
   (*hook)->ask_before_each([&] {
@@ -253,7 +253,7 @@ TEST(TargetGate, WhatKafkasLibraryHasNotSentIsTakenFromIt) {
   settings.timeout = 30s;
   settings.allow_private = true;
   asio::io_context io;
-  const auto topic = make_target(io, settings);
+  const auto topic = make_target(settings);
   ASSERT_TRUE(topic);
   size_t asked = 0, delivered = 0;
   const auto event = [](const std::string& key) {

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <string_view>
 
-#include "base/name_lookup.h"
 #include "events/complaints.h"
 #include "events/network_guard.h"
 
@@ -58,9 +57,7 @@ class RedisList final : public Target {
 
   // Connects to a checked address, not to a name.
   Result<void> connect() {
-    VB_ASSIGN(const TcpEndpoints all,
-              look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
-    VB_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
+    VB_ASSIGN(const net::TcpEndpoints endpoints, target_addresses(settings_, cut_));
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.timeout);
     const timeval limit{seconds.count(), 0};
     for (const auto& endpoint : endpoints) {

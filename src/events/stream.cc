@@ -1,113 +1,85 @@
 #include "events/stream.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/completion_condition.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
-#include <utility>
+#include <algorithm>
 
-#include "base/name_lookup.h"
+#include "base/bytes.h"
 #include "events/network_guard.h"
 
 namespace verbena::events {
 namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-using Tcp = asio::ip::tcp;
-
-constexpr auto stream_result = asio::as_tuple(asio::use_awaitable);
 constexpr std::string_view line_end = "\r\n";
+constexpr size_t received_max = 16 * KiB;  // at once
 
-std::unexpected<Error> stream_error(const boost::system::error_code& ec, const char* what) {
-  if (ec == beast::error::timeout) return fail(Errc::timed_out, what);
-  if (ec == asio::error::operation_aborted) return fail(Errc::cancelled, what);
-  if (ec == asio::error::not_found) return fail(Errc::invalid_request, "the target's answer is too long");
-  return fail(Errc::connection_failed, what, ec.category() == boost::system::system_category() ? ec.value() : 0);
+// Before an answer, a connection that the target has closed is no other than one that broke.
+std::unexpected<Error> stream_error(const Error& error, const char* what) {
+  return fail(error == Errc::closed ? Errc::connection_failed : error.code, what, error.sys);
 }
 
 }  // namespace
 
-Task<Result<void>> Stream::connect() {
+Result<void> Stream::connect() {
   close();
-  VB_CO_ASSIGN(const TcpEndpoints all,
-               look_up_name(settings_.host, settings_.port, deadline_in(settings_.timeout), cut_));
-  VB_CO_ASSIGN(const TcpEndpoints endpoints, allowed_endpoints(all, settings_.allow_private));
-  stream_.emplace(io_, tls_);
-  begin();
-  beast::tcp_stream& tcp = beast::get_lowest_layer(*stream_);
-  const auto [connecting, chosen] = co_await tcp.async_connect(endpoints, stream_result);
-  if (connecting) {
-    close();
-    co_return stream_error(connecting, "no connection to the target");
-  }
-  boost::system::error_code ignored;
-  tcp.socket().set_option(Tcp::no_delay(true), ignored);
-  co_return Result<void>();
+  VB_ASSIGN(const net::TcpEndpoints addresses, target_addresses(settings_, cut_));
+  const Deadline until = deadline_in(settings_.timeout);
+  auto made = net::Stream::connect(io_, addresses, until, cut_);
+  if (!made) return stream_error(made.error(), "no connection to the target");
+  stream_ = std::move(*made);
+  stream_->limit(settings_.timeout, until);
+  return {};
 }
 
-Task<Result<void>> Stream::start_tls() {
+Result<void> Stream::start_tls() {
   // What came before is not protected: it must not be taken for what comes after.
-  if (!in_.empty()) co_return fail(Errc::connection_failed, "the target spoke before TLS began");
-  boost::system::error_code no_address;
-  asio::ip::make_address(settings_.host, no_address);
-  if (no_address) SSL_set_tlsext_host_name(stream_->native_handle(), settings_.host.c_str());
-  stream_->set_verify_callback(asio::ssl::host_name_verification(settings_.host));
-  const auto [shaking] = co_await stream_->async_handshake(asio::ssl::stream_base::client, stream_result);
-  if (shaking) co_return stream_error(shaking, "the target's TLS, or its certificate");
-  encrypted_ = true;
-  co_return Result<void>();
+  if (!in_.empty()) return fail(Errc::connection_failed, "the target spoke before TLS began");
+  const auto begun = stream_->start_tls(tls_, settings_.host);
+  if (!begun) return stream_error(begun.error(), "the target's TLS, or its certificate");
+  return {};
 }
 
-void Stream::begin() { beast::get_lowest_layer(*stream_).expires_after(settings_.timeout); }
-
-Task<Result<void>> Stream::write(std::string_view text) {
-  const auto buffer = asio::buffer(text);
-  beast::tcp_stream& plain = beast::get_lowest_layer(*stream_);
-  const auto [ec, written] = encrypted_ ? co_await asio::async_write(*stream_, buffer, stream_result)
-                                        : co_await asio::async_write(plain, buffer, stream_result);
-  if (ec) co_return stream_error(ec, "the target takes nothing");
-  co_return Result<void>();
+Result<void> Stream::write(std::string_view text) {
+  net::error_code ec;
+  boost::asio::write(*stream_, boost::asio::buffer(text), ec);
+  if (ec) return stream_error(net::stream_error(ec), "the target takes nothing");
+  return {};
 }
 
-Task<Result<std::string>> Stream::read_line(size_t most) {
-  auto into = asio::dynamic_buffer(in_, most);
-  beast::tcp_stream& plain = beast::get_lowest_layer(*stream_);
-  const auto [ec, size] = encrypted_ ? co_await asio::async_read_until(*stream_, into, line_end, stream_result)
-                                     : co_await asio::async_read_until(plain, into, line_end, stream_result);
-  if (ec) co_return stream_error(ec, "no answer of the target");
-  std::string line = in_.substr(0, size - line_end.size());
-  in_.erase(0, size);
-  co_return line;
-}
-
-Task<Result<std::string>> Stream::read_bytes(size_t size) {
-  if (in_.size() < size) {
-    auto into = asio::dynamic_buffer(in_, size);
-    const auto all = asio::transfer_exactly(size - in_.size());
-    beast::tcp_stream& plain = beast::get_lowest_layer(*stream_);
-    const auto [ec, read] = encrypted_ ? co_await asio::async_read(*stream_, into, all, stream_result)
-                                       : co_await asio::async_read(plain, into, all, stream_result);
-    if (ec) co_return stream_error(ec, "no answer of the target");
+Result<std::string> Stream::read_line(size_t most) {
+  for (;;) {
+    const size_t end = in_.find(line_end);
+    if (end != std::string::npos && end + line_end.size() <= most) return take(end, line_end.size());
+    if (in_.size() >= most) return fail(Errc::invalid_request, "the target's answer is too long");
+    VB_TRY(receive(most - in_.size()));
   }
-  std::string bytes = in_.substr(0, size);
-  in_.erase(0, size);
-  co_return bytes;
+}
+
+Result<std::string> Stream::read_bytes(size_t size) {
+  while (in_.size() < size) VB_TRY(receive(size - in_.size()));
+  return take(size, 0);
+}
+
+Result<void> Stream::receive(size_t most) {
+  const size_t before = in_.size();
+  in_.resize(before + std::min(most, received_max));
+  net::error_code ec;
+  const size_t n = stream_->read_some(boost::asio::buffer(in_.data() + before, in_.size() - before), ec);
+  in_.resize(before + n);
+  if (ec) return stream_error(net::stream_error(ec), "no answer of the target");
+  return {};
+}
+
+std::string Stream::take(size_t size, size_t with_end) {
+  std::string taken = in_.substr(0, size);
+  in_.erase(0, size + with_end);
+  return taken;
 }
 
 void Stream::close() {
   stream_.reset();
-  encrypted_ = false;
   in_.clear();
-}
-
-void Stream::cancel() {
-  if (stream_) beast::get_lowest_layer(*stream_).close();
 }
 
 }  // namespace verbena::events

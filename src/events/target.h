@@ -19,9 +19,7 @@ class Target {
   virtual Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) = 0;
   // The server's message about what the last deliver() left undelivered, for operators; empty: none.
   virtual std::string said() const { return {}; }
-  // Ends a deliver() that waits, if it can. On the loop.
-  virtual void cancel() {}
-  // Likewise for a deliver() that blocks. Any thread.
+  // Ends a deliver() that blocks, if it can. Any thread.
   virtual void cut() {}
   // Sets the check that this server is still the leader. Called on the thread that runs deliver().
   void ask_before_each(std::function<bool()> gate) { gate_ = std::move(gate); }

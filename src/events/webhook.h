@@ -2,8 +2,6 @@
 // not followed.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-
 #include <expected>
 #include <memory>
 #include <string>
@@ -13,8 +11,7 @@
 
 namespace verbena::events {
 
-// `io` runs deliver() and outlives the target. The error is a sentence: certificates that cannot be read.
-std::expected<std::unique_ptr<Target>, std::string> make_webhook(boost::asio::io_context& io,
-                                                                 const TargetSettings& settings);
+// The error is a sentence: certificates that cannot be read.
+std::expected<std::unique_ptr<Target>, std::string> make_webhook(const TargetSettings& settings);
 
 }  // namespace verbena::events

@@ -1,6 +1,6 @@
-// aws-chunked bodies: an object in chunks, each perhaps signed, perhaps with trailers behind them.
-// Sources: AWS "Signature Calculations for the Authorization Header: Transferring Payload in Multiple Chunks" and
-// "... Including Trailing Headers"; what SDKs send where those are silent is said at the place.
+// aws-chunked bodies: an object in chunks, each perhaps signed, perhaps with trailers behind them. Sources: AWS
+// "Signature Calculations for the Authorization Header: Transferring Payload in Multiple Chunks" and "... Including
+// Trailing Headers"; deviations of SDKs are noted where they matter.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ class AwsChunkedSource final : public memory::Source {
   Task<Result<size_t>> read(MutableBytes into) override;
   uint64_t arrived() const override { return wire_.arrived(); }  // framing included
 
-  // What came behind the object; complete once read() has met the end. Names lower case.
+  // The trailers behind the object; complete once read() has met the end. Names lower case.
   const s3::Headers& trailers() const { return trailers_; }
 
  private:
@@ -57,7 +57,7 @@ class AwsChunkedSource final : public memory::Source {
 
   memory::Source& wire_;
   Options options_;
-  std::array<std::byte, buffer_bytes> buffer_;  // framing, and what came along with it
+  std::array<std::byte, buffer_bytes> buffer_;  // framing, and bytes received with it
   size_t begin_ = 0, end_ = 0;
   bool wire_ended_ = false;
 

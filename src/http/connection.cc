@@ -64,28 +64,28 @@ Task<void> Connection::serve(std::shared_ptr<Connection> self) {
   self->wire_.close();
 }
 
-// What is served from memory takes no coroutine but this one, which waits for the next request.
+// Requests served from memory use no coroutine but this one, which waits for the next request.
 Task<Connection::Next> Connection::exchanges() {
   Next next = Next::keep;
   while (next == Next::keep && !listener_->stopping()) {
     begin_exchange();
-    auto head = look_for_head();
-    while (!head) {
+    HeadState head = look_for_head();
+    while (head.kind == HeadState::Kind::incomplete) {
       const MutableBytes room = input_.room(listener_->limits().header_bytes_max);
       if (room.empty()) {
-        head = 431;
+        head = {HeadState::Kind::refused, 431};
         break;
       }
       const auto timeout = head_timeout();
       idle_ = input_.empty();
       const Wire::Read read = co_await wire_.start_read(room, timeout);
       idle_ = false;
-      head = came(wire_.end_read(read));
+      head = take_input(wire_.end_read(read));
     }
     reading_.large.reset();
-    if (*head == nobody) co_return Next::close;
-    exchanging_ = *head == 0;
-    std::optional<Task<Next>> rest = *head == 0 ? exchange() : refuse(*head);
+    if (head.kind == HeadState::Kind::closed) co_return Next::close;
+    exchanging_ = head.kind == HeadState::Kind::parsed;
+    std::optional<Task<Next>> rest = exchanging_ ? exchange() : refuse(head.status);
     if (rest) next = co_await std::move(*rest);
     note_socket_event();  // pipelined requests need no read
   }
@@ -102,29 +102,31 @@ void Connection::begin_exchange() {
   wire_.hold_to_rate(0, {});
 }
 
-std::optional<int> Connection::look_for_head() {
+Connection::HeadState Connection::look_for_head() {
+  using Kind = HeadState::Kind;
   const Limits& limits = listener_->limits();
   if (reading_.nothing_yet) {
     // Some clients end a body with a line too many (RFC 9112 section 2.2: ignore it).
     while (input_.view().starts_with("\r\n")) input_.consume(2);
     reading_.nothing_yet = input_.empty() || input_.view() == "\r";
-    if (reading_.nothing_yet) return std::nullopt;
+    if (reading_.nothing_yet) return {Kind::incomplete};
   }
   HeadScanner& scanner = reading_.scanner;
   const auto status = scanner.scan(input_.view());
   if (status == HeadScanner::Status::complete && scanner.size() <= limits.header_bytes_max) {
     const int refusal = parse_head(input_.view().substr(0, scanner.size()), head_);
-    if (refusal == 0) input_.consume(scanner.size());
-    return refusal;
+    if (refusal != 0) return {Kind::refused, refusal};
+    input_.consume(scanner.size());
+    return {Kind::parsed};
   }
-  if (status == HeadScanner::Status::bad) return 400;
-  if (input_.view().size() >= limits.header_bytes_max) return 431;
+  if (status == HeadScanner::Status::bad) return {Kind::refused, 400};
+  if (input_.view().size() >= limits.header_bytes_max) return {Kind::refused, 431};
   if (!reading_.deadline) reading_.deadline = deadline_in(limits.header_timeout);
   if (input_.view().size() >= ListenerState::usual_head_bytes && reading_.large == nullptr) {
     reading_.large = listener_->large_head(peer_address_);
-    if (reading_.large == nullptr) return 503;
+    if (reading_.large == nullptr) return {Kind::refused, 503};
   }
-  return std::nullopt;
+  return {Kind::incomplete};
 }
 
 std::chrono::nanoseconds Connection::head_timeout() const {
@@ -133,10 +135,10 @@ std::chrono::nanoseconds Connection::head_timeout() const {
   return input_.empty() ? limits.idle_timeout : limits.header_timeout;
 }
 
-std::optional<int> Connection::came(const Result<size_t>& n) {
+Connection::HeadState Connection::take_input(const Result<size_t>& n) {
   if (n) input_.added(*n);
-  if (!n && n.error() == Errc::timed_out && !input_.empty()) return 408;
-  if (!n || *n == 0) return nobody;
+  if (!n && n.error() == Errc::timed_out && !input_.empty()) return {HeadState::Kind::refused, 408};
+  if (!n || *n == 0) return {HeadState::Kind::closed};
   return look_for_head();
 }
 
@@ -167,7 +169,7 @@ Task<Connection::Next> Connection::go_on(std::optional<Task<void>> rest, bool ra
       log::error("http: a handler threw: {}", e.what());
     }
   }
-  if (begun_ && !finished_) co_return Next::close;  // cut: what was promised did not come
+  if (begun_ && !finished_) co_return Next::close;  // truncated: the declared bytes were not sent
   if (!begun_) {
     if (ran) log::error("http: a handler gave no answer, method={}", log::printable(head_.method));
     s3::Response failed;
@@ -198,7 +200,7 @@ Task<Connection::Next> Connection::refuse(int status) {
   co_return Next::linger;
 }
 
-// A wait for the client says by its deadline when it began.
+// The deadline of a wait for the client shows when the wait began.
 Connection::Standing Connection::standing(Deadline now) const {
   if (leaving_) return {Shown::signed_busy, arrived_};
   if (lingers_) return {Shown::nothing, arrived_};

@@ -26,15 +26,15 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   Wire& wire() { return wire_; }
   bool idle() const { return idle_; }  // between requests, nothing of the next one seen
 
-  // What the client has shown, the least first, and since when the connection is as it is: by these a listener chooses
-  // which connections go when there are too many.
+  // The connection's state by the client's activity, the least active first, and since when: near the limit a listener
+  // closes connections in this order.
   enum class Shown : uint8_t {
-    nothing,      // not a whole request head yet; or the rest of a body is read and dropped
+    nothing,      // no complete request head yet, or draining the rest of a body
     idle,         // after unsigned requests
-    fresh,        // one of these two for less than a second: an honest client has shown more by then
-    busy,         // a request that is not signed (yet) is served
-    signed_idle,  // after requests of which one was signed
-    signed_busy,  // one of those is served, or the connection goes already
+    fresh,        // in one of these two states for less than a second
+    busy,         // serving a request that is not signed, or not verified yet
+    signed_idle,  // idle, after at least one signed request
+    signed_busy,  // serving such a client's request, or closing already
   };
   struct Standing {
     Shown shown = Shown::nothing;
@@ -42,7 +42,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
     auto operator<=>(const Standing&) const = default;
   };
   Standing standing(Deadline now) const;
-  void leave();  // for another to get in
+  void leave();  // closes the connection to make room
 
   // Exchange
   std::string_view method() const override { return head_.method; }
@@ -75,21 +75,22 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   };
   enum class Next { keep, close, linger };
 
-  static constexpr int nobody = -1;
-
   Task<Next> exchanges();
   void begin_exchange();
-  // 0: the head is there, and parsed; nobody: there is none any more; else the status to refuse it with. nullopt: more
-  // of it has to be read, for so long.
-  std::optional<int> look_for_head();
-  std::optional<int> came(const Result<size_t>& read);
+  // The head of a request as read so far. incomplete: read on, for at most head_timeout().
+  struct HeadState {
+    enum class Kind : uint8_t { incomplete, parsed, refused, closed } kind;
+    int status = 0;  // to refuse it with
+  };
+  HeadState look_for_head();
+  HeadState take_input(const Result<size_t>& read);
   std::chrono::nanoseconds head_timeout() const;
-  // nullopt: the request is served, and the next one may come. The task is what there was to wait for.
+  // nullopt: the request was served, and the next one may follow. Else the task completes it.
   std::optional<Task<Next>> exchange();
   Task<Next> go_on(std::optional<Task<void>> rest, bool ran);
   Task<Next> refuse(int status);
   Task<void> linger();
-  // The length that the head of an answer of `length` bytes declares: of a HEAD's, the object's.
+  // The length declared in the head of an answer of `length` bytes; for a HEAD, the object's.
   std::optional<uint64_t> head_length(uint64_t length) const {
     return response_->no_body && response_->content_length ? response_->content_length : length;
   }
@@ -105,7 +106,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   RequestHead head_;
   std::string peer_address_;
 
-  // Of the head that is being read:
+  // About the head being read:
   struct {
     HeadScanner scanner;
     std::optional<Deadline> deadline;
@@ -113,21 +114,21 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
     bool nothing_yet = true;
   } reading_;
 
-  // Of the exchange in progress:
+  // About the exchange in progress:
   s3::Response* response_ = nullptr;
   uint64_t declared_ = 0;  // by the answer's head
   uint64_t bytes_out_ = 0;
   bool begun_ = false;
   bool finished_ = false;
   bool close_requested_ = false;
-  bool keep_alive_ = false;  // what the answer's head told the client
+  bool keep_alive_ = false;  // as declared in the answer's head
 
   bool idle_ = true;
 
   const SteadyClock::time_point arrived_ = SteadyClock::now();
-  bool exchanging_ = false;  // a request is served
-  bool served_ = false;      // one has been
-  bool signed_ = false;      // by a key that there is
+  bool exchanging_ = false;  // a request is being served
+  bool served_ = false;      // at least one was served
+  bool signed_ = false;      // at least one was signed by an existing key
   bool leaving_ = false, lingers_ = false;
 };
 

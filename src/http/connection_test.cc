@@ -420,7 +420,7 @@ TEST(Listener, WithoutFreeDescriptorsItWaitsAndThenServesWhoKnocked) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_GE(failures.value(), before + 2) << "it tries again";
-  EXPECT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200) << "who is in is served";
+  EXPECT_EQ(old.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, 200) << "an admitted client is served";
   ballast.clear();
   EXPECT_EQ(fresh.read().status, 200);
   EXPECT_EQ(server.listener().connections(), 2u);

@@ -213,7 +213,7 @@ int check_fields(RequestHead& head, const std::string& authority) {
   if (hosts > 1 || (hosts == 0 && !head.http_1_0) || lengths > 1 || encodings > 1) return 400;
   if (encodings == 1 && (lengths == 1 || head.http_1_0)) return 400;
   if (repeats_one_value(head.headers)) {
-    head.refusal = "A header of one value is there twice.";
+    head.refusal = "A single-value header is repeated.";
     return 400;
   }
   return 0;

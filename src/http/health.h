@@ -9,7 +9,7 @@ namespace verbena::http {
 
 bool asks_health(std::string_view method, std::string_view path);
 
-// 200 `ok`, or 503 `stopping` of a server that takes no more requests.
+// 200 `ok`, or 503 `stopping` if the server accepts no more requests.
 void answer_health(std::string_view method, bool stopping, s3::Response& response);
 
 }  // namespace verbena::http

@@ -90,7 +90,7 @@ TEST(Hostile, AHeaderOfOneValueThatIsThereTwiceIsRefused) {
     for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     const Answer answer = twice(name, upper);
     EXPECT_EQ(answer.status, 400) << name;
-    EXPECT_NE(answer.body.find("A header of one value is there twice."), std::string::npos) << answer.body;
+    EXPECT_NE(answer.body.find("A single-value header is repeated."), std::string::npos) << answer.body;
   }
   for (const char* name :
        {"x-amz-meta-a", "x-amz-object-attributes", "Accept-Encoding", "Content-Encoding", "X-Other"}) {

@@ -37,7 +37,7 @@ Task<Result<ReadCall>> read_call(const HandlerContext& context, iam::Api api, Ex
   co_return std::move(out);
 }
 
-// "iam:CreateUser", "admin:add-user": for the log. Nothing else of a call is: it may hold secrets.
+// "iam:CreateUser", "admin:add-user": the only part of a call that is logged, because the rest may be secret.
 std::string operation_name(iam::Api api, std::string_view path, std::string_view body) {
   std::string_view name;
   if (api == iam::Api::admin) {

@@ -5,7 +5,7 @@
 
 namespace verbena::http {
 
-// Which API the request is of; none: S3.
+// The API of a request; none: S3.
 iam::Api api_of(const HandlerContext& context, const Exchange& exchange);
 
 Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange, call::Call& call,

@@ -30,9 +30,9 @@ constexpr std::chrono::milliseconds sweep_every{250};
 constexpr std::chrono::milliseconds accept_again_after{20};
 constexpr std::chrono::seconds complain_every{10};
 constexpr std::chrono::milliseconds places_after{1};
-constexpr int looks_for_place = 12;  // meanwhile a list of ten thousand connections is searched
+constexpr int looks_for_place = 12;  // enough to search a list of ten thousand connections
 constexpr size_t looks_at_once = 2048;
-constexpr size_t served_at_once = 4;  // that many connections with more activity are closed at once
+constexpr size_t served_at_once = 4;  // so many connections with more activity are closed at a time
 
 // The ports of this process, with the number of listeners each: SO_REUSEPORT would let another process of the same user
 // share them silently, so the first listener of a port checks that it is free.

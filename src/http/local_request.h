@@ -10,8 +10,9 @@ namespace verbena::http {
 bool names_loopback(std::string_view host);
 
 // True if the peer is on loopback, its Host names loopback, and no page of another site made the request. A browser on
-// this machine sends what pages want, and the name of a page's own site may resolve to 127.0.0.1 (DNS rebinding): such
-// a request comes over loopback with that site's name in Host. Required before loopback is granted more.
+// this machine sends requests for web pages, and the name of a page's own site may resolve to 127.0.0.1 (DNS
+// rebinding): such a request arrives over loopback with that site's name in Host. Check this before giving loopback
+// more rights.
 bool is_local(const Exchange& exchange);
 
 }  // namespace verbena::http

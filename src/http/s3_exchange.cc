@@ -9,13 +9,13 @@ namespace verbena::http {
 namespace {
 
 Result<auth::Verified> authenticate_s3(const HandlerContext& context, Exchange& exchange) {
-  // Browsers ask before a presigned request by its URL, whose signature is of another method: a preflight has no
-  // caller.
+  // A browser's preflight uses the URL of a presigned request, whose signature is for another method: a preflight has
+  // no caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
   return authenticate(context, exchange, [&](const auth::RequestView& view) { return context.verifier.verify(view); });
 }
 
-// A request that is not routed.
+// Answers a request that is not routed.
 Task<void> refuse(HandlerContext& context, Exchange& exchange, const Error& error, call::Call& call,
                   s3::Response& response) {
   s3::Request request = make_request(exchange, call, std::nullopt);

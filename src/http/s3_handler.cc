@@ -26,7 +26,7 @@ call::Answered answered_by(const call::Outcome& outcome, int status, const Excha
                           .status = status};
   if (status >= 400) return answered;
   answered.in = outcome.in;
-  // Of an answer that was cut, what is out of it.
+  // For a truncated answer, the bytes that were sent.
   answered.out = outcome.by_token ? outcome.out : std::min(outcome.out, progress.bytes_out);
   return answered;
 }
@@ -57,7 +57,7 @@ void account(HandlerContext& context, const Exchange& exchange, Serving& serving
                           .bytes_out = progress.bytes_out + (token_in ? 0 : outcome.token_bytes),
                           .duration_us = taken.count() / 1000,
                           .object_size = outcome.object_size};
-    if (details.action.empty()) {  // refused before it was looked at what it asks for
+    if (details.action.empty()) {  // refused before its operation was known
       details.action = exchange.method();
       details.path = exchange.path();
     }
@@ -69,7 +69,7 @@ Task<void> serve(std::shared_ptr<HandlerContext> context, Exchange& exchange, Se
   if (asks_health(exchange.method(), exchange.path()) && !in_bucket_host(*context, exchange)) {
     answer_health(exchange.method(), context->stopping != nullptr && *context->stopping, serving.response);
     (void)co_await exchange.reply(serving.response);
-    co_return;  // no access
+    co_return;  // health checks are not accounted
   }
   const iam::Api api = api_of(*context, exchange);
   if (api != iam::Api::none) {
@@ -80,16 +80,16 @@ Task<void> serve(std::shared_ptr<HandlerContext> context, Exchange& exchange, Se
   account(*context, exchange, serving);
 }
 
-// A GET that was not out at once.
+// Completes a GET that could not be sent at once.
 Task<void> finish(std::shared_ptr<HandlerContext> context, Exchange& exchange, Serving serving,
                   Task<Result<void>> rest) {
-  exchange.sink(serving.response);  // where it is now
+  exchange.sink(serving.response);  // rebinds the sink after the move
   const Result<void> sent = co_await std::move(rest);
   if (has_answer(exchange, serving, sent)) (void)co_await exchange.reply(serving.response);
   account(*context, exchange, serving);
 }
 
-// A GET or HEAD of what lies in memory is served here; all else is left to serve(), with what was found out already.
+// Serves a GET or HEAD of an object in memory at once; leaves all else to serve(), with the results so far.
 std::optional<Task<void>> begin(const std::shared_ptr<HandlerContext>& context, Exchange& exchange) {
   Serving serving;
   call::Call& call = serving.call;

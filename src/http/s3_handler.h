@@ -17,19 +17,19 @@
 namespace verbena::http {
 
 struct S3HandlerOptions {
-  call::AccessLog* access_log = nullptr;   // nullptr: none
-  observe::RequestWatch* watch = nullptr;  // who watches requests; nullptr: nobody can
-  observe::Tracer* tracer = nullptr;       // traces some requests; nullptr: nobody does
-  const WallClock* clock = nullptr;        // nullptr: the machine's
-  iam::Service* iam = nullptr;     // nullptr: no calls of IAM, STS and the admin API; S3 answers what looks like one
-  memory::Arena* arena = nullptr;  // whose budget the bodies of calls are charged to; given where `iam` is
-  std::string domain = {};         // of virtual hosts: a bucket's host has no such calls
+  call::AccessLog* access_log = nullptr;        // nullptr: none
+  observe::RequestWatch* watch = nullptr;       // live view of requests; nullptr: none
+  observe::Tracer* tracer = nullptr;            // traces some requests; nullptr: none
+  const WallClock* clock = nullptr;             // nullptr: the machine's
+  iam::Service* iam = nullptr;                  // nullptr: no IAM, STS and admin API; their calls are treated as S3's
+  memory::Arena* arena = nullptr;               // with the budget for bodies of calls; set if `iam` is
+  std::string domain = {};                      // for virtual hosts: a bucket's host has no such calls
   auth::AuthFailures* auth_failures = nullptr;  // counts wrong signatures; null: not counted
-  const std::atomic<bool>* stopping = nullptr;  // what /-/health tells; nullptr: it never stops
+  const std::atomic<bool>* stopping = nullptr;  // for /-/health; nullptr: never stopping
 };
 
 // Authenticates, unwraps the payload (signed hash, aws-chunked), calls the router (or IAM), writes the access log and
-// the metrics. All arguments outlive every connection that the handler serves. One handler may serve all cores.
+// the metrics. All arguments must outlive the connections that the handler serves. One handler may serve all cores.
 Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3HandlerOptions options = {});
 
 }  // namespace verbena::http

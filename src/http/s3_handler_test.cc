@@ -283,7 +283,7 @@ TEST_F(HotObjects, AreLookedUpOnceWhateverBecomesOfTheRequest) {
   EXPECT_EQ(ask("GET", "/bucket/key", {}, "UNSIGNED-PAYLOAD", {{"range", "bytes=200000-"}}).status, 416);
   EXPECT_EQ(looks(), 1) << "the range is none of its";
   EXPECT_EQ(client_->ask("GET /bucket/key HTTP/1.1\r\nhost: h\r\n\r\n").status, 403);
-  EXPECT_EQ(looks(), 1) << "nobody may read it";
+  EXPECT_EQ(looks(), 1) << "no caller may read it";
   EXPECT_EQ(ask("HEAD", "/bucket/key").status, 200);
   EXPECT_EQ(looks(), 1);
 }

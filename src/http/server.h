@@ -18,12 +18,12 @@ namespace verbena::http {
 
 struct Limits {
   size_t header_bytes_max = 64 * KiB;           // of a whole head; more is answered 431
-  size_t connections_max = 10'000;              // of this listener, where it has no room that it shares
+  size_t connections_max = 10'000;              // of this listener, if it does not share a ConnectionRoom
   std::chrono::seconds idle_timeout{75};        // between requests
   std::chrono::seconds header_timeout{30};      // first byte to end of the head
   std::chrono::seconds body_stall_timeout{60};  // no byte in either direction
-  // Bytes per second that a body must move, in either direction, on average over each body_stall_timeout in which we
-  // wait for the client; 0: none. A transfer holds memory.
+  // Bytes per second that a body must move, in either direction, on average over each body_stall_timeout of waiting for
+  // the client; 0: no limit. A slow transfer holds memory.
   uint64_t body_rate_min = 1 * KiB;
 };
 
@@ -38,22 +38,23 @@ class Exchange {
   virtual std::optional<uint64_t> content_length() const = 0;  // of the wire body; nullopt: chunked or none
   virtual bool secure() const = 0;
   virtual std::string_view peer_address() const = 0;  // IP, no port
-  // That the peer has shown, and has the key of: DER, its own first. Nobody has looked yet who vouches for them.
+  // The peer's certificates, whose key it has proved to have: DER, its own first. Their issuers are not verified yet.
   virtual std::vector<std::string> peer_certificates() const { return {}; }
 
-  // The body as it is on the wire (Content-Length or chunked decoded by HTTP). Sends "100 Continue" at the first read
-  // when the client waits for it.
+  // The body from the wire (Content-Length or chunked, decoded). Sends "100 Continue" at the first read if the client
+  // waits for it.
   virtual memory::Source& body() = 0;
   // begin() sends `response`'s head with that content length, then the bytes.
   virtual memory::Sink& sink(s3::Response& response) = 0;
   // Sends `response` with its own body (or none).
   virtual Task<Result<void>> reply(s3::Response& response) = 0;
-  // Its signature is that of a key there is: the connection is not among the first to go when there are too many.
+  // Call when the request's signature is of an existing key: the connection is then not among the first to be closed
+  // near the limit.
   virtual void vouch() {}
-  // The connection closes after this exchange. After a begun sink that did not finish it is cut, whatever was asked.
+  // Closes the connection after this exchange. A begun sink that was not finished closes it in any case.
   virtual void close_after() = 0;
 
-  // How far this exchange is, on the wire.
+  // The progress of this exchange on the wire.
   struct Progress {
     bool begun = false;      // an answer's head was written
     uint64_t bytes_in = 0;   // body bytes read
@@ -62,21 +63,21 @@ class Exchange {
   virtual Progress progress() const = 0;
 };
 
-// Serves an exchange: at once as far as nothing has to be waited for, and the rest, where there is one, in the task
-// that it returns. A coroutine is one that leaves all of it to its task.
+// Serves an exchange: at once as far as that is possible without waiting; the returned task, if any, does the rest. A
+// coroutine is a handler whose task does everything.
 using Handler = std::function<std::optional<Task<void>>(Exchange&)>;
-// All of it, for who waits for that.
+// Serves an exchange completely, for callers that can wait.
 Task<void> serve_whole(const Handler& handler, Exchange& exchange);
 
 struct TlsFiles {
   std::string certificate_path, key_path;  // PEM
-  // Clients are asked for a certificate of theirs, of whatever authority, and go on without one, too.
+  // Requests a certificate of any authority from clients; connections without one are accepted too.
   bool ask_clients = false;
 };
 
 // One listener per core on the same address (SO_REUSEPORT). Its destructor stops accepting and closes its connections:
-// from the core's thread at once, else as soon as that thread runs its loop. What the handler refers to must outlive
-// the connections: wait for connections() == 0, or stop the core, before it goes.
+// from the core's thread at once, else as soon as that thread runs its loop. Objects that the handler refers to must
+// outlive the connections: wait for connections() == 0, or stop the core, first.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -90,8 +91,8 @@ class Listener {
 // `room`: shared by the listeners of one door; null: one of its own with limits.connections_max.
 //
 // `address` is an IP literal, "localhost", or "*" for every address (IPv6 and IPv4). Errors: bad_config (no address,
-// certificate or key not readable or not fitting) / connection_failed (address in use) with errno. An address that
-// another process listens on is in use even where SO_REUSEPORT would let both in.
+// certificate or key not readable or not fitting) / connection_failed (address in use) with errno. An address on which
+// another process listens counts as in use, even if SO_REUSEPORT would allow both.
 Result<std::unique_ptr<Listener>> listen(Core& core, std::string_view address, uint16_t port, Limits limits,
                                          std::optional<TlsFiles> tls, Handler handler,
                                          std::shared_ptr<ConnectionRoom> room = nullptr);

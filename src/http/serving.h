@@ -1,4 +1,5 @@
-// One exchange while it is served, and what serves it: shared by the exchanges of S3 and of IAM. Internal to http/.
+// One exchange while it is served, and the handler's context: shared by the exchanges of S3 and of IAM. Internal to
+// http/.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,7 @@
 
 namespace verbena::http {
 
-// Of a handler: what make_s3_handler() was given.
+// A handler's context: the arguments of make_s3_handler().
 struct HandlerContext {
   const auth::Verifier& verifier;
   s3::Router& router;
@@ -33,25 +34,25 @@ struct HandlerContext {
   RequestMetrics metrics;
 };
 
-// A request and its answer, from the head to the log.
+// State of a request and its answer, from the head to its accounting.
 struct Serving {
   SteadyClock::time_point started = SteadyClock::now();
   // null: there are no observers. Too large for the frame of each request
   std::unique_ptr<call::Observed> observed{};
   call::Call call{};
   s3::Response response{};
-  std::optional<Result<auth::Verified>> verified{};  // once that was looked at
+  std::optional<Result<auth::Verified>> verified{};  // set once the signature was verified
   s3::FoundObject found{};                           // s3::Request::found
 };
 
 // The first of that (lower-case) name; empty: none.
 std::string_view header_of(const Exchange& exchange, std::string_view name);
-// In a virtual host the path is a key of the bucket.
+// Whether the host is a bucket's, so that the path is a key.
 bool in_bucket_host(const HandlerContext& context, const Exchange& exchange);
-// The view's headers lie in a buffer of this thread, which its next call overwrites.
+// The view's headers are in a buffer of this thread, which the next call overwrites.
 auth::RequestView view_of(const Exchange& exchange);
-// Verifies by `verify`, a callable from auth::RequestView to Result<auth::Verified>, who sends the request. An address
-// that has failed too often is refused before; a failure counts.
+// Authenticates a request by `verify`, a callable from auth::RequestView to Result<auth::Verified>. An address with too
+// many failures is refused first; a failure is counted.
 template <class Verify>
 Result<auth::Verified> authenticate(const HandlerContext& context, Exchange& exchange, Verify verify) {
   const auth::RequestView view = view_of(exchange);
@@ -63,8 +64,8 @@ Result<auth::Verified> authenticate(const HandlerContext& context, Exchange& exc
   return verified;
 }
 s3::Request make_request(const Exchange& exchange, call::Call& call, std::optional<uint64_t> length);
-// An answer is whole before it is sent. One that is longer than what everybody may have waiting is charged to its peer
-// until it is taken, where its verb has not seen to that. slow_down: too many of the peer's answers wait already.
+// Charges an answer to its peer until it is sent, if it is longer than the free allowance and its verb has not charged
+// it. Answers are complete before they are sent. slow_down: too many of the peer's answers wait already.
 Result<void> charge_answer(const HandlerContext& context, const Exchange& exchange, s3::Response& response);
 
 }  // namespace verbena::http

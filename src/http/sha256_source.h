@@ -7,7 +7,7 @@
 
 namespace verbena::http {
 
-// Passes on the bytes of `wire`; fails with content_sha256_mismatch at their end when they are not the signed ones.
+// Passes on the bytes of `wire`; fails with content_sha256_mismatch at their end if they are not the signed ones.
 class Sha256Source final : public memory::Source {
  public:
   Sha256Source(memory::Source& wire, const Sha256& expected);

@@ -47,7 +47,7 @@ class Wire {
 
   // Bytes to be sent before the next chunk, in the same write if possible. Append, then send() or flush().
   std::string& head() { return head_; }
-  // Takes the chunk; returns once at most one is still waiting to be sent. `timeout` is for each step forward.
+  // Takes the chunk; returns once at most one is still waiting to be sent. `timeout`: for each progress.
   Task<Result<void>> send(memory::Chunk chunk, std::chrono::nanoseconds timeout);
   // The same without waiting; an empty chunk is skipped. True: everything is sent. False: flush() returns when it is.
   Result<bool> send_at_once(memory::Chunk&& chunk, std::chrono::nanoseconds timeout);

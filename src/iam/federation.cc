@@ -70,7 +70,7 @@ Result<const FederatedAction*> find_federated_action(const FederatedTools& tools
   }
   // URLs appear in logs of proxies.
   if (in_query && !found->in_url) {
-    message = "Passwords and tokens must not stand in a URL: send them as a form.";
+    message = "Passwords and tokens must not be in a URL: send them as a form.";
     return fail(Errc::validation_error, "iam");
   }
   const std::string known = " Action Version" + std::string(found->action.parameters);

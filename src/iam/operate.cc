@@ -26,7 +26,7 @@ Result<void> may_operate(const s3::Call& caller, const auth::AccessKey& key, std
                          const WallClock& clock) {
   const auth::Principal* who = key.principal.get();
   const auto refused = [] {
-    return fail(Errc::access_denied, "This takes the server's root key, or a right in the root account.");
+    return fail(Errc::access_denied, "This needs the server's root key, or a right in the root account.");
   };
   // Temporary keys are refused, as with IAM; a session of a directory bucket has one, too.
   if (who == nullptr || who->account == nullptr || key.expires_s != 0 || key.limits) return refused();

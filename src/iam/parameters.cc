@@ -33,7 +33,7 @@ Result<Parameters> Parameters::parse(std::string_view form) {
   for (const auto& [name, value] : out.query_.items()) names.push_back(name);
   std::ranges::sort(names);
   if (std::ranges::adjacent_find(names) != names.end()) {
-    return fail(Errc::validation_error, "A parameter is there twice.");
+    return fail(Errc::validation_error, "A parameter is repeated.");
   }
   return out;
 }

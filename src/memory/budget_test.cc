@@ -125,7 +125,7 @@ TEST_F(BudgetTest, WhoWaitsIsServedWhenBytesComeBackPeersInTurn) {
   auto note = [&](char who) {
     return [&, who](Result<Charge> charge) {
       ASSERT_TRUE(charge);
-      EXPECT_EQ(charge->bytes(), Budget::unit) << "whoever waits gets one unit";
+      EXPECT_EQ(charge->bytes(), Budget::unit) << "a waiter gets one unit";
       order += who;
       served.push_back(std::move(*charge));
     };
@@ -139,7 +139,7 @@ TEST_F(BudgetTest, WhoWaitsIsServedWhenBytesComeBackPeersInTurn) {
   EXPECT_EQ(order, "");
   Share late(*arena_, "10.0.0.5", {});
   of_a.pop_back();
-  EXPECT_FALSE(late.try_take(1)) << "nobody overtakes";
+  EXPECT_FALSE(late.try_take(1)) << "no request overtakes";
   io_.poll();
   EXPECT_EQ(order, "c");
   of_b.clear();
@@ -208,7 +208,7 @@ TEST_F(BudgetTest, WhatIsOfUseAsAWholeIsGivenAsAWhole) {
   held.reset();
   io_.run();
   EXPECT_EQ(got, MiB);
-  EXPECT_TRUE(first.try_whole(64 * MiB)) << "what nobody may have is as much as one may have";
+  EXPECT_TRUE(first.try_whole(64 * MiB)) << "the part without a peer is as large as a peer's limit";
 }
 
 // One peer with many requests took all places of waiters, and another peer that had to wait was refused.

@@ -338,8 +338,8 @@ TEST_F(BatchTest, APolicyThatChangesInTheMidstOfABatchHoldsForWhatIsLeft) {
   EXPECT_EQ(answer.entries.back().code, Errc::access_denied);
 }
 
-// Credits are a session's, and a client may have hundreds of those: their requests held gigabytes, and whoever came
-// next waited for all of them.
+// Credits are a session's, and a client may have hundreds of those: their requests held gigabytes, and the next client
+// waited for all of them.
 TEST_F(BatchTest, SessionsOfOneClientHaveOnlySoMuchUnderWayTogether) {
   constexpr uint64_t sessions = 40, credits = 8, most = 2048 / 8;
   store_.put("bucket", "k", "x");
@@ -365,7 +365,7 @@ TEST_F(BatchTest, SessionsOfOneClientHaveOnlySoMuchUnderWayTogether) {
   EXPECT_EQ(ask(wire::Type::head_many, head, {{"k"}}).refused, Errc::ok);
 }
 
-// A turn was so many items, and what one of them costs is up to who wrote the bucket's policy.
+// A turn was so many items, and the cost of one depends on the bucket's policy.
 TEST_F(BatchTest, ACostlyPolicyLeavesOthersTheirTurns) {
   constexpr size_t count = 48;
   std::vector<Item> items;
@@ -423,7 +423,7 @@ TEST_F(BatchTest, WhatNobodyWaitsForAnyMoreIsNotBegun) {
   const auto answer = answer_to_it();
   ASSERT_TRUE(answer.answered);
   EXPECT_LT(answer.entries.size(), 300u);
-  EXPECT_EQ(store_.count("bucket"), answer.entries.size()) << "what was done is told, and nothing else";
+  EXPECT_EQ(store_.count("bucket"), answer.entries.size()) << "exactly the executed items are reported";
 }
 
 TEST_F(BatchTest, WhatLiesInMemoryGoesOutTogether) {
@@ -642,6 +642,32 @@ TEST_F(BatchTest, RatesAreChargedForWhatMoves) {
   const wire::BatchPlace place{0, 0, 60 * KiB};
   EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).entries.front().code, Errc::ok);
   EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).refused, Errc::slow_down);
+}
+
+// A message with more items than its reply holds brought the bytes of one that was not charged and in no log.
+TEST_F(BatchTest, WhatLiesInTheWindowIsPaidForWithoutAnAnswerToo) {
+  constexpr size_t size = 32, count = 400;
+  make_hot();
+  const std::string key(20, 'k');  // and as long an entity tag
+  store_.put("bucket", key, std::string(size, 'x'));
+  auth::Principal limited = *auth::superuser();
+  limited.superuser = false;
+  limited.account_limits = auth::make_limits({.bytes_per_s = 1'000'000});
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+  peer_ = hello(5, 2);
+  std::vector<Item> items;
+  for (size_t i = 0; i < count; ++i) items.push_back({key, {0, i * size, size}});
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    std::ranges::fill(memory_, std::byte{0});
+    const auto charged = [] { return metrics::counter("verbena_quota_charged_bytes_total", "").value(); };
+    const uint64_t before = charged();
+    const auto answer = ask(wire::Type::get_many, head(), items);
+    ASSERT_LT(answer.entries.size(), count) << "the reply holds them all";
+    const auto arrived = static_cast<uint64_t>(std::ranges::count(memory_, std::byte{'x'}));
+    EXPECT_GE(arrived, answer.entries.size() * size);
+    EXPECT_EQ(charged() - before, arrived) << immediate;
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What all parts of the native door share. Private to this room.
+// State shared by all parts of the native door. Private to this room.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace verbena::native {
 struct Metrics {
   Metrics();
   metrics::Counter* dropped[wire::drop_count];
-  metrics::Counter* requests[32];  // by request type; nullptr where there is none
+  metrics::Counter* requests[32];  // by request type; nullptr for types without a counter
   metrics::Counter* failed[32];
   metrics::Counter& batch_items;
   metrics::Counter& inline_in;  // bytes
@@ -81,7 +81,7 @@ bool may_dial_peer(std::string_view provider, std::string_view address, std::str
 // `address` is a socket address of this host with one of `ports`.
 bool names_own_port(std::string_view address, const std::vector<uint16_t>& ports);
 
-// Codes that stay inside the house become ones that clients know.
+// Maps internal codes to codes of the protocol.
 Errc wire_code(Errc code);
 
 }  // namespace verbena::native

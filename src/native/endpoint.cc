@@ -19,10 +19,12 @@ namespace verbena::native {
 namespace {
 
 constexpr size_t spare_ops_max = 256;
-constexpr uint32_t listings_max = 4;                            // with values, of a lane at once
-constexpr uint32_t questions_max = 2 * wire::lane_watches_max;  // likewise: an answer, and the next question
+constexpr uint32_t listings_max = 4;  // with values, of a stream at once
+constexpr uint32_t questions_max =
+    2 * wire::stream_watches_max;  // likewise: for each watch a parked request and the next
 
-// A message whose body has the trace's context behind it: who carries none pays nothing for those that do.
+// Parses a message with a trace's context behind its body; messages without one take another path and pay nothing for
+// it.
 bool load_traced(Op& op, Bytes body) {
   if (body.size() < wire::trace_context_size) return false;
   const Bytes rest = body.first(body.size() - wire::trace_context_size);
@@ -55,14 +57,14 @@ bool load_traced(Op& op, Bytes body) {
   }
 }
 
-// How many requests each bucket gets.
+// The number of requests for each bucket.
 std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op) {
   const bool reads = op.header.type == static_cast<uint8_t>(wire::Type::get) ||
                      op.header.type == static_cast<uint8_t>(wire::Type::head);
   return {{reads ? op.get.bucket : op.bucket, 1}};
 }
 
-// `body` is that of a batch which was checked.
+// `body`: of a checked batch.
 std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op, Bytes body) {
   auto reader = wire::BatchReader::open(body, static_cast<wire::Type>(op.header.type));
   std::vector<std::pair<std::string, uint64_t>> requests;
@@ -89,7 +91,7 @@ void Endpoint::start() {
   // The port may outlive the door, hence the shared pointers.
   port_.on_message([self = shared_from_this()](fabric::PeerId from, Bytes message) { self->receive(from, message); });
   port_.on_gone([self = shared_from_this()](fabric::PeerId peer) { self->gone(peer); });
-  // Owns its timer, so that neither the loop nor this must outlive the other.
+  // Owns its timer, so that the loop and this may end in any order.
   boost::asio::co_spawn(core_.io(), sweep_forever(weak_from_this()), boost::asio::detached);
 }
 
@@ -102,82 +104,83 @@ void Endpoint::abandon() {
   turns_.clear();
 }
 
-// Checks in the order of their cost. Nothing but a counter tells a hostile sender what was wrong.
+// Checks, the cheapest first. A failed one is counted and not answered, so that a hostile sender learns nothing.
 void Endpoint::receive(fabric::PeerId from, Bytes message) {
   received_ = ticks();
   Metrics& metrics = door_->metrics;
   const auto header = wire::parse_header(message, info().message_size_max);
   if (!header) return metrics.drop(header.error());
-  Lane* lane = lanes_.find(header->session);
-  if (lane == nullptr) {
+  SessionStream* stream = streams_.find(header->session);
+  if (stream == nullptr) {
     if (header->type != static_cast<uint8_t>(wire::Type::hello)) return metrics.drop(wire::Drop::unknown_session);
     return hello(from, *header, message);
   }
-  if (lane->closed) return metrics.drop(wire::Drop::lane_closed);
-  if (from != 0 && from != lane->peer) return metrics.drop(wire::Drop::wrong_peer);
-  if (!wire::mac_matches(lane->keys.to_server, message)) return metrics.drop(wire::Drop::bad_mac);
-  if (!lane->seen.accept(header->sequence)) return metrics.drop(wire::Drop::replayed);
-  lane->touched = true;
-  dispatch(*lane, *header, wire::body_of(message));
+  if (stream->closed) return metrics.drop(wire::Drop::stream_closed);
+  if (from != 0 && from != stream->peer) return metrics.drop(wire::Drop::wrong_peer);
+  if (!wire::mac_matches(stream->keys.to_server, message)) return metrics.drop(wire::Drop::bad_mac);
+  if (!stream->seen.accept(header->sequence)) return metrics.drop(wire::Drop::replayed);
+  stream->touched = true;
+  dispatch(*stream, *header, wire::body_of(message));
 }
 
-void Endpoint::dispatch(Lane& lane, const wire::Header& header, Bytes body) {
+void Endpoint::dispatch(SessionStream& stream, const wire::Header& header, Bytes body) {
   Metrics& metrics = door_->metrics;
   if (header.type >= std::size(metrics.requests) || metrics.requests[header.type] == nullptr) {
     return metrics.drop(wire::Drop::bad_type);
   }
   metrics.requests[header.type]->add();
-  if (lane.session->version < wire::version_of(header.type)) {
+  if (stream.session->version < wire::version_of(header.type)) {
     return metrics.drop(wire::Drop::bad_type);
   }
   switch (static_cast<wire::Type>(header.type)) {
-    case wire::Type::hello:  // a second one changes nothing
+    case wire::Type::hello:  // a repeated one changes nothing
     case wire::Type::ping:
-      return answer(lane, header, Errc::ok);
+      return answer(stream, header, Errc::ok);
     case wire::Type::bye:
-      return close(lane);
+      return close(stream);
     default:
       break;
   }
-  // Nothing has begun: not service_unavailable, which leaves open whether a change has happened.
-  if (door_->stopping.load(std::memory_order_relaxed)) return answer(lane, header, Errc::slow_down);
-  if (!still_known(lane)) return answer(lane, header, Errc::access_denied);
-  if (!has_credit(lane, header.type)) {
+  // slow_down, not service_unavailable, because nothing has begun: the latter leaves open whether a change has
+  // happened.
+  if (door_->stopping.load(std::memory_order_relaxed)) return answer(stream, header, Errc::slow_down);
+  if (!still_known(stream)) return answer(stream, header, Errc::access_denied);
+  if (!has_credit(stream, header.type)) {
     metrics.drop(wire::Drop::no_credit);
-    return answer(lane, header, Errc::slow_down);
+    return answer(stream, header, Errc::slow_down);
   }
-  start_verb(lane, header, body);
+  start_verb(stream, header, body);
 }
 
-bool Endpoint::has_credit(const Lane& lane, uint8_t type) const {
-  if (takes_no_credit(type)) return lane.questions < questions_max;
+bool Endpoint::has_credit(const SessionStream& stream, uint8_t type) const {
+  if (takes_no_credit(type)) return stream.questions < questions_max;
   const bool lists_values = type == static_cast<uint8_t>(wire::Type::list_values);
-  return lane.in_flight < door_->options.credits && (!lists_values || lane.listings < listings_max) &&
-         lane.client->units + load_of(type) <= ClientLoad::units_max;
+  return stream.in_flight < door_->options.credits && (!lists_values || stream.listings < listings_max) &&
+         stream.client->units + load_of(type) <= ClientLoad::units_max;
 }
 
-// Keys and policies change while sessions are open. One load tells whether they did.
-bool Endpoint::still_known(Lane& lane) {
+// Keys and policies may change while sessions are open. One load shows whether they did.
+bool Endpoint::still_known(SessionStream& stream) {
   const uint64_t generation = door_->credentials.generation();
-  const int64_t expires_s = lane.session->key->expires_s;
-  if (lane.generation == generation && (expires_s == 0 || door_->service.clock.now_s() < expires_s)) return true;
-  const auth::Credentials& opened_with = lane.session->key->credentials;
+  const int64_t expires_s = stream.session->key->expires_s;
+  if (stream.generation == generation && (expires_s == 0 || door_->service.clock.now_s() < expires_s)) return true;
+  const auth::Credentials& opened_with = stream.session->key->credentials;
   const auto key =
       door_->credentials.find(opened_with.access_key, opened_with.session_token, door_->service.clock.now_s());
-  // A key that was made anew under its old name has another secret than the one both sides made the session's from.
+  // A key that was recreated under the same id has another secret than the one the session was derived from.
   if (!key || (*key)->credentials.secret_key != opened_with.secret_key) {
-    door_->sessions.end(lane.session->id);  // the next sweep says goodbye
+    door_->sessions.end(stream.session->id);  // the next sweep sends BYE
     return false;
   }
-  lane.caller.identity.principal = (*key)->principal;
-  lane.caller.identity.key = *key;
-  lane.caller.identity.generation = generation;
-  lane.generation = generation;
+  stream.caller.identity.principal = (*key)->principal;
+  stream.caller.identity.key = *key;
+  stream.caller.identity.generation = generation;
+  stream.generation = generation;
   return true;
 }
 
-void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
-  OpPtr op = take_op(lane, header);
+void Endpoint::start_verb(SessionStream& stream, const wire::Header& header, Bytes body) {
+  OpPtr op = take_op(stream, header);
   if (wire::is_batch(static_cast<wire::Type>(header.type))) return start_batch(std::move(op), body);
   bool loaded = false;
   Task<void> (*serve)(OpPtr) = nullptr;
@@ -236,7 +239,7 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
       boost::asio::co_spawn(io, serve(std::move(admitted)), boost::asio::detached);
     });
   }
-  // What lies in memory is answered here and now: no coroutine is made for it.
+  // Objects in memory are answered at once, without a coroutine.
   if (serve == serve_get && serve_hot_get(*op)) return reply(std::move(op));
   if (at_once_) {
     boost::asio::co_spawn(core_.io(), serve(std::move(op)), boost::asio::detached);
@@ -248,7 +251,7 @@ void Endpoint::start_verb(Lane& lane, const wire::Header& header, Bytes body) {
   });
 }
 
-// Where requests or bytes a second are limited, or buckets have logs: elsewhere no request comes this way.
+// Only called if rates are limited or buckets have logs.
 void Endpoint::start_admitted(Requests requests, OpPtr op, std::function<void(OpPtr)> start) {
   auto held = std::make_shared<OpPtr>(std::move(op));  // std::function and a handler of asio copy what they hold
   boost::asio::post(core_.io(), [held, requests = std::move(requests), start = std::move(start)] {
@@ -316,14 +319,14 @@ void Endpoint::start_batch(OpPtr op, Bytes body) {
                     [self = shared_from_this(), start, op = std::move(op)]() mutable { start(std::move(op)); });
 }
 
-void Endpoint::renew(call::Caller& caller, const Lane& lane) {
-  const auth::Identity& now = lane.caller.identity;
+void Endpoint::renew(call::Caller& caller, const SessionStream& stream) {
+  const auth::Identity& now = stream.caller.identity;
   caller.identity.principal = now.principal;
   caller.identity.key = now.key;
   caller.identity.generation = now.generation;
 }
 
-OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
+OpPtr Endpoint::take_op(SessionStream& stream, const wire::Header& header) {
   OpPtr op;
   if (spare_ops_.empty()) {
     op.reset(new Op);
@@ -332,7 +335,7 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
     spare_ops_.pop_back();
   }
   op->endpoint = shared_from_this();
-  op->lane = lanes_.share(lane.session->id);
+  op->stream = streams_.share(stream.session->id);
   op->header = header;
   op->outcome = Errc::ok;
   op->body_size = 0;
@@ -341,27 +344,27 @@ OpPtr Endpoint::take_op(Lane& lane, const wire::Header& header) {
   op->partial = false;
   if (!op->object_version.empty()) op->object_version.clear();
   op->object_size.reset();
-  if (op->reply.size() < lane.message_size_max) op->reply.resize(lane.message_size_max);
-  static_cast<call::Caller&>(op->caller) = lane.caller;
+  if (op->reply.size() < stream.message_size_max) op->reply.resize(stream.message_size_max);
+  static_cast<call::Caller&>(op->caller) = stream.caller;
   op->caller.trace = nullptr;
   op->caller.observed = nullptr;
   op->caller.request_id.resize(call::request_id_size);
   call::write_request_id(++request_ids_, op->caller.request_id.data());
-  ++(takes_no_credit(header.type) ? lane.questions : lane.in_flight);
-  lane.client->units += load_of(header.type);
-  if (header.type == static_cast<uint8_t>(wire::Type::list_values)) ++lane.listings;
+  ++(takes_no_credit(header.type) ? stream.questions : stream.in_flight);
+  stream.client->units += load_of(header.type);
+  if (header.type == static_cast<uint8_t>(wire::Type::list_values)) ++stream.listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // one writer
   return op;
 }
 
 void Endpoint::recycle(Op* op) {
   std::unique_ptr<Op> owned(op);
-  --(takes_no_credit(owned->header.type) ? owned->lane->questions : owned->lane->in_flight);
-  owned->lane->client->units -= load_of(owned->header.type);
+  --(takes_no_credit(owned->header.type) ? owned->stream->questions : owned->stream->in_flight);
+  owned->stream->client->units -= load_of(owned->header.type);
   owned->page.release();
-  if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->lane->listings;
+  if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->stream->listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  owned->lane.reset();
+  owned->stream.reset();
   owned->opened.reset();
   owned->sink.reset();
   owned->caller.records.clear();
@@ -376,40 +379,40 @@ void Endpoint::recycle(Op* op) {
   if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
 }
 
-void Endpoint::answer(Lane& lane, const wire::Header& header, Errc code) {
-  if (code != Errc::ok && observe::requests_are_observed()) note_refusal(lane, header, code);
+void Endpoint::answer(SessionStream& stream, const wire::Header& header, Errc code) {
+  if (code != Errc::ok && observe::requests_are_observed()) note_refusal(stream, header, code);
   std::array<std::byte, wire::frame_size + 2> message;
   wire::Writer body(MutableBytes(message).subspan(wire::header_size, 2));
   wire::encode_error(body, code);
   const wire::Header out{.type = static_cast<uint8_t>(header.type | wire::reply_bit),
-                         .session = lane.session->id,
-                         .sequence = ++lane.last_sequence,
+                         .session = stream.session->id,
+                         .sequence = ++stream.last_sequence,
                          .request = header.request,
                          .body_length = 2};
-  wire::seal(lane.keys.to_client, out, message);
-  // A peer that lets its queue fill with answers of two bytes gets no more of them.
-  if (!port_.send(lane.peer, message)) door_->metrics.drop(wire::Drop::undeliverable);
+  wire::seal(stream.keys.to_client, out, message);
+  // A peer whose queue is full gets no more refusals.
+  if (!port_.send(stream.peer, message)) door_->metrics.drop(wire::Drop::undeliverable);
 }
 
 void Endpoint::reply(OpPtr op) {
-  Lane& lane = *op->lane;
+  SessionStream& stream = *op->stream;
   if (op->outcome != Errc::ok) door_->metrics.failed[op->header.type]->add();
-  if (lane.closed) {
+  if (stream.closed) {
     if (op->is_told()) account(*op);
     return;
   }
   const wire::Header header{.type = static_cast<uint8_t>(op->header.type | wire::reply_bit),
-                            .session = lane.session->id,
-                            .sequence = ++lane.last_sequence,
+                            .session = stream.session->id,
+                            .sequence = ++stream.last_sequence,
                             .request = op->header.request,
                             .body_length = static_cast<uint32_t>(op->body_size)};
-  wire::seal(lane.keys.to_client, header, op->reply);
+  wire::seal(stream.keys.to_client, header, op->reply);
   if (op->is_told()) account(*op);
   auto sent = send(*op);
   if (sent) return;
   if (sent.error() != Errc::would_block) {
     door_->metrics.drop(wire::Drop::undeliverable);
-    return close(lane);
+    return close(stream);
   }
   op->reply_by = deadline_in(door_->options.reply_deadline);
   waiting_.push_back(std::move(op));
@@ -437,7 +440,7 @@ Task<void> Endpoint::turn() {
 }
 
 Result<void> Endpoint::send(Op& op) {
-  auto sent = port_.send(op.lane->peer, Bytes(op.reply).first(op.body_size + wire::frame_size));
+  auto sent = port_.send(op.stream->peer, Bytes(op.reply).first(op.body_size + wire::frame_size));
   if (sent) measure(op);
   return sent;
 }
@@ -449,7 +452,7 @@ size_t Endpoint::poll() {
   for (size_t left = waiting_.size(); left > 0; --left) {
     OpPtr op = std::move(waiting_.front());
     waiting_.pop_front();
-    if (op->lane->closed) continue;
+    if (op->stream->closed) continue;
     auto sent = send(*op);
     if (sent) {
       ++progress;
@@ -457,7 +460,7 @@ size_t Endpoint::poll() {
       waiting_.push_back(std::move(op));
     } else {
       door_->metrics.drop(wire::Drop::undeliverable);
-      close(*op->lane);
+      close(*op->stream);
     }
   }
   if (!turns_.empty()) {

@@ -1,5 +1,5 @@
-// The door on one port of one core: takes messages in, checks them, starts verbs, sends replies. All on the core's
-// thread.
+// The native door on one port of one core: receives messages, checks them, starts verbs, sends replies. All on the
+// core's thread.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@
 #include "base/core.h"
 #include "native/door_state.h"
 #include "native/key_watches.h"
-#include "native/lane.h"
 #include "native/op.h"
+#include "native/session_stream.h"
 
 namespace verbena::native {
 
@@ -26,7 +26,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void start();  // hooks into the port and starts the sweep
   void reply(OpPtr op);
   void recycle(Op* op);
-  // The core has stopped for good: lets go of the replies that still wait. Any thread.
+  // Releases the replies that still wait, after the core has stopped for good. Any thread.
   void abandon();
 
   DoorState& door() { return *door_; }
@@ -34,44 +34,45 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   const EndpointInfo& info() const { return door_->endpoints[index_]; }
   Core& core() { return core_; }
   KeyWatches& watches() { return *watches_; }
-  // What tells those who watch is not told of anything any more. Any thread.
+  // Stops all reports to watches. Any thread.
   void stop_watches() { watches_->close(); }
-  OpPtr take_op(Lane& lane, const wire::Header& header);
+  OpPtr take_op(SessionStream& stream, const wire::Header& header);
   void want_polls();
-  // Replies that found the peer's queue full are tried again while the core polls, and who waits for a turn gets it.
+  // Called by the core's poll: sends replies again that found the peer's queue full, and resumes coroutines that wait
+  // for a turn.
   size_t poll() override;
 
-  // Resumes at one of the endpoint's next turns, one who waits at each: between two of them the core looks at every
-  // port, so that a long request does not hold up short ones. A post to the loop would not do that (CopyQueue).
+  // Resumes at one of the endpoint's next turns, which resume one waiter each. Between two turns the core polls every
+  // port, so that a long request does not delay short ones. A post to the loop would not ensure that (CopyQueue).
   Task<void> turn();
-  // Whether a batch may begin before the core looks at the ports again. What it looked at and moved is told by
-  // took_turn(): several that came together, and those behind one that waits for its turn, are not to add up.
+  // Whether a batch may begin before the core polls its ports again. Batches report their work by took_turn(), so that
+  // several that arrived together share one turn.
   bool may_serve_at_once() const { return at_once_ && turns_.empty() && turn_cost_ < turn_cost_max; }
   void took_turn(size_t items, uint64_t bytes);
-  // Whether the session's key is still what it was opened with. A change makes the lane's caller anew; renew() tells
-  // one that was copied from it.
-  bool still_known(Lane& lane);
-  static bool is_old(const call::Caller& caller, const Lane& lane) {
-    return caller.identity.generation != lane.caller.identity.generation;
+  // Whether the session's key is unchanged since it was opened. After a change the stream's caller is made anew;
+  // renew() updates a copy of it.
+  bool still_known(SessionStream& stream);
+  static bool is_old(const call::Caller& caller, const SessionStream& stream) {
+    return caller.identity.generation != stream.caller.identity.generation;
   }
-  static void renew(call::Caller& caller, const Lane& lane);
-  // For the request to be served with. Given back with the request.
+  static void renew(call::Caller& caller, const SessionStream& stream);
+  // A buffer to serve the request with; returned with the request.
   ReadBatch& take_read_batch(Op& op);
-  // Writes of batches under way, each of a batch's first alone: bounded for all sessions together, since each has a
-  // coroutine, and for each client, since a client may keep them waiting for its bytes.
+  // Writes of batches in progress, besides the first one of each batch. Bounded for all sessions together, since each
+  // write has a coroutine, and for each client, since a client may delay its bytes.
   bool may_write(const ClientLoad& client) const {
     return writes_ < writes_max && client.writes < writes_max / clients_with_most;
   }
   void begin_write(ClientLoad& client) { ++writes_, ++client.writes; }
   void end_write(ClientLoad& client) { --writes_, --client.writes; }
-  // Coroutines of batches that read ahead: bounded likewise.
+  // Read-ahead coroutines of batches, bounded likewise.
   bool may_read_ahead(const ClientLoad& client) const {
     return readers_ < readers_max && client.readers < readers_max / clients_with_most;
   }
   void begin_read_ahead(ClientLoad& client) { ++readers_, ++client.readers; }
   void end_read_ahead(ClientLoad& client) { --readers_, --client.readers; }
-  // One item of a batch, as a request of its own; or several alike of which no log is told, by how many there are.
-  // Lines of those that the caller has no right to are summed up when the batch ends.
+  // Accounts one item of a batch like a request of its own, or `requests` equal items if nothing logs them. Items that
+  // the caller may not access get one common line when the batch ends.
   struct Item {
     size_t bucket = 0;  // its place in the batch
     std::string_view bucket_name, key = {}, version = {};
@@ -88,28 +89,28 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
 
  private:
   void receive(fabric::PeerId from, Bytes message);
-  void dispatch(Lane& lane, const wire::Header& header, Bytes body);
-  bool has_credit(const Lane& lane, uint8_t type) const;
-  void start_verb(Lane& lane, const wire::Header& header, Bytes body);
+  void dispatch(SessionStream& stream, const wire::Header& header, Bytes body);
+  bool has_credit(const SessionStream& stream, uint8_t type) const;
+  void start_verb(SessionStream& stream, const wire::Header& header, Bytes body);
   void start_batch(OpPtr op, Bytes body);
-  // Requests by bucket, which quotas may refuse; `start` goes on with what they let in.
+  // Charges requests to the quotas of their buckets, which may refuse them, and calls `start` for admitted ones.
   using Requests = std::vector<std::pair<std::string, uint64_t>>;
   void start_admitted(Requests requests, OpPtr op, std::function<void(OpPtr)> start);
   static Task<void> admit(std::shared_ptr<OpPtr> held, Requests requests, std::function<void(OpPtr)> start);
   void hello(fabric::PeerId from, const wire::Header& header, Bytes message);
   Result<fabric::PeerId> dial(const Session& session, std::string_view address);
-  void answer(Lane& lane, const wire::Header& header, Errc code);  // a reply that is a code alone
+  void answer(SessionStream& stream, const wire::Header& header, Errc code);  // a reply with a code only
   void gone(fabric::PeerId peer);
-  void close(Lane& lane);
+  void close(SessionStream& stream);
   Result<void> send(Op& op);
-  void tell_moved(Lane& lane);
+  void tell_moved(SessionStream& stream);
   void sweep();
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
-  void measure(Op& op) const;  // once its reply is out
+  void measure(Op& op) const;  // called when its reply was sent
   void begin_note(Op& op) const;
   void account(Op& op) const;
-  void note_refusal(const Lane& lane, const wire::Header& header, Errc code) const;
+  void note_refusal(const SessionStream& stream, const wire::Header& header, Errc code) const;
   bool buckets_have_logs() const;
   static Task<void> begin_logs(Op& op, const Requests& requests);
 
@@ -123,28 +124,28 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   Core& core_;
   fabric::Port& port_;
   const uint16_t index_;
-  LaneMap lanes_;
-  std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a lane
+  StreamMap streams_;
+  std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a stream
   std::vector<std::unique_ptr<Op>> spare_ops_;
   std::shared_ptr<KeyWatches> watches_;  // from start() on
   std::deque<OpPtr> waiting_;
-  std::deque<std::function<void()>> turns_;  // who waits for one
+  std::deque<std::function<void()>> turns_;  // coroutines that wait for a turn
   bool polled_ = false;
-  bool at_once_ = false;                          // a verb may begin while its message is being handed over
-  static constexpr size_t clients_with_most = 4;  // that many clients can have all of these
+  bool at_once_ = false;                          // a verb may begin while the transport delivers its message
+  static constexpr size_t clients_with_most = 4;  // so many clients together can use all of these
   static constexpr size_t writes_max = 1024;
   size_t writes_ = 0;
   static constexpr size_t readers_max = 128;
   size_t readers_ = 0;
-  static constexpr size_t turn_cost_max = 256;  // an item is one, and so is each KiB
-  size_t turn_cost_ = 0;                        // of batches since the core looked at its ports
+  static constexpr size_t turn_cost_max = 256;  // each item and each KiB counts one
+  size_t turn_cost_ = 0;                        // of batches since the last poll of the ports
   static constexpr size_t spare_batches_max = 16;
   std::vector<std::unique_ptr<ReadBatch>> spare_reads_;
   std::vector<std::unique_ptr<WriteBatch>> spare_writes_;
   std::atomic<size_t> in_flight_{0};
   std::atomic<uint64_t> moved_requests_{0}, moved_in_{0}, moved_out_{0};
   uint64_t request_ids_ = 0;
-  uint64_t received_ = 0;  // ticks(): when the message came that is being looked at
+  uint64_t received_ = 0;  // ticks(): arrival of the message in progress
 };
 
 }  // namespace verbena::native

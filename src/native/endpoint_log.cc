@@ -1,4 +1,4 @@
-// What the native door's requests leave behind: counters, lines of the access log, records of buckets' logs.
+// Accounting of native requests: counters, lines of the access log, records of buckets' logs.
 #include <fmt/core.h>
 
 #include "auth/auth.h"
@@ -13,7 +13,7 @@
 namespace verbena::native {
 namespace {
 
-// As docs/s3.md names what they do.
+// Operations by the names of docs/s3.md.
 std::string_view action_of(wire::Type type) {
   switch (type) {
     case wire::Type::get:
@@ -28,11 +28,11 @@ std::string_view action_of(wire::Type type) {
     case wire::Type::del:
       return "DELETE object";
     case wire::Type::list:
-    case wire::Type::list_values:  // and each value has a line of its own
+    case wire::Type::list_values:  // each value has a line of its own, too
       return "GET bucket?list-type";
     case wire::Type::watch:
       return "GET bucket?watch";
-    // Of a batch every item has a line of its own.
+    // A batch has a line for each item.
     case wire::Type::get_many:
       return "GET object";
     case wire::Type::head_many:
@@ -73,7 +73,7 @@ call::Verb verb_of(wire::Type type) {
   }
 }
 
-// A batch's items are this, each.
+// The operation of each item of a batch.
 wire::Type item_type(wire::Type type) {
   switch (type) {
     case wire::Type::head_many:
@@ -124,7 +124,7 @@ std::string_view error_code_of(Errc outcome) {
 
 int status_of(call::Verb verb, Errc outcome, bool partial) { return s3::status_of(verb, s3_outcome(outcome), partial); }
 
-// "GET /bucket/key" with what the message says besides, as HTTP would write it, and the protocol that it came by.
+// The request line as HTTP would have it ("GET /bucket/key", with the message's other fields), and the protocol.
 std::string request_line(const Op& op, wire::Type type, std::string_view method, std::string_view bucket,
                          std::string_view key) {
   std::string path = "/" + auth::uri_encode(bucket, true);
@@ -136,8 +136,8 @@ std::string request_line(const Op& op, wire::Type type, std::string_view method,
   return fmt::format("{} {}{} VERBENA/{}", method, path, query, op.version());
 }
 
-// Into the log of its bucket: what is said there of a request, or of an item of one. The request's record is used for
-// each of its items.
+// Fills the record in the bucket's log, for a request or an item of it. The request's record is used for each of its
+// items.
 void describe(call::BucketRecord& entry, const Op& op, wire::Type type, call::Verb verb, std::string_view key,
               std::string_view version) {
   s3::LogRecord& record = static_cast<s3::LogEntry&>(entry).record;
@@ -147,7 +147,7 @@ void describe(call::BucketRecord& entry, const Op& op, wire::Type type, call::Ve
   const bool lists = type == wire::Type::list || type == wire::Type::list_values || type == wire::Type::watch;
   record.operation =
       s3::log_operation(method, !lists, mark == std::string_view::npos ? std::string_view() : action.substr(mark + 1));
-  // As the keys of DeleteObjects are named.
+  // Named like the keys of DeleteObjects.
   if (type_of(op) == wire::Type::delete_many && verb == call::Verb::remove) record.operation = "BATCH.DELETE.OBJECT";
   record.key = lists ? std::string_view() : key;
   record.request = request_line(op, type, method, record.bucket, record.key);
@@ -157,11 +157,11 @@ void describe(call::BucketRecord& entry, const Op& op, wire::Type type, call::Ve
 }  // namespace
 
 void Endpoint::measure(Op& op) const {
-  op.lane->moved.bytes_in += op.moved.in;
-  op.lane->moved.bytes_out += op.moved.out;
+  op.stream->moved.bytes_in += op.moved.in;
+  op.stream->moved.bytes_out += op.moved.out;
   const call::Verb verb = verb_of(type_of(op));
   door_->metrics.times.note(verb, op.moved.in + op.moved.out, ns_between(op.began, ticks()), op.caller.request_id);
-  if (!op.is_told()) account(op);  // else it was before its reply went out
+  if (!op.is_told()) account(op);  // else it was accounted before its reply was sent
 }
 
 void Endpoint::begin_note(Op& op) const {
@@ -177,7 +177,8 @@ void Endpoint::begin_note(Op& op) const {
   if (alone) op.caller.trace = &noted.trace;
   noted.refused.items = noted.refused.refused = 0;
   noted.source.clear();
-  if (type_of(op) == wire::Type::rename) noted.source.assign(op.bucket).append("/").append(op.rename.from);
+  if (!op.rename.from.empty() && type_of(op) == wire::Type::rename)
+    noted.source.assign(op.bucket).append("/").append(op.rename.from);
 }
 
 bool Endpoint::buckets_have_logs() const {
@@ -185,10 +186,10 @@ bool Endpoint::buckets_have_logs() const {
   return log != nullptr && log->in_use();
 }
 
-// As the router begins them for HTTP: before rates are asked, so that what they refuse is in the log.
+// As in the HTTP router: before rates are checked, so that requests refused by them are in the log.
 Task<void> Endpoint::begin_logs(Op& op, const Requests& requests) {
   s3::Service& service = op.endpoint->door().service;
-  if (action_of(type_of(op)).empty()) co_return;  // of the session's own making
+  if (action_of(type_of(op)).empty()) co_return;  // messages about the session itself
   std::vector<std::shared_ptr<call::BucketRecord>> logs;
   bool any = false;
   for (const auto& [bucket, count] : requests) {
@@ -215,7 +216,7 @@ void Endpoint::account(Op& op) const {
   const bool batch = wire::is_batch(type);
   if (batch && op.is_told()) call::account_refused(op.caller, duration_us(op));
   if (batch && op.outcome == Errc::ok) return;                                       // its items were accounted for
-  const Op::Moved moved = type == wire::Type::list_values ? Op::Moved() : op.moved;  // likewise, but for the listing
+  const Op::Moved moved = type == wire::Type::list_values ? Op::Moved() : op.moved;  // likewise, except for the listing
   const call::Verb verb = verb_of(type);
   const Target target = target_of(op);
   const call::Answered answered{.door = call::Door::native,
@@ -269,12 +270,12 @@ void Endpoint::account(Op& op, const Item& item) const {
   });
 }
 
-// Of a request that was refused before it was looked at.
-void Endpoint::note_refusal(const Lane& lane, const wire::Header& header, Errc code) const {
+// For a request that was refused before it was parsed.
+void Endpoint::note_refusal(const SessionStream& stream, const wire::Header& header, Errc code) const {
   const auto type = static_cast<wire::Type>(header.type);
   const call::Verb verb = verb_of(type);
   call::Observed observed{.by = &door_->observers, .time_us = door_->service.clock.now_us()};
-  call::Call refused{lane.caller};
+  call::Call refused{stream.caller};
   refused.request_id = call::make_request_id();
   refused.observed = &observed;
   const call::Answered answered{

@@ -219,7 +219,7 @@ TEST_F(EndpointTest, AnOpenSessionTakesOnWhatItsKeyStandsForNow) {
   const int asked = credentials_.asked;
   deliver(peer, peer.seal(wire::Type::get, 4, get_of("a")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
-  EXPECT_EQ(credentials_.asked, asked) << "without a change nobody is asked";
+  EXPECT_EQ(credentials_.asked, asked) << "without a change nothing is looked up";
   credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(*auth::superuser()));
   deliver(peer, peer.seal(wire::Type::get, 5, get_of("a")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
@@ -417,7 +417,7 @@ TEST_F(EndpointTest, ForgedReplayedTruncatedAndOversizedMessagesAreDroppedAndCou
   unknown_session.session ^= 1;
   deliver(unknown_session, unknown_session.seal(wire::Type::ping, 9, Bytes{}));
   EXPECT_EQ(dropped("unknown_session"), unknown + 1);
-  EXPECT_TRUE(port_.sent.empty()) << "nobody is answered";
+  EXPECT_TRUE(port_.sent.empty()) << "there is no answer";
 
   deliver(peer, good);
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
@@ -434,7 +434,7 @@ TEST_F(EndpointTest, AMessageOfOneEndpointIsWorthNothingOnAnother) {
   ASSERT_TRUE(door.attach(core_, second, "local", "/elsewhere"));
   FakePeer peer = hello();
   FakePeer same = peer;
-  same.keys = wire::derive_lane(peer.master, 1);
+  same.keys = wire::derive_stream(peer.master, 1);
   const uint64_t before = dropped("bad_mac");
   deliver(peer, same.seal(wire::Type::ping, 5, Bytes{}));
   EXPECT_EQ(dropped("bad_mac"), before + 1);
@@ -469,7 +469,7 @@ TEST_F(EndpointTest, RequestsBeyondTheCreditsAreTurnedAway) {
   EXPECT_EQ(door_->in_flight(), 0u);
 }
 
-TEST_F(EndpointTest, APeerThatTakesNoRepliesLosesItsLaneAndNothingElse) {
+TEST_F(EndpointTest, APeerThatTakesNoRepliesLosesItsStreamAndNothingElse) {
   FakePeer peer = hello(1), other = hello(2);
   store_.put("bucket", "a", "bytes");
   port_.full = true;
@@ -507,7 +507,7 @@ TEST_F(EndpointTest, ByeEndsASession) {
   EXPECT_EQ(door_->sessions(), 0u);
 }
 
-TEST_F(EndpointTest, OnlyAHelloOpensALane) {
+TEST_F(EndpointTest, OnlyAHelloOpensAStream) {
   FakePeer peer = open_session();
   const uint64_t before = dropped("unknown_session");
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("a")));

@@ -4,7 +4,7 @@
 #include "native/endpoint.h"
 #include "native/object_bytes.h"
 #include "native/range_fan_out.h"
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "s3/objects/send.h"
 
@@ -20,8 +20,8 @@ Result<void> ItemDelivery::open(Op& op, const wire::BatchHead& head) {
   run_.reset();
   for (size_t i = 0; i < head.windows.count; ++i) {
     const wire::Descriptor& lent = head.windows[i];
-    ++op.lane->moved.windows;
-    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.lane->peer, {lent.base, lent.size, lent.key},
+    ++op.stream->moved.windows;
+    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.stream->peer, {lent.base, lent.size, lent.key},
                                                            fabric::Access::server_writes));
   }
   return {};

@@ -8,7 +8,7 @@ namespace verbena::native {
 
 struct KeyWatches::Watch {
   uint64_t id = 0;
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<SessionStream> stream;
   uint64_t bucket = 0;  // the feed's number
   std::string bucket_name, prefix;
   std::unique_ptr<WatchLimits::Place> place;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr auto wait_max = 60s;
 
-// By how much of a prefix its watches are found: all of a short one, else a multiple of a quarter of the power of two
-// below its length. So a key is looked up some forty times at most, and those found are compared.
+// The part of a prefix by which its watches are indexed: all of a short prefix, else a multiple of a quarter of the
+// power of two below its length. So a key needs some forty look-ups at most; the watches found are compared in full.
 size_t indexed_length(size_t length) {
   if (length <= 16) return length;
   const int coarse = static_cast<int>(std::bit_width(length)) - 3;
@@ -37,13 +37,13 @@ KeyWatches::KeyWatches(Endpoint& endpoint, std::shared_ptr<DoorState> door)
 
 KeyWatches::~KeyWatches() { door_->metrics.watches.add(-static_cast<int64_t>(watches_.size())); }
 
-KeyWatches::WatchPtr KeyWatches::find(const Lane& lane, uint64_t watch) const {
-  const auto found = watches_.find(lane.watches_from + watch);
-  return found == watches_.end() || found->second->lane.get() != &lane ? nullptr : found->second;
+KeyWatches::WatchPtr KeyWatches::find(const SessionStream& stream, uint64_t watch) const {
+  const auto found = watches_.find(stream.watches_from + watch);
+  return found == watches_.end() || found->second->stream.get() != &stream ? nullptr : found->second;
 }
 
-std::string KeyWatches::bucket_of(const Lane& lane, uint64_t watch) const {
-  const auto found = find(lane, watch);
+std::string KeyWatches::bucket_of(const SessionStream& stream, uint64_t watch) const {
+  const auto found = find(stream, watch);
   return found == nullptr ? std::string() : found->bucket_name;
 }
 
@@ -60,27 +60,28 @@ Result<KeyWatches::BucketWatches*> KeyWatches::listen(const store::BucketFeedPtr
   return fail(Errc::no_such_bucket);
 }
 
-// With the right to it: who has none costs the bucket's writers nothing.
+// Only with the right to it, so that unauthorized clients cost the bucket's writers nothing.
 Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   DoorState& door = *door_;
-  if (op.lane->closed) return fail(Errc::closed, "native: the session has gone");
+  if (op.stream->closed) return fail(Errc::closed, "native: the session is gone");
   if (door.options.feeds == nullptr) return fail(Errc::not_implemented, "native: this store cannot report changes");
-  if (op.lane->watches >= wire::lane_watches_max) return fail(Errc::slow_down, "native: too many watches");
+  if (op.stream->watches >= wire::stream_watches_max) return fail(Errc::slow_down, "native: too many watches");
   auto watch = std::make_shared<Watch>();
   const auth::PrincipalPtr& who = op.caller.identity.principal;
   const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
   VB_ASSIGN(watch->place, door.watch_limits.take_place(account, op.caller.peer_address));
   VB_ASSIGN(const store::BucketFeedPtr feed, door.options.feeds->feed(op.bucket));
-  if (!feed->is_of(right.created_us, right.owner)) return fail(Errc::no_such_bucket, "native: another has its name");
+  if (!feed->is_of(right.created_us, right.owner))
+    return fail(Errc::no_such_bucket, "native: a new bucket has its name");
   VB_ASSIGN(BucketWatches* const bucket, listen(feed));
-  if (op.lane->watches_from == 0) op.lane->watches_from = last_id_;
+  if (op.stream->watches_from == 0) op.stream->watches_from = last_id_;
   watch->id = ++last_id_;
-  watch->lane = op.lane;
+  watch->stream = op.stream;
   watch->bucket = feed->bucket();
   watch->bucket_name = op.bucket;
   watch->prefix = op.list.prefix;
   watch->right = std::move(right);
-  // The key lies in the first of those that are under it.
+  // The map's key is a view into the prefix of the group's first watch.
   const std::string_view index = index_of(watch->prefix);
   auto& by_prefix = bucket->by_length[index.size()];
   auto those = by_prefix.find(index);
@@ -88,7 +89,7 @@ Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   those->second.push_back(watch);
   ++bucket->count;
   watches_.emplace(watch->id, watch);
-  ++op.lane->watches;
+  ++op.stream->watches;
   door.metrics.watches.add(1);
   return watch;
 }
@@ -97,14 +98,14 @@ void KeyWatches::forget(const WatchPtr& watch) {
   if (std::exchange(watch->gone, true)) return;
   if (watch->parked) answer_code(*watch, Errc::closed);
   watches_.erase(watch->id);
-  --watch->lane->watches;
+  --watch->stream->watches;
   door_->metrics.watches.add(-1);
   const auto found = buckets_.find(watch->bucket);
   BucketWatches& bucket = found->second;
   const auto length = bucket.by_length.find(indexed_length(watch->prefix.size()));
   auto those = length->second.extract(index_of(watch->prefix));
   std::erase(those.mapped(), watch);
-  // The name of the others is in the first of them.
+  // The map's key must be a view into the prefix of a remaining watch.
   if (!those.mapped().empty()) {
     those.key() = index_of(those.mapped().front()->prefix);
     length->second.insert(std::move(those));
@@ -118,11 +119,11 @@ void KeyWatches::forget(const WatchPtr& watch) {
   buckets_.erase(found);
 }
 
-void KeyWatches::forget(Lane& lane) {
-  if (lane.watches == 0) return;
+void KeyWatches::forget(SessionStream& stream) {
+  if (stream.watches == 0) return;
   std::vector<WatchPtr> those;
   for (const auto& [id, watch] : watches_) {
-    if (watch->lane.get() == &lane) those.push_back(watch);
+    if (watch->stream.get() == &stream) those.push_back(watch);
   }
   for (const WatchPtr& watch : those) forget(watch);
 }
@@ -130,7 +131,7 @@ void KeyWatches::forget(Lane& lane) {
 Task<void> KeyWatches::begin(std::shared_ptr<KeyWatches> self, OpPtr op) {
   Endpoint& endpoint = *op->endpoint;
   DoorState& door = endpoint.door();
-  const uint64_t generation = op->lane->generation;
+  const uint64_t generation = op->stream->generation;
   const int64_t now_s = door.service.clock.now_s();
   auto right = co_await s3::authorize_watch(door.service, op->caller, op->bucket, op->list.prefix);
   if (!right) {
@@ -142,14 +143,14 @@ Task<void> KeyWatches::begin(std::shared_ptr<KeyWatches> self, OpPtr op) {
     watch.credentials_generation = generation;
     watch.asked_s = now_s;
     wire::Writer out(op->body_space());
-    encode(out, wire::WatchStarted{.watch = watch.id - op->lane->watches_from});
+    encode(out, wire::WatchStarted{.watch = watch.id - op->stream->watches_from});
     op->body_size = out.size();
   }
   endpoint.reply(std::move(op));
 }
 
 void KeyWatches::next(OpPtr op) {
-  const WatchPtr watch = find(*op->lane, op->watching.watch);
+  const WatchPtr watch = find(*op->stream, op->watching.watch);
   if (watch == nullptr || op->watching.seen > watch->last) {
     op->fail(Errc::invalid_request);
     return endpoint_.reply(std::move(op));
@@ -159,15 +160,15 @@ void KeyWatches::next(OpPtr op) {
   watch->deaf = false;
   const auto wait = std::min<std::chrono::milliseconds>(std::chrono::milliseconds(op->watching.wait_ms), wait_max);
   Watch::Parked parked{.header = op->header, .until = SteadyClock::now() + wait};
-  op.reset();  // it has a reply's buffer, which nobody needs while nothing happens
-  // Who asks again has given the earlier question up.
+  op.reset();  // frees its reply buffer, which is not needed while it waits
+  // A second request replaces the first.
   if (watch->parked) answer_code(*watch, Errc::request_timeout);
   watch->parked = parked;
   answer(watch);
 }
 
 void KeyWatches::end(OpPtr op) {
-  const WatchPtr watch = find(*op->lane, op->watching.watch);
+  const WatchPtr watch = find(*op->stream, op->watching.watch);
   if (watch != nullptr) forget(watch);
   op->fail(watch == nullptr ? Errc::invalid_request : Errc::ok);
   endpoint_.reply(std::move(op));
@@ -178,7 +179,7 @@ void KeyWatches::sweep() {
   const Options& options = door_->options;
   std::vector<WatchPtr> late, forgotten;
   for (const auto& [id, watch] : watches_) {
-    if (watch->lane->closed || (!watch->parked && now - watch->heard >= options.watch_ends_after)) {
+    if (watch->stream->closed || (!watch->parked && now - watch->heard >= options.watch_ends_after)) {
       forgotten.push_back(watch);
     } else if (!watch->parked) {
       if (watch->deaf || now - watch->heard < options.watch_deaf_after) continue;
@@ -188,7 +189,7 @@ void KeyWatches::sweep() {
       continue;
     } else if (now >= watch->parked->until) {
       late.push_back(watch);
-    } else if (watch->credentials_generation != watch->lane->generation ||
+    } else if (watch->credentials_generation != watch->stream->generation ||
                watch->right.access_generation != door_->service.access->now()) {
       want_right(watch);
     }

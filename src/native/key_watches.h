@@ -19,8 +19,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "native/lane.h"
 #include "native/op.h"
+#include "native/session_stream.h"
 #include "native/watch_limits.h"
 #include "native/watch_notes.h"
 #include "s3/objects/watch.h"
@@ -44,12 +44,12 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
   static Task<void> begin(std::shared_ptr<KeyWatches> self, OpPtr op);
   void next(OpPtr op);
   void end(OpPtr op);
-  std::string bucket_of(const Lane& lane, uint64_t watch) const;  // empty: no watch of that number
+  std::string bucket_of(const SessionStream& stream, uint64_t watch) const;  // empty: no watch of that number
 
   // Processes a slice of the pending work; busy() shows whether there is more.
   void pump();
   bool busy() const { return !taken_.done() || !ready_.empty() || notes_.any(); }
-  void forget(Lane& lane);
+  void forget(SessionStream& stream);
   // Once a second: answers requests that have waited long enough, ends watches without rights, and removes unused ones.
   void sweep();
   // Stops all reports. Any thread.
@@ -74,7 +74,7 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
   void wake();
   Result<WatchPtr> make(Op& op, s3::WatchRight right);
   Result<BucketWatches*> listen(const store::BucketFeedPtr& feed);
-  WatchPtr find(const Lane& lane, uint64_t watch) const;
+  WatchPtr find(const SessionStream& stream, uint64_t watch) const;
   void forget(const WatchPtr& watch);
 
   size_t deliver_next();

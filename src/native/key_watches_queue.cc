@@ -1,4 +1,4 @@
-// From notes into queues, and out of them.
+// Moves notes into the queues of watches, and queues into answers.
 #include <boost/asio/post.hpp>
 
 #include "native/endpoint.h"
@@ -175,8 +175,8 @@ void KeyWatches::tell(Op& op, Watch& watch) {
 void KeyWatches::answer_code(Watch& watch, Errc code) {
   const wire::Header asked = watch.parked->header;
   watch.parked.reset();
-  if (watch.lane->closed) return;
-  OpPtr op = endpoint_.take_op(*watch.lane, asked);
+  if (watch.stream->closed) return;
+  OpPtr op = endpoint_.take_op(*watch.stream, asked);
   op->began = ticks();
   op->fail(code);
   endpoint_.reply(std::move(op));
@@ -185,23 +185,23 @@ void KeyWatches::answer_code(Watch& watch, Errc code) {
 // Answers a parked request: with changes, or empty after a long enough wait.
 void KeyWatches::answer(const WatchPtr& held, bool just_asked) {
   Watch& watch = *held;
-  if (watch.gone || !watch.parked || watch.lane->closed || watch.asking) return;
+  if (watch.gone || !watch.parked || watch.stream->closed || watch.asking) return;
   if (watch.ended != Errc::ok) {
     answer_code(watch, watch.ended);
     return forget(held);
   }
   const bool silent = watch.queue.empty() && watch.gap == 0;
   if (silent && SteadyClock::now() < watch.parked->until) return;
-  if (!endpoint_.still_known(*watch.lane)) {
+  if (!endpoint_.still_known(*watch.stream)) {
     answer_code(watch, Errc::access_denied);
     return forget(held);
   }
   if (!is_fresh(watch, just_asked)) return want_right(held);
   const wire::Header asked = watch.parked->header;
   watch.parked.reset();
-  watch.heard = SteadyClock::now();        // until now it had no need to send a request
-  watch.lane->session->used(watch.heard);  // nor was its session idle
-  OpPtr op = endpoint_.take_op(*watch.lane, asked);
+  watch.heard = SteadyClock::now();          // until now it had no need to send a request
+  watch.stream->session->used(watch.heard);  // nor was its session idle
+  OpPtr op = endpoint_.take_op(*watch.stream, asked);
   op->began = ticks();
   tell(*op, watch);
   endpoint_.reply(std::move(op));

@@ -1,4 +1,4 @@
-// Who may be told: asked again whenever it may be another answer by now, before anything is told.
+// Authorization of watches: evaluated again before a report whenever the result may have changed.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
@@ -10,9 +10,9 @@
 
 namespace verbena::native {
 
-// What was answered since the last change, or in this second: conditions of policies may look at the time.
+// Results since the last change of rights, and at most a second old, since policies may have conditions on the time.
 struct KeyWatches::Round {
-  // All that conditions can look at; and the keys live on, so that no other has their address.
+  // All inputs of the conditions. The keys are held, so that no other key can have the same address.
   using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, call::Door,
                               std::string, std::string>;
   uint64_t access_generation = 0;
@@ -23,11 +23,11 @@ struct KeyWatches::Round {
 bool KeyWatches::is_fresh(const Watch& watch, bool just_asked) const {
   const DoorState& door = *door_;
   return (just_asked || watch.asked_s == door.service.clock.now_s()) &&
-         watch.credentials_generation == watch.lane->generation &&
+         watch.credentials_generation == watch.stream->generation &&
          watch.right.access_generation == door.service.access->now();
 }
 
-// Not here and now: an answer may have brought us here, and there may be as many of these as there are watches.
+// Not in this call, which may come from an answer: there may be as many evaluations as watches.
 void KeyWatches::want_right(const WatchPtr& watch) {
   if (std::exchange(watch->asking, true)) return;
   asks_.push_back(watch);
@@ -55,17 +55,17 @@ Task<void> KeyWatches::ask_all(std::shared_ptr<KeyWatches> self) {
 
 Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
   s3::Service& service = door_->service;
-  Lane& lane = *watch->lane;
-  const bool known = !lane.closed && endpoint_.still_known(lane);
+  SessionStream& stream = *watch->stream;
+  const bool known = !stream.closed && endpoint_.still_known(stream);
   const uint64_t access_generation = service.access->now();
   const int64_t now_s = service.clock.now_s();
   if (round.access_generation != access_generation || round.second != now_s) {
     round = {.access_generation = access_generation, .second = now_s, .answers = {}};
   }
-  const uint64_t generation = lane.generation;
-  const s3::Call caller{lane.caller};
+  const uint64_t generation = stream.generation;
+  const s3::Call caller{stream.caller};
   Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address,
-                           lane.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
+                           stream.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
   auto answered = round.answers.find(question);
   if (known && answered == round.answers.end()) {
     auto right = co_await s3::authorize_watch(service, caller, watch->bucket_name, watch->prefix);
@@ -77,9 +77,9 @@ Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
     finish(*watch, known ? wire_code(answered->second.error().code) : Errc::access_denied);
   } else if (const auto found = buckets_.find(watch->bucket);
              !found->second.feed->is_of(answered->second->created_us, answered->second->owner)) {
-    finish(*watch, Errc::no_such_bucket);  // another one has its name
+    finish(*watch, Errc::no_such_bucket);  // a new bucket has the same name
   } else {
-    // What waits was chosen by what could be told then.
+    // Waiting changes were selected under the previous rights.
     const bool other = watch->right.versions != answered->second->versions;
     watch->right = *answered->second;
     watch->credentials_generation = generation;

@@ -124,7 +124,7 @@ TEST_F(KeyWatchesTest, WhatHappensUnderThePrefixIsToldAndNothingElse) {
   EXPECT_FALSE(told->gap);
   store_.put("bucket", "a/2", "hello");
   remove("a/1");
-  EXPECT_FALSE(news(peer)) << "nobody has asked";
+  EXPECT_FALSE(news(peer)) << "no request waits";
   ask(peer, id, 1);
   told = news(peer);
   ASSERT_TRUE(told);
@@ -446,7 +446,7 @@ TEST_F(KeyWatchesTest, AWatchOfASessionThatWentMeanwhileIsNotMade) {
   FakePort port;
   ASSERT_TRUE(door_->attach(core_, port, "fake", "/nowhere/else"));
   FakePeer peer = open_session(1, 4);
-  peer.keys = wire::derive_lane(peer.master, 1);
+  peer.keys = wire::derive_stream(peer.master, 1);
   const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
   port.receive(peer.id, peer.seal(wire::Type::hello, 1, hello));
   run();
@@ -526,7 +526,7 @@ TEST_F(KeyWatchesTest, ASessionHasItsOwnWatchesAndSoManyOfThem) {
   EXPECT_EQ(news(other)->code, Errc::invalid_request);
   deliver(other, other.seal(wire::Type::watch_end, ++request_, wire::WatchEnd{.watch = id}));
   EXPECT_EQ(reply_code(other), Errc::invalid_request);
-  for (uint32_t i = 1; i < wire::lane_watches_max; ++i) EXPECT_NE(watch(one, std::to_string(i)), 0u);
+  for (uint32_t i = 1; i < wire::stream_watches_max; ++i) EXPECT_NE(watch(one, std::to_string(i)), 0u);
   EXPECT_EQ(watch(one, "more"), 0u);
   EXPECT_EQ(last_code_, Errc::slow_down);
   EXPECT_NE(watch(other, ""), 0u);

@@ -130,7 +130,7 @@ std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
     view.bytes_out = read(session->told.bytes_out);
     view.windows = read(session->told.windows);
     view.in_flight = static_cast<uint32_t>(std::max<int64_t>(read(session->told.in_flight), 0));
-    view.lanes = read(session->lanes_open);
+    view.streams = read(session->streams_open);
     views.push_back(std::move(view));
   }
   return views;
@@ -139,7 +139,7 @@ std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
 bool NativeDoor::end_session(uint64_t id) {
   DoorState& door = *state_->door;
   if (door.sessions.find(id) == nullptr) return false;
-  door.sessions.end(id);  // its lanes notify the client at their next sweep
+  door.sessions.end(id);  // its streams notify the client at their next sweep
   door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
   return true;
 }

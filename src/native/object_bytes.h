@@ -1,4 +1,4 @@
-// What the ways of a read batch's items share.
+// Helpers shared by the files of read batches.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace verbena::native {
 
-// Of the whole object, as a session of that version knows it; the algorithm that is cheapest to verify first.
+// A checksum of the whole object that a session of this version knows; the one that is cheapest to verify.
 inline std::optional<wire::ChecksumView> full_checksum(const store::ObjectInfo& info, unsigned version) {
   const store::Checksum* found = nullptr;
   for (const store::Checksum& sum : info.checksums) {
@@ -21,8 +21,8 @@ inline std::optional<wire::ChecksumView> full_checksum(const store::ObjectInfo& 
   return wire::ChecksumView{found->algorithm, 0, found->value};
 }
 
-// The bytes of an object in memory, piece by piece; they are there. What counts the holders of a piece is left alone
-// where it can be: the processor would first wait until all that was copied is written.
+// The bytes of an object in memory, piece by piece. Avoids changing the pieces' reference counts, for which the
+// processor would first wait until all copied bytes are written.
 template <class Place>
 void each_piece(const store::ObjectReader& reader, uint64_t offset, uint64_t length, Place place) {
   for (uint64_t at = 0; at < length;) {

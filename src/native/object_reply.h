@@ -1,4 +1,4 @@
-// From what S3 says of an object to the reply's fields.
+// Encodes S3's answer about an object into a reply.
 #pragma once
 
 #include "native/wire/bodies.h"
@@ -13,8 +13,8 @@ struct ObjectAnswer {
   wire::Few<wire::Placed, wire::ranges_max> ranges;
 };
 
-// False when it does not fit. `version`: of the session's protocol. `inline_size` bytes are to follow. `said`: what S3
-// works out, none where the request did not ask.
+// False if it does not fit. `version`: of the session's protocol. `inline_size`: bytes that will follow. `said`: the
+// computed headers; none if the request did not ask for them.
 bool encode_answer(wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer, unsigned version,
                    uint32_t inline_size, bool full_headers, const s3::ReplyHeaders& said);
 

@@ -184,7 +184,7 @@ TEST_F(ObservedTest, ARequestThatIsRefusedBeforeItIsReadHasAnId) {
   watch_->end(*watcher);
 }
 
-// Its line named what the request before it had named, whoever had sent that.
+// Its line named what the request before it had named, also one of another client.
 TEST_F(ObservedTest, AMessageThatCannotBeReadNamesNoObject) {
   FakePeer peer = hello(1, 4);
   wire::Put put;
@@ -244,7 +244,7 @@ TEST_F(ObservedTest, MemoryThatIsTooSmallIsAMistakeOfTheClient) {
   watch_->end(*watcher);
 }
 
-// A line that named no bucket was found by nobody who looked for the bucket's.
+// A line that named no bucket was missing from a view of the bucket's lines.
 TEST_F(ObservedTest, ABatchThatIsRefusedAsAWholeNamesItsBucket) {
   auth::Principal limited = *auth::superuser();
   limited.superuser = false;
@@ -336,7 +336,7 @@ TEST_F(ObservedTest, SessionsAreListedAndEnded) {
     EXPECT_TRUE(session.id == first.session || session.id == second.session);
     EXPECT_EQ(session.identity.access_key, "AKROOT");
     EXPECT_EQ(session.providers, "local");
-    EXPECT_EQ(session.lanes, 1u);
+    EXPECT_EQ(session.streams, 1u);
     EXPECT_GT(session.opened_us, 0);
   }
   EXPECT_TRUE(door_->end_session(first.session));

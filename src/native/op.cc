@@ -206,7 +206,7 @@ bool load_watch(Op& op, Bytes body) {
 bool load_watch_next(Op& op, Bytes body) {
   const auto request = wire::decode_watch_next(body);
   if (!request) return false;
-  op.bucket = op.endpoint->watches().bucket_of(*op.lane, request->watch);
+  op.bucket = op.endpoint->watches().bucket_of(*op.stream, request->watch);
   op.list.prefix.clear();
   op.watching = {.watch = request->watch, .seen = request->seen, .wait_ms = request->wait_ms};
   return true;
@@ -215,7 +215,7 @@ bool load_watch_next(Op& op, Bytes body) {
 bool load_watch_end(Op& op, Bytes body) {
   const auto request = wire::decode_watch_end(body);
   if (!request) return false;
-  op.bucket = op.endpoint->watches().bucket_of(*op.lane, request->watch);
+  op.bucket = op.endpoint->watches().bucket_of(*op.stream, request->watch);
   op.list.prefix.clear();
   op.watching = {.watch = request->watch};
   return true;

@@ -12,7 +12,7 @@
 #include "base/request_trace.h"
 #include "call/observed.h"
 #include "memory/charge.h"
-#include "native/lane.h"
+#include "native/session_stream.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
 #include "rdma/token_windows.h"
@@ -29,7 +29,7 @@ struct Op {
   Op();
   ~Op();
   std::shared_ptr<Endpoint> endpoint;
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<SessionStream> stream;
   wire::Header header;
   s3::Call caller;
   uint64_t began = 0;  // ticks(), when its message came
@@ -44,7 +44,8 @@ struct Op {
   s3::GetRequest get;
   wire::Descriptor window;
   uint32_t inline_max = 0;
-  // By serve_hot_get(), when the bytes could not go at once: what was opened, and the lent window if they go there.
+  // Set by serve_hot_get() if the bytes could not be sent at once: the opened object, and the lent window if it is
+  // used.
   std::optional<s3::OpenObject> opened;
   std::optional<rdma::WindowSink> sink;
   s3::ReplyHeaders said;  // with flag_said_headers; of PUT, too
@@ -55,17 +56,16 @@ struct Op {
   uint64_t put_size = 0;
   // RENAME
   s3::RenameObjectRequest rename;
-  // DELETE and LIST; those of PUT and RENAME, too, whose requests are given away
+  // DELETE and LIST; also copies of PUT's and RENAME's, whose requests are moved away
   std::string bucket, key;
   store::CommitConditions conditions;
   store::ListRequest list;
-  memory::Charge
-      page;  // LIST and LIST_VALUES: what their client was charged for what was listed, while they are served
+  memory::Charge page;  // LIST and LIST_VALUES: the client's charge for the listing, while it is served
   // LIST_VALUES, beside the window
   uint64_t value_size_max = 0;
   uint8_t details = 0;
 
-  // WATCH_NEXT and WATCH_END. Of WATCH the prefix is that of `list`
+  // WATCH_NEXT and WATCH_END. WATCH's prefix is in `list`
   struct Watching {
     uint64_t watch = 0, seen = 0;
     uint32_t wait_ms = 0;
@@ -75,35 +75,35 @@ struct Op {
   std::unique_ptr<ReadBatch> read;
   std::unique_ptr<WriteBatch> write;
 
-  // Bytes of objects that moved, those of a batch's items together; and whether the answer is a range.
+  // Objects' bytes that moved (of a batch, of all its items), and whether the answer is a range.
   struct Moved {
     uint64_t in = 0, out = 0;
   } moved;
   bool partial = false;
 
-  // For observers of requests, where there are any: `caller.observed` is this.
+  // For observers of requests, if any: `caller.observed` points here.
   struct Noted : call::Observed {
-    std::optional<observe::TraceContext> of_caller;  // as its message has it
+    std::optional<observe::TraceContext> of_caller;  // from its message
     std::string source;                              // of a RENAME
   } noted;
-  // Of the object that was answered, where is_told().
+  // About the object in the answer; only set if is_told().
   std::string object_version;
   std::optional<uint64_t> object_size;
 
-  // Whether a log or an observer is told of it, and of each of its items.
+  // Whether a log or an observer needs it and each of its items.
   bool is_told() const { return caller.is_told(); }
-  // The object that the answer is about.
+  // The object of the answer.
   void answers(const store::ObjectInfo& info, bool is_range);
-  unsigned version() const { return lane->session->version; }  // of the protocol
+  unsigned version() const { return stream->session->version; }  // of the protocol
   bool has(wire::Flags flag) const { return (header.flags & flag) != 0; }
-  // Space for a reply's body, MAC left out.
+  // Space for a reply's body, without the MAC.
   MutableBytes body_space() {
-    return MutableBytes(reply).subspan(wire::header_size, lane->message_size_max - wire::frame_size);
+    return MutableBytes(reply).subspan(wire::header_size, stream->message_size_max - wire::frame_size);
   }
   void fail(Errc code);
   // Of a message that cannot be read: what is left there is of the request before it, perhaps of another client's.
   void forget_target();
-  // One-sided operations of this request end by then, each.
+  // The deadline of each one-sided operation of this request.
   std::chrono::milliseconds operation_deadline() const;
 };
 
@@ -114,7 +114,7 @@ using OpPtr = std::unique_ptr<Op, RecycleOp>;
 
 s3::ByteRange byte_range(wire::Range range);
 
-// From a message's body to an Op's arguments. False: malformed.
+// Parsers from a message's body to an Op's arguments. False: malformed.
 bool load_get(Op& op, Bytes body);
 bool load_put(Op& op, Bytes body);
 bool load_append(Op& op, Bytes body);
@@ -126,8 +126,8 @@ bool load_watch(Op& op, Bytes body);
 bool load_watch_next(Op& op, Bytes body);
 bool load_watch_end(Op& op, Bytes body);
 
-// A GET of an object in memory whose bytes can go at once. True: the reply is ready, whatever it says. False: nothing
-// was sent; what was opened is in `opened`.
+// Serves a GET of an object in memory whose bytes can be sent at once. True: the reply is ready, success or error.
+// False: nothing was sent; `opened` has the opened object, if any.
 bool serve_hot_get(Op& op);
 
 // The verbs. Each replies through the op's endpoint.

@@ -91,6 +91,11 @@ void OrderedReply::account(const ReadSlot& slot) {
   const bool ok = slot.code == Errc::ok;
   const uint64_t bytes = ok && wants_bytes_ ? slot.length : 0;
   account({.items = 1, .in_reply = slot.in_reply ? bytes : 0, .in_window = slot.in_reply ? 0 : bytes}, ok);
+  record(slot, bytes);
+}
+
+void OrderedReply::record(const ReadSlot& slot, uint64_t bytes) {
+  const bool ok = slot.code == Errc::ok;
   if (bytes != 0 && !slot.charged) s3::charge_sent(*slot.opened);
   if (slot.listed_alone) return;  // an entry of the listing, not a request
   if (!op_->is_told()) {
@@ -121,6 +126,18 @@ void OrderedReply::account(const Answered& answered, bool ok) {
   if (!failed_) arrived_ += answered.items;
 }
 
+// The client has the bytes in its window, although there was no room for their answer.
+void OrderedReply::account_for_unanswered() {
+  for (size_t index = answered_; index < taken_; ++index) {
+    const ReadSlot& one = slot(index);
+    const bool moved = one.done && one.code == Errc::ok && wants_bytes_ && !one.in_reply && one.length != 0;
+    if (!moved) continue;
+    window_bytes_ += one.length;
+    op_->moved.out += one.length;
+    record(one, one.length);
+  }
+}
+
 void OrderedReply::account_for_buckets() {
   for (size_t i = 0; i < traffic_.size(); ++i) {
     const auto [requests, bytes] = std::exchange(traffic_[i], {});
@@ -130,6 +147,7 @@ void OrderedReply::account_for_buckets() {
 }
 
 void OrderedReply::finish(bool more) {
+  account_for_unanswered();
   account_for_buckets();
   const size_t head_size = reply_head_size();
   wire::Writer head(op_->body_space().first(head_size));

@@ -79,20 +79,23 @@ class OrderedReply {
 
   size_t reply_head_size() const { return values_ ? wire::list_values_head_size : wire::batch_reply_head_size; }
   wire::BatchEntry entry_of(const store::ObjectInfo& info, uint64_t length, bool partial, bool in_reply) const {
-    wire::BatchEntry entry{.partial = partial,
-                           .length = length,
-                           .object_size = info.size,
-                           .modified_us = info.modified_us,
-                           .etag = info.etag,
-                           .version = info.version_id,
-                           .in_reply = in_reply};
-    if ((head_->details & wire::detail_checksum) != 0 && !partial) entry.checksum = full_checksum(info, op_->version());
-    return entry;
+    const bool has_checksum = (head_->details & wire::detail_checksum) != 0 && !partial;
+    return {.partial = partial,
+            .length = length,
+            .object_size = info.size,
+            .modified_us = info.modified_us,
+            .etag = info.etag,
+            .version = info.version_id,
+            .checksum = has_checksum ? full_checksum(info, op_->version()) : std::nullopt,
+            .in_reply = in_reply};
   }
   bool write(ReadSlot& slot);
   bool write_entry(const ReadSlot& slot, const wire::BatchEntry& entry);
   void account(const ReadSlot& slot);
   void account(const Answered& answered, bool ok);
+  // Rates, logs and counters of an item.
+  void record(const ReadSlot& slot, uint64_t bytes);
+  void account_for_unanswered();
   void account_for_buckets();
 
   Op* op_ = nullptr;

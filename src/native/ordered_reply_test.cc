@@ -9,13 +9,13 @@ namespace {
 class OrderedReplyTest : public testing::Test {
  protected:
   OrderedReplyTest() {
-    op_.lane = std::make_shared<Lane>();
+    op_.stream = std::make_shared<SessionStream>();
     head_.buckets.add("bucket");
   }
   // `room`: of the reply's body.
   void begin(size_t room) {
-    op_.lane->message_size_max = wire::frame_size + wire::batch_reply_head_size + room;
-    op_.reply.resize(op_.lane->message_size_max);
+    op_.stream->message_size_max = wire::frame_size + wire::batch_reply_head_size + room;
+    op_.reply.resize(op_.stream->message_size_max);
     op_.moved = {};
     reply_.begin(op_, head_, OrderedReply::Form::entries, true);
   }

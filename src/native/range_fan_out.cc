@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "s3/objects/send.h"
 

@@ -50,12 +50,12 @@ bool ReadBatch::serve_at_once() {
   return true;
 }
 
-bool ReadBatch::may_take() const { return !late_ && !op_->lane->closed && source_.has_next() && reply_.may_take(); }
+bool ReadBatch::may_take() const { return !late_ && !op_->stream->closed && source_.has_next() && reply_.may_take(); }
 
 // Asked for each item: keys and policies change while a batch is served.
 bool ReadBatch::still_allowed() {
-  if (!op_->endpoint->still_known(*op_->lane)) return false;
-  if (Endpoint::is_old(op_->caller, *op_->lane)) Endpoint::renew(op_->caller, *op_->lane);
+  if (!op_->endpoint->still_known(*op_->stream)) return false;
+  if (Endpoint::is_old(op_->caller, *op_->stream)) Endpoint::renew(op_->caller, *op_->stream);
   return true;
 }
 

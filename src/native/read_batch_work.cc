@@ -55,7 +55,7 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
     }
     batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
   }
-  if (helps) endpoint->end_read_ahead(*batch.op_->lane->client);
+  if (helps) endpoint->end_read_ahead(*batch.op_->stream->client);
   leave(shared);
 }
 
@@ -100,7 +100,7 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
 // Starts a worker for the items behind one that has to wait.
 void ReadBatch::help(const Shared& shared) {
   Endpoint& endpoint = *(*shared)->endpoint;
-  ClientLoad& client = *op_->lane->client;
+  ClientLoad& client = *op_->stream->client;
   if (running_ >= workers_max || !endpoint.may_read_ahead(client) || !may_take()) return;
   ++running_;
   endpoint.begin_read_ahead(client);

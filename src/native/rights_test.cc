@@ -24,6 +24,15 @@ class RightsTest : public DoorTest {
     deliver(peer, peer.seal(wire::Type::put, ++request_, put, 0, "hello"));
     return wire::decode_error(reply_body(peer)).value_or(Errc::ok);
   }
+  Errc put_headers(FakePeer& peer, std::initializer_list<wire::HeaderPair> headers) {
+    wire::Put put;
+    put.bucket = "bucket";
+    put.key = "of-headers";
+    put.size = 5;
+    for (const auto& header : headers) put.headers.add(header);
+    deliver(peer, peer.seal(wire::Type::put, ++request_, put, 0, "hello"));
+    return wire::decode_error(reply_body(peer)).value_or(Errc::ok);
+  }
   Errc list(FakePeer& peer, std::string_view prefix) {
     wire::List list;
     list.bucket = "bucket";
@@ -70,6 +79,31 @@ TEST_F(RightsTest, AListingHasAPrefixWhereItsMessageHasOne) {
   policy(R"({"Null":{"s3:prefix":"false"}})");
   EXPECT_EQ(list(peer, ""), Errc::ok);
   EXPECT_EQ(list(peer, "a/"), Errc::access_denied);
+}
+
+// Over HTTP the class is a fact also where it is STANDARD, which is not kept.
+TEST_F(RightsTest, TheClassOfAPutIsTheOneThatItsMessageNames) {
+  FakePeer peer = hello();
+  policy(R"({"StringEquals":{"s3:x-amz-storage-class":"STANDARD"}})");
+  EXPECT_EQ(put_headers(peer, {{"x-amz-storage-class", "STANDARD"}}), Errc::access_denied);
+  EXPECT_EQ(put_headers(peer, {{"x-amz-storage-class", "STANDARD_IA"}}), Errc::ok);
+  EXPECT_EQ(put_headers(peer, {}), Errc::ok);
+  policy(R"({"Null":{"s3:x-amz-storage-class":"true"}})");
+  EXPECT_EQ(put_headers(peer, {{"x-amz-storage-class", "STANDARD"}}), Errc::ok);
+  EXPECT_EQ(put_headers(peer, {}), Errc::access_denied);
+}
+
+// The policy judged the first of them, and both were stored and answered.
+TEST_F(RightsTest, AHeaderOfOneValueIsNotThereTwice) {
+  FakePeer peer = hello();
+  policy(R"({"StringNotEquals":{"s3:x-amz-website-redirect-location":"/allowed"}})");
+  const wire::HeaderPair allowed{"x-amz-website-redirect-location", "/allowed"};
+  EXPECT_EQ(put_headers(peer, {allowed}), Errc::ok);
+  EXPECT_EQ(put_headers(peer, {allowed, {"x-amz-website-redirect-location", "https://other.example"}}),
+            Errc::invalid_argument);
+  EXPECT_EQ(put_headers(peer, {allowed, {"content-type", "text/plain"}, {"content-type", "text/html"}}),
+            Errc::invalid_argument);
+  EXPECT_EQ(put_headers(peer, {allowed, {"x-amz-meta-a", "1"}, {"x-amz-meta-b", "1"}}), Errc::ok);
 }
 
 }  // namespace

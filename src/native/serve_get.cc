@@ -2,7 +2,7 @@
 #include "native/endpoint.h"
 #include "native/object_reply.h"
 #include "native/range_fan_out.h"
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "s3/objects/range.h"
 #include "s3/objects/read.h"
@@ -26,7 +26,7 @@ Result<uint64_t> place_ranges(const Op& op, const s3::OpenObject& object, Object
   return total;
 }
 
-// Into the reply behind the answer, where both fit there: the bytes' place.
+// The place for the bytes in the reply, behind the answer, if both fit.
 std::optional<MutableBytes> place_inside(const Op& op, wire::Writer& out, const s3::OpenObject& object,
                                          const ObjectAnswer& answer) {
   const uint64_t total = answer.length;
@@ -45,8 +45,8 @@ Result<std::unique_ptr<fabric::Window>> open_window(const Op& op, uint64_t total
     return fail(Errc::too_large, "native: neither window nor reply holds the bytes");
   }
   const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
-  ++op.lane->moved.windows;
-  return op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_writes);
+  ++op.stream->moved.windows;
+  return op.endpoint->port().open_window(op.stream->peer, lent, fabric::Access::server_writes);
 }
 
 void moved_out(Op& op, metrics::Counter& trace, const s3::OpenObject& object, const ObjectAnswer& answer) {
@@ -55,7 +55,7 @@ void moved_out(Op& op, metrics::Counter& trace, const s3::OpenObject& object, co
   trace.add(answer.length);
 }
 
-// The bytes are where they belong: the reply says so.
+// Completes the reply after the bytes have been moved.
 Result<void> finish_inside(Op& op, const wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
   op.body_size = out.size();
   moved_out(op, op.endpoint->door().metrics.inline_out, object, answer);
@@ -84,7 +84,7 @@ bool sent_now(const s3::OpenObject& object, memory::Sink& sink) {
   return s3::send_now(object, sink) == memory::AtOnce::sent;
 }
 
-// False: its bytes cannot go at once. Nothing was told to the client then; what has landed is sent again.
+// False: the bytes cannot be sent at once. The client got no reply; bytes that were already written are sent again.
 bool deliver_now(Op& op, const s3::OpenObject& object) {
   const ObjectAnswer answer = one_range(object);
   wire::Writer out(op.body_space());
@@ -193,7 +193,7 @@ bool serve_hot_get(Op& op) {
 
 Task<void> serve_get(OpPtr op) {
   auto done = co_await get(*op);
-  op->opened.reset();  // the reply may have to wait
+  op->opened.reset();  // released early: the reply may have to wait
   op->sink.reset();
   if (!done) op->fail(done.error().code);
   Endpoint& endpoint = *op->endpoint;

@@ -1,4 +1,4 @@
-// LIST: one page, as much of it as one message holds. LIST_VALUES: likewise, and as much as the client's window holds.
+// LIST: one page, limited by the size of a message. LIST_VALUES: likewise, and limited by the client's window.
 #include "memory/budget.h"
 #include "native/endpoint.h"
 #include "native/read_batch.h"
@@ -6,7 +6,7 @@
 namespace verbena::native {
 namespace {
 
-// Keys and common prefixes in one byte order, so that the last one sent is where the next page begins.
+// Merges keys and common prefixes in byte order, so that the next page begins after the last one sent.
 uint32_t encode_items(wire::Writer& out, const store::ListPage& page, bool& all) {
   auto entry = page.entries.begin();
   auto prefix = page.common_prefixes.begin();
@@ -37,15 +37,15 @@ uint32_t encode_items(wire::Writer& out, const store::ListPage& page, bool& all)
   return count;
 }
 
-// Pages are whole before they are sent, and come from threads that all share: how many a client has of them at once is
-// bounded by its share of memory, and who asks for more has to wait his turn.
+// Pages are complete before they are sent, and are made by shared threads. A client's share of memory bounds how many
+// it has at once; further requests wait.
 Task<Result<store::ListPage>> list_in_turn(Op& op) {
-  constexpr size_t entry_bytes = 2 * KiB;  // a long key, and what is known of its object
+  constexpr size_t entry_bytes = 2 * KiB;  // a long key and the properties of its object
   s3::Service& service = op.endpoint->door().service;
   memory::Share share(service.arena, op.caller.peer_address, std::nullopt);
   VB_CO_ASSIGN(op.page, co_await share.take_whole(entry_bytes * (1 + static_cast<size_t>(op.list.max_keys))));
-  if (op.lane->closed || !op.endpoint->still_known(*op.lane)) co_return fail(Errc::access_denied, "native: gone");
-  if (Endpoint::is_old(op.caller, *op.lane)) Endpoint::renew(op.caller, *op.lane);
+  if (op.stream->closed || !op.endpoint->still_known(*op.stream)) co_return fail(Errc::access_denied, "native: gone");
+  if (Endpoint::is_old(op.caller, *op.stream)) Endpoint::renew(op.caller, *op.stream);
   co_return co_await s3::list_objects(service, op.caller, op.bucket, op.list);
 }
 

@@ -1,7 +1,7 @@
 // PUT, APPEND, RENAME and DELETE.
 #include "native/endpoint.h"
 #include "native/object_reply.h"
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "s3/objects/said.h"
 
@@ -11,8 +11,8 @@ namespace {
 Task<Result<s3::PutReply>> store_from_window(Op& op) {
   if (op.window.size < op.put_size) co_return fail(Errc::incomplete_body, "native: window shorter than the object");
   const fabric::WindowDescriptor lent{op.window.base, op.window.size, op.window.key};
-  ++op.lane->moved.windows;
-  VB_CO_ASSIGN(auto window, op.endpoint->port().open_window(op.lane->peer, lent, fabric::Access::server_reads));
+  ++op.stream->moved.windows;
+  VB_CO_ASSIGN(auto window, op.endpoint->port().open_window(op.stream->peer, lent, fabric::Access::server_reads));
   rdma::WindowSource source(std::move(window), op.put_size, op.operation_deadline());
   co_return co_await s3::put_object(op.endpoint->door().service, op.caller, std::move(op.put), source);
 }
@@ -25,9 +25,9 @@ Task<Result<s3::PutReply>> store_inline(Op& op) {
 Task<Result<void>> put(Op& op) {
   Endpoint& endpoint = *op.endpoint;
   if (op.put_size > store::object_size_max) co_return fail(Errc::entity_too_large, "native: object size");
-  // Zero bytes need no window: some devices drop transfers of nothing.
+  // An empty object needs no window: some devices drop transfers of zero bytes.
   const bool from_window = op.has(wire::flag_window) && op.put_size != 0;
-  const uint64_t added = op.put_size;  // of an APPEND; what is stored then is more
+  const uint64_t added = op.put_size;  // of an APPEND, whose object is longer
   Result<s3::PutReply> stored;
   if (from_window) {
     stored = co_await store_from_window(op);
@@ -45,7 +45,7 @@ Task<Result<void>> put(Op& op) {
                                   op.said);
   }
   wire::Writer out(op.body_space());
-  // The object is committed: what cannot be told of it must not turn success into an error.
+  // The object is committed: details that do not fit the reply must not turn success into an error.
   if (!encode_answer(out, stored->info, answer, op.version(), 0, false, op.said)) {
     out.rewind(0);
     stored->info.checksums.clear();

@@ -55,7 +55,7 @@ Result<Wanted> parse_wanted(const std::string& body) {
   if (version == json.end() || !version->is_number_integer() || *version != wire::version) {
     return fail(Errc::not_implemented, "native: protocol version");
   }
-  // What the client knows beyond version 1. Servers from before that ignore it.
+  // The client's newest version. Servers of version 1 ignore it.
   const auto newest = json.find("version_max");
   unsigned version_max = 1;
   if (newest != json.end()) {
@@ -106,7 +106,7 @@ Json endpoints_json(const DoorState& door, const Wanted& wanted) {
 
 Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::Response& response,
                                 auth::Identity& who) {
-  // The body is hashed into the signature, so that the nonce and the wishes are the signer's own.
+  // The signature covers the body's hash, so the nonce and the options are the signer's.
   VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.auth_failures));
   who = verified.identity;
   exchange.vouch();

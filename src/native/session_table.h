@@ -26,27 +26,27 @@ struct Session {
   uint64_t id = 0;
   unsigned version = 1;  // of the protocol, as negotiated
   wire::MasterKey master;
-  auth::AccessKeyPtr key;  // that opened it; its lanes check it again after a change
+  auth::AccessKeyPtr key;  // that opened it; its streams check it again after a change
   auth::Identity identity;
   std::string peer_address;                  // IP of the HTTP request that made it
   std::string user_agent;                    // the client's; empty: none
   ClientCounts::Hold of_account, of_client;  // its places in the limits, while it is in the table
   bool secure = false;                       // that request came over TLS; for messages the port decides
-  std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the lanes' sweeps, not by each message
+  std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the streams' sweeps, not by each message
   void used(SteadyClock::time_point now) { last_used_ns = std::chrono::nanoseconds(now.time_since_epoch()).count(); }
-  std::atomic<uint32_t> lanes_open{0};
+  std::atomic<uint32_t> streams_open{0};
   std::atomic<bool> claimed{false};  // a HELLO came
   int64_t opened_us = 0;             // since the epoch
-  // Totals for reports: updated by the lanes' sweeps, not by each message.
+  // Totals for reports: updated by the streams' sweeps, not by each message.
   struct Told {
     std::atomic<uint64_t> requests{0}, bytes_in{0}, bytes_out{0}, windows{0};
-    std::atomic<uint64_t> endpoints{0};  // a bit for each endpoint with a lane; the last stands for all further ones
+    std::atomic<uint64_t> endpoints{0};  // a bit for each endpoint with a stream; the last stands for all further ones
     std::atomic<int64_t> in_flight{0};
   } told{};
-  std::atomic<bool> ended{false};  // removed from the table: its lanes close at their next sweep
+  std::atomic<bool> ended{false};  // removed from the table: its streams close at their next sweep
 };
 
-// Thread-safe. Not used for messages of an open lane: each endpoint keeps its own lanes.
+// Thread-safe. Not used for messages of an open stream: each endpoint keeps its own streams.
 class SessionTable {
  public:
   struct Limits {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "native/lane.h"
+#include "native/session_stream.h"
 
 namespace verbena::native {
 namespace {
@@ -141,22 +141,22 @@ TEST(NonceMemory, RemembersForAsLongAsASignatureIsGood) {
   EXPECT_TRUE(memory.fresh(nonce, now + std::chrono::minutes(32)));
 }
 
-TEST(LaneMap, FindsEachOfManyAndForgetsTheDropped) {
-  LaneMap lanes;
-  EXPECT_EQ(lanes.find(1), nullptr);
+TEST(StreamMap, FindsEachOfManyAndForgetsTheDropped) {
+  StreamMap streams;
+  EXPECT_EQ(streams.find(1), nullptr);
   for (uint64_t id = 1; id <= 1000; ++id) {
-    auto lane = std::make_shared<Lane>();
-    lane->session = std::make_shared<Session>();
-    lane->session->id = id * 0x10000;  // adjacent in the table
-    lanes.add(lane);
+    auto stream = std::make_shared<SessionStream>();
+    stream->session = std::make_shared<Session>();
+    stream->session->id = id * 0x10000;  // adjacent in the table
+    streams.add(stream);
   }
-  EXPECT_EQ(lanes.size(), 1000u);
-  for (uint64_t id = 1; id <= 1000; ++id) ASSERT_EQ(lanes.find(id * 0x10000)->session->id, id * 0x10000);
-  lanes.keep_if([](const Lane& lane) { return lane.session->id > 500 * 0x10000; });
-  EXPECT_EQ(lanes.size(), 500u);
-  EXPECT_EQ(lanes.find(0x10000), nullptr);
-  EXPECT_NE(lanes.find(501 * 0x10000), nullptr);
-  EXPECT_EQ(lanes.find(77), nullptr);
+  EXPECT_EQ(streams.size(), 1000u);
+  for (uint64_t id = 1; id <= 1000; ++id) ASSERT_EQ(streams.find(id * 0x10000)->session->id, id * 0x10000);
+  streams.keep_if([](const SessionStream& stream) { return stream.session->id > 500 * 0x10000; });
+  EXPECT_EQ(streams.size(), 500u);
+  EXPECT_EQ(streams.find(0x10000), nullptr);
+  EXPECT_NE(streams.find(501 * 0x10000), nullptr);
+  EXPECT_EQ(streams.find(77), nullptr);
 }
 
 }  // namespace

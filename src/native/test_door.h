@@ -61,7 +61,7 @@ class FakePort final : public fabric::Port {
 struct FakePeer {
   uint64_t session = 0;
   wire::MasterKey master;
-  wire::LaneKeys keys;
+  wire::StreamKeys keys;
   uint64_t sequence = 0;
   fabric::PeerId id = 1;
   uint32_t timeout_ms = 30'000;  // long, for a busy machine: requests that must time out set less
@@ -180,7 +180,7 @@ class DoorTest : public testing::Test {
     wire::Nonce server;
     std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server.begin());
     peer.master = wire::derive_master("secret/root", nonce, server, peer.session);
-    peer.keys = wire::derive_lane(peer.master, 0);
+    peer.keys = wire::derive_stream(peer.master, 0);
     return peer;
   }
   FakePeer hello(fabric::PeerId id = 1, unsigned version_max = 1) {

@@ -12,7 +12,7 @@
 #include "memory/budget.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
-#include "native/streams.h"
+#include "native/sinks.h"
 #include "rdma/token_windows.h"
 #include "rdma/transfer_times.h"
 #include "s3/access/authorize.h"
@@ -33,8 +33,8 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
     return fail(Errc::invalid_request, "batch: more items than a reply holds");
   for (size_t i = 0; i < head.windows.count; ++i) {
     const wire::Descriptor& lent = head.windows[i];
-    ++op.lane->moved.windows;
-    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.lane->peer, {lent.base, lent.size, lent.key},
+    ++op.stream->moved.windows;
+    VB_ASSIGN(windows_[i], op.endpoint->port().open_window(op.stream->peer, {lent.base, lent.size, lent.key},
                                                            fabric::Access::server_reads));
   }
   taken_ = told_ = running_ = 0;
@@ -88,12 +88,12 @@ store::RemoveRequest WriteBatch::remove_request() const {
   return request;
 }
 
-// Asked for each item, as ReadBatch does.
+// Checked for each item, as in ReadBatch.
 bool WriteBatch::still_allowed() {
-  if (!op_->endpoint->still_known(*op_->lane)) return false;
-  if (Endpoint::is_old(*caller_, *op_->lane)) {
+  if (!op_->endpoint->still_known(*op_->stream)) return false;
+  if (Endpoint::is_old(*caller_, *op_->stream)) {
     s3::Call now = *caller_;
-    Endpoint::renew(now, *op_->lane);
+    Endpoint::renew(now, *op_->stream);
     caller_ = std::make_shared<const s3::Call>(std::move(now));
   }
   return true;
@@ -105,7 +105,7 @@ void WriteBatch::begin_next(const Shared& shared) {
   const size_t index = taken_++;
   ahead_.emplace_back();
   ++running_;
-  endpoint.begin_write(*op_->lane->client);
+  endpoint.begin_write(*op_->stream->client);
   const std::string_view bucket = reader_->head().buckets[item_.bucket];
   if (!still_allowed()) {
     return complete(index, {.done = true, .code = Errc::access_denied, .etag = {}, .version = {}}, bucket, item_.key);
@@ -141,7 +141,7 @@ bool WriteBatch::has_to_be_fetched() const {
   return from_window() && windows_[item_.place.window]->immediate_size_max() < item_.place.size;
 }
 
-// As far as that is known now; else put_object() says it before a byte is fetched.
+// Checks what is known now; put_object() checks the rest before a byte is fetched.
 bool WriteBatch::may_be_written() const {
   const s3::BucketAccess* const access =
       s3::cached_access(op_->endpoint->door().service, reader_->head().buckets[item_.bucket]);
@@ -202,13 +202,14 @@ Task<void> WriteBatch::fetch(Shared shared, Run run) {
       const bool more_follow = &item != &run.items.back() || (batch.reader_->left() != 0 && batch.may_begin());
       batch.write_fetched(shared, item, Bytes(lease->bytes()).subspan(at, size), more_follow);
     } else {
-      batch.write_alone(shared, item);  // its failure is its own; put_object() asks whether the key is still known
+      batch.write_alone(shared,
+                        item);  // a failure affects only this item; put_object() checks that the key still exists
     }
     at += size;
   }
 }
 
-// The key may have been taken back while the bytes were fetched.
+// The key may have been removed while the bytes were fetched.
 void WriteBatch::write_fetched(const Shared& shared, Fetched& item, Bytes bytes, bool more_follow) {
   if (!still_allowed()) {
     return stored(item.index, fail(Errc::access_denied, "native: the session's key"), item.bucket, item.key,
@@ -239,7 +240,7 @@ void WriteBatch::write_alone(const Shared& shared, Fetched& item) {
                         write(shared, caller_, item.index, std::move(request), {}, item.place), boost::asio::detached);
 }
 
-// Where there is memory for it now: read_chunk() of s3/objects/ingest waits.
+// Only if memory is free now; read_chunk() of s3/objects/ingest waits for it.
 std::optional<memory::Lease> WriteBatch::lease_now(size_t size) const {
   memory::Arena& arena = op_->endpoint->door().service.arena;
   memory::Share share(arena, caller_->peer_address, size);
@@ -251,7 +252,7 @@ std::optional<memory::Lease> WriteBatch::lease_now(size_t size) const {
   return std::move(*lease);
 }
 
-// The item's bytes where they can be had now.
+// The item's bytes, if they are available without waiting.
 std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
   const wire::BatchPlace& place = item_.place;
   fabric::Window* const window = from_window() ? windows_[place.window].get() : nullptr;
@@ -266,7 +267,7 @@ std::optional<memory::Chunk> WriteBatch::bytes_at_hand() {
   return memory::Chunk{std::move(*lease), bytes};
 }
 
-// A small item without a coroutine. `wait`: nothing was done, and write() has to.
+// Writes a small item without a coroutine. `wait`: nothing was done, and write() is to be called.
 s3::PutNowOutcome WriteBatch::write_now(const Shared& shared, size_t index) {
   auto bytes = bytes_at_hand();
   if (!bytes) return s3::PutNowOutcome::wait;
@@ -281,30 +282,30 @@ s3::PutNowOutcome WriteBatch::write_now(const Shared& shared, size_t index) {
 
 s3::PutNowOutcome WriteBatch::store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes) {
   put.executor = op_->endpoint->core().io().get_executor();
-  // The key is there as long as put_now() runs; it is asked for where requests are observed.
+  // The key is valid while put_now() runs, and needed only if requests are observed.
   put.then = [shared, index, bucket = put.bucket, key = op_->is_told() ? std::string(put.key) : std::string(),
-              window_bytes](Result<store::ObjectInfo> info) {
+              window_bytes](Result<store::ObjectInfo>&& info) {
     (*shared)->write->stored(index, std::move(info), bucket, key, window_bytes);
   };
   return s3::put_now(op_->endpoint->door().service, *caller_, put);
 }
 
 bool WriteBatch::may_begin() const {
-  return taken_ - told_ != ahead_max && (running_ == 0 || op_->endpoint->may_write(*op_->lane->client));
+  return taken_ - told_ != ahead_max && (running_ == 0 || op_->endpoint->may_write(*op_->stream->client));
 }
 
-// Begins the writes in order, as many at once as may be; the last to leave replies.
+// Begins the writes in order, as many at once as allowed; the last one to finish replies.
 Task<void> WriteBatch::dispatch(Shared shared) {
   WriteBatch& batch = *(*shared)->write;
   const std::shared_ptr<Endpoint> endpoint = (*shared)->endpoint;
   size_t begun = 0;
   uint64_t bytes = 0;
-  // Whatever is before it has its turn first.
+  // Yields to what arrived earlier.
   if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
-  endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as that many looks
+  endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as so many look-ups
   Deadline turn_until = deadline_in(turn_time);
-  // A client that is gone, or waits no longer, gets no more done: what has begun ends by itself.
-  for (auto now = SteadyClock::now(); batch.reader_->left() != 0 && !batch.op_->lane->closed && now < batch.until_;
+  // If the client is gone, or its timeout has passed, no further item is begun; those in progress finish.
+  for (auto now = SteadyClock::now(); batch.reader_->left() != 0 && !batch.op_->stream->closed && now < batch.until_;
        now = SteadyClock::now()) {
     if (!batch.may_begin()) {
       batch.fetch_run(shared);
@@ -404,12 +405,12 @@ void WriteBatch::complete(size_t index, Written written, std::string_view bucket
     ahead_.pop_front();
     ++told_;
   }
-  op_->endpoint->end_write(*op_->lane->client);
+  op_->endpoint->end_write(*op_->stream->client);
   --running_;
   ended_->cancel();
 }
 
-// What is behind must have the room that was promised: then ETag and version are left out, not the outcome.
+// Later entries need the space reserved for them: if it is short, ETag and version are left out, never the outcome.
 void WriteBatch::tell(const Written& written) {
   const uint8_t details = reader_->head().details;
   wire::BatchEntry entry;

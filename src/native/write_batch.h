@@ -1,5 +1,5 @@
-// PUT_MANY and DELETE_MANY being served. Every item is a write of its own, with its own outcome; many are under way at
-// once, so that the store commits them together: one sync is paid by all that wait for it.
+// PUT_MANY and DELETE_MANY in progress. Every item is a write with its own outcome; many are in progress at once, so
+// that the store commits them together and they share one sync.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -18,21 +18,21 @@ namespace verbena::native {
 
 class WriteBatch {
  public:
-  // What an entry of the reply takes at least: a reply that has not this for each item is refused before anything is
-  // done, because a write that happened has to be told of.
+  // The minimal size of a reply's entry. A batch whose reply could not hold this for each item is refused before
+  // anything is done, because each write that happened must be reported.
   static constexpr size_t entry_size_min = wire::batch_entry_size + 16 + 3;
 
-  // Errors refuse the batch as a whole, before anything of it was done. `op` outlives its being served.
+  // Errors refuse the batch as a whole, before any of it was done. `op` must outlive the batch.
   Result<void> begin(Op& op, Bytes body);
   static void start(OpPtr op);
   void end();
 
  private:
-  static constexpr size_t ahead_max = 256;  // writes under way: as many as the store commits at once
-  // Begun before others have a turn.
+  static constexpr size_t ahead_max = 256;  // writes in progress: as many as the store commits at once
+  // Work before the batch yields.
   static constexpr size_t turn_items = 8;
   static constexpr uint64_t turn_bytes = 256 * KiB;
-  static constexpr std::chrono::microseconds turn_time{500};  // what an item's policy costs is up to its author
+  static constexpr std::chrono::microseconds turn_time{500};  // evaluating an item's policy may take long
 
   struct Written {
     bool done = false;
@@ -51,8 +51,8 @@ class WriteBatch {
     std::vector<store::Checksum> expected;
     s3::Headers headers;
   };
-  // Those whose places lie side by side, fetched together: a transport that does not copy at once takes as long for a
-  // few KiB as for many.
+  // Items with adjacent places, fetched together: on a transport that does not copy at once a small transfer takes as
+  // long as a large one.
   struct Run {
     std::vector<Fetched> items;
     uint8_t window = wire::no_window;
@@ -66,7 +66,7 @@ class WriteBatch {
                           wire::BatchPlace place);
   static Task<void> remove(Shared shared, CallerPtr caller, size_t index, std::string bucket, std::string key,
                            store::RemoveRequest request);
-  bool may_begin() const;  // one more item
+  bool may_begin() const;  // whether one more item may begin
   void begin_next(const Shared& shared);
   bool from_window() const;  // the item's bytes
   bool is_small() const;
@@ -86,7 +86,7 @@ class WriteBatch {
   s3::Headers headers() const;
   s3::PutRequest put_request() const;
   store::RemoveRequest remove_request() const;
-  // What a PUT came to. `window_bytes`: of its place; 0: it came inline.
+  // The outcome of a PUT. `window_bytes`: read from its place; 0: it was inline.
   void stored(size_t index, Result<store::ObjectInfo> info, std::string_view bucket, std::string_view key,
               uint64_t window_bytes);
   void complete(size_t index, Written written, std::string_view bucket, std::string_view key);
@@ -99,15 +99,15 @@ class WriteBatch {
   std::optional<wire::BatchReader> reader_;
   wire::BatchItem item_;
   std::array<std::shared_ptr<fabric::Window>, wire::batch_windows_max> windows_;
-  // As whom items begin. A change of keys or policies makes another: those under way look at theirs to see that there
-  // was one (s3::may_have_changed).
+  // The caller for new items. After a change of keys or policies there is a new one; items in progress keep theirs and
+  // so notice the change (s3::may_have_changed).
   CallerPtr caller_;
-  Deadline until_;             // for so long the client waits
-  std::deque<Written> ahead_;  // from the first that is not told
-  Run run_;                    // being gathered; without items: none
+  Deadline until_;             // the end of the client's wait
+  std::deque<Written> ahead_;  // from the first one without a reported outcome
+  Run run_;                    // being gathered; empty: none
   std::optional<wire::Writer> out_;
   size_t taken_ = 0, told_ = 0, running_ = 0;
-  std::optional<boost::asio::steady_timer> ended_;  // cancelled by each write that ends
+  std::optional<boost::asio::steady_timer> ended_;  // cancelled whenever a write ends
 };
 
 }  // namespace verbena::native

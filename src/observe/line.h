@@ -1,4 +1,4 @@
-// What is said of a request when it has ended.
+// The report of a finished request.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,26 @@ struct Line {
   std::string_view principal = {};   // ARN; empty: not known
   std::string_view access_key = {};  // empty: anonymous or not authenticated
   std::string_view action = {};      // as docs/s3.md names it: "GET object?tagging"; else the method
-  std::string_view path = {};        // as sent, percent-encoded: where there is no action and nothing better is known
+  std::string_view path = {};        // as sent, percent-encoded; for a request without action, bucket and key
   std::string_view bucket = {}, key = {}, version = {};
   std::string_view source = {};  // of a copy or a rename: "bucket/key", perhaps with "?versionId="
   std::string_view door = {};
   std::string_view transport = {};  // what carried the bytes: http, tcp, shared_memory, rdma
   int status = 0;
   std::string_view error_code = {};      // empty: none
-  uint64_t bytes_in = 0, bytes_out = 0;  // of objects and documents, by whatever way
-  uint64_t rdma_bytes = 0;               // of them, objects' bytes that an RDMA device moved
+  uint64_t bytes_in = 0, bytes_out = 0;  // of objects and documents, by any transport
+  uint64_t rdma_bytes = 0;               // the objects' bytes among them that an RDMA device moved
   int64_t duration_us = 0;
-  // Of it: waits for memory and for the store, and the payload on its way. For those who watch; no log has them.
+  // Parts of the duration: waits for memory and for the store, and the transfer of the payload. For watchers; logs do
+  // not have them.
   int64_t wait_us = 0, disk_us = 0, wire_us = 0;
   std::string_view request_id = {};
-  // Of a line that stands for many: how many requests or items of a batch, and of how many. 0: it stands for one.
+  // For a line that covers several requests or items of a batch: how many, and of how many. 0: the line covers one.
   uint32_t items = 0, of_items = 0;
-  bool cut = false;  // path or key are longer than what is kept of them
+  bool cut = false;  // path or key were shortened
 };
 
-// The names, as logs and watchers have them, and values of what a line says of caller, request and object.
+// Names, as in logs and for watchers, and values of a line's fields about caller, request and object.
 template <class Text>
 void each_text(const Line& line, Text text) {
   text("peer", line.peer);
@@ -48,13 +49,12 @@ void each_text(const Line& line, Text text) {
   text("source", line.source);
 }
 
-// Whether the request was refused by authorization, or is an unauthenticated one that failed: it costs its sender
-// nothing.
+// Whether the request was refused for its rights or its missing authentication, so that it cost its sender nothing.
 inline bool is_refused(const Line& line) {
   return line.status == 401 || line.status == 403 || (line.principal.empty() && line.status >= 400);
 }
 
-// Adds the times that the request spent in its stages.
+// Adds the times of the request's stages.
 inline void add_stage_times(Line& line, const RequestTrace& trace) {
   line.wait_us = static_cast<int64_t>(trace.ns(Stage::memory) / 1000);
   line.disk_us = static_cast<int64_t>(trace.ns(Stage::disk) / 1000);

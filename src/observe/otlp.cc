@@ -21,13 +21,13 @@ void append_attribute(std::string& out, std::string_view name, std::string_view 
   out += "}}";
 }
 
-// 64-bit numbers are texts there.
+// OTLP's JSON form has 64-bit numbers as strings.
 void append_attribute(std::string& out, std::string_view name, uint64_t value) {
   fmt::format_to(std::back_inserter(out), R"({}{{"key":"{}","value":{{"intValue":"{}"}}}})", out.empty() ? "" : ",",
                  name, value);
 }
 
-// Nothing here is a secret: a line has no place for any.
+// No secret can get in: a line has no field for one.
 std::string attributes_of(const Line& line) {
   std::string out;
   append_attribute(out, "verbena.door", line.door);
@@ -107,7 +107,8 @@ void SpanDocument::add(const SpanIds& ids, const Line& line, const RequestTrace&
     const RequestTrace::Times& times = trace.stages[i];
     if (times.began == 0) continue;
     last = std::max(last, times.ended);
-    // A stage may have been entered several times: from the first to the last, and how long together.
+    // A stage may have been entered several times: its span is from the first to the last, with the sum of the times as
+    // an attribute.
     std::string together;
     append_attribute(together, "verbena.together_ns", times.ns);
     add_span({ids.trace, random_span(), ids.span}, name_of(static_cast<Stage>(i), line.action), at(times.began),

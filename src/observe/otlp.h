@@ -15,10 +15,10 @@ namespace verbena::observe {
 struct SpanIds {
   TraceId trace{};
   SpanId span{};
-  SpanId parent{};  // zeros: it has none
+  SpanId parent{};  // zeros: none
 };
 
-// Who tells: told once in each document.
+// The sender, named once in each document.
 struct SpanSource {
   std::string version, instance;
 };

@@ -12,7 +12,7 @@ namespace verbena::observe {
 namespace {
 
 constexpr size_t text_max = 1200;         // of one field: a bucket's name, a key of 1024 bytes and a version's id
-constexpr size_t refused_text_max = 160;  // of what the caller has no right to: enough to know it by
+constexpr size_t refused_text_max = 160;  // for refused requests: enough to recognize the name
 
 constexpr std::string_view Line::* texts[] = {
     &Line::peer,    &Line::principal, &Line::access_key, &Line::action,     &Line::bucket,     &Line::path,  &Line::key,
@@ -29,7 +29,7 @@ struct Record {
   bool cut;
 };
 
-// So much of the text, and no half of a character.
+// Shortens text to at most this many bytes, without splitting a character.
 size_t cut_at(std::string_view text, size_t most) {
   if (text.size() <= most) return text.size();
   size_t end = most;

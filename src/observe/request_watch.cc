@@ -35,7 +35,7 @@ Result<std::string> RequestWatch::begin(Filter filter, Wanted wanted) {
   const auto now = SteadyClock::now();
   const std::lock_guard lock(mutex_);
   forget_idle(now);
-  if (watchers_.size() >= watchers_max) return fail(Errc::limit_exceeded, "Too many watch this server's requests.");
+  if (watchers_.size() >= watchers_max) return fail(Errc::limit_exceeded, "This server has too many watchers already.");
   auto watcher = std::make_unique<Watcher>();
   watcher->name = to_hex(random);
   watcher->filter = std::move(filter);
@@ -125,7 +125,7 @@ void RequestWatch::add_sums(Watcher& watcher, const Line& line) {
 
 void RequestWatch::tell(const Line& line) {
   if (count_.load(std::memory_order_relaxed) == 0) return;
-  constexpr int tries = 200;  // to take a lock that is held for a copy
+  constexpr int tries = 200;  // attempts at a lock that is held during a copy
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (int i = 1; !lock && i < tries; ++i) (void)lock.try_lock();
   if (!lock) {

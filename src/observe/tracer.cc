@@ -5,8 +5,8 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "net/url.h"
 #include "observe/otlp.h"
-#include "observe/post_client.h"
 #include "observe/record.h"
 
 namespace verbena::observe {
@@ -14,15 +14,16 @@ namespace {
 
 constexpr int tries_max = 3;
 constexpr std::chrono::milliseconds between_tries{1000};
-constexpr std::chrono::milliseconds last_timeout{1000};  // when the server goes
+constexpr std::chrono::milliseconds last_timeout{1000};  // at the stop of the server
+constexpr size_t answer_bytes_max = 64 * KiB;
 constexpr std::string_view path_of_traces = "/v1/traces";
 
 metrics::Counter& lost_counter(const char* reason) {
   return metrics::counter("verbena_traces_lost_total", "Traces that did not reach the collector", {{"reason", reason}});
 }
 
-// A generator of the thread's own (splitmix64: Steele, Lea, Flood 2014), seeded by the system: ids of traces are no
-// secrets, and are made on the way of requests.
+// A generator of the thread's own (splitmix64: Steele, Lea, Flood 2014), seeded by the system: ids of traces are not
+// secret, and are made while requests wait.
 uint64_t next_random() {
   thread_local uint64_t state = [] {
     uint64_t seed = 0;
@@ -64,13 +65,23 @@ std::vector<std::pair<std::string, std::string>> parse_trace_headers(std::string
 }
 
 std::expected<std::unique_ptr<Tracer>, std::string> Tracer::create(Options options) {
-  auto client = PostClient::create(options.endpoint, path_of_traces);
+  auto url = net::parse_http_url(options.endpoint);
+  if (!url || url->target.contains('?')) {
+    return std::unexpected("an address like http://HOST:PORT or https://HOST:PORT/PATH, without a query");
+  }
+  net::HttpOptions http{.host = url->host, .port = url->port, .tls = url->tls};
+  http.connect_timeout = http.stall_timeout = options.timeout;
+  http.idle_connections_max = 1;
+  http.bounded_lookup = true;
+  auto client = net::HttpClient::create(std::move(http));
   if (!client) return std::unexpected(std::string(client.error().context));
-  return std::unique_ptr<Tracer>(new Tracer(std::move(options), std::move(*client)));
+  const std::string target = url->target == "/" ? std::string(path_of_traces) : url->target;
+  return std::unique_ptr<Tracer>(new Tracer(std::move(options), target, std::move(*client)));
 }
 
-Tracer::Tracer(Options options, std::unique_ptr<PostClient> client)
+Tracer::Tracer(Options options, std::string target, std::unique_ptr<net::HttpClient> client)
     : options_(std::move(options)),
+      target_(std::move(target)),
       client_(std::move(client)),
       instance_([] {
         std::array<std::byte, 8> random;
@@ -86,16 +97,14 @@ Tracer::Tracer(Options options, std::unique_ptr<PostClient> client)
 
 Tracer::~Tracer() {
   {
-    // Under the lock: only a call that began before the stop is cut, not the last one that the stop itself begins.
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    client_->cut();
+    stopping_ = true;  // cuts a call under way that is not the last one
   }
   wake_.notify_one();
   sender_.join();
 }
 
-// A fixed window: at most twice as many come in the two halves of neighbours.
+// A fixed window of a second: across its borders up to twice as many may begin within a second.
 bool Tracer::may_begin() {
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(SteadyClock::now().time_since_epoch()).count();
   const uint64_t second = static_cast<uint64_t>(now) << 32;
@@ -136,7 +145,7 @@ void Tracer::end(const Traced& traced, const Line& line, const RequestTrace& tra
 void Tracer::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    wake_.wait_for(lock, options_.gather, [this] { return stopping_; });
+    wake_.wait_for(lock, options_.gather, [this] { return stopping_.load(); });
     while (!waiting_.empty()) {
       const size_t count = std::min(waiting_.size(), batch_max);
       const auto end = waiting_.begin() + static_cast<ptrdiff_t>(count);
@@ -163,6 +172,25 @@ std::string Tracer::encode(const std::vector<Ended>& traces) const {
   return std::move(document).finish();
 }
 
+Result<int> Tracer::post(const std::string& document, bool last) const {
+  net::HttpRequest request{
+      .method = "POST",
+      .target = target_,
+      .headers = {{"content-type", "application/json"}, {"user-agent", "verbena/" VERBENA_VERSION}},
+      .body = as_bytes(document),
+      .collected_body_max = answer_bytes_max,
+      .status_suffices = true,
+      .replayable = true};
+  for (const auto& own : options_.headers) {
+    std::erase_if(request.headers, [&](const auto& usual) { return usual.first == lower(own.first); });
+    request.headers.push_back(own);
+  }
+  request.deadline = deadline_in(last ? std::min(options_.timeout, last_timeout) : options_.timeout);
+  if (!last) request.stop = stopping_;
+  VB_ASSIGN(const net::HttpReply reply, client_->request(request));
+  return reply.status;
+}
+
 void Tracer::send(const std::vector<Ended>& traces, bool last) {
   const std::string document = encode(traces);
   for (int i = 1;; ++i) {
@@ -170,18 +198,17 @@ void Tracer::send(const std::vector<Ended>& traces, bool last) {
       const std::lock_guard lock(mutex_);
       last = stopping_;
     }
-    const auto timeout = last ? std::min(options_.timeout, last_timeout) : options_.timeout;
-    const auto status = client_->post("application/json", document, options_.headers, timeout);
+    const auto status = post(document, last);
     if (status && *status / 100 == 2) {
       sent_.add(traces.size());
       return;
     }
-    // What it has refused for good is not sent again.
+    // Traces that the collector refused permanently are not sent again.
     const bool again = !status || *status == 429 || *status >= 500;
     std::unique_lock lock(mutex_);
     if (!again || last || (i >= tries_max && !stopping_)) break;
-    // A call that the stop cut, or kept waiting, is tried once more.
-    last = wake_.wait_for(lock, between_tries, [this] { return stopping_; });
+    // A call that the stop cut or delayed is tried once more.
+    last = wake_.wait_for(lock, between_tries, [this] { return stopping_.load(); });
   }
   refused_.add(traces.size());
   log::debug("traces: the collector at {} does not take them", options_.endpoint);

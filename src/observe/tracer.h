@@ -1,8 +1,9 @@
-// Traces: of some requests, where their time went, to a collector that speaks OTLP over HTTP (docs/operations.md).
+// Traces of a sample of requests, with the time of each stage, sent to a collector by OTLP over HTTP
+// (docs/operations.md).
 //
-// A core decides at a request's begin whether it is traced, and at its end copies what is to be said into a bounded
-// buffer; a thread makes spans of it and sends them. When the buffer is full, or the collector does not take them,
-// traces are lost and counted: a request never waits. Where traces are off there is no tracer.
+// A core decides at the start of a request whether it is traced, and at its end copies the report into a bounded
+// buffer; a thread converts reports to spans and sends them. If the buffer is full, or the collector does not accept
+// them, traces are lost and counted: a request never waits. If traces are off there is no tracer.
 #pragma once
 
 #include <array>
@@ -22,43 +23,42 @@
 
 #include "base/metrics.h"
 #include "base/request_trace.h"
+#include "net/http_client.h"
 #include "observe/line.h"
 #include "observe/observers.h"
 #include "observe/trace_context.h"
 
 namespace verbena::observe {
 
-// What is known of a request at its begin.
+// What is known at the start of a request.
 struct Traced {
   bool wanted = false;
   uint64_t began = 0;  // ticks()
   TraceContext context;
 };
 
-class PostClient;
-
 class Tracer {
  public:
   static constexpr size_t buffered_max = 2048;  // traces that wait to be sent
-  static constexpr size_t batch_max = 256;      // of one call to the collector
+  static constexpr size_t batch_max = 256;      // per call to the collector
 
   struct Options {
     std::string endpoint;                                        // "http://127.0.0.1:4318"; without a path: /v1/traces
-    std::vector<std::pair<std::string, std::string>> headers{};  // that the collector wants
-    double sample_ratio = 0.01;                                  // of requests whose caller traces nothing
+    std::vector<std::pair<std::string, std::string>> headers{};  // for the collector
+    double sample_ratio = 0.01;                                  // of the requests without a trace of their caller
     unsigned per_second_max = 100;                               // of all traces
     std::chrono::milliseconds gather{500};
     std::chrono::milliseconds timeout{5'000};  // of one call
   };
   // The error says what is wrong with the endpoint.
   static std::expected<std::unique_ptr<Tracer>, std::string> create(Options options);
-  ~Tracer();  // sends what waits, if the collector takes it within two seconds
+  ~Tracer();  // sends the buffered traces, within two seconds at most
   Tracer(const Tracer&) = delete;
 
-  // Any thread. A caller that records its trace has it, one that does not has none, and of the others a part has a new
-  // one; all within per_second_max.
+  // Decides whether a request is traced: with the caller's trace if the caller records it, not if the caller has a
+  // trace that is not recorded, else by sample_ratio. Never more than per_second_max. Any thread.
   Traced begin(const std::optional<TraceContext>& of_caller, uint64_t began);
-  // `traced` is wanted. Way and line are of the same request.
+  // Adds a finished request that is traced. Trace and line are of the same request.
   void end(const Traced& traced, const Line& line, const RequestTrace& trace);
 
   uint64_t dropped() const { return full_.value() + refused_.value(); }
@@ -70,26 +70,29 @@ class Tracer {
     RequestTrace trace;
     std::string record;  // of the line
   };
-  Tracer(Options options, std::unique_ptr<PostClient> client);
+  Tracer(Options options, std::string target, std::unique_ptr<net::HttpClient> client);
   bool may_begin();
   void run();
-  void send(const std::vector<Ended>& traces, bool last);  // last: the server stops
+  void send(const std::vector<Ended>& traces, bool last);  // last: the server is stopping
+  // The status of the collector's answer.
+  Result<int> post(const std::string& document, bool last) const;
   std::string encode(const std::vector<Ended>& traces) const;
 
   const Options options_;
-  const std::unique_ptr<PostClient> client_;
+  const std::string target_;  // path of the collector
+  const std::unique_ptr<net::HttpClient> client_;
   const std::string instance_;
   metrics::Counter &sent_, &full_, &refused_;
-  std::atomic<uint64_t> window_{0};  // the second (upper 32 bits), and how many began in it
+  std::atomic<uint64_t> window_{0};  // the second (upper 32 bits), and the number of traces that began in it
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Ended> waiting_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;  // changes under the lock
   const Observing observing_;
   std::thread sender_;
 };
 
-// "name=value,name=value", as OTEL_EXPORTER_OTLP_HEADERS has them. Empty names and what is no header are left out.
+// "name=value,name=value", as OTEL_EXPORTER_OTLP_HEADERS has them. Empty names and invalid headers are left out.
 std::vector<std::pair<std::string, std::string>> parse_trace_headers(std::string_view text);
 
 }  // namespace verbena::observe

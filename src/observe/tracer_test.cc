@@ -2,23 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "net/testing/scripted_server.h"
 #include "observe/otlp.h"
-#include "observe/post_client.h"
 
 namespace verbena::observe {
 namespace {
 
 using Json = nlohmann::json;
 
-// Nobody listens there: what is sent is lost.
+// Nothing listens there: sent traces are lost.
 Tracer::Options nowhere(double ratio, unsigned per_second) {
   Tracer::Options options{.endpoint = "http://127.0.0.1:1"};
   options.sample_ratio = ratio;
@@ -134,24 +132,54 @@ TEST(Otlp, OfNoRequestThereIsADocumentWithoutSpans) {
   EXPECT_TRUE(document["resourceSpans"][0]["scopeSpans"][0]["spans"].empty());
 }
 
-TEST(PostClient, ASilentServerIsGivenUp) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::listen(listener, 1), 0);
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  auto client = PostClient::create("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)), "/x");
-  ASSERT_TRUE(client);
-  for (int i = 0; i < 2; ++i) {
-    const auto status = (*client)->post("text/plain", "body", {}, std::chrono::milliseconds(100));
-    ASSERT_FALSE(status);
-    EXPECT_EQ(status.error(), Errc::timed_out);
+// A collector that takes connections and says nothing.
+class SilentCollector {
+ public:
+  SilentCollector() : server_([this](int fd) { take(fd); }) {}
+  std::string url() const { return server_.url(); }
+  int asked() const { return asked_; }
+
+ private:
+  void take(int fd) {
+    char bytes[4096];
+    if (::recv(fd, bytes, sizeof bytes, 0) > 0) ++asked_;
+    while (::recv(fd, bytes, sizeof bytes, 0) > 0) {
+    }
   }
-  ::close(listener);
-  EXPECT_EQ((*client)->post("text/plain", "body", {}, std::chrono::milliseconds(100)).error(), Errc::connection_failed);
+  std::atomic<int> asked_{0};
+  net::ScriptedServer server_;
+};
+
+Tracer::Options silent(const SilentCollector& collector, std::chrono::milliseconds timeout) {
+  Tracer::Options options{.endpoint = collector.url()};
+  options.sample_ratio = 1;
+  options.gather = std::chrono::milliseconds(1);
+  options.timeout = timeout;
+  return options;
+}
+
+TEST(Tracer, ASilentCollectorIsGivenUp) {
+  const SilentCollector collector;
+  const auto made = Tracer::create(silent(collector, std::chrono::milliseconds(50)));
+  ASSERT_TRUE(made);
+  const uint64_t before = (*made)->dropped();
+  (*made)->end((*made)->begin(std::nullopt, ticks()), get_line(), RequestTrace());
+  for (int i = 0; i < 1000 && (*made)->dropped() == before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ((*made)->dropped() - before, 1u);
+  EXPECT_EQ(collector.asked(), 3) << "as often as it is tried";
+}
+
+TEST(Tracer, AStopCutsACallAndTriesOnceMoreForAShortTime) {
+  const SilentCollector collector;
+  auto made = Tracer::create(silent(collector, std::chrono::minutes(10)));
+  ASSERT_TRUE(made);
+  (*made)->end((*made)->begin(std::nullopt, ticks()), get_line(), RequestTrace());
+  for (int i = 0; i < 1000 && collector.asked() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto began = SteadyClock::now();
+  made->reset();
+  EXPECT_LT(SteadyClock::now() - began, std::chrono::seconds(60));
+  EXPECT_EQ(collector.asked(), 2);
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 namespace verbena::s3 {
 namespace {
 
-// AWS puts an opaque host id here; ours says which kind of server answered.
-
 constexpr ErrorForm internal_error = {"InternalError", 500, "We encountered an internal error. Please try again."};
 
 }  // namespace
@@ -165,7 +163,7 @@ ErrorForm error_form(Errc code) {
               "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting"};
 
     case Errc::quota_exceeded:
-      return {"QuotaExceeded", 403, "What may be kept here is used up: the request would exceed the quota."};
+      return {"QuotaExceeded", 403, "The quota is used up: the request would exceed it."};
     case Errc::access_denied:
       return {"AccessDenied", 403, "Access Denied"};
     case Errc::invalid_access_key_id:

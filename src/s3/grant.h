@@ -1,4 +1,4 @@
-// What access control lists are made of.
+// The elements of access control lists.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ struct Acl {
 
 inline constexpr size_t grants_max = 100;  // AWS
 
-// What a request asks for its new object or bucket, before it is known who owns that: x-amz-acl or x-amz-grant-*.
+// The ACL that a request asks for, before the owner of its new object or bucket is known: x-amz-acl or x-amz-grant-*.
 struct AclWish {
   std::string canned{};         // empty: none
-  std::vector<Grant> grants{};  // of the headers
+  std::vector<Grant> grants{};  // from the headers
   bool any() const { return !canned.empty() || !grants.empty(); }
 };
 

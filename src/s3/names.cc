@@ -11,7 +11,7 @@ namespace {
 
 bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
-// Four decimal groups: such a name could not be told from a host's address.
+// Four decimal groups: such a name would look like an IP address.
 bool looks_like_ipv4(std::string_view name) {
   int groups = 0;
   size_t digits = 0;

@@ -1,5 +1,5 @@
-// Requests made new again. Each function binds all fields of its struct by name, so that a field that is added does not
-// compile until it is cleared here, too.
+// Resets of requests. Each function binds all fields of its struct by name, so that a new field does not compile until
+// it is cleared here.
 #include "s3/service.h"
 
 namespace verbena::s3 {

@@ -28,29 +28,29 @@ class BucketLimits;
 class ByteCharge;
 std::shared_ptr<BucketLimits> make_bucket_limits();
 
-// A key that comes with a request (SSE-C) and goes with it.
+// A customer's key (SSE-C): lives as long as its request.
 struct CustomerKey {
   Secret key;       // 32 bytes
-  std::string md5;  // of the key, in base64, as it came
+  std::string md5;  // of the key, in base64, as sent
 };
 using CustomerKeyPtr = std::shared_ptr<const CustomerKey>;
 
 enum class Encryption : uint8_t { none, aes256, kms, customer };  // SSE-S3, SSE-KMS, SSE-C
 
-// How a write wants its bytes kept. none: as the bucket has it.
+// The encryption that a write requests. none: the bucket's default.
 struct EncryptionWish {
   Encryption method = Encryption::none;
   std::string kms_key_id{};  // empty: the default one
-  bool bucket_key = false;   // S3 Bucket Keys: given back, of no effect
+  bool bucket_key = false;   // S3 Bucket Keys: returned, without effect
   CustomerKeyPtr customer{};
 };
 
 struct EncryptionOptions {
   const auth::KeyRing* keys = nullptr;  // nullptr: nothing can be encrypted
-  bool by_default = false;              // SSE-S3 also where neither request nor bucket asks for it
+  bool by_default = false;              // SSE-S3 if neither request nor bucket names an encryption
   bool customer_keys_need_tls = false;
-  std::vector<std::string> kms_keys{};  // the ids there are; empty: any plain name is one
-  std::string kms_default_key{};        // for requests that name none; empty: they must
+  std::vector<std::string> kms_keys{};  // the valid ids; empty: any plain name is valid
+  std::string kms_default_key{};        // for requests that name none; empty: those are refused
 };
 
 struct ExpressOptions {
@@ -58,7 +58,7 @@ struct ExpressOptions {
   std::string zone = "local1-az1";
 };
 
-// What the verbs need. One per process; all members outlive it.
+// Dependencies of the verbs. One per process; all members must outlive it.
 struct Service {
   store::Store& store;
   memory::Arena& arena;
@@ -66,12 +66,12 @@ struct Service {
   std::string region = "us-east-1";
   const auth::Verifier* verifier = nullptr;          // of the signatures in browser forms; nullptr: those are refused
   int64_t lifecycle_day_s = 86'400;                  // seconds that a day has for lifecycle rules
-  const auth::AccountDirectory* accounts = nullptr;  // nullptr: there is the root account alone
-  std::shared_ptr<AccessGeneration> access = make_access_generation();  // of what verbs may keep of buckets
-  RequestLog* request_log = nullptr;  // of buckets that have logging on; nullptr: none can
-  EventQueues* events = nullptr;      // of buckets that have notifications; nullptr: none can
+  const auth::AccountDirectory* accounts = nullptr;  // nullptr: only the root account exists
+  std::shared_ptr<AccessGeneration> access = make_access_generation();  // of cached access records
+  RequestLog* request_log = nullptr;  // for buckets with logging; nullptr: logging is unavailable
+  EventQueues* events = nullptr;      // for buckets with notifications; nullptr: they are unavailable
   EncryptionOptions encryption{};
-  // Where the keys that sign are looked up again when a body has come; nullptr: they never change.
+  // For looking a key up again after a body has arrived; nullptr: keys never change.
   const auth::CredentialStore* credentials = nullptr;
   ExpressOptions express{};
   std::shared_ptr<BucketLimits> limits = make_bucket_limits();
@@ -83,25 +83,24 @@ struct Preconditions {
   std::vector<std::string> if_none_match;
   std::optional<int64_t> if_modified_since_s;
   std::optional<int64_t> if_unmodified_since_s;
-  std::optional<std::string>
-      if_range;  // an entity tag as it came, or a date: when it does not hold, the range is ignored
+  std::optional<std::string> if_range;  // an entity tag as sent, or a date: if it does not match, the range is ignored
   void clear();
 };
 
-// A byte range as asked for: first-last, first- (last unset), or -suffix (only suffix set).
+// A requested byte range: first-last, first- (last unset), or -suffix (only suffix set).
 struct ByteRange {
   std::optional<uint64_t> first, last, suffix;
 };
 
-// clear() makes a recycled request as good as new, and keeps the memory of its strings and lists: no field of one
-// client's request may be left for the next one (requests.cc).
+// clear() resets a recycled request and keeps the memory of its strings and lists: no field of one client's request may
+// be left for the next (requests.cc).
 struct GetRequest {
   std::string bucket, key;
   std::string version_id{};  // empty: the current object
   std::optional<ByteRange> range;
   std::optional<int> part_number;
   Preconditions preconditions;
-  CustomerKeyPtr customer_key{};  // of an object that was put with one
+  CustomerKeyPtr customer_key{};  // for an object that was stored with one
   void clear();
 };
 
@@ -111,9 +110,8 @@ struct OpenObject {
   uint64_t offset = 0;    // first byte to send
   uint64_t length = 0;    // bytes to send
   bool partial = false;   // 206
-  std::string peer = {};  // the client's address: its memory is charged in this name
-  // What rates are charged for the bytes that are sent of it; null: nothing. Shared by copies, which are parts of one
-  // request.
+  std::string peer = {};  // the client's address, which memory is charged to
+  // The charge to rates for sent bytes; null: none. Shared by copies, which are parts of one request.
   std::shared_ptr<ByteCharge> charge{};
   const store::ObjectInfo& info() const { return reader->info(); }
 };
@@ -134,31 +132,31 @@ struct PutRequest {
   std::vector<store::Checksum> expected;   // verified before anything becomes visible
   std::optional<std::string> content_md5;  // 16 raw bytes
   AclWish acl{};                           // x-amz-acl, x-amz-grant-*
-  std::optional<Algorithm> compute;        // compute and store this one even when the client sent none
+  std::optional<Algorithm> compute;        // compute and store this one even if the client sent none
   // Called when the source has ended, for checksums that arrive as trailers. May be null.
   std::function<Result<std::vector<store::Checksum>>()> trailing;
-  bool md5_etag = true;  // false for RDMA and native PUTs: the ETag then contains a '-'
-  // Append: the bytes go to the end of what is there. With `offset`, only if that is its size.
+  bool md5_etag = true;  // false for PUTs by token or native door: the ETag then contains a '-'
+  // Append: the bytes go to the end of the object; with `offset` only if that is its size.
   struct Append {
     std::optional<uint64_t> offset{};
   };
   std::optional<Append> append{};
-  std::vector<Algorithm> continues{};  // of an append: what an object may have a checksum of
+  std::vector<Algorithm> continues{};  // of an append: algorithms whose checksum the object may have
   void clear();
 };
 struct PutReply {
   store::ObjectInfo info;
-  uint64_t received = 0;  // bytes that came; of an append less than the object has
+  uint64_t received = 0;  // received bytes; for an append less than the object's size
 };
 Task<Result<PutReply>> put_object(Service& service, const Call& caller, PutRequest request, memory::Source& body);
 
 struct RenameObjectRequest {
   std::string bucket, from, to;
   Preconditions source, target;
-  std::string token{};  // the client's, for requests that come again; empty: none
+  std::string token{};  // the client's token for repeated requests; empty: none
   void clear();
 };
-// Within a directory bucket. precondition_failed's context says which condition.
+// Within a directory bucket. precondition_failed has the condition's name as context.
 Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObjectRequest request);
 
 struct UploadPartRequest {

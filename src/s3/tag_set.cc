@@ -13,7 +13,7 @@ namespace {
 constexpr size_t key_characters_max = 128;
 constexpr size_t value_characters_max = 256;
 
-// Of text that is UTF-8.
+// For UTF-8 text.
 size_t characters(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }

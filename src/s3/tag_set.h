@@ -26,6 +26,6 @@ Result<store::Tags> parse_tagging(std::string_view text, size_t tags_max);
 Result<store::Tags> read_tags(const pugi::xml_node& list, size_t tags_max);
 
 std::string tagging_xml(const store::Tags& tags);
-void write_tags(XmlWriter& xml, const store::Tags& tags);  // the <Tag> elements alone
+void write_tags(XmlWriter& xml, const store::Tags& tags);  // only the <Tag> elements
 
 }  // namespace verbena::s3

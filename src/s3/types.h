@@ -23,8 +23,8 @@ using call::Door;
 using Headers = std::vector<std::pair<std::string, std::string>>;
 using HeaderSpan = std::span<const Headers::value_type>;
 
-// An object that was found in memory, and the generation of buckets' records before that look-up: in a later one the
-// bucket may be another.
+// An object found in memory, and the generation of access records before that look-up: if it changes, the bucket may be
+// another one.
 struct FoundObject {
   std::shared_ptr<store::ObjectReader> reader{};
   uint64_t generation = 0;

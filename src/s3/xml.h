@@ -30,7 +30,7 @@ class XmlWriter {
   void quoted(std::string_view name, std::string_view etag);  // with the quotes of an entity tag
   // For attributes that S3 uses (xsi:type): opens an element with text appended inside its tag.
   void open_with(std::string_view name, std::string_view attributes);
-  // XML as it stands, which closes what it opens: for what is written a thousand times.
+  // Balanced XML, written without escaping: for texts that are written a thousand times.
   void raw(std::initializer_list<std::string_view> pieces);
   void reserve(size_t bytes) { out_.reserve(out_.size() + bytes); }  // room for what is written next
   std::string finish();                                              // closes what is open

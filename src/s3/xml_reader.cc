@@ -13,12 +13,12 @@
 namespace verbena::s3 {
 namespace {
 
-// What pugixml's parser would take without a word: too much markup, broken or custom entities, DTDs, characters that
-// XML does not have. The tree costs about 64 bytes per node, so markup is bounded, not only text.
+// Checks that pugixml's parser lacks: limits on markup, broken or custom entities, DTDs, characters that XML forbids.
+// The tree costs about 64 bytes per node, so markup is bounded, not only text.
 constexpr size_t markup_max = 200'000;
 constexpr int depth_max = 8;
 
-// S3's own, and the spellings of it that clients have beside it (boto 2 and those of its time).
+// S3's namespace, and variants that old clients use (boto 2 and others).
 constexpr auto s3_namespaces = std::to_array<std::string_view>(
     {"http://s3.amazonaws.com/doc/2006-03-01/", "http://s3.amazonaws.com/doc/2006-03-01",
      "https://s3.amazonaws.com/doc/2006-03-01/", "http://doc.s3.amazonaws.com/2006-03-01",
@@ -37,8 +37,8 @@ constexpr bool is_xml_character(uint32_t c) {
          (c >= 0x10000 && c <= 0x10ffff);
 }
 
-// "&#65;" or "&#x41;" of a character that XML has. A 0 would end the text for the parser, which has it in C strings:
-// what follows it in a key or a prefix would be gone.
+// "&#65;" or "&#x41;" of a valid character. A 0 would end the text for the parser, which uses C strings: the rest of a
+// key or prefix would be lost.
 bool known_reference(std::string_view at) {
   const size_t end = at.substr(0, 12).find(';');
   if (!at.starts_with("&#") || end == std::string_view::npos) return false;
@@ -56,7 +56,7 @@ bool known_entity(std::string_view at) {
   return known_reference(at);
 }
 
-// Of a text that is valid UTF-8.
+// For valid UTF-8.
 bool has_xml_characters_only(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);

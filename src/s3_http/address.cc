@@ -7,7 +7,7 @@
 namespace verbena::s3 {
 namespace {
 
-// Most names are as they stand.
+// Most names need no decoding.
 bool decode_name(std::string_view text, std::string& into) {
   if (text.find('%') == std::string_view::npos) {
     into.assign(text);

@@ -1,4 +1,4 @@
-// Which bucket and key a request names: path-style (/bucket/key) or virtual-host (bucket.domain/key).
+// The bucket and key that a request names: path-style (/bucket/key) or virtual-host (bucket.domain/key).
 #pragma once
 
 #include <string>

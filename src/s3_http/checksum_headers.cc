@@ -15,7 +15,7 @@ std::optional<Algorithm> algorithm_of_header(std::string_view name) {
   return parse_algorithm(name.substr(checksum_header_prefix.size()));
 }
 
-// x-amz-trailer names what comes after the body; only one checksum may.
+// x-amz-trailer names the trailers; only one checksum may be among them.
 Result<std::optional<Algorithm>> announced_trailer(const Context& context) {
   const auto header = context.request.header("x-amz-trailer");
   if (!header) return std::nullopt;
@@ -47,7 +47,7 @@ Result<std::optional<std::string>> content_md5(const Context& context) {
   return std::string(as_text(*raw));
 }
 
-// x-amz-sdk-checksum-algorithm repeats the algorithm of the checksum that the request brings.
+// x-amz-sdk-checksum-algorithm must repeat the algorithm of the request's checksum.
 Result<void> check_named_algorithm(const Context& context, std::optional<Algorithm> sent) {
   const auto named = context.request.header("x-amz-sdk-checksum-algorithm");
   if (!named) return {};
@@ -62,7 +62,7 @@ Result<std::optional<store::Checksum>> header_checksum(const Context& context) {
   std::optional<store::Checksum> found;
   for (const auto& [name, value] : context.request.headers) {
     const auto algorithm = algorithm_of_header(name);
-    if (!algorithm || (found && found->algorithm == *algorithm)) continue;  // of a repeated header the first counts
+    if (!algorithm || (found && found->algorithm == *algorithm)) continue;  // the first of a repeated header counts
     if (found) {
       return fail(Errc::invalid_request,
                   "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.");
@@ -126,7 +126,7 @@ Result<void> verify_document(const Context& context, std::string_view text) {
   VB_ASSIGN(const auto md5, content_md5(context));
   if (md5 && *md5 != digest_text(Algorithm::md5, text)) return fail(Errc::bad_digest, "Content-MD5");
   VB_TRY(check_named_algorithm(context, std::nullopt));
-  // Of CompleteMultipartUpload the header speaks of the object, not of the document.
+  // For CompleteMultipartUpload the header is about the object, not the document.
   if (context.query.has("uploadId")) return {};
   VB_ASSIGN(std::optional<store::Checksum> given, header_checksum(context));
   VB_ASSIGN(const auto announced, announced_trailer(context));

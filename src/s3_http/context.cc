@@ -95,7 +95,7 @@ void reply_no_content(Context& context) {
 
 namespace {
 
-// Of a long document the sums take milliseconds.
+// Checksums of a long document take milliseconds.
 Task<Result<void>> verify_beside(const Context& context, std::string_view text) {
   if (text.size() <= read_at_once_bytes) co_return verify_document(context, text);
   const auto work = [&context, text] { return verify_document(context, text); };

@@ -1,4 +1,4 @@
-// What an HTTP verb works on: the request with bucket, key and query already resolved, and where its answer goes.
+// The context of an HTTP verb: the request with bucket, key and query resolved, and its response.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace verbena::s3 {
 
-// A sink that remembers what became of it: whether the head is out, and whether the sink (not the store) failed.
+// A sink that records whether the head was sent, and whether the sink (not the store) failed.
 class WatchedSink : public memory::Sink {
  public:
   explicit WatchedSink(memory::Sink& inner) : inner_(inner) {}
@@ -36,7 +36,7 @@ class WatchedSink : public memory::Sink {
   bool failed_ = false;
 };
 
-// A source that remembers whether it was the one to fail.
+// A source that records whether it failed.
 class WatchedSource : public memory::Source {
  public:
   explicit WatchedSource(memory::Source& inner) : inner_(inner) {}
@@ -62,13 +62,14 @@ struct Context {
   WatchedSink sink;
   std::string bucket{}, key{};
   Query query{};
-  const Action* action = nullptr;  // on the bucket, that the request was admitted for; null: its verb asks by itself
-  Headers hoisted{};               // x-amz-* that a presigned URL carries in its query instead of in headers
-  Headers error_fields{};          // extra elements of <Error>, added by whoever knows them
-  Headers error_headers{};         // headers that an error response keeps (Content-Range of a 416, ETag of a 304)
-  bool control = false;            // of S3 Control, whose errors have a form of their own
-  std::vector<memory::Charge> charged{};   // for what is held of the request's documents
-  std::vector<auth::Identity> replaced{};  // by renew_caller(), whose principals may still be in use
+  const Action* action = nullptr;  // the action on the bucket that the router authorized; null: the verb does that
+  Headers hoisted{};               // x-amz-* in the query of a presigned URL instead of in headers
+  Headers error_fields{};          // further elements of <Error>
+  Headers error_headers{};         // headers of an error response (Content-Range of a 416, ETag of a 304)
+  bool control = false;            // a call of S3 Control, whose errors have another form
+  std::vector<memory::Charge> charged{};  // for the request's documents in memory
+  std::vector<auth::Identity>
+      replaced{};  // earlier identities, replaced by renew_caller(), whose principals may still be in use
 
   const Call& caller() const { return call; }
   std::optional<std::string_view> header(std::string_view name) const;
@@ -77,29 +78,28 @@ struct Context {
   void reply_xml(std::string xml);
 };
 
-// Before an answer of about so many bytes is made: room for it in the caller's share, which he has until the answer is
-// sent. Answers are made whole, so who takes his slowly, or not at all, holds no more of them than his share. Waits its
-// turn; slow_down: for too long.
+// Charges an answer of about this size to the peer's share, before it is made and until it is sent. Answers are
+// complete before they are sent, so a client that reads slowly, or not at all, holds no more than its share. Waits for
+// room; slow_down: for too long.
 Task<Result<void>> reserve_answer(Context& context, size_t bytes);
 
-// Looks the caller up again, as its key and rights are now that the body has come.
+// Looks the caller's key and rights up again, after the body has arrived.
 Result<void> renew_caller(Context& context);
 
-// What the logs say of a request beyond what the door knows. Takes the names out of the context.
+// Fills the outcome with what logs need besides the door's data. Moves the names out of the context.
 void note_target(Context& context);
 
 // 204 and no body.
 void reply_no_content(Context& context);
 
-// access_denied: nothing of this kind is allowed to the caller on any object of the bucket. Asked before a document is
-// read that names the objects: who may do nothing here is not waited for, and holds no memory.
+// access_denied if the caller is allowed nothing of this kind on any object of the bucket. Checked before a document
+// with names of objects is read, so that an unauthorized caller holds no memory and is not waited for.
 Task<Result<void>> could_act_on_some(Context& context, const Action& action);
 // The whole request body, at most `bytes_max` (entity_too_large), checked against Content-MD5 and x-amz-checksum-*.
-// Charged to the peer until the request is done. slow_down: too much of his is held already.
+// Charged to the peer until the request is done. slow_down: the peer's share is used up.
 Task<Result<std::string>> read_text(Context& context, size_t bytes_max);
-// The same, of a request that is about a bucket that is there. A body may take minutes: when it has come, the key is
-// looked up again, and what the request was admitted for is asked for again. no_such_bucket when another bucket has the
-// name by then; what a request gets whose key there is not.
+// The same for a request on an existing bucket. A body may take minutes: after it has arrived, the key is looked up and
+// the request is authorized again. no_such_bucket if a new bucket has the name by then; errors as for a removed key.
 Task<Result<std::string>> read_document(Context& context, size_t bytes_max);
 
 }  // namespace verbena::s3

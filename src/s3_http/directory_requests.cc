@@ -45,7 +45,7 @@ constexpr std::array served = {
     Allowed{true, "GET", "uploadId"},      // ListParts
 };
 
-// Of the two listings that groups can be asked of.
+// For the two listings with common prefixes.
 Result<void> check_listing(Context& context) {
   const auto prefix = context.query.get_or_empty("prefix"), delimiter = context.query.get_or_empty("delimiter");
   if (!prefix.empty() && !prefix.ends_with('/')) {

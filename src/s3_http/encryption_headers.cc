@@ -1,4 +1,4 @@
-// What requests say about encryption. Source: AWS, "Protecting data with server-side encryption", "Using server-side
+// Encryption headers of requests. Source: AWS, "Protecting data with server-side encryption", "Using server-side
 // encryption with customer-provided keys (SSE-C)", "Specifying server-side encryption with AWS KMS (SSE-KMS)".
 #include <openssl/crypto.h>
 
@@ -23,7 +23,7 @@ Result<bool> read_flag(const Context& context, std::string_view name) {
   return fail(Errc::invalid_argument, "x-amz-server-side-encryption-bucket-key-enabled must be true or false.");
 }
 
-// One look at the headers instead of three: nearly no request has any of them.
+// One pass over the headers instead of three: hardly any request has one of these.
 bool has_customer_headers(const Context& context, std::string_view prefix) {
   const auto is_one = [prefix](const auto& header) {
     std::string_view name = header.first;
@@ -103,7 +103,7 @@ Result<EncryptionWish> read_encryption(const Context& context) {
   if (*method != "aws:kms") return fail(Errc::invalid_argument, "The encryption method specified is not supported.");
   wish.method = Encryption::kms;
   wish.kms_key_id = kms_key.value_or("");
-  // That may be for the bucket's configuration to say.
+  // The bucket's configuration may have it.
   if (wish.kms_key_id.empty() && is_directory_bucket(context.bucket)) return wish;
   VB_TRY(check_kms_key(context.service.encryption,
                        wish.kms_key_id.empty() ? context.service.encryption.kms_default_key : wish.kms_key_id));

@@ -21,7 +21,7 @@ struct SignatureClaim {
   std::string access_key, signature;
 };
 
-// What a request says of its signer, in a header or in its query. Empty where it does not say.
+// The access key id in a request's header or query; empty if it has none.
 SignatureClaim signature_claim(const Request& request) {
   const auto between = [](std::string_view text, std::string_view before, std::string_view ends) {
     const size_t at = text.find(before);
@@ -53,7 +53,7 @@ std::string headers_not_signed(const Request& request) {
   return auth::Verifier::headers_not_signed({request.method, request.raw_path, request.raw_query, headers});
 }
 
-// Of errors that say no more than what the request itself does.
+// For errors whose elements come from the request itself.
 void add_request_details(Headers& fields, const Request& request, Errc code) {
   switch (code) {
     case Errc::invalid_digest:

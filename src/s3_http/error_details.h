@@ -5,10 +5,10 @@
 
 namespace verbena::s3 {
 
-// Adds to context.error_fields what AWS tells with an error of that code. What a verb has put there stays.
+// Adds the elements that AWS has for this error to context.error_fields. Elements added by a verb stay.
 void add_error_details(Context& context, Errc code);
 
-// Of a request that was refused before it was looked at (its signature, the framing of its body).
+// For a request that was refused before it was routed (for its signature, or its body's framing).
 Headers refusal_details(const Request& request, const Error& error, int64_t now_s);
 
 }  // namespace verbena::s3

@@ -7,8 +7,8 @@
 namespace verbena::s3 {
 namespace {
 
-// What XML 1.0 has not, and a request may have in a name or a header (control characters, bytes that are no UTF-8),
-// would make an error that no client can read.
+// Replaces characters that XML 1.0 cannot carry (control characters, invalid UTF-8), which names and headers of
+// requests may have: clients could not parse the error.
 std::string readable(std::string_view value) {
   constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
   const bool text = valid_utf8(value);

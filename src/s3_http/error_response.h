@@ -13,7 +13,7 @@ namespace verbena::s3 {
 std::string error_xml(const Error& error, std::string_view resource, std::string_view request_id,
                       const Headers& fields = {});
 
-// Fills `response` with an error as AWS writes it. Clears what a verb had put into it.
+// Replaces the contents of `response` by an error as AWS writes it.
 void fill_error(Response& response, const Error& error, std::string_view resource, std::string_view request_id);
 // The same with extra elements.
 void fill_error_with(Response& response, const Error& error, std::string_view resource, std::string_view request_id,

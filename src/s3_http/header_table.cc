@@ -1,5 +1,5 @@
 // The headers of the S3 API reference and of the AWS SDKs' model, each with the requests that may have it. A header has
-// one row. What obeys it is the verb of the request; what stands here is that there is such a verb.
+// one row. Verbs implement headers; this table only says which requests may have them.
 #include "s3_http/header_table.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr RequestKinds sent_back = kinds(copy_object, create_upload);
 constexpr RequestKinds tokens = kinds(get_object, put_object, upload_part);
 
 constexpr auto table = std::to_array<HeaderRule>({
-    // What signs a request, or says of it what every SDK says.
+    // Signatures, and headers that every SDK sends.
     {"x-amz-date", every},
     {"x-amz-content-sha256", every},
     {"x-amz-security-token", every},
@@ -67,8 +67,8 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-checksum-type", kinds(create_upload, complete_upload, put_object, upload_part)},
     {"x-amz-checksum-mode", kinds(get_object, head_object)},
 
-    // Conditions. One that asks not to be sent what is known already may be passed over in a read, whose answer is then
-    // whole (RFC 9110 section 13.1); one that forbids an act may not.
+    // Conditions. A read may ignore a condition that only saves sending known bytes, and answer in full (RFC 9110
+    // section 13.1); a condition that forbids an operation must not be ignored.
     {"if-match", kinds(get_object, head_object, put_object, copy_object, post_object, create_upload, complete_upload,
                        rename_object, delete_object)},
     {"if-none-match",
@@ -91,7 +91,7 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-rename-source-if-unmodified-since", kinds(rename_object)},
     {"x-amz-object-if-match", 0, 0, all, "annotations are not served"},
 
-    // What a new object is to have. x-amz-meta-* is looked up before the table.
+    // Properties of a new object. x-amz-meta-* is handled before the table.
     {"x-amz-storage-class", new_object},
     {"x-amz-website-redirect-location", new_object, 0, general},
     {"x-amz-tagging", new_object, 0, general},
@@ -119,7 +119,7 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-server-side-encryption-customer-key-md5", customer_keys, kinds(complete_upload, list_parts), general,
      "no byte is read or written"},
 
-    // What HEAD answers: s3cmd sends it back with the object's metadata.
+    // Headers of HEAD's answer, which s3cmd sends back with the object's metadata.
     {"x-amz-expiration", 0, sent_back, all, "it tells of the source"},
     {"x-amz-tagging-count", 0, sent_back, all, "it tells of the source"},
     {"x-amz-mp-parts-count", 0, sent_back, all, "it tells of the source"},
@@ -141,7 +141,7 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-client-token", kinds(rename_object)},
     {"x-amz-mp-object-size", kinds(complete_upload)},
 
-    // What is asked of objects and listings.
+    // Parameters of reads and listings.
     {"x-amz-object-attributes", kinds(object_attributes)},
     {"x-amz-max-parts", kinds(object_attributes)},
     {"x-amz-part-number-marker", kinds(object_attributes)},
@@ -262,13 +262,13 @@ std::span<const HeaderRule> header_table() { return header_rows::table; }
 
 bool may_have_header(RequestKind kind, bool directory, std::string_view name, std::string_view value) {
   using enum RequestKind;
-  // What a preflight asks for stands in headers of its own; metadata is taken with all that may have some, and says
-  // nothing elsewhere.
+  // A preflight has headers of its own. Metadata is accepted everywhere and has no effect on requests that cannot store
+  // it.
   if (kind == preflight || name.starts_with("x-amz-meta-")) return true;
   const HeaderRule* const rule = find_rule(name);
   if (rule == nullptr || ((rule->obeyed | rule->no_effect) & kinds(kind)) == 0) return false;
   if (rule->of == OfBuckets::all || directory == (rule->of == OfBuckets::directory)) return true;
-  // A directive that asks for what happens anyway, as SDKs send it.
+  // A directive for the default behaviour, which SDKs send.
   return name == "x-amz-tagging-directive" && value == "COPY";
 }
 

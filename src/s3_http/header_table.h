@@ -1,4 +1,5 @@
-// Which headers a request of each kind may have. What is not in the table, or not of that kind, is refused.
+// The headers that requests of each kind may have. Headers that are not in the table, or not for that kind, are
+// refused.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace verbena::s3 {
 
-// S3's operations, as far as their headers differ.
+// Kinds of requests: S3's operations, grouped by their headers.
 enum class RequestKind : uint8_t {
   list_buckets,
   create_session,
@@ -23,7 +24,7 @@ enum class RequestKind : uint8_t {
   put_object_lock,      // PutObjectLockConfiguration
   put_bucket_document,  // every other PUT of a bucket's document
   delete_objects,
-  post_form,    // what stands in the head of a browser's form
+  post_form,    // the HTTP headers of a browser's form
   post_object,  // its fields, which are headers
   get_object,
   head_object,
@@ -46,9 +47,9 @@ enum class RequestKind : uint8_t {
   preflight,
 };
 
-// Of an operation of the router, before it is known whether a PUT names a source.
+// The kind of an operation of the router; a PUT may still turn out to be a copy.
 RequestKind request_kind(bool bucket, bool object, std::string_view method, std::string_view selector);
-// A PUT that copies instead.
+// The kind of a PUT that copies.
 RequestKind copying(RequestKind kind);
 
 // A set of kinds.
@@ -61,23 +62,22 @@ enum class OfBuckets : uint8_t { all, general, directory };
 
 struct HeaderRule {
   std::string_view name;
-  RequestKinds obeyed = 0;     // it does what AWS says, or its value is refused
-  RequestKinds no_effect = 0;  // it is taken and changes nothing, for the reason that `why` gives
+  RequestKinds obeyed = 0;     // it has AWS's effect, or its value is refused
+  RequestKinds no_effect = 0;  // it is accepted without effect, for the reason in `why`
   OfBuckets of = OfBuckets::all;
-  std::string_view why = {};  // also of headers that AWS has and that are refused
+  std::string_view why = {};  // also for AWS's headers that are refused
 };
 std::span<const HeaderRule> header_table();
 
-// Whether a header is one that the table speaks of: x-amz-*, x-verbena-*, and conditions. Others are what HTTP makes of
-// them.
+// Whether the table covers a header: x-amz-*, x-verbena-*, and conditions. Others have their meaning from HTTP.
 inline bool is_in_table(std::string_view name) {
   if (name.empty() || (name[0] != 'x' && name[0] != 'i')) return false;
   return name.starts_with("x-amz-") || name.starts_with("if-") || name.starts_with("x-verbena-");
 }
 
-// Of a name of which the table speaks. `directory`: the request is about a directory bucket.
+// For a covered name. `directory`: the request is for a directory bucket.
 bool may_have_header(RequestKind kind, bool directory, std::string_view name, std::string_view value);
-// x-amz-checksum-* of an algorithm that S3 has not.
+// x-amz-checksum-* of an algorithm that S3 does not have.
 bool is_unknown_checksum(std::string_view name);
 
 }  // namespace verbena::s3

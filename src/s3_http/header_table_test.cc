@@ -109,7 +109,7 @@ TEST_F(RequestHeaders, WhatSdksSayOnEveryRequestIsTaken) {
   }
 }
 
-// s3cmd modify copies an object onto itself with all that HEAD has told of it.
+// s3cmd modify copies an object onto itself with all headers of HEAD's answer.
 TEST_F(RequestHeaders, AnObjectsOwnMayBeSentBack) {
   put("k", "x", {{"x-amz-tagging", "a=b"}, {"x-amz-meta-a", "b"}, {"content-type", "a/b"}});
   Headers again = {{"x-amz-copy-source", "/bucket/k"}, {"x-amz-metadata-directive", "REPLACE"}};

@@ -15,7 +15,7 @@
 namespace verbena::s3 {
 namespace {
 
-// Those that would have to be restored before they can be read, or live elsewhere.
+// Classes that would need a restore before reading, or that are not stored here.
 constexpr std::array<std::string_view, 6> archive_classes = {"GLACIER", "DEEP_ARCHIVE",    "OUTPOSTS",
                                                              "SNOW",    "EXPRESS_ONEZONE", "FSX_OPENZFS"};
 constexpr std::array<std::string_view, 8> canned_lists = {
@@ -29,7 +29,7 @@ std::unexpected<Error> not_here(Context& context, std::string_view name) {
   return fail(Errc::not_implemented, "A header you provided implies functionality that is not implemented.");
 }
 
-// Values that no server knows are wrong, not missing here.
+// Values that no server knows are invalid, not unimplemented.
 Result<void> check_value(Context& context, RequestKind kind, std::string_view name, std::string_view value) {
   if (name == "x-amz-acl" && !is_among(canned_lists, value)) return fail(Errc::invalid_argument, "x-amz-acl");
   if (name == storage_class_header) {
@@ -48,7 +48,7 @@ Result<void> check_value(Context& context, RequestKind kind, std::string_view na
   return {};
 }
 
-// Codings have no case (RFC 9110 section 8.4.1); those that stay are kept as they came.
+// Codings are case-insensitive (RFC 9110 section 8.4.1); the remaining ones are stored as sent.
 std::string without_aws_chunked(std::string_view encodings) {
   constexpr std::string_view chunked = "aws-chunked";
   if (lower(encodings).find(chunked) == std::string::npos) return std::string(encodings);
@@ -64,8 +64,8 @@ std::string without_aws_chunked(std::string_view encodings) {
   return kept;
 }
 
-// User metadata beyond ASCII goes out as RFC 2047 writes it (AWS, "Working with object metadata"). Bytes that are no
-// UTF-8 are taken for Latin-1.
+// User metadata beyond ASCII is sent in RFC 2047 encoding (AWS, "Working with object metadata"). Bytes that are not
+// UTF-8 are treated as Latin-1.
 std::string mail_safe(const std::string& value) {
   if (std::ranges::all_of(value, [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return value;
   std::string utf8;

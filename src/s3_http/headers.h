@@ -1,4 +1,4 @@
-// Headers of requests and answers: which may be there, what of them belongs to an object, what a GET gives back.
+// Headers of requests and answers: which are allowed, which are stored with an object, which a GET returns.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace verbena::s3 {
 
-// Of PutObject, CreateMultipartUpload and CopyObject with REPLACE: system headers and x-amz-meta-*.
-// "aws-chunked" is taken out of Content-Encoding: it speaks of the transfer. invalid_argument, metadata_too_large.
+// Of PutObject, CreateMultipartUpload and CopyObject with REPLACE: system headers and x-amz-meta-*. "aws-chunked" is
+// removed from Content-Encoding, because it is about the transfer. invalid_argument, metadata_too_large.
 Result<Headers> read_object_headers(const Context& context);
 
-// Looks at each x-amz-* and x-verbena-* header and each condition of a request of that kind. not_implemented for what
-// the table of headers (header_table.h) does not let it have, and for values that ask for what does not exist here: a
-// request must not seem to have been obeyed. invalid_argument, invalid_request and invalid_storage_class for values
-// that are wrong anywhere. Sets error_fields.
+// Checks each x-amz-* and x-verbena-* header and each condition of a request of that kind. not_implemented for headers
+// that header_table.h does not allow, and for values of features that do not exist here: such a request must not seem
+// to succeed. invalid_argument, invalid_request and invalid_storage_class for values that are always wrong. Sets
+// error_fields.
 Result<void> check_request_headers(Context& context, RequestKind kind);
 
 // ETag, Last-Modified, Accept-Ranges, and the object's own headers.

@@ -1,4 +1,4 @@
-// What the router and the verbs behind it are configured with.
+// Options of the router and its verbs.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ struct RouterOptions {
   std::string domain;  // virtual-host addressing: bucket.<domain>; empty: path-style, and *.localhost
   // A token's transfer is given up after this long (clients give up after about 10 s).
   std::chrono::milliseconds rdma_deadline{8'000};
-  // A token PUT has its size at this rate (bytes per second) besides: 5 GiB then take at most 80 s more. Clients that
-  // put large windows wait accordingly.
+  // A token PUT has, in addition, the time for its size at this rate (bytes per second): at most 80 s more for 5 GiB.
+  // Clients that put large windows wait accordingly.
   uint64_t rdma_rate_min = 64 * MiB;
 };
 

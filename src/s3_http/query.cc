@@ -9,7 +9,7 @@
 namespace verbena::s3 {
 namespace {
 
-// Into a string that is empty. It does not grow: one that does leaves a copy of its beginning behind.
+// Into an empty string of sufficient capacity: one that grows would leave a copy of its contents behind.
 bool decode(std::string_view text, std::string& into) {
   into.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {

@@ -1,4 +1,5 @@
-// A query string or a form, decoded. It may have a password or a token in it, so its values are wiped when it goes.
+// A query string or a form, decoded. Its values are wiped when it is destroyed, because it may contain a password or a
+// token.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,7 @@ class Query {
 
   Query() = default;
   ~Query() { wipe_values(); }
-  // Moves carry the strings along where they lie, so nothing is left behind.
+  // A move keeps the strings in place, so no copy is left behind.
   Query(Query&& other) noexcept : items_(std::exchange(other.items_, {})) {}
   Query& operator=(Query&& other) noexcept {
     std::swap(items_, other.items_);

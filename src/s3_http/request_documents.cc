@@ -23,7 +23,7 @@ Result<DeleteTarget> parse_target(const pugi::xml_node& object) {
       target.key = text_of(child);
       has_key = true;
     } else if (name == "VersionId") {
-      // An empty element says what a missing one says.
+      // An empty element means the same as a missing one.
       if (std::string id = trimmed_text(child); !id.empty()) target.version_id = std::move(id);
     } else if (name == "ETag") {
       target.etag = strip_quotes(trimmed_text(child));
@@ -59,7 +59,7 @@ Result<CompletePart> parse_part(const pugi::xml_node& node) {
       const auto algorithm = parse_algorithm(name.substr(8));
       if (!algorithm) return fail(Errc::malformed_xml, "xml: Checksum");
       auto checksum = parse_checksum(*algorithm, trimmed_text(child));
-      // A malformed checksum cannot be that of a stored part.
+      // A malformed checksum matches no stored part.
       if (!checksum) return fail(Errc::invalid_part, "xml: Checksum");
       part.checksums.push_back(std::move(*checksum));
     } else if (child.type() == pugi::node_element && name != "ChecksumType") {

@@ -24,7 +24,7 @@ struct DeleteDocument {
   bool quiet = false;
   std::vector<DeleteTarget> targets;  // 1 to 1000
 };
-// All parsers: malformed_xml for anything that is not the document asked for, too large, too deep, or has a DTD.
+// All parsers: malformed_xml for any other document, and for one that is too large, too deep or has a DTD.
 Result<DeleteDocument> parse_delete(std::string_view text);
 
 struct CompletePart {
@@ -41,7 +41,7 @@ struct NewBucketDocument {
   std::string zone;  // of a directory bucket
   store::Tags tags;
 };
-// invalid_request: a directory bucket as there can be none here; invalid_tag.
+// invalid_request: properties of a directory bucket that are not supported here; invalid_tag.
 Result<NewBucketDocument> parse_create_bucket(std::string_view text);
 
 }  // namespace verbena::s3

@@ -23,7 +23,7 @@ namespace verbena::s3::test {
 
 using MemoryStore = store::in_memory::TestStore;
 
-// Gives a text, and at its end the error that a broken body would have.
+// Yields a text, and at its end the error of a broken body.
 class TextSource : public memory::Source {
  public:
   TextSource(std::string text, std::optional<uint64_t> size) : text_(std::move(text)), size_(size) {}
@@ -40,7 +40,7 @@ class TextSource : public memory::Source {
   uint64_t arrived() const override { return arrived_before_error; }
   std::optional<Errc> error_at_end;
   uint64_t arrived_before_error = 0;
-  std::function<Task<>()> meanwhile;  // happens before the first byte
+  std::function<Task<>()> meanwhile;  // runs before the first byte
 
  private:
   std::string text_;
@@ -107,14 +107,14 @@ struct TestCall {
   bool anonymous = false;
   bool express = false;            // signed for S3 Express
   auth::PrincipalPtr principal{};  // null, and not anonymous: the superuser
-  auth::AccessKeyPtr key{};        // that signed, where a test asks for it
+  auth::AccessKeyPtr key{};        // the signing key, if a test needs it
   std::string host = "127.0.0.1";
   bool declare_length = true;
   std::string signed_headers = "host;x-amz-date;x-amz-rdma-bytes;x-amz-rdma-token";
   Headers trailers{};
   std::optional<Errc> source_error{};
   uint64_t arrived_before_error = 0;
-  std::function<Task<>()> meanwhile{};  // happens between the headers and the body
+  std::function<Task<>()> meanwhile{};  // runs between the headers and the body
 };
 
 class Rig : public ::testing::Test {
@@ -124,7 +124,7 @@ class Rig : public ::testing::Test {
         store(*arena),
         service{store, *arena, system_clock(), "us-east-1", &verifier} {}
 
-  // From within another call on a loop of its own, so that it is over before the other goes on.
+  // Runs a call within another one, on a loop of its own, so that it ends before the other continues.
   template <class T>
   T run(Task<T> task) {
     boost::asio::io_context aside;
@@ -181,10 +181,11 @@ class Rig : public ::testing::Test {
     reply.no_body = response.no_body;
     reply.content_length = sink.begun ? std::optional(sink.declared) : response.content_length;
     reply.code = response.error_code;
-    if (LogEntry* const log = log_of(of))
-      log->finish(
+    for (const auto& record : of.records) {
+      record->finish(
           {.status = response.status},
           {.error_code = response.error_code, .bytes_out = reply.body.size(), .object_size = of.outcome.object_size});
+    }
     reply.rdma_bytes = of.outcome.token_bytes;
     return reply;
   }
@@ -219,7 +220,7 @@ class Rig : public ::testing::Test {
   Router::Options options;
 };
 
-// Of the right form, and given to no version.
+// Well-formed, but of no existing version.
 inline std::string nobodys_version() { return std::string(32, '0'); }
 
 inline std::string pattern(size_t size) {

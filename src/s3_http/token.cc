@@ -36,19 +36,19 @@ Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma
   return context.windows->open(token, context.caller().peer_address, access);
 }
 
-// A client gives up after about 10 s and uses its memory again. So half of the time that a transfer has is for posting
-// operations, and each operation has the other half: when both are over, nothing is in flight any more.
+// A client gives up after about 10 s and reuses its memory. So operations are posted in the first half of a transfer's
+// time, and each operation has the other half to complete: after both, nothing is in flight.
 std::chrono::milliseconds operation_deadline(const Context& context) { return context.options.rdma_deadline / 2; }
 Deadline last_post(const Context& context) { return deadline_in(context.options.rdma_deadline / 2); }
 
-// What is read late touches nobody's memory, so a large PUT has its bytes' time at the slowest rate besides.
+// A late read does not change the client's memory, so a large PUT also has the time for its bytes at the slowest rate.
 Deadline last_read(const Context& context, uint64_t size) {
   const auto moving = std::chrono::milliseconds(size * 1000 / std::max<uint64_t>(context.options.rdma_rate_min, 1));
   return last_post(context) + moving;
 }
 
-// The checksum of exactly the bytes that moved, which newer clients compare with what they find in their memory. The
-// request chooses its algorithm. What is known already is not computed again.
+// The checksum of exactly the bytes that moved, which newer clients compare with their memory. The request chooses the
+// algorithm. Known checksums are not computed again.
 class Delivered {
  public:
   explicit Delivered(const Context& context)
@@ -56,7 +56,7 @@ class Delivered {
                            Algorithm::crc32c
                        ? Algorithm::crc32c
                        : Algorithm::crc64nvme) {}
-  // The checksums of a whole, all of which moves.
+  // The known checksums, if the whole object moves.
   void know(const std::vector<store::Checksum>& checksums) {
     for (const auto& one : checksums) {
       if (one.algorithm == algorithm_ && one.parts == 0) known_ = to_base64(as_bytes(one.value));
@@ -102,7 +102,7 @@ class BoundedSink : public memory::Sink {
   Delivered& delivered_;
 };
 
-// Past its time the window may hold other bytes already: what would be read then must not become an object.
+// After its time the client may have reused the window, so its bytes must not become an object.
 class BoundedSource : public memory::Source {
  public:
   BoundedSource(rdma::WindowSource& inner, Deadline end, Delivered& delivered)
@@ -126,7 +126,7 @@ class BoundedSource : public memory::Source {
   uint64_t bytes_read_ = 0;
 };
 
-// `why` is one of our own texts, for whoever wonders why RDMA is not used. The protocol has no place for it.
+// `why`: a constant text for x-verbena-rdma-declined, an extension that shows why RDMA was not used.
 void mark_declined(Context& context, call::Direction direction, const char* why) {
   context.reply_header("x-amz-rdma-reply", "501");
   context.reply_header("x-verbena-rdma-declined", why);
@@ -146,7 +146,7 @@ void mark_moved(Context& context, const rdma::Token& token, call::Direction dire
   (direction == call::Direction::in ? outcome.in : outcome.out) = bytes;
 }
 
-// An empty body, and nothing that speaks of a body.
+// An empty body, without headers about a body.
 Result<void> check_put_framing(const Context& context) {
   if (context.request.content_length.value_or(1) != 0) {
     return fail(Errc::invalid_request, "A request with x-amz-rdma-token must have Content-Length: 0.");
@@ -164,7 +164,7 @@ Result<void> check_put_framing(const Context& context) {
   return {};
 }
 
-// The window's size, or the smaller count that a signed x-amz-rdma-bytes gives.
+// The window's size, or the smaller value of a signed x-amz-rdma-bytes.
 Result<uint64_t> put_size(const Context& context, const rdma::Token& token) {
   uint64_t size = token.size;
   if (const auto header = context.request.header("x-amz-rdma-bytes")) {
@@ -181,16 +181,15 @@ Result<uint64_t> put_size(const Context& context, const rdma::Token& token) {
   return size;
 }
 
-// x-verbena-etag: MD5, of a client that compares entity tags. Else nobody pays for the digest.
+// x-verbena-etag: MD5, from clients that compare entity tags. Others do not pay for the digest.
 Result<bool> wants_md5(const Context& context) {
   const auto header = context.request.header("x-verbena-etag");
   if (header && lower(*header) != "md5") return fail(Errc::invalid_argument, "x-verbena-etag can only be MD5.");
   return header.has_value();
 }
 
-// Nothing is stored and nothing looks stored: there is no ETag. Clients that make cuObject tokens send a body only
-// after a 200, as the protocol's draft has it; all others take 501 as what it says, and some take a 200 for a stored
-// object.
+// Nothing is stored, so there is no ETag. Clients with cuObject tokens send a body only after a 200, as in the
+// protocol's draft; all others understand 501, and some take a 200 for a stored object.
 TokenPut decline_put(Context& context, const rdma::Token& token, const Error& why) {
   mark_declined(context, call::Direction::in, why.context);
   const Error error{Errc::rdma_not_supported, 0, ""};
@@ -239,7 +238,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   }
   EmptySource empty;
   Delivered delivered(context);
-  delivered.know(part.put.expected);  // it is verified before anything is stored
+  delivered.know(part.put.expected);  // verified before anything is stored
   std::optional<rdma::WindowSource> out_of_window;
   std::optional<BoundedSource> bounded;
   if (window) {
@@ -250,7 +249,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   auto stored = co_await store_body(context, part, source);
   if (!stored && source.failed() && stored.error() != Errc::slow_down) {
     call::count_failure();
-    // The owner refused the first read: its window is not for reading, or is gone. It will send a body.
+    // The client refused the first read: its window is not readable or is gone. It will send a body.
     const bool refused = stored.error() == Errc::rdma_transfer_failed && stored.error().sys != ETIMEDOUT;
     if (refused && bounded && bounded->bytes_read() == 0) {
       co_return decline_put(context, token, {Errc::rdma_not_supported, 0, "token: its window could not be read"});
@@ -267,7 +266,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
 Result<std::optional<rdma::Token>> read_token(const Context& context) {
   const auto header = context.request.header("x-amz-rdma-token");
   if (!header) return std::nullopt;
-  // Whoever could add a token to somebody else's signed request could point our writes at memory of their choice.
+  // A token added to another party's signed request would direct the server's writes to arbitrary memory.
   if (!context.caller().identity.signs("x-amz-rdma-token")) {
     return fail(Errc::access_denied, "x-amz-rdma-token must be among the signed headers.");
   }
@@ -286,7 +285,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     mark_moved(context, token, call::Direction::out, 0, delivered);
     co_return TokenOutcome::done;
   }
-  // An object that does not fit is never cut.
+  // An object that does not fit is never truncated.
   if (token.size < object.length) {
     mark_declined(context, call::Direction::out, "token: the object is larger than the window");
     co_return TokenOutcome::declined;
@@ -294,7 +293,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   auto window = open_window(context, token, fabric::Access::server_writes);
   if (!window && window.error() == Errc::invalid_rdma_token) co_return std::unexpected(window.error());
   if (!window) {
-    // Not served, or no data endpoint free now: the body always works.
+    // The window cannot be served, or no data endpoint is free: falls back to the body.
     mark_declined(context, call::Direction::out, window.error().context);
     co_return TokenOutcome::declined;
   }
@@ -308,11 +307,11 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     co_return TokenOutcome::done;
   }
   if (!sink.failed()) {
-    // The store failed in the middle: what was posted must land before the client hears of it.
+    // The store failed in the middle: posted writes must complete before the client gets the error.
     if (sink.begun()) (void)co_await into_window.finish();
     co_return std::unexpected(pushed.error());
   }
-  // The sink has drained what it posted (WindowSink's promise), so the body may follow.
+  // The sink has drained its posted writes (WindowSink ensures that), so the body may follow.
   context.reply_header("x-amz-rdma-reply", "501");
   call::count_fallback();
   co_return TokenOutcome::declined;

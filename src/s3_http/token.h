@@ -10,8 +10,8 @@
 namespace verbena::s3 {
 
 enum class TokenOutcome : uint8_t {
-  done,      // the bytes moved by RDMA and the response is complete
-  declined,  // nothing moved: GET goes on with the body; of a PUT the response says so and is complete
+  done,      // the bytes moved by the token and the response is complete
+  declined,  // nothing moved: a GET continues with the body; a PUT's response is complete and reports it
 };
 
 // The request's token. nullopt without one. access_denied when it is not among the signed headers, invalid_rdma_token
@@ -22,7 +22,7 @@ Result<std::optional<rdma::Token>> read_token(const Context& context);
 // `declined`, every write that was posted has been drained, so that the body may follow. Errors are the store's.
 Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& object, const rdma::Token& token);
 
-// A PUT or UploadPart out of the client's window. On `done`, `reply` is what was stored.
+// A PUT or UploadPart out of the client's window. On `done`, `reply` describes the stored object.
 struct TokenPut {
   TokenOutcome outcome = TokenOutcome::declined;
   PutReply reply;

@@ -255,7 +255,7 @@ TEST_F(Tokens, ABadTokenIs400WithoutAReplyHeader) {
   EXPECT_EQ(call("GET", "/bucket/k").body, "data");
 }
 
-// A client that is told 400 has no fallback.
+// After a 400 a client has no fallback.
 TEST_F(Tokens, OfUnknownDialectsAreDeclinedAndAPutByTheStatusThatItsClientsTake) {
   put("k", "data");
   const std::string cuobject = "00007f0000001000:00100000:00001234:0001:00002a:1:fe80000000000000000000000000000f";

@@ -48,7 +48,7 @@ Task<Result<void>> serve_get_request_payment(Context& context);
 Task<Result<void>> serve_put_request_payment(Context& context);
 Task<Result<void>> serve_get_website(Context& context);
 Task<Result<void>> serve_get_replication(Context& context);
-Task<Result<void>> serve_delete_absent(Context& context);  // of a configuration that no bucket has
+Task<Result<void>> serve_delete_absent(Context& context);  // for configurations that no bucket can have
 
 // bucket_policy.cc
 Task<Result<void>> serve_get_bucket_policy(Context& context);

@@ -127,7 +127,8 @@ std::expected<void, std::string> tighten_all(const std::filesystem::path& direct
   }
   if (ec) return std::unexpected("cannot look through " + directory.string() + ": " + ec.message());
   if (changed != 0)
-    log::warn("server: {} files in {} could be read by other users; no more", changed, directory.string());
+    log::warn("server: {} files in {} could be read by other users, which is no longer possible", changed,
+              directory.string());
   return {};
 }
 

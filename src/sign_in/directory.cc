@@ -3,6 +3,7 @@
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "net/tls.h"
 #include "sign_in/ldap_text.h"
 #include "sign_in/session_name.h"
 
@@ -15,18 +16,6 @@ using Why = Refusal::Kind;
 constexpr int groups_max = 1000;
 constexpr size_t directory_password_bytes_max = 1024;
 constexpr int64_t complain_every_ms = 10'000;
-
-SSL_CTX* make_directory_tls(const std::string& ca_file) {
-  SSL_CTX* const made = SSL_CTX_new(TLS_client_method());
-  if (made == nullptr) return nullptr;
-  SSL_CTX_set_min_proto_version(made, TLS1_2_VERSION);
-  SSL_CTX_set_verify(made, SSL_VERIFY_PEER, nullptr);
-  const int loaded = ca_file.empty() ? SSL_CTX_set_default_verify_paths(made)
-                                     : SSL_CTX_load_verify_locations(made, ca_file.c_str(), nullptr);
-  if (loaded == 1) return made;
-  SSL_CTX_free(made);
-  return nullptr;
-}
 
 // An empty password would be an anonymous bind, and one with a NUL would be cut by readers that use C strings.
 bool can_be_a_password(std::string_view text) {
@@ -51,26 +40,27 @@ std::expected<std::unique_ptr<Directory>, std::string> Directory::open(Directory
   const bool secure = settings.tls != Tls::none;
   auto made = std::unique_ptr<Directory>(new Directory(**library, std::move(settings), clock));
   if (!secure) return made;
-  made->tls_ = make_directory_tls(made->settings_.ca_file);
-  if (made->tls_ != nullptr) return made;
+  auto tls = net::make_client_tls({.ca_file = made->settings_.ca_file});
+  if (tls) {
+    made->tls_ = std::move(*tls);
+    return made;
+  }
   return std::unexpected("sign_in.ldap.ca_file: " + made->settings_.ca_file + " is not a PEM file of certificates");
 }
-
-Directory::~Directory() { SSL_CTX_free(tls_); }
 
 Result<std::unique_ptr<LdapSession>> Directory::connect() {
   VB_ASSIGN(auto stream,
             LdapStream::connect(settings_.host, settings_.port, deadline_in(settings_.timeout), stopping_));
-  if (settings_.tls == Tls::from_the_start) VB_TRY(stream->start_tls(tls_, settings_.host));
+  if (settings_.tls == Tls::from_the_start) VB_TRY(stream->start_tls(*tls_, settings_.host));
   VB_ASSIGN(auto session, LdapSession::open(library_, std::move(stream)));
-  if (settings_.tls == Tls::by_start_tls) VB_TRY(session->start_tls(tls_, settings_.host));
+  if (settings_.tls == Tls::by_start_tls) VB_TRY(session->start_tls(*tls_, settings_.host));
   return session;
 }
 
-Result<bool> Directory::bind_as_lookup(LdapSession& session) {
+Result<void> Directory::bind_as_lookup(LdapSession& session) {
   VB_ASSIGN(const bool in, session.bind(settings_.lookup_dn, settings_.lookup_password.text()));
   if (!in) return fail(Errc::bad_config, "the directory does not let sign_in.ldap.lookup_dn in");
-  return in;
+  return {};
 }
 
 Result<Person> Directory::ask_by_lookup(LdapSession& session, const std::string& name, const Secret& password) {
@@ -132,7 +122,7 @@ void Directory::complain(const std::string& what) {
 
 std::expected<Person, Refusal> Directory::check(const std::string& client, const std::string& name,
                                                 const Secret& password) {
-  const Refusal wrong{Why::denied, "The name or the password is not right."};
+  const Refusal wrong{Why::denied, "The name or the password is wrong."};
   // No user has such a name or password, so refusing at once reveals nothing.
   if (!is_user_name(name) || !can_be_a_password(password.text())) return std::unexpected(wrong);
   const std::string key = lower(name);

@@ -1,11 +1,12 @@
 // Users of a directory (LDAP), by name and password.
 #pragma once
 
-#include <openssl/ssl.h>
+#include <boost/asio/ssl/context.hpp>
 
 #include <atomic>
 #include <expected>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,6 @@ class Directory {
   // Loads the library. The error is a sentence for operators. `clock` outlives it.
   static std::expected<std::unique_ptr<Directory>, std::string> open(DirectorySettings settings,
                                                                      const WallClock& clock);
-  ~Directory();
 
   // Blocks, for the configured time at most. All refusals look the same, whatever the reason. `client`: the address, as
   // from client_of(); empty: this host.
@@ -52,13 +52,13 @@ class Directory {
   Result<Person> ask(const std::string& name, const Secret& password);
   Result<Person> ask_by_lookup(LdapSession& session, const std::string& name, const Secret& password);
   Result<Person> ask_by_form(LdapSession& session, const std::string& name, const Secret& password);
-  Result<bool> bind_as_lookup(LdapSession& session);
+  Result<void> bind_as_lookup(LdapSession& session);
   Result<void> add_groups(LdapSession& session, Person& person);
   void complain(const std::string& what);
 
   const LdapLibrary& library_;
   const DirectorySettings settings_;
-  SSL_CTX* tls_ = nullptr;
+  std::optional<boost::asio::ssl::context> tls_;
   std::atomic<bool> stopping_ = false;
   PasswordTries tries_;
   std::atomic<int64_t> complain_at_ms_ = 0;

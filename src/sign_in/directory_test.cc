@@ -74,7 +74,7 @@ TEST_F(DirectoryTest, HowManyItIsAskedIsConfigured) {
 TEST_F(DirectoryTest, StrangersDoNotKeepAnOwnerOutOfWhereHeCameInBefore) {
   ASSERT_TRUE(ask("192.0.2.1", "Alice", "right"));
   asked(100, [](int i) { return std::pair(number("198.51.100.", i), std::string("alice")); });
-  EXPECT_EQ(ask("192.0.2.9", "alice", "right").error().kind, Why::busy) << "where he never was";
+  EXPECT_EQ(ask("192.0.2.9", "alice", "right").error().kind, Why::busy) << "from an unfamiliar address";
   EXPECT_TRUE(ask("192.0.2.1", "alice", "right"));
   // There the owner's tries are counted separately.
   EXPECT_EQ(asked(20, [](int) { return std::pair(std::string("192.0.2.1"), std::string("alice")); }), 4);

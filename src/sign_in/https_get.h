@@ -11,16 +11,12 @@
 #include "auth/networks.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "net/url.h"
 
 namespace verbena::sign_in {
 
-struct HttpsUrl {
-  std::string host;  // without the brackets of an IPv6 address
-  uint16_t port = 443;
-  std::string target = "/";  // path and query
-};
-// nullopt: not https, a user's name in it, a port that is none, characters that do not belong there, longer than 2048.
-std::optional<HttpsUrl> parse_https_url(std::string_view text);
+// nullopt: not https, or no URL (net/url.h).
+std::optional<net::HttpUrl> parse_https_url(std::string_view text);
 
 struct HttpsRules {
   auth::Networks networks;
@@ -30,10 +26,10 @@ struct HttpsRules {
 
 // The body of an answer 200. `thumbprints`: SHA-1 of certificates (40 hexadecimal digits) that are trusted here, too,
 // where the peer shows them. Errors: access_denied (no address of the host is allowed), connection_failed (no
-// connection; its certificate is not trusted), timed_out, cancelled (`stop` was set), too_large, malformed (not an
-// answer 200).
-Result<std::string> https_get(const HttpsUrl& url, const std::vector<std::string>& thumbprints, const HttpsRules& rules,
-                              Deadline until, const std::atomic<bool>& stop);
+// connection in time; its certificate is not trusted), timed_out, closed, cancelled (`stop` was set), too_large,
+// malformed (not an answer 200).
+Result<std::string> https_get(const net::HttpUrl& url, const std::vector<std::string>& thumbprints,
+                              const HttpsRules& rules, Deadline until, const std::atomic<bool>& stop);
 
 // bad_config: the file of authorities cannot be read, or is no PEM.
 Result<void> check_authorities(const std::string& ca_file);

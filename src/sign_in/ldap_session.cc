@@ -17,7 +17,7 @@ int set_up(Sockbuf_IO_Desc* io, void* stream) {
 }
 int take_down(Sockbuf_IO_Desc*) { return 0; }
 int control(Sockbuf_IO_Desc* io, int option, void*) {
-  return option == LBER_SB_OPT_DATA_READY && stream_of(io).has_decrypted() ? 1 : 0;
+  return option == LBER_SB_OPT_DATA_READY && stream_of(io).has_received() ? 1 : 0;
 }
 ber_slen_t read_from(Sockbuf_IO_Desc* io, void* into, ber_len_t size) { return stream_of(io).read(into, size); }
 ber_slen_t write_to(Sockbuf_IO_Desc* io, void* from, ber_len_t size) { return stream_of(io).write(from, size); }
@@ -111,7 +111,7 @@ Result<int> LdapSession::wait(int id, int sent) {
   return outcome(message.get());
 }
 
-Result<void> LdapSession::start_tls(SSL_CTX* context, const std::string& host) {
+Result<void> LdapSession::start_tls(boost::asio::ssl::context& tls, const std::string& host) {
   if (broken_) return std::unexpected(*broken_);
   int id = 0;
   const int sent = library_.extended_operation(handle_, LDAP_EXOP_START_TLS, nullptr, nullptr, nullptr, &id);
@@ -119,7 +119,7 @@ Result<void> LdapSession::start_tls(SSL_CTX* context, const std::string& host) {
   if (code != LDAP_SUCCESS) {
     return std::unexpected(broken({Errc::malformed, 0, "ldap: the directory refuses StartTLS"}));
   }
-  auto begun = stream_->start_tls(context, host);
+  auto begun = stream_->start_tls(tls, host);
   if (!begun) return std::unexpected(broken(begun.error()));
   return begun;
 }

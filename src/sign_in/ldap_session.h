@@ -27,7 +27,7 @@ class LdapSession {
   LdapSession(const LdapSession&) = delete;
 
   // StartTLS (RFC 4511 section 4.14). Any answer but success is an error.
-  Result<void> start_tls(SSL_CTX* context, const std::string& host);
+  Result<void> start_tls(boost::asio::ssl::context& tls, const std::string& host);
   // By name and password, neither of them empty. False: they are wrong, or may not be used now.
   Result<bool> bind(const std::string& dn, std::string_view password);
 

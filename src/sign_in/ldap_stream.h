@@ -2,15 +2,13 @@
 // deadline covers all of it, which libldap's own connection lacks once it has begun to read.
 #pragma once
 
-#include <openssl/ssl.h>
+#include <boost/asio/io_context.hpp>
 
 #include <atomic>
 #include <memory>
 #include <string>
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/result.h"
+#include "net/stream.h"
 
 namespace verbena::sign_in {
 
@@ -19,31 +17,27 @@ class LdapStream {
   // Blocks, like all functions here. `stop` outlives the stream. connection_failed, timed_out, cancelled, slow_down.
   static Result<std::unique_ptr<LdapStream>> connect(const std::string& host, uint16_t port, Deadline until,
                                                      const std::atomic<bool>& stop);
-  ~LdapStream();
   LdapStream(const LdapStream&) = delete;
 
-  // connection_failed also when the certificate is not trusted, or not of `host`.
-  Result<void> start_tls(SSL_CTX* context, const std::string& host);
-  bool secure() const { return ssl_ != nullptr; }
+  // connection_failed also when the certificate is not trusted, or not of `host`. `tls` outlives the stream.
+  Result<void> start_tls(boost::asio::ssl::context& tls, const std::string& host);
 
   // As recv() and send(): -1 with errno also past the deadline, and for input longer than any valid answer.
   ssize_t read(void* into, size_t size);
   ssize_t write(const void* from, size_t size);
-  bool has_decrypted() const;  // buffered bytes, invisible to poll()
-  int fd() const { return fd_.get(); }
+  bool has_received() const { return stream_->has_received(); }  // bytes that are invisible to poll()
+  int fd() const { return stream_->fd(); }
   Deadline until() const { return until_; }
   bool stopped() const { return stop_.load(); }
 
  private:
-  LdapStream(Fd fd, Deadline until, const std::atomic<bool>& stop) : fd_(std::move(fd)), until_(until), stop_(stop) {}
-  bool wait(short events) const;
-  bool wait_for(int tls_result) const;  // waits for what TLS needs; false: it has failed
+  LdapStream(Deadline until, const std::atomic<bool>& stop) : until_(until), stop_(stop) {}
 
   static constexpr size_t read_bytes_max = 4 * 1024 * 1024;
-  Fd fd_;
+  boost::asio::io_context io_{1};
+  std::unique_ptr<net::Stream> stream_;
   const Deadline until_;
   const std::atomic<bool>& stop_;
-  SSL* ssl_ = nullptr;
   size_t read_bytes_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // The changes of a bucket's keys, reported to listeners at the moment when they become visible.
 //
 // Reporting never waits: an engine calls listeners from inside its commits, under its locks, and a listener only takes
-// note. Without a listener a change costs one look at a number.
+// note. Without a listener a change costs one load.
 #pragma once
 
 #include <array>

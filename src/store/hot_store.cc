@@ -15,13 +15,13 @@ namespace {
 
 using TierPtr = std::shared_ptr<cache::HotTier>;
 
-// What a HotObject is read for never changes; ObjectReader's read() is only not const for those that have a file behind
-// them.
+// Casts const away: a HotObject is immutable, and ObjectReader::read() is not const only because readers of files
+// change.
 std::shared_ptr<HotObject> as_reader(cache::EntryPtr entry) {
   return std::const_pointer_cast<HotObject>(std::static_pointer_cast<const HotObject>(std::move(entry)));
 }
 
-// Reads through to the engine and keeps what passes; when all has passed, the object goes to the tier.
+// Reads from the engine and collects the chunks; a complete object enters the tier.
 class FillingReader final : public ObjectReader, public ReadsRuns {
  public:
   FillingReader(std::shared_ptr<ObjectReader> below, TierPtr tier, cache::HotTier::FillToken token,
@@ -58,20 +58,20 @@ class FillingReader final : public ObjectReader, public ReadsRuns {
   HotPieces pieces_;
 };
 
-// A write on its way through the tier: keeps the bytes that pass, and publishes the object that the engine committed.
+// A write through the tier: collects the bytes, and publishes the object that the engine committed.
 class WriteThrough {
  public:
-  // Of a larger object nothing is kept; the tier learns of the change all the same.
+  // Nothing of a larger object is cached; the tier is informed of the change all the same.
   WriteThrough(memory::Arena& arena, const TierPtr& tier, uint64_t keep_max) : pieces_(arena, tier, keep_max) {}
 
-  // The chunk for the engine, shared with the tier from now on.
+  // Returns the chunk for the engine, shared with the tier from now on.
   memory::Chunk take(memory::Chunk chunk) {
     const uint64_t at = std::exchange(size_, size_ + chunk.bytes.size());
     return pieces_.take(std::move(chunk), at, true);
   }
-  // Before the engine's commit.
+  // Called before the engine's commit.
   void begin(cache::HotTier::Change change) { change_.emplace(std::move(change)); }
-  // After it, done or failed.
+  // Called after it, successful or not.
   void end(const Result<ObjectInfo>& stored) {
     if (stored) change_->publish(pieces_.finish(*stored));
     change_.reset();
@@ -188,7 +188,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view buck
   const cache::Key name{bucket, key};
   auto found = find(bucket, key);
   const bool current = found && is_current(*found);
-  // Without a stamp nobody can say whether it is.
+  // Without a stamp the engine cannot tell whether the object is current.
   if (found && !current && found->info().stamp == 0) found.reset();
   if (current) {
     cache::HotTier::count_hit();
@@ -228,7 +228,7 @@ Task<Result<ObjectInfo>> HotStore::stat(std::string_view bucket, std::string_vie
 Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create(std::string_view bucket, std::string_view key,
                                                              std::optional<uint64_t> size_hint) {
   VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer, co_await below_.create(bucket, key, size_hint));
-  // Also where nothing will be kept: the change must be told.
+  // Even if nothing will be cached, because the tier must be informed of the change.
   const uint64_t keep = size_hint && *size_hint > keep_max() ? 0 : keep_max();
   co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep, bucket, key);
 }
@@ -237,7 +237,7 @@ bool HotStore::put_whole(WholePut& put) {
   auto passing = std::make_unique<WriteThrough>(*options_.arena, tier_, keep_max());
   passing->begin(tier_->change(cache::Key{put.bucket, put.key}));
   put.bytes = passing->take(std::move(put.bytes));
-  put.then = [passing = std::move(passing), then = std::move(put.then)](Result<ObjectInfo> stored) mutable {
+  put.then = [passing = std::move(passing), then = std::move(put.then)](Result<ObjectInfo>&& stored) mutable {
     passing->end(stored);
     passing.reset();
     then(std::move(stored));
@@ -250,7 +250,7 @@ Task<Result<std::unique_ptr<ObjectWriter>>> HotStore::create_append(std::string_
                                                                     AppendSealPtr seal) {
   VB_CO_ASSIGN(std::unique_ptr<ObjectWriter> writer,
                co_await below_.create_append(bucket, key, size_hint, std::move(seal)));
-  // The writer gets the object's end alone, which the tier has no use for.
+  // The writer gets only the object's end, which the tier cannot use.
   constexpr uint64_t keep = 0;
   co_return std::make_unique<FillingWriter>(std::move(writer), tier_, *options_.arena, keep, bucket, key);
 }
@@ -262,7 +262,7 @@ Task<Result<ObjectInfo>> HotStore::rename(std::string_view bucket, RenameRequest
   co_return co_await below_.rename(bucket, std::move(request));
 }
 
-// Also of a version that is named: it may be the current one, or make another one current.
+// Also for a given version: it may be the current one, or its removal may make another one current.
 Task<Result<Removed>> HotStore::remove(std::string_view bucket, std::string_view key, RemoveRequest request) {
   auto change = tier_->change(cache::Key{bucket, key});
   co_return co_await below_.remove(bucket, key, std::move(request));
@@ -274,7 +274,7 @@ Task<Result<ObjectInfo>> HotStore::update(std::string_view bucket, std::string_v
   co_return co_await below_.update(bucket, key, version_id, std::move(change));
 }
 
-// What has no version id is called "null" from now on: nothing that is kept says so yet.
+// Objects without a version id get the id "null" now, which cached objects do not have.
 Task<Result<void>> HotStore::set_versioning(std::string_view bucket, Versioning versioning) {
   const std::string name(bucket);
   auto done = co_await below_.set_versioning(bucket, versioning);
@@ -308,7 +308,7 @@ Task<Result<VersionPage>> HotStore::list_versions(std::string_view bucket, ListV
 Task<Result<void>> HotStore::remove_bucket(std::string_view name) {
   const std::string removed(name);
   auto done = co_await below_.remove_bucket(name);
-  if (done) tier_->forget(removed);  // its name may be given to another one
+  if (done) tier_->forget(removed);  // its name may be used by a new bucket
   co_return done;
 }
 Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }

@@ -1,10 +1,10 @@
-// A store whose hot objects lie in registered memory: in front of any engine.
+// The hot tier in front of any engine: a store that keeps hot objects in registered memory.
 //
-// Read-through: an object that is read whole, in chunks, is kept. Write-through: so are the bytes of a PUT, the very
-// ones that were received. Objects above a size, and ranges of objects that are not in memory, pass by untouched.
-// Every change of a key goes through here, and drops what is kept before the engine makes it (cache/hot_tier.h). Where
-// other processes change keys, too, an object is answered from memory when the engine has said that it is still the
-// current one, or without that question while the engine keeps its key (store/shared_keys.h).
+// Read-through: an object that is read whole, in chunks, enters the tier. Write-through: so do the received bytes of a
+// PUT, without a copy. Objects above a size, and ranges of objects that are not in memory, bypass it. Every change of a
+// key goes through here and drops the cached object before the engine makes the change (cache/hot_tier.h). If other
+// processes change keys too, a cached object is served only if the engine confirms that it is current, or while this
+// process holds a read lease on its key (store/shared_keys.h).
 #pragma once
 
 #include "cache/hot_tier.h"
@@ -19,19 +19,19 @@ class KeptObjects;
 class HotStore final : public Store, private SharedKeys::Listener {
  public:
   struct Options {
-    memory::Arena* arena = nullptr;  // where leases are refused, the tier makes room
+    memory::Arena* arena = nullptr;  // the tier makes room when it refuses leases
     size_t capacity = 0;             // bytes of the arena
     uint64_t object_size_max = 16 * MiB;
-    SharedKeys* shared = nullptr;  // of `below`, where others change its keys, too
-    uint32_t keep_after = 4;       // checks that an object passes before its key is kept
+    SharedKeys* shared = nullptr;  // of `below`, if other processes change its keys too; else null
+    uint32_t keep_after = 4;       // successful checks before a read lease on the key is requested
   };
-  // `below` and the arena outlive it. No request may be under way when it goes.
+  // `below` and the arena must outlive it. No request may be in progress when it is destroyed.
   HotStore(Store& below, Options options);
   ~HotStore() override;
 
   const cache::HotTier& tier() const { return *tier_; }
 
-  // Versions that are named pass by: the tier keeps current objects.
+  // Requests with a version id bypass the tier, which has current objects only.
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id = {}) override;
   std::shared_ptr<ObjectReader> hot(std::string_view bucket, std::string_view key) override;
@@ -54,8 +54,8 @@ class HotStore final : public Store, private SharedKeys::Listener {
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override;
 
-  // Handed on as they are. A call that changes what open() or stat() answers does not belong here: it must tell the
-  // tier, as remove() does.
+  // Forwarded unchanged. A call that changes the results of open() or stat() must not be among these: it must inform
+  // the tier, as remove() does.
   Task<Result<void>> create_bucket(BucketInfo bucket) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
   Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
@@ -100,10 +100,10 @@ class HotStore final : public Store, private SharedKeys::Listener {
   void let_go_of_bucket(std::string_view bucket) override;
   void let_go_of_all() override;
   uint64_t kept(uint64_t term) const override;
-  uint64_t keep_max() const;  // the largest object that may be kept
-  // May be answered as it is.
+  uint64_t keep_max() const;  // the largest object that may be cached
+  // Whether the object may be served without asking the engine.
   bool is_current(const HotObject& object) const;
-  // It was found to be the current one by a question to the engine.
+  // Called when the engine has confirmed that the object is current.
   void passed(std::string_view bucket, std::string_view key, const std::shared_ptr<HotObject>& object);
   std::shared_ptr<HotObject> find(std::string_view bucket, std::string_view key);
 

@@ -1,4 +1,4 @@
-// The one interface under s3/. Engines (store/local, later others) are folders here.
+// The one interface under s3/. Engines are folders here (store/local, store/memory, store/rados).
 //
 // Guarantees of every engine:
 //  - A commit is atomic: before it nothing of the object is visible, after it all of it is. When commit() or remove()
@@ -119,7 +119,7 @@ inline uint64_t stored_size(const ObjectInfo& info) { return info.stored_size !=
 struct BucketInfo {
   std::string name;
   int64_t created_us = 0;
-  std::string owner;  // access key's account; "root" until there are users
+  std::string owner;  // the owner's account; "root": the root account
   Durability durability = Durability::sync;
   Versioning versioning = Versioning::off;
   BucketLock lock{};
@@ -348,11 +348,11 @@ class Store {
   // The bucket's contents in numbers, including everything acknowledged before the call. not_implemented: the engine
   // keeps no such numbers; service_unavailable: data of an older server is still being counted.
   virtual Task<Result<Usage>> bucket_usage(std::string_view /*bucket*/) {
-    co_return fail(Errc::not_implemented, "This store keeps no numbers of what its buckets hold.");
+    co_return fail(Errc::not_implemented, "This store does not count what its buckets hold.");
   }
   // Without waiting; may be slightly too high (usage.h). no_such_bucket, not_implemented.
   virtual Result<UsageNow> usage_now(std::string_view /*bucket*/) {
-    return fail(Errc::not_implemented, "This store keeps no numbers of what its buckets hold.");
+    return fail(Errc::not_implemented, "This store does not count what its buckets hold.");
   }
   virtual std::vector<BucketUsage> usages_now() { return {}; }  // by name; of all buckets
   virtual bool keeps_usage() const { return false; }            // false: the functions above return nothing

@@ -1,4 +1,4 @@
-// A small object whose bytes are all here, to be stored without a coroutine (Store::put_whole).
+// A small object with all its bytes, to be stored without a coroutine (Store::put_whole).
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -11,16 +11,16 @@
 namespace verbena::store {
 
 struct WholePut {
-  std::string_view bucket, key;  // for as long as put_whole() runs
-  // When that bucket was made, which tells it from others that have its name in time; another one takes nothing. 0:
-  // any.
+  std::string_view bucket, key;  // valid while put_whole() runs
+  // The bucket's creation time, which distinguishes it from other buckets of its name: nothing is stored in another
+  // one. 0: any bucket.
   int64_t bucket_created_us = 0;
-  ObjectInfo info;      // as ObjectWriter::commit() takes it
-  memory::Chunk bytes;  // stored_size(info) of them, one at least
+  ObjectInfo info;      // as for ObjectWriter::commit()
+  memory::Chunk bytes;  // stored_size(info) bytes, at least one
   boost::asio::any_io_executor executor;
-  bool more_follow = false;  // others come within a moment, for which the same sync is enough
-  // What commit() would return. Once: within put_whole(), or later on the executor.
-  std::move_only_function<void(Result<ObjectInfo>)> then;
+  bool more_follow = false;  // more objects follow at once and can share the sync
+  // Called exactly once with the result of commit(): within put_whole(), or later on the executor.
+  std::move_only_function<void(Result<ObjectInfo>&&)> then;
 };
 
 }  // namespace verbena::store

@@ -213,7 +213,7 @@ class Busy(AdminCase):
             def do_POST(self):
                 asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
                 answer = rest.pop(0) if len(rest) > 1 else rest[0]
-                body = json.dumps(answer or {"error": {"code": "SlowDown", "message": "Others search already: try again."}}).encode()
+                body = json.dumps(answer or {"error": {"code": "SlowDown", "message": "Other searches are running: try again."}}).encode()
                 self.send_response(200 if answer else 503)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -250,7 +250,7 @@ class Busy(AdminCase):
         done = self.run_against(address, "audit", "--json", "--lines", "0")
         self.assertEqual(done.returncode, FAILURE)
         self.assertEqual(len(done.stdout.splitlines()), 1)
-        self.assertIn("Others search already", done.stderr)
+        self.assertIn("Other searches are running", done.stderr)
         self.assertIn("--until 2026-01-02T03:04:05.678Z", done.stderr)
         self.assertLess(len(asked), 20)
 

@@ -90,7 +90,7 @@ class ByDirectory(InBrowser):
     def test_a_wrong_password_is_told_and_not_kept_in_the_form(self):
         browser = self.browser
         self.arrive("bob", "hunter2")
-        browser.sees("The name or the password is not right.")
+        browser.sees("The name or the password is wrong.")
         self.assertEqual(browser.run("document.querySelector('[name=password]').value"), "")
         self.assertNotIn("hunter2", self.kept())
         self.assertFalse(browser.run("Boolean(document.querySelector('.frame'))"))

@@ -12,9 +12,9 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import wrap_prose  # noqa: E402
 
 # Rooms from the top down. A file may include its own room and rooms further down.
-ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "sign_in", "s3_http", "s3", "call", "observe", "auth", "rdma", "store", "cache", "fabric", "memory", "base"]
+ROOMS = ["cli", "client", "server", "admin", "native", "http", "iam", "events", "sign_in", "s3_http", "s3", "call", "observe", "auth", "rdma", "store", "cache", "fabric", "net", "memory", "base"]
 # The client is not above the server: it shares these rooms with it and no other.
-CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "memory", "base"}
+CLIENT_MAY_USE = {"client", "auth", "rdma", "fabric", "net", "memory", "base"}
 CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
 # The folders inside a room, from the top down; "." is the room's own files. A file may include its own folder and those of
 # lines further down. Folders on one line do not know each other.
@@ -23,6 +23,7 @@ FOLDERS = {
     "client": ["testing", "c", "api", "native token", "http", "."],
     "fabric": ["local ofi tcp", "."],
     "native": [".", "wire"],
+    "net": ["testing", "."],
     "store": ["conformance", "local memory rados", "logic", "."],
     "store/rados": ["inspect", ".", "coherence", "bytes", "upkeep", "rows", "members", "cluster"],
     "s3_http": ["routing", "objects buckets", "."],
@@ -34,6 +35,9 @@ TEST_NAME = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)", re.M)
 LINES_MAX = 800
 COLUMNS_MAX = 120
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+# Words that hide what acts: a caller, another server, a thread. Names and quoted text may have them.
+NO_AGENT = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever)\b", re.I)
+QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|`[^`]*`')
 
 # Paths as texts cite them: with a file's ending anywhere, without one between backticks.
 PLACES = ["src", "tests", "docs", "bench", "tools", "fuzz", "cmake", "include", "deploy", "clients", *ROOMS]
@@ -110,6 +114,11 @@ def check_citations(root, path, number, text):
     return findings
 
 
+def check_agents(path, number, text):
+    """Comments and documents name what acts: machines, clients and people have a word of their own."""
+    return [(path, number, f"'{word}' as an agent: name what acts") for word in NO_AGENT.findall(QUOTED.sub("", text))]
+
+
 def cells(row):
     """How many cells a row of a table has. A bar parts two, in code too, unless a backslash stands before it."""
     return len(re.split(r"(?<!\\)\|", row.strip().strip("|")))
@@ -159,7 +168,7 @@ def check_documents(root, sources):
             continue
         findings += check_tables(path, path.read_text())
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            findings += check_citations(root, path, number, line)
+            findings += check_citations(root, path, number, line) + check_agents(path, number, line)
             findings += [(path, number, f"cites {name}, which is not in the sources") for name in CITED_NAME.findall(line)
                          if not set(name.split("::")) <= words]
     return findings
@@ -213,6 +222,7 @@ def check_code(root, path, text):
             findings.append((path, number, f"{len(line)} columns, {COLUMNS_MAX} at most"))
         if "//" in line and not INCLUDE.match(line):
             findings += check_citations(root, path, number, line.split("//", 1)[1])
+            findings += check_agents(path, number, QUOTED.sub('""', line).partition("//")[2])
     if path.suffix == ".h" and "#pragma once" not in text and path.parts[-2:] != ("verbena", "verbena.h"):
         findings.append((path, 1, "header without #pragma once"))
     if len(lines) > LINES_MAX:
@@ -346,6 +356,10 @@ BROKEN = [
     ("src/base/fixme.cc", "int x;  // FIXME\n", "unfinished business"),
     ("tests/matrix/todo_test.cc", "int x;  // TODO\n", "unfinished business"),
     ("tests/todo_test.py", "# TODO: later\n", "unfinished business"),
+    ("src/base/agent.cc", "int x;  // Nobody's\n", "'Nobody' as an agent"),
+    ("src/base/agents.h", "#pragma once\n// Runs until somebody stops it.\n", "'somebody' as an agent"),
+    ("fuzz/agent_fuzz.cc", "// whoever sends it\n", "'whoever' as an agent"),
+    ("docs/agent.md", "everybody may\n", "'everybody' as an agent"),
     ("src/base/wide.cc", "// " + "x" * COLUMNS_MAX + "\n", "columns"),
     ("bench/wide.cc", "// " + "x" * COLUMNS_MAX + "\n", "columns"),
     ("src/base/cites.cc", "// see s3/nowhere.cc\n", "cites s3/nowhere.cc"),
@@ -381,6 +395,8 @@ BROKEN = [
     ("src/store/local/down.cc", '#include "store/logic/keys.h"\n#include "store/local/up.h"\n#include "store/store.h"\n', None),
     ("src/store/logic/up_test.cc", '#include "store/local/up.h"\n', None),
     ("src/s3/sound.cc", "// see s3/errors.cc and `base/one.cc`\nco_await f(named);  // f({1}, [&] {})\n// to do it\n", None),
+    ("src/base/named.cc", 'x = "http://nobody";  // the user "nobody", and `whoever`\nint somebody = 1;  // a name\n', None),
+    ("docs/named.md", "the user `nobody`\n", None),
     ("docs/tables.md", "| a | b |\n| --- | :-: |\n| `1\\|2` | |\n\ntext\n\n```\n| no table |\n```\n", None),
     ("src/s3/down.cc", '#include "store/store.h"\n', None),
 ]

@@ -172,7 +172,7 @@ class Effects : public testing::TestWithParam<Setting>, protected Requests {
     read("verbena_transport_bytes_total", "transport");
     read("verbena_quota_charged_requests_total", nullptr);
     read("verbena_quota_charged_bytes_total", nullptr);
-    // These are made by who asks for them.
+    // Made by the caller that requests them.
     std::istringstream page(metrics::exposition());
     for (std::string line; std::getline(page, line);) {
       const bool counts =

@@ -49,7 +49,7 @@ std::vector<client::NativeEndpoint> endpoints_of(const client::SessionTerms& ter
 class Liar {
  public:
   Liar(const client::NativeDial& dial, const client::NativeEndpoint& endpoint, const client::SessionTerms& terms)
-      : session_(terms.session), keys_(wire::derive_lane(terms.master, endpoint.index)) {
+      : session_(terms.session), keys_(wire::derive_stream(terms.master, endpoint.index)) {
     auto made = dial(endpoint, terms);
     EXPECT_TRUE(made) << describe(made.error());
     if (made) link_ = std::move(*made);
@@ -109,7 +109,7 @@ class Liar {
  private:
   std::unique_ptr<fabric::Link> link_;
   uint64_t session_;
-  wire::LaneKeys keys_;
+  wire::StreamKeys keys_;
   uint64_t sequence_ = 0;
   size_t replies_ = 0;
   bool gone_ = false;
@@ -170,7 +170,7 @@ TEST(HostileSession, MaySayAnythingOnEveryFabricAndCostsItselfAlone) {
   for (const auto& provider : test_providers()) {
     SCOPED_TRACE(provider);
     const auto dial = client::make_native_dial(session_options(world, provider));
-    // A session ends with its last lane, so each attacker has one of its own.
+    // A session ends with its last stream, so each attacker has one of its own.
     for (const auto& endpoint : endpoints_of(terms_of(world, provider), provider)) {
       const auto terms = terms_of(world, provider);
       Liar liar(dial, endpoint, terms);
@@ -234,10 +234,10 @@ void say_on(tcp::RawSocket& socket, bool encrypt, Bytes bytes) {
   if (!encrypt) return fabric::ofi::testing::send_all(socket.fd(), bytes);
   tcp::Stream stream{Fd(::dup(socket.fd()))};
   ASSERT_TRUE(stream.start_tls(tcp::Side::client, socket.handshake->tls_key()));
-  Result<bool> done = false;
+  Result<tcp::HandshakeState> done = tcp::HandshakeState::needs_input;
   ASSERT_TRUE(eventually([&] {
     done = stream.handshake();
-    return !done || *done;
+    return !done || *done == tcp::HandshakeState::complete;
   }));
   ASSERT_TRUE(done) << describe(done.error());
   for (const auto until = deadline_in(std::chrono::seconds(5)); !bytes.empty() && SteadyClock::now() < until;) {

@@ -20,7 +20,7 @@ class Tokens : public ::testing::Test {
  protected:
   Tokens() {
     const auto endpoint = client::parse_endpoint(world_.server.http()).value();
-    http_ = client::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+    http_ = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
     s3_.emplace(*http_,
                 client::S3Options{.credentials = {server::TestServer::access_key, server::TestServer::secret_key, ""}});
     EXPECT_TRUE(s3_->make_bucket("tokens", BucketDurability::memory));
@@ -45,11 +45,11 @@ class Tokens : public ::testing::Test {
                                .key = window.key});
   }
 
-  Outcome<client::HttpReply> get(const std::string& token, MutableBytes body) {
+  Outcome<net::HttpReply> get(const std::string& token, MutableBytes body) {
     return s3_->call(
         {.method = "GET", .bucket = "tokens", .key = "k", .headers = {{"x-amz-rdma-token", token}}, .into = body});
   }
-  Outcome<client::HttpReply> put(const std::string& token) {
+  Outcome<net::HttpReply> put(const std::string& token) {
     return s3_->call({.method = "PUT",
                       .bucket = "tokens",
                       .key = "new",
@@ -58,7 +58,7 @@ class Tokens : public ::testing::Test {
   }
 
   World world_;
-  std::unique_ptr<client::HttpClient> http_;
+  std::unique_ptr<net::HttpClient> http_;
   std::optional<client::S3Http> s3_;
   std::vector<std::byte> object_;
 };

@@ -14,7 +14,7 @@ struct Bucket {
 
   explicit Bucket(World& world) : world(world) {
     const auto endpoint = client::parse_endpoint(world.server.http()).value();
-    http = client::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+    http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
     s3.emplace(*http,
                client::S3Options{.credentials = {server::TestServer::access_key, server::TestServer::secret_key, ""}});
     EXPECT_TRUE(s3->make_bucket("hostile", BucketDurability::memory));
@@ -22,12 +22,12 @@ struct Bucket {
     EXPECT_TRUE(s3->put("hostile", "k", object, {}));
   }
   // Sends a GET with a token; a body goes into `body`.
-  Outcome<client::HttpReply> get(const std::string& token) {
+  Outcome<net::HttpReply> get(const std::string& token) {
     body.assign(object_size, std::byte{0});
     return s3->call(
         {.method = "GET", .bucket = "hostile", .key = "k", .headers = {{"x-amz-rdma-token", token}}, .into = body});
   }
-  Outcome<client::HttpReply> put(const std::string& token) {
+  Outcome<net::HttpReply> put(const std::string& token) {
     return s3->call({.method = "PUT",
                      .bucket = "hostile",
                      .key = "new",
@@ -46,7 +46,7 @@ struct Bucket {
   }
 
   World& world;
-  std::unique_ptr<client::HttpClient> http;
+  std::unique_ptr<net::HttpClient> http;
   std::optional<client::S3Http> s3;
   std::vector<std::byte> object, body;
 };

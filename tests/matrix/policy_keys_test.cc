@@ -198,7 +198,7 @@ class PolicyKeys : public testing::TestWithParam<bool>, protected Requests {
     probes_.push_back({"POST form", Asked::put, Via::http, false,
                        [=, this](const std::string& key) { return status(post_form(bucket, key, bytes), 204); }});
     probes_.push_back({"copy", Asked::put, Via::http, false, [=, this](const std::string& key) {
-                         const client::HttpHeaders headers{{"x-amz-copy-source", path("a/there")}};
+                         const net::HttpHeaders headers{{"x-amz-copy-source", path("a/there")}};
                          return status(send(bob_, "PUT", path(key), "", headers), 200);
                        }});
   }

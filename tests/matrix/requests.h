@@ -12,7 +12,7 @@
 #include "auth/auth.h"
 #include "base/checksum.h"
 #include "base/hex.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 #include "world.h"
 
 namespace verbena::matrix {
@@ -24,7 +24,7 @@ class Requests {
   void start(Config config) {
     world_ = std::make_unique<World>(std::move(config));
     const std::string url = world_->server.http();
-    http_ = *client::HttpClient::create(
+    http_ = *net::HttpClient::create(
         {.host = test_address(), .port = static_cast<uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)))});
     make_bob();
   }
@@ -46,8 +46,8 @@ class Requests {
   }
 
   std::string call(const char* service, const std::string& body) {
-    client::HttpHeaders headers{{"host", http_->host_header()},
-                                {"content-type", "application/x-www-form-urlencoded; charset=utf-8"}};
+    net::HttpHeaders headers{{"host", http_->host_header()},
+                             {"content-type", "application/x-www-form-urlencoded; charset=utf-8"}};
     auth::sign(root_, "us-east-1", service, system_clock(), "POST", "/", "", to_hex(as_bytes(sha256(as_bytes(body)))),
                headers);
     const auto reply = http_->request({.method = "POST", .target = "/", .headers = headers, .body = as_bytes(body)});
@@ -57,7 +57,7 @@ class Requests {
 
   // A signed request, as no client library would send it. Its status.
   int send(const auth::Credentials& who, const std::string& method, const std::string& target,
-           std::string_view body = {}, client::HttpHeaders headers = {}) {
+           std::string_view body = {}, net::HttpHeaders headers = {}) {
     headers.emplace_back("host", http_->host_header());
     const size_t mark = std::min(target.find('?'), target.size());
     const std::string query = mark == target.size() ? "" : target.substr(mark + 1);
@@ -81,14 +81,13 @@ class Requests {
                         {{"x-amz-date", date + "T000000Z"}}}}};
     const std::string text = to_base64(as_bytes(policy.dump()));
     const auto signing = auth::signing_key(bob_.secret_key, date, "us-east-1", "s3");
-    const client::HttpHeaders fields{
-        {"key", key},
-        {"bucket", bucket},
-        {"policy", text},
-        {"x-amz-algorithm", "AWS4-HMAC-SHA256"},
-        {"x-amz-credential", bob_.access_key + "/" + date + "/us-east-1/s3/aws4_request"},
-        {"x-amz-date", date + "T000000Z"},
-        {"x-amz-signature", to_hex(as_bytes(hmac_sha256(Bytes(signing), as_bytes(text))))}};
+    const net::HttpHeaders fields{{"key", key},
+                                  {"bucket", bucket},
+                                  {"policy", text},
+                                  {"x-amz-algorithm", "AWS4-HMAC-SHA256"},
+                                  {"x-amz-credential", bob_.access_key + "/" + date + "/us-east-1/s3/aws4_request"},
+                                  {"x-amz-date", date + "T000000Z"},
+                                  {"x-amz-signature", to_hex(as_bytes(hmac_sha256(Bytes(signing), as_bytes(text))))}};
     std::string body;
     for (const auto& [name, value] : fields) {
       body += fmt::format("--edge\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{}\r\n", name, value);
@@ -118,7 +117,7 @@ class Requests {
   }
 
   std::unique_ptr<World> world_;
-  std::unique_ptr<client::HttpClient> http_;
+  std::unique_ptr<net::HttpClient> http_;
   const auth::Credentials root_{server::TestServer::access_key, server::TestServer::secret_key, ""};
   auth::Credentials bob_;
   std::string last_body_;

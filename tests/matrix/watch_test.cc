@@ -22,7 +22,7 @@ class WatchMatrix : public testing::TestWithParam<std::string> {
   explicit WatchMatrix(Config config) : world(std::move(config)), maker(world.client({Via::http, "auto"})) {
     EXPECT_TRUE(maker.make_bucket("watched"));
     const auto endpoint = client::parse_endpoint(world.server.http()).value();
-    http = client::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+    http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
     s3.emplace(*http,
                client::S3Options{.credentials = {server::TestServer::access_key, server::TestServer::secret_key, ""}});
   }
@@ -59,9 +59,9 @@ class WatchMatrix : public testing::TestWithParam<std::string> {
     }
     return texts;
   }
-  Outcome<client::HttpReply> call(const std::string& method, const std::string& key, const std::string& query,
-                                  client::HttpHeaders headers = {}, std::string_view body = {},
-                                  const std::string& bucket = "watched") {
+  Outcome<net::HttpReply> call(const std::string& method, const std::string& key, const std::string& query,
+                               net::HttpHeaders headers = {}, std::string_view body = {},
+                               const std::string& bucket = "watched") {
     client::S3Call call{.method = method, .bucket = bucket, .key = key, .headers = std::move(headers)};
     if (!query.empty()) {
       const size_t at = query.find('=');
@@ -80,7 +80,7 @@ class WatchMatrix : public testing::TestWithParam<std::string> {
 
   World world;
   Client maker;
-  std::unique_ptr<client::HttpClient> http;
+  std::unique_ptr<net::HttpClient> http;
   std::optional<client::S3Http> s3;
   static inline KeyChange last;
 };
@@ -209,7 +209,7 @@ TEST_P(WatchMatrix, WhoReadsAfterAMessageSeesTheChangeOrANewerOne) {
     while (!all_seen()) {
       const auto news = all.next(10s);
       ASSERT_TRUE(news) << news.error().message;
-      ASSERT_FALSE(news->changes.empty() && !news->gap) << "something was not told";
+      ASSERT_FALSE(news->changes.empty() && !news->gap) << "a change was not reported";
       ASSERT_FALSE(news->gap);
       for (const KeyChange& change : news->changes) {
         EXPECT_GT(change.number, number);

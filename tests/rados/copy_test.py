@@ -204,7 +204,7 @@ class Copy(unittest.TestCase):
         self.kill_midway("import", local)
         refused = self.again("export", self.folder / "half")
         self.assertEqual(refused.returncode, 1, refused.stdout)
-        self.assertIn("many: conditional_conflict: it is not all there", refused.stderr)
+        self.assertIn("many: conditional_conflict: it is incomplete", refused.stderr)
         self.assertFalse((self.folder / "half").exists())
         self.again_until_done("import", local)
         self.rados("fsck", "--repair")

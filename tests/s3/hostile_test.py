@@ -305,7 +305,7 @@ class Hostile(S3Case):
             with self.connect() as connection:
                 connection.sendall(lines + split.encode() + b"\r\n\r\n")
                 reply = self.first_answer(connection)
-            self.assertEqual((reply.status, reply.text("Message")), (400, "A header of one value is there twice."))
+            self.assertEqual((reply.status, reply.text("Message")), (400, "A single-value header is repeated."))
         self.assertEqual(self.keys(bucket), ["k", "k,v"])
         with self.connect() as connection:
             connection.sendall(lines + f"x-amz-copy-source: {whole}\r\n\r\n".encode())

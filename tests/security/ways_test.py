@@ -4,9 +4,11 @@ messages and batches. What one way refuses no other answers, and what changed ho
 
 usage: ways_test.py [unittest arguments]
 """
+import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import socket
 import sys
@@ -22,7 +24,7 @@ import botocore.config
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
 sys.path.insert(0, os.environ.get("CLIENT_PYTHON") or str(HERE.parents[1] / "build" / "python"))
-from s3_case import S3Case  # noqa: E402
+from s3_case import Reply, S3Case  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY  # noqa: E402
 import verbena  # noqa: E402
 
@@ -41,6 +43,16 @@ CONDITIONS = [
     {"Null": {"s3:VersionId": "true"}},
     {"Null": {"s3:prefix": "true"}},
 ]
+HOSTS = ["127.0.0.1", "hosted.localhost", "HOSTED.LOCALHOST:80", "x.hosted.localhost", "[::1]"]
+# Behind "/hosted" or the host's name.
+PATHS = ["/k", "/%6b", "/%6B", "//k", "/./k", "/a/../k", "/%2e/k", "/k/", "/secret/x", "/%73ecret/x", "/secret%2fx", "/a+b", "/a%20b",
+         "/+", "/%", "/%zz", "/%00", "/%ff", "/", "", "/k;x", "/%C3%BC", "/%c3%bc", "/%2Fk", "/-/k", "/k\\x", "/%252e", "/%256b"]
+HEADERS = ["range", "if-match", "if-none-match", "if-modified-since", "if-range", "origin", "expect", "content-type", "te", "x-other",
+           "x-amz-checksum-mode", "x-amz-user-agent", "x-amz-expected-bucket-owner", "x-amz-request-payer", "x-amz-acl", "x-amz-foo",
+           "x-amz-rdma-token", "x-amz-s3session-token", "x-amz-server-side-encryption", "x-amz-copy-source", "x-amz-meta-a",
+           "x-verbena-etag", "x-verbena-append", "x-verbena-foo", "x-", "traceparent", "content-encoding"]
+VALUES = ["", "a", "ENABLED", "*", "bytes=0-9", "bytes=9-0", "bytes=-5", "bytes=6000-", "bytes=0-1,3-4", "AES256", "100-continue", "0",
+          "Sat, 29 Oct 2044 19:43:31 GMT", "Sat, 29 Oct 1994 19:43:31 GMT", "aws-chunked", "123456789012"]
 RESOURCES = ["*", "pub/*", "*a", "tagged", "${aws:username}*"]
 
 
@@ -95,16 +107,16 @@ class Ways(S3Case):
         self.clients.append(client)
         return client
 
-    def http(self, who, method, path, headers=None):
+    def status(self, who, method, path, headers=None):
         headers = self.sign(method, path, headers, key=who[1], secret=who[2]) if who else dict(headers or {})
         return self.request(method, path, headers, signed=False).status
 
     def reads(self, who, bucket, key):
         """What each way to read this object answers."""
         path = f"/{bucket}/{key}"
-        ranged = self.http(who, "GET", path, {"range": "bytes=0-9"})
-        found = {"memory": self.http(who, "GET", path), "look-up": self.http(who, "GET", path + "?x-id=GetObject"),
-                 "head": self.http(who, "HEAD", path), "head by look-up": self.http(who, "HEAD", path + "?x-id=HeadObject"),
+        ranged = self.status(who, "GET", path, {"range": "bytes=0-9"})
+        found = {"memory": self.status(who, "GET", path), "look-up": self.status(who, "GET", path + "?x-id=GetObject"),
+                 "head": self.status(who, "HEAD", path), "head by look-up": self.status(who, "HEAD", path + "?x-id=HeadObject"),
                  "range": 200 if ranged == 206 else ranged}
         if who is None:
             return found
@@ -184,6 +196,48 @@ class Ways(S3Case):
             self.s3.put_object_acl(Bucket=bucket, Key="k", ACL=acl)
             self.expect_reads(None, bucket, "k", status, acl)
 
+    def answer(self, method, path, host, headers=None):
+        """What an answer says, without what belongs to the one request."""
+        connection = http.client.HTTPConnection(self.address, timeout=30)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in {"host": host, **(headers or {})}.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            reply = Reply(connection.getresponse())
+        finally:
+            connection.close()
+        own = ("date", "x-amz-request-id", "content-length")
+        said = {name: value for name, value in reply.headers.items() if name not in own}
+        return reply.status, said, re.sub(
+            rb"<(RequestId|Resource|CanonicalRequest\w*|StringToSign\w*|SignatureProvided|ServerTime)>.*?</\1>", b"", reply.body, flags=re.S)
+
+    def test_from_memory_a_request_is_read_as_by_look_up(self):
+        bucket = "hosted"
+        self.s3.create_bucket(Bucket=bucket)
+        self.block(bucket)
+        for key in ("k", "secret/x", "a b", "%6b", "\u00fc", "a/../k", "./k", "+", "k/", "/k"):
+            self.keep(bucket, key)
+        objects = f"arn:aws:s3:::{bucket}/"
+        self.s3.put_bucket_policy(Bucket=bucket, Policy=document(
+            {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": objects + "*"},
+            {"Effect": "Deny", "Principal": "*", "Action": "s3:GetObject", "Resource": objects + "secret*"}))
+        for host in HOSTS:
+            for path in PATHS:
+                path = path if "hosted" in host.lower() else "/hosted" + path
+                for method in ("GET", "HEAD"):
+                    self.assertEqual(self.answer(method, path or "/", host), self.answer(method, (path or "/") + "?x-id=1", host),
+                                     (method, host, path))
+        chosen = random.Random(1)
+        for _ in range(300):
+            headers = {chosen.choice(HEADERS): chosen.choice(VALUES) for _ in range(chosen.choice((1, 1, 2)))}
+            method = chosen.choice(("GET", "HEAD"))
+            answers = []
+            for path in (f"/{bucket}/k", f"/{bucket}/k?x-id=1"):
+                signed = self.sign(method, path, headers)
+                answers.append(self.answer(method, path, self.address, {name.lower(): value for name, value in signed.items()}))
+            self.assertEqual(*answers, (method, headers))
+
     def test_a_bucket_of_the_same_name_gives_nothing_to_readers_of_the_old_one(self):
         bucket = self.new_bucket()
         ben = self.user("ben")
@@ -210,15 +264,15 @@ class Ways(S3Case):
             path = f"/{bucket}/{key}"
             for method, headers in (("PUT", {"if-match": '"a"'}), ("PUT", {"if-none-match": '"a"'}), ("DELETE", {"if-match": "*"}),
                                     ("DELETE", {"x-amz-if-match-size": "1"})):
-                self.assertEqual(self.http(writer, method, path, headers), 403, (key, method, headers))
+                self.assertEqual(self.status(writer, method, path, headers), 403, (key, method, headers))
             self.assertEqual(outcome(lambda: writer[3].put(bucket, key, b"", if_match="a")), 403, key)
             self.assertEqual(outcome(lambda: writer[3].delete(bucket, key, if_match="a")), 403, key)
             for query in ("?tagging", "?acl", "?retention", "?legal-hold", "?uploadId=x"):
-                self.assertEqual(self.http(writer, "GET", path + query), 403, (key, query))
+                self.assertEqual(self.status(writer, "GET", path + query), 403, (key, query))
         other = version[:-1] + ("1" if version.endswith("0") else "0")
         for named in (version, other, "null"):
             for method in ("GET", "HEAD"):
-                self.assertEqual(self.http(reader, method, f"/{bucket}/there?versionId={named}"), 403, (method, named))
+                self.assertEqual(self.status(reader, method, f"/{bucket}/there?versionId={named}"), 403, (method, named))
 
     def send_body(self, who, path, size, declared, digest):
         """Sends `size` bytes of a body of `declared` ones, and closes the connection where that is not all."""
@@ -252,7 +306,7 @@ class Ways(S3Case):
         names = ['a"b', "a\\b", "a\nb", "a\r\nINJECTED", 'x" 200 - "', "\u2028", "a b", "\x1b[31m", "\x01", "\ufeff", "%0a", "}{"]
         for name in names:
             path = f"/{bucket}/" + urllib.parse.quote(name, safe="")
-            self.assertEqual(self.http(root, "PUT", path, {"user-agent": 'x" \\ y', "referer": 'http://a/?X-Amz-Signature=proof&b=" c'}), 200)
+            self.assertEqual(self.status(root, "PUT", path, {"user-agent": 'x" \\ y', "referer": 'http://a/?X-Amz-Signature=proof&b=" c'}), 200)
             self.assertEqual(outcome(lambda: root[3].put(bucket, name, b"x")), 200, name)
             self.assertIsNone(root[3].head_many([(bucket, name)])[0].error)
         wanted, deadline = 3 * len(names), time.monotonic() + 30

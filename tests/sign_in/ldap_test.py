@@ -97,7 +97,7 @@ class LdapCase(IamCase):
         return self.client(service, answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"])
 
 
-WRONG = (403, "AccessDenied", "The name or the password is not right.")
+WRONG = (403, "AccessDenied", "The name or the password is wrong.")
 
 
 class People:

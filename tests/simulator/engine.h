@@ -29,6 +29,8 @@ class Engine {
   virtual bool stopped(size_t /*server*/) const { return befell(); }
   // After an error, until nothing of the call can happen any more.
   virtual int64_t settles_ns() const { return 0; }
+  // Whether a page of a listing is one moment of all keys; else of each key.
+  virtual bool one_moment() const { return true; }
   // Until some server does what one of them does.
   virtual int64_t duty_ns() const { return 0; }
   // Whether the server goes at the end of the round.

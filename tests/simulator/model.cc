@@ -53,10 +53,10 @@ bool Model::may_be_gone(size_t key, const Versions& versions, size_t at, int64_t
     const size_t newer = versions.size() - 2 - at;
     if (rules_.may_remove_noncurrent(facts(key, version), versions[at + 1].asked_ns, newer, now_ns)) return true;
   }
-  // Alone, if what is below it has gone and what is above it never was.
+  // Alone, if what is below it has gone, and what is above it has, too, or never was.
   const auto here = versions.begin() + static_cast<ptrdiff_t>(at);
   return is_marker(version) && std::all_of(versions.begin(), here, is_unsure) &&
-         std::all_of(here + 1, versions.end(), [](const Version& newer) { return newer.may_be; }) &&
+         std::all_of(here + 1, versions.end(), is_unsure) &&
          rules_.may_remove_marker(facts(key, version), version.asked_ns, now_ns);
 }
 

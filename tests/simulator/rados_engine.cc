@@ -19,7 +19,7 @@ constexpr int64_t second_ns = 1'000'000'000;
 uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 int64_t draw_ns(uint64_t seconds_max) { return static_cast<int64_t>(draw(seconds_max * 1000)) * 1'000'000; }
 
-void sleep_for(int64_t ns) {
+void pass_time(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
   scheduler.sleep_until(scheduler.steady_ns() + ns);
 }
@@ -27,7 +27,7 @@ void sleep_for(int64_t ns) {
 }  // namespace
 
 RadosEngine::RadosEngine()
-    : servers_(1 + draw(servers_max)), hot_(draw(2) == 0), split_rows_(draw(2) == 0 ? 100'000 : 6 + draw(40)) {
+    : servers_(1 + draw(servers_max)), hot_(draw(2) == 0), split_rows_(draw(2) == 0 ? one_tablet : 6 + draw(40)) {
   RadosModel& model = RadosModel::get();
   model.add_pool("data", draw(2) == 0);
   model.add_pool("index");
@@ -70,6 +70,7 @@ void RadosEngine::begin_round() {
   victim_ = draw(servers_);
   stopped_ = over_ = false;
   if (fault_ == Fault::none) return;
+  ends_ns_ = Scheduler::get().steady_ns() + 400 * second_ns;
   if (fault_ == Fault::weather || draw(2) == 0) {
     const uint32_t much = draw(2) == 0 ? 300 : 3000;
     RadosModel::get().set_weather({.answer_lost = static_cast<uint32_t>(draw(much)),
@@ -83,7 +84,7 @@ void RadosEngine::begin_round() {
 bool RadosEngine::rest(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
   for (const int64_t until = scheduler.steady_ns() + ns; !over_ && scheduler.steady_ns() < until;) {
-    sleep_for(std::min<int64_t>(until - scheduler.steady_ns() + 1, second_ns / 2));
+    pass_time(std::min<int64_t>(until - scheduler.steady_ns() + 1, second_ns / 2));
   }
   return !over_;
 }
@@ -132,7 +133,11 @@ int64_t RadosEngine::settles_ns() const { return befell() ? 130 * second_ns : 0;
 
 int64_t RadosEngine::duty_ns() const { return 20 * second_ns; }
 
-bool RadosEngine::leaves(size_t server) { return stopped(server) || draw(4) == 0; }
+bool RadosEngine::stopped(size_t server) const {
+  return (stopped_ && server == victim_) || (befell() && Scheduler::get().steady_ns() > ends_ns_);
+}
+
+bool RadosEngine::leaves(size_t server) { return (stopped_ && server == victim_) || draw(4) == 0; }
 
 void RadosEngine::left(size_t server) { under_[server].reset(); }
 
@@ -148,7 +153,7 @@ bool RadosEngine::end_round() {
   over_ = true;
   if (fate_.joinable()) fate_.join();
   calm();
-  if (befell()) sleep_for(60 * second_ns);
+  if (befell()) pass_time(60 * second_ns);
   const bool crashed = stopped_;
   fault_ = Fault::none;
   stopped_ = false;

@@ -19,8 +19,9 @@ class RadosEngine final : public Engine {
   std::function<bool()> duty(size_t server) const override;
   void begin_round() override;
   bool befell() const override { return fault_ != Fault::none; }
-  bool stopped(size_t server) const override { return stopped_ && server == victim_; }
+  bool stopped(size_t server) const override;
   int64_t settles_ns() const override;
+  bool one_moment() const override { return split_rows_ == one_tablet; }
   int64_t duty_ns() const override;
   bool leaves(size_t server) override;
   void left(size_t server) override;
@@ -32,6 +33,7 @@ class RadosEngine final : public Engine {
   // Of a round. The cluster has its weather in each but the first.
   enum class Fault : uint8_t { none, weather, stalls, cuts, kill, freeze, shut_out, full };
   static constexpr size_t servers_max = 3;
+  static constexpr uint64_t one_tablet = 100'000;  // rows
 
   void befall();  // now and then, while the round lasts
   void befall_once();
@@ -46,6 +48,7 @@ class RadosEngine final : public Engine {
   Fault fault_ = Fault::none;
   size_t victim_ = 0;
   bool stopped_ = false, over_ = false;
+  int64_t ends_ns_ = 0;  // of a round with a fault: calls that fail take minutes
   std::thread fate_;
   std::array<store::rados::RadosStore*, servers_max> stores_{};
   std::array<std::unique_ptr<store::rados::RadosStore>, servers_max> under_;  // a hot tier

@@ -36,7 +36,7 @@ void RadosModel::start(uint64_t seed, std::function<void(uint64_t)> note) {
     random_.seed(seed);
     note_ = std::move(note);
     if (std::exchange(started_, true)) return;
-    later(milliseconds(250), [this] { tick(); });
+    later(milliseconds(500), [this] { tick(); });
   }
   std::thread([this] { run(); }).detach();
 }
@@ -50,9 +50,11 @@ void RadosModel::run() {
   Lock lock(mutex_);
   for (;;) {
     if (events_.empty()) {
+      sleeps_until_ = RadosTime::max();
       woken_.wait(lock);
     } else if (events_.top().at > now()) {
-      woken_.wait_until(lock, events_.top().at);
+      sleeps_until_ = events_.top().at;
+      woken_.wait_until(lock, sleeps_until_);
     } else {
       const auto next = events_.top().run;
       events_.pop();

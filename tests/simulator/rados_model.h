@@ -120,9 +120,18 @@ class RadosModel {
   auto enter(F function) {
     struct Wake {
       std::condition_variable& woken;
-      ~Wake() { woken.notify_one(); }
-    } const wake{woken_};
+      bool sooner = false;
+      ~Wake() {
+        if (sooner) woken.notify_one();
+      }
+    } wake{woken_};
+    struct Look {
+      RadosModel& model;
+      bool& sooner;
+      ~Look() { sooner = !model.events_.empty() && model.events_.top().at < model.sleeps_until_; }
+    };
     const Lock lock(mutex_);
+    const Look look{*this, wake.sooner};
     return function();
   }
   void run();
@@ -156,6 +165,7 @@ class RadosModel {
   std::mutex mutex_;  // of all below
   std::condition_variable woken_;
   bool started_ = false, full_ = false;
+  RadosTime sleeps_until_{};  // its own thread
   std::priority_queue<Event> events_;
   uint64_t last_event_ = 0, last_client_ = 4100, last_watch_ = 0, last_notify_ = 0, calls_ = 0;
   std::mt19937_64 random_{1};

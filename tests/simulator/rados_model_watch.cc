@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds tick_every{250};
+constexpr milliseconds tick_every{500};
 constexpr seconds notify_default{30};
 
 void add(std::string& into, uint64_t number) { into.append(reinterpret_cast<const char*>(&number), sizeof number); }
@@ -40,7 +40,7 @@ void RadosModel::tick() {
   std::vector<uint64_t> over;
   for (auto& [number, watch] : watches_) {
     keep_watch(number, watch);
-    if (now() - watch.heard > watch.lasts || chance(weather_.watch_broken / 4)) over.push_back(number);
+    if (now() - watch.heard > watch.lasts || chance(weather_.watch_broken / 2)) over.push_back(number);
   }
   for (const uint64_t number : over) end_watch(number);
 }

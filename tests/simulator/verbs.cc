@@ -180,6 +180,7 @@ void World::get(Loop& loop, Bucket& bucket, uint32_t key) {
 }
 
 void World::list(Loop& loop, Bucket& bucket) {
+  if (!engine_->one_moment()) return list_keys(loop, bucket);
   const Model& model = bucket.history.model();
   Operation& operation = begin(bucket, {.kind = Kind::list});
   const s3::Call call = root_call();
@@ -196,13 +197,36 @@ void World::list(Loop& loop, Bucket& bucket) {
   answer(bucket, operation);
 }
 
+// A read of each key.
+void World::list_keys(Loop& loop, Bucket& bucket) {
+  if (bucket.kind == BucketKind::directory) return;
+  const Model& model = bucket.history.model();
+  std::vector<Operation*> reads;
+  for (uint32_t key = 0; key < model.keys(); ++key) {
+    reads.push_back(&begin(bucket, {.kind = Kind::read, .key = key, .seen = std::vector<std::vector<uint32_t>>(1)}));
+  }
+  const s3::Call call = root_call();
+  const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, {}));
+  if (!page) note_failure("a listing", page.error() == Errc::slow_down ? "slow_down" : describe(page.error()));
+  for (Operation* read : reads) {
+    if (!page || page->truncated) {
+      close(bucket, *read, 253);
+      continue;
+    }
+    for (const store::ListEntry& entry : page->entries) {
+      if (entry.key == model.key(read->key)) read->seen[0] = {values_.named(entry.info.etag)};
+    }
+    answer(bucket, *read);
+  }
+}
+
 void World::list_versions(Loop& loop, Bucket& bucket) {
   const Model& model = bucket.history.model();
   Operation& operation = begin(bucket, {.kind = Kind::read_versions});
   const auto page = run_on(loop, server_->store->list_versions(bucket.name, {}));
   if (!page) return answer_error(bucket, operation, page.error());
   // Of a store that changes a page may end early: then it is not judged.
-  if (page->truncated) return close(bucket, operation, 253);
+  if (page->truncated || !engine_->one_moment()) return close(bucket, operation, 253);
   operation.seen.resize(model.keys());
   for (size_t key = 0; key < model.keys(); ++key) {
     for (auto entry = page->versions.rbegin(); entry != page->versions.rend(); ++entry) {

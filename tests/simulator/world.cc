@@ -1,6 +1,8 @@
 #include "simulator/world.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/asio/detached.hpp>
 
 #include "simulator/scheduler.h"
@@ -276,7 +278,8 @@ void World::passes(Server& server, Loop& loop) {
     boost::asio::co_spawn(loop, pass.run(), boost::asio::detached);
     loop.restart();
     loop.run();
-    sleep_for(static_cast<int64_t>(1 + draw(100)) * 1'000'000);
+    const bool settles = std::ranges::any_of(buckets_, [](const Bucket& bucket) { return bucket.unsettled != 0; });
+    sleep_for(draw_ns(settles ? 10'000 : 100));
   }
 }
 

@@ -85,6 +85,7 @@ class World {
   void remove_version(Loop& loop, Bucket& bucket);
   void get(Loop& loop, Bucket& bucket, uint32_t key);
   void list(Loop& loop, Bucket& bucket);
+  void list_keys(Loop& loop, Bucket& bucket);
   void list_versions(Loop& loop, Bucket& bucket);
   void set_tag(Loop& loop, Bucket& bucket, uint32_t key);
   void read_version(Loop& loop, Bucket& bucket);

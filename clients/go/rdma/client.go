@@ -1,4 +1,4 @@
-// Package rdma is Verbena's client: objects by RDMA where that works, by S3 over HTTP where it does not.
+// Package rdma is Verbena's client: objects by RDMA devices, shared memory or TCP, or else by S3 over HTTP.
 //
 //	client, err := rdma.NewClient(rdma.Config{Endpoint: "127.0.0.1:9100", AccessKey: "...", SecretKey: "..."})
 //	err = client.PutObject(ctx, "bucket", "key", data)

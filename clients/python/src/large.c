@@ -27,7 +27,7 @@ static bool hash_is_where_it_was(void) {
   return known != 0;
 }
 
-static bool nobody_holds(PyObject* bytes) {
+static bool is_unreferenced(PyObject* bytes) {
   return Py_REFCNT(bytes) == 1 && *((const Py_hash_t*)PyBytes_AsString(bytes) - 1) == -1;
 }
 
@@ -51,7 +51,7 @@ static PyObject* fresh_bytes(Py_ssize_t size) {
 PyObject* new_large_bytes(Client* client, Py_ssize_t size) {
   Large* large = &client->large;
   for (size_t i = 0; i < large->count; ++i) {
-    if (PyBytes_Size(large->given[i]) == size && nobody_holds(large->given[i])) return take_out(large, i);
+    if (PyBytes_Size(large->given[i]) == size && is_unreferenced(large->given[i])) return take_out(large, i);
   }
   return fresh_bytes(size);
 }

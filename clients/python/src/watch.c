@@ -122,7 +122,7 @@ static PyMethodDef methods[] = {
     {"take", watch_take, METH_VARARGS, "take(timeout_ms) -> None, (\"gap\",) or (what, key, size, time_us, etag, version_id, number)"},
     {"end", watch_end, METH_NOARGS, "Ends the watch: who waits for it is woken."},
     {NULL, NULL, 0, NULL}};
-static PyGetSetDef attributes[] = {{"ended", get_ended, NULL, "Nothing more is told.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef attributes[] = {{"ended", get_ended, NULL, "True once the watch has ended.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject* make_watch_type(void) {
   static PyType_Slot slots[] = {{Py_tp_new, made_by_calls}, {Py_tp_dealloc, watch_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, attributes}, {0, NULL}};

@@ -1,4 +1,4 @@
-"""Verbena: objects by RDMA where that works, by S3 over HTTP where it does not.
+"""Verbena: objects by RDMA devices, shared memory or TCP, or else by S3 over HTTP.
 
     import verbena
     with verbena.connect("http://127.0.0.1:9000", access_key="...", secret_key="...") as client:

@@ -7,7 +7,7 @@
 #include "cli/bench/loop.h"
 #include "cli/bench/runner.h"
 #include "client/endpoint.h"
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 
 namespace verbena::cli {
 
@@ -15,20 +15,20 @@ using client::fault;
 
 namespace {
 
-using HttpPtr = std::unique_ptr<client::HttpClient>;
+using HttpPtr = std::unique_ptr<net::HttpClient>;
 
 Outcome<HttpPtr> connect(const ClientOptions& options) {
   const auto endpoint = client::parse_endpoint(options.endpoint);
   if (!endpoint) return std::unexpected(endpoint.error());
-  client::HttpOptions http{
+  net::HttpOptions http{
       .host = endpoint->host, .port = endpoint->port, .tls = endpoint->tls, .ca_file = options.ca_file};
   http.insecure = options.insecure;
-  auto made = client::HttpClient::create(std::move(http));
+  auto made = net::HttpClient::create(std::move(http));
   if (!made) return fault(made.error(), "anonymous");
   return std::move(*made);
 }
 
-Outcome<> ask(client::HttpClient& http, const client::HttpRequest& request, uint64_t bytes_wanted) {
+Outcome<> ask(net::HttpClient& http, const net::HttpRequest& request, uint64_t bytes_wanted) {
   const auto reply = http.request(request);
   if (!reply) return fault(reply.error(), "anonymous");
   if (reply->status != 200) {
@@ -46,7 +46,7 @@ Outcome<> let_everyone_read(const ClientOptions& options, const std::string& buc
       fmt::format(R"({{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":"*","Action":"s3:GetObject",)"
                   R"("Resource":"arn:aws:s3:::{}/*"}}]}})",
                   bucket);
-  client::HttpRequest request;
+  net::HttpRequest request;
   request.method = "PUT";
   request.target = "/" + bucket + "?policy";
   request.headers = {{"host", http->host_header()}};
@@ -79,7 +79,7 @@ Outcome<BenchRow> measure_anonymous(const Client& client, const BenchServer& ser
     fill_pattern(buffers[i].bytes(), i);
     wanted[i] = crc32c(buffers[i].bytes());
     OUT_TRY(client.put(bucket, key, buffers[i]));
-    client::HttpRequest get;
+    net::HttpRequest get;
     get.target = "/" + bucket + "/" + key;
     get.into = MutableBytes(buffers[i].bytes());
     callers.push_back({.op = [&http = *http, get, size] { return ask(http, get, size); }});

@@ -149,7 +149,8 @@ Outcome<BenchRow> measure_beside_many(const ClientOptions& options, const std::s
   for (BatchCaller& caller : callers) {
     running.push_back({.op = [&]() -> Outcome<> {
       OUT_ASSIGN(const auto got, single.get(bucket, caller.keys[0], caller.buffer));
-      return got.transfer.door == options.via ? Outcome<>() : fault(ErrorCode::unsupported, "the GET went another way");
+      return got.transfer.door == options.via ? Outcome<>()
+                                              : fault(ErrorCode::unsupported, "the GET used another door");
     }});
   }
   Busy busy(other, batches, options.via);

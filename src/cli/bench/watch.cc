@@ -87,7 +87,7 @@ Outcome<BenchRow> measure_watch(const ClientOptions& options, const std::string&
       OUT_ASSIGN(const WatchNews news, next_news(watch, writer));
       const auto now = Clock::now();
       if (auto why = writer.failure()) return std::unexpected(std::move(*why));
-      if (news.gap || news.changes.size() != 1) return fault(ErrorCode::timed_out, "a PUT was not told");
+      if (news.gap || news.changes.size() != 1) return fault(ErrorCode::timed_out, "a PUT was not reported");
       const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(now - news.changes[0].time).count();
       samples_ns.push_back(static_cast<uint32_t>(std::clamp<int64_t>(took, 0, UINT32_MAX)));
       return {};

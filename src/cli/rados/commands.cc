@@ -91,7 +91,7 @@ int show_status(const RadosFlags& flags) {
     std::printf("pool %s: %llu objects, %s\n", pool.name.c_str(), static_cast<unsigned long long>(pool.objects),
                 format_size(pool.bytes).c_str());
   }
-  std::printf("%llu servers watch, %llu have signed in\n", static_cast<unsigned long long>(status->watchers),
+  std::printf("%llu servers are connected, %llu are registered\n", static_cast<unsigned long long>(status->watchers),
               static_cast<unsigned long long>(status->servers));
   std::printf("%llu servers hold read leases on hot objects and answer for them from memory: %llu objects\n",
               static_cast<unsigned long long>(status->holders), static_cast<unsigned long long>(status->kept_objects));

@@ -109,7 +109,7 @@ std::expected<TransferCounts, std::string> carry_out(store::Transfer transfer) {
 
 void print_counts(const TransferCounts& counts) {
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
-  std::printf("copied %llu buckets: %llu keys with %llu versions and %llu uploads under way, %s\n",
+  std::printf("copied %llu buckets: %llu keys with %llu versions and %llu unfinished uploads, %s\n",
               number(counts.buckets), number(counts.keys), number(counts.versions), number(counts.uploads),
               format_size(counts.bytes).c_str());
   if (counts.keys_there != 0) std::printf("%llu keys were there already\n", number(counts.keys_there));

@@ -7,7 +7,7 @@
 
 #include "base/metrics.h"
 #include "client/native/test_server.h"
-#include "client/testing/scripted_server.h"
+#include "net/testing/scripted_server.h"
 #include "verbena/client.h"
 
 namespace verbena::client {
@@ -58,7 +58,7 @@ class AppendAsync : public testing::TestWithParam<const char*> {
 
   static constexpr unsigned async_threads = 2;
   NativeTestServer native_{{.provider = GetParam()}};
-  ScriptedServer http_{[](const ScriptedRequest&, int) { return http_reply(500, "", ""); }};
+  net::ScriptedServer http_{[](const net::ScriptedRequest&, int) { return net::http_reply(500, "", ""); }};
   std::optional<Client> client_;
 };
 

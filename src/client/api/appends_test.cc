@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/bytes.h"
-#include "client/testing/scripted_server.h"
 #include "client/worker_pool.h"
+#include "net/testing/scripted_server.h"
 
 namespace verbena::client {
 namespace {
@@ -137,7 +137,7 @@ class AppendsTest : public testing::Test {
     EXPECT_LE(object.size(), bytes + cancelled) << "what was refused is there, or something is there twice";
   }
 
-  static Client connected(const ScriptedServer& server) {
+  static Client connected(const net::ScriptedServer& server) {
     ClientOptions options;
     options.endpoint = server.url();
     options.via = Via::http;
@@ -146,7 +146,7 @@ class AppendsTest : public testing::Test {
     return std::move(*client);
   }
 
-  ScriptedServer nobody{[](const ScriptedRequest&, int) { return std::string(); }};
+  net::ScriptedServer nobody{[](const net::ScriptedRequest&, int) { return std::string(); }};
   Client plain = connected(nobody);  // for its buffers alone
   std::deque<Sent> sent;
   std::deque<std::function<void()>> posted;
@@ -286,7 +286,7 @@ TEST_F(AppendsTest, WhatIsCommittedIsToldBeforeAnythingElseIsSent) {
   Sent one = std::move(sent.front());
   sent.pop_front();
   one.done(judge(one));
-  EXPECT_TRUE(outcomes[0]) << "nobody has run what was posted";
+  EXPECT_TRUE(outcomes[0]) << "the posted work has not run";
   run_posted();
   serve_all();
   expect_each_at_its_place();
@@ -463,7 +463,7 @@ TEST_F(AppendsTest, RandomHistoriesKeepTheirWord) {
 // Threads that add, a thread that delivers answers, and threads that run posted work.
 TEST(AppendsThreads, EachCallIsAnsweredOnceAndEachThreadsCallsLieInOrder) {
   constexpr size_t threads = 4, each = 3'000;
-  ScriptedServer nobody([](const ScriptedRequest&, int) { return std::string(); });
+  net::ScriptedServer nobody([](const net::ScriptedRequest&, int) { return std::string(); });
   ClientOptions options;
   options.endpoint = nobody.url();
   options.via = Via::http;

@@ -96,12 +96,12 @@ Outcome<> Client::Impl::open() {
     return fault(ErrorCode::invalid_argument, "the native and token doors need an access key");
   }
 
-  client::HttpOptions http{.host = s3.host, .port = s3.port, .tls = s3.tls, .ca_file = options_.ca_file};
+  net::HttpOptions http{.host = s3.host, .port = s3.port, .tls = s3.tls, .ca_file = options_.ca_file};
   http.insecure = options_.insecure;
   http.connect_timeout = options_.connect_timeout;
   http.stall_timeout = options_.operation_timeout;
   http.idle_connections_max = options_.connections_max;
-  auto made = client::HttpClient::create(std::move(http));
+  auto made = net::HttpClient::create(std::move(http));
   if (!made) return fault(made.error(), "connect");
   http_ = std::move(*made);
   client::S3Options s3_options;

@@ -10,12 +10,12 @@
 #include "client/api/appends.h"
 #include "client/endpoint.h"
 #include "client/forks.h"
-#include "client/http/http_client.h"
 #include "client/http/s3_http.h"
 #include "client/native/session_door.h"
 #include "client/retry.h"
 #include "client/token/token_door.h"
 #include "client/worker_pool.h"
+#include "net/http_client.h"
 #include "verbena/client.h"
 
 namespace verbena {
@@ -154,7 +154,7 @@ class Client::Impl {
   ClientOptions options_;
   const uint64_t forks_ = client::forks();
   client::RetryPolicy retry_;
-  std::unique_ptr<client::HttpClient> http_;
+  std::unique_ptr<net::HttpClient> http_;
   std::unique_ptr<client::S3Http> s3_;
   std::unique_ptr<client::TokenDoor> token_;      // null: not used (anonymous, or another door was asked for)
   std::unique_ptr<client::SessionDoor> session_;  // likewise

@@ -4,15 +4,15 @@
 #include "base/checksum.h"
 #include "client/api/client_impl.h"
 #include "client/http/object_headers.h"
-#include "client/testing/scripted_server.h"
+#include "net/testing/scripted_server.h"
 #include "verbena/client.h"
 
 namespace verbena {
 namespace {
 
-using client::http_reply;
-using client::ScriptedRequest;
-using client::ScriptedServer;
+using net::http_reply;
+using net::ScriptedRequest;
+using net::ScriptedServer;
 
 // A port without a listener.
 uint16_t closed_port() {

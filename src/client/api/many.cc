@@ -94,8 +94,8 @@ native::wire::Type type_of(bool reads, bool second) {
 }
 
 // Conditions of a batch item that the single request's options do not have.
-client::HttpHeaders conditions_of(const BatchItem& item) {
-  client::HttpHeaders headers;
+net::HttpHeaders conditions_of(const BatchItem& item) {
+  net::HttpHeaders headers;
   const auto quoted = [](std::string_view etag) {
     return etag == "*" ? std::string(etag) : "\"" + std::string(etag) + "\"";
   };

@@ -141,7 +141,7 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
           std::lock_guard lock(upload.mutex);
           if (upload.failure) return;
           if (upload.stop.stop_requested()) {
-            upload.failure = fault(ErrorCode::cancelled, "the caller's wish").error();
+            upload.failure = fault(ErrorCode::cancelled, "cancelled by the caller").error();
             return;
           }
         }

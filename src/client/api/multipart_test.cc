@@ -9,14 +9,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Client client_of_parts(const ScriptedServer& server) {
+Client client_of_parts(const net::ScriptedServer& server) {
   ClientOptions options = http_options(server);
   options.multipart_threshold = options.part_size = 5 * MiB;
   return *Client::connect(options);
 }
 
 std::string an_upload() {
-  return http_reply(200, "", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+  return net::http_reply(200, "",
+                         "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
 }
 
 // At a frozen server, whichever request hangs: the abort must not wait for it either.
@@ -25,10 +26,10 @@ TEST(Multipart, ACancelledPutIsCancelledAndNothingOfItIsSentAgain) {
     std::atomic<bool> over{false};
     std::stop_source stop;
     {
-      ScriptedServer server([&](const ScriptedRequest& request, int) {
+      net::ScriptedServer server([&](const net::ScriptedRequest& request, int) {
         if (request.head.starts_with(frozen)) stop.request_stop();
         while (stop.stop_requested() && !over) std::this_thread::sleep_for(1ms);
-        return request.has("?uploads") ? an_upload() : http_reply(200, "etag: \"e\"\r\n", "");
+        return request.has("?uploads") ? an_upload() : net::http_reply(200, "etag: \"e\"\r\n", "");
       });
       const Client client = client_of_parts(server);
       const std::vector<std::byte> bytes(6 * MiB);
@@ -41,7 +42,7 @@ TEST(Multipart, ACancelledPutIsCancelledAndNothingOfItIsSentAgain) {
       ASSERT_FALSE(put);
       EXPECT_EQ(put.error().code, ErrorCode::cancelled) << frozen << put.error().message;
       const auto requests = server.requests();
-      const auto is_frozen = [&](const ScriptedRequest& request) { return request.head.starts_with(frozen); };
+      const auto is_frozen = [&](const net::ScriptedRequest& request) { return request.head.starts_with(frozen); };
       EXPECT_LE(std::ranges::count_if(requests, is_frozen), frozen == "PUT " ? 2 : 1);
     }
   }
@@ -49,8 +50,8 @@ TEST(Multipart, ACancelledPutIsCancelledAndNothingOfItIsSentAgain) {
 
 // It replaced the existing object with a new one, silently.
 TEST(Multipart, AStreamThatIsTooLongForOneAppendIsRefused) {
-  ScriptedServer server([](const ScriptedRequest& request, int) {
-    return request.has("?uploads") ? an_upload() : http_reply(200, "etag: \"e\"\r\n", "");
+  net::ScriptedServer server([](const net::ScriptedRequest& request, int) {
+    return request.has("?uploads") ? an_upload() : net::http_reply(200, "etag: \"e\"\r\n", "");
   });
   const Client client = client_of_parts(server);
   PutOptions options;

@@ -61,12 +61,12 @@ class Repeat : public testing::Test {
   }
   size_t deletes() const {
     return static_cast<size_t>(std::ranges::count_if(
-        http_.requests(), [](const ScriptedRequest& request) { return request.head.starts_with("DELETE"); }));
+        http_.requests(), [](const net::ScriptedRequest& request) { return request.head.starts_with("DELETE"); }));
   }
 
   std::promise<void> is_stuck_, let_go_;
   NativeTestServer native_{{.cores = 1}};
-  ScriptedServer http_{[](const ScriptedRequest&, int) { return http_reply(204, "", ""); }};
+  net::ScriptedServer http_{[](const net::ScriptedRequest&, int) { return net::http_reply(204, "", ""); }};
   std::optional<Client> client_;
   std::unique_ptr<NativeSession> session_;
   std::future<bool> reader_;
@@ -107,32 +107,32 @@ TEST_F(Repeat, AHeadWithoutAnAnswerIsAskedAgainByHttp) {
 }
 
 // A directory bucket's server: `ends` answers report an expired session.
-std::string in_directory(const ScriptedRequest& request, std::string_view code_of_first) {
+std::string in_directory(const net::ScriptedRequest& request, std::string_view code_of_first) {
   static std::atomic<int> serial{0};
   if (request.has("?session")) {
     const std::string number = std::to_string(++serial);
-    return http_reply(200, "",
-                      "<CreateSessionResult><Credentials><SessionToken>token" + number +
-                          "</SessionToken><SecretAccessKey>s</SecretAccessKey><AccessKeyId>ASIA" + number +
-                          "</AccessKeyId></Credentials></CreateSessionResult>");
+    return net::http_reply(200, "",
+                           "<CreateSessionResult><Credentials><SessionToken>token" + number +
+                               "</SessionToken><SecretAccessKey>s</SecretAccessKey><AccessKeyId>ASIA" + number +
+                               "</AccessKeyId></Credentials></CreateSessionResult>");
   }
   static std::atomic<int> asked{0};
   if (!code_of_first.empty() && asked++ == 0) {
-    return http_reply(400, "", "<Error><Code>" + std::string(code_of_first) + "</Code></Error>");
+    return net::http_reply(400, "", "<Error><Code>" + std::string(code_of_first) + "</Code></Error>");
   }
-  return http_reply(204, "", "");
+  return net::http_reply(204, "", "");
 }
 
-Client http_client(const ScriptedServer& server) {
+Client http_client(const net::ScriptedServer& server) {
   ClientOptions options = http_options(server);
   options.attempts_max = 1;
   return *Client::connect(options);
 }
 
 TEST(BrokenOff, APutThatIsRefusedTheSecondTimeMayHaveHappenedTheFirst) {
-  ScriptedServer server([](const ScriptedRequest&, int number) {
-    if (number == 0) return http_reply(200, "", "");
-    return number == 1 ? std::string() : http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
+  net::ScriptedServer server([](const net::ScriptedRequest&, int number) {
+    if (number == 0) return net::http_reply(200, "", "");
+    return number == 1 ? std::string() : net::http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
   });
   const Client client = http_client(server);
   ASSERT_TRUE(client.put("bucket", "k", as_bytes("1")));
@@ -147,7 +147,7 @@ TEST(BrokenOff, APutThatIsRefusedTheSecondTimeMayHaveHappenedTheFirst) {
 constexpr const char* directory = "b--z1--x-s3";
 
 TEST(BucketSessions, SignWhatIsAboutObjectsOfADirectoryBucket) {
-  ScriptedServer server([](const ScriptedRequest& request, int) { return in_directory(request, ""); });
+  net::ScriptedServer server([](const net::ScriptedRequest& request, int) { return in_directory(request, ""); });
   const Client client = http_client(server);
   ASSERT_TRUE(client.remove(directory, "k"));
   ASSERT_TRUE(client.remove(directory, "k"));
@@ -168,7 +168,8 @@ TEST(BucketSessions, SignWhatIsAboutObjectsOfADirectoryBucket) {
 }
 
 TEST(BucketSessions, AreOpenedAnewWhenTheServerTakesThemNoMore) {
-  ScriptedServer server([](const ScriptedRequest& request, int) { return in_directory(request, "ExpiredToken"); });
+  net::ScriptedServer server(
+      [](const net::ScriptedRequest& request, int) { return in_directory(request, "ExpiredToken"); });
   const Client client = http_client(server);
   const auto removed = client.remove(directory, "k");
   ASSERT_TRUE(removed) << removed.error().message;
@@ -176,9 +177,9 @@ TEST(BucketSessions, AreOpenedAnewWhenTheServerTakesThemNoMore) {
 }
 
 TEST(BucketSessions, WithoutOneTheLastingKeysSign) {
-  ScriptedServer server([](const ScriptedRequest& request, int) {
-    if (request.has("?session")) return http_reply(501, "", "<Error><Code>NotImplemented</Code></Error>");
-    return http_reply(204, "", "");
+  net::ScriptedServer server([](const net::ScriptedRequest& request, int) {
+    if (request.has("?session")) return net::http_reply(501, "", "<Error><Code>NotImplemented</Code></Error>");
+    return net::http_reply(204, "", "");
   });
   const Client client = http_client(server);
   ASSERT_TRUE(client.remove(directory, "k"));

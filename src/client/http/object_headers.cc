@@ -28,7 +28,7 @@ bool is_token(std::string_view name) {
 
 std::string quoted(const std::string& etag) { return etag == "*" ? etag : "\"" + etag + "\""; }
 
-std::string header_or_empty(const HttpReply& reply, std::string_view name) {
+std::string header_or_empty(const net::HttpReply& reply, std::string_view name) {
   return std::string(reply.header(name).value_or(std::string_view()));
 }
 
@@ -51,8 +51,8 @@ static_assert(std::size(by_cost) == std::size(all_algorithms));
 
 }  // namespace
 
-Outcome<HttpHeaders> put_headers(const PutOptions& options) {
-  HttpHeaders out;
+Outcome<net::HttpHeaders> put_headers(const PutOptions& options) {
+  net::HttpHeaders out;
   if (!options.content_type.empty()) {
     if (!printable(options.content_type)) return fault(ErrorCode::invalid_argument, "content type: not printable");
     out.emplace_back("content-type", options.content_type);
@@ -68,8 +68,8 @@ Outcome<HttpHeaders> put_headers(const PutOptions& options) {
   return out;
 }
 
-HttpHeaders get_headers(const GetOptions& options) {
-  HttpHeaders out;
+net::HttpHeaders get_headers(const GetOptions& options) {
+  net::HttpHeaders out;
   if (options.range) {
     std::string range = "bytes=" + std::to_string(options.range->offset) + "-";
     if (options.range->length > 0) range += std::to_string(options.range->offset + options.range->length - 1);
@@ -80,7 +80,7 @@ HttpHeaders get_headers(const GetOptions& options) {
   return out;
 }
 
-ObjectInfo object_info(const HttpReply& reply, std::string_view key) {
+ObjectInfo object_info(const net::HttpReply& reply, std::string_view key) {
   ObjectInfo info;
   info.key = key;
   if (auto range = reply.header("content-range")) {
@@ -110,7 +110,7 @@ ObjectInfo object_info(const HttpReply& reply, std::string_view key) {
   return info;
 }
 
-std::map<std::string, std::string> said_headers(const HttpReply& reply) {
+std::map<std::string, std::string> said_headers(const net::HttpReply& reply) {
   std::map<std::string, std::string> said;
   for (const auto& [name, value] : reply.headers) {
     const bool of_object = name.starts_with("x-amz-server-side-encryption") || name.starts_with("x-amz-checksum-") ||
@@ -120,7 +120,7 @@ std::map<std::string, std::string> said_headers(const HttpReply& reply) {
   return said;
 }
 
-std::optional<KnownChecksum> checksum_of(const HttpReply& reply) {
+std::optional<KnownChecksum> checksum_of(const net::HttpReply& reply) {
   if (reply.header("x-amz-checksum-type") == "COMPOSITE") return std::nullopt;
   for (Algorithm algorithm : by_cost) {
     auto value = reply.header("x-amz-checksum-" + lower(std::string(to_string(algorithm))));

@@ -9,27 +9,27 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
-#include "client/http/http_client.h"
 #include "client/outcome.h"
+#include "net/http_client.h"
 
 namespace verbena::client {
 
 // invalid_argument when a name or value cannot stand in a header (line breaks, other control characters).
-Outcome<HttpHeaders> put_headers(const PutOptions& options);
-HttpHeaders get_headers(const GetOptions& options);
+Outcome<net::HttpHeaders> put_headers(const PutOptions& options);
+net::HttpHeaders get_headers(const GetOptions& options);
 
 // Properties of the object in a reply to GET, HEAD or ranged GET. `key` is copied into it.
-ObjectInfo object_info(const HttpReply& reply, std::string_view key);
+ObjectInfo object_info(const net::HttpReply& reply, std::string_view key);
 
 // Object properties in the reply to a PUT: PutReply::headers.
-std::map<std::string, std::string> said_headers(const HttpReply& reply);
+std::map<std::string, std::string> said_headers(const net::HttpReply& reply);
 
 struct KnownChecksum {
   Algorithm algorithm = Algorithm::crc32c;
   std::string base64;
 };
 // The full-object checksum among the reply's headers that is cheapest to check; composite ones ("...-4") are skipped.
-std::optional<KnownChecksum> checksum_of(const HttpReply& reply);
+std::optional<KnownChecksum> checksum_of(const net::HttpReply& reply);
 // False only when `known` is set and `bytes` do not match it.
 bool matches(const std::optional<KnownChecksum>& known, Bytes bytes);
 

@@ -52,7 +52,7 @@ std::string default_message(ErrorCode code, int status) {
   }
 }
 
-ClientError error_of(const HttpReply& reply, const S3Call& call) {
+ClientError error_of(const net::HttpReply& reply, const S3Call& call) {
   XmlError xml = parse_error_xml(reply.body);
   ClientError out;
   out.http_status = reply.status;
@@ -80,7 +80,7 @@ uint64_t parse_size(std::string_view text) {
 
 // A request's deadline, even if the server makes steady progress: twice the time allowed without progress, plus the
 // time that the bytes take over a very slow link.
-Deadline deadline_of(const HttpRequest& request, std::chrono::milliseconds stall) {
+Deadline deadline_of(const net::HttpRequest& request, std::chrono::milliseconds stall) {
   constexpr uint64_t rate_min = 16 * KiB;  // bytes per second
   const uint64_t bytes = request.body.size() + (request.into ? request.into->size() : MiB);
   return deadline_in(2 * stall + std::chrono::seconds(bytes / rate_min));
@@ -124,7 +124,7 @@ bool ended(const ClientError& error) {
 
 }  // namespace
 
-PutReply put_reply(const HttpReply& reply) {
+PutReply put_reply(const net::HttpReply& reply) {
   PutReply out;
   out.etag = object_info(reply, {}).etag;
   out.version_id = std::string(reply.header("x-amz-version-id").value_or(""));
@@ -136,11 +136,11 @@ PutReply put_reply(const HttpReply& reply) {
 Outcome<auth::Credentials> S3Http::open_session(const std::string& bucket, const std::stop_token& stop) {
   S3Call request{.method = "GET", .bucket = bucket, .query = {{"session", ""}}};
   request.stop = stop;
-  OUT_ASSIGN(const HttpReply reply, call_signed(request, nullptr));
+  OUT_ASSIGN(const net::HttpReply reply, call_signed(request, nullptr));
   return parse_session_xml(reply.body);
 }
 
-Outcome<HttpReply> S3Http::call(const S3Call& call) {
+Outcome<net::HttpReply> S3Http::call(const S3Call& call) {
   // Credentials of a session that was opened elsewhere sign all requests.
   if (auth::is_bucket_token(options_.credentials.session_token)) return call_signed(call, &options_.credentials);
   if (options_.credentials.access_key.empty() || !goes_in_session(call)) return call_signed(call, nullptr);
@@ -154,11 +154,11 @@ Outcome<HttpReply> S3Http::call(const S3Call& call) {
   }
 }
 
-Outcome<HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentials* session) {
+Outcome<net::HttpReply> S3Http::call_signed(const S3Call& call, const auth::Credentials* session) {
   OUT_TRY(check_names(call));
   const std::string path = path_of(call);
   const std::string query = query_of(call);
-  HttpRequest request;
+  net::HttpRequest request;
   request.method = call.method;
   request.target = query.empty() ? path : path + "?" + query;
   request.headers = call.headers;
@@ -211,7 +211,7 @@ Outcome<GetReply> S3Http::get(const std::string& bucket, const std::string& key,
   request.query = version_query(options.version_id);
   request.stop = options.cancel;
   if (options_.verify_checksums && !options.range) request.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
-  OUT_ASSIGN(const HttpReply reply, call(request));
+  OUT_ASSIGN(const net::HttpReply reply, call(request));
   GetReply out;
   out.info = object_info(reply, key);
   out.bytes = reply.body_bytes;
@@ -239,7 +239,7 @@ Outcome<PutReply> S3Http::put(const std::string& bucket, const std::string& key,
     OUT_ASSIGN(const KnownChecksum given, parse_checksum(options.checksum));
     request.headers.emplace_back(checksum_header(given.algorithm), given.base64);
   }
-  OUT_ASSIGN(const HttpReply reply, call(request));
+  OUT_ASSIGN(const net::HttpReply reply, call(request));
   PutReply out = put_reply(reply);
   out.transfer.door = Via::http;
   out.transfer.provider = provider();
@@ -251,7 +251,7 @@ Outcome<ObjectInfo> S3Http::head(const std::string& bucket, const std::string& k
   S3Call request{.method = "HEAD", .bucket = bucket, .key = key, .headers = {{"x-amz-checksum-mode", "ENABLED"}}};
   request.query = version_query(options.version_id);
   request.stop = options.cancel;
-  OUT_ASSIGN(const HttpReply reply, call(request));
+  OUT_ASSIGN(const net::HttpReply reply, call(request));
   return object_info(reply, key);
 }
 
@@ -302,7 +302,7 @@ Outcome<ListPage> S3Http::list(const std::string& bucket, const ListOptions& opt
   request.query.emplace_back("max-keys", std::to_string(options.max_keys));
   if (!options.prefix.empty()) request.query.emplace_back("prefix", options.prefix);
   if (!options.after.empty()) request.query.emplace_back("start-after", options.after);
-  OUT_ASSIGN(const HttpReply reply, call(request));
+  OUT_ASSIGN(const net::HttpReply reply, call(request));
   return parse_list_xml(reply.body);
 }
 
@@ -323,7 +323,7 @@ Outcome<> S3Http::remove_bucket(const std::string& bucket) {
 }
 
 Outcome<std::vector<BucketInfo>> S3Http::buckets() {
-  OUT_ASSIGN(const HttpReply reply, call({.method = "GET"}));
+  OUT_ASSIGN(const net::HttpReply reply, call({.method = "GET"}));
   return parse_buckets_xml(reply.body);
 }
 
@@ -337,7 +337,7 @@ Outcome<std::string> S3Http::create_upload(const std::string& bucket, const std:
   OUT_ASSIGN(request.headers, put_headers(unconditional));
   request.headers.emplace_back("x-amz-checksum-algorithm", "CRC32C");
   request.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
-  OUT_ASSIGN(const HttpReply reply, call(request));
+  OUT_ASSIGN(const net::HttpReply reply, call(request));
   return parse_initiate_upload_xml(reply.body);
 }
 
@@ -353,7 +353,7 @@ Outcome<PutReply> S3Http::put_part(const UploadPart& part) {
   S3Call request = part_call(part);
   request.headers.emplace_back(checksum_header(part.checksum.algorithm), part.checksum.base64);
   request.body = part.from;
-  OUT_ASSIGN(const HttpReply reply, call(request));
+  OUT_ASSIGN(const net::HttpReply reply, call(request));
   PutReply put = put_reply(reply);
   if (put.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
   return put;
@@ -377,7 +377,7 @@ Outcome<PutReply> S3Http::complete_upload(const std::string& bucket, const std::
   request.headers.emplace_back("content-type", "application/xml");
   request.headers.emplace_back("x-amz-checksum-crc32c", crc32c_base64(whole_crc32c));
   request.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
-  OUT_ASSIGN(const HttpReply reply, call(request));
+  OUT_ASSIGN(const net::HttpReply reply, call(request));
   PutReply out = put_reply(reply);
   OUT_ASSIGN(out.etag, parse_complete_upload_xml(reply.body));
   return out;

@@ -9,10 +9,10 @@
 
 #include "auth/auth.h"
 #include "client/http/bucket_sessions.h"
-#include "client/http/http_client.h"
 #include "client/http/object_headers.h"
 #include "client/http/s3_xml.h"
 #include "client/outcome.h"
+#include "net/http_client.h"
 
 namespace verbena::client {
 
@@ -20,11 +20,11 @@ struct S3Call {
   std::string method = "GET";
   std::string bucket = {}, key = {};                            // empty bucket: the service; empty key: the bucket
   std::vector<std::pair<std::string, std::string>> query = {};  // decoded
-  HttpHeaders headers = {};
+  net::HttpHeaders headers = {};
   Bytes body = {};
   bool unsigned_payload = false;          // UNSIGNED-PAYLOAD, overriding the options
   std::optional<MutableBytes> into = {};  // for the body of a 2xx
-  bool replayable = true;                 // see HttpRequest::replayable
+  bool replayable = true;                 // see net::HttpRequest::replayable
   std::stop_token stop = {};
   std::optional<std::chrono::milliseconds> within = {};  // a shorter limit than the request's own
 };
@@ -40,7 +40,7 @@ struct UploadPart {
 };
 S3Call part_call(const UploadPart& part);  // without body and checksum
 
-PutReply put_reply(const HttpReply& reply);  // without its transfer
+PutReply put_reply(const net::HttpReply& reply);  // without its transfer
 
 struct S3Options {
   auth::Credentials credentials;
@@ -51,11 +51,11 @@ struct S3Options {
 
 class S3Http {
  public:
-  S3Http(HttpClient& http, S3Options options) : http_(http), options_(std::move(options)) {}
+  S3Http(net::HttpClient& http, S3Options options) : http_(http), options_(std::move(options)) {}
 
   // The reply when its status is 2xx, else the error that it stands for. In directory buckets, requests that a session
   // may make are signed with one, opened on demand.
-  Outcome<HttpReply> call(const S3Call& call);
+  Outcome<net::HttpReply> call(const S3Call& call);
 
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
                         const GetOptions& options);
@@ -77,15 +77,15 @@ class S3Http {
   Outcome<> abort_upload(const std::string& bucket, const std::string& key, const std::string& upload_id,
                          std::optional<std::chrono::milliseconds> within);
 
-  HttpClient& http() { return http_; }
+  net::HttpClient& http() { return http_; }
   const S3Options& options() const { return options_; }
   std::string provider() const { return http_.options().tls ? "https" : "http"; }
 
  private:
-  Outcome<HttpReply> call_signed(const S3Call& call, const auth::Credentials* session);
+  Outcome<net::HttpReply> call_signed(const S3Call& call, const auth::Credentials* session);
   Outcome<auth::Credentials> open_session(const std::string& bucket, const std::stop_token& stop);
 
-  HttpClient& http_;
+  net::HttpClient& http_;
   BucketSessions sessions_;
   S3Options options_;
 };

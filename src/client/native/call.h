@@ -1,4 +1,4 @@
-// One native request in flight on a lane.
+// One native request in flight on a stream.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@
 
 namespace verbena::client {
 
-// A block of memory that a lane can lend at no cost, used when the caller's own cannot be lent.
+// A block of memory that a stream can lend at no cost, used when the caller's own cannot be lent.
 using StagingBlock = std::shared_ptr<MutableBytes>;
 
-// All members but `state` are guarded by the lane's mutex.
+// All members but `state` are guarded by the stream's mutex.
 struct NativeCall {
   virtual ~NativeCall() = default;
   // Reads the body of an authenticated reply (an Errc of ok); malformed if it does not fit the request.
@@ -29,7 +29,7 @@ struct NativeCall {
   uint64_t request = 0;
   Deadline deadline;
   std::stop_token stop;
-  uint64_t received_before = 0;  // the lane's count of messages when this was sent
+  uint64_t received_before = 0;  // the stream's count of messages when this was sent
   Result<void> outcome;
   bool done = false;
   bool leaving = false;  // being written and sent; only the sending thread may end it
@@ -62,7 +62,7 @@ struct ObjectCall : NativeCall {
   bool bytes_staged = false;  // they are in `staging` and have to be copied to `into`
 };
 
-// An asynchronous request. Owned by its lane while in flight.
+// An asynchronous request. Owned by its stream while in flight.
 struct AsyncCall final : ObjectCall {
   // Runs before the completion: copies staged bytes to their destination.
   std::function<void(ObjectCall&)> settle;

@@ -5,8 +5,8 @@
 
 #include "auth/bucket_token.h"
 #include "base/checksum.h"
-#include "client/http/http_client.h"
 #include "native/wire/message.h"
+#include "net/http_client.h"
 
 namespace verbena::client {
 namespace {
@@ -50,7 +50,7 @@ std::optional<NativeEndpoint> endpoint(const Json& json) {
                         .encrypted = encrypted != json.end() && encrypted->is_boolean() && encrypted->get<bool>()};
 }
 
-Error refusal(const HttpReply& reply) {
+Error refusal(const net::HttpReply& reply) {
   if (const auto code = reply.header("x-verbena-error")) {
     uint16_t number = 0;
     const auto [end, ec] = std::from_chars(code->data(), code->data() + code->size(), number);
@@ -61,8 +61,8 @@ Error refusal(const HttpReply& reply) {
   return {.code = Errc::unsupported, .sys = 0, .context = "native: no native door answers there"};
 }
 
-HttpRequest session_request(const NativeOptions& options, const std::string& host, const std::string& body) {
-  HttpRequest request;
+net::HttpRequest session_request(const NativeOptions& options, const std::string& host, const std::string& body) {
+  net::HttpRequest request;
   request.method = "POST";
   request.target = "/-/session";
   request.headers = {{"host", host}, {"content-type", "application/json"}};
@@ -112,23 +112,23 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
 }
 
 Result<SessionTerms> request_session(const NativeOptions& options) {
-  VB_ASSIGN(auto http, HttpClient::create({.host = options.host,
-                                           .port = options.port,
-                                           .tls = options.tls,
-                                           .ca_file = options.ca_file,
-                                           .insecure = options.insecure,
-                                           .connect_timeout = options.connect_timeout,
-                                           .stall_timeout = options.connect_timeout}));
+  VB_ASSIGN(auto http, net::HttpClient::create({.host = options.host,
+                                                .port = options.port,
+                                                .tls = options.tls,
+                                                .ca_file = options.ca_file,
+                                                .insecure = options.insecure,
+                                                .connect_timeout = options.connect_timeout,
+                                                .stall_timeout = options.connect_timeout}));
   wire::Nonce nonce;
   fill_random(nonce);
   // Servers from before version 2 read "version" alone.
   const Json wanted = {{"version", 1},
                        {"version_max", wire::protocol_version_max},
                        {"client_nonce", to_hex(nonce)},
-                       {"user_agent", client_name},
+                       {"user_agent", net::client_name},
                        {"providers", options.providers}};
   const std::string body = wanted.dump();
-  VB_ASSIGN(const HttpReply reply, http->request(session_request(options, http->host_header(), body)));
+  VB_ASSIGN(const net::HttpReply reply, http->request(session_request(options, http->host_header(), body)));
   if (reply.status != 200) return std::unexpected(refusal(reply));
 
   VB_ASSIGN(NativeAnswer answer, parse_session_answer(reply.body));

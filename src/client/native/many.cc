@@ -11,15 +11,16 @@ namespace {
 
 namespace wire = native::wire;
 
-constexpr size_t in_flight_max = 4;  // messages of one batch on one lane: the next is served while one is answered
+constexpr size_t in_flight_max = 4;  // messages of one batch on one stream: the next is served while one is answered
 // Reads for one core are split into two messages: while the server handles one, the other is written and answers are
 // read. Writes share a sync of the log if they come together.
 constexpr size_t half_min = 64;
-constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // polling of one lane before the next
+constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // polling of one stream before the next
 
 class ManyRun {
  public:
-  ManyRun(NativeLanes& lanes, ManyCall& call) : lanes_(lanes), call_(call), deadline_(deadline_in(call.timeout)) {
+  ManyRun(NativeStreams& streams, ManyCall& call)
+      : streams_(streams), call_(call), deadline_(deadline_in(call.timeout)) {
     call_.answered.resize(call_.items.size(), 0);
   }
 
@@ -42,10 +43,10 @@ class ManyRun {
   void distribute() {
     for (uint32_t i = 0; i < call_.items.size(); ++i) {
       if (call_.answered[i] != 0 || !call_.may_ask_again(i)) continue;
-      NativeLane& lane = lanes_.lane_of(call_.items[i].bucket, call_.items[i].key);
-      auto queue = std::ranges::find(queues_, &lane, &ManyQueue::lane);
+      NativeStream& stream = streams_.stream_of(call_.items[i].bucket, call_.items[i].key);
+      auto queue = std::ranges::find(queues_, &stream, &ManyQueue::stream);
       if (queue == queues_.end()) {
-        queues_.emplace_back().lane = &lane;
+        queues_.emplace_back().stream = &stream;
         queue = std::prev(queues_.end());
       }
       queue->items.push_back(i);
@@ -64,8 +65,8 @@ class ManyRun {
         auto message = std::make_unique<ManyMessage>(call_, queue);
         message->type = call_.type;
         message->deadline = deadline_;
-        const auto prepare = [&](NativeLane::Body& body) { return message->prepare(body); };
-        auto sent = queue.lane->post(*message, prepare, messages_.empty());
+        const auto prepare = [&](NativeStream::Body& body) { return message->prepare(body); };
+        auto sent = queue.stream->post(*message, prepare, messages_.empty());
         if (!sent) {
           message->outcome = sent;
           (void)message->settle();  // returns its items to the queue
@@ -91,11 +92,11 @@ class ManyRun {
     const bool alone = messages_.size() == 1 && !call_.in_order;
     const Deadline until = alone ? Deadline::max() : deadline_in(most);
     ManyMessage& first = *messages_[next_++ % messages_.size()];
-    first.queue().lane->drive(first, until);
+    first.queue().stream->drive(first, until);
     bool moved = false;
     for (size_t i = 0; i < messages_.size();) {
       ManyMessage& message = *messages_[i];
-      if (!message.queue().lane->is_done(message)) {
+      if (!message.queue().stream->is_done(message)) {
         ++i;
         continue;
       }
@@ -124,7 +125,7 @@ class ManyRun {
     if (leading != before) call_.in_order(leading);
   }
 
-  NativeLanes& lanes_;
+  NativeStreams& streams_;
   ManyCall& call_;
   const Deadline deadline_;
   std::deque<ManyQueue> queues_;
@@ -152,9 +153,9 @@ bool ManyCall::may_ask_again(size_t item) {
   return false;
 }
 
-Result<void> run_many(NativeLanes& lanes, ManyCall& call) {
-  if (lanes.version() < 2) return fail(Errc::unsupported, "native: the server knows no batches");
-  return ManyRun(lanes, call).run();
+Result<void> run_many(NativeStreams& streams, ManyCall& call) {
+  if (streams.version() < 2) return fail(Errc::unsupported, "native: the server knows no batches");
+  return ManyRun(streams, call).run();
 }
 
 }  // namespace verbena::client

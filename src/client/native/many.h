@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "client/native/lanes.h"
+#include "client/native/streams.h"
 #include "client/outcome.h"
 
 namespace verbena::client {
@@ -37,6 +37,6 @@ bool names_its_bytes(const BatchItem& item);
 // Runs a batch. Preconditions, not checked here: places lie inside their windows, and no two writes name the same key.
 // unsupported: the server's session is of version 1. Else the error that ended the session or refused a whole message:
 // items without a result may then have been done (writes: after `closed` or `timed_out`) or not.
-Result<void> run_many(NativeLanes& lanes, ManyCall& call);
+Result<void> run_many(NativeStreams& streams, ManyCall& call);
 
 }  // namespace verbena::client

@@ -62,14 +62,14 @@ bool ManyMessage::in_message(const BatchItem& item) const {
   // The progress word reports places in windows: with it, nothing can be sent inside the reply.
   if (is_get() && call_.in_order) return false;
   const size_t most =
-      std::min<size_t>(queue_.lane->endpoint().inline_max_bytes, is_put() ? inline_put_max : inline_get_max);
+      std::min<size_t>(queue_.stream->endpoint().inline_max_bytes, is_put() ? inline_put_max : inline_get_max);
   return item.size <= most;
 }
 
 // Takes as many items off the queue as the message and its answer can hold; at least one: if that is too large,
 // encoding fails.
 void ManyMessage::choose(size_t room) {
-  const size_t reply_room = std::min(queue_.lane->message_size_max(), reply_size_max) - wire::frame_size - 8;
+  const size_t reply_room = std::min(queue_.stream->message_size_max(), reply_size_max) - wire::frame_size - 8;
   size_t request = 32 + 24 * (call_.windows.size() + 1), reply = 0;
   uint64_t bytes = 0;
   std::string_view before;
@@ -98,14 +98,15 @@ void ManyMessage::choose(size_t room) {
   }
 }
 
-Result<void> ManyMessage::prepare(NativeLane::Body& body) {
+Result<void> ManyMessage::prepare(NativeStream::Body& body) {
   choose(body.out.left());
   told_ = call_.told;
   wire::BatchHead head;
   head.details = details_of(call_);
   for (const std::string_view bucket : buckets_) head.buckets.add(bucket);
   if (is_get() && !call_.in_order) {
-    head.inline_max = static_cast<uint32_t>(std::min<size_t>(queue_.lane->endpoint().inline_max_bytes, inline_get_max));
+    head.inline_max =
+        static_cast<uint32_t>(std::min<size_t>(queue_.stream->endpoint().inline_max_bytes, inline_get_max));
   }
   if (is_get() || is_put()) VB_TRY(lend(body, head));
   if (is_get() && call_.in_order) VB_TRY(lend_progress(body, head));
@@ -113,8 +114,8 @@ Result<void> ManyMessage::prepare(NativeLane::Body& body) {
 }
 
 // Lends, of each of the caller's windows, the part that the items use. A part that cannot be lent is replaced by a
-// block of the lane that holds the items alone.
-Result<void> ManyMessage::lend(NativeLane::Body& body, wire::BatchHead& head) {
+// block of the stream that holds the items alone.
+Result<void> ManyMessage::lend(NativeStream::Body& body, wire::BatchHead& head) {
   windows_.resize(call_.windows.size());
   staged_at_.assign(items_.size(), 0);
   std::vector<uint64_t> sizes(call_.windows.size(), 0);
@@ -158,7 +159,7 @@ Result<void> ManyMessage::lend(NativeLane::Body& body, wire::BatchHead& head) {
   return {};
 }
 
-Result<void> ManyMessage::lend_progress(NativeLane::Body& body, wire::BatchHead& head) {
+Result<void> ManyMessage::lend_progress(NativeStream::Body& body, wire::BatchHead& head) {
   VB_ASSIGN(progress_, body.staging.take(body.link, progress_size));
   blocks_.push_back(progress_);
   const MutableBytes word = progress_->first(progress_size);
@@ -173,7 +174,7 @@ Result<void> ManyMessage::lend_progress(NativeLane::Body& body, wire::BatchHead&
   return {};
 }
 
-Result<void> ManyMessage::encode(NativeLane::Body& body, const wire::BatchHead& head) {
+Result<void> ManyMessage::encode(NativeStream::Body& body, const wire::BatchHead& head) {
   wire::BatchWriter batch(body.out, call_.type);
   if (!batch.begin(head)) return fail(Errc::unsupported, "batch: buckets and windows exceed a message");
   wire::BatchItem out;
@@ -242,7 +243,7 @@ Result<void> ManyMessage::answered(Bytes body) {
   return {};
 }
 
-// Runs under the lane's lock, while the message is valid.
+// Runs under the stream's lock, while the message is valid.
 Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, uint64_t staged_at) {
   const BatchItem& item = call_.items[index];
   BatchResult& result = call_.results[index];
@@ -287,7 +288,7 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
 }
 
 Result<void> ManyMessage::settle() {
-  for (auto& block : blocks_) queue_.lane->release(std::move(block), outcome.has_value());
+  for (auto& block : blocks_) queue_.stream->release(std::move(block), outcome.has_value());
   for (Window& window : windows_) window.staged.reset();
   progress_.reset();
   for (const Check& check : checks_) {

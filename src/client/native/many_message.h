@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "client/native/lane.h"
 #include "client/native/many.h"
+#include "client/native/stream.h"
 #include "native/wire/batch.h"
 
 namespace verbena::client {
 
-// The items that one lane has still to request, in order.
+// The items that one stream has still to request, in order.
 struct ManyQueue {
-  NativeLane* lane = nullptr;
+  NativeStream* stream = nullptr;
   std::deque<uint32_t> items;
   size_t items_max = native::wire::batch_items_max;  // of one message
   size_t in_flight = 0;
@@ -24,8 +24,8 @@ class ManyMessage final : public NativeCall {
  public:
   ManyMessage(ManyCall& call, ManyQueue& queue) : call_(call), queue_(queue) {}
 
-  // Takes items off the queue, as many as a message and its answer hold. Under the lane's lock.
-  Result<void> prepare(NativeLane::Body& body);
+  // Takes items off the queue, as many as a message and its answer hold. Under the stream's lock.
+  Result<void> prepare(NativeStream::Body& body);
   Result<void> answered(Bytes body) override;
 
   // Called after the call is done. Items without an answer go back to the queue.
@@ -56,9 +56,9 @@ class ManyMessage final : public NativeCall {
   // True if the item's bytes have arrived before and only its result is needed.
   bool was_told(uint32_t index) const { return index < told_; }
   void choose(size_t room);
-  Result<void> lend(NativeLane::Body& body, native::wire::BatchHead& head);
-  Result<void> lend_progress(NativeLane::Body& body, native::wire::BatchHead& head);
-  Result<void> encode(NativeLane::Body& body, const native::wire::BatchHead& head);
+  Result<void> lend(NativeStream::Body& body, native::wire::BatchHead& head);
+  Result<void> lend_progress(NativeStream::Body& body, native::wire::BatchHead& head);
+  Result<void> encode(NativeStream::Body& body, const native::wire::BatchHead& head);
   Result<void> take(uint32_t index, const native::wire::BatchEntry& entry, uint64_t staged_at);
 
   ManyCall& call_;

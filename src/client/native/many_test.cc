@@ -46,7 +46,7 @@ class NativeManyTest : public testing::TestWithParam<std::string> {
     return call;
   }
   Result<void> run(ManyCall& call) {
-    return session_->with_lanes(false, [&](NativeLanes& lanes) { return run_many(lanes, call); });
+    return session_->with_streams(false, [&](NativeStreams& streams) { return run_many(streams, call); });
   }
 };
 
@@ -221,8 +221,8 @@ TEST(NativeManyInOrder, WhatTheCallerWasToldOfHasNoResultOfOtherBytesWhenTheSess
   head.type = wire::Type::head_many;
   head.items = items;
   head.results = results;
-  const auto ask = [&](NativeLanes& lanes) { return run_many(lanes, head); };
-  ASSERT_TRUE((*session)->with_lanes(true, ask));
+  const auto ask = [&](NativeStreams& streams) { return run_many(streams, head); };
+  ASSERT_TRUE((*session)->with_streams(true, ask));
   for (const BatchResult& result : results) etags.push_back(result.etag);
   items[any_etag].if_match = "*";
   items[null_version].version_id = "null";
@@ -248,8 +248,8 @@ TEST(NativeManyInOrder, WhatTheCallerWasToldOfHasNoResultOfOtherBytesWhenTheSess
   };
   const size_t before = links.size();
   *links.front() = HeldLink::held;
-  const auto once = [&](NativeLanes& lanes) { return run_many(lanes, get); };
-  const auto done = (*session)->with_lanes(true, once);
+  const auto once = [&](NativeStreams& streams) { return run_many(streams, get); };
+  const auto done = (*session)->with_streams(true, once);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(links.size(), before + 1);
   EXPECT_EQ(told, count);

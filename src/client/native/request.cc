@@ -32,7 +32,7 @@ void fill(const NativeGet& request, wire::Get& get) {
 
 }  // namespace
 
-Result<wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableBytes memory, fabric::Access access) {
+Result<wire::Descriptor> lend(NativeStream::Body& body, NativeCall& call, MutableBytes memory, fabric::Access access) {
   auto lent = body.link.lend(memory, access);
   if (!lent) {
     VB_ASSIGN(call.staging, body.staging.take(body.link, memory.size()));
@@ -66,7 +66,7 @@ Result<void> check(const NativePut& request) {
 }
 
 Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, ObjectCall& call,
-                         NativeLane::Body& body) {
+                         NativeStream::Body& body) {
   wire::Get get;
   fill(request, get);
   call.into = request.into;
@@ -79,7 +79,7 @@ Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, Ob
   return {};
 }
 
-Result<void> prepare_head(const NativeGet& request, NativeLane::Body& body) {
+Result<void> prepare_head(const NativeGet& request, NativeStream::Body& body) {
   wire::Get get;
   fill(request, get);
   if (request.full_headers) body.flags |= wire::flag_full_headers | wire::flag_said_headers;
@@ -88,7 +88,7 @@ Result<void> prepare_head(const NativeGet& request, NativeLane::Body& body) {
 }
 
 Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, ObjectCall& call,
-                         NativeLane::Body& body) {
+                         NativeStream::Body& body) {
   wire::Put put;
   put.bucket = request.bucket;
   put.key = request.key;
@@ -116,11 +116,11 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
   return {};
 }
 
-void settle(NativeLane& lane, ObjectCall& call) {
+void settle(NativeStream& stream, ObjectCall& call) {
   if (call.staging == nullptr) return;
   if (call.outcome && call.bytes_staged) copy_bytes(call.into.data(), call.staging->data(), call.object.length);
   // Without an answer the block is not reused, although it has been withdrawn.
-  lane.release(std::move(call.staging), call.outcome.has_value());
+  stream.release(std::move(call.staging), call.outcome.has_value());
 }
 
 }  // namespace verbena::client

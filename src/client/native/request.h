@@ -1,7 +1,7 @@
 // Conversion of the public request structures to messages: lent or staged memory, and the body.
 #pragma once
 
-#include "client/native/lane.h"
+#include "client/native/stream.h"
 
 namespace verbena::client {
 
@@ -9,16 +9,18 @@ namespace verbena::client {
 Result<void> check(const NativeGet& request);
 Result<void> check(const NativePut& request);
 
-// Called under the lane's lock (NativeLane::Prepare).
-Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, ObjectCall& call, NativeLane::Body& body);
-Result<void> prepare_head(const NativeGet& request, NativeLane::Body& body);
-Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, ObjectCall& call, NativeLane::Body& body);
+// Called under the stream's lock (NativeStream::Prepare).
+Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, ObjectCall& call,
+                         NativeStream::Body& body);
+Result<void> prepare_head(const NativeGet& request, NativeStream::Body& body);
+Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, ObjectCall& call,
+                         NativeStream::Body& body);
 
-// Lends the memory itself or, where that is impossible, a staging block of the lane.
-Result<native::wire::Descriptor> lend(NativeLane::Body& body, NativeCall& call, MutableBytes memory,
+// Lends the memory itself or, where that is impossible, a staging block of the stream.
+Result<native::wire::Descriptor> lend(NativeStream::Body& body, NativeCall& call, MutableBytes memory,
                                       fabric::Access access);
 
-// Called after the call is done: copies staged bytes to their place and returns the block to its lane.
-void settle(NativeLane& lane, ObjectCall& call);
+// Called after the call is done: copies staged bytes to their place and returns the block to its stream.
+void settle(NativeStream& stream, ObjectCall& call);
 
 }  // namespace verbena::client

@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "client/native/dial.h"
-#include "client/native/lanes.h"
 #include "client/native/request.h"
+#include "client/native/streams.h"
 #include "client/retry.h"
 
 namespace verbena::client {
@@ -34,7 +34,7 @@ struct NativeSession::State {
 
   // The current session, opened anew if the last one broke. Callers that wait during a failing attempt share its error:
   // else each would wait for the attempts of all before it.
-  Result<std::shared_ptr<NativeLanes>> lanes() {
+  Result<std::shared_ptr<NativeStreams>> streams() {
     std::unique_lock lock(mutex);
     const uint64_t failures_before = failures;
     opened.wait(lock, [&] { return !opening || failures != failures_before; });
@@ -47,7 +47,7 @@ struct NativeSession::State {
       std::erase_if(retired, [](const auto& old) { return old.use_count() == 1; });
       opening = true;
       lock.unlock();
-      auto made = NativeLanes::open(options, dial);
+      auto made = NativeStreams::open(options, dial);
       lock.lock();
       opening = false;
       opened.notify_all();
@@ -76,8 +76,8 @@ struct NativeSession::State {
   }
   template <class T, class Request>
   Result<T> once(const Request& request) {
-    VB_ASSIGN(const auto lanes, this->lanes());
-    return request(*lanes);
+    VB_ASSIGN(const auto streams, this->streams());
+    return request(*streams);
   }
 
   Deadline deadline(std::chrono::milliseconds timeout) const {
@@ -87,8 +87,8 @@ struct NativeSession::State {
   const NativeOptions options;
   NativeDial dial;
   std::mutex mutex;
-  std::shared_ptr<NativeLanes> current;
-  std::vector<std::shared_ptr<NativeLanes>> retired;
+  std::shared_ptr<NativeStreams> current;
+  std::vector<std::shared_ptr<NativeStreams>> retired;
   bool closed = false;
   bool opening = false;  // a caller opens a session, without the mutex
   std::condition_variable opened;
@@ -100,35 +100,35 @@ NativeSession::NativeSession(std::shared_ptr<State> state) : state_(std::move(st
 
 Result<std::unique_ptr<NativeSession>> NativeSession::open(NativeOptions options) {
   auto state = std::make_shared<State>(std::move(options));
-  VB_TRY(state->lanes());
+  VB_TRY(state->streams());
   return std::unique_ptr<NativeSession>(new NativeSession(std::move(state)));
 }
 
 NativeSession::~NativeSession() {
-  std::vector<std::shared_ptr<NativeLanes>> all;
+  std::vector<std::shared_ptr<NativeStreams>> all;
   {
     std::lock_guard lock(state_->mutex);
     state_->closed = true;
     all = std::move(state_->retired);
     if (state_->current != nullptr) all.push_back(std::move(state_->current));
   }
-  for (auto& lanes : all) lanes->close();
+  for (auto& streams : all) streams->close();
 }
 
 Result<NativeObject> NativeSession::get(const NativeGet& request) {
   VB_TRY(check(request));
-  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
-    NativeLane& lane = lanes.lane_of(request.bucket, request.key);
+  const auto once = [&](NativeStreams& streams) -> Result<NativeObject> {
+    NativeStream& stream = streams.stream_of(request.bucket, request.key);
     ObjectCall call;
     call.type = wire::Type::get;
     call.deadline = state_->deadline(request.timeout);
     call.stop = request.stop;
-    const auto prepare = [&](NativeLane::Body& body) {
-      return prepare_get(request, lane.endpoint().inline_max_bytes, call, body);
+    const auto prepare = [&](NativeStream::Body& body) {
+      return prepare_get(request, stream.endpoint().inline_max_bytes, call, body);
     };
-    const auto done = lane.run(call, prepare);
+    const auto done = stream.run(call, prepare);
     call.outcome = done;
-    settle(lane, call);
+    settle(stream, call);
     if (!done) return std::unexpected(done.error());
     return std::move(call.object);
   };
@@ -137,13 +137,13 @@ Result<NativeObject> NativeSession::get(const NativeGet& request) {
 
 Result<NativeObject> NativeSession::head(const NativeGet& request) {
   VB_TRY(check(request));
-  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
+  const auto once = [&](NativeStreams& streams) -> Result<NativeObject> {
     ObjectCall call;
     call.type = wire::Type::head;
     call.deadline = state_->deadline(request.timeout);
     call.stop = request.stop;
-    const auto prepare = [&](NativeLane::Body& body) { return prepare_head(request, body); };
-    VB_TRY(lanes.lane_of(request.bucket, request.key).run(call, prepare));
+    const auto prepare = [&](NativeStream::Body& body) { return prepare_head(request, body); };
+    VB_TRY(streams.stream_of(request.bucket, request.key).run(call, prepare));
     return std::move(call.object);
   };
   return state_->repeat<NativeObject>(true, once);
@@ -151,13 +151,13 @@ Result<NativeObject> NativeSession::head(const NativeGet& request) {
 
 namespace {
 
-Result<wire::Type> type_of(const NativePut& request, const NativeLanes& lanes) {
+Result<wire::Type> type_of(const NativePut& request, const NativeStreams& streams) {
   for (const NativeChecksum& sum : request.expected) {
-    const bool known = lanes.version() >= wire::version_of_new_checksums || sum.algorithm <= Algorithm::sha256;
+    const bool known = streams.version() >= wire::version_of_new_checksums || sum.algorithm <= Algorithm::sha256;
     if (!known) return fail(Errc::unsupported, "native: the server knows no such checksum");
   }
   if (!request.append_at) return wire::Type::put;
-  if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server appends nothing");
+  if (streams.version() < 3) return fail(Errc::unsupported, "native: the server appends nothing");
   return wire::Type::append;
 }
 
@@ -165,18 +165,18 @@ Result<wire::Type> type_of(const NativePut& request, const NativeLanes& lanes) {
 
 Result<NativeObject> NativeSession::put(const NativePut& request) {
   VB_TRY(check(request));
-  const auto once = [&](NativeLanes& lanes) -> Result<NativeObject> {
-    NativeLane& lane = lanes.lane_of(request.bucket, request.key);
+  const auto once = [&](NativeStreams& streams) -> Result<NativeObject> {
+    NativeStream& stream = streams.stream_of(request.bucket, request.key);
     ObjectCall call;
-    VB_ASSIGN(call.type, type_of(request, lanes));
+    VB_ASSIGN(call.type, type_of(request, streams));
     call.deadline = state_->deadline(request.timeout);
     call.stop = request.stop;
-    const auto prepare = [&](NativeLane::Body& body) {
-      return prepare_put(request, lane.endpoint().inline_max_bytes, call, body);
+    const auto prepare = [&](NativeStream::Body& body) {
+      return prepare_put(request, stream.endpoint().inline_max_bytes, call, body);
     };
-    const auto done = lane.run(call, prepare);
+    const auto done = stream.run(call, prepare);
     call.outcome = done;
-    settle(lane, call);
+    settle(stream, call);
     if (!done) return std::unexpected(done.error());
     return std::move(call.object);
   };
@@ -195,17 +195,17 @@ Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_
        {request.source_if_match, request.if_match, request.if_none_match, request.token}) {
     if (text.size() > 255) return fail(Errc::invalid_argument, "native: an invalid ETag or token");
   }
-  const auto once = [&](NativeLanes& lanes) -> Result<void> {
-    if (lanes.version() < 3) return fail(Errc::unsupported, "native: the server renames nothing");
+  const auto once = [&](NativeStreams& streams) -> Result<void> {
+    if (streams.version() < 3) return fail(Errc::unsupported, "native: the server renames nothing");
     CodeCall call;
     call.type = wire::Type::rename;
     call.deadline = state_->deadline({});
     call.stop = stop;
-    const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+    const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
       encode(body.out, request);
       return {};
     };
-    return lanes.lane_of(request.bucket, request.to).run(call, prepare);
+    return streams.stream_of(request.bucket, request.to).run(call, prepare);
   };
   return state_->repeat<void>(!request.token.empty(), once, true);
 }
@@ -215,17 +215,17 @@ Result<void> NativeSession::remove(std::string_view bucket, std::string_view key
   if (bucket.size() > wire::bucket_size_max) return fail(Errc::invalid_bucket_name, "native: bucket");
   if (key.empty()) return fail(Errc::invalid_request, "native: empty key");
   if (key.size() > wire::key_size_max) return fail(Errc::key_too_long, "native: key");
-  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+  const auto once = [&](NativeStreams& streams) -> Result<void> {
     CodeCall call;
     call.type = wire::Type::del;
     call.deadline = state_->deadline({});
     call.stop = stop;
-    const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+    const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
       const wire::Delete message{.bucket = bucket, .key = key, .if_match = if_match};
       encode(body.out, message);
       return {};
     };
-    return lanes.lane_of(bucket, key).run(call, prepare);
+    return streams.stream_of(bucket, key).run(call, prepare);
   };
   // A second delete could remove an object stored in between.
   return state_->repeat<void>(false, once);
@@ -236,12 +236,12 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
   std::string after(request.after);
   size_t wanted = static_cast<size_t>(std::clamp<int>(request.max_keys, 0, wire::list_keys_max));
   for (;;) {
-    const auto once = [&](NativeLanes& lanes) -> Result<NativePage> {
+    const auto once = [&](NativeStreams& streams) -> Result<NativePage> {
       ListCall call;
       call.type = wire::Type::list;
       call.deadline = state_->deadline(request.timeout);
       call.stop = request.stop;
-      const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+      const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
         const wire::List message{.bucket = request.bucket,
                                  .prefix = request.prefix,
                                  .delimiter = request.delimiter,
@@ -250,7 +250,7 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
         encode(body.out, message);
         return {};
       };
-      VB_TRY(lanes.any().run(call, prepare));
+      VB_TRY(streams.any().run(call, prepare));
       return std::move(call.page);
     };
     VB_ASSIGN(NativePage page, state_->repeat<NativePage>(true, once));
@@ -265,30 +265,30 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
   }
 }
 
-Result<void> NativeSession::with_lanes(bool repeatable, const std::function<Result<void>(NativeLanes&)>& request) {
+Result<void> NativeSession::with_streams(bool repeatable, const std::function<Result<void>(NativeStreams&)>& request) {
   return state_->repeat<void>(repeatable, request);
 }
 
 Result<void> NativeSession::ping() {
-  const auto once = [&](NativeLanes& lanes) -> Result<void> {
+  const auto once = [&](NativeStreams& streams) -> Result<void> {
     CodeCall call;
     call.type = wire::Type::ping;
     call.deadline = state_->deadline({});
-    const auto prepare = [](NativeLane::Body&) -> Result<void> { return {}; };
-    return lanes.any().run(call, prepare);
+    const auto prepare = [](NativeStream::Body&) -> Result<void> { return {}; };
+    return streams.any().run(call, prepare);
   };
   return state_->repeat<void>(true, once);
 }
 
 namespace {
 
-// The completion settles the staging first, and keeps the lanes alive until then.
-std::unique_ptr<AsyncCall> make_async(wire::Type type, Deadline deadline, std::shared_ptr<NativeLanes> lanes,
-                                      NativeLane& lane, NativeSession::Done done) {
+// The completion settles the staging first, and keeps the streams alive until then.
+std::unique_ptr<AsyncCall> make_async(wire::Type type, Deadline deadline, std::shared_ptr<NativeStreams> streams,
+                                      NativeStream& stream, NativeSession::Done done) {
   auto call = std::make_unique<AsyncCall>();
   call->type = type;
   call->deadline = deadline;
-  call->settle = [lanes = std::move(lanes), &lane](ObjectCall& settled) { settle(lane, settled); };
+  call->settle = [streams = std::move(streams), &stream](ObjectCall& settled) { settle(stream, settled); };
   call->complete = std::move(done);
   return call;
 }
@@ -297,35 +297,35 @@ std::unique_ptr<AsyncCall> make_async(wire::Type type, Deadline deadline, std::s
 
 void NativeSession::get_async(const NativeGet& request, Done done) {
   if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
-  auto lanes = state_->lanes();
-  if (!lanes) return done(std::unexpected(lanes.error()));
-  NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
-  auto call = make_async(wire::Type::get, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  auto streams = state_->streams();
+  if (!streams) return done(std::unexpected(streams.error()));
+  NativeStream& stream = (*streams)->stream_of(request.bucket, request.key);
+  auto call = make_async(wire::Type::get, state_->deadline(request.timeout), *streams, stream, std::move(done));
   call->stop = request.stop;
-  const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
-    return prepare_get(request, lane.endpoint().inline_max_bytes, *raw, body);
+  const auto prepare = [&, raw = call.get()](NativeStream::Body& body) {
+    return prepare_get(request, stream.endpoint().inline_max_bytes, *raw, body);
   };
-  lane.start(std::move(call), prepare);
+  stream.start(std::move(call), prepare);
 }
 
 void NativeSession::put_async(const NativePut& request, Done done) {
   if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
-  auto lanes = state_->lanes();
-  if (!lanes) return done(std::unexpected(lanes.error()));
-  NativeLane& lane = (*lanes)->lane_of(request.bucket, request.key);
-  const auto type = type_of(request, **lanes);
+  auto streams = state_->streams();
+  if (!streams) return done(std::unexpected(streams.error()));
+  NativeStream& stream = (*streams)->stream_of(request.bucket, request.key);
+  const auto type = type_of(request, **streams);
   if (!type) return done(std::unexpected(type.error()));
-  auto call = make_async(*type, state_->deadline(request.timeout), *lanes, lane, std::move(done));
+  auto call = make_async(*type, state_->deadline(request.timeout), *streams, stream, std::move(done));
   call->stop = request.stop;
-  const auto prepare = [&, raw = call.get()](NativeLane::Body& body) {
-    return prepare_put(request, lane.endpoint().inline_max_bytes, *raw, body);
+  const auto prepare = [&, raw = call.get()](NativeStream::Body& body) {
+    return prepare_put(request, stream.endpoint().inline_max_bytes, *raw, body);
   };
-  lane.start(std::move(call), prepare);
+  stream.start(std::move(call), prepare);
 }
 
 Result<std::shared_ptr<NativeMemory>> NativeSession::allocate(size_t size) {
-  VB_ASSIGN(const auto lanes, state_->lanes());
-  VB_ASSIGN(auto block, lanes->any().allocate(size));
+  VB_ASSIGN(const auto streams, state_->streams());
+  VB_ASSIGN(auto block, streams->any().allocate(size));
   return std::make_shared<LentMemory>(std::move(block));
 }
 

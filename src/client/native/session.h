@@ -161,8 +161,9 @@ class NativeSession {
   Result<NativePage> list(const NativeList& request);
   Result<void> ping();
 
-  // Runs `request` on the session's lanes; once more on new lanes if those were lost and the request may be repeated.
-  Result<void> with_lanes(bool repeatable, const std::function<Result<void>(class NativeLanes&)>& request);
+  // Runs `request` on the session's streams; once more on new streams if those were lost and the request may be
+  // repeated.
+  Result<void> with_streams(bool repeatable, const std::function<Result<void>(class NativeStreams&)>& request);
 
   // The completion runs on a progress thread or inside another thread's call; it must not block nor call this session.
   // Blocks only while no credit is free. A completion always comes, once, also before this returns.

@@ -121,7 +121,7 @@ struct GetCall {
 
 struct PutCall {
   NativePut request;
-  HttpHeaders headers;
+  net::HttpHeaders headers;
   std::vector<NativeChecksum> expected;
 
   // On the same host bytes do not cross a network; elsewhere the server verifies the bytes it read.
@@ -149,7 +149,7 @@ struct PutCall {
     request.stop = options.cancel;
   }
   PutCall(const PutCall&) = delete;
-  void seal(HttpHeaders made) {
+  void seal(net::HttpHeaders made) {
     const auto has_field = [](const auto& header) {
       return header.first.starts_with("if-") || header.first == "x-amz-write-offset-bytes";
     };
@@ -348,8 +348,8 @@ Outcome<> SessionDoor::many(ManyCall& call) {
   call.timeout = time_for(options_.request_timeout, bytes);
   using native::wire::Type;
   const bool reads = call.type == Type::get_many || call.type == Type::head_many;
-  const auto request = [&](NativeLanes& lanes) { return run_many(lanes, call); };
-  auto done = session->with_lanes(reads, request);
+  const auto request = [&](NativeStreams& streams) { return run_many(streams, call); };
+  auto done = session->with_streams(reads, request);
   if (!done) return std::unexpected(native_error(done.error(), bytes));
   return {};
 }
@@ -366,11 +366,11 @@ Outcome<> SessionDoor::list_values(const std::string& bucket, const ValueOptions
                              .verify = verify_checksums_ && session->provider() != "local",
                              .timeout = time_for(options_.request_timeout, into.size())};
   NativeValuePage listed;
-  const auto once = [&](NativeLanes& lanes) -> Result<void> {
-    VB_ASSIGN(listed, client::list_values(lanes, request));
+  const auto once = [&](NativeStreams& streams) -> Result<void> {
+    VB_ASSIGN(listed, client::list_values(streams, request));
     return {};
   };
-  if (auto done = session->with_lanes(true, once); !done) {
+  if (auto done = session->with_streams(true, once); !done) {
     return std::unexpected(native_error(done.error(), into.size()));
   }
   page.truncated = listed.more;

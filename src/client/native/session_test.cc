@@ -11,7 +11,7 @@
 
 #include "client/native/dial.h"
 #include "client/native/test_server.h"
-#include "client/testing/scripted_server.h"
+#include "net/testing/scripted_server.h"
 
 namespace verbena::client {
 namespace {
@@ -458,12 +458,12 @@ TEST_P(NativeSessionTest, AClientKilledInMidTransferCostsNoLeaseAndNobodyElse) {
 TEST(NativeClient, WhateverIsThereInsteadOfANativeDoorIsAFailedConnection) {
   const std::string replies[] = {"",
                                  "no http at all\r\n\r\n",
-                                 http_reply(200, "", "no JSON"),
-                                 http_reply(200, "", std::string(2 * MiB, 'x')),
-                                 http_reply(503, "x-verbena-error: 130\r\n", ""),
-                                 http_reply(500, "x-verbena-error: 128\r\n", "")};
+                                 net::http_reply(200, "", "no JSON"),
+                                 net::http_reply(200, "", std::string(2 * MiB, 'x')),
+                                 net::http_reply(503, "x-verbena-error: 130\r\n", ""),
+                                 net::http_reply(500, "x-verbena-error: 128\r\n", "")};
   for (const std::string& reply : replies) {
-    ScriptedServer server([&](const ScriptedRequest&, int) { return reply; });
+    net::ScriptedServer server([&](const net::ScriptedRequest&, int) { return reply; });
     NativeOptions options;
     options.port = server.port();
     const auto opened = NativeSession::open(options);
@@ -471,7 +471,7 @@ TEST(NativeClient, WhateverIsThereInsteadOfANativeDoorIsAFailedConnection) {
     EXPECT_EQ(opened.error(), Errc::connection_failed) << reply.substr(0, 60) << describe(opened.error());
   }
   std::atomic<bool> over{false};
-  ScriptedServer silent([&](const ScriptedRequest&, int) {
+  net::ScriptedServer silent([&](const net::ScriptedRequest&, int) {
     while (!over) std::this_thread::yield();
     return std::string();
   });

@@ -1,4 +1,4 @@
-// Blocks of lendable memory, kept for reuse. Guarded by its lane's mutex.
+// Blocks of lendable memory, kept for reuse. Guarded by its stream's mutex.
 #pragma once
 
 #include <bit>

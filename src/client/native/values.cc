@@ -69,12 +69,12 @@ Result<void> ValuesCall::take(const native::wire::ValueEntry& from) {
 }
 
 // Copies staged bytes to their places, then verifies them.
-void settle(NativeLane& lane, ValuesCall& call) {
+void settle(NativeStream& stream, ValuesCall& call) {
   for (const NativeValue& value : call.page.values) {
     if (call.staging == nullptr || !value.offset || value.size == 0) continue;
     copy_bytes(call.request.into.data() + *value.offset, call.staging->data() + *value.offset, value.size);
   }
-  if (call.staging != nullptr) lane.release(std::move(call.staging), call.outcome.has_value());
+  if (call.staging != nullptr) stream.release(std::move(call.staging), call.outcome.has_value());
   for (const auto& check : call.checks) {
     NativeValue& value = call.page.values[check.value];
     Digest digest(check.algorithm);
@@ -87,20 +87,20 @@ void settle(NativeLane& lane, ValuesCall& call) {
 
 }  // namespace
 
-Result<NativeValuePage> list_values(NativeLanes& lanes, const NativeValues& request) {
+Result<NativeValuePage> list_values(NativeStreams& streams, const NativeValues& request) {
   namespace wire = native::wire;
-  if (lanes.version() < 2) return fail(Errc::unsupported, "native: the server lists no values");
+  if (streams.version() < 2) return fail(Errc::unsupported, "native: the server lists no values");
   if (request.bucket.empty() || request.bucket.size() > wire::bucket_size_max) {
     return fail(Errc::invalid_bucket_name, "native: bucket");
   }
   if (request.prefix.size() > wire::key_size_max || request.after.size() > wire::key_size_max) {
     return fail(Errc::key_too_long, "native: prefix");
   }
-  NativeLane& lane = lanes.any();
+  NativeStream& stream = streams.any();
   ValuesCall call(request);
   call.type = wire::Type::list_values;
   call.deadline = deadline_in(request.timeout);
-  const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+  const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
     wire::ListValues message{.window = {},
                              .value_size_max = request.value_size_max,
                              .max_keys = request.max_keys,
@@ -115,9 +115,9 @@ Result<NativeValuePage> list_values(NativeLanes& lanes, const NativeValues& requ
     encode(body.out, message);
     return {};
   };
-  call.outcome = lane.run(call, prepare);
+  call.outcome = stream.run(call, prepare);
   if (!call.outcome) call.page = {};
-  settle(lane, call);
+  settle(stream, call);
   if (!call.outcome) return std::unexpected(call.outcome.error());
   return std::move(call.page);
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/native/lanes.h"
+#include "client/native/streams.h"
 
 namespace verbena::client {
 
@@ -30,6 +30,6 @@ struct NativeValuePage {
 };
 
 // unsupported: the server's session is of version 1. Failures of single values are reported in the page.
-Result<NativeValuePage> list_values(NativeLanes& lanes, const NativeValues& request);
+Result<NativeValuePage> list_values(NativeStreams& streams, const NativeValues& request);
 
 }  // namespace verbena::client

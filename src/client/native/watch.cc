@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client/native/lanes.h"
+#include "client/native/streams.h"
 #include "native/wire/watch.h"
 
 namespace verbena::client {
@@ -67,57 +67,57 @@ Result<std::unique_ptr<NativeWatch>> NativeWatch::open(std::shared_ptr<NativeSes
   if (bucket.size() > wire::bucket_size_max) return fail(Errc::invalid_bucket_name, "native: bucket");
   if (prefix.size() > wire::key_size_max) return fail(Errc::key_too_long, "native: prefix");
   std::unique_ptr<NativeWatch> watch(new NativeWatch(std::move(session), std::move(bucket), std::move(prefix)));
-  const auto begin = [&](NativeLanes& lanes) { return watch->begin(lanes, stop); };
-  VB_TRY(watch->session_->with_lanes(true, begin));
+  const auto begin = [&](NativeStreams& streams) { return watch->begin(streams, stop); };
+  VB_TRY(watch->session_->with_streams(true, begin));
   return watch;
 }
 
 NativeWatch::~NativeWatch() {
-  if (lanes_ == nullptr) return;
+  if (streams_ == nullptr) return;
   CodeCall call;
   call.type = wire::Type::watch_end;
   call.deadline = deadline_in(end_within);
   call.patient = true;
-  const auto prepare = [this](NativeLane::Body& body) -> Result<void> {
+  const auto prepare = [this](NativeStream::Body& body) -> Result<void> {
     encode(body.out, wire::WatchEnd{.watch = id_});
     return {};
   };
-  (void)lane().run(call, prepare);  // in a broken session the watch has ended already
+  (void)stream().run(call, prepare);  // in a broken session the watch has ended already
 }
 
-NativeLane& NativeWatch::lane() const { return lanes_->lane_of(bucket_, prefix_); }
+NativeStream& NativeWatch::stream() const { return streams_->stream_of(bucket_, prefix_); }
 
-Result<void> NativeWatch::begin(NativeLanes& lanes, const std::stop_token& stop) {
+Result<void> NativeWatch::begin(NativeStreams& streams, const std::stop_token& stop) {
   forget();
-  if (lanes.version() < 4) return fail(Errc::unsupported, "native: the server does not report changes");
+  if (streams.version() < 4) return fail(Errc::unsupported, "native: the server does not report changes");
   BeginCall call;
   call.type = wire::Type::watch;
   call.deadline = deadline_in(session_->request_timeout());
   call.stop = stop;
-  const auto prepare = [this](NativeLane::Body& body) -> Result<void> {
+  const auto prepare = [this](NativeStream::Body& body) -> Result<void> {
     encode(body.out, wire::Watch{.bucket = bucket_, .prefix = prefix_});
     return {};
   };
-  VB_TRY(lanes.lane_of(bucket_, prefix_).run(call, prepare));
-  lanes_ = lanes.shared_from_this();
+  VB_TRY(streams.stream_of(bucket_, prefix_).run(call, prepare));
+  streams_ = streams.shared_from_this();
   id_ = call.watch;
   return {};
 }
 
 void NativeWatch::forget() {
-  if (lanes_ != nullptr) lane().end_watch(id_);
-  lanes_.reset();
+  if (streams_ != nullptr) stream().end_watch(id_);
+  streams_.reset();
   before_ += std::exchange(seen_, 0);
 }
 
-Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const std::stop_token& stop) {
-  if (lanes_.get() != &lanes) {
-    VB_TRY(begin(lanes, stop));
+Result<NativeNews> NativeWatch::ask(NativeStreams& streams, Deadline until, const std::stop_token& stop) {
+  if (streams_.get() != &streams) {
+    VB_TRY(begin(streams, stop));
     ++before_;  // the gap has a number, too
     return NativeNews{.gap = true, .changes = {}};
   }
   const auto now = SteadyClock::now();
-  const auto longest = std::clamp<std::chrono::milliseconds>(lanes.idle_timeout() / 3, 1ms, wait_max);
+  const auto longest = std::clamp<std::chrono::milliseconds>(streams.idle_timeout() / 3, 1ms, wait_max);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::max(until, now) - now);
   const auto wait = std::min<std::chrono::milliseconds>(left, longest);
   NextCall call;
@@ -129,12 +129,12 @@ Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const st
     call.deadline = until;
     call.patient = true;
   }
-  const auto prepare = [&](NativeLane::Body& body) -> Result<void> {
+  const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
     encode(body.out, wire::WatchNext{.watch = id_, .seen = seen_, .wait_ms = static_cast<uint32_t>(wait.count())});
     return {};
   };
-  VB_TRY(lane().run(call, prepare));
-  lanes.touch();  // the session was in use all this time
+  VB_TRY(stream().run(call, prepare));
+  streams.touch();  // the session was in use all this time
   seen_ = call.upto;
   for (NativeChange& change : call.news.changes) change.number += before_;
   return std::move(call.news);
@@ -142,14 +142,14 @@ Result<NativeNews> NativeWatch::ask(NativeLanes& lanes, Deadline until, const st
 
 Result<NativeNews> NativeWatch::next(Deadline until, const std::stop_token& stop) {
   for (bool again = false;;) {
-    // Checked here too, for servers that answer each request at once, so that nothing waits in the lane.
-    if (stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    // Checked here too, for servers that answer each request at once, so that nothing waits in the stream.
+    if (stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     NativeNews news;
-    const auto once = [&](NativeLanes& lanes) -> Result<void> {
-      VB_ASSIGN(news, ask(lanes, until, stop));
+    const auto once = [&](NativeStreams& streams) -> Result<void> {
+      VB_ASSIGN(news, ask(streams, until, stop));
       return {};
     };
-    const auto done = session_->with_lanes(false, once);
+    const auto done = session_->with_streams(false, once);
     const bool over = SteadyClock::now() >= until;
     if (done) {
       if (news.gap || !news.changes.empty() || over) return news;

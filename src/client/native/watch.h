@@ -11,8 +11,8 @@
 
 namespace verbena::client {
 
-class NativeLane;
-class NativeLanes;
+class NativeStream;
+class NativeStreams;
 
 struct NativeChange {
   uint8_t what = 0;
@@ -40,17 +40,17 @@ class NativeWatch {
 
  private:
   NativeWatch(std::shared_ptr<NativeSession> session, std::string bucket, std::string prefix);
-  NativeLane& lane() const;
-  Result<void> begin(NativeLanes& lanes, const std::stop_token& stop);
-  Result<NativeNews> ask(NativeLanes& lanes, Deadline until, const std::stop_token& stop);
+  NativeStream& stream() const;
+  Result<void> begin(NativeStreams& streams, const std::stop_token& stop);
+  Result<NativeNews> ask(NativeStreams& streams, Deadline until, const std::stop_token& stop);
   void forget();
 
   const std::shared_ptr<NativeSession> session_;
   const std::string bucket_, prefix_;
-  std::shared_ptr<NativeLanes> lanes_;  // the session of the watch; null: none
-  uint64_t id_ = 0;                     // in that session
-  uint64_t seen_ = 0;                   // of the event numbers in that session
-  uint64_t before_ = 0;                 // event numbers used in earlier sessions
+  std::shared_ptr<NativeStreams> streams_;  // the session of the watch; null: none
+  uint64_t id_ = 0;                         // in that session
+  uint64_t seen_ = 0;                       // of the event numbers in that session
+  uint64_t before_ = 0;                     // event numbers used in earlier sessions
 };
 
 }  // namespace verbena::client

@@ -18,7 +18,7 @@ std::optional<uint64_t> decimal(std::optional<std::string_view> text) {
   return value;
 }
 
-std::string declined(const HttpReply& reply) {
+std::string declined(const net::HttpReply& reply) {
   const auto why = reply.header("x-verbena-rdma-declined");
   return "the server declined the token" + (why ? " (" + std::string(why->substr(0, 200)) + ")" : std::string());
 }
@@ -95,7 +95,7 @@ void TokenDoor::give_back(std::unique_ptr<PolledLink> link) {
   returned_.notify_one();
 }
 
-Outcome<HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, fabric::Access access) {
+Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, fabric::Access access) {
   OUT_ASSIGN(auto link, take());
   auto loan = link->lend(window, access);
   if (!loan) {
@@ -143,7 +143,7 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
     if (called.error().s3_code == "InvalidRDMAToken") called.error().code = ErrorCode::unsupported;
     return std::unexpected(std::move(called).error());
   }
-  const HttpReply& reply = *called;
+  const net::HttpReply& reply = *called;
   const auto said = reply.header("x-amz-rdma-reply");
   GetReply out;
   out.info = object_info(reply, key);
@@ -176,8 +176,8 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   return out;
 }
 
-Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
-                                                 std::string& reason) {
+Outcome<std::optional<net::HttpReply>> TokenDoor::put(S3Call call, Bytes from, const KnownChecksum& checksum,
+                                                      bool md5_etag, std::string& reason) {
   const std::string name = checksum_header(checksum.algorithm);
   if (md5_etag) call.headers.emplace_back("x-verbena-etag", "MD5");
   call.unsigned_payload = true;
@@ -191,14 +191,14 @@ Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, const 
     if (code == "RDMANotSupported" || code == "RDMATransferFailed") knowledge_ = Knowledge::yes;
     if (code == "RDMATransferFailed" || code == "InvalidRDMAToken" || reply.error().code == ErrorCode::unsupported) {
       reason = (code == "RDMANotSupported" ? "the server declined the token: " : "token: ") + reply.error().message;
-      return std::optional<HttpReply>();
+      return std::optional<net::HttpReply>();
     }
     return std::unexpected(std::move(reply).error());
   }
   const auto said = reply->header("x-amz-rdma-reply");
   if (said == "200" && reply->header(name) == std::string_view(checksum.base64)) {
     knowledge_ = Knowledge::yes;
-    return std::optional<HttpReply>(std::move(*reply));
+    return std::optional<net::HttpReply>(std::move(*reply));
   }
   if (!said) {
     knowledge_ = Knowledge::no;
@@ -207,7 +207,7 @@ Outcome<std::optional<HttpReply>> TokenDoor::put(S3Call call, Bytes from, const 
   if (said == "200") return fault(ErrorCode::outcome_unknown, "token: the server did not confirm the checksum");
   knowledge_ = Knowledge::yes;
   reason = declined(*reply);
-  return std::optional<HttpReply>();
+  return std::optional<net::HttpReply>();
 }
 
 }  // namespace verbena::client

@@ -37,15 +37,15 @@ class TokenDoor {
   // A PUT or UploadPart prepared by the caller, without a body. Succeeds only when the server confirms that RDMA
   // carried it and returns the same checksum as `from`'s. nullopt and `reason`: declined; send it with a body.
   // outcome_unknown includes a success that cannot be trusted: a server without tokens has stored the empty body.
-  Outcome<std::optional<HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
-                                        std::string& reason);
+  Outcome<std::optional<net::HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
+                                             std::string& reason);
 
  private:
   enum class Knowledge : uint8_t { unknown, yes, no };
   Outcome<std::unique_ptr<PolledLink>> take();
   void give_back(std::unique_ptr<PolledLink> link);
   Outcome<std::unique_ptr<PolledLink>> open_link();
-  Outcome<HttpReply> call_with_window(S3Call call, MutableBytes window, fabric::Access access);
+  Outcome<net::HttpReply> call_with_window(S3Call call, MutableBytes window, fabric::Access access);
 
   S3Http& s3_;
   std::string wanted_provider_;

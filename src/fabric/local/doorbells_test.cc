@@ -117,7 +117,7 @@ TEST_F(DoorbellsTest, WhoeverWasThrownOutAndGoesOnRingingWakesNobodyForLong) {
     ring(leaves);
     if (!readable()) continue;
     ++wakes;
-    EXPECT_TRUE(rung().empty()) << "it is nobody any more";
+    EXPECT_TRUE(rung().empty()) << "the doorbell was removed";
   }
   EXPECT_LE(wakes, Doorbells::strays_max);
   ASSERT_TRUE(doorbells_.any_aside());
@@ -148,7 +148,7 @@ TEST_F(DoorbellsTest, ASetThatIsAsideGoesWithTheLastOfItsClients) {
   }
   ASSERT_TRUE(doorbells_.any_aside());
   const Fd newcomer = join(3);
-  EXPECT_EQ(doorbells_.sets(), 2u) << "nobody else waits in one that is aside";
+  EXPECT_EQ(doorbells_.sets(), 2u) << "a set that is put aside has no other client";
   ring(newcomer);
   EXPECT_EQ(rung(), std::vector<PeerId>{3});
   doorbells_.forget(1);

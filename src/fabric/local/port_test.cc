@@ -269,7 +269,7 @@ TEST_F(PortTest, OfManyClientsAFewArePolledAndTheOthersRing) {
   EXPECT_GE(in_turn(), 100u - 40u);
   const auto before = Counters::get().doorbells.value();
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(as_text(echo(*clients[0], as_bytes("alone"))), "alone");
-  EXPECT_LE(Counters::get().doorbells.value() - before, 10u) << "who is heard stays polled";
+  EXPECT_LE(Counters::get().doorbells.value() - before, 10u) << "an active client stays polled";
 }
 
 TEST_F(PortTest, AFullRingToTheServerIsWaitedForAndDrains) {
@@ -401,7 +401,7 @@ TEST_F(PortTest, ACopyThatWaitsWhenThePortGoesIsDestroyed) {
   port.reset();
   core.io().restart();
   core.io().poll();
-  EXPECT_EQ(alive.use_count(), 1) << "nobody resumes it any more, so it must not stay";
+  EXPECT_EQ(alive.use_count(), 1) << "it is never resumed, so it must not stay";
   EXPECT_FALSE(ended);
 }
 

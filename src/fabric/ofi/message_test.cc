@@ -177,7 +177,7 @@ TEST(OfiMessages, ToAPeerThatNeverReadsGiveTheirSlotsBack) {
     return cut.value() > before;
   }));
   if (options.provider != "tcp") {
-    EXPECT_TRUE(eventually([&] { return echo.gone == 1; })) << "whoever is over it is told";
+    EXPECT_TRUE(eventually([&] { return echo.gone == 1; })) << "the layer above is notified";
     const auto sent = server.call([&] { return server.fabric->port().send(peer, as_bytes("late")); });
     EXPECT_EQ(sent ? Errc::ok : sent.error().code, Errc::closed);
   }

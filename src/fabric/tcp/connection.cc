@@ -50,7 +50,8 @@ size_t Connection::progress() {
 }
 
 Result<void> Connection::shake_hands() {
-  VB_ASSIGN(ready_, stream_.handshake());
+  VB_ASSIGN(const HandshakeState state, stream_.handshake());
+  ready_ = state == HandshakeState::complete;
   return {};
 }
 

@@ -75,8 +75,8 @@ Result<Handshake> shake_hands(int socket, const Dial& dial, Deadline deadline) {
 Result<void> start_tls(Stream& stream, const Handshake& handshake, Deadline deadline) {
   VB_TRY(stream.start_tls(Side::client, handshake.tls_key()));
   for (;;) {
-    VB_ASSIGN(const bool done, stream.handshake());
-    if (done) return {};
+    VB_ASSIGN(const HandshakeState state, stream.handshake());
+    if (state == HandshakeState::complete) return {};
     VB_TRY(wait_for(stream.fd(), POLLIN, deadline));
   }
 }

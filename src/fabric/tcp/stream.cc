@@ -78,10 +78,10 @@ Result<void> Stream::start_tls(Side side, const Sha256& key) {
   return {};
 }
 
-Result<bool> Stream::handshake() {
-  auto done = tls_->handshake();
+Result<HandshakeState> Stream::handshake() {
+  auto state = tls_->handshake();
   VB_TRY(send_cipher_text());  // also carries the reason for its failure
-  return done;
+  return state;
 }
 
 // TLS answers some input by itself: key updates, malformed records. The answer is in this thread's shared seal buffer,

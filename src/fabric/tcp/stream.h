@@ -21,9 +21,9 @@ class Stream {
   bool encrypted() const { return tls_ != nullptr; }
   void close();
 
-  // Switches to TLS. Call handshake() until it returns true.
+  // Switches to TLS. Call handshake() until it is complete.
   Result<void> start_tls(Side side, const Sha256& key);
-  Result<bool> handshake();
+  Result<HandshakeState> handshake();
 
   // Fills the buffers in order. `drained`: nothing more until the socket is readable again. 0 bytes with drained:
   // nothing was there. closed: the peer left, or the socket broke. malformed: its input is not TLS.

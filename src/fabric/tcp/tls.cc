@@ -163,7 +163,7 @@ void clear_cipher_text() { cipher.clear(); }
 
 Result<std::unique_ptr<Tls>> Tls::make(Side side, int socket, const Sha256& key) {
   SSL_CTX* shared = context(side);
-  if (shared == nullptr) return fail(Errc::internal, "tcp: TLS is not to be had");
+  if (shared == nullptr) return fail(Errc::internal, "tcp: TLS is not available");
   std::unique_ptr<Tls> tls(new Tls);
   tls->socket_ = socket;
   tls->key_ = key;
@@ -187,7 +187,7 @@ Result<std::unique_ptr<Tls>> Tls::make(Side side, int socket, const Sha256& key)
 
 Tls::~Tls() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
-Result<bool> Tls::handshake() {
+Result<HandshakeState> Tls::handshake() {
   ERR_clear_error();
   const int done = SSL_do_handshake(ssl_.get());
   if (done == 1) {
@@ -195,10 +195,10 @@ Result<bool> Tls::handshake() {
     if (SSL_session_reused(ssl_.get()) != 1) return fail(Errc::access_denied, "tcp: TLS without the key");
     OPENSSL_cleanse(key_.data(), key_.size());
     ready_ = true;
-    return true;
+    return HandshakeState::complete;
   }
   const int why = SSL_get_error(ssl_.get(), done);
-  if (why == SSL_ERROR_WANT_READ) return false;
+  if (why == SSL_ERROR_WANT_READ) return HandshakeState::needs_input;
   if (ended_) return fail(Errc::closed, "tcp: the peer left in the TLS handshake");
   return fail(Errc::access_denied, "tcp: TLS handshake");
 }

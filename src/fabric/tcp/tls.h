@@ -31,6 +31,8 @@ using SslPtr = std::unique_ptr<SSL, SslFree>;
 MutableBytes cipher_text();
 void clear_cipher_text();
 
+enum class HandshakeState : uint8_t { complete, needs_input };
+
 // Reads `socket` itself. Does not own it. The key is erased by the handshake.
 class Tls {
  public:
@@ -38,8 +40,8 @@ class Tls {
   ~Tls();
   Tls(const Tls&) = delete;
 
-  // True: done. False: it would block. access_denied: the peer does not have the key.
-  Result<bool> handshake();
+  // One step. access_denied: the peer does not have the key.
+  Result<HandshakeState> handshake();
   // Seals `plain` (at most a record) into cipher_text().
   Result<void> seal(Bytes plain);
   // `drained`: nothing more until the socket is readable again. closed: the peer ended the stream. malformed: not TLS.

@@ -17,7 +17,7 @@ std::string endpoint_key(const MasterKey& master, std::string_view label, uint16
   return hmac_sha256(master.bytes, Bytes(input).first(out.size()));
 }
 
-MacKey lane_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
+MacKey stream_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
   const std::string digest = endpoint_key(master, label, endpoint);
   MacKey key;
   std::memcpy(key.bytes, digest.data(), sizeof key.bytes);
@@ -40,9 +40,9 @@ MasterKey derive_master(std::string_view secret_key, const Nonce& client, const 
   return master;
 }
 
-LaneKeys derive_lane(const MasterKey& master, uint16_t endpoint) {
-  return {.to_server = lane_key(master, "verbena-native-1 client to server", endpoint),
-          .to_client = lane_key(master, "verbena-native-1 server to client", endpoint)};
+StreamKeys derive_stream(const MasterKey& master, uint16_t endpoint) {
+  return {.to_server = stream_key(master, "verbena-native-1 client to server", endpoint),
+          .to_client = stream_key(master, "verbena-native-1 server to client", endpoint)};
 }
 
 std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint) {

@@ -25,10 +25,10 @@ struct MasterKey {
 MasterKey derive_master(std::string_view secret_key, const Nonce& client, const Nonce& server, uint64_t session);
 
 // One pair per endpoint, so that a message captured on one endpoint is useless on another.
-struct LaneKeys {
+struct StreamKeys {
   MacKey to_server, to_client;
 };
-LaneKeys derive_lane(const MasterKey& master, uint16_t endpoint);
+StreamKeys derive_stream(const MasterKey& master, uint16_t endpoint);
 
 // The proof for a transport that authenticates connections: one for each endpoint.
 std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint);

@@ -8,6 +8,7 @@
 namespace verbena::native::wire {
 
 std::string_view to_string(Drop drop) {
+  // In metrics: a name that was released stays ("lane_closed": stream_closed).
   static constexpr std::string_view names[drop_count] = {
       "truncated", "oversized", "bad_magic", "bad_length", "unknown_session", "wrong_peer",   "bad_mac",
       "replayed",  "bad_type",  "malformed", "no_credit",  "lane_closed",     "undeliverable"};

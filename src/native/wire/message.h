@@ -90,7 +90,7 @@ enum class Drop : uint8_t {
   bad_type,
   malformed,
   no_credit,
-  lane_closed,
+  stream_closed,
   undeliverable,
 };
 inline constexpr size_t drop_count = 13;

@@ -123,16 +123,16 @@ TEST(Keys, BothDirectionsEachEndpointAndEachSessionHaveTheirOwn) {
   server[0] = std::byte{1};
   const MasterKey master = derive_master("secret", client, server, 7);
   const auto equal = [](const MacKey& a, const MacKey& b) { return equal_constant_time(a.bytes, b.bytes); };
-  const LaneKeys lane = derive_lane(master, 0);
-  EXPECT_FALSE(equal(lane.to_server, lane.to_client));
-  EXPECT_FALSE(equal(lane.to_server, derive_lane(master, 1).to_server));
+  const StreamKeys stream = derive_stream(master, 0);
+  EXPECT_FALSE(equal(stream.to_server, stream.to_client));
+  EXPECT_FALSE(equal(stream.to_server, derive_stream(master, 1).to_server));
   EXPECT_NE(derive_connection(master, 0), derive_connection(master, 1));
   EXPECT_EQ(derive_connection(master, 0), derive_connection(derive_master("secret", client, server, 7), 0));
   EXPECT_NE(derive_connection(master, 0), derive_connection(derive_master("Secret", client, server, 7), 0));
-  EXPECT_TRUE(equal(lane.to_server, derive_lane(derive_master("secret", client, server, 7), 0).to_server));
-  EXPECT_FALSE(equal(lane.to_server, derive_lane(derive_master("secret", client, server, 8), 0).to_server));
-  EXPECT_FALSE(equal(lane.to_server, derive_lane(derive_master("Secret", client, server, 7), 0).to_server));
-  EXPECT_FALSE(equal(lane.to_server, derive_lane(derive_master("secret", server, client, 7), 0).to_server));
+  EXPECT_TRUE(equal(stream.to_server, derive_stream(derive_master("secret", client, server, 7), 0).to_server));
+  EXPECT_FALSE(equal(stream.to_server, derive_stream(derive_master("secret", client, server, 8), 0).to_server));
+  EXPECT_FALSE(equal(stream.to_server, derive_stream(derive_master("Secret", client, server, 7), 0).to_server));
+  EXPECT_FALSE(equal(stream.to_server, derive_stream(derive_master("secret", server, client, 7), 0).to_server));
   EXPECT_NE(answer_proof(master, "a"), answer_proof(master, "b"));
 }
 

@@ -5,7 +5,7 @@
 
 namespace verbena::native::wire {
 
-inline constexpr uint32_t lane_watches_max = 64;  // of a session on one endpoint
+inline constexpr uint32_t stream_watches_max = 64;  // of a session on one endpoint
 
 struct Watch {
   std::string_view bucket, prefix;

@@ -24,7 +24,7 @@ thread_local std::array<Kept, kept_slots> kept_access;
 
 Kept& slot_of(std::string_view bucket) { return kept_access[std::hash<std::string_view>{}(bucket) % kept_slots]; }
 
-// What a record of access is made of, in the order in which they are asked for.
+// The documents of an access record, in the order in which they are read.
 enum class Part : uint8_t {
   policy,
   policy_binding,
@@ -78,8 +78,8 @@ Result<void> read_notifications(const store::Document& text, BucketAccess& acces
   return {};
 }
 
-// One that cannot be read is none: it is not about access. A thousand rules take milliseconds and are read beside the
-// loop.
+// An unreadable document counts as none, because it is not about access. A thousand rules take milliseconds, so they
+// are parsed on another thread.
 Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
   if (text == nullptr) co_return Result<void>();
   const auto work = [&text] { return lifecycle_rules_of(*text); };
@@ -89,14 +89,14 @@ Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
   } else {
     rules = work();
   }
-  // Too much waits for that thread, of other callers perhaps: no request is refused for it.
+  // That thread's queue is full, perhaps by other callers: no request is refused for it.
   if (!rules && rules.error() == Errc::slow_down) rules = work();
   if (rules && !(*rules)->empty()) access.lifecycle = *rules;
   co_return Result<void>();
 }
 
-// What is about access is of one moment: between two documents, one from before a change and one from after another
-// would make a record of what never was.
+// All documents about access are read at one moment: one from before a change and one from after it would make a record
+// that never existed.
 Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) {
   if (is_directory_bucket(bucket) && !service.express.enabled) {
     co_return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
@@ -129,7 +129,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
 
 }  // namespace
 
-// The upper half tells servers of one process apart (tests have several), since their threads may be the same.
+// The upper half distinguishes servers of one process (tests have several), which may share threads.
 
 const BucketAccess* cached_access(const Service& service, std::string_view bucket) {
   const Kept& slot = slot_of(bucket);
@@ -143,7 +143,7 @@ BucketAccessPtr held_access(const Service& service, std::string_view bucket) {
 
 Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket) {
   if (auto kept = held_access(service, bucket)) co_return kept;
-  // The number from before the documents are read: a change in between makes this record an old one.
+  // The generation from before the documents are read: a change in between makes this record stale.
   const uint64_t generation = service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
   if (service.access->may_keep(bucket)) {

@@ -1,4 +1,4 @@
-// Who may do what, asked through the router.
+// Authorization, through the router.
 #include "s3/access/authorize.h"
 #include "s3/access/test_access.h"
 

@@ -15,7 +15,7 @@ namespace {
 struct NamedPermission {
   std::string_view name;  // in XML
   Permission permission;
-  char letter;  // as it is kept
+  char letter;  // in the stored form
 };
 constexpr std::array<NamedPermission, 5> permissions = {{
     {"READ", Permission::read, 'r'},
@@ -212,7 +212,7 @@ auth::AccountPtr find_account(const Service& service, std::string_view canonical
 void write_account(XmlWriter& xml, const Service& service, std::string_view canonical_id) {
   const auto account = find_account(service, canonical_id);
   xml.element("ID", canonical_id);
-  // Of an account that was removed only the id is left to show.
+  // For a removed account only the id is known.
   xml.element("DisplayName", account == nullptr ? canonical_id : std::string_view(account->display_name));
 }
 

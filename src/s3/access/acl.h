@@ -1,5 +1,5 @@
-// Access control lists: what they are, how they are kept, written and read.
-// Source: Amazon S3 User Guide, "Access control list (ACL) overview".
+// Access control lists: their values, stored form, XML and headers. Source: Amazon S3 User Guide, "Access control list
+// (ACL) overview".
 #pragma once
 
 #include <optional>
@@ -15,27 +15,27 @@
 
 namespace verbena::s3 {
 
-// The canonical id of the owner of objects that anonymous callers have written.
+// The canonical id that owns objects written by anonymous callers.
 inline constexpr std::string_view anonymous_owner = "anonymous";
 
-// The owner alone may do everything.
+// A list that gives all rights to the owner and none to others.
 Acl private_acl(std::string_view owner);
 bool is_private(const Acl& acl);
 
-// Grants to all or all authenticated users.
+// Whether it has grants to all users or all authenticated users.
 bool is_public(const Acl& acl);
 
-// How far `permission` reaches who asks (null: anonymous). `groups`: whether grants to groups count.
+// Whether the list gives `permission` to the caller (null: anonymous). `groups`: whether grants to groups count.
 auth::Reach reach_of(const Acl& acl, Permission permission, const auth::Principal* principal, bool groups);
 
-// As it is kept, one line each.
+// The stored form, one grant per line.
 std::string encode_acl(const Acl& acl);
-// nullopt for what no server has written.
+// nullopt for text that no server has written.
 std::optional<Acl> decode_acl(std::string_view text);
-// The owner of what decode_acl() would read; empty when it would not.
+// The owner in the stored form; empty if decode_acl() would fail.
 std::string_view encoded_owner(std::string_view text);
 
-// `owner` is the new thing's, `bucket_owner` the bucket's.
+// `owner`: of the new object or bucket. `bucket_owner`: of its bucket.
 Acl make_acl(const AclWish& wish, std::string_view owner, std::string_view bucket_owner);
 
 // One grant. invalid_argument: no such group; invalid_grantee: no such account; unresolvable_email.
@@ -47,9 +47,9 @@ Result<Grant> email_grant(const Service& service, std::string_view email, Permis
 Result<Acl> parse_acl(const Service& service, std::string_view text);
 std::string acl_xml(const Service& service, const Acl& acl);
 
-// Of that canonical id; nullptr when there is none.
+// The account of a canonical id; nullptr if there is none.
 auth::AccountPtr find_account(const Service& service, std::string_view canonical_id);
-// <Owner>, <Initiator>, <Grantee>'s inside.
+// The contents of <Owner>, <Initiator> and <Grantee>.
 void write_account(XmlWriter& xml, const Service& service, std::string_view canonical_id);
 void write_owner(XmlWriter& xml, std::string_view element, const Service& service, std::string_view canonical_id);
 

@@ -1,5 +1,5 @@
-// What S3's verbs are called in policies, and which permissions of access control lists stand for them.
-// Source: Amazon S3 User Guide, "Mapping of ACL permissions and access policy permissions".
+// Names of S3's verbs in policies, and the ACL permissions that allow them. Source: Amazon S3 User Guide, "Mapping of
+// ACL permissions and access policy permissions".
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ enum class SessionUse : uint8_t { none, read, write };
 
 struct Action {
   std::string_view name;                        // "s3:GetObject"
-  std::string_view on_version = {};             // the name when a version is asked for by its id; empty: the same
+  std::string_view on_version = {};             // the name for a request with a version id; empty: the same
   bool on_object = false;                       // the resource is the object, else the bucket
-  Permission by_bucket_acl = Permission::none;  // of the bucket's list, if that is enough
+  Permission by_bucket_acl = Permission::none;  // allowed by this permission in the bucket's ACL
   Permission by_object_acl = Permission::none;  // of the object's
-  bool root_always = false;                     // no policy keeps the owner's root from it
-  bool owners_account = false;                  // of the owner's account alone, whatever a policy allows to others
-  // In a directory bucket: what a session may do, and a policy knows as s3express:CreateSession. none: a call about the
-  // bucket, of which policies know the name.
+  bool root_always = false;                     // no policy can deny it to the owner's root
+  bool owners_account = false;                  // only for the owner's account, whatever policies allow others
+  // In a directory bucket: the session mode that allows it, which policies know as s3express:CreateSession. none: a
+  // call about the bucket, which has a name of its own in policies.
   SessionUse in_session = SessionUse::none;
 };
 
@@ -117,7 +117,7 @@ inline constexpr Action abort_upload{.name = "s3:AbortMultipartUpload",
                                      .by_bucket_acl = Permission::write,
                                      .in_session = SessionUse::write};
 
-// Of directory buckets alone.
+// Only for directory buckets.
 inline constexpr Action create_session{.name = "s3express:CreateSession"};
 inline constexpr Action list_directory_buckets{.name = "s3express:ListAllMyDirectoryBuckets"};
 

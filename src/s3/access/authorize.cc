@@ -28,13 +28,13 @@ std::string arn_of(std::string_view bucket, const Asked& asked) {
   return arn;
 }
 
-// The bucket alone: objects of a directory bucket have no names in policies.
+// The bucket only: objects of a directory bucket have no names in policies.
 std::string directory_arn(const Service& service, std::string_view account, std::string_view bucket) {
   std::string arn("arn:aws:s3express:");
   return arn.append(service.region).append(":").append(account).append(":bucket/").append(bucket);
 }
 
-// "s3express:CreateSession" for what is done in a session, else the call's own name.
+// "s3express:CreateSession" for calls of a session, else the call's own name.
 std::string directory_action(const Action& action) {
   if (action.in_session != SessionUse::none) return std::string(action::create_session.name);
   constexpr std::string_view general = "s3:";
@@ -42,7 +42,7 @@ std::string directory_action(const Action& action) {
   return std::string("s3express:").append(action.name.substr(general.size()));
 }
 
-// The limits of the session that the caller is in; null: in none.
+// The limits of the caller's session; null: none.
 const auth::BucketSession* session_of(const Call& caller) {
   const auth::AccessKey* const key = caller.identity.key.get();
   return key != nullptr && key->limits ? &*key->limits : nullptr;
@@ -63,7 +63,7 @@ bool owns(const auth::Principal* principal, std::string_view owner) {
   return principal != nullptr && (principal->superuser || principal->account->canonical_id == owner);
 }
 
-// The owner's root, where nothing but the owner's word counts.
+// Whether only the owner's root may do it.
 bool allowed_at_once(const auth::Principal* principal, const BucketAccess& access, const Asked& asked) {
   if (principal == nullptr || access.policy != nullptr || !is_root(*principal) || is_limited(*principal)) return false;
   if (principal->superuser) return true;
@@ -74,7 +74,7 @@ bool allowed_at_once(const auth::Principal* principal, const BucketAccess& acces
          store::find_attribute(asked.object->attributes, acl_attribute) == nullptr;
 }
 
-// What an access control list gives for this action.
+// Whether the ACL allows this action.
 auth::Reach granted_by_list(const auth::Principal* principal, const BucketAccess& access, const Asked& asked,
                             const Acl* list) {
   if (!access.lists_count()) return auth::Reach::none;
@@ -84,7 +84,8 @@ auth::Reach granted_by_list(const auth::Principal* principal, const BucketAccess
   return reach;
 }
 
-// An owner may have taken a permission from itself by its own list: then its root has it no more, but for the list.
+// An owner's ACL may take a permission from the owner itself: then its root lacks it too, except for the right to the
+// ACL.
 bool gave_up(const auth::Principal& principal, const BucketAccess& access, const Asked& asked, const Acl* list) {
   if (principal.superuser || !is_root(principal) || !access.lists_count()) return false;
   const auto lacks = [&](const Acl& acl, Permission permission) {
@@ -100,7 +101,7 @@ bool root_may_always(const auth::Principal* principal, const BucketAccess& acces
   return principal->superuser || (principal->account->canonical_id == access.owner && !access.policy_binds_root);
 }
 
-// Marks the request for the bucket's log (ACLRequired) where without its list it would have been denied.
+// Marks the request for the bucket's log (ACLRequired) if only the ACL allowed it.
 void note_list(const Call& caller, const auth::Question& question, const auth::Resource& resource) {
   if (resource.granted == auth::Reach::none || !caller.facts.http || caller.records.empty()) return;
   auth::Resource without = resource;
@@ -108,7 +109,7 @@ void note_list(const Call& caller, const auth::Question& question, const auth::R
   if (auth::decide(question, without) != auth::Decision::allowed) caller.records.front()->set_acl_required();
 }
 
-// What stands on the bucket's side. `list`: of the object; null: none is known.
+// The decision of the bucket's side. `list`: the object's ACL; null: not known.
 auth::Resource resource_of(const auth::Principal* principal, const BucketAccess& access, const Asked& asked,
                            const Acl* list) {
   auth::Resource resource;
@@ -116,7 +117,7 @@ auth::Resource resource_of(const auth::Principal* principal, const BucketAccess&
   resource.owner = list != nullptr ? std::string_view(list->owner) : std::string_view(access.owner);
   resource.granted = granted_by_list(principal, access, asked, list);
   resource.own_account_only = access.policy_public && access.block.restrict_buckets;
-  // A bucket's policy gives nothing of what belongs to others (Amazon S3 User Guide, "Bucket policies").
+  // A bucket's policy does not apply to objects of other accounts (Amazon S3 User Guide, "Bucket policies").
   resource.allows = resource.owner == access.owner;
   return resource;
 }
@@ -138,9 +139,9 @@ auth::Decision ask_mode(const Service& service, const Call& caller, const Bucket
   return auth::decide({principal_of(caller), name, arn, &facts}, resource);
 }
 
-// What sessions of late may do in their buckets, where their policies say the same of every request. Each thread keeps
-// its own; a session's key is held, so that no other has its place in memory, and a change of any policy makes another
-// generation. An account has a few places, however many sessions it opens.
+// A cache of recent sessions' rights in their buckets, for policies whose decision is the same for every request. One
+// per thread. An entry holds the session's key, so that no other key can have its address, and is valid for one
+// generation of policies. An account has a few entries, however many sessions it opens.
 struct KnownSession {
   auth::AccessKeyPtr key;
   uint64_t credentials = 0, access = 0;
@@ -165,13 +166,13 @@ auth::Decision ask_session(const Service& service, const Call& caller, const Buc
   const auto decision = ask_mode(service, caller, access, asked, mode);
   const bool lasts = decision == auth::Decision::allowed && !depends_on_request(*principal_of(caller)) &&
                      (access.policy == nullptr || !depends_on_request(*access.policy));
-  // The record may be from before a change that came meanwhile.
+  // The record may be from before a concurrent change.
   if (lasts && cached_access(service, access.name) == &access) slot = {who.key, who.generation, access_now};
   return decision;
 }
 
-// In a directory bucket who may open a session may do what a session may, in one or without. The right to is asked for
-// with each request: when it is taken away, sessions that are open end.
+// In a directory bucket a caller that may open a session may do what a session may, with or without one. The right is
+// checked for each request, so that open sessions end when it is taken away.
 auth::Decision ask_directory(const Service& service, const Call& caller, const BucketAccess& access,
                              const Asked& asked) {
   constexpr std::string_view read_only = "ReadOnly", read_write = "ReadWrite";
@@ -201,7 +202,7 @@ auth::Decision ask(const Service& service, const Call& caller, const BucketAcces
     return auth::Decision::allowed;
   }
   std::optional<Acl> list;
-  // Where lists do not count, each object is its bucket's owner's.
+  // If ACLs do not count, each object belongs to its bucket's owner.
   if (asked.object != nullptr && access.lists_count()) list = object_acl(access, *asked.object);
   const std::string arn = arn_of(access.name, asked);
   const RequestFacts facts(service, caller, access.owner_id, asked);
@@ -269,7 +270,7 @@ Result<void> authorize(const Service& service, const Call& caller, const BucketA
 }
 
 bool authorize_all(const Service& service, const Call& caller, const BucketAccess& access, const Action& action) {
-  // The longest, so that a policy takes no less work for it than for any other.
+  // The longest key, for which evaluating a policy costs the most.
   static const std::string key(store::key_size_max, 'k');
   const store::ObjectInfo object;
   const Asked asked{.action = action, .key = key, .object = &object};
@@ -286,7 +287,7 @@ bool authorize_all(const Service& service, const Call& caller, const BucketAcces
 
 Result<void> could_authorize(const Service& service, const Call& caller, const BucketAccess& access,
                              const Asked& asked) {
-  // Nothing that is asked there depends on a key.
+  // Those decisions do not depend on a key.
   if (access.directory || session_of(caller) != nullptr) return authorize(service, caller, access, asked);
   const auth::Principal* const principal = principal_of(caller);
   if (allowed_at_once(principal, access, asked) || root_may_always(principal, access, asked)) return {};
@@ -318,7 +319,7 @@ Result<void> authorize_conditions(const Service& service, const Call& caller, co
   }
   const Error told = missing_error(service, caller, access, asked, found.error());
   if (told.code == Errc::access_denied) return std::unexpected(told);
-  return {};  // the write itself says what is missing
+  return {};  // the write itself reports what is missing
 }
 
 Task<Result<void>> authorize_conditions(Service& service, const Call& caller, const BucketAccess& access,
@@ -339,7 +340,7 @@ Result<Call> caller_now(const Service& service, const Call& caller) {
   if (service.credentials == nullptr || caller.identity.key == nullptr) return now;
   const auth::Credentials& signed_with = caller.identity.key->credentials;
   now.identity.generation = service.credentials->generation();
-  // A session that ended while the body came was valid when the request did.
+  // A session that ended while the body arrived was valid when the request arrived.
   VB_ASSIGN(now.identity.key, service.credentials->find(signed_with.access_key, signed_with.session_token,
                                                         arrived_us(service, caller) / 1'000'000));
   if (now.identity.key->credentials.secret_key != signed_with.secret_key) {
@@ -409,7 +410,7 @@ Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Call& cal
 Task<Result<void>> check_expected_owner(Service& service, const std::string& bucket, std::string_view account) {
   auto access = co_await bucket_access(service, bucket);
   if (!access && access.error() == Errc::no_such_bucket)
-    co_return Result<void>();  // CreateBucket; others say so themselves
+    co_return Result<void>();  // CreateBucket; other verbs report it themselves
   VB_CO_TRY(access);
   if (account == (*access)->owner || (!account.empty() && account == (*access)->owner_id)) co_return Result<void>();
   co_return fail(Errc::access_denied, "another owner is expected");
@@ -423,7 +424,7 @@ Error missing_error(const Service& service, const Call& caller, const BucketAcce
   constexpr Error denied{Errc::access_denied, 0, "authorize"};
   const auto decision = ask(service, caller, access, asked);
   if (decision == auth::Decision::denied) return denied;
-  // Whether that name may be listed, which no request has asked for in so many words.
+  // Whether the caller may list that name, although the request is no listing.
   const Listing list{.prefix = asked.key};
   const Asked listing{.action = action::list, .list = &list};
   return authorize(service, caller, access, listing) ? error : denied;
@@ -432,13 +433,13 @@ Error missing_error(const Service& service, const Call& caller, const BucketAcce
 Result<store::Attributes> authorize_new_object(const Service& service, const Call& caller, const BucketAccess& access,
                                                const Asked& asked, const AclWish& wish) {
   VB_TRY(authorize(service, caller, access, asked));
-  // The list that most objects have: nothing is kept of it.
+  // The ACL of most objects: it is not stored.
   const bool private_list = !wish.any() && (!access.lists_count() || owner_of(caller) == access.owner);
   Acl acl;
   if (!private_list) {
     VB_ASSIGN(acl, new_object_acl(caller, access, wish));
   }
-  // What else the request sets has actions of its own.
+  // Other properties of the new object have actions of their own.
   const auto besides = [&](const Action& action) {
     const Asked more{.action = action, .key = asked.key, .tags = asked.tags, .lock = asked.lock};
     return authorize_besides(service, caller, access, more);
@@ -454,7 +455,7 @@ Result<store::Attributes> authorize_new_object(const Service& service, const Cal
   return acl_attributes(access, acl);
 }
 
-// A writer from another account locks nothing.
+// A writer from another account cannot set locks.
 Result<void> authorize_besides(const Service& service, const Call& caller, const BucketAccess& access,
                                const Asked& asked) {
   const bool locks =
@@ -479,7 +480,7 @@ Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object) {
   const std::string* const text = store::find_attribute(object.attributes, acl_attribute);
   if (text == nullptr || !access.lists_count()) return private_acl(access.owner);
   auto acl = decode_acl(*text);
-  // A list that cannot be read grants nothing: the object is then its bucket owner's alone.
+  // An unreadable ACL grants nothing: only the bucket's owner has access.
   return acl ? std::move(*acl) : private_acl(access.owner);
 }
 

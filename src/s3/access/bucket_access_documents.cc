@@ -1,4 +1,4 @@
-// The documents of a bucket's object ownership and of its public access block.
+// XML of a bucket's object ownership and public access block.
 #include <array>
 
 #include "s3/access/ownership.h"

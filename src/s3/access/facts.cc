@@ -26,12 +26,12 @@ std::optional<std::string> text_of(std::optional<std::string_view> value) {
   return value ? std::optional<std::string>(*value) : std::nullopt;
 }
 
-// The request as it was sent, of a browser's form, too.
+// The request as it was sent; for a browser's form the POST.
 const call::Facts& sent(const Call& caller) {
   return caller.facts.posted_by != nullptr ? *caller.facts.posted_by : caller.facts;
 }
 
-// With which version of signatures the caller proved who it is.
+// The version of the caller's signature.
 struct Signature {
   bool version4 = true, in_query = false, in_form = false;
 };
@@ -60,7 +60,7 @@ std::optional<int64_t> signed_at_s(const Call& caller, const Signature& signatur
   return compact ? compact : parse_http_date(*date);
 }
 
-// Of the keys that are headers without their "s3:". What else has such a name is no fact.
+// Condition keys that are headers with "s3:" before the name; other headers are not condition keys.
 constexpr std::array<std::string_view, 14> header_names = {"x-amz-acl",
                                                            "x-amz-content-sha256",
                                                            "x-amz-grant-full-control",
@@ -76,7 +76,7 @@ constexpr std::array<std::string_view, 14> header_names = {"x-amz-acl",
                                                            "x-amz-storage-class",
                                                            "x-amz-website-redirect-location"};
 
-// An entity tag as a header has it, whichever door it came through and whether it was quoted there or not.
+// An entity tag in the form of a header, quoted, for every door.
 std::optional<std::string> as_header(const std::optional<std::string>& tag) {
   if (!tag || *tag == "*") return tag;
   return std::string("\"").append(*tag).append("\"");
@@ -88,7 +88,7 @@ int64_t arrived_us(const Service& service, const Call& caller) {
   return caller.facts.arrived_us != 0 ? caller.facts.arrived_us : service.clock.now_us();
 }
 
-// As the request brought it: what the server makes of an object's headers is no fact.
+// From the request as sent: headers that the server computes are not facts.
 std::optional<std::string> RequestFacts::header(std::string_view name) const {
   if (caller_.facts.http) return text_of(caller_.facts.header(name));
   if (asked_.headers == nullptr) return std::nullopt;
@@ -101,8 +101,8 @@ int64_t RequestFacts::now_us() const { return arrived_us(service_, caller_); }
 std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
   if (key == "aws:sourceip") return some(caller_.peer_address);
   if (key == "aws:securetransport") {
-    // What a token asks for travels in the clear, whatever carried the request. Of the native door's messages, the port
-    // says whether they are encrypted.
+    // A token's payload is not encrypted, whatever carried the request. For native messages the port reports whether
+    // they are encrypted.
     return caller_.secure && !header("x-amz-rdma-token").has_value() ? "true" : "false";
   }
   if (key == "aws:currenttime") return format_iso8601(now_us());
@@ -115,7 +115,7 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
   return std::nullopt;
 }
 
-// Of a session of the native door what its client said of itself when it signed in.
+// For a native session the user agent that its client gave when it opened the session.
 std::optional<std::string> RequestFacts::user_agent() const {
   if (caller_.facts.http) return text_of(sent(caller_).header("user-agent"));
   return caller_.user_agent == nullptr ? std::nullopt : some(*caller_.user_agent);
@@ -130,7 +130,7 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
   }
   if (key == "s3:signatureversion") return signature.version4 ? "AWS4-HMAC-SHA256" : "AWS";
   if (key != "s3:signatureage" || !caller_.facts.http || !signature.version4) return std::nullopt;
-  // A browser's form carries its date as a field, and its fields are the headers of its PUT.
+  // A browser's form has its date in a field, and its fields are the headers of its PUT.
   const auto signed_s = signed_at_s(caller_, signature);
   if (!signed_s) return std::nullopt;
   return std::to_string((now_us() / 1'000'000 - *signed_s) * 1000);
@@ -145,7 +145,7 @@ std::optional<std::string> RequestFacts::listing_fact(std::string_view key) cons
   return std::nullopt;
 }
 
-// Of the request's own conditions, which both doors have read already. Reads have none of these keys at AWS.
+// The request's conditions, parsed by both doors. At AWS reads do not have these keys.
 std::optional<std::string> RequestFacts::write_fact(std::string_view key) const {
   if (key == "s3:objectcreationoperation") {
     return asked_.creates ? std::optional<std::string>(*asked_.creates ? "true" : "false") : std::nullopt;
@@ -160,7 +160,7 @@ std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
   if (asked_.lock == nullptr || !key.starts_with("s3:object-lock-")) return std::nullopt;
   if (key == "s3:object-lock-legal-hold") {
     if (asked_.lock->legal_hold) return "ON";
-    // "OFF" where the request says so, and not where it says nothing.
+    // "OFF" only if the request has it.
     const bool said = asked_.action.name == action::put_legal_hold.name || header("x-amz-object-lock-legal-hold");
     return said ? std::optional<std::string>("OFF") : std::nullopt;
   }
@@ -175,13 +175,13 @@ std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
   return std::to_string((left_us + day_us - 1) / day_us);
 }
 
-// What was checked of the payload: a header that no signature covers says nothing.
+// The verified payload hash: an unsigned header does not count.
 std::optional<std::string> RequestFacts::payload_fact() const {
   const call::Facts& as_sent = sent(caller_);
   const Signature signature = signature_of(caller_);
   if (!caller_.facts.http || signature.in_form || !signature.version4) return std::nullopt;
   if (!signature.in_query) return text_of(as_sent.header("x-amz-content-sha256"));
-  // As the signature of a URL was verified.
+  // From the verified signature of a URL.
   if (const auto hash = as_sent.in_query("X-Amz-Content-Sha256")) return std::string(*hash);
   return text_of(as_sent.header("x-amz-content-sha256")).value_or("UNSIGNED-PAYLOAD");
 }
@@ -193,8 +193,8 @@ std::optional<std::string> RequestFacts::header_fact(std::string_view key) const
   return std::ranges::find(header_names, key) == header_names.end() ? std::nullopt : header(key);
 }
 
-// However it is written: percent-encoded or not, with a slash before the bucket or without. Policies are written either
-// way, and a denial of one spelling must not let the other pass.
+// Normalized: the header may be percent-encoded or not, with or without a slash before the bucket. Policies use either
+// form, and a denial of one must not let the other pass.
 bool RequestFacts::find_copy_source(auth::FactValues& values) const {
   const auto text = header("x-amz-copy-source");
   if (!text) return false;
@@ -206,7 +206,7 @@ bool RequestFacts::find_copy_source(auth::FactValues& values) const {
   return true;
 }
 
-// Keys of directory buckets. What S3 has, too, has the same values (AWS, "Condition keys for Amazon S3 Express").
+// Keys of directory buckets. Those that S3 has too have the same values (AWS, "Condition keys for Amazon S3 Express").
 bool RequestFacts::find_express(std::string_view key, auth::FactValues& values) const {
   if (key == "sessionmode" || key == "locationname") {
     const std::string_view value = key == "sessionmode" ? asked_.session_mode : asked_.location;

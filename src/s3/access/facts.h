@@ -8,12 +8,12 @@
 
 namespace verbena::s3 {
 
-// When the request was there: its conditions on time are judged by that, however long its body takes.
+// The arrival of the request: the time for conditions, however long the body takes.
 int64_t arrived_us(const Service& service, const Call& caller);
 
 class RequestFacts final : public auth::Facts {
  public:
-  // All outlive it. `owner_id`: the account that the bucket belongs to.
+  // The arguments must outlive it. `owner_id`: the account that owns the bucket.
   RequestFacts(const Service& service, const Call& caller, std::string_view owner_id, const Asked& asked)
       : service_(service), caller_(caller), owner_id_(owner_id), asked_(asked) {}
   bool find(std::string_view key, auth::FactValues& values) const override;

@@ -31,7 +31,7 @@ auth::LimitsPtr if_of_sizes(const auth::LimitsPtr& limits) {
   return limits != nullptr && limits->has_sizes() ? limits : nullptr;
 }
 
-// What the caller's requests and bytes count for; at most two of them.
+// The limits that the caller's requests and bytes count for; at most two.
 template <class F>
 void for_each_of_caller(const Call& caller, F f) {
   const auth::Principal* const principal = principal_of(caller);
@@ -100,7 +100,7 @@ Result<Reservation> Reservation::make(Service& service, const BucketAccess& acce
 
 Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0, false); }
 
-// What an older server left counts when it has been counted; until then what has come since does.
+// Data of an older server counts after it has been counted; until then only what was stored since counts.
 Result<void> Reservation::add(uint64_t bytes, uint64_t objects, bool optional) {
   VB_ASSIGN(const store::UsageNow now, store_->usage_now(bucket_));
   const auto fits = [&](const auth::LimitsPtr& limits, const store::Usage& held, bool counted) {
@@ -130,8 +130,8 @@ void Reservation::release() {
   bytes_ = objects_ = 0;
 }
 
-// Whether the bucket is versioned is read before the removal: one that becomes versioned in between makes at most the
-// markers of the requests that are under way then, and it cannot go back.
+// Versioning is read before the removal: a bucket that becomes versioned in between gets at most one marker for each
+// request then in progress, and versioning cannot be removed again.
 Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& access) {
   MarkerRoom room;
   if (if_of_sizes(access.limits) == nullptr && if_of_sizes(access.owner_limits) == nullptr) co_return std::move(room);
@@ -154,9 +154,9 @@ Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& a
   co_return Reservation::make(service, access, bytes, 0);
 }
 
-// How many of a message's requests count against what the bucket lets all do together. A caller without
-// rights on the objects is refused item by item and must not use that up: its batch would keep all others out for
-// minutes. Where the objects' own lists may grant access to anyone, such a message counts as one request.
+// The number of a message's requests that count for the bucket's rate. A caller without rights on the objects is
+// refused item by item and must not use that up: its batch would keep all others out for minutes. Where the objects'
+// own lists may grant access to anyone, such a message counts as one request.
 static uint64_t counted_requests(const Service& service, const Call& caller, const BucketAccess& access,
                                  uint64_t requests) {
   for (const Action& action : {action::get_object, action::put_object, action::list, action::delete_object}) {
@@ -177,7 +177,7 @@ Task<Result<void>> admit_requests(Service& service, const Call& caller, const st
     if (wait == 0) wait = limits.admit(requests, now_ns);
   });
   if (wait == 0 && !bucket.empty()) {
-    const auto access = co_await bucket_access(service, bucket);  // without one the verb says why
+    const auto access = co_await bucket_access(service, bucket);  // without a record the verb reports the error
     if (access && (*access)->limits != nullptr) {
       limited = true;
       const uint64_t counted = counted_requests(service, caller, **access, requests);

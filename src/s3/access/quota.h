@@ -1,8 +1,8 @@
-// What quotas say to a request: whether it may come now, and whether there is room for what it stores.
+// Quotas: admission of requests by rates, and reservation of room for what they store.
 //
-// Limits of a caller (a user, its account) count his requests and their bytes; limits of a bucket those of everybody.
-// What is kept is the bucket's and its owner's, whoever brings it. The server's own root key is never held up, but it
-// stores no more than others may.
+// Rates of a user or account count its own requests and bytes; rates of a bucket count those of all callers. Stored
+// bytes count for the bucket and its owner, whichever caller stores them. The server's root key is exempt from rates,
+// but not from limits of storage.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@
 
 namespace verbena::s3 {
 
-inline constexpr std::string_view quota_document = "quota";  // of a bucket; it is on disk
+inline constexpr std::string_view quota_document = "quota";  // of a bucket; the name is stored on disk
 
-// Limits of buckets by their documents: one object for all threads for as long as the document says the same, so that
-// nobody's change of a bucket forgets what was taken. As many as there are buckets with a quota.
+// Limits of buckets by their documents. All threads share one object as long as the document is the same, so that a
+// change of another document of the bucket does not reset the rates. One entry per bucket with a quota.
 class BucketLimits {
  public:
   // `text`: null for a bucket without one. corrupt_object.
@@ -34,8 +34,8 @@ class BucketLimits {
   std::unordered_map<std::string, Entry> entries_;
 };
 
-// Room that a request has set aside, until what it stores is counted (or is not stored). What is stored is counted
-// before the room is given back, so two requests never get the same.
+// Room reserved by a request until its object is counted (or not stored). The object is counted before the room is
+// released, so two requests never get the same room.
 class Reservation {
  public:
   Reservation() = default;
@@ -45,9 +45,9 @@ class Reservation {
 
   // quota_exceeded. Costs nothing where neither bucket nor owner has a quota.
   static Result<Reservation> make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects);
-  // The same for what goes on without: nothing is counted as refused.
+  // The same for callers that continue without it: a failure is not counted as a refusal.
   static Result<Reservation> try_make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects);
-  Result<void> grow(uint64_t bytes);  // for bodies whose length nobody has declared
+  Result<void> grow(uint64_t bytes);  // for bodies without a declared length
 
  private:
   static Result<Reservation> make(Service& service, const BucketAccess& access, uint64_t bytes, uint64_t objects,
@@ -61,39 +61,39 @@ class Reservation {
   uint64_t bytes_ = 0, objects_ = 0;
 };
 
-// Room for the delete marker that a removal in a versioned bucket may make. Removing is never refused, so there is an
-// answer where there is no room, too: such a removal must not make a marker that hides nothing.
+// Room for the delete marker that a removal in a versioned bucket may make. Removals of objects are never refused, so
+// this succeeds without room too: such a removal must not make a marker that hides nothing.
 struct MarkerRoom {
   bool may_add = true;  // store::RemoveRequest::may_add_marker
   Reservation held{};   // until the removal is counted
 };
 Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& access);
-void count_marker_refusal();  // a removal that would have made one without room
+void count_marker_refusal();  // for a removal that needed a marker and had no room for it
 
-// Of an append, which makes an object only where there is none.
+// For an append, which makes an object only if there is none.
 Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
                                          uint64_t bytes);
 
-// Before anything is done: `requests` of the caller on the bucket (empty: on none). slow_down, and how long to wait.
-// Only to be asked where auth::rates_are_in_use().
+// Charges `requests` of the caller on the bucket (empty: none) before anything is done. slow_down, with the time to
+// wait. Call only if auth::rates_are_in_use().
 Task<Result<void>> admit_requests(Service& service, const Call& caller, const std::string& bucket, uint64_t requests,
                                   uint64_t* wait_ns = nullptr);
 
-// What rates are charged for the bytes of one request. The request is let finish and the next one waits until they are
-// paid for, so bytes are charged when their transfer begins. In the end the charge is what was moved: more is charged
-// as it moves, less is given back by the destructor. On the thread of its request.
+// The charge for one request's bytes. The request itself finishes, and later ones wait until its bytes are paid off, so
+// bytes are charged when their transfer begins. Finally the charge is what was moved: more is charged as it moves, less
+// is returned by the destructor. Used on the thread of its request.
 class ByteCharge {
  public:
   ByteCharge(const Call& caller, const BucketAccess& access);
   ~ByteCharge();
   ByteCharge(const ByteCharge&) = delete;
 
-  // Null where no rate limits the caller or the bucket: nothing is charged then.
+  // Null if no rate limits the caller or the bucket: nothing is charged then.
   static std::shared_ptr<ByteCharge> make(const Call& caller, const BucketAccess& access) {
     return auth::rates_are_in_use() ? make_where_limited(caller, access) : nullptr;
   }
 
-  void begin(uint64_t bytes);  // so many are about to move
+  void begin(uint64_t bytes);  // this many bytes are about to move
   void moved(uint64_t bytes);
 
  private:

@@ -254,7 +254,7 @@ TEST_F(QuotaTest, UploadsAtTheSameTimeDoNotGoBeyondTheQuota) {
 TEST_F(QuotaTest, ABucketsRateHoldsForEverybodyAndSaysWhenToComeBack) {
   set_bucket_quota({.bytes_per_s = 1024});
   policy(R"({"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*"})");
-  ASSERT_EQ(put_as_alice("big", 100 * 1024).status, 200) << "who is let in is served";
+  ASSERT_EQ(put_as_alice("big", 100 * 1024).status, 200) << "an admitted request is served";
   const Reply refused = as(nullptr, "GET", "/bucket/key");
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.code, "SlowDown");

@@ -1,4 +1,4 @@
-// For tests: two accounts, a bucket of the first one's with an object, and calls in anybody's name.
+// For tests: two accounts, a bucket of the first one with an object, and calls as any caller.
 #pragma once
 
 #include "auth/auth.h"

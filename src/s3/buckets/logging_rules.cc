@@ -16,7 +16,7 @@ namespace verbena::s3 {
 namespace {
 
 using KeyFormat = LoggingRule::KeyFormat;
-constexpr size_t target_prefix_bytes_max = 512;  // of a key's 1024: the rest is ours
+constexpr size_t target_prefix_bytes_max = 512;  // of a key's 1024; the server appends the rest
 
 Result<KeyFormat> parse_format(const pugi::xml_node& node) {
   if (!node) return KeyFormat::simple;
@@ -31,7 +31,7 @@ Result<KeyFormat> parse_format(const pugi::xml_node& node) {
   return fail(Errc::malformed_xml, "xml: PartitionDateSource");
 }
 
-// Of the permissions that lists know, those that a log's readers may have.
+// The permissions that may be granted on log objects.
 Result<std::vector<Grant>> parse_target_grants(const Service* service, const pugi::xml_node& node) {
   VB_TRY(check_children(node, {"Grant"}));
   VB_ASSIGN(std::vector<Grant> grants, parse_grants(service, node));

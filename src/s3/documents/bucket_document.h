@@ -1,4 +1,4 @@
-// Configurations that are kept as documents of a bucket.
+// Configurations stored as documents of a bucket.
 #pragma once
 
 #include <string_view>
@@ -7,20 +7,20 @@
 
 namespace verbena::s3 {
 
-// Names of documents in the store; they are on disk.
+// Names of documents in the store; they are stored on disk.
 inline constexpr std::string_view cors_document = "cors";
 inline constexpr std::string_view tagging_document = "tagging";
 inline constexpr std::string_view ownership_document = "ownership";
 inline constexpr std::string_view public_access_document = "public-access";
 inline constexpr std::string_view acl_document = "acl";
 inline constexpr std::string_view policy_document = "policy";
-inline constexpr std::string_view policy_binding_document = "policy-binding";  // it binds the owner's root, too
+inline constexpr std::string_view policy_binding_document = "policy-binding";  // the policy binds the owner's root too
 
 inline constexpr std::string_view encryption_document = "encryption";
 // Of a bucket that is no directory bucket, whose objects may be appended to all the same.
 inline constexpr std::string_view append_document = "append";
 
-// Sets or removes one, and lets go of what was kept of buckets' access.
+// Sets or removes one, and invalidates cached access records.
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name);
 

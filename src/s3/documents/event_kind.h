@@ -1,4 +1,4 @@
-// What events there are, and what they are called. Only those that are really sent have a name here.
+// The kinds of events and their names. Only events that are sent have a name here.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class EventKind : uint8_t {
 };
 inline constexpr size_t event_kinds = 11;
 
-// What asks for a change. Whether a removal leaves a delete marker is known when it is made.
+// The cause of a change. Whether a removal makes a delete marker is decided in its commit.
 enum class EventCause : uint8_t { put, post, copy, complete_upload, remove, put_tags, delete_tags, put_acl, expire };
 EventKind kind_of(EventCause cause, bool delete_marker);
 
@@ -31,7 +31,7 @@ using EventSet = uint16_t;
 constexpr EventSet one_event(EventKind kind) { return static_cast<EventSet>(1u << static_cast<unsigned>(kind)); }
 
 std::string_view event_name(EventKind kind);  // "ObjectCreated:Put": as records have it
-// Of a name as configurations have it ("s3:ObjectCreated:Put", "s3:ObjectCreated:*"). nullopt: no such event is sent.
+// The kinds of a name in a configuration ("s3:ObjectCreated:Put", "s3:ObjectCreated:*"). nullopt: never sent.
 std::optional<EventSet> parse_event_name(std::string_view name);
 
 }  // namespace verbena::s3

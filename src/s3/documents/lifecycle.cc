@@ -14,7 +14,7 @@ constexpr std::string_view varies_note = "<!-- transition-default-minimum-object
 
 using Rules = std::shared_ptr<const std::vector<LifecycleRule>>;
 
-// Parsed documents, by their digest: a large one is another copy each time that the store reads it. Thread-safe.
+// A cache of parsed documents, by their digest. Thread-safe.
 class RulesCache {
  public:
   Result<Rules> get(const std::string& document) {

@@ -1,4 +1,4 @@
-// The rules of a bucket's lifecycle in use: parsed once, and as they are kept.
+// Cached rules of buckets' lifecycles, and their stored form.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace verbena::s3 {
 
-// The bucket's rules; empty when it has none. Parsed once per change of the document.
+// The bucket's rules; empty if it has none. Parsed once per change of the document.
 Task<Result<std::shared_ptr<const std::vector<LifecycleRule>>>> lifecycle_rules(store::Store& store,
                                                                                 std::string bucket);
 // Likewise, of that document.
 Result<std::shared_ptr<const std::vector<LifecycleRule>>> lifecycle_rules_of(const std::string& document);
 
-// A request's document as it is kept. `minimum_varies`: the smallest size of a transition goes by the storage class.
-// Its rules are in the cache then, so that the first look at them is a short one. Errors as parse_lifecycle().
+// The stored form of a request's document. `minimum_varies`: the smallest size of a transition depends on the storage
+// class. Adds the rules to the cache, so that their first use is fast. Errors as parse_lifecycle().
 Result<std::string> kept_lifecycle(std::string_view text, bool minimum_varies);
-// What a kept document says.
+// Reads a stored document.
 struct LifecycleShown {
   std::string xml;
   bool minimum_varies = false;

@@ -39,7 +39,7 @@ Result<void> parse_tag(const pugi::xml_node& node, LifecycleFilter& filter) {
   return {};
 }
 
-// Of two prefixes that a key must have, the longer one.
+// The longer of two prefixes that a key must have.
 Result<void> add_prefix(std::string prefix, LifecycleFilter& filter) {
   if (!prefix.starts_with(filter.prefix) && !filter.prefix.starts_with(prefix)) {
     return fail(Errc::malformed_xml, "xml: Prefix");
@@ -94,7 +94,7 @@ Result<void> parse_filter(const pugi::xml_node& rule, LifecycleFilter& filter) {
     filter.prefix = text_of(legacy);
     return check_filter(filter);
   }
-  // AWS wants one condition, or an And of several. Several without one are taken as if they had it, as Ceph RGW does.
+  // AWS requires one condition, or an And of several. Several without an And are joined, as in Ceph RGW.
   VB_TRY(parse_conditions(node, filter));
   if (const auto both = node.child("And")) {
     VB_ASSIGN(const size_t conditions, parse_conditions(both, filter));

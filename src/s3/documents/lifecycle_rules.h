@@ -1,4 +1,4 @@
-// A bucket's lifecycle: rules, their XML, and which of them is due when.
+// A bucket's lifecycle: rules, their XML, and when they are due.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace verbena::s3 {
 
-// Where the configuration lies among a bucket's documents.
+// The name of the bucket's document with the configuration.
 inline constexpr std::string_view lifecycle_document = store::rules_document;
 
-// Which objects a rule is for. Empty: all.
+// The objects of a rule. Empty: all.
 struct LifecycleFilter {
   std::string prefix;
   store::Tags tags;                                // the object has all of them
@@ -47,11 +47,11 @@ struct LifecycleRule {
 Result<std::vector<LifecycleRule>> parse_lifecycle(std::string_view text);
 std::string lifecycle_xml(const std::vector<LifecycleRule>& rules);
 
-// When something `days` after `since_us` is due. With a day of 24 hours at the next midnight UTC, as AWS does; a
-// shorter day (for tests) to the second. `day_s`: seconds.
+// The time `days` after `since_us`: with days of 24 hours the next midnight UTC, as at AWS; with shorter days (for
+// tests) to the second. `day_s`: length of a day in seconds.
 int64_t due_us(int64_t since_us, uint32_t days, int64_t day_s);
 
-// Which rule will expire the object and when: the earliest. nullopt: none.
+// The rule that will expire the object first, and the time. nullopt: none.
 struct Expiry {
   int64_t at_us = 0;
   const LifecycleRule* rule = nullptr;

@@ -28,7 +28,8 @@ constexpr std::array<ServiceForm, 3> service_forms{
     {SaidToBe::function, "CloudFunctionConfiguration", "CloudFunction", "lambda"}};
 
 // As forms encode, and as events have keys: '+' is a blank (Amazon S3 User Guide, "Configuring event notifications
-// using object key name filtering"). What is no escape stands for itself: such values were taken as they are before.
+// using object key name filtering"). Text that is not an escape stands for itself, because values were once stored
+// undecoded.
 std::string form_decoded(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -47,7 +48,7 @@ std::string form_decoded(std::string_view text) {
 
 Result<void> parse_filter_rule(const pugi::xml_node& node, NotificationRule& rule) {
   VB_TRY(check_children(node, {"Name", "Value"}));
-  const std::string name = lower(trimmed_text(node.child("Name")));  // AWS takes "Prefix", too
+  const std::string name = lower(trimmed_text(node.child("Name")));  // AWS accepts "Prefix" too
   if (name != "prefix" && name != "suffix") {
     return fail(Errc::invalid_argument, "filter rule name must be either prefix or suffix.");
   }
@@ -86,7 +87,7 @@ Result<void> parse_event(const pugi::xml_node& node, NotificationRule& rule) {
   return {};
 }
 
-// Its elements but for the events stand there once at most.
+// All elements except events may occur once.
 Result<void> check_rule_children(const pugi::xml_node& node, std::string_view arn) {
   std::set<std::string_view> seen;
   for (const auto& child : node.children()) {
@@ -117,7 +118,7 @@ Result<NotificationRule> parse_notification_rule(const pugi::xml_node& node, con
   return rule;
 }
 
-// Two targets may be told of one change: with AWS a topic does that, of which there are none here.
+// Several targets may get an event of one change: at AWS a topic would distribute it, and there are no topics here.
 bool overlap(const NotificationRule& a, const NotificationRule& b) {
   if (a.target != b.target) return false;
   const bool prefixes = a.prefix.starts_with(b.prefix) || b.prefix.starts_with(a.prefix);
@@ -197,7 +198,7 @@ Result<NotificationRules> parse_notification(std::string_view text, std::optiona
   for (const auto& child : root.children()) {
     if (child.type() != pugi::node_element) continue;
     const std::string_view name = child.name();
-    if (name == "EventBridgeConfiguration") return fail(Errc::not_implemented, "There is no EventBridge here.");
+    if (name == "EventBridgeConfiguration") return fail(Errc::not_implemented, "EventBridge is not implemented.");
     const auto form =
         std::ranges::find(service_forms, name, [](const ServiceForm& f) { return std::string_view(f.element); });
     if (form == service_forms.end()) return fail(Errc::malformed_xml, "xml: NotificationConfiguration");
@@ -208,7 +209,7 @@ Result<NotificationRules> parse_notification(std::string_view text, std::optiona
     if (rule.id.empty()) rule.id = made_up_id();
     rules.push_back(std::move(rule));
   }
-  // What was kept was checked when it was set, by the rules of then.
+  // Stored configurations were checked when they were set, by the rules of that time.
   if (region) VB_TRY(check_rules(rules));
   return rules;
 }

@@ -11,18 +11,22 @@
 
 namespace verbena::s3 {
 
-// Where the configuration lies among a bucket's documents.
+// The name of the bucket's document with the configuration.
 inline constexpr std::string_view notification_document = "notification";
 
 struct NotificationRule {
-  enum class Service : uint8_t { topic, queue, function };  // which of AWS's it was said to be: of no other meaning
+  enum class Service : uint8_t {
+    topic,
+    queue,
+    function
+  };  // AWS's kind of target in the configuration; all mean the same here
   Service service = Service::queue;
   std::string id, arn;
-  std::string target, target_type;  // of the ARN
-  std::vector<std::string> events;  // as they came
+  std::string target, target_type;  // from the ARN
+  std::vector<std::string> events;  // as written
   EventSet set = 0;
-  std::string prefix, suffix;                  // of keys, as keys are
-  std::string encoded_prefix, encoded_suffix;  // as the configuration has them, URL-encoded
+  std::string prefix, suffix;                  // decoded
+  std::string encoded_prefix, encoded_suffix;  // as in the configuration, URL-encoded
   bool has_prefix = false, has_suffix = false;
 
   bool wants(EventKind kind, std::string_view key) const {
@@ -38,9 +42,9 @@ struct TargetArn {
 };
 std::optional<TargetArn> parse_target_arn(std::string_view arn, std::optional<std::string_view> region);
 
-// malformed_xml; invalid_argument: an event that is never sent, an ARN that is none, an id twice, rules of one target
-// that overlap; not_implemented: EventBridge. Rules without an id get one. `region`: of this server; none: of what was
-// kept, whatever the server's region was then.
+// malformed_xml; invalid_argument: an event that is never sent, an invalid ARN, a repeated id, overlapping rules of one
+// target; not_implemented: EventBridge. Rules without an id get one. `region`: of this server; none: for a stored
+// configuration, whose ARNs may have any region.
 Result<NotificationRules> parse_notification(std::string_view text, std::optional<std::string_view> region);
 std::string notification_xml(const NotificationRules& rules);
 

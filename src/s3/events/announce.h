@@ -1,4 +1,4 @@
-// From a request to the events that its change leaves.
+// The events of a request's change.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace verbena::s3 {
 
-// What a change of the key is to announce; null: no rule of the bucket asks for it. Costs nothing where there are none.
+// The announcement of a change of the key; null: no rule of the bucket asks for one. Costs nothing without rules.
 store::AnnouncementPtr announce(const Service& service, const BucketAccess& access, const Call& caller,
                                 EventCause cause, std::string_view key);
-// The same by the rules that the bucket has by now.
+// The same by the bucket's current rules.
 Task<Result<store::AnnouncementPtr>> announce_now(Service& service, const std::string& bucket, const Call& caller,
                                                   EventCause cause, std::string_view key);
 
-// To each target of the rules that it is named in them (s3:TestEvent).
+// Sends each target in the rules a test event (s3:TestEvent).
 store::AnnouncementPtr announce_test(const Service& service, const store::BucketInfo& bucket, const Call& caller,
                                      const NotificationRules& rules);
 

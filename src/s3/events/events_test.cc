@@ -361,7 +361,7 @@ TEST(EventQueues, TargetsThatAreGoneHaveOneNameInMetrics) {
     EXPECT_EQ(queues.states().size(), 2u);
     const std::string all = metrics::exposition();
     EXPECT_EQ(all.find("target=\"first\""), std::string::npos);
-    EXPECT_EQ(all.find("verbena_events_target_up{target=\"(gone)\"}"), std::string::npos) << "nobody tries it";
+    EXPECT_EQ(all.find("verbena_events_target_up{target=\"(gone)\"}"), std::string::npos) << "no delivery is tried";
   }
   EXPECT_EQ(waiting.value(), before);
 }

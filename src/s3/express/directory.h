@@ -1,5 +1,5 @@
-// Directory buckets (S3 Express One Zone): what is different of a request that names one.
-// Source: Amazon S3 User Guide, "Differences for directory buckets", and what the API reference says of each call.
+// Directory buckets (S3 Express One Zone): the differences of requests to them. Source: Amazon S3 User Guide,
+// "Differences for directory buckets", and the API reference of each call.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace verbena::s3 {
 
-// Whether the server has this directory bucket's zone: invalid_bucket_name.
+// Checks that the bucket's zone is this server's: invalid_bucket_name.
 Result<void> check_zone(const Service& service, std::string_view bucket);
 
-// Whether the caller's key is one of a session that settled how objects are encrypted.
+// Whether the caller's session determines the encryption of objects.
 bool session_encrypts(const Call& caller);
-// How what the caller writes is encrypted where the request says nothing: as his session says. invalid_request: the
-// request says something else than the session.
+// The encryption of the caller's objects: the session's, if the request names none. invalid_request: the request names
+// another one.
 Result<EncryptionWish> session_encryption(const Call& caller, EncryptionWish wish);
 
 }  // namespace verbena::s3

@@ -18,7 +18,8 @@ bool judges_objects(const Call& call, const BucketAccess& access) {
          (principal != nullptr && auth::depends_on_request(*principal));
 }
 
-// Appends are for directory buckets, and for others whose owner allows them. There the offset tells what is there.
+// Appends work in directory buckets, and in other buckets whose owner allows them. There the offset reveals the
+// object's size.
 Task<Result<void>> check_may_append(Service& service, const Call& call, const BucketAccess& access,
                                     const PutRequest& request) {
   if (access.directory) co_return Result<void>();
@@ -39,12 +40,13 @@ bool has_user_metadata(const PutRequest& request) {
                              [](const auto& header) { return header.first.starts_with("x-amz-meta-"); });
 }
 
-// The commit has the last word on what is there; it is looked at here where that may save the bytes of a long append.
+// The commit decides; the object is checked here too, because it may save transferring a long append.
 Task<Result<void>> look_at_end(Service& service, PutRequest& request, std::optional<uint64_t> size) {
   constexpr uint64_t short_max = 64 * KiB;
   request.conditions.if_size = request.append->offset;
   request.conditions.if_without = sealed_attribute;
-  // Which checksum the object has is known at the commit: of few bytes all that can go on are made.
+  // The object's checksum algorithm is known at the commit: for few bytes all algorithms that can be continued are
+  // computed.
   request.continues = {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme};
   if (size.value_or(short_max + 1) <= short_max && !has_user_metadata(request)) co_return Result<void>();
   const auto there = co_await service.store.stat(request.bucket, request.key, "");

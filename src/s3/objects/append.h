@@ -1,4 +1,4 @@
-// Appends: a PUT whose bytes go to the end of what is there (PutRequest::append).
+// Appends: a PUT that adds its bytes to the end of the object (PutRequest::append).
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace verbena::s3 {
 
-// Before the bytes come: checks that the bucket takes appends, and puts the offset and what can be known of the object
-// into the request. not_implemented, access_denied, invalid_request, invalid_write_offset.
+// Called before the bytes arrive: checks that the bucket takes appends, and adds the offset and the object's known
+// properties to the request. not_implemented, access_denied, invalid_request, invalid_write_offset.
 Task<Result<void>> prepare_append(Service& service, const Call& call, const BucketAccess& access, PutRequest& request,
                                   std::optional<uint64_t> size);
 

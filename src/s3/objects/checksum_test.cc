@@ -178,7 +178,7 @@ TEST_F(Checksums, AreMadeWithTheAlgorithmThatAPutNames) {
   }
 }
 
-// The entity tag of a body is an MD5, too: one hash, told twice.
+// The entity tag of a body is an MD5 too: one hash, returned twice.
 TEST_F(Checksums, AnMd5IsAChecksumBesideTheEntityTag) {
   const std::string sum = base64_digest(Algorithm::md5, "data");
   const Reply r = put("k", "data", {{"x-amz-checksum-md5", sum}, {"content-md5", sum}});

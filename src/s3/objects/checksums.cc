@@ -22,7 +22,7 @@ std::string to_big_endian(uint64_t value, size_t size) {
   return raw;
 }
 
-// Of an algorithm that can be combined.
+// Algorithms whose checksums can be combined.
 uint64_t combine(Algorithm algorithm, uint64_t a, uint64_t b, uint64_t b_size) {
   switch (algorithm) {
     case Algorithm::crc32:

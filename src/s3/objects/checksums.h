@@ -20,18 +20,18 @@ std::string format_checksum(const store::Checksum& checksum);
 // Base64 of exactly the digest's size, "-n" allowed. invalid_checksum.
 Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view text);
 
-// What S3 keeps of a body that brings no checksum of its own (since December 2024).
+// The checksum that S3 stores for a body without one (since December 2024).
 inline constexpr Algorithm default_checksum = Algorithm::crc64nvme;
-// For an HTTP body. RDMA and native PUTs, which have no MD5 either, go without unless the client asks for one.
+// For an HTTP body. PUTs by token and native PUTs, which have no MD5 either, get none unless the client asks for one.
 void add_default_checksum(PutRequest& put);
 
 // The raw digest of a text.
 std::string digest_text(Algorithm algorithm, std::string_view text);
 
-// Whether a full object's checksum can be made from those of its parts: of CRCs alone.
+// Whether the object's checksum can be computed from those of its parts: only for CRCs.
 bool can_be_combined(Algorithm algorithm);
 // Object checksums of a completed upload from those of its parts. `full_object`: by combining CRCs; else composite.
-// nullopt when a part has none of that algorithm, or it is none of those that can be combined.
+// nullopt if a part has none of that algorithm, or it cannot be combined.
 std::optional<store::Checksum> combine_checksums(Algorithm algorithm, bool full_object,
                                                  const std::vector<store::PartInfo>& parts);
 

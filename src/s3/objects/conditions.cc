@@ -44,7 +44,7 @@ std::vector<std::string> parse_etag_list(std::string_view header) {
       prefix = "W/";
       header.remove_prefix(2);
     }
-    // A comma may stand inside quotes.
+    // A comma may be inside quotes.
     const bool quoted = header.starts_with('"');
     const size_t end = quoted ? header.find('"', 1) : header.find(',');
     if (quoted && end == std::string_view::npos) {

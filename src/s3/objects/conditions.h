@@ -1,4 +1,4 @@
-// Conditional requests: RFC 9110 section 13, and what S3 makes of it.
+// Conditional requests: RFC 9110 section 13, with S3's differences.
 #pragma once
 
 #include <string>

@@ -9,12 +9,12 @@
 
 namespace verbena::s3 {
 
-// Whether the removal may go on, and whether past a retention under governance when that is wanted.
+// Authorizes the removal, and bypassing governance if requested.
 Result<bool> authorize_delete(const Service& service, const Call& caller, const BucketAccess& access,
                               std::string_view key, std::string_view version_id,
                               const store::CommitConditions& conditions, bool wants_bypass);
 
-// The one way to a removal, of every door. A removal without a version may make a delete marker.
+// All removals of all doors go through here. A removal without a version may make a delete marker.
 Task<Result<store::Removed>> remove_with_room(Service& service, BucketAccessPtr access, std::string key,
                                               store::RemoveRequest request);
 

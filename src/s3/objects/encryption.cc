@@ -12,12 +12,12 @@
 namespace verbena::s3 {
 namespace {
 
-// Names of attributes; they are on disk.
+// Names of attributes; they are stored on disk.
 constexpr std::string_view method_attribute = sealed_attribute;  // AES256, aws:kms or C
 constexpr std::string_view key_attribute = "sse-key";
 constexpr std::string_view kms_attribute = "sse-kms-key-id";
 constexpr std::string_view bucket_key_attribute = "sse-bucket-key";
-constexpr std::string_view check_attribute = "sse-check";  // of the customer's key: salt | HMAC
+constexpr std::string_view check_attribute = "sse-check";  // check value of the customer's key: salt | HMAC
 using store::NumberedPart;
 using store::read_salt;
 using store::salt_attribute;
@@ -35,7 +35,7 @@ std::string_view attribute(const store::Attributes& attributes, std::string_view
   return found == nullptr ? std::string_view() : std::string_view(*found);
 }
 
-// What a wrapped key belongs to. The object's key is last, since it may hold any byte.
+// The context that a wrapped key is bound to. The object's key is last, since it may have any byte.
 std::string key_context(std::string_view method, std::string_view kms_key_id, std::string_view bucket,
                         std::string_view key) {
   std::string context("object key\n");
@@ -51,7 +51,7 @@ std::string customer_mac(const CustomerKey& customer, std::string_view purpose, 
   return hmac_sha256(customer.key.bytes(), as_bytes(std::string(purpose).append(salt)));
 }
 
-// Under a key that the salt makes, so that one nonce does.
+// Under a key derived from the salt, so that a constant nonce is safe.
 Aead customer_cipher(const CustomerKey& customer, std::string_view salt) {
   std::string key = customer_mac(customer, "verbena customer wrap ", salt);
   Aead cipher(as_bytes(key));
@@ -103,7 +103,7 @@ Result<void> check_customer(const store::Attributes& attributes, const CustomerK
   return {};
 }
 
-// The object's key, out of the attributes of an object or an upload.
+// The object's key, from the attributes of an object or an upload.
 Result<Secret> unwrap(const Service& service, const store::Attributes& attributes, std::string_view bucket,
                       std::string_view key, const CustomerKeyPtr& customer) {
   const std::string_view method = attribute(attributes, method_attribute);
@@ -130,7 +130,7 @@ std::string manifest_digest(std::span<const NumberedPart> parts) {
   return digest.finish();
 }
 
-// Whether these are the parts of the object with these attributes.
+// Checks that these are the parts of the object with these attributes.
 Result<void> check_manifest(const Service& service, const store::Attributes& attributes,
                             std::span<const NumberedPart> parts, std::string_view bucket, std::string_view key) {
   if (service.encryption.keys == nullptr) return fail(Errc::key_unavailable, "encryption: no key ring");
@@ -156,7 +156,7 @@ Result<std::vector<store::SealedPart>> read_parts(const Service& service, const 
   return parts;
 }
 
-// With the KMS key that a wish without one means. Fails where the key is none that there is.
+// Completes a request without a KMS key by the default one. Fails if the key does not exist.
 Result<EncryptionWish> check_wish(const EncryptionOptions& options, EncryptionWish wish) {
   if (options.keys == nullptr) return fail(Errc::not_implemented, "The server has no key file.");
   if (wish.method != Encryption::kms) return wish;
@@ -228,8 +228,8 @@ Task<Result<store::Document>> bucket_encryption(Service& service, const std::str
   co_return document;
 }
 
-// What stands in no request stands in the bucket's configuration, or in the server's. The key of a request that names
-// none is that of a directory bucket's configuration, as AWS has it there.
+// Values missing in the request come from the bucket's configuration, else the server's. In a directory bucket a
+// request without a key gets the key of the bucket's configuration, as at AWS.
 Result<EncryptionWish> settle_encryption(const EncryptionOptions& options, EncryptionWish wish, std::string_view bucket,
                                          const std::string* bucket_default) {
   if (wish.method == Encryption::none) {
@@ -290,7 +290,7 @@ class PlannedAppend final : public store::AppendSeal {
     return {};
   }
   const store::Attributes& fresh() const override {
-    // Most appends make no object.
+    // Most appends do not make a new object.
     std::call_once(made_,
                    [this] { fresh_ = wrap(service_, wish_, Secret::random(store::object_key_size), bucket_, key_); });
     return fresh_;
@@ -347,7 +347,7 @@ store::Attributes completed_attributes(const Service& service, const store::Uplo
   std::vector<NumberedPart> listed;
   listed.reserve(parts.size());
   for (const store::PartInfo& part : parts) {
-    // A part without a salt is damaged: the object will say so when it is read.
+    // A part without a salt is damaged; reading the object will report it.
     const auto salt = read_salt(part.attributes);
     listed.push_back({part.number, {part.size, salt ? *salt : store::Salt{}}});
   }
@@ -398,7 +398,7 @@ void add_encryption_headers(ReplyHeaders& out, const store::Attributes& attribut
   const std::string_view method = attribute(attributes, method_attribute);
   if (method.empty()) return;
   if (method == customer_name) {
-    // The MD5 of a key is only ever known from the request that brings the key.
+    // The MD5 of a key is only known from the request that has the key.
     out.emplace_back("x-amz-server-side-encryption-customer-algorithm", aes256_name);
     if (key_md5) out.emplace_back("x-amz-server-side-encryption-customer-key-MD5", *key_md5);
     return;

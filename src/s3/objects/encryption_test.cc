@@ -86,7 +86,7 @@ TEST_F(EncryptionTest, APartSentAgainHasTheSameEtag) {
     const std::string first = upload("k", id, 1, text, send).header("etag");
     EXPECT_EQ(upload("k", id, 1, text, send).header("etag"), first);
     EXPECT_NE(upload("k", id, 1, text + "x", send).header("etag"), first);
-    EXPECT_NE(upload("k", id, 2, text, send).header("etag"), first) << "equal parts are nobody's business";
+    EXPECT_NE(upload("k", id, 2, text, send).header("etag"), first) << "equal parts must not be recognizable";
     EXPECT_NE(upload("k", start("k", create), 1, text, send).header("etag"), first) << "another object's key";
     EXPECT_NE(first.find('-'), std::string::npos) << "no MD5";
     ASSERT_EQ(put("source", text).status, 200);

@@ -11,7 +11,7 @@ namespace verbena::s3 {
 void add_expiration_header(ReplyHeaders& out, const BucketAccess& access, std::string_view key,
                            const store::ObjectInfo& info) {
   if (access.lifecycle == nullptr) return;
-  // The header is for clients that plan by the calendar: it keeps days of 24 hours where they are shortened.
+  // The header is for clients that plan by the calendar: it has days of 24 hours even if lifecycle_day is shorter.
   constexpr int64_t day_s = 86'400;
   const auto expiry = find_expiry(*access.lifecycle, key, info, day_s);
   if (!expiry) return;

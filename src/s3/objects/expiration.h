@@ -8,7 +8,7 @@
 
 namespace verbena::s3 {
 
-// x-amz-expiration, when a rule will expire the object.
+// Adds x-amz-expiration if a rule will expire the object.
 void add_expiration_header(ReplyHeaders& out, const BucketAccess& access, std::string_view key,
                            const store::ObjectInfo& info);
 

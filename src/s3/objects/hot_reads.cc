@@ -11,7 +11,7 @@ bool HotReads::may_read_all() {
   const uint64_t credentials_now = caller_->identity.generation;
   if (access_ == access_now && credentials_ == credentials_now) return all_;
   const BucketAccess* const access = cached_access(*service_, bucket_);
-  if (access == nullptr) return false;  // the first read that waits for it fetches it
+  if (access == nullptr) return false;  // the first read that may wait fetches it
   all_ = authorize_all(*service_, *caller_, *access, action::get_object);
   access_ = access_now;
   credentials_ = credentials_now;
@@ -26,7 +26,7 @@ HotReads::Found HotReads::find(std::string_view key) {
   return {Answer::present, std::move(object)};
 }
 
-// Only an ObjectRead charges bytes to rates.
+// Only an ObjectRead charges rates.
 bool HotReads::looks_in_memory() { return may_read_all() && !auth::rates_are_in_use(); }
 
 }  // namespace verbena::s3

@@ -1,5 +1,5 @@
-// Many reads of one bucket for one caller: what the bucket's record and the caller's rights say of all its objects
-// alike is asked once, and again when either has changed.
+// Many reads of one bucket for one caller: rights that hold for all objects of the bucket are checked once, and again
+// when the bucket's record or the caller's rights have changed.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace verbena::s3 {
 class HotReads {
  public:
   HotReads() = default;
-  // `caller` and `bucket` outlive it; the caller may become another one meanwhile.
+  // `caller` and `bucket` must outlive it; the caller's value may change meanwhile.
   HotReads(Service& service, const Call& caller, std::string_view bucket)
       : service_(&service), caller_(&caller), bucket_(bucket) {}
 
@@ -39,7 +39,7 @@ class HotReads {
   Service* service_ = nullptr;
   const Call* caller_ = nullptr;
   std::string_view bucket_;
-  // What may_read_all() found, and of what: none yet.
+  // The last result of may_read_all() and its inputs; empty: none yet.
   bool all_ = false;
   uint64_t access_ = 0, credentials_ = 0;
 };

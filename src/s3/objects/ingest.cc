@@ -12,15 +12,15 @@
 namespace verbena::s3 {
 namespace {
 
-// One byte more than is left, where the length is known: the read that meets the end then also brings the source's
-// verdict (signature, trailers), and a small body takes one read. Not where that byte would double the lease.
+// If the length is known, one byte more than is left: the read that meets the end then also returns the source's
+// verification (signature, trailers), and a small body takes one read. Not if that byte would double the lease.
 size_t next_read(std::optional<uint64_t> size, uint64_t have, size_t offer) {
   if (!size || *size - have >= offer) return offer;
   const auto left = static_cast<size_t>(*size - have);
   return memory::Arena::class_size(left + 1) > memory::Arena::class_size(left) ? left : left + 1;
 }
 
-// Fills one lease of the body, leased when its first byte is there, and digests it. An empty chunk: the end.
+// Fills one lease from the body, leased when its first byte has arrived, and digests it. An empty chunk: the end.
 Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
                                        uint64_t have, BodyDigests& digests, bool& end, RequestTrace* trace) {
   ScopedStage on_wire(trace, Stage::wire);
@@ -38,7 +38,7 @@ Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& bod
   co_return memory::Chunk{std::move(lease), bytes};
 }
 
-// Likewise, of a large body: the digest of one piece goes on while the next is read.
+// Likewise for a large body: one piece is digested while the next is read.
 Task<Result<memory::Chunk>> read_chunk_aside(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
                                              uint64_t have, DigestsAside& aside, bool& end, RequestTrace* trace) {
   ScopedStage on_wire(trace, Stage::wire);
@@ -68,7 +68,7 @@ void charge_failed_read(ByteCharge* charge, const memory::Source& body, uint64_t
   if (charge != nullptr && arrived > charged) charge->moved(arrived - charged);
 }
 
-// All bytes that were declared are here. The end, with the source's verdict, needs no memory of the arena.
+// All declared bytes have arrived. The end, with the source's verification, needs no memory of the arena.
 Task<Result<void>> expect_end(memory::Source& body) {
   std::byte one_more[1];
   const MutableBytes into(one_more);
@@ -91,7 +91,7 @@ Result<void> verify_checksums(const std::vector<store::Checksum>& expected,
 }
 
 std::string random_etag() {
-  // A counter behind a secret of the thread: as good as random, and no system call.
+  // A counter encrypted by a secret of the thread: as good as random, without a system call.
   struct Source {
     std::byte secrets[2][16];
     uint64_t count = 0;

@@ -1,4 +1,4 @@
-// The body of an object or part on its way into the store's writer, and what it is checked against.
+// Moves the body of an object or part into the store's writer, and verifies it.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace verbena::s3 {
 
 inline constexpr uint64_t put_size_max = 5 * GiB;  // S3: larger objects are uploaded in parts
 
-// An entity tag that is no MD5 and does not look like one.
+// A random entity tag, which does not look like an MD5.
 std::string random_etag();
 
 // Checks that each expected checksum is among the computed ones: malformed_trailer, bad_digest.
@@ -19,9 +19,9 @@ Result<void> verify_checksums(const std::vector<store::Checksum>& expected,
                               const std::vector<store::Checksum>& computed);
 
 // Reads the body to its end into the writer and verifies what the request expects. Returns size, etag and checksums.
-// Memory is leased when bytes are there, in the name of the caller's address; slow_down: there was none for too long.
-// `room`: what was set aside for a body of a declared length; for another it grows with what comes, and quota_exceeded
-// is an error, too. `charge` (may be null) counts each byte that comes, whatever becomes of the body.
+// Memory is leased when bytes have arrived, charged to the caller's address; slow_down: there was none for too long.
+// `room`: reserved for a body of a declared length; for others it grows with the received bytes (quota_exceeded).
+// `charge` (may be null) counts each received byte, whether or not the body is stored.
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& call, store::ObjectWriter& writer,
                                        const PutRequest& request, memory::Source& body, Reservation& room,
                                        ByteCharge* charge);

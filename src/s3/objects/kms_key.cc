@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kms_key_id_size_max = 256;
 
-// A plain name can be made on demand. What AWS makes up (an ARN, a UUID, a multi-region id) names a key that somebody
-// else would have had to make.
+// A plain name can be created on demand. Ids in AWS's forms (an ARN, a UUID, a multi-region id) name keys that must
+// exist already.
 bool is_made_elsewhere(std::string_view id) {
   const bool uuid = id.size() == 36 && id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-' &&
                     std::ranges::count_if(id, is_hex_digit) == 32;

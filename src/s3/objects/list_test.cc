@@ -45,7 +45,7 @@ TEST_F(Lists, MetadataIsListedToWhoMayReadIt) {
   EXPECT_EQ(r.count("UserMetadata") + r.count("UserTags"), 0u) << "may list, may not read";
 }
 
-// Somebody else on the same core.
+// Another task on the same core.
 Task<bool> count_turns(const bool& over, int& turns) {
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   for (; !over; ++turns) {
@@ -68,7 +68,7 @@ std::string costly_policy() {
          resources + "]}}";
 }
 
-// Who may is asked for each entry. One listing with metadata held its core for as long as the bucket's owner liked: 40
+// Each entry is authorized. One listing with metadata held its core for as long as the bucket's owner liked: 40
 // seconds were seen, after which a service manager ends a server that gives no sign.
 TEST_F(Lists, ACostlyPolicyLeavesOthersTheirTurnsInAListingWithMetadata) {
   constexpr int entries = 30;

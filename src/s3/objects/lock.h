@@ -1,4 +1,4 @@
-// Object lock and tags as headers tell them.
+// Headers for object lock and tags.
 #pragma once
 
 #include "s3/reply_headers.h"

@@ -15,7 +15,7 @@ constexpr size_t redirect_bytes_max = 2 * KiB;
 constexpr std::array<std::string_view, 6> system_headers = {
     "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"};
 
-// Storage classes are labels here: an object of any of these is kept and read like every other, and says its class.
+// Storage classes are labels here: all objects are stored and read alike, and return their class.
 constexpr std::array<std::string_view, 6> storage_classes = {"STANDARD",   "REDUCED_REDUNDANCY",  "STANDARD_IA",
                                                              "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR"};
 
@@ -36,6 +36,16 @@ Result<void> check_redirect(std::string_view location) {
   if (location.starts_with('/') || location.starts_with("http://") || location.starts_with("https://")) return {};
   return fail(Errc::invalid_argument,
               "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.");
+}
+
+// A policy judges the first value of a name, and readers may take another one. User metadata are joined where they are
+// read, and nothing is judged by them.
+bool repeats_one_value(const Headers& headers) {
+  for (auto header = headers.begin(); header != headers.end(); ++header) {
+    const auto same = [&](const auto& other) { return other.first == header->first; };
+    if (std::any_of(headers.begin(), header, same) && !header->first.starts_with(user_metadata_prefix)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -72,6 +82,9 @@ Result<void> check_object_headers(const Headers& headers) {
       return fail(Errc::invalid_argument, "A header that objects do not have.");
     }
   }
+  if (headers.size() > 1 && repeats_one_value(headers)) {
+    return fail(Errc::invalid_argument, "A header of one value is there twice.");
+  }
   if (user_bytes > user_metadata_bytes_max) return fail(Errc::metadata_too_large, "user metadata");
   if (system_bytes > system_headers_bytes_max) return fail(Errc::request_header_too_large, "system headers");
   return {};
@@ -96,19 +109,24 @@ Result<void> set_redirect(Headers& headers, std::optional<std::string_view> loca
   return check_object_headers(headers);
 }
 
-Result<void> settle_storage_class(Headers& headers, std::string_view bucket) {
+Result<void> check_storage_class(const Headers& headers, std::string_view bucket) {
   const bool directory = is_directory_bucket(bucket);
   for (const auto& [name, value] : headers) {
     if (name != storage_class_header || (value == express_class) == directory) continue;
     return fail(Errc::invalid_storage_class, "x-amz-storage-class");
   }
-  if (directory) {
-    set_storage_class(headers, express_class);
-  } else {
-    std::erase_if(headers, [](const auto& header) {
-      return header.first == storage_class_header && header.second == "STANDARD";
-    });
-  }
+  return {};
+}
+
+void name_storage_class(Headers& headers, std::string_view bucket) {
+  if (is_directory_bucket(bucket)) return set_storage_class(headers, express_class);
+  std::erase_if(headers,
+                [](const auto& header) { return header.first == storage_class_header && header.second == "STANDARD"; });
+}
+
+Result<void> settle_storage_class(Headers& headers, std::string_view bucket) {
+  VB_TRY(check_storage_class(headers, bucket));
+  name_storage_class(headers, bucket);
   return {};
 }
 

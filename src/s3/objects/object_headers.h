@@ -30,10 +30,13 @@ Result<void> check_object_headers(const Headers& headers);
 // Of an object or upload with these headers; "STANDARD" is not kept among them.
 std::string storage_class(const Headers& headers);
 void set_storage_class(Headers& headers, std::string_view name);
-// Takes the redirect that is among the headers out, and puts `location` there, if any. invalid_argument.
+// Replaces the redirect among the headers by `location`; empty: removes it. invalid_argument.
 Result<void> set_redirect(Headers& headers, std::optional<std::string_view> location);
 // The storage class of a new object, for every door: EXPRESS_ONEZONE in directory buckets and nowhere else
-// (invalid_storage_class), and STANDARD is what an object without a class has.
-Result<void> settle_storage_class(Headers& headers, std::string_view bucket);
+// (invalid_storage_class), and STANDARD is stored as no class. name_storage_class() is for headers that are stored:
+// policies judge those of the request.
+Result<void> check_storage_class(const Headers& headers, std::string_view bucket);
+void name_storage_class(Headers& headers, std::string_view bucket);
+Result<void> settle_storage_class(Headers& headers, std::string_view bucket);  // both
 
 }  // namespace verbena::s3

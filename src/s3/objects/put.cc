@@ -8,6 +8,7 @@
 #include "s3/objects/checksums.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
+#include "s3/objects/object_headers.h"
 #include "s3/objects/write_plan.h"
 
 namespace verbena::s3 {
@@ -19,7 +20,7 @@ Task<Result<Reservation>> reserve_for(Service& service, const BucketAccess& acce
   co_return Reservation::make(service, access, bytes, 1);
 }
 
-// How the bytes are encrypted: an append when it is known what it is added to; anything else as it comes.
+// The encryption of the bytes: for an append determined by the object it is added to, for others by the request.
 struct Sealing {
   Seal seal;
   store::AppendSealPtr append;
@@ -30,7 +31,7 @@ Sealing make_sealing(const Service& service, const PutRequest& request, Encrypti
   return {make_seal(service, wish, request.bucket, request.key), nullptr};
 }
 
-// Of plain bytes.
+// The writer of plain bytes.
 Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service, const PutRequest& request,
                                                                Sealing& sealing, std::optional<uint64_t> size) {
   if (request.append) {
@@ -40,7 +41,7 @@ Task<Result<std::unique_ptr<store::ObjectWriter>>> make_writer(Service& service,
   co_return sealing.seal.writer(service, std::move(writer), size);
 }
 
-// The requested checksums first: of an append's several ones they are what a new object gets. How many they are.
+// Moves the requested checksums to the front: a new object gets only these of an append's. Returns their number.
 ptrdiff_t put_requested_first(const PutRequest& request, std::vector<store::Checksum>& checksums) {
   const auto requested = [&](const store::Checksum& one) {
     return request.compute == one.algorithm ||
@@ -49,11 +50,12 @@ ptrdiff_t put_requested_first(const PutRequest& request, std::vector<store::Chec
   return std::ranges::stable_partition(checksums, requested).begin() - checksums.begin();
 }
 
-// What is kept with the bytes that came.
+// Fills in the properties stored with the bytes.
 void describe(const Service& service, PutRequest& request, const Seal& seal, const store::Attributes& attributes,
               store::ObjectInfo& info) {
   seal.mark_object(service, request.bucket, request.key, info);
   info.headers = std::move(request.headers);
+  name_storage_class(info.headers, request.bucket);
   info.tags = std::move(request.tags);
   info.lock = request.lock;
   store::change_attributes(info.attributes, attributes);
@@ -108,7 +110,8 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   ScopedStage commits(call.trace, Stage::disk);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));
   commits.end();
-  if (request.append) info.checksums = std::move(sent);  // the reply confirms what came, not what lies before it
+  if (request.append)
+    info.checksums = std::move(sent);  // the reply has the checksums of the appended bytes, not of the object
   co_return PutReply{std::move(info), received};
 }
 

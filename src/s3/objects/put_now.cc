@@ -6,13 +6,14 @@
 #include "s3/access/quota.h"
 #include "s3/objects/body_digests.h"
 #include "s3/objects/ingest.h"
+#include "s3/objects/object_headers.h"
 #include "s3/objects/write_plan.h"
 #include "store/whole_put.h"
 
 namespace verbena::s3 {
 namespace {
 
-// Bytes that are sealed, room that is set aside, events that are left: put_object() does that.
+// Encryption, reservations and events are left to put_object().
 bool has_more_steps(const BucketAccess& access, const WritePlan& plan) {
   return plan.encryption.method != Encryption::none || access.has_quota() || access.notifications != nullptr;
 }
@@ -58,7 +59,7 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   if (!put.expected.empty()) {
     auto verified = verified_checksums(put);
     if (!verified) {
-      if (charge) charge->moved(size);  // they came, whatever becomes of them
+      if (charge) charge->moved(size);  // charged even if the PUT fails later
       return refuse(put, verified.error());
     }
     whole.info.checksums = std::move(*verified);
@@ -67,6 +68,7 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   whole.info.size = size;
   whole.info.etag = random_etag();
   whole.info.headers = std::move(put.headers);
+  name_storage_class(whole.info.headers, put.bucket);
   whole.info.attributes = std::move(plan->attributes);
   whole.bytes = std::move(put.bytes);
   whole.executor = std::move(put.executor);

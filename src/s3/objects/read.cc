@@ -25,7 +25,7 @@ Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
     if (number == 1) return Extent{0, info.size, info.size > 0};
     return fail(Errc::invalid_part_number, "part number");
   }
-  // By the numbers that they were uploaded with, which may leave some out.
+  // By the numbers at upload, which may have gaps.
   uint64_t offset = 0;
   for (const auto& part : info.parts) {
     if (part.number == number) return Extent{offset, part.size, part.size > 0};
@@ -34,8 +34,8 @@ Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
   return fail(Errc::invalid_part_number, "part number");
 }
 
-// Whether everybody may read all of the bucket, by a policy that says so whatever the request and the key: asked once,
-// and again when a document of any bucket has changed. Each thread keeps what it found of a few buckets.
+// Whether the bucket's policy lets all callers read all of the bucket, whatever the request and the key. Cached per
+// thread for a few buckets, until a document of any bucket changes.
 bool is_open_to_all(const Service& service, const Call& caller, const BucketAccess& access) {
   struct Known {
     uint64_t access = 0;  // generation
@@ -50,14 +50,14 @@ bool is_open_to_all(const Service& service, const Call& caller, const BucketAcce
   if (known.access == now && known.bucket == access.name) return known.open;
   const bool open =
       !auth::depends_on_request(*access.policy) && authorize_all(service, caller, access, action::get_object);
-  // The record may be from before a change that came meanwhile.
+  // The record may be from before a concurrent change.
   if (cached_access(service, access.name) == &access) known = {now, access.name, open};
   return open;
 }
 
-// An object with a list of its own has it among its attributes.
+// An object's ACL, if it has one, is among its attributes.
 Result<void> may_read(const Service& service, const Call& caller, const BucketAccess& access, const Asked& asked) {
-  const bool current = asked.version_id.empty();  // a version that is named needs a right of its own
+  const bool current = asked.version_id.empty();  // a request with a version id needs another right
   if (current && asked.object->attributes.empty() && is_open_to_all(service, caller, access)) return {};
   return authorize(service, caller, access, asked);
 }
@@ -84,7 +84,7 @@ ObjectRead::Step ObjectRead::refuse(Error error) {
 
 ObjectRead::Step ObjectRead::look() {
   if (error_) return Step::refusal;
-  // The name of a bucket whose record is at hand was checked when that was fetched.
+  // The name of a bucket with a cached record was checked when the record was fetched.
   const BucketAccess* access = access_.get();
   if (access == nullptr) access = cached_access(service_, request_.bucket);
   if (access == nullptr) return Step::needs_bucket;
@@ -122,7 +122,7 @@ ObjectRead::Step ObjectRead::judge(const BucketAccess& access) {
 }
 
 Task<void> ObjectRead::fetch_bucket() {
-  // Meanwhile another bucket may get the name: what was found is of the one before.
+  // Meanwhile a new bucket may get the name: discards an object found in the old one.
   reader_.reset();
   looked_in_memory_ = false;
   if (auto sound = check_names(request_); !sound) {
@@ -138,8 +138,8 @@ Task<void> ObjectRead::fetch_bucket() {
 }
 
 Task<void> ObjectRead::fetch_object() {
-  // The record from before the object is read and the one from after it: where both are of one bucket, the object is of
-  // that bucket, too. The later one judges it.
+  // Compares the records from before and after the object is read: if both are of one bucket, the object is in that
+  // bucket. The later record is used for authorization.
   if (access_ == nullptr) co_await fetch_bucket();
   if (error_) co_return;
   const auto missing = [this](const Error& error) {

@@ -1,4 +1,4 @@
-// A read of one object: one way for every door, for GET, HEAD and the source of a copy, in memory or not.
+// A read of one object, for every door: of GET, HEAD and the source of a copy, whether it is in memory or not.
 #pragma once
 
 #include <memory>
@@ -11,38 +11,38 @@ namespace verbena::s3 {
 
 struct BucketAccess;
 
-// Names, the bucket's record of access, look-up, authorization, encryption, conditions and range of one read, in this
-// order. A look never waits and may run again; what it lacks it names, and finish() fetches that and looks again. So
-// the fast way is that the first look answered. Arguments outlive it.
+// Checks of one read, in this order: names, the bucket's access record, look-up, authorization, encryption, conditions,
+// range. A look never waits and may run again. If it lacks something it names it, and finish() fetches that and looks
+// again. On the fast path the first look answers. The arguments must outlive it.
 class ObjectRead {
  public:
-  enum class Of : uint8_t { bytes, head };  // head: what HEAD needs, which is no reader
+  enum class Of : uint8_t { bytes, head };  // head: the properties only, without a reader
   enum class Step : uint8_t {
-    answer,        // take() or info() and extent() have it
-    refusal,       // error() has it
-    needs_bucket,  // the bucket's record of access is not at hand
-    needs_object,  // the object is not in memory, or a version is named
+    answer,        // take(), or info() and extent(), return it
+    refusal,       // error() returns it
+    needs_bucket,  // the bucket's access record is not cached
+    needs_object,  // the object is not in memory, or the request names a version
     needs_key,     // its bytes are encrypted
   };
 
-  // `found`: what an earlier look at the same request found in memory, if anything.
+  // `found`: the object that an earlier look of the same request found in memory, if any.
   ObjectRead(Service& service, const Call& call, const GetRequest& request, Of of, FoundObject found = {});
 
-  // After an answer of the first look, the reader answers peek() for every byte.
+  // If the first look answers, the reader's peek() has every byte.
   Step look();
-  // Goes on from what a look needed, until there is an answer or a refusal. Errors: no_such_bucket, no_such_key,
-  // precondition_failed, not_modified, invalid_range, access_denied, ...
+  // Fetches what the look needed and looks again, until there is an answer or a refusal. Errors: no_such_bucket,
+  // no_such_key, precondition_failed, not_modified, invalid_range, access_denied, ...
   Task<Step> finish(Step looked);
 
   const Error& error() const { return *error_; }
-  // The object whose conditions or range refused the request; null: it did not come to that.
+  // The object, if the request was refused for a condition or range; else null.
   const store::ObjectInfo* refused() const { return refused_ ? seen() : nullptr; }
-  // Of an answer.
+  // After an answer.
   const store::ObjectInfo& info() const { return *seen(); }
   const Extent& extent() const { return extent_; }
-  OpenObject take();  // of a read of bytes; once
+  OpenObject take();  // for a read of bytes; call once
 
-  // What a look that was no answer has found in memory; null: nothing.
+  // The object that a look without an answer found in memory; null: none.
   const std::shared_ptr<store::ObjectReader>& found() const { return reader_; }
 
  private:
@@ -56,9 +56,9 @@ class ObjectRead {
   const Call& call_;
   const GetRequest& request_;
   const Of of_;
-  std::shared_ptr<const BucketAccess> access_{};  // fetched; null: the one at hand, if any. Never older than the object
+  std::shared_ptr<const BucketAccess> access_{};  // fetched; null: the cached one, if any. Never older than the object
   std::shared_ptr<store::ObjectReader> reader_;
-  std::optional<store::ObjectInfo> info_{};  // of a HEAD whose object is not in memory
+  std::optional<store::ObjectInfo> info_{};  // for a HEAD of an object that is not in memory
   std::shared_ptr<ByteCharge> charge_{};
   Extent extent_{};
   std::optional<Error> error_{};
@@ -67,10 +67,10 @@ class ObjectRead {
   bool refused_ = false;
 };
 
-// Whether an object's bytes are sent as they lie in memory: encryption and access control lists are attributes.
+// Whether an object's bytes are sent as they are in memory, that is, it has no attributes (encryption, ACL).
 bool is_sent_as_it_lies(const store::ObjectInfo& info);
 
-// An ObjectRead from beginning to end.
+// A complete ObjectRead.
 Task<Result<OpenObject>> open_object(Service& service, const Call& call, const GetRequest& request);
 Task<Result<HeadReply>> head_object(Service& service, const Call& call, const GetRequest& request);
 

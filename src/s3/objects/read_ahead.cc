@@ -50,7 +50,7 @@ size_t ReadAhead::chunks_of_run() const {
   return static_cast<size_t>((bytes + store::ObjectReader::chunk_size_max - 1) / store::ObjectReader::chunk_size_max);
 }
 
-// A run is started as a whole, where there is memory, so that its engine fetches it in one call.
+// Starts a whole run if there is memory, so that the engine fetches it in one call.
 void ReadAhead::start() {
   const uint64_t two_runs = 2 * run_bytes_ / store::ObjectReader::chunk_size_max;
   const size_t depth = std::max<size_t>(depth_max, two_runs);
@@ -63,7 +63,7 @@ void ReadAhead::start() {
   }
 }
 
-// Takes what is offered freely and never waits: the chunk that is wanted next must not wait behind later ones.
+// Takes only memory that is free now: the next chunk must not wait behind later ones.
 bool ReadAhead::start_chunk() {
   if (in_memory(rest_)) return false;
   const size_t offer = share_.offer();
@@ -77,7 +77,7 @@ bool ReadAhead::start_chunk() {
   return true;
 }
 
-// What was started ahead is read again later: what it holds may be just what the wanted chunk needs.
+// Drops later reads, which are repeated later: their memory may be what the next chunk needs.
 void ReadAhead::give_back() {
   if (pending_.empty()) return;
   const uint64_t from = pending_.front().range.offset;
@@ -118,7 +118,7 @@ Task<Result<memory::Chunk>> ReadAhead::read_now() {
       chunk = co_await reader_->read(now_.offset, length);
     } else if (chunk->bytes.empty()) {
       Pending<memory::Chunk> first(executor_, read_alone(reader_, now_.offset, length));
-      start();  // behind it: the disk is at work on these meanwhile
+      start();  // starts the reads behind it, so that the disk works meanwhile
       chunk = co_await first.wait();
     }
     on_disk.end();
@@ -129,7 +129,7 @@ Task<Result<memory::Chunk>> ReadAhead::read_now() {
       co_return chunk;
     }
     if (chunk.error() != Errc::slow_down || SteadyClock::now() >= end) co_return chunk;
-    // The free parts of the arena are too small, or somebody has them without a charge, or what was started ahead.
+    // The arena's free parts are too small, or held without a charge, or by reads ahead.
     charge.release();
     give_back();
     most = memory::Budget::unit;

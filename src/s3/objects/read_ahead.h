@@ -20,15 +20,15 @@ class ReadAhead {
  public:
   static constexpr size_t depth_max = 3;  // chunks of 1 MiB in flight, or two runs (store/read_runs.h)
 
-  // The memory is asked for in the name of `peer`, a client's address. Arena and address outlive this, and so does
-  // `trace` (may be null), which gets the times that next() waited.
+  // Memory is charged to `peer`, a client's address. Arena, address and `trace` (may be null; gets the waiting times of
+  // next()) must outlive this.
   ReadAhead(boost::asio::any_io_executor executor, memory::Arena& arena, std::string_view peer,
             std::shared_ptr<store::ObjectReader> reader, uint64_t offset, uint64_t length,
             RequestTrace* trace = nullptr);
   bool done() const { return rest_.length == 0 && now_.length == 0 && pending_.empty(); }
-  // Waits for memory where nothing is on its way. slow_down: there was none for too long.
-  Task<Result<memory::Chunk>> next();  // not when done()
-  // Little memory is left: whoever pushes the chunks lets the last one go before it asks for the next.
+  // Waits for memory if no read is in flight. slow_down: there was none for too long.
+  Task<Result<memory::Chunk>> next();  // not after done()
+  // Little memory is left: the caller should release the last chunk before it calls next().
   bool scarce() { return share_.scarce(); }
 
  private:
@@ -56,7 +56,7 @@ class ReadAhead {
   memory::Share share_;
   const std::chrono::milliseconds wait_max_;
   Range rest_;
-  Range now_;  // before all others: the first of all, or one that the arena had no room for in one piece
+  Range now_;  // the next range, before all others: the first one, or one that did not fit the arena in one piece
   std::vector<Ahead> pending_;
   RequestTrace* const trace_;
 };

@@ -1,4 +1,4 @@
-// RenameObject, of directory buckets.
+// RenameObject, for directory buckets.
 #include <algorithm>
 #include <memory>
 
@@ -12,7 +12,7 @@
 namespace verbena::s3 {
 namespace {
 
-// What a condition that does not hold is called: a rename that must not happen is 412, whichever says so.
+// The failed condition's name for the error: a rename whose condition fails is always 412.
 std::unexpected<Error> unmet(const Error& error, bool source) {
   const std::string_view name = error.context;
   if (!source) return fail(Errc::precondition_failed, error.context);
@@ -31,7 +31,7 @@ Result<void> check_target(const Preconditions& conditions, const store::ObjectIn
   return {};
 }
 
-// All that must be the same of a request that comes again under its token.
+// The fields that must be equal in a repeated request with the same token.
 std::string digest_of(const RenameObjectRequest& request) {
   std::string text;
   const auto add = [&](std::string_view part) { text.append(std::to_string(part.size())).append(":").append(part); };
@@ -48,7 +48,7 @@ std::string digest_of(const RenameObjectRequest& request) {
   return sha256(as_bytes(text));
 }
 
-// A name that ends so is a folder to those who make folders of names.
+// Clients that make folders of names would take such a name for a folder.
 Result<void> check_names(const RenameObjectRequest& request) {
   VB_TRY(check_key(request.from));
   VB_TRY(check_new_key(request.to));
@@ -74,7 +74,7 @@ Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObj
   VB_CO_TRY(check_names(request));
   store::RenameRequest rename{.from = request.from, .to = request.to};
   if (!request.token.empty()) {
-    // As two callers know nothing of each other's tokens.
+    // Tokens are separate for each caller.
     rename.token = std::string(owner_of(caller)).append("/").append(request.token);
     rename.asked = digest_of(request);
   }

@@ -8,7 +8,7 @@
 namespace verbena::s3 {
 namespace {
 
-// `access` may be null: a bucket that is gone expires nothing.
+// `access` may be null, if the bucket is gone: nothing expires then.
 void add(const BucketAccess* access, Said said, std::string_view key, const store::ObjectInfo& info,
          ReplyHeaders& out) {
   if (said == Said::of_read) add_tag_and_lock_headers(out, info);

@@ -1,6 +1,5 @@
-// The headers that S3 works out when it answers about an object, for doors that have no HTTP answer to write them to:
-// how it is encrypted, how many tags it has, its lock, and when it will expire. What is stored with an object is in its
-// ObjectInfo::headers.
+// Headers that S3 computes in an answer about an object, for doors without an HTTP response: encryption, number of
+// tags, lock and expiration. Stored headers are in ObjectInfo::headers.
 #pragma once
 
 #include <string>
@@ -16,10 +15,10 @@ enum class Said : uint8_t {
   of_write,  // PUT: neither tags nor lock
 };
 
-// False, and nothing was added: the bucket's record is not at hand, and add_said_headers() fetches it.
+// False: nothing was added, because the bucket's record is not cached; add_said_headers() fetches it.
 bool add_said_headers_now(const Service& service, Said said, std::string_view bucket, std::string_view key,
                           const store::ObjectInfo& info, ReplyHeaders& out);
-// Arguments outlive it.
+// The arguments must outlive it.
 Task<> add_said_headers(Service& service, Said said, const std::string& bucket, const std::string& key,
                         const store::ObjectInfo& info, ReplyHeaders& out);
 

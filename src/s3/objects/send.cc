@@ -31,7 +31,7 @@ Task<Result<void>> push_and_note(const OpenObject& object, memory::Sink& sink, m
   co_return Result<void>{};
 }
 
-// A chunk that a sink took was moved, whatever becomes of those behind it.
+// A chunk that the sink accepted counts as moved, even if later ones fail.
 Task<Result<void>> push_charged(const OpenObject& object, memory::Sink& sink, memory::Chunk chunk) {
   if (object.charge == nullptr) return sink.push(std::move(chunk));
   return push_and_note(object, sink, std::move(chunk));
@@ -52,7 +52,7 @@ Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, m
                                    RequestTrace* trace) {
   auto executor = co_await boost::asio::this_coro::executor;
   ReadAhead chunks(executor, service.arena, object.peer, object.reader, object.offset, object.length, trace);
-  // The first chunk is read before the head goes out: rot found there is an error, not a body that is cut.
+  // The first chunk is read before the head is sent: damage in it is an error response, not a truncated body.
   VB_CO_ASSIGN(memory::Chunk chunk, co_await chunks.next());
   {
     const ScopedStage on_wire(trace, Stage::wire);
@@ -72,7 +72,7 @@ Task<Result<void>> push_read_ahead(Service& service, const OpenObject& object, m
   co_return co_await sink.finish();
 }
 
-// A small object that is in memory is so whole.
+// A small object in memory is in one piece.
 bool in_memory(const OpenObject& object) {
   return object.length <= memory::Budget::unit && !object.reader->peek(object.offset, object.length).bytes.empty();
 }

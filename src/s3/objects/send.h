@@ -1,4 +1,4 @@
-// An open object's bytes into a door's Sink: one place that picks the way, for every door.
+// Sends an open object's bytes to a door's Sink, by the fastest path that the sink offers.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,16 @@
 
 namespace verbena::s3 {
 
-// Rates are charged here for what is sent, by both of these. For a caller that moves an object's bytes by itself:
+// Charges rates for sent bytes; for callers that move an object's bytes by themselves. The two functions below do it.
 void charge_sent(const OpenObject& object);
 
 // In one go, without a suspension: from memory into a sink that takes them so. unsupported: send_object() is the next
 // call.
 Result<memory::AtOnce> send_now(const OpenObject& object, memory::Sink& sink);
 
-// begin, push ..., finish on the sink: from memory in the pieces in which it lies there, else from the store, reading
-// ahead so that disk and wire overlap, as far as the peer's share of the arena goes. slow_down: there was no memory for
-// it for too long. `trace` (may be null) gets the times.
+// Calls begin, push ... and finish of the sink: from memory piece by piece, else from the store, reading ahead within
+// the peer's share of the arena so that disk and wire overlap. slow_down: there was no memory for too long. `trace`
+// (may be null) gets the times.
 Task<Result<void>> send_object(Service& service, const OpenObject& object, memory::Sink& sink,
                                RequestTrace* trace = nullptr);
 

@@ -10,8 +10,9 @@
 namespace verbena::s3 {
 namespace {
 
-// A part of an upload that has a checksum algorithm is summed with it, whatever the client sends; another algorithm
-// than the upload's is a mistake. Of an upload that has none, parts without a checksum get the default one.
+// A part of an upload with a checksum algorithm gets a checksum of that algorithm, whatever the client sends; sending
+// one of another algorithm is an error. In an upload without an algorithm, parts without a checksum get the default
+// one.
 Result<void> match_upload_checksum(const store::UploadInfo& upload, PutRequest& put) {
   if (!upload.checksum_algorithm) {
     add_default_checksum(put);

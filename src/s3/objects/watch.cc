@@ -8,7 +8,7 @@ namespace verbena::s3 {
 Task<Result<WatchRight>> authorize_watch(Service& service, const Call& caller, const std::string& bucket,
                                          const std::string& prefix) {
   VB_CO_TRY(check_bucket_name(bucket));
-  // The number from before: a change in between makes this right an old one.
+  // The generation from before: a change in between makes this right stale.
   WatchRight right{.versions = false, .access_generation = service.access->now(), .created_us = 0};
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
   right.created_us = access->created_us;

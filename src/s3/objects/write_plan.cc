@@ -12,14 +12,14 @@ namespace {
 
 WritePlan missing(WriteNeed what) { return {.needs = what}; }
 
-// What the request says by itself.
+// Checks of the request alone.
 Result<void> check_request(const PlannedWrite& write) {
   VB_TRY(check_bucket_name(write.bucket));
   if (write.of == WriteOf::part) return check_key(write.key);
   VB_TRY(check_new_key(write.key));
   if (write.headers == nullptr) return {};
   VB_TRY(check_object_headers(*write.headers));
-  return settle_storage_class(*write.headers, write.bucket);
+  return check_storage_class(*write.headers, write.bucket);
 }
 
 Task<Result<void>> fetch(Service& service, const PlannedWrite& write, WriteNeed what, WriteFacts& have) {
@@ -37,7 +37,7 @@ Task<Result<void>> fetch(Service& service, const PlannedWrite& write, WriteNeed 
 
 }  // namespace
 
-PlannedWrite planned(PutRequest& request, std::optional<uint64_t> size) {
+PlannedWrite planned(const PutRequest& request, std::optional<uint64_t> size) {
   return {.bucket = request.bucket,
           .key = request.key,
           .headers = &request.headers,
@@ -84,7 +84,7 @@ Result<WritePlan> judge_write(const Service& service, const Call& call, const Pl
 Result<WritePlan> plan_write(const Service& service, const Call& call, const PlannedWrite& write,
                              const WriteFacts& have) {
   VB_TRY(check_request(write));
-  if (write.of == WriteOf::part) return judge_write(service, call, write, have);  // encrypted as its upload is
+  if (write.of == WriteOf::part) return judge_write(service, call, write, have);  // encrypted like its upload
   EncryptionWish wish;
   if (write.encryption != nullptr || session_encrypts(call)) {
     VB_ASSIGN(wish, session_encryption(call, write.encryption != nullptr ? *write.encryption : EncryptionWish()));
@@ -92,7 +92,7 @@ Result<WritePlan> plan_write(const Service& service, const Call& call, const Pla
   auto plan = judge_write(service, call, write, have);
   if (!plan || plan->needs != WriteNeed::nothing) return plan;
   if (write.size > put_size_max) return fail(Errc::entity_too_large, "put: declared length");
-  // Most small writes: plain, since neither request, session, bucket nor server says otherwise.
+  // Most small writes: not encrypted, since neither request, session, bucket nor server demands it.
   if (wish.method == Encryption::none && !have.access->encrypts && !service.encryption.by_default) return plan;
   const bool by_bucket = have.access->encrypts && asks_bucket(service.encryption, wish, write.bucket);
   if (by_bucket && !have.encryption) return missing(WriteNeed::encryption);

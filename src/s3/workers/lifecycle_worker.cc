@@ -18,9 +18,9 @@ namespace {
 
 namespace asio = boost::asio;
 
-// How far a pass came: the key and version marker of the page to go on with.
+// The position of a pass: the key and version marker of the next page.
 constexpr std::string_view progress_document = "lifecycle-progress";
-constexpr int progress_pages = 16;  // written this often
+constexpr int progress_pages = 16;  // pages between two writes of it
 
 metrics::Counter& removals() {
   static auto& counter = metrics::counter("verbena_lifecycle_removals_total", "Versions that a lifecycle rule removed");
@@ -36,7 +36,7 @@ metrics::Counter& aborts() {
   return counter;
 }
 
-// The longest prefix that all enabled rules share: only keys under it have to be listed.
+// The longest common prefix of all enabled rules: only keys under it are listed.
 std::string common_prefix(const std::vector<LifecycleRule>& rules) {
   std::optional<std::string> common;
   for (const LifecycleRule& rule : rules) {
@@ -49,8 +49,8 @@ std::string common_prefix(const std::vector<LifecycleRule>& rules) {
   return common.value_or("");
 }
 
-// "@bucket NUL version id NUL key": a key may hold any byte but the others are text. Without the first part, as it once
-// was written, it may be of an earlier bucket of that name, whose pass ended there.
+// "@bucket NUL version id NUL key": a key may have any byte, the others are text. Older positions lack the first part
+// and may be of an earlier bucket of that name.
 std::string encode_progress(const store::ListVersionsRequest& at, int64_t bucket_created_us) {
   const std::string end(1, '\0');
   return "@" + std::to_string(bucket_created_us) + end + at.version_id_marker + end + at.key_marker;
@@ -118,7 +118,7 @@ Task<Result<void>> LifecyclePass::versions(Ground& ground) {
     request.prefix = common_prefix(*ground.rules);
     VB_CO_ASSIGN(const store::VersionPage listed, co_await store_.list_versions(ground.bucket, request));
     VB_CO_ASSIGN(bool goes_on, co_await page(ground, listed, key));
-    if (ends()) co_return Result<void>();  // the page was not gone through: no progress is noted
+    if (ends()) co_return Result<void>();  // the page was not completed: its position is not stored
     if (goes_on && !listed.truncated) {
       co_await end_key(ground, key);
       if (stored || pages > progress_pages) co_return co_await store_.remove_document(ground.bucket, progress_document);
@@ -139,7 +139,7 @@ Task<Result<void>> LifecyclePass::versions(Ground& ground) {
   co_return Result<void>();
 }
 
-// What was refused says that something has changed: then the bucket and its rules may have, too.
+// A refusal shows that something has changed, perhaps the bucket or its rules: reads both again.
 Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::VersionPage& page, Key& key) {
   for (const auto& entry : page.versions) {
     if (ends()) co_return true;
@@ -179,8 +179,8 @@ Task<LifecyclePass::Outcome> LifecyclePass::judge_version(const Ground& ground, 
   co_return outcome;
 }
 
-// After a restart in the middle of a key its newer versions were not seen: this one then waits for the next pass, and
-// more are kept than must be. Where one between has gone, what is left above it is its successor, as for the commit.
+// After a restart in the middle of a key its newer versions are unknown: this version waits for the next pass, so more
+// are kept than required. If a version in between is gone, the next newer one is the successor, as in the commit.
 Task<LifecyclePass::Outcome> LifecyclePass::judge_noncurrent(const Ground& ground, const store::VersionEntry& entry,
                                                              Key& key) {
   const LifecycleRule* const rule = key.above ? noncurrent_due(ground, entry, key) : nullptr;
@@ -243,7 +243,7 @@ Task<LifecyclePass::Outcome> LifecyclePass::remove(const Ground& ground, const s
       co_return Outcome::stayed;
     }
     request.conditions.announcement = std::move(*told);
-    if (ends()) co_return Outcome::stayed;  // to announce may have taken its time
+    if (ends()) co_return Outcome::stayed;  // announcing may have taken a while
   }
   const auto removed = co_await store_.remove(ground.bucket, entry.key, std::move(request));
   if (removed) {

@@ -1,10 +1,10 @@
-// Carries out the lifecycles of all buckets, in the background, on a thread of its own. It goes through a bucket's
-// versions and uploads page by page, with a pause between pages and few removals at a time, and remembers with the
-// bucket how far it came, so that a restart goes on there.
+// Carries out the lifecycle rules of all buckets, in the background, on a thread of its own. It goes through a bucket's
+// versions and uploads page by page, with a pause between pages and few removals at a time, and stores its position
+// with the bucket, so that a restart continues there.
 //
-// Between a look and a removal anything may change. So the bucket and its rules are looked at again for each page, and
-// each removal brings what it was judged by (store/removal_grounds.h): the commit judges that once more, and where
-// something is another by then, nothing goes. Locks hold for it as for everyone.
+// Anything may change between the selection of a version and its removal. So the bucket and its rules are read again
+// for each page, and each removal carries the facts of its selection (store/removal_grounds.h): the commit checks them
+// again and removes nothing if one has changed. Object locks hold for it as for any caller.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,23 +24,24 @@
 namespace verbena::s3 {
 
 struct LifecycleOptions {
-  int64_t day_s = 86'400;  // seconds that a day has
+  int64_t day_s = 86'400;  // length of a day in seconds
   int page_size = 1000;
   std::chrono::milliseconds pause{5};  // between pages
-  std::function<bool()> on_duty{};     // where servers share a store: whether this one does it; asked before each act
+  std::function<bool()>
+      on_duty{};  // if servers share a store: whether this one is the leader; called before each removal
 };
 
-// One pass over everything, once. For the worker, and for tests.
+// One pass over all buckets. For the worker, and for tests.
 class LifecyclePass {
  public:
-  // `service`: announces what is removed; null: nothing is.
+  // `service`: announces removals; null: they are not announced.
   LifecyclePass(store::Store& store, const WallClock& clock, LifecycleOptions options, const std::atomic<bool>& stop,
                 Service* service = nullptr)
       : store_(store), clock_(clock), options_(options), stop_(stop), service_(service) {}
   Task<> run();
 
  private:
-  // The bucket and its rules, as they were when they were last looked at.
+  // The bucket and its rules, as last read.
   struct Ground {
     std::string bucket;
     int64_t created_us = 0;
@@ -50,17 +51,18 @@ class LifecyclePass {
 
     store::RemovalGrounds as(store::RemovalGrounds::Of of) const;
   };
-  // What is known of the key under the cursor.
+  // State of the key under the cursor.
   struct Key {
     std::string name;
-    std::optional<store::VersionEntry> above;        // the next newer version, where that was seen and has stayed
-    uint32_t noncurrent_seen = 0;                    // and stayed
-    std::optional<store::VersionEntry> lone_marker;  // a newest delete marker of which no other version was seen yet
+    std::optional<store::VersionEntry> above;  // the next newer version, if it was seen and not removed
+    uint32_t noncurrent_seen = 0;              // and not removed
+    std::optional<store::VersionEntry>
+        lone_marker;  // a newest delete marker, if no other version of the key was seen yet
   };
   enum class Outcome : uint8_t { removed, stayed, refused };
 
   Task<Result<void>> bucket(std::string name);
-  // False: it has gone, is another one of that name, or has no rules any more.
+  // False: the bucket is gone, is a new one of its name, or has no rules any more.
   Task<Result<bool>> look_again(Ground& ground);
   Task<Result<void>> versions(Ground& ground);
   Task<Result<bool>> page(Ground& ground, const store::VersionPage& page, Key& key);  // as look_again()
@@ -83,13 +85,13 @@ class LifecyclePass {
   Service* const service_;
 };
 
-// Passes, again and again: a pass every 24th of a day, at most each second.
+// Runs a pass every 24th of a day, at most one per second.
 class LifecycleWorker {
  public:
   LifecycleWorker(Service& service, LifecycleOptions options);
   ~LifecycleWorker() { stop(); }
   void start();
-  void stop();  // ends the pass that runs; waits
+  void stop();  // ends the running pass; waits for it
 
  private:
   Task<> loop();

@@ -14,10 +14,10 @@
 namespace verbena::s3 {
 namespace {
 
-// Of what is written of one field: what a client sends with each request is not to fill the log.
+// The maximal length of one field, so that clients cannot fill the log.
 constexpr size_t line_bytes_max = 4096, name_bytes_max = 1024, origin_bytes_max = 512;
 
-// Without what would end the field.
+// Text without characters that would end the field.
 void append_bare(std::string& out, std::string_view text) {
   if (text.empty()) {
     out += "- ";
@@ -30,7 +30,7 @@ void append_bare(std::string& out, std::string_view text) {
   out += ' ';
 }
 
-// In quotation marks, without what would end them or the line.
+// In quotation marks, without characters that would end them or the line.
 void append_quoted(std::string& out, std::string_view text, size_t bytes_max) {
   out += '"';
   if (text.empty()) out += '-';
@@ -68,7 +68,7 @@ std::string log_time(int64_t time_s) {
   return fmt::format("{}/{}/{}:{} +0000", part(5, 2), part(8, 3), part(12, 4), part(17, 8));
 }
 
-// Resources of sub-resources that are not called what their query parameter is called.
+// Names of sub-resources that differ from their query parameter.
 struct Resource {
   std::string_view selector;
   std::string_view of_bucket, of_object;
@@ -112,7 +112,7 @@ bool is_proof(std::string_view name) {
          bare_name == "x-amz-copy-source-server-side-encryption-customer-key";
 }
 
-// The query without the values of arguments that would let a reader of the log act as the caller.
+// The query without the values of credentials.
 std::string without_proofs(std::string_view query) {
   std::string out;
   char separator = '?';

@@ -33,8 +33,8 @@ metrics::Counter& delivered() {
   static auto& counter = metrics::counter("verbena_bucket_log_objects_total", "Server access log objects delivered");
   return counter;
 }
-// What is let go: a record for which its origin's share of the queue has no room (`share`), a batch for which the
-// target's owner has none (`quota`), or one that cannot be delivered (`target`).
+// Reasons for dropping: a record beyond its origin's share of the queue (`share`), a batch beyond the quota of the
+// target's owner (`quota`), or one that cannot be delivered (`target`).
 metrics::Counter& dropped(const char* why) {
   return metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were dropped",
                           {{"cause", why}});
@@ -44,11 +44,11 @@ metrics::Counter& dropped_for_share() {
   return counter;
 }
 
-constexpr size_t record_bytes_least = 64;  // no record is shorter
+constexpr size_t record_bytes_least = 64;  // the shortest record
 constexpr std::chrono::seconds tell_every{60};
 
-// What goes into one object: never records of several owners, or for several readers. Partitioned keys name the bucket
-// that the records are of, and perhaps their day.
+// The records of one object: never of several owners, or for several readers. Partitioned keys have the records'
+// bucket, and perhaps their day.
 std::string batch_name(const LoggingRule& rule, const LogRecord& record) {
   std::string name = encode_acl({record.bucket_owner, rule.grants}) + "/" + rule.target_bucket + "/" + rule.prefix;
   if (rule.format == LoggingRule::KeyFormat::simple) return name;
@@ -114,7 +114,7 @@ void RequestLog::add_deletion(const LogEntry& entry, const call::Deletion& delet
 void RequestLog::queue(const LogEntry& entry, const LogRecord& record) {
   const std::string client = client_of(record.peer);
   {
-    // Without room there is nothing to write.
+    // Without room nothing is written.
     std::lock_guard lock(mutex_);
     if (!fits(record, client, record_bytes_least)) return dropped_for_share().add();
   }
@@ -180,14 +180,14 @@ std::vector<RequestLog::Batch> RequestLog::take(bool all) {
 Task<Result<void>> RequestLog::write(const Batch& batch) {
   const LoggingRule& rule = batch.rule;
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service_, rule.target_bucket));
-  // The target bucket may have been removed and made again by somebody else since the record was queued.
+  // The target bucket may have been removed and created again by another account since the record was queued.
   if (access->owner != batch.owner) co_return fail(Errc::access_denied, "log delivery");
   VB_CO_ASSIGN(const Acl acl, log_object_acl(*access, rule));
   const std::string key = log_object_key(rule, batch.source, service_.clock.now_us() / 1'000'000, unique_text());
   EncryptionWish wish;
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(service_, rule.target_bucket, key, std::move(wish)));
   const auto stored_size = seal.stored_size(batch.lines.size());
-  // Log objects take room of the target's owner like all others: what does not fit the quota is let go.
+  // Log objects count in the quota of the target's owner and are dropped beyond it.
   const auto room = Reservation::make(service_, *access, batch.lines.size(), 1);
   if (!room) co_return std::unexpected(room.error());
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
@@ -196,7 +196,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   const Call caller;
   PutRequest request;
   request.md5_etag = !seal.opaque_etag();
-  Reservation none;  // for a body of unknown length, which this is not
+  Reservation none;  // only used for bodies of unknown length
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, none, nullptr));
   seal.mark_object(service_, rule.target_bucket, key, info);
   info.headers.emplace_back("content-type", "text/plain");
@@ -219,7 +219,7 @@ Task<> RequestLog::deliver(bool all) {
   }
 }
 
-// The server's own log is not to grow by what a tenant's buckets cannot take.
+// Limits messages in the server's own log, which tenants could otherwise fill.
 void RequestLog::tell_dropped(const Batch& batch, const Error& error) {
   dropped(error.code == Errc::quota_exceeded ? "quota" : "target").add();
   ++untold_;
@@ -230,7 +230,7 @@ void RequestLog::tell_dropped(const Batch& batch, const Error& error) {
             describe(error), std::exchange(untold_, 0));
 }
 
-// Buckets that had logging on when the server started.
+// Buckets with logging at the start of the server.
 Task<> RequestLog::find_users() {
   const auto buckets = co_await service_.store.buckets();
   if (!buckets) co_return use();
@@ -275,9 +275,11 @@ void name_requester(const Call& caller, LogRecord& record) {
 void LogEntry::finish(const call::Answered& answered, const call::Details& details) {
   record.status = answered.status;
   record.error_code = details.error_code;
-  record.bytes_sent = details.bytes_out;
   record.total_ms = details.duration_us / 1000;
-  record.object_size = details.object_size;
+  if (!of_source) {
+    record.bytes_sent = details.bytes_out;
+    record.object_size = details.object_size;
+  }
   log.add(*this);
 }
 

@@ -1,6 +1,6 @@
-// Server access logs: records of requests to buckets that have logging on are collected and delivered, as objects, into
-// the buckets that their owners named. Delivery is for the best, as at AWS: what cannot be delivered is counted and let
-// go, and a request never waits for its record.
+// Server access logs: records of requests to buckets with logging are collected and delivered, as objects, into the
+// buckets that their owners named. Delivery is best effort, as at AWS: records that cannot be delivered are counted and
+// dropped, and a request never waits for its record.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,26 +24,27 @@ namespace verbena::s3 {
 
 class RequestLog;
 
-// A request to a bucket that has logging on, while it is served.
+// A request to a bucket with logging, while it is served.
 struct LogEntry final : call::BucketRecord {
   LogEntry(RequestLog& of, LoggingRule by) : log(of), rule(std::move(by)) {}
-  void set_acl_required() override { record.acl_required = true; }
+  void set_acl_required() override { record.acl_required = !of_source; }
   void finish(const call::Answered& answered, const call::Details& details) override;
 
   RequestLog& log;
   LoggingRule rule;
   LogRecord record{};
-  std::string account{};  // that the bucket belongs to: 12 digits
+  bool of_source = false;  // of a copy's source: the answer was sent by the target
+  std::string account{};   // of the bucket's owner: 12 digits
 };
 
 class RequestLog {
  public:
   struct Options {
-    // In milliseconds, because it is divided: a quarter of three whole seconds is none.
+    // In milliseconds, because it is divided: a quarter of three seconds would be rounded to zero.
     std::chrono::milliseconds interval{300'000};  // from a batch's first record to its delivery
     size_t batch_bytes_max = 1 * MiB;             // a batch of that size is delivered at once
-    // Of all batches. A bucket's owner has a fair share of it, and each address that asks a fair share of the owner's
-    // (base/fair_share.h): many records push out those of the same origin and no others.
+    // Of all batches. Each bucket owner has a fair share of it, and each client address a fair share of the owner's
+    // (base/fair_share.h): a flood of records displaces only records of the same owner and address.
     size_t queued_bytes_max = 16 * MiB;
   };
   RequestLog(Service& service, Options options) : service_(service), options_(options) {}
@@ -51,32 +52,32 @@ class RequestLog {
   RequestLog(const RequestLog&) = delete;
 
   void start();
-  void stop();  // delivers what is there; waits
+  void stop();  // delivers all records; waits for it
 
   // Null: that bucket's requests are not logged.
   Task<std::shared_ptr<LogEntry>> begin(const std::string& bucket);
-  // From now on there are buckets that log. Until then begin() is not worth a call.
+  // Called when the first bucket has logging. Until then begin() need not be called.
   void use() { in_use_.store(true, std::memory_order_relaxed); }
   bool in_use() const { return in_use_.load(std::memory_order_relaxed); }
   // Thread-safe; does not wait.
   void add(const LogEntry& entry);
-  // When the key's turn is over: what a record of each of a thousand costs is spread over the request. It has the
-  // request's id and not its long texts, which stand in the request's own record.
+  // Called after each key of a request with many keys, so that the cost of a thousand records is spread over the
+  // request. The record has the request's id, but not its long texts, which the request's own record has.
   void add_deletion(const LogEntry& entry, const call::Deletion& deletion);
-  // Delivers batches that are due; `all`: every one. For the thread, and for tests.
+  // Delivers the batches that are due; `all`: every batch. For the thread, and for tests.
   Task<> deliver(bool all);
-  uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // for what is due, so far
+  uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // number of checks for due batches so far
 
  private:
   struct Batch {
     LoggingRule rule;
-    std::string owner;  // of the bucket that the records are of
+    std::string owner;  // of the records' bucket
     LogSource source;
     std::chrono::steady_clock::time_point due;
     std::string lines;
     std::map<std::string, size_t> bytes_of{};  // by address
   };
-  // What an owner has queued, and how much of it each address has made.
+  // The queued bytes of an owner, in total and by client address.
   struct Queued {
     size_t bytes = 0;
     std::map<std::string, size_t> of_address{};
@@ -96,11 +97,11 @@ class RequestLog {
   const Options options_;
   std::atomic<bool> in_use_{false};
   std::mutex mutex_;
-  std::map<std::string, Batch> batches_;  // by where they go
+  std::map<std::string, Batch> batches_;  // by destination
   size_t queued_bytes_ = 0;
-  std::map<std::string, Queued> queued_of_;  // by owner; those that have some
-  bool woken_ = false;                       // deliver before the time: much is queued
-  uint64_t untold_ = 0;                      // batches let go of which the server's log says nothing yet
+  std::map<std::string, Queued> queued_of_;  // by owner; only owners with queued records
+  bool woken_ = false;                       // deliver early: much is queued
+  uint64_t untold_ = 0;                      // dropped batches not yet reported in the server's log
   std::chrono::steady_clock::time_point tell_at_{};
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> looks_{0};
@@ -111,10 +112,11 @@ class RequestLog {
 
 // The record of the request; null: its bucket has no log.
 inline LogEntry* log_of(const Call& call) {
-  return call.records.empty() ? nullptr : static_cast<LogEntry*>(call.records.front().get());
+  LogEntry* const first = call.records.empty() ? nullptr : static_cast<LogEntry*>(call.records.front().get());
+  return first == nullptr || first->of_source ? nullptr : first;
 }
 
-// Who asks, as records name it. An anonymous caller has no name.
+// The requester's name in records; empty for an anonymous caller.
 void name_requester(const Call& caller, LogRecord& record);
 
 }  // namespace verbena::s3

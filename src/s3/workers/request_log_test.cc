@@ -197,6 +197,28 @@ TEST_F(BucketLogs, EachKeyOfADeleteHasARecord) {
   EXPECT_NE(text.find(" BATCH.DELETE.OBJECT b \"-\" 204 "), std::string::npos) << text;
 }
 
+// Its bytes went out by a request to another bucket, and its own log knew nothing of it.
+TEST_F(BucketLogs, ACopyIsInTheLogOfItsSource) {
+  ASSERT_EQ(call("PUT", "/other").status, 200);
+  put("k y", "12345");
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  const Headers from{{"x-amz-copy-source", "/bucket/k%20y"}, {"user-agent", "copier"}};
+  EXPECT_EQ(call("PUT", "/other/secret-target", from).status, 200);
+  EXPECT_EQ(call("PUT", "/other/t", {{"x-amz-copy-source", "/bucket/none"}}).status, 404);
+  const Reply begun = call("POST", "/other/t?uploads");
+  EXPECT_EQ(call("PUT", "/other/t?partNumber=1&uploadId=" + begun.element("UploadId"), from).status, 200);
+  EXPECT_EQ(call("PUT", "/bucket/same", from).status, 200);
+  const std::string text = delivered();
+  const std::string line = "\"GET /bucket/k%20y HTTP/1.1\" 200 - - 5 ";
+  EXPECT_NE(text.find(" REST.COPY.OBJECT_GET k%20y " + line), std::string::npos) << text;
+  EXPECT_NE(text.find(" REST.COPY.PART_GET k%20y " + line), std::string::npos) << text;
+  EXPECT_NE(text.find(" REST.COPY.OBJECT_GET none \"GET /bucket/none HTTP/1.1\" 404 NoSuchKey "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find(" REST.PUT.OBJECT same \"PUT /bucket/same HTTP/1.1\" 200 "), std::string::npos) << text;
+  EXPECT_NE(text.find(" \"copier\" "), std::string::npos) << text;
+  EXPECT_EQ(text.find("secret-target"), std::string::npos) << text;
+}
+
 // 900 names, each with a User-Agent and a Referer of 4 KiB: 7 MB of log for 36 KB of request.
 TEST_F(BucketLogs, LongTextsOfARequestAreWrittenOnceAndNotForEachKey) {
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);
@@ -247,7 +269,7 @@ TEST_F(BucketLogs, OneAddressDoesNotPushOutTheRecordsOfOthersThatUseTheBucket) {
   EXPECT_NE(delivered().find(" precious "), std::string::npos);
 }
 
-// The queue was one for all: whoever filled it pushed out the records of everybody.
+// The queue was shared by all: a caller that filled it displaced all others' records.
 TEST_F(BucketLogs, WhoMakesManyRecordsLosesHisOwnAndNotAnothers) {
   RequestLog::Options options;
   options.queued_bytes_max = 64 * KiB;
@@ -300,7 +322,7 @@ TEST_F(BucketLogs, WhoNamesATargetMayWriteThere) {
   EXPECT_EQ(call(c).status, 200);
 }
 
-// A user without the right to set lists made log objects that anybody could read.
+// A user without the right to set ACLs made public log objects.
 TEST_F(BucketLogs, WhoGivesGrantsMaySetListsThere) {
   auth::Principal user = *auth::superuser();
   user.superuser = false;
@@ -365,7 +387,7 @@ TEST_F(BucketLogs, AreForWhomTheTargetGrantsName) {
   const std::string key = call("GET", "/logs").element("Key");
   TestCall anonymous{.target = "/logs/" + key, .anonymous = true};
   EXPECT_EQ(call(anonymous).status, 200);
-  EXPECT_EQ(call("GET", "/logs/" + key + "?acl").count("FULL_CONTROL"), 1u) << "the owner keeps what is his";
+  EXPECT_EQ(call("GET", "/logs/" + key + "?acl").count("FULL_CONTROL"), 1u) << "the owner keeps its rights";
   const std::string enforced =
       "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>";
   ASSERT_EQ(call("PUT", "/logs?ownershipControls", {}, enforced).status, 200);

@@ -1,4 +1,4 @@
-// Buckets: create, head, delete, list, and what clients ask of them on the way.
+// Buckets: create, head, delete, list, and properties that clients request.
 #include <fmt/core.h>
 
 #include "base/date.h"
@@ -30,7 +30,7 @@ Result<std::optional<store::Durability>> read_durability(const Context& context)
   return fail(Errc::invalid_argument, "x-verbena-durability must be memory or sync.");
 }
 
-// Whether objects of the bucket may be appended to, where the request says so.
+// Whether the bucket takes appends, if the request says so.
 Result<std::optional<bool>> read_append_setting(const Context& context) {
   const auto header = context.request.header(append_header);
   if (!header) return std::nullopt;
@@ -47,15 +47,15 @@ Task<Result<void>> keep_append_setting(Context& context, bool enabled) {
   co_return co_await drop_document(context.service, context.bucket, append_document);
 }
 
-// What a new bucket is to have from the start.
+// The initial properties of a new bucket.
 struct NewBucketAccess {
   std::optional<Ownership> ownership;
   AclWish acl;
   bool object_lock = false;
-  store::Tags tags;  // of the document, which comes after the headers
+  store::Tags tags;  // from the document, which arrives after the headers
 };
 
-// x-amz-object-ownership and the list's headers of CreateBucket.
+// x-amz-object-ownership and the ACL headers of CreateBucket.
 Result<NewBucketAccess> read_new_bucket_access(const Context& context) {
   NewBucketAccess wanted;
   if (const auto header = context.header("x-amz-object-ownership")) {
@@ -71,8 +71,8 @@ Result<NewBucketAccess> read_new_bucket_access(const Context& context) {
   return wanted;
 }
 
-// What a new bucket is to have beyond its name takes the rights to give it that, as at AWS. `location`: as the document
-// names it; nullptr: that has not come yet, and conditions may look at it.
+// Properties of a new bucket need the rights to set them, as at AWS. `location`: from the document; nullptr: the
+// document has not arrived yet, and conditions may depend on it.
 Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess& wanted, const std::string* location) {
   const auto may = [&](const Action& action) {
     if (location == nullptr) {
@@ -102,7 +102,7 @@ Task<Result<void>> keep_bucket_access(Context& context, const NewBucketAccess& w
   co_return co_await keep_document(context.service, context.bucket, acl_document, encode_acl(*acl));
 }
 
-// Durability is no right of S3's: it changes by the word of the bucket owner's root alone.
+// S3 has no right for durability: only the root of the bucket's owner may change it.
 Task<Result<void>> change_durability(Context& context, const BucketAccess& access, store::Durability wanted) {
   VB_CO_ASSIGN(const store::BucketInfo info, co_await context.service.store.bucket(context.bucket));
   if (info.durability == wanted) co_return Result<void>();
@@ -118,7 +118,7 @@ Task<Result<void>> change_appends(Context& context, bool enabled) {
   co_return co_await keep_append_setting(context, enabled);
 }
 
-// The owner creates its bucket again: what the headers ask for is asked and checked as where it has verbs of its own.
+// The owner creates its bucket again: properties in headers are authorized and checked as by their own verbs.
 Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted,
                                  const std::optional<store::Durability>& durability) {
   VB_CO_ASSIGN(const BucketAccessPtr present, co_await bucket_access(context.service, context.bucket));
@@ -145,7 +145,7 @@ Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted
   co_return co_await keep_bucket_access(context, wanted, acl);
 }
 
-// The document of CreateBucket, if there is one. A directory bucket's must say that it is one, and where.
+// The document of CreateBucket, if any. A directory bucket's must have its type and location.
 Result<void> check_new_bucket(Context& context, const NewBucketDocument& document) {
   if (document.directory != is_directory_bucket(context.bucket)) {
     return fail(Errc::invalid_bucket_name, "The bucket's name and the type in its configuration do not fit.");
@@ -196,7 +196,7 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   co_return Result<void>();
 }
 
-// What the bucket holds, for who may list it.
+// The bucket's usage, for callers that may list it.
 static void add_usage_headers(Context& context) {
   const auto now = context.service.store.usage_now(context.bucket);
   if (!now || !now->bucket_counted) return;
@@ -266,7 +266,7 @@ Task<Result<void>> serve_list_buckets(Context& context) {
 }
 
 Task<Result<void>> serve_bucket_location(Context& context) {
-  // AWS's oldest region has no name here; the root element itself holds the text.
+  // AWS's oldest region has no name in this document; the root element has the text.
   const std::string region = context.service.region == "us-east-1" ? "" : context.service.region;
   context.reply_xml(
       fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<LocationConstraint xmlns=\""

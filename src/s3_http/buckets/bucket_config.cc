@@ -1,5 +1,5 @@
-// Configurations of a bucket that have one possible state here. Reading them tells that state; setting them to it
-// works; setting anything else is refused, so that nobody believes in what does not happen. docs/s3.md lists them.
+// Configurations of a bucket with only one possible state here. Reading returns that state; setting it succeeds;
+// setting any other one is refused, so that no client relies on it. docs/s3.md lists them.
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
 #include "s3_http/verbs.h"
@@ -14,7 +14,7 @@ Task<Result<void>> bucket_exists(Context& context) {
   co_return Result<void>();
 }
 
-// The text of `element` in a request document with that root; empty when it is not there.
+// The text of `element` in a request document with that root; empty if it is missing.
 Task<Result<std::string>> read_setting(Context& context, const char* root, const char* element) {
   VB_CO_TRY(co_await bucket_exists(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, configuration_bytes_max));

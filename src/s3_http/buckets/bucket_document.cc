@@ -1,4 +1,4 @@
-// Configurations of a bucket that are kept and given back: CORS, tags, ownership controls, the public access block.
+// Configurations of a bucket that are stored and returned: CORS, tags, ownership controls, the public access block.
 #include "s3_http/buckets/bucket_document.h"
 
 #include "s3/access/ownership.h"
@@ -53,7 +53,7 @@ Task<Result<void>> serve_delete_bucket_cors(Context& context) {
   co_return co_await delete_document(context, cors_document);
 }
 
-// A set of which the last tag was taken is none.
+// A set without tags is stored as none.
 Task<Result<void>> serve_get_bucket_tagging(Context& context) {
   static const std::string empty = tagging_xml({});
   VB_CO_ASSIGN(const store::Document document,
@@ -67,7 +67,7 @@ Task<Result<void>> serve_put_bucket_tagging(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
   VB_CO_ASSIGN(const auto tags, parse_tagging(text, bucket_tags_max));
   VB_CO_TRY(co_await put_document(context, tagging_document, tagging_xml(tags)));
-  reply_no_content(context);  // as at AWS; of the others 200
+  reply_no_content(context);  // as at AWS; the other configurations answer 200
   co_return Result<void>();
 }
 
@@ -83,7 +83,7 @@ Task<Result<void>> serve_put_ownership_controls(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, document_bytes_max));
   VB_CO_ASSIGN(const Ownership ownership, parse_ownership(text));
   if (ownership == Ownership::bucket_owner_enforced) {
-    // Lists that gave to others would stop to count without a word.
+    // ACLs that grant to others would silently stop to count.
     VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
     if (!is_private(access->acl)) {
       co_return fail(Errc::invalid_bucket_acl, "ownership: the bucket's list gives to others");

@@ -1,4 +1,4 @@
-// Configurations that are kept as documents of a bucket.
+// Configurations stored as documents of a bucket.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace verbena::s3 {
 
-// `missing` when the bucket has none; no_such_bucket.
+// `missing` if the bucket has none; no_such_bucket.
 Task<Result<store::Document>> read_bucket_document(Context& context, std::string_view name, Errc missing);
 
 }  // namespace verbena::s3

@@ -1,4 +1,4 @@
-// GetBucketEncryption, PutBucketEncryption, DeleteBucketEncryption: the encryption of objects whose PUT asks for none.
+// GetBucketEncryption, PutBucketEncryption, DeleteBucketEncryption: the encryption of objects whose PUT names none.
 #include "s3/documents/bucket_document.h"
 #include "s3/objects/encryption.h"
 #include "s3/xml.h"
@@ -46,7 +46,7 @@ Result<EncryptionWish> parse_rule(const EncryptionOptions& options, const pugi::
 Result<EncryptionWish> parse_configuration(const EncryptionOptions& options, std::string_view text) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, root_name));
-  VB_TRY(check_children(root, {"Rule"}));  // one: AWS takes no more
+  VB_TRY(check_children(root, {"Rule"}));  // exactly one, as at AWS
   if (!root.child("Rule")) return fail(Errc::malformed_xml, "encryption: no rule");
   return parse_rule(options, root.child("Rule"));
 }
@@ -71,7 +71,7 @@ Task<Result<void>> serve_get_encryption(Context& context) {
   if (document) {
     VB_CO_ASSIGN(wish, parse_default_encryption(**document));
   } else if (document.error() == Errc::no_such_encryption && context.service.encryption.by_default) {
-    wish.method = Encryption::aes256;  // what objects really get
+    wish.method = Encryption::aes256;  // the encryption that objects get
   } else {
     co_return std::unexpected(document.error());
   }

@@ -34,7 +34,7 @@ Task<Result<void>> serve_get_bucket_policy(Context& context) {
 }
 
 Task<Result<void>> serve_put_bucket_policy(Context& context) {
-  // A text that is slightly too long is read all the same, so that the answer can say that it is too long.
+  // A slightly longer text is read too, so that the error can say that it is too long.
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, 2 * auth::policy_bytes_max));
   VB_CO_ASSIGN(const auth::PolicyPtr policy, read_policy(text, context.bucket));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));

@@ -94,9 +94,9 @@ TEST_F(Buckets, AnonymousCallersMayDoNothing) {
       c.method = method;
       c.target = target;
       c.anonymous = true;
-      // A browser's form says itself who sends it; this body is no form.
+      // A browser's form names its signer itself; this body is not a form.
       const bool form = c.method == "POST" && (c.target == "/bucket" || c.target == "/none");
-      // Whether a bucket exists is told to anonymous callers, too, as AWS does.
+      // Anonymous callers learn whether a bucket exists, as at AWS.
       const bool told = c.target == "/none" && c.method != "PUT";
       EXPECT_EQ(call(c).status, form ? 412 : told ? 404 : 403) << method << target;
     }

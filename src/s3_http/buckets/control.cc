@@ -21,7 +21,7 @@ constexpr std::string_view control_root = "/v20180820/";
 constexpr std::string_view control_namespace = "xmlns=\"http://awss3control.amazonaws.com/doc/2018-08-20/\"";
 constexpr std::string_view account_header = "x-amz-account-id";
 constexpr size_t tag_request_max = 64 * KiB;
-constexpr int tag_attempts_max = 100;  // changes of others that may come between reading a bucket's tags and writing
+constexpr int tag_attempts_max = 100;  // attempts, since others may change a bucket's tags between reading and writing
 
 // The six parts of "arn:aws:s3:::bucket"; the last may hold colons.
 std::optional<std::array<std::string_view, 6>> split_arn(std::string_view arn) {
@@ -37,7 +37,7 @@ std::optional<std::array<std::string_view, 6>> split_arn(std::string_view arn) {
   return parts;
 }
 
-// Null: it has no tags.
+// Null: no tags.
 Task<Result<store::Document>> kept_tags(Context& context) {
   auto document = co_await context.service.store.document(context.bucket, tagging_document);
   if (!document && document.error() == Errc::not_found) co_return store::Document();
@@ -49,7 +49,7 @@ Result<store::Tags> parse_kept(const store::Document& document) {
   return parse_tagging(*document, bucket_tags_max);
 }
 
-// The tags are read, changed and written where they are still what was read: no change of another request is lost.
+// Reads, changes and writes the tags if they are still the same, so that no concurrent change is lost.
 Task<Result<void>> change_tags(Context& context, const std::function<void(store::Tags&)>& change) {
   for (int attempt = 0; attempt < tag_attempts_max; ++attempt) {
     VB_CO_ASSIGN(store::Document was, co_await kept_tags(context));
@@ -62,7 +62,7 @@ Task<Result<void>> change_tags(Context& context, const std::function<void(store:
     context.service.access->changed();
     co_return done;
   }
-  co_return fail(Errc::slow_down, "tags: others change them all the time");
+  co_return fail(Errc::slow_down, "tags: they are changed too often");
 }
 
 Result<store::Tags> parse_tag_request(std::string_view text) {
@@ -95,16 +95,16 @@ Result<std::string> control_bucket(const Request& request) {
   const auto arn = auth::uri_decode(path.starts_with('/') ? path.substr(1) : path);
   if (!arn) return fail(Errc::invalid_uri, "path: percent escape");
   const auto parts = split_arn(*arn);
-  if (!parts) return fail(Errc::invalid_argument, "The path names no ARN of a resource of S3.");
+  if (!parts) return fail(Errc::invalid_argument, "The path must have the ARN of an S3 resource.");
   const std::string_view service = (*parts)[2];
   std::string_view name = (*parts)[5];
   constexpr std::string_view bucket_type = "bucket/";
   const bool directory = service == "s3express" && name.starts_with(bucket_type);
   if (directory) name.remove_prefix(bucket_type.size());
   const bool general = service == "s3" && (*parts)[3].empty() && (*parts)[4].empty();
-  if (!directory && !general) return fail(Errc::not_implemented, "Of resources only buckets have tags here.");
+  if (!directory && !general) return fail(Errc::not_implemented, "Only buckets can have tags here.");
   if (is_directory_bucket(name) != directory) {
-    return fail(Errc::invalid_argument, "The ARN's service and the bucket's name do not fit.");
+    return fail(Errc::invalid_argument, "The ARN's service and the bucket's name do not match.");
   }
   VB_TRY(check_bucket_name(name));
   return std::string(name);

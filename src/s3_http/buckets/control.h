@@ -1,5 +1,5 @@
-// S3 Control: AWS's API of what an account has in S3, at the endpoint of S3. Of its calls those on the tags of a bucket
-// are served. Source: AWS's API reference, "AWS S3 Control".
+// S3 Control: AWS's API for an account's resources in S3, served at the same endpoint. Only the calls on a bucket's
+// tags are implemented. Source: AWS's API reference, "AWS S3 Control".
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace verbena::s3 {
 
-// Whether a request is of that API: by its path and its header x-amz-account-id, which all its calls have and none of
-// S3's. So a bucket may be called like the path. `domain`: as resolve_address() takes it; the account may be a virtual
-// host under it.
+// Whether a request belongs to that API: by its path and the header x-amz-account-id, which all its calls have and no
+// call of S3 has. So a bucket may have the path's name. `domain`: as for resolve_address(); the account may be a
+// virtual host under it.
 bool is_control_request(const Request& request, std::string_view domain);
 
-// The path's first word behind the API's version, which says what a call is about: "tags".
+// The kind of resource in the path, behind the API's version: "tags".
 std::string_view control_subject(const Request& request);
 
-// Of a call on tags: the bucket that its path names by ARN. not_implemented: an ARN of something else;
-// invalid_argument: none.
+// The bucket whose ARN is in the path of a call on tags. not_implemented: an ARN of another resource; invalid_argument:
+// no ARN.
 Result<std::string> control_bucket(const Request& request);
 
-// access_denied where x-amz-account-id is neither the caller's account nor the bucket's.
+// access_denied if x-amz-account-id is neither the caller's account nor the bucket's.
 Task<Result<void>> check_control_account(const Context& context);
 
 // <ErrorResponse>, which this API has instead of <Error>.

@@ -16,7 +16,7 @@ constexpr size_t id_bytes_max = 255;
 constexpr ptrdiff_t requested_headers_max = 100;
 constexpr std::array<std::string_view, 5> methods = {"GET", "PUT", "POST", "DELETE", "HEAD"};
 
-// These come back in headers: nothing that could end one.
+// These are returned in headers: refuses characters that could end one.
 bool is_visible(std::string_view text) {
   return !text.empty() &&
          std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) > 0x20 && c != 0x7f; });

@@ -1,5 +1,5 @@
-// Cross-origin resource sharing: a bucket's rules, and which of them a browser's request meets. Sources: AWS "Elements
-// of a CORS configuration", the Fetch standard's CORS protocol.
+// Cross-origin resource sharing: a bucket's rules, and the rule for a browser's request. Sources: AWS "Elements of a
+// CORS configuration", the Fetch standard's CORS protocol.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace verbena::s3 {
 namespace {
 
 constexpr size_t lifecycle_document_max = 512 * KiB;
-// What PutBucketLifecycleConfiguration says beside its document.
+// A header of PutBucketLifecycleConfiguration.
 constexpr std::string_view minimum_header = "x-amz-transition-default-minimum-object-size";
 constexpr std::string_view minimum_of_all = "all_storage_classes_128K", minimum_varies = "varies_by_storage_class";
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t logging_bytes_max = 64 * KiB;
 
-// AWS wants a bucket of the same owner. The caller must be allowed to write there itself, what is written with the
-// access that the rule gives included: with AWS the bucket's policy must let the logging service in.
+// The target must be a bucket of the same owner, as at AWS. The caller must be allowed to write there itself, with the
+// access that the rule's grants give: at AWS the bucket's policy must allow the logging service.
 Task<Result<void>> check_target(Context& context, const LoggingRule& rule) {
   VB_CO_ASSIGN(const store::BucketInfo source, co_await context.service.store.bucket(context.bucket));
   const auto target = co_await context.service.store.bucket(rule.target_bucket);

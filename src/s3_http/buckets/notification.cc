@@ -44,7 +44,7 @@ Task<Result<void>> serve_put_notification(Context& context) {
     co_return co_await drop_document(context.service, context.bucket, notification_document);
   }
   VB_CO_TRY(check_targets(context, rules));
-  // botocore writes "True". The targets hear of it first: where one takes nothing any more, nothing is changed either.
+  // botocore writes "True". The targets get the test event first: if a target's queue is full, nothing is changed.
   if (lower(context.header("x-amz-skip-destination-validation").value_or("")) != "true") {
     const auto test = announce_test(context.service, info, context.caller(), rules);
     VB_CO_TRY(co_await context.service.store.announce(context.bucket, test));

@@ -22,7 +22,7 @@ Task<void> add_cors_headers(Context& context) {
   const auto rules = co_await read_rules(context);
   if (!rules) co_return;
   CorsQuestion question{*origin, context.request.method, std::nullopt};
-  // As Ceph RGW: a request that names a method of its own is judged by that one.
+  // As in Ceph RGW: a request with Access-Control-Request-Method is judged by that method.
   if (const auto named = context.request.header("access-control-request-method")) question.method = *named;
   const CorsRule* rule = find_cors_rule(*rules, question);
   if (rule == nullptr) co_return;

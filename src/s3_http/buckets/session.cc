@@ -1,5 +1,6 @@
-// CreateSession: credentials of five minutes for one directory bucket. All that is known of a session is in its token,
-// sealed (auth/session_token.h): nothing is kept here, and nothing is looked up on disk to verify a request of it.
+// CreateSession: credentials of five minutes for one directory bucket. A session is stored entirely in its
+// authenticated token (auth/bucket_token.h, auth/session_token.h): the server keeps nothing of it, and verifying a
+// request reads no disk.
 #include "base/date.h"
 #include "s3/access/authorize.h"
 #include "s3/names.h"

@@ -1,4 +1,4 @@
-// What can be asked of an object besides its bytes: attributes, ACL.
+// GetObjectAttributes.
 #include <algorithm>
 
 #include "base/date.h"
@@ -18,7 +18,7 @@ struct Wanted {
   bool etag = false, checksum = false, parts = false, storage_class = false, size = false;
 };
 
-// x-amz-object-attributes: a list, which may also come as several headers.
+// x-amz-object-attributes: a list, perhaps in several headers.
 Result<Wanted> read_wanted(const Context& context) {
   Wanted wanted;
   bool any = false;
@@ -65,7 +65,7 @@ void write_parts(XmlWriter& xml, const store::ObjectInfo& info, int marker, int 
   xml.element("PartsCount", info.parts.size());
   xml.element("PartNumberMarker", marker);
   xml.element("MaxParts", max);
-  // Markers are part numbers, which may leave some out.
+  // Markers are part numbers, which may have gaps.
   const auto begin = std::ranges::upper_bound(info.parts, marker, {}, &store::PartInfo::number);
   const auto left = info.parts.end() - begin;
   const auto end = begin + std::min<std::ptrdiff_t>(left, max);
@@ -83,7 +83,7 @@ void write_parts(XmlWriter& xml, const store::ObjectInfo& info, int marker, int 
   xml.close();
 }
 
-// A number that AWS takes from a header here, unlike in ListParts.
+// A number in a header, as at AWS; ListParts has it in the query.
 Result<int> header_number(const Context& context, std::string_view name, int fallback) {
   const auto header = context.header(name);
   if (!header) return fallback;
@@ -98,7 +98,7 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   VB_CO_ASSIGN(const Wanted wanted, read_wanted(context));
   VB_CO_ASSIGN(const int max, header_number(context, "x-amz-max-parts", 1000));
   VB_CO_ASSIGN(const int marker, header_number(context, "x-amz-part-number-marker", 0));
-  // The answer holds all that HeadObject tells and more, so both permissions are needed.
+  // The answer has everything of HeadObject and more, so both permissions are needed.
   VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::get_object));
   VB_CO_TRY(co_await authorize_version(context, info, action::get_attributes));
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
@@ -106,7 +106,7 @@ Task<Result<void>> serve_object_attributes(Context& context) {
   context.reply_header("last-modified", format_http_date(info.modified_us / 1'000'000));
   add_version_id(context.response, info.version_id);
   XmlWriter xml("GetObjectAttributesResponse");
-  if (wanted.etag) xml.element("ETag", info.etag);  // without quotes: so does AWS, here alone
+  if (wanted.etag) xml.element("ETag", info.etag);  // without quotes, as at AWS, only here
   if (wanted.checksum) write_checksums(xml, info.checksums);
   if (wanted.parts) write_parts(xml, info, marker, std::min(max, 1000));
   if (wanted.storage_class) xml.element("StorageClass", storage_class(info.headers));

@@ -1,4 +1,4 @@
-// CopyObject and UploadPartCopy: reader to writer through the arena, no byte leaves the process.
+// CopyObject and UploadPartCopy: from reader to writer through the arena; no byte leaves the process.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -31,6 +31,7 @@
 #include "s3_http/objects/multipart.h"
 #include "s3_http/objects/tagging.h"
 #include "s3_http/objects/versions.h"
+#include "s3_http/request_record.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -51,7 +52,7 @@ void describe_source(Context& context, const CopySource& source, const Error& er
   }
 }
 
-// The source with its conditions met. A copy that must not happen is 412 whichever condition says so.
+// Opens the source and checks its conditions. A copy whose condition fails is 412, whichever condition it is.
 Task<Result<std::shared_ptr<store::ObjectReader>>> find_source(Context& context, const CopySource& source) {
   VB_CO_TRY(co_await bucket_access(context.service, source.bucket));
   if (const auto expected = context.header("x-amz-source-expected-bucket-owner")) {
@@ -78,12 +79,17 @@ Task<Result<std::shared_ptr<store::ObjectReader>>> find_source(Context& context,
 }
 
 Task<Result<std::shared_ptr<store::ObjectReader>>> open_source(Context& context, const CopySource& source) {
+  co_await begin_source_record(context, source);
   auto opened = co_await find_source(context, source);
-  if (!opened) describe_source(context, source, opened.error());
+  if (opened) {
+    add_source_size(context, (*opened)->info().size);
+  } else {
+    describe_source(context, source, opened.error());
+  }
   co_return opened;
 }
 
-// A copy shows the tags that it takes along.
+// The right to the tags that the copy takes from its source.
 Task<Result<void>> authorize_tags(Context& context, const CopySource& source, const store::ObjectInfo& from) {
   if (from.tags.empty()) co_return Result<void>();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
@@ -92,7 +98,7 @@ Task<Result<void>> authorize_tags(Context& context, const CopySource& source, co
   co_return authorize(context.service, context.caller(), *access, asked);
 }
 
-// Whether the copy may have the tags that it takes along: as authorize_new_object() asks for those of a request.
+// Authorizes the tags that the copy takes from its source, as authorize_new_object() does for those of a request.
 Result<void> authorize_copied_tags(const Context& context, const BucketAccess& access, const store::Tags& tags) {
   const Asked asked{.action = action::put_object_tagging, .key = context.key, .tags = &tags};
   return authorize_besides(context.service, context.caller(), access, asked);
@@ -113,7 +119,7 @@ Task<Result<void>> copy_bytes(Context& context, std::shared_ptr<store::ObjectRea
   co_return Result<void>();
 }
 
-// Room for a copy, and what rates are charged for it (null: nothing). Bytes that the server copies move once.
+// The reservation and the charge of a copy (null: none). Copied bytes are charged once.
 struct CopyCosts {
   Reservation room;
   std::shared_ptr<ByteCharge> charge;
@@ -141,13 +147,13 @@ Result<bool> replaces_tags(const Context& context) {
   return directive == "REPLACE";
 }
 
-// x-amz-copy-source-version-id, of what was read.
+// x-amz-copy-source-version-id: the version that was read.
 void add_source_version(Context& context, const store::ObjectInfo& from) {
   if (!from.version_id.empty()) context.reply_header("x-amz-copy-source-version-id", from.version_id);
 }
 
-// Keeps the source's checksums where they still speak of the whole object; recomputes composite ones, and the one that
-// the request asks for. A source without any gets the default one.
+// Keeps the source's checksums if they are of the whole object; recomputes composite ones and the requested one. A copy
+// of a source without checksums gets the default one.
 Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context, const store::ObjectInfo& source,
                                                          BodyDigests& digests) {
   std::vector<store::Checksum> kept;
@@ -170,7 +176,7 @@ Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context,
   return kept;
 }
 
-// A part's checksum has no type of its own, so only an object's is told.
+// A part's checksum has no type of its own, so only an object's is returned.
 std::string copy_result_xml(bool part, const std::string& etag, int64_t modified_us,
                             const std::vector<store::Checksum>& checksums) {
   XmlWriter xml(part ? "CopyPartResult" : "CopyObjectResult");
@@ -181,8 +187,9 @@ std::string copy_result_xml(bool part, const std::string& etag, int64_t modified
   return xml.finish();
 }
 
-// The right to write the copy, and whose it is. An object's list is not copied (S3). `own_tags`: that the request gives
-// the copy. Those of the source go along by the right to tag: they are no facts of the request.
+// Authorizes writing the copy, and returns the attributes with its owner. An object's ACL is not copied (S3).
+// `own_tags`: the request's tags for the copy. Tags of the source need the right to tag, and are not facts of the
+// request.
 Task<Result<store::Attributes>> authorize_copy(Context& context, const store::ObjectInfo& info, bool own_tags,
                                                const store::CommitConditions& conditions) {
   VB_CO_ASSIGN(const AclWish wish, read_acl_headers(context));
@@ -200,9 +207,9 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
   co_return std::move(plan.attributes);
 }
 
-// Bytes take their time: before the commit all is asked again where any key, policy or document has changed since
-// `generation`, which is from before the first question. True: of the caller as it is now, who may still read the
-// source; the right to write is the next question.
+// Authorizes again before the commit, if a key, policy or document has changed since `generation`, which is from before
+// the first check. True: rights changed and the caller may still read the source; the right to write must be checked
+// next.
 Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const store::ObjectInfo& from,
                               const BucketAccess& target, uint64_t generation) {
   if (!may_have_changed(context.service, context.caller(), generation)) co_return false;
@@ -229,7 +236,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
   VB_CO_ASSIGN(wish, session_encryption(context.caller(), std::move(wish)));
-  // Taking a customer's key off is a change of encryption, too, although the request asks for no other method.
+  // Removing a customer's key is a change of encryption too, although the request names no method.
   const bool re_encrypts = wish.method != Encryption::none ||
                            context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
   if (!replace && !replace_tags && !wanted_class && !redirect && !re_encrypts && onto_itself) {
@@ -254,7 +261,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
     VB_CO_ASSIGN(info.headers, read_object_headers(context));
   } else {
     set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
-    VB_CO_TRY(set_redirect(info.headers, redirect));                     // neither is this
+    VB_CO_TRY(set_redirect(info.headers, redirect));                     // likewise
   }
   VB_CO_TRY(settle_storage_class(info.headers, context.bucket));
   info.tags = from.tags;
@@ -266,7 +273,8 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, replace_tags, conditions));
   BodyDigests digests;
   VB_CO_ASSIGN(info.checksums, plan_copy_checksums(context, from, digests));
-  // The bytes are the same, so is their MD5; a multipart or RDMA entity tag says nothing of a single-part copy.
+  // The bytes and so their MD5 are the same; an entity tag of a multipart upload, or one by RDMA token, is no MD5 of
+  // the copy.
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(context.service, context.bucket, context.key, std::move(wish)));
   const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
   if (!keep_etag && !seal.opaque_etag()) digests.want_md5();

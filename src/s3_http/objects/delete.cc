@@ -26,7 +26,7 @@ namespace {
 
 // Deletes in flight of one DeleteObjects request: enough for the engine to commit many with one flush.
 constexpr size_t in_flight_max = 32;
-constexpr size_t outcome_bytes = 256;  // of one key in the answer, beside the key
+constexpr size_t outcome_bytes = 256;  // for one key in the answer, besides the key
 
 store::CommitConditions conditions_of(const DeleteTarget& target) {
   store::CommitConditions conditions;
@@ -36,7 +36,7 @@ store::CommitConditions conditions_of(const DeleteTarget& target) {
   return conditions;
 }
 
-// Owns its target: it may outlive the request that started it, which has authorized it.
+// Owns its target: it may outlive the request that started and authorized it.
 Task<Result<store::Removed>> delete_target(Service& service, BucketAccessPtr access, DeleteTarget target,
                                            Result<bool> bypass_governance, store::AnnouncementPtr announcement) {
   VB_CO_TRY(bypass_governance);
@@ -49,7 +49,7 @@ Task<Result<store::Removed>> delete_target(Service& service, BucketAccessPtr acc
   co_return co_await remove_with_room(service, std::move(access), std::move(target.key), std::move(request));
 }
 
-// Of a request, which may name a key of megabytes: longer than any that is there, and told as it came.
+// From a request, whose key may have megabytes: longer than any existing one, and returned as sent.
 Task<void> write_long_key(XmlWriter& xml, std::string_view key, Turns& turns) {
   constexpr size_t piece_bytes = 16 * KiB;
   std::string scratch;
@@ -61,7 +61,7 @@ Task<void> write_long_key(XmlWriter& xml, std::string_view key, Turns& turns) {
   xml.raw({"</Key>"});
 }
 
-// An element whose key is written already; closes it.
+// Closes an element whose key is already written.
 void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store::Removed>& outcome) {
   if (target.version_id) xml.element("VersionId", *target.version_id);
   if (outcome && outcome->delete_marker) {
@@ -75,7 +75,7 @@ void end_outcome(XmlWriter& xml, const DeleteTarget& target, const Result<store:
   xml.close();
 }
 
-// One key's outcome: for the bucket's log now, and for an observer when the request ends.
+// Records one key's outcome: in the bucket's log at once, and for observers at the end of the request.
 void note_deletion(Call& call, bool observed, const DeleteTarget& target, const Result<store::Removed>& outcome) {
   call::Deletion deletion{target.key, target.version_id.value_or(""), {}};
   if (!outcome) {
@@ -89,7 +89,7 @@ void note_deletion(Call& call, bool observed, const DeleteTarget& target, const 
   if (observed) call.outcome.deletions.push_back(std::move(deletion));
 }
 
-// The caller and the bucket's record as they are now.
+// The caller and the bucket's record, refreshed.
 Task<Result<void>> renew(Context& context, BucketAccessPtr& access) {
   VB_CO_TRY(renew_caller(context));
   VB_CO_ASSIGN(access, co_await same_bucket_access(context.service, *access));
@@ -140,20 +140,20 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   // A missing bucket fails the request, not each key.
   uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  Result<void> still;  // or why not: of the keys that are left
+  Result<void> still;  // the error for the remaining keys, if any
 
   XmlWriter xml("DeleteResult");
   auto executor = co_await boost::asio::this_coro::executor;
   std::deque<Pending<store::Removed>> pending;
   const bool bypass = bypasses_governance(context);
-  // An observer's log has each key: as many as the document names, whose size is bounded.
+  // The access log has each key; their number is bounded by the document's size.
   const bool observed = context.caller().trace != nullptr;
   size_t started = 0;
-  Turns turns;  // who may is asked key by key, which takes as long as policies make it
+  Turns turns;  // authorization key by key may take long, depending on policies
   for (size_t i = 0; i < document.targets.size(); ++i) {
     for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
       if (turns.due()) co_await turns.pass();
-      // Many keys take their time: who may no longer do this removes no more of them.
+      // Many keys take a while: the rights are checked again in between.
       if (still && may_have_changed(context.service, context.caller(), generation)) {
         generation = context.service.access->now();
         still = co_await renew(context, access);

@@ -8,7 +8,7 @@
 
 namespace verbena::s3 {
 
-// False: no rule of the bucket expires anything, and add_expiration_header() is not worth a call.
+// False: no rule of the bucket expires anything, so add_expiration_header() need not be called.
 bool may_expire(const Context& context);
 
 Task<> add_expiration_header(Context& context, const store::ObjectInfo& info);

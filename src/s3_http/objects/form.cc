@@ -159,7 +159,7 @@ Task<Result<Form>> FormReader::read_fields() {
     if (form.fields.size() == Form::fields_max) co_return fail(Errc::post_fields_too_large, "form: fields");
     left -= std::min(left, text.size());
     // Duplicates are refused: a policy check might use the first and the store the last.
-    if (form.get(head.name)) co_return fail(Errc::invalid_argument, "A field of the form is there twice.");
+    if (form.get(head.name)) co_return fail(Errc::invalid_argument, "A field of the form is repeated.");
     VB_CO_ASSIGN(std::string value, co_await until(delimiter_, left));
     left -= std::min(left, value.size());
     form.fields.emplace_back(std::move(head.name), std::move(value));

@@ -1,5 +1,5 @@
-// multipart/form-data (RFC 7578) as browsers send it to POST an object: fields, then one file. Fields are read whole
-// under a limit; the file is a Source, so that it never has to fit into memory.
+// multipart/form-data (RFC 7578) as browsers send it to POST an object: fields, then one file. Fields are read into
+// memory under a limit; the file is a Source, so that it need not fit into memory.
 #pragma once
 
 #include <optional>

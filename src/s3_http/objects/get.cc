@@ -1,4 +1,4 @@
-// GET and HEAD of an object, as its HTTP and token forms share them.
+// GET and HEAD of an object over HTTP, with and without a token.
 #include "s3_http/objects/get.h"
 
 #include <fmt/core.h>
@@ -46,7 +46,7 @@ Result<GetRequest> read_get_request(const Context& context) {
   return request;
 }
 
-// What a refusal still says about the object: a 304 its validators, a 416 its size.
+// Headers and elements of a refusal about the object: a 304 has its validators, a 416 its size.
 void describe_refusal(Context& context, const Error& error, const store::ObjectInfo* object) {
   if (object == nullptr) return;
   const store::ObjectInfo& seen = *object;
@@ -84,7 +84,7 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   const bool parts = !info.parts.empty();
   if (request.part_number && parts) context.reply_header("x-amz-mp-parts-count", std::to_string(info.parts.size()));
   if (context.header("x-amz-checksum-mode") == "ENABLED") {
-    // Of the bytes that go out: a whole object or a whole part. A range has none.
+    // The checksum of the sent bytes: of a whole object or a whole part. A range has none.
     if (request.part_number && parts) {
       const auto part = std::ranges::find(info.parts, *request.part_number, &store::PartInfo::number);
       add_part_checksum_headers(context.response, info, static_cast<size_t>(part - info.parts.begin()));
@@ -95,7 +95,7 @@ Result<void> fill_object_response(Context& context, const store::ObjectInfo& inf
   return apply_response_overrides(context);
 }
 
-// Looks until there is an answer; a refusal is described.
+// Looks until there is an answer, and describes a refusal.
 Task<Result<void>> look(Context& context, ObjectRead& read, const GetRequest& request) {
   ObjectRead::Step step = read.look();
   if (step != ObjectRead::Step::answer && step != ObjectRead::Step::refusal) step = co_await read.finish(step);

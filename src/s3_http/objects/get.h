@@ -1,4 +1,4 @@
-// GET and HEAD that are served where they stand: no coroutine, nothing waited for.
+// GET and HEAD without a coroutine, for objects in memory.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,13 @@
 
 namespace verbena::s3 {
 
-// Whether a GET or HEAD with these headers asks for an object and nothing else: no condition, no encryption, no origin,
-// no body; a range may be.
+// Whether a GET or HEAD with these headers is plain: no condition, encryption, origin or body. A range is allowed.
 bool asks_for_object_alone(HeaderSpan headers);
 
-// Of such a request without a query, its bucket and key set, by the first look (ObjectRead). nullopt: it has to be
-// served by serve_get_object() or serve_head_object(), which also say what is wrong with it; nothing was sent, and the
-// response may have headers; `found` has what lies in memory of it, if anything. Else the response is filled, and of a
-// GET's object is sent what send_now() says.
+// Serves a plain request without a query by the first look (ObjectRead); its bucket and key are set. nullopt:
+// serve_get_object() or serve_head_object() must serve it, and report its errors; nothing was sent, the response may
+// have headers, and `found` has the object if it is in memory. Else the response is filled, and for a GET `sent` has
+// the result of send_now().
 struct Given {
   OpenObject object{};
   Result<memory::AtOnce> sent = memory::AtOnce::unsupported;

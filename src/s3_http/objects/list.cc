@@ -15,8 +15,7 @@
 namespace verbena::s3 {
 namespace {
 
-// A continuation token is opaque to clients: a version letter and the key to go on after, in base64 (keys may hold any
-// byte).
+// A continuation token is opaque to clients: a version letter and the last key, in base64 (keys may have any byte).
 std::string make_continuation_token(const std::string& after) { return to_base64(as_bytes("1" + after)); }
 
 Result<std::string> read_continuation_token(std::string_view token) {
@@ -32,7 +31,7 @@ Result<store::ListRequest> read_list_request(const Context& context) {
   request.prefix = context.query.get_or_empty("prefix");
   request.delimiter = context.query.get_or_empty("delimiter");
   VB_ASSIGN(request.max_keys, read_page_size(context, "max-keys", bad_max_keys));
-  // Ceph RGW's: the caller does not need an order. There is one all the same, but groups would need it.
+  // From Ceph RGW: the caller needs no order. The listing is ordered all the same; common prefixes would require it.
   if (context.query.get_or_empty("allow-unordered") == "true" && !request.delimiter.empty()) {
     return fail(Errc::invalid_argument, "An unordered listing cannot have a delimiter.");
   }
@@ -43,7 +42,7 @@ Result<store::ListRequest> read_list_request(const Context& context) {
 class ModifiedText {
  public:
   std::string_view of(int64_t modified_us) {
-    constexpr int64_t end_us = 253'402'300'800'000'000;  // of the years that the format can write
+    constexpr int64_t end_us = 253'402'300'800'000'000;  // the end of the years that the format can have
     const int64_t second = modified_us / 1'000'000;
     if (second == second_ && modified_us >= 0 && modified_us < end_us) {
       auto milliseconds = static_cast<unsigned>(modified_us % 1'000'000 / 1000);
@@ -94,7 +93,7 @@ class EntryText {
     if (used_ >= flush_bytes) flush();
   }
 
-  // What is written so far goes to the writer, before other text does.
+  // Passes the written text to the writer, before other text is added.
   void flush() {
     xml_.raw({std::string_view(text_.data(), used_)});
     used_ = 0;
@@ -133,7 +132,7 @@ class EntryText {
   size_t used_ = 0;
 };
 
-// The size of a page's entries where nothing is encoded or escaped, and with neither owners nor metadata.
+// The size of a page's entries without encoding, escapes, owners and metadata.
 size_t text_size(const store::ListPage& page) {
   constexpr size_t names_size = 224, checksum_size = 96;
   size_t size = 0;
@@ -143,8 +142,8 @@ size_t text_size(const store::ListPage& page) {
   return size;
 }
 
-// Whose metadata may be told is asked entry by entry, which takes as long as the bucket's policy makes it. Keys may be
-// long, and of characters that are written as six.
+// Metadata is authorized entry by entry, which may take long, depending on the bucket's policy. Keys may be long, and a
+// character may need six bytes.
 Task<void> write_entries(XmlWriter& xml, const Context& context, const NameEncoder& encode, const store::ListPage& page,
                          const BucketAccess& access, bool owners) {
   const bool metadata = wants_metadata(context);

@@ -1,4 +1,4 @@
-// MinIO's ?metadata=true in listings, which its clients ask for instead of a HEAD per object.
+// MinIO's ?metadata=true in listings, which its clients use instead of a HEAD per object.
 #include "auth/auth.h"
 #include "s3/access/authorize.h"
 #include "s3_http/objects/listing.h"
@@ -6,8 +6,8 @@
 namespace verbena::s3 {
 namespace {
 
-// "x-amz-meta-some-key" -> "X-Amz-Meta-Some-Key", as MinIO writes it. Header names may hold what XML names may not:
-// empty for those.
+// "x-amz-meta-some-key" -> "X-Amz-Meta-Some-Key", as MinIO writes it. Empty for header names that are not valid XML
+// names.
 std::string element_name(std::string_view header) {
   std::string name(header);
   bool first = true;

@@ -40,8 +40,7 @@ Result<int> read_page_size(const Context& context, std::string_view name, const 
 }
 
 Task<Result<void>> reserve_page(Context& context, int entries) {
-  // A long key, its escaped form, and what is told of it; the metadata, of which there may be 2 KiB, where it is
-  // wanted.
+  // A long key, its escaped form and its properties; with metadata up to 2 KiB more.
   constexpr size_t entry_bytes = 2 * KiB, page_bytes = 4 * KiB;
   const size_t each = wants_metadata(context) ? 2 * entry_bytes : entry_bytes;
   return reserve_answer(context, page_bytes + static_cast<size_t>(entries) * each);

@@ -1,4 +1,4 @@
-// What listings share.
+// Common parts of listings.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class NameEncoder {
   // invalid_argument for another encoding.
   static Result<NameEncoder> read(const Context& context);
   std::string operator()(std::string_view name) const;
-  // The encoded name as a view: of `name` itself if it stays as it is, else of `scratch`. Both outlive it.
+  // The encoded name as a view: of `name` itself if it needs no encoding, else of `scratch`. Both must outlive it.
   std::string_view view(std::string_view name, std::string& scratch) const;
   void announce(XmlWriter& xml) const;  // <EncodingType>
 
@@ -27,18 +27,19 @@ class NameEncoder {
 // ?max-keys= and its siblings: 0 and up, more than 1000 means 1000. invalid_argument.
 Result<int> read_page_size(const Context& context, std::string_view name, const char* message);
 
-// MinIO's ?metadata=true: what a GET of each object would tell of it besides, to who may GET it. `version_id`: empty
-// for the current one.
+// MinIO's ?metadata=true: metadata and tags of each object, for callers that may GET it. `version_id`: empty for the
+// current one.
 bool wants_metadata(const Context& context);
 void write_metadata(XmlWriter& xml, const Context& context, const BucketAccess& access, const std::string& key,
                     std::string_view version_id, const store::ObjectInfo& info);
 
-// Room for a page of so many entries and for the answer that is made of it.
+// Charges a page of so many entries and the answer made from it.
 Task<Result<void>> reserve_page(Context& context, int entries);
-// Whether the caller may list so, and then room for the page. That may have taken a while, so who may is asked again.
+// Authorizes the listing, then charges the page. Waiting for room may take a while, so the listing is authorized again
+// after it.
 Task<Result<BucketAccessPtr>> admit_listing(Context& context, const Action& action, const store::ListRequest& request);
 
-// Of a page, so many entries are written before it is asked whether others are to have their turn.
+// Number of entries that are written before the listing checks whether to yield.
 inline constexpr size_t entries_between_looks = 16;
 Task<void> write_prefixes(XmlWriter& xml, const NameEncoder& encode, const std::vector<std::string>& prefixes);
 

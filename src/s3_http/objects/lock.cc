@@ -49,7 +49,7 @@ Result<store::BucketLock> parse_configuration(std::string_view text) {
   return lock;
 }
 
-// Mode and time; none for an empty document, which takes a retention away.
+// Mode and time; none for an empty document, which removes a retention.
 Result<std::pair<store::LockMode, int64_t>> parse_retention(std::string_view text, int64_t now_us) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "Retention"));

@@ -44,8 +44,8 @@ Result<void> read_upload_checksum(const Context& context, store::UploadInfo& upl
   return {};
 }
 
-// x-amz-if-match-initiated-time of AbortMultipartUpload. False: the upload is gone, which is as good (S3). What is read
-// here holds when the upload goes: an upload's id is given once, and its time never changes.
+// x-amz-if-match-initiated-time of AbortMultipartUpload. False: the upload does not exist, which counts as success
+// (S3). The result stays valid until the removal: an upload's id is used once, and its time never changes.
 Task<Result<bool>> check_initiated(Context& context, const std::string& upload_id) {
   const auto header = context.header("x-amz-if-match-initiated-time");
   if (!header) co_return true;
@@ -59,8 +59,8 @@ Task<Result<bool>> check_initiated(Context& context, const std::string& upload_i
   co_return fail(Errc::precondition_failed, "abort: initiated time");
 }
 
-// If-Match and If-None-Match of CreateMultipartUpload, as minio-go sends them: they are judged when the upload is
-// begun, so that no part is sent in vain, and kept with it for when it is completed, which is when they count.
+// If-Match and If-None-Match of CreateMultipartUpload, as minio-go sends them: checked when the upload is created, so
+// that no part is sent in vain, and stored with it for its completion, where they count.
 Task<Result<void>> read_begin_conditions(Context& context, const BucketAccess& access, store::Attributes& kept) {
   VB_CO_ASSIGN(const store::CommitConditions conditions, read_commit_conditions(context));
   if (!conditions.if_match && !conditions.if_none_match) co_return Result<void>();
@@ -121,7 +121,7 @@ Task<Result<void>> serve_create_upload(Context& context) {
   VB_CO_ASSIGN(store::Attributes sealed,
                co_await plan_upload_seal(context.service, context.bucket, context.key, std::move(encryption)));
   store::change_attributes(upload.attributes, sealed);
-  // What it becomes is counted from here on, so that it can be completed.
+  // Reserves the completed object's count now, so that the upload can be completed.
   VB_CO_ASSIGN(const Reservation room, Reservation::make(context.service, *access, 0, 1));
   VB_CO_ASSIGN(upload, co_await context.service.store.create_upload(std::move(upload)));
   if (upload.checksum_algorithm) {

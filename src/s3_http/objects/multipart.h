@@ -1,4 +1,4 @@
-// What the files of multipart uploads share.
+// Common parts of multipart uploads.
 #pragma once
 
 #include <string_view>
@@ -8,13 +8,13 @@
 
 namespace verbena::s3 {
 
-// Attributes of an upload that was begun under conditions: they are no attributes of the object.
+// Attributes that store the conditions of an upload; the object does not get them.
 inline constexpr std::string_view begun_if_match = "begun-if-match", begun_if_none_match = "begun-if-none-match";
 
 // ?partNumber=, 1 to 10,000. invalid_argument.
 Result<int> read_part_number(const Context& context);
 
-// For what is done with an upload of the request's key. access_denied, no_such_bucket.
+// Authorizes an action on an upload of the request's key. access_denied, no_such_bucket.
 Task<Result<void>> authorize_upload(Context& context, const Action& action);
 
 }  // namespace verbena::s3

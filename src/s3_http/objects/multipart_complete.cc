@@ -1,4 +1,5 @@
-// CompleteMultipartUpload: the parts that the client lists, checked against those that are there, become one object.
+// CompleteMultipartUpload: makes one object of the parts that the client lists, after checking them against the stored
+// ones.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr uint64_t part_size_min = 5 * MiB;  // of all parts but the last
+constexpr uint64_t part_size_min = 5 * MiB;  // for all parts but the last
 
 Task<Result<std::map<int, store::PartInfo>>> stored_parts(Context& context, const std::string& upload_id) {
   std::map<int, store::PartInfo> parts;
@@ -82,7 +83,8 @@ Result<std::vector<store::PartInfo>> select_parts(Context& context, const std::v
   return parts;
 }
 
-// MD5 of the parts' MD5s, "-" and their number. A part that came by RDMA has no MD5: its entity tag's text stands in.
+// MD5 of the parts' MD5s, "-" and their number. A part sent by RDMA token has no MD5: its entity tag's text is used
+// instead.
 template <typename Parts>
 std::string multipart_etag(const Parts& parts) {
   Digest digest(Algorithm::md5);
@@ -114,7 +116,7 @@ bool confirms(const store::Checksum& given, const store::Checksum& made) {
          (given.parts == 0 || given.parts == made.parts);
 }
 
-// What `given` speaks of, of an upload that was made without an algorithm: the full object, or the parts' checksums.
+// The type of the checksum `given`, for an upload without an algorithm: of the full object, or composite.
 std::optional<store::Checksum> combine_as_given(const store::Checksum& given,
                                                 const std::vector<store::PartInfo>& parts) {
   auto whole = given.parts == 0 ? combine_checksums(given.algorithm, /*full_object=*/true, parts) : std::nullopt;
@@ -123,7 +125,7 @@ std::optional<store::Checksum> combine_as_given(const store::Checksum& given,
   return composite && (!whole || confirms(given, *composite)) ? composite : whole;
 }
 
-// The object's checksum, and the client's own verified against it.
+// Computes the object's checksum, and verifies the client's.
 Result<std::vector<store::Checksum>> object_checksums(const Context& context, const store::UploadInfo& upload,
                                                       const std::vector<store::PartInfo>& parts) {
   if (const auto type = context.header("x-amz-checksum-type")) {
@@ -142,14 +144,14 @@ Result<std::vector<store::Checksum>> object_checksums(const Context& context, co
     if (!combined) return fail(Errc::invalid_request, "The parts do not have the checksum that the request gives.");
     checksums.push_back(std::move(*combined));
   } else if (auto combined = combine_checksums(default_checksum, /*full_object=*/true, parts)) {
-    checksums.push_back(std::move(*combined));  // as S3 since December 2024, where no part came with another one
+    checksums.push_back(std::move(*combined));  // as S3 does since December 2024, if no part has another one
   }
   const auto confirmed = [&](const store::Checksum& made) { return confirms(*given, made); };
   if (given && std::ranges::none_of(checksums, confirmed)) return fail(Errc::bad_digest, "complete");
   return checksums;
 }
 
-// What the object is known by. Of ten thousand parts that takes milliseconds.
+// The object's entity tag and checksums. For ten thousand parts this takes milliseconds.
 Result<void> sum_up(const Context& context, const store::UploadInfo& upload, const std::vector<store::PartInfo>& parts,
                     store::ObjectInfo& info) {
   info.etag = multipart_etag(parts);
@@ -180,11 +182,11 @@ std::string result_xml(const Context& context, const store::ObjectInfo& info) {
   return xml.finish();
 }
 
-// Which upload an object came from, so that its completion can be asked for again.
+// The upload that an object was made from, to recognize a repeated completion.
 constexpr std::string_view upload_attribute = "upload";
 
-// What is there now, if it is what completing that upload with those parts made: a client that lost the first answer
-// asks again, perhaps while the first request is still under way. no_such_upload if not.
+// The current object, if that upload with those parts made it: a client that lost the first answer repeats the request,
+// perhaps while the first one is still in progress. Else no_such_upload.
 Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::string& upload_id,
                                                  const std::vector<CompletePart>& wanted) {
   auto info = co_await context.service.store.stat(context.bucket, context.key, "");
@@ -195,8 +197,8 @@ Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::st
   co_return fail(Errc::no_such_upload, "complete");
 }
 
-// Conditions under which the upload was begun, where the request has none of its own. They are taken out of `made`,
-// which would else be the object's.
+// The conditions stored with the upload, if the request has none. Removes them from `made`, so that the object does not
+// get them.
 void add_begun_conditions(const store::UploadInfo& upload, store::CommitConditions& conditions,
                           store::Attributes& made) {
   for (const auto& [name, condition] :
@@ -244,10 +246,10 @@ Task<Result<store::ObjectInfo>> complete_upload(Context& context, const std::str
                                                            std::move(info), std::move(conditions));
 }
 
-// What a completion that failed is answered. It looks at the upload, then at its parts, then commits, and between any
-// two of these another request may complete the upload or abort it: then what it saw means nothing. An upload is
-// completed once at most, and ids are not given twice, so where it is gone the object that names it says whether that
-// was by the same parts; an upload that is still there was looked at as it is.
+// The answer to a failed completion. A completion reads the upload, then its parts, then commits, and between any two
+// steps another request may complete or abort the upload: then the failure says nothing. An upload is completed at most
+// once, and ids are not reused. So if the upload is gone, the object that names it shows whether the same parts
+// completed it; if it still exists, the failure stands.
 Task<Result<store::ObjectInfo>> settle_completion(Context& context, const std::string& upload_id,
                                                   const std::vector<CompletePart>& wanted, const Error& failure) {
   const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
@@ -262,7 +264,7 @@ Task<Result<void>> serve_complete_upload(Context& context) {
   VB_CO_ASSIGN(store::CommitConditions conditions, read_commit_conditions(context));
   VB_CO_TRY(co_await authorize_completion(context, conditions));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
-  VB_CO_TRY(co_await authorize_completion(context, conditions));  // again: the body may have taken its time
+  VB_CO_TRY(co_await authorize_completion(context, conditions));  // again, since the body may have taken long
   VB_CO_ASSIGN(const auto wanted, co_await read_beside(text, parse_complete));
   const std::string upload_id(context.query.get_or_empty("uploadId"));
   auto made = co_await complete_upload(context, upload_id, wanted, std::move(conditions));

@@ -29,7 +29,7 @@ void write_part(XmlWriter& xml, const store::PartInfo& part) {
   xml.close();
 }
 
-// The initiator is who began the upload; the owner who will own the object.
+// The initiator is the caller that created the upload, the owner the future owner of the object.
 void write_who(XmlWriter& xml, const Context& context, const BucketAccess& access, const store::UploadInfo& upload) {
   write_owner(xml, "Initiator", context.service, upload.owner);
   store::ObjectInfo object;
@@ -76,7 +76,7 @@ Task<Result<void>> serve_list_parts(Context& context) {
   xml.element("StorageClass", storage_class(upload.headers));
   write_checksum_kind(xml, upload);
   xml.element("PartNumberMarker", marker);
-  // The last part told, whether or not there are more; 0 where none was.
+  // The last listed part, whether or not there are more; 0 if none is listed.
   xml.element("NextPartNumberMarker", page.parts.empty() ? 0 : page.parts.back().number);
   xml.element("MaxParts", max_parts);
   xml.element("IsTruncated", page.truncated);
@@ -91,7 +91,7 @@ Task<Result<void>> serve_list_uploads(Context& context) {
   request.prefix = context.query.get_or_empty("prefix");
   request.delimiter = context.query.get_or_empty("delimiter");
   request.key_marker = context.query.get_or_empty("key-marker");
-  // Without a key marker the upload id marker means nothing (S3).
+  // Without a key marker the upload id marker is ignored (S3).
   if (!request.key_marker.empty()) request.upload_id_marker = context.query.get_or_empty("upload-id-marker");
   VB_CO_ASSIGN(request.max_uploads, read_page_size(context, "max-uploads",
                                                    "Argument max-uploads must be an integer between 0 and "

@@ -17,7 +17,7 @@ Task<Result<void>> serve_object_acl(Context& context) {
 }
 
 Task<Result<void>> serve_put_object_acl(Context& context) {
-  // Before the document is read: who may not set it is not told what is wrong with it.
+  // Authorized before the document is read, so that callers without the right do not learn its errors.
   VB_CO_TRY(co_await stat_version(context, action::put_object_acl));
   VB_CO_ASSIGN(const AclRequest request, co_await read_acl_request(context));
   VB_CO_ASSIGN(const store::ObjectInfo info, co_await stat_version(context, action::put_object_acl));
@@ -26,7 +26,7 @@ Task<Result<void>> serve_put_object_acl(Context& context) {
   if (!access->lists_count()) co_return Result<void>();
   store::ObjectChange change;
   change.attributes = acl_change(*access, acl);
-  change.if_modified_us = info.modified_us;  // the list is of this version's owner
+  change.if_modified_us = info.modified_us;  // the ACL names this version's owner
   change.if_size = info.size;
   change.announcement = announce(context.service, *access, context.caller(), EventCause::put_acl, context.key);
   co_return co_await update_version(context, action::put_object_acl, std::move(change));

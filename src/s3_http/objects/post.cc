@@ -1,4 +1,4 @@
-// POST of an object: a browser's form, allowed by the policy that the form carries.
+// POST of an object by a browser's form, which contains a signed policy.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 Result<void> fill_in_file_name(Form& form) {
   constexpr std::string_view variable = "${filename}";
-  // Fields are bounded, but each may name the file many times.
+  // Fields are bounded, but each may have the file's name many times.
   if (form.file_name.size() > store::key_size_max) return fail(Errc::key_too_long, "form: file name");
   for (auto& [name, value] : form.fields) {
     for (size_t at = value.find(variable); at != std::string::npos; at = value.find(variable, at)) {
@@ -33,7 +33,7 @@ Result<void> fill_in_file_name(Form& form) {
   return {};
 }
 
-// Base64 as forms carry it: perhaps broken into lines.
+// Base64 in a form, perhaps broken into lines.
 Result<PostPolicy> decode_policy(std::string_view text) {
   std::string bare(text);
   std::erase_if(bare, [](char c) { return c == '\r' || c == '\n' || c == ' '; });
@@ -44,7 +44,7 @@ Result<PostPolicy> decode_policy(std::string_view text) {
 
 bool is_version4(const Form& form) { return form.get("x-amz-credential") || form.get("x-amz-signature"); }
 
-// Who posts. Without a policy that is whoever sent the request.
+// The form's signer; without a policy the request's caller.
 Result<auth::Identity> identify(const Context& context, const Form& form) {
   const auto policy = form.get("policy");
   if (!policy) return context.caller().identity;
@@ -75,7 +75,7 @@ call::FormSignature form_signature(const Form& form) {
   return is_version4(form) ? call::FormSignature::version4 : call::FormSignature::version2;
 }
 
-// The facts of the PUT that a form stands for, in place of those of the POST for as long as this lives.
+// Replaces the POST's facts by those of the equivalent PUT, as long as this lives.
 class PostedFacts {
  public:
   PostedFacts(Call& call, const Form& form, const Headers& headers) : call_(call), of_post_(call.facts) {
@@ -93,7 +93,7 @@ class PostedFacts {
   const call::Facts of_post_;
 };
 
-// The form's fields as headers of the PUT that it stands for.
+// The form's fields as headers of the equivalent PUT.
 Headers put_headers(const Form& form) {
   Headers headers;
   for (const auto& [name, value] : form.fields) {
@@ -102,7 +102,7 @@ Headers put_headers(const Form& form) {
   return headers;
 }
 
-// Whether a browser can be sent there: an absolute URL of visible characters.
+// Whether it is a valid redirect target: an absolute URL of visible characters.
 bool is_redirect_target(std::string_view url) {
   const bool visible = std::ranges::all_of(url, [](char c) { return c > 0x20 && c < 0x7f; });
   return visible && (url.starts_with("http://") || url.starts_with("https://"));
@@ -140,7 +140,7 @@ void reply_to_form(Context& context, const Form& form, const store::ObjectInfo& 
   context.response.no_body = true;
 }
 
-// What the bucket's log says of a form, whose record was begun before the form was read.
+// Completes the bucket's log record, which was begun before the form was read.
 void name_sender(const Form& form, const Call& caller, const std::string& key, LogRecord& record) {
   record.key = key;
   name_requester(caller, record);
@@ -164,8 +164,8 @@ Task<Result<void>> serve_post_object(Context& context) {
     context.error_fields.emplace_back("Condition", "Bucket POST must be of the enclosure-type multipart/form-data");
     co_return fail(Errc::precondition_failed, "form: content type");
   }
-  // Who posts stands in the form itself. So it is read of anyone, but not into a bucket that is not there, and what is
-  // held of it is charged to the peer.
+  // The form's signer is named inside the form. So it is read from any client, but only for an existing bucket, and its
+  // bytes in memory are charged to the peer.
   VB_CO_TRY(co_await bucket_access(context.service, context.bucket));
   memory::Share share(context.service.arena, context.caller().peer_address, std::nullopt);
   VB_CO_TRY(co_await context.body.ready());

@@ -57,8 +57,8 @@ Result<void> read_object(const Json& object, PostPolicy& policy) {
   return {};
 }
 
-// Each of a list with commas: what starts with "image/" must not go on with another type (AWS, "Creating a POST
-// policy": Content-Type values of a starts-with condition are lists).
+// Each value of a comma-separated list: a list that starts with "image/" must not continue with another type (AWS,
+// "Creating a POST policy": Content-Type values of a starts-with condition are lists).
 bool all_start_with(std::string_view list, std::string_view prefix) {
   for (;;) {
     const size_t comma = list.find(',');
@@ -68,17 +68,17 @@ bool all_start_with(std::string_view list, std::string_view prefix) {
   }
 }
 
-// The bucket is the request's: check_post_policy() has compared the field of that name, where the form has one.
+// The bucket of the request: check_post_policy() has compared the form's field, if any.
 bool holds(const PostPolicy::Condition& condition, const Form& form, std::string_view bucket) {
   const auto value = condition.field == "bucket" ? std::optional(bucket) : form.get(condition.field);
   if (condition.kind == PostPolicy::Condition::Kind::equal) return value && *value == condition.value;
-  // "Anything" is met by a field that is not there, too, as at RGW.
+  // "Anything" also matches a missing field, as in Ceph RGW.
   const std::string_view text = value.value_or("");
   return condition.field == "content-type" ? all_start_with(text, condition.value) : text.starts_with(condition.value);
 }
 
-// Fields that need no condition: the signature itself, what the form's author asks to be ignored, and checksums, which
-// can only refuse more.
+// Fields that need no condition: the signature itself, fields to be ignored (x-ignore-*), and checksums, which can only
+// refuse more.
 bool is_exempt(std::string_view field) {
   constexpr std::array<std::string_view, 4> exempt = {"awsaccesskeyid", "signature", "policy", "x-amz-signature"};
   return std::ranges::find(exempt, field) != exempt.end() || field.starts_with("x-ignore-") ||
@@ -129,7 +129,7 @@ Result<void> check_post_policy(const PostPolicy& policy, const Form& form, std::
       return fail(Errc::access_denied, "Invalid according to Policy: Policy Condition failed.");
     }
   }
-  // A condition is about the header that its field stands for, under both of that header's names.
+  // A condition applies to its field's header, under both names of it.
   const auto covered = [&](std::string_view field) {
     return std::ranges::any_of(policy.conditions, [&](const auto& condition) {
       return header_of_field(condition.field) == header_of_field(field);

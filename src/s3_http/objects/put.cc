@@ -47,7 +47,7 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
     VB_ASSIGN(put.encryption, read_encryption(context));
     VB_ASSIGN(put.append, read_append(context));
   }
-  if (!whole_object) {  // of a part: it must be the upload's
+  if (!whole_object) {  // a part's must match its upload's
     VB_ASSIGN(put.encryption.customer, read_customer_key(context, own_key_prefix));
   }
   VB_TRY(plan_checksums(context, put));
@@ -68,7 +68,7 @@ Task<Result<void>> serve_put_object(Context& context) {
   VB_CO_ASSIGN(const auto token, read_token(context));
   auto read = read_put_request(context, true);
   if (!read) {
-    // A caller without the right to write gets AccessDenied instead of the fault in the request.
+    // A caller without the right to write gets AccessDenied instead of the request's error.
     VB_CO_TRY(co_await authorize_upload(context, action::put_object));
     co_return std::unexpected(read.error());
   }

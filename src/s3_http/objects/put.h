@@ -1,4 +1,4 @@
-// What the HTTP forms of a PUT share: PutObject, UploadPart and a browser's form.
+// Common parts of PutObject, UploadPart and a browser's form over HTTP.
 #pragma once
 
 #include "s3/service.h"

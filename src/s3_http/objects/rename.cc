@@ -1,4 +1,4 @@
-// RenameObject, of directory buckets.
+// RenameObject, for directory buckets.
 #include <algorithm>
 #include <memory>
 

@@ -13,13 +13,13 @@ namespace {
 
 constexpr size_t tagging_document_max = 64 * KiB;
 
-// As the store keeps them: sorted by key, so that equal sets are equal.
+// The stored form: sorted by key, so that equal sets compare equal.
 store::Tags sorted(store::Tags tags) {
   std::ranges::sort(tags);
   return tags;
 }
 
-// Too many tags of an object are no valid tags.
+// invalid_tag for too many tags of an object.
 Error object_tag_error(const Error& error) {
   if (!(error == Errc::bad_request)) return error;
   return {Errc::invalid_tag, 0, error.context};

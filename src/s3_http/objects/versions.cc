@@ -58,7 +58,7 @@ Task<> describe_missing(Context& context, const Error& error, const std::string&
 
 namespace {
 
-// The version that a request names, authorized. `asked` gets the rest of what the request is about.
+// The version that a request names, authorized. `asked` gets its other inputs of the authorization.
 using Authorize = Result<void> (*)(const Service&, const Call&, const BucketAccess&, const Asked&);
 Task<Result<store::ObjectInfo>> find_authorized(Context& context, Asked asked, Authorize may = authorize) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
@@ -129,7 +129,7 @@ Task<Result<store::ObjectInfo>> update_authorized(Context& context, const Action
 Task<Result<void>> update_version(Context& context, const Action& action, store::ObjectChange change) {
   VB_CO_ASSIGN(const std::string version_id, read_version_id(context));
   auto done = co_await update_authorized(context, action, change);
-  // Another version became the current one meanwhile: authorized and tried once more with that one.
+  // Another version became current meanwhile: authorizes and tries again with that one.
   const bool again = !done && done.error() == Errc::conditional_conflict && !change.if_modified_us;
   if (again) done = co_await update_authorized(context, action, std::move(change));
   if (!done) {

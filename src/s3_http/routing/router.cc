@@ -10,7 +10,6 @@
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/names.h"
-#include "s3/workers/request_log.h"
 #include "s3_http/address.h"
 #include "s3_http/buckets/control.h"
 #include "s3_http/buckets/preflight.h"
@@ -31,13 +30,13 @@ using Verb = Task<Result<void>> (*)(Context&);
 struct Operation {
   Scope scope;
   std::string_view method;
-  std::string_view selector;  // the query parameter that asks for it; empty: none needed
+  std::string_view selector;  // the query parameter that selects it; empty: none
   Verb serve;
-  const Action* action = nullptr;  // on the bucket, asked for before it is served; nullptr: the verb itself asks
+  const Action* action = nullptr;  // the action on the bucket to authorize first; nullptr: the verb authorizes
 };
 
-// The first that fits serves. A parameter that asks for another operation, of these or of those that AWS has and that
-// are not served, is 501: never a GET or PUT of the object. All others are ignored, as at AWS: web pages add their own.
+// The first matching entry serves. A parameter that selects another operation, of this table or an unserved one of AWS,
+// is 501, never a GET or PUT of the object. Other parameters are ignored, as at AWS: web pages add their own.
 constexpr std::array operations = {
     Operation{Scope::service, "GET", "", serve_list_buckets},
 
@@ -123,7 +122,7 @@ constexpr std::array operations = {
     Operation{Scope::control, "DELETE", "tags", serve_untag_resource, &action::untag_resource},
 };
 
-// Operations of one scope and method, which stand side by side, by their first: one comparison for all of them.
+// The first entry of each scope and method, whose operations are adjacent: one comparison for all of them.
 constexpr auto same_method_runs = [] {
   struct Runs {
     std::array<uint8_t, operations.size() + 1> begins{};
@@ -152,7 +151,7 @@ std::string_view scope_name(Scope scope) {
   return {};
 }
 
-// "GET object?tagging": as docs/s3.md writes it.
+// "GET object?tagging": the name in docs/s3.md.
 std::string_view action_name(const Operation& operation) {
   static const auto names = [] {
     std::array<std::string, operations.size()> made;
@@ -166,13 +165,13 @@ std::string_view action_name(const Operation& operation) {
   return names[static_cast<size_t>(&operation - operations.data())];
 }
 
-// Whose headers a request may have. A PUT that names a source is a copy.
+// The kind of a request, for its allowed headers. A PUT with a source is a copy.
 RequestKind kind_of(const Context& context, const Operation& operation) {
   static const auto all = [] {
     std::array<RequestKind, operations.size()> made;
     for (size_t i = 0; i < made.size(); ++i) {
       const Operation& one = operations[i];
-      const bool tags = one.scope == Scope::control && one.method == "POST";  // the document of a bucket, as a PUT's
+      const bool tags = one.scope == Scope::control && one.method == "POST";  // a bucket's document, as for a PUT
       made[i] = request_kind(one.scope != Scope::service, one.scope == Scope::object, tags ? "PUT" : one.method,
                              one.selector);
     }
@@ -188,15 +187,15 @@ bool is_ascii_prefix(std::string_view text, std::string_view lower_prefix) {
                                                           [](char p, char c) { return p == lower(c); });
 }
 
-// Sub-resources of AWS (and RGW's `append`) that no operation here has.
+// Sub-resources of AWS (and RGW's `append`) that are not served.
 constexpr std::string_view not_served =
     " abac analytics annotation append intelligent-tiering inventory metadataConfiguration metadataInventoryTable "
     "metadataJournalTable metadataTable metrics restore select torrent ";
 
 bool is_read(std::string_view method) { return method == "GET" || method == "HEAD"; }
 
-// Whether a parameter says what is asked for. One that only shapes an answer is no loss when ignored, and `list-type`
-// is a listing's own matter.
+// Whether a parameter selects an operation. Parameters that only shape an answer may be ignored, and listings handle
+// `list-type`.
 bool is_sub_resource(const std::string& parameter) {
   const bool spaced = std::ranges::find(parameter, ' ') != parameter.end();
   if (parameter.empty() || spaced || parameter == "list-type") return false;
@@ -228,7 +227,7 @@ Result<const Operation*> find_operation(Scope scope, Context& context) {
       if (!operation.selector.empty() && !context.query.has(operation.selector)) continue;
       for (const auto& [name, value] : context.query.items()) {
         if (takes(operation, name)) continue;
-        // It numbers a part, of which there is none without an upload.
+        // A part number without an upload.
         if (name == "partNumber") return misplaced_part_number(context, value);
         context.error_fields.emplace_back("Query", name);
         return fail(Errc::not_implemented, "query parameter");
@@ -244,9 +243,9 @@ Result<const Operation*> find_operation(Scope scope, Context& context) {
   return fail(Errc::method_not_allowed, "method");
 }
 
-// A presigned URL may carry x-amz-* headers in its query (SDKs "hoist" them), where they count as headers. Not those of
-// authentication, not checksums (SDKs hoist the checksum of the empty body that they had when they signed), and not
-// what a header says, too: that counts once.
+// A presigned URL may carry x-amz-* headers in its query (SDKs "hoist" them), where they count as headers. Excluded are
+// those of authentication, checksums (SDKs hoist the checksum of the empty body that they had when they signed), and
+// those that are also sent as headers, which count once.
 Headers hoisted_headers(const Request& request, const Query& query) {
   constexpr std::array<std::string_view, 11> left_out = {
       "x-amz-s3session-token", "x-amz-algorithm",      "x-amz-credential",   "x-amz-date",
@@ -257,7 +256,7 @@ Headers hoisted_headers(const Request& request, const Query& query) {
     if (!is_ascii_prefix(name, "x-amz-")) continue;
     std::string header = lower(name);
     const auto auth = [&](std::string_view prefix) { return header.starts_with(prefix); };
-    // Of checksums, what is asked for and is none itself, and those that are refused since S3 has no such algorithm.
+    // Checksum parameters that count: requests for a checksum, and algorithms that S3 does not have, which are refused.
     const bool asks = header == "x-amz-checksum-mode" || header == "x-amz-checksum-algorithm" ||
                       header == "x-amz-checksum-type" || is_unknown_checksum(header);
     const bool wanted = asks || std::ranges::none_of(left_out, auth);
@@ -273,7 +272,7 @@ Result<const Operation*> find_allowed(Scope scope, Context& context) {
   return operation;
 }
 
-// What a request about a directory bucket must keep to besides, and what is signed for S3 Express.
+// Further rules for requests to directory buckets, and for those signed for S3 Express.
 Result<void> check_express(Context& context, const Operation& operation) {
   if (!is_directory_bucket(context.bucket)) {
     if (!context.caller().identity.express || operation.scope == Scope::service) return {};
@@ -291,7 +290,7 @@ bool asks_first(const Context& context, const Operation& operation) {
   return operation.action != nullptr || context.header("x-amz-expected-bucket-owner").has_value();
 }
 
-// What is asked of every request, and of those whose action is on the bucket as a whole.
+// Checks of every request, and authorization of actions on the bucket.
 Task<Result<void>> admit(Context& context, const Operation& operation) {
   if (operation.scope == Scope::service) co_return Result<void>();
   if (operation.action != nullptr) {
@@ -310,7 +309,7 @@ Task<Result<void>> admit(Context& context, const Operation& operation) {
   co_return Result<void>();
 }
 
-// Of S3 Control: what a call is about stands in its path, and all of its query is its own.
+// Calls of S3 Control: the resource is in the path, and the whole query belongs to the call.
 Result<const Operation*> resolve_control(Context& context) {
   VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
   const std::string_view subject = control_subject(context.request);
@@ -320,7 +319,7 @@ Result<const Operation*> resolve_control(Context& context) {
   const auto operation = std::ranges::find_if(operations, asked_for);
   if (operation == operations.end()) {
     if (context.caller().identity.anonymous) return fail(Errc::access_denied, "anonymous");
-    return fail(Errc::not_implemented, "Of S3 Control the calls on the tags of a bucket are implemented.");
+    return fail(Errc::not_implemented, "Of S3 Control only the calls on tags of buckets are implemented.");
   }
   VB_ASSIGN(context.bucket, control_bucket(context.request));
   if (context.caller().identity.express && !is_directory_bucket(context.bucket)) {
@@ -338,8 +337,7 @@ Result<const Operation*> resolve(Context& context) {
   VB_ASSIGN(Address address, resolve_address(context.request.host, context.request.raw_path, context.options.domain));
   context.bucket = std::move(address.bucket);
   context.key = std::move(address.key);
-  // To an endpoint that they are given, SDKs send "/bucket//key" for a directory bucket, which AWS never names in a
-  // path.
+  // With a configured endpoint, SDKs send "/bucket//key" for a directory bucket; at AWS it is never in the path.
   const bool in_path = auth::virtual_bucket(context.request.host, context.options.domain).empty();
   if (in_path && is_directory_bucket(context.bucket) && context.key.starts_with('/')) context.key.erase(0, 1);
   VB_ASSIGN(context.query, Query::parse(context.request.raw_query));
@@ -348,7 +346,7 @@ Result<const Operation*> resolve(Context& context) {
   context.call.facts.hoisted = context.hoisted;
   const Scope scope = context.bucket.empty() ? Scope::service : context.key.empty() ? Scope::bucket : Scope::object;
   VB_ASSIGN(const Operation* operation, find_allowed(scope, context));
-  // A bucket that there is has a name that may be.
+  // The name of a bucket with a cached record was validated before.
   const bool known = scope != Scope::service && cached_access(context.service, context.bucket) != nullptr;
   if (scope != Scope::service && !known) VB_TRY(check_bucket_name(context.bucket));
   if (scope == Scope::object) VB_TRY(check_key(context.key));
@@ -357,7 +355,7 @@ Result<const Operation*> resolve(Context& context) {
   return operation;
 }
 
-// An error of a HEAD has no body to name the bucket's region in.
+// A HEAD's error has no body, so the region is in a header.
 void say_region_of_head(Context& context) {
   context.response.body.clear();
   context.response.no_body = true;
@@ -371,49 +369,13 @@ void fill_context_error(Context& context, const Error& error) {
     context.response.body = control_error_xml(error, context.caller().request_id, context.error_fields);
   }
   for (const auto& header : context.error_headers) {
-    if (header.first == "retry-after") context.response.headers.erase(header.first);  // that of its status
+    if (header.first == "retry-after") context.response.headers.erase(header.first);  // the one for its status
     context.response.headers.push_back(header);
   }
   if (context.request.method == "HEAD") say_region_of_head(context);
 }
 
-// How the request proved who sends it.
-void describe_signature(const Context& context, LogRecord& record) {
-  if (context.caller().identity.anonymous) return;
-  name_requester(context.caller(), record);
-  const auto authorization = context.request.header("authorization");
-  record.auth_type = authorization ? "AuthHeader" : "QueryString";
-  const bool version4 = authorization ? authorization->starts_with("AWS4-") : context.query.has("X-Amz-Signature");
-  record.signature = version4 ? "SigV4" : "SigV2";
-}
-
-bool may_have_log(const Context& context) {
-  const RequestLog* log = context.service.request_log;
-  return log != nullptr && log->in_use() && !context.bucket.empty();
-}
-
-// The record of a request whose bucket has a log, as far as it is known before it is served.
-Task<> begin_log(Context& context, const Operation* operation) {
-  auto entry = co_await context.service.request_log->begin(context.bucket);
-  if (!entry) co_return;
-  const auto text = [&](std::string_view name) { return std::string(context.request.header(name).value_or("")); };
-  LogRecord& record = entry->record;
-  record.time_s = context.service.clock.now_s();
-  record.peer = context.caller().peer_address;
-  record.request_id = context.caller().request_id;
-  record.key = context.key;
-  record.operation =
-      log_operation(context.request.method, !context.key.empty(), operation != nullptr ? operation->selector : "");
-  record.request = log_request_line(context.request.method, context.request.raw_path, context.request.raw_query);
-  record.referer = log_referer(context.request.header("referer").value_or(""));
-  record.user_agent = text("user-agent");
-  record.host = text("host");
-  record.version_id = context.query.get_or_empty("versionId");
-  describe_signature(context, record);
-  context.call.records.push_back(std::move(entry));
-}
-
-// Whether callers and bucket have requests left of this second.
+// Checks the request rates of caller and bucket.
 Task<Result<void>> count_request(Context& context) {
   uint64_t wait_ns = 0;
   auto admitted = co_await admit_requests(context.service, context.caller(), context.bucket, 1, &wait_ns);
@@ -427,7 +389,9 @@ Task<Result<void>> count_request(Context& context) {
 Task<bool> answer(Context& context) {
   const auto operation = resolve(context);
   if (!context.bucket.empty() && context.request.header("origin")) co_await add_cors_headers(context);
-  if (may_have_log(context)) co_await begin_log(context, operation ? *operation : nullptr);
+  if (buckets_have_logs(context) && !context.bucket.empty()) {
+    co_await begin_record(context, operation ? (*operation)->selector : std::string_view());
+  }
   if (!operation) {
     fill_context_error(context, operation.error());
     co_return true;

@@ -1,4 +1,4 @@
-// From an S3 request to the verb that serves it, and from its outcome to a response.
+// Routes an S3 request to its verb, and turns the outcome into a response.
 #pragma once
 
 #include <functional>
@@ -28,18 +28,18 @@ class Router {
   Task<bool> handle(Request& request, memory::Source& body, std::function<Headers()> trailing, Response& response,
                     memory::Sink& sink);
 
-  // A GET or HEAD without a body that asks for no more than an object, where it lies in memory and nothing has to be
-  // waited for. nullopt: handle() is the next call; nothing was sent, and `response` is empty. Else `response` says
-  // what was sent; where the sink has not taken all of it at once, `rest` sends it, and where `reply` is set, the door
-  // sends `response`. An error of `rest`, where the sink was not begun, is still to be answered.
+  // Serves a plain GET or HEAD of an object in memory without waiting. nullopt: call handle() next; nothing was sent,
+  // and `response` is empty. Else `response` describes what was sent; if the sink has not accepted all of it at once,
+  // `rest` sends the remainder, and if `reply` is set, the door sends `response`. If `rest` fails before the sink was
+  // begun, the error must still be answered.
   struct Sent {
     bool whole = true;
     std::optional<Task<Result<void>>> rest{};
   };
   std::optional<Sent> try_handle(Request& request, memory::Source& body, Response& response, memory::Sink& sink);
 
-  // Fills `response` with the error of a request that is not served (its signature, the framing of its body), with what
-  // lets a browser of an allowed origin read it. `body` and `sink` are left alone.
+  // Fills `response` with the error of a request that is not routed (for its signature, or its body's framing), with
+  // the CORS headers for an allowed origin. `body` and `sink` are not used.
   Task<void> refuse(Request& request, Error error, memory::Source& body, Response& response, memory::Sink& sink);
 
  private:

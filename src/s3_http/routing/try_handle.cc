@@ -1,4 +1,4 @@
-// Most requests of a busy server are GETs and HEADs of what lies in memory. They take this way through the router.
+// The router's fast path: GETs and HEADs of objects in memory, which are most requests of a busy server.
 #include "auth/limits.h"
 #include "base/request_trace.h"
 #include "s3/access/access.h"
@@ -13,20 +13,20 @@
 namespace verbena::s3 {
 namespace {
 
-// False: answer() has to look at it, which also says what is wrong. The key itself is checked by the read.
+// False: answer() must serve it, and reports its errors. The key itself is checked by the read.
 bool name_object(Context& context) {
   auto address = resolve_address(context.request.host, context.request.raw_path, context.options.domain);
   if (!address || address->key.empty()) return false;
   context.bucket = std::move(address->bucket);
   context.key = std::move(address->key);
-  // A bucket whose record is at hand has a valid name. What is encrypted, or may expire, has more to be looked up.
+  // A bucket with a cached record has a valid name. Encrypted or expiring objects need further look-ups.
   const BucketAccess* const access = cached_access(context.service, context.bucket);
   if (access == nullptr || access->encrypts || access->lifecycle != nullptr) return false;
   if (!is_directory_bucket(context.bucket)) return !context.caller().identity.express;
   return !context.key.starts_with('/') && check_directory_request(context, "");
 }
 
-// What of the object is not out yet.
+// Sends the remainder of the object.
 Task<Result<void>> send_rest(Service& service, Given given, memory::Sink& sink, RequestTrace* trace) {
   if (given.sent == memory::AtOnce::unfinished) co_return co_await sink.finish();
   co_return co_await send_object(service, given.object, sink, trace);

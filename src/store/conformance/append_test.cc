@@ -252,7 +252,7 @@ TEST_P(Appends, ThoseThatWaitGoTogetherAndEachHasItsPlace) {
   for (int i = 0; i < count; ++i) {
     const auto& one = *done[static_cast<size_t>(i)];
     ASSERT_TRUE(one) << describe(one.error());
-    EXPECT_EQ(whole->substr(one->size - 4, 4), fmt::format("{:04}", i)) << "at the end that its answer told";
+    EXPECT_EQ(whole->substr(one->size - 4, 4), fmt::format("{:04}", i)) << "at the position in its answer";
   }
   t.expect_no_leak();
 }
@@ -347,7 +347,7 @@ TEST_P(Appends, TokensOfRenamesAreForgotten) {
   ASSERT_TRUE(rename("a", "c", "old", "a to c"));
   for (int i = 0; i < 4'000; ++i) t.clock().now_us();  // a second each
   ASSERT_TRUE(rename("c", "a", "new", "c to a"));
-  ASSERT_TRUE(rename("a", "d", "old", "a to d")) << "nobody repeats a request after an hour";
+  ASSERT_TRUE(rename("a", "d", "old", "a to d")) << "requests are not repeated after an hour";
   expect("d", "1");
 }
 

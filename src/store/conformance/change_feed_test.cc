@@ -216,7 +216,7 @@ TEST(BucketFeedTest, WhoIsToldEarlyKnowsWhatTheCatalogueHadToldBefore) {
     listener->go.count_down();
     for (std::thread* one : {&holds, &commits, &acknowledges}) one->join();
     if (listener->last == KeyEvent::removed) {
-      EXPECT_NE(feed.committed("k"), told_after) << "nobody tells the object again";
+      EXPECT_NE(feed.committed("k"), told_after) << "the object is not reported again";
     } else {
       EXPECT_EQ(feed.committed("k"), told_after);
     }

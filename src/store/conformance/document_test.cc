@@ -104,7 +104,7 @@ TEST_P(DocumentStore, LargeOnesAreReadFromTheIndexAndNotKept) {
     auto first = t.run(t.engine().document("b", "lifecycle"));
     ASSERT_TRUE(first);
     EXPECT_TRUE(**first == large);
-    EXPECT_EQ(first->use_count(), 1) << "nobody but the reader has it";
+    EXPECT_EQ(first->use_count(), 1) << "only the reader has it";
     t.reopen();
   }
   ASSERT_TRUE(t.set_document("b", "lifecycle", "small"));
@@ -125,7 +125,7 @@ TEST_P(DocumentStore, OfOneOwnerAreBoundedTogether) {
   }
   auto made = t.run(t.engine().create_bucket({.name = "theirs", .created_us = 0, .owner = "somebody else"}));
   ASSERT_TRUE(made);
-  EXPECT_TRUE(t.set_document("theirs", "lifecycle", large)) << "another owner has his own";
+  EXPECT_TRUE(t.set_document("theirs", "lifecycle", large)) << "another owner has a total of its own";
   ASSERT_TRUE(t.run(t.engine().remove_document("bucket1", "lifecycle")));
   EXPECT_TRUE(t.set_document(last, "lifecycle", std::string(document_size_max / 2, 'y')));
   ASSERT_TRUE(t.run(t.engine().remove_bucket("bucket2")));

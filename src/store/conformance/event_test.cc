@@ -62,7 +62,7 @@ TEST_P(EventTest, WhatChangesIsToldInOrderAndOnce) {
   RemoveRequest remove;
   remove.conditions = telling(std::make_shared<const Told>("remove"));
   ASSERT_TRUE(t.run(t.engine().remove("b", "a", remove)));
-  ASSERT_TRUE(t.run(t.engine().remove("b", "a", remove))) << "of what is not there nothing is told";
+  ASSERT_TRUE(t.run(t.engine().remove("b", "a", remove))) << "no event for a missing object";
   EXPECT_EQ(waiting("q"), (Texts{"put:1", "put:2", "remove:"}));
   EXPECT_EQ(waiting("other").size(), 3u);
   EXPECT_EQ(told->told, 4u);

@@ -270,7 +270,7 @@ TEST_F(KeepingOnRados, AKeeperThatDoesNotAnswerIsWaitedForAndKnowsItselfThatItIs
   } deaf(wake);
   b->store().listen(&deaf);
   boost::asio::post(b->parts().io, [&wake] { wake.wait(); });
-  EXPECT_TRUE(b->answers_alone("k")) << "nobody has changed it";
+  EXPECT_TRUE(b->answers_alone("k")) << "it is unchanged";
   EXPECT_TRUE(a->put("b", "k", "new"));
   EXPECT_EQ(b->term(), 0u);
   EXPECT_FALSE(b->answers_alone("k"));

@@ -53,7 +53,7 @@ class RadosRig : public Rig {
     const auto survey = store_->survey();
     const bool leaks = !survey || survey->lost_count != 0 || survey->unnamed_stripes != 0 || survey->waiting_blobs != 0;
     if (leaks && survey) {
-      std::cerr << "lost: " << survey->lost_count << ", stripes of nobody: " << survey->unnamed_stripes
+      std::cerr << "lost: " << survey->lost_count << ", unnamed stripes: " << survey->unnamed_stripes
                 << ", still to be removed: " << survey->waiting_blobs << (settled ? "" : "; not settled in time")
                 << '\n';
     }

@@ -118,7 +118,7 @@ TEST_F(OnRados, AChangeThatNobodyWasToldOfIsFoundWhenItIsToldAgain) {
     op.omap_set(row);
   };
   ASSERT_TRUE(t.run(engine.registry.change_object(*state, std::move(fill))));
-  EXPECT_EQ(text(), "old") << "nobody was told";
+  EXPECT_EQ(text(), "old") << "no server was notified";
   engine.bus->tell_again(id, 1);
   EXPECT_TRUE(eventually([&] { return text() == "new"; }));
 }
@@ -218,10 +218,10 @@ TEST_F(ChangesLeftOnRados, AChangeWhoseServerDiedIsSeenByAllAtOnceAndItsMarkEnds
   EXPECT_FALSE(is_kept(*other_));
   EXPECT_EQ(policy(*other_), "old");
   ASSERT_TRUE(write(judged, "new"));
-  EXPECT_EQ(policy(*other_), "new") << "nobody tells";
+  EXPECT_EQ(policy(*other_), "new") << "without a notice";
   EXPECT_EQ(policy(first()), "new");
   EXPECT_TRUE(eventually([&] { return is_kept(*other_) && is_kept(t_->store()); }));
-  EXPECT_EQ(write(judged, "late").error(), Errc::conditional_conflict) << "nobody would be told of that";
+  EXPECT_EQ(write(judged, "late").error(), Errc::conditional_conflict) << "it would not be announced";
   EXPECT_EQ(policy(*other_), "new");
 }
 

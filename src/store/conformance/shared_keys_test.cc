@@ -127,7 +127,7 @@ class SharedKeysTest : public Rig, public ::testing::Test {
 TEST_F(SharedKeysTest, WhatLiesInMemoryIsAnsweredWhenTheEngineSaysThatItIsStillSo) {
   change("one");
   EXPECT_EQ(*get("b", "k"), "one");
-  EXPECT_FALSE(is_hot()) << "nobody was asked";
+  EXPECT_FALSE(is_hot()) << "the engine was not asked";
   EXPECT_EQ(*get("b", "k"), "one");
   EXPECT_EQ(shared->opened, 1) << "the bytes came from memory";
   EXPECT_EQ(shared->asked, 1);
@@ -171,7 +171,7 @@ TEST_F(SharedKeysTest, OutsideItsTermNothingIsAnsweredWithoutAQuestion) {
     EXPECT_EQ(shared->asked, asked + 1);
   }
   shared->term_now = 7;
-  EXPECT_TRUE(is_hot()) << "it was away for a moment, and nobody has changed the key";
+  EXPECT_TRUE(is_hot()) << "it was away for a moment, and the key is unchanged";
 }
 
 TEST_F(SharedKeysTest, ObjectsAreCountedInTheTermInWhichTheyAreKeptAsLongAsTheyLieThere) {

@@ -192,7 +192,7 @@ TEST_P(TransferTo, WhatUsersMadeOfABucketThatIsNotAllThereIsNotOverwritten) {
   EXPECT_EQ(*t.get("plain", "size/10"), "newer");
   ASSERT_TRUE(t.remove("plain", "size/10"));
   refused();
-  EXPECT_EQ(t.get("plain", "size/10").error(), Errc::no_such_key) << "somebody has removed it";
+  EXPECT_EQ(t.get("plain", "size/10").error(), Errc::no_such_key) << "it was removed by a user";
   ASSERT_TRUE(t.set_document("plain", std::string(unfinished_mark), "1"));
   ASSERT_TRUE(t.put("plain", "xx", "a new key"));
   refused();

@@ -24,8 +24,7 @@ struct Ways {
 
  private:
   static metrics::Counter& of(const char* way) {
-    return metrics::counter("verbena_store_volume_reads_total", "Reads of volumes, by the way they went",
-                            {{"way", way}});
+    return metrics::counter("verbena_store_volume_reads_total", "Reads of volumes, by path", {{"way", way}});
   }
 };
 

@@ -167,7 +167,7 @@ class Check {
     if (report_.lost.size() < FsckReport::names_max) report_.lost.push_back({name, std::move(why)});
   }
   void ended(const Cursor& cursor, const char* what) {
-    if (auto state = cursor.status(); !state) wrong(fmt::format("The {} cannot be read to their end.", what));
+    if (auto state = cursor.status(); !state) wrong(fmt::format("The {} cannot all be read.", what));
   }
 
   void walk_buckets() {
@@ -199,7 +199,7 @@ class Check {
     const auto kept = row ? decode_usage(*row) : Result<Usage>(std::unexpected(row.error()));
     if (!kept) return wrong("The record of what bucket " + bucket + " holds is damaged.");
     if (*kept == usage_) return;
-    wrong(fmt::format("Bucket {} is said to hold {} objects, versions and uploads of {} bytes, and holds {} of {}.",
+    wrong(fmt::format("Bucket {} is counted with {} objects, versions and uploads of {} bytes, but holds {} of {}.",
                       bucket, kept->all_objects(), kept->all_bytes(), usage_.all_objects(), usage_.all_bytes()));
   }
 

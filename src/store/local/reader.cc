@@ -76,13 +76,15 @@ class VolumeReader final : public ObjectReader {
 
   // One of the blobs that it pins.
   std::optional<uint64_t> held_blob() const { return hold_.first(); }
-  // Pins and loads; false when the object changed under the call and must be looked up again.
-  Result<bool> prepare(std::span<const BlobRef> blobs, Tier tier);
+  // outdated: the object changed under the call and must be looked up again.
+  enum class Prepared : uint8_t { ready, outdated };
+  // Pins and loads.
+  Result<Prepared> prepare(std::span<const BlobRef> blobs, Tier tier);
 
  private:
   Engine& engine() const { return *hold_.engine(); }
   std::vector<Piece>::const_iterator piece_at(uint64_t offset) const;
-  Result<bool> load_inline(const Piece& piece, Tier tier);
+  Result<Prepared> load_inline(const Piece& piece, Tier tier);
   Task<Result<std::shared_ptr<const LoadedSegment>>> segment(const Piece& piece, uint32_t number);
   Task<Result<memory::Chunk>> read_piece(const Piece& piece, uint64_t offset, size_t length);
   Task<Result<void>> read_blocks(const Piece& piece, uint64_t from, MutableBytes into);
@@ -120,18 +122,18 @@ std::unexpected<Error> VolumeReader::not_read(const Error& error) const {
   return std::unexpected(error);
 }
 
-Result<bool> VolumeReader::load_inline(const Piece& piece, Tier tier) {
+Result<VolumeReader::Prepared> VolumeReader::load_inline(const Piece& piece, Tier tier) {
   auto value = engine().index->get(Family::in_index, keys::in_index(piece.blob.id), tier, visible_);
-  if (!value && value.error() == Errc::not_found) return false;
+  if (!value && value.error() == Errc::not_found) return Prepared::outdated;
   if (!value) return std::unexpected(value.error());
   auto bytes = decode_inline(*value);
   if (!bytes || bytes->size() != piece.blob.size) return corrupt("checksum of a small object");
   value->erase(0, value->size() - bytes->size());
   inline_.emplace(piece.blob.id, std::move(*value));
-  return true;
+  return Prepared::ready;
 }
 
-Result<bool> VolumeReader::prepare(std::span<const BlobRef> blobs, Tier tier) {
+Result<VolumeReader::Prepared> VolumeReader::prepare(std::span<const BlobRef> blobs, Tier tier) {
   uint64_t at = 0;
   for (const BlobRef& blob : blobs) {
     if (blob.size != 0) pieces_.push_back({blob, at});
@@ -140,22 +142,22 @@ Result<bool> VolumeReader::prepare(std::span<const BlobRef> blobs, Tier tier) {
   if (at != stored_size(info_)) return corrupt("parts do not add up");
   for (const Piece& piece : pieces_) {
     bool in_index = piece.blob.kind == BlobKind::in_index;
-    if (!in_index && !hold_.add(piece.blob.id)) return false;
+    if (!in_index && !hold_.add(piece.blob.id)) return Prepared::outdated;
     if (in_index) {
-      VB_ASSIGN(bool there, load_inline(piece, tier));
-      if (!there) return false;
+      VB_ASSIGN(const Prepared loaded, load_inline(piece, tier));
+      if (loaded == Prepared::outdated) return loaded;
     }
   }
-  if (blobs.size() != 1 || pieces_.empty() || pieces_.front().blob.kind != BlobKind::extents) return true;
+  if (blobs.size() != 1 || pieces_.empty() || pieces_.front().blob.kind != BlobKind::extents) return Prepared::ready;
   // One blob: its first segment is needed anyway, and its presence shows that the pin came in time.
   const uint64_t blob = pieces_.front().blob.id;
   auto first = load_segment(engine(), blob, 0, tier);
-  if (!first && first.error() == Errc::not_found) return false;
+  if (!first && first.error() == Errc::not_found) return Prepared::outdated;
   if (!first) return std::unexpected(first.error());
   checksums_ = (*first)->segment.block_crcs.size();
   by_age_.emplace_back(blob, 0);
   segments_.emplace(by_age_.back(), std::move(*first));
-  return true;
+  return Prepared::ready;
 }
 
 std::vector<Piece>::const_iterator VolumeReader::piece_at(uint64_t offset) const {
@@ -315,8 +317,8 @@ Result<std::shared_ptr<ObjectReader>> VolumeBlobs::open(View& rows, std::string 
   const auto& view = static_cast<IndexView&>(rows);  // of our catalogue
   auto reader =
       std::make_shared<VolumeReader>(engine_.shared_from_this(), view.visible(), std::move(name), std::move(info));
-  VB_ASSIGN(bool ready, reader->prepare(blobs, view.tier()));
-  if (!ready) reader.reset();
+  VB_ASSIGN(const auto prepared, reader->prepare(blobs, view.tier()));
+  if (prepared == VolumeReader::Prepared::outdated) reader.reset();
   return reader;
 }
 

@@ -76,8 +76,8 @@ void Scrub::stop() {
 Result<ScrubReport> Scrub::run_once() {
   ScrubReport report;
   for (Position at;;) {
-    VB_ASSIGN(const bool more, step(at, {}, report));
-    if (!more) return report;
+    VB_ASSIGN(const Walk walk, step(at, {}, report));
+    if (walk == Walk::is_over) return report;
   }
 }
 
@@ -86,14 +86,14 @@ void Scrub::loop() {
     ScrubReport report;
     uint64_t saved_at = 0;
     Position at = load();
-    for (bool more = true; more && !stopping();) {
+    for (Walk walk = Walk::goes_on; walk == Walk::goes_on && !stopping();) {
       const auto stepped = step(at, {.slow = true}, report);
       if (!stepped) {
         log::warn("scrub: {}", describe(stepped.error()));
         if (!wait(scrub_again_after)) break;
         continue;
       }
-      more = *stepped;
+      walk = *stepped;
       if (report.bytes - saved_at >= save_every) {
         save(at);
         saved_at = report.bytes;
@@ -128,23 +128,23 @@ void Scrub::save(const Position& at) {
   }
 }
 
-Result<bool> Scrub::step(Position& at, Pace pace, ScrubReport& report) {
+Result<Scrub::Walk> Scrub::step(Position& at, Pace pace, ScrubReport& report) {
   if (at.in_index) return step_in_index(at, pace, report);
-  VB_ASSIGN(const bool more, step_segment(at, pace, report));
-  if (!more) at = {.in_index = true, .blob = 0, .segment = 0};
-  return true;
+  VB_ASSIGN(const Walk walk, step_segment(at, pace, report));
+  if (walk == Walk::is_over) at = {.in_index = true, .blob = 0, .segment = 0};
+  return Walk::goes_on;
 }
 
 // Checks the first segment at or after `at`, which becomes the next position. No cursor is kept: it would hold old
 // files of the index for a whole round.
-Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
+Result<Scrub::Walk> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
   uint64_t blob = 0;
   uint32_t number = 0;
   {
     Cursor cursor = engine_.index->cursor(Family::segments, "");
     cursor.seek(keys::segment(at.blob, at.segment));
     VB_TRY(cursor.status());
-    if (!cursor.valid()) return false;
+    if (!cursor.valid()) return Walk::is_over;
     const auto place = keys::parse_segment(cursor.key());
     if (!place) return fail(Errc::corrupt_object, "scrub: key of a segment");
     std::tie(blob, number) = *place;
@@ -153,7 +153,7 @@ Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
   at.segment = number + 1;
   // A blob that is being collected has no row any more; a pinned one stays, and its segment is read again under the
   // pin.
-  if (!engine_.garbage->pin(blob)) return true;
+  if (!engine_.garbage->pin(blob)) return Walk::goes_on;
   auto checked = check_segment(blob, number, pace, report);
   engine_.garbage->unpin(blob);
   if (!checked) {
@@ -161,7 +161,7 @@ Result<bool> Scrub::step_segment(Position& at, Pace pace, ScrubReport& report) {
     return std::unexpected(checked.error());
   }
   if (stopping()) at.segment = number;  // it may not have been read completely
-  return true;
+  return Walk::goes_on;
 }
 
 Result<void> Scrub::check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report) {
@@ -227,7 +227,7 @@ Result<Scrub::Wrong> Scrub::check_extent(const Segment& segment, const Extent& e
   return wrong;
 }
 
-Result<bool> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& report) {
+Result<Scrub::Walk> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& report) {
   uint64_t bytes = 0;
   std::vector<uint64_t> damaged;
   size_t seen = 0;
@@ -248,7 +248,7 @@ Result<bool> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& report) 
   for (const uint64_t blob : damaged) tell(blob, {.damaged = 1}, report);
   if (pace.slow) wait_while_busy();
   rest_after(bytes, pace);
-  return seen == inline_batch;
+  return seen == inline_batch ? Walk::goes_on : Walk::is_over;
 }
 
 void Scrub::tell(uint64_t blob, const Wrong& wrong, ScrubReport& report) {

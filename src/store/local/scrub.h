@@ -42,10 +42,11 @@ class Scrub {
   void loop();
   Position load() const;
   void save(const Position& at);
-  // One step on from `at`. False: the round is over.
-  Result<bool> step(Position& at, Pace pace, ScrubReport& report);
-  Result<bool> step_segment(Position& at, Pace pace, ScrubReport& report);
-  Result<bool> step_in_index(Position& at, Pace pace, ScrubReport& report);
+  enum class Walk : uint8_t { goes_on, is_over };
+  // One step on from `at`, until the round is over.
+  Result<Walk> step(Position& at, Pace pace, ScrubReport& report);
+  Result<Walk> step_segment(Position& at, Pace pace, ScrubReport& report);
+  Result<Walk> step_in_index(Position& at, Pace pace, ScrubReport& report);
   Result<void> check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report);
   // Blocks found wrong.
   struct Wrong {

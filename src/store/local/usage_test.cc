@@ -115,7 +115,7 @@ TEST_F(LocalUsage, FsckTellsNumbersThatAreNotTrue) {
   const auto report = check();
   ASSERT_EQ(report.index.size(), 1u);
   EXPECT_EQ(report.index[0],
-            "Bucket b is said to hold 3 objects, versions and uploads of 1 bytes, and holds 4 of 370120.");
+            "Bucket b is counted with 3 objects, versions and uploads of 1 bytes, but holds 4 of 370120.");
 }
 
 TEST_F(LocalUsage, FsckTellsARecordThatIsNone) {

@@ -5,20 +5,23 @@
 
 namespace verbena::store {
 
-Result<Document> Documents::get(std::string_view name) const {
-  std::shared_lock lock(mutex_);
-  auto it = documents_.find(name);
-  if (it == documents_.end()) return fail(Errc::not_found, "bucket document");
-  return it->second.document;
+Documents::Found Documents::find(std::string_view name) const {
+  const auto it = documents_.find(name);
+  if (it == documents_.end()) return {};
+  if (it->second.document == nullptr) return {.where = Found::Where::only_in_index};
+  return {.where = Found::Where::in_memory, .document = it->second.document};
 }
 
-std::vector<std::optional<Document>> Documents::get_all(std::span<const std::string_view> names) const {
+Documents::Found Documents::get(std::string_view name) const {
   std::shared_lock lock(mutex_);
-  std::vector<std::optional<Document>> found;
-  for (const std::string_view name : names) {
-    const auto it = documents_.find(name);
-    found.push_back(it == documents_.end() ? std::nullopt : std::optional(it->second.document));
-  }
+  return find(name);
+}
+
+std::vector<Documents::Found> Documents::get_all(std::span<const std::string_view> names) const {
+  std::shared_lock lock(mutex_);
+  std::vector<Found> found;
+  found.reserve(names.size());
+  for (const std::string_view name : names) found.push_back(find(name));
   return found;
 }
 

@@ -55,9 +55,13 @@ class Documents {
 
   // Counts the documents towards the bucket owner's total. Called before the first is set.
   void count_for(std::shared_ptr<ByteCount> owners) { owners_ = std::move(owners); }
-  Result<Document> get(std::string_view name) const;  // not_found; null: only in the index
-  // All as of one moment, in the order of the names; nullopt: no such document.
-  std::vector<std::optional<Document>> get_all(std::span<const std::string_view> names) const;
+  struct Found {
+    enum class Where : uint8_t { nowhere, in_memory, only_in_index } where = Where::nowhere;
+    Document document{};  // if in memory
+  };
+  Found get(std::string_view name) const;
+  // All as of one moment, in the order of the names.
+  std::vector<Found> get_all(std::span<const std::string_view> names) const;
   bool has_room(std::string_view name) const;  // for a document of this name
   void set(std::string_view name, Document document);
   void remove(std::string_view name);
@@ -70,6 +74,7 @@ class Documents {
     uint64_t size = 0;
     Document document;  // null: too large to be kept
   };
+  Found find(std::string_view name) const;  // under the lock
   uint64_t size_of(std::string_view name) const;
   mutable std::shared_mutex mutex_;
   std::map<std::string, Entry, std::less<>> documents_;

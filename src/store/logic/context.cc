@@ -25,7 +25,7 @@ Result<void> load_documents(View& rows, const Buckets& buckets) {
 }  // namespace
 
 Result<void> Context::may_answer(std::string_view name) const {
-  if (!fresh()) return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  if (!fresh()) return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (is_sure && !is_sure(name)) return fail(Errc::would_block, "bucket");
   return {};
 }

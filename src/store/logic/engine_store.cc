@@ -121,7 +121,7 @@ Task<Result<std::vector<BucketInfo>>> EngineStore::buckets() { co_return context
 Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
-  if (!context->keeps_usage) co_return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
+  if (!context->keeps_usage) co_return fail(Errc::not_implemented, "This store does not count what its buckets hold.");
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   if (found->uncounted.load()) {
     co_return fail(Errc::service_unavailable, "What the bucket holds is still being counted.");
@@ -133,7 +133,7 @@ bool EngineStore::keeps_usage() const { return context_->keeps_usage; }
 
 Result<BucketFeedPtr> EngineStore::feed(std::string_view bucket) {
   VB_ASSIGN(const auto found, context_->known_bucket(bucket));
-  if (!context_->tells_changes) return fail(Errc::not_implemented, "This store cannot tell what changes.");
+  if (!context_->tells_changes) return fail(Errc::not_implemented, "This store cannot report changes.");
   return found->feed;
 }
 
@@ -187,7 +187,7 @@ Task<Result<void>> EngineStore::remove_events(std::string_view queue, uint64_t b
 
 Result<UsageNow> EngineStore::usage_now(std::string_view bucket) {
   VB_ASSIGN(const auto found, context_->known_bucket(bucket));
-  if (!context_->keeps_usage) return fail(Errc::not_implemented, "This store keeps no numbers of its buckets.");
+  if (!context_->keeps_usage) return fail(Errc::not_implemented, "This store does not count what its buckets hold.");
   return found->usage_now();
 }
 
@@ -204,8 +204,10 @@ std::vector<BucketUsage> EngineStore::usages_now() {
 Task<Result<Document>> EngineStore::document(std::string_view bucket, std::string_view name) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
-  VB_CO_ASSIGN(Document kept, found->documents.get(name));
-  if (kept) co_return kept;
+  using Where = Documents::Found::Where;
+  Documents::Found kept = found->documents.get(name);
+  if (kept.where == Where::nowhere) co_return fail(Errc::not_found, "bucket document");
+  if (kept.where == Where::in_memory) co_return std::move(kept.document);
   co_return co_await large_document(*context, found->id, name);
 }
 
@@ -216,8 +218,8 @@ Task<Result<BucketAndDocuments>> EngineStore::bucket_and_documents(std::string_v
   BucketAndDocuments all{.bucket = found->info(), .documents = {}};
   const auto kept = found->documents.get_all(names);
   for (size_t i = 0; i < names.size(); ++i) {
-    Document& document = all.documents.emplace_back(kept[i].value_or(nullptr));
-    if (!kept[i] || document) continue;
+    Document& document = all.documents.emplace_back(kept[i].document);
+    if (kept[i].where != Documents::Found::Where::only_in_index) continue;
     auto large = co_await large_document(*context, found->id, names[i]);
     if (!large && large.error() == Errc::not_found) continue;  // removed meanwhile
     if (!large) co_return std::unexpected(large.error());

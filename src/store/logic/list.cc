@@ -9,11 +9,11 @@
 namespace verbena::store {
 namespace {
 
-// Moves past all keys that start with `hidden`. False when nothing can follow.
-bool skip(Cursor& cursor, const std::string& hidden) {
+// Moves past all keys that start with `hidden`. Complete: nothing can follow.
+PageState skip(Cursor& cursor, const std::string& hidden) {
   auto next = keys::after_prefix(hidden);
   if (next) cursor.seek(*next);
-  return next.has_value();
+  return next ? PageState::incomplete : PageState::complete;
 }
 
 Result<UploadInfo> to_upload(const Bucket& bucket, std::string key, std::string upload_id, std::string_view value) {
@@ -43,21 +43,21 @@ Result<ListPage> ObjectLister::run(View& rows) {
     cursor_ = rows.cursor(Table::objects, keys::object(bucket_->id, request_.prefix), from);
   }
   while (cursor_->valid()) {
-    VB_ASSIGN(bool more, step());
-    if (!more) break;
+    VB_ASSIGN(const PageState state, step());
+    if (state == PageState::complete) break;
   }
   VB_TRY(cursor_->status());
   if (!page_.truncated) page_.next_after.clear();
   return std::move(page_);
 }
 
-Result<bool> ObjectLister::step() {
+Result<PageState> ObjectLister::step() {
   std::string_view key = cursor_->key().substr(keys::object_prefix_size);
   std::string hidden(common_prefix(key, request_.prefix, request_.delimiter));
   const bool seen = !hidden.empty() && hidden <= request_.after;
   if (!seen && room_ == 0) {
     page_.truncated = true;
-    return false;
+    return PageState::complete;
   }
   if (hidden.empty()) {
     VB_ASSIGN(ObjectRecord record, decode_object(cursor_->value()));
@@ -66,7 +66,7 @@ Result<bool> ObjectLister::step() {
     page_.next_after = key;
     --room_;
     cursor_->next();
-    return true;
+    return PageState::incomplete;
   }
   if (!seen) {
     page_.common_prefixes.push_back(hidden);
@@ -93,8 +93,8 @@ Result<UploadPage> UploadLister::run(View& rows) {
   if (room_ == 0 && !cursor_) return std::move(page_);
   if (!cursor_) begin(rows);
   while (cursor_->valid()) {
-    VB_ASSIGN(bool more, step());
-    if (!more) break;
+    VB_ASSIGN(const PageState state, step());
+    if (state == PageState::complete) break;
   }
   VB_TRY(cursor_->status());
   if (!page_.truncated) {
@@ -104,7 +104,7 @@ Result<UploadPage> UploadLister::run(View& rows) {
   return std::move(page_);
 }
 
-Result<bool> UploadLister::step() {
+Result<PageState> UploadLister::step() {
   auto parsed = keys::parse_upload(cursor_->key());
   if (!parsed) return fail(Errc::corrupt_object, "index: upload key");
   auto& [key, upload_id] = *parsed;
@@ -112,7 +112,7 @@ Result<bool> UploadLister::step() {
   const bool seen = !hidden.empty() && hidden <= request_.key_marker;
   if (!seen && room_ == 0) {
     page_.truncated = true;
-    return false;
+    return PageState::complete;
   }
   if (hidden.empty()) {
     page_.next_key_marker = key;
@@ -121,7 +121,7 @@ Result<bool> UploadLister::step() {
     page_.uploads.push_back(std::move(info));
     --room_;
     cursor_->next();
-    return true;
+    return PageState::incomplete;
   }
   if (!seen) {
     page_.common_prefixes.push_back(hidden);

@@ -14,6 +14,8 @@
 
 namespace verbena::store {
 
+enum class PageState : uint8_t { incomplete, complete };
+
 inline constexpr int page_max = 1000;  // entries and common prefixes of one page, whatever was requested
 
 // The common prefix that hides `key`, up to and including the delimiter; empty when none does.
@@ -25,7 +27,7 @@ class ObjectLister {
   Result<ListPage> run(View& rows);
 
  private:
-  Result<bool> step();  // false: the page is complete
+  Result<PageState> step();
 
   const std::shared_ptr<const Bucket> bucket_;
   const ListRequest request_;
@@ -41,7 +43,7 @@ class UploadLister {
 
  private:
   void begin(View& rows);
-  Result<bool> step();
+  Result<PageState> step();
 
   const std::shared_ptr<const Bucket> bucket_;
   const ListUploadsRequest request_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "store/logic/keys.h"
-#include "store/logic/list.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/versions.h"
 
@@ -165,8 +164,8 @@ Result<VersionPage> VersionLister::run(View& rows) {
   if (is_cut_short()) return std::move(page_);
   if (!cursor_) VB_TRY(begin(rows));
   while (!ends_) {
-    VB_ASSIGN(bool more, step());
-    if (!more) break;
+    VB_ASSIGN(const PageState state, step());
+    if (state == PageState::complete) break;
   }
   if (!page_.truncated) {
     page_.next_key_marker.clear();
@@ -175,19 +174,19 @@ Result<VersionPage> VersionLister::run(View& rows) {
   return std::move(page_);
 }
 
-Result<bool> VersionLister::step() {
-  VB_ASSIGN(bool more, cursor_->next());
-  if (!more) return false;
+Result<PageState> VersionLister::step() {
+  VB_ASSIGN(const bool found, cursor_->next());
+  if (!found) return PageState::complete;
   const std::string hidden(common_prefix(cursor_->key(), request_.prefix, request_.delimiter));
   if (hidden.empty()) {
     page_.truncated = !add_version();
-    return !page_.truncated;
+    return page_.truncated ? PageState::complete : PageState::incomplete;
   }
   if (hidden > request_.key_marker) {
     page_.truncated = !add_prefix(hidden);
-    if (page_.truncated) return false;
+    if (page_.truncated) return PageState::complete;
   }
-  return cursor_->skip_prefix(hidden);
+  return cursor_->skip_prefix(hidden) ? PageState::incomplete : PageState::complete;
 }
 
 // Both return false when the page is full.

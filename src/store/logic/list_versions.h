@@ -7,6 +7,7 @@
 
 #include "store/catalogue.h"
 #include "store/logic/bucket.h"
+#include "store/logic/list.h"
 
 namespace verbena::store {
 
@@ -24,7 +25,7 @@ class VersionLister {
  private:
   Result<void> begin(View& rows);
   bool is_cut_short();
-  Result<bool> step();  // false: the page is complete
+  Result<PageState> step();
   bool add_prefix(const std::string& hidden);
   bool add_version();
 

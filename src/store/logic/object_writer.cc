@@ -9,7 +9,7 @@
 namespace verbena::store {
 namespace {
 
-// What a PUT's judge needs; shared because std::function copies what it holds.
+// Inputs of a PUT's judge; shared because std::function copies its captures.
 struct Put {
   std::shared_ptr<const Bucket> bucket;
   std::string key;
@@ -32,7 +32,7 @@ Result<void> judge_put(Transaction& transaction, Put& put) {
   return announce(transaction, put.conditions.announcement, bucket.id, put.stored);
 }
 
-// The commit of a PUT whose bytes lie in a blob, and the place of its answer.
+// The change that commits a PUT with its blob, and the place of the answer.
 struct Commit {
   std::shared_ptr<Put> put;
   Change change;
@@ -45,7 +45,7 @@ Commit commit_change(Put&& of, std::shared_ptr<BlobWriter> bytes) {
           .change = {.judge = [put](Transaction& transaction) { return judge_put(transaction, *put); },
                      .bucket = put->bucket,
                      .place = {put->bucket->id, put->key},
-                     .blob = std::move(bytes),  // it goes on this core
+                     .blob = std::move(bytes),  // released on this core
                      .takes_space = true}};
 }
 
@@ -64,8 +64,8 @@ class StoreObjectWriter final : public ObjectWriter {
 
   Task<Result<void>> append(memory::Chunk chunk) override {
     if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
-    // What comes in one piece may never need a place on disk. The first of several is not kept: its memory is charged,
-    // and the next might wait for just that.
+    // An object in one piece may never need space on disk. The first of several pieces is not held: its memory is
+    // charged, and the next one might wait for it.
     const size_t whole_max = size_hint_ ? Early::object_size_max : 64 * KiB;
     const bool all = chunk.bytes.size() == size_hint_.value_or(chunk.bytes.size());
     if (!bytes_ && !whole_ && all && chunk.bytes.size() <= whole_max && may_be_early()) {
@@ -81,7 +81,8 @@ class StoreObjectWriter final : public ObjectWriter {
     const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
     if (stored_size(info) != size)
       co_return fail(Errc::incomplete_body, "writer: the size differs from what was appended");
-    // What is announced goes by the catalogue, so that the event is there with it, and each overwritten object has one.
+    // Announced objects go to the catalogue at once, so that the event is committed with the object, and each
+    // overwritten object has one.
     const bool plain = !conditions.if_match && !conditions.if_none_match && conditions.announcement == nullptr;
     if (!bytes_ && plain) {
       if (!whole_) whole_.emplace();
@@ -99,7 +100,7 @@ class StoreObjectWriter final : public ObjectWriter {
  private:
   bool may_be_early() const { return context_->early != nullptr && Early::suits(*bucket_); }
 
-  // From here on into a blob.
+  // From here on the bytes go into a blob.
   Task<Result<void>> write_whole() {
     if (!bytes_) bytes_ = context_->blobs->create(*bucket_, size_hint_);
     if (!whole_) co_return Result<void>{};
@@ -113,7 +114,7 @@ class StoreObjectWriter final : public ObjectWriter {
   std::shared_ptr<const Bucket> bucket_;
   std::string key_;
   const std::optional<uint64_t> size_hint_;
-  std::optional<memory::Chunk> whole_;  // all that came so far, in one piece
+  std::optional<memory::Chunk> whole_;  // all bytes received so far, in one piece
   std::shared_ptr<BlobWriter> bytes_;
   bool committed_ = false;
 };
@@ -125,14 +126,14 @@ std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Context> contex
   return std::make_unique<StoreObjectWriter>(std::move(context), std::move(bucket), std::move(key), size_hint);
 }
 
-// What StoreObjectWriter does with one chunk that is all, as far as none of it waits.
+// The steps of StoreObjectWriter for a single chunk, as far as they do not wait.
 bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut& put) {
   if (stored_size(put.info) != put.bytes.bytes.size()) return false;
   if (auto stored = put_early(context, bucket, put.key, put.info, put.bytes)) {
     put.then(std::move(*stored));
     return true;
   }
-  if (Early::holds_any(*bucket)) return false;  // what was acknowledged of the key has to get to the catalogue first
+  if (Early::holds_any(*bucket)) return false;  // acknowledged objects of the key must reach the catalogue first
   BlobRef blob;
   auto bytes = context.blobs->create_whole(*bucket, put.bytes.bytes, blob);
   if (bytes == nullptr) return false;
@@ -140,7 +141,7 @@ bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut&
   last.change.more_follow = put.more_follow;
   auto told = [object = std::move(last.put), bytes = std::move(bytes),
                then = std::move(put.then)](Result<void> done) mutable {
-    bytes.reset();  // on the core that made it
+    bytes.reset();  // released on the core that made it
     if (!done) return then(std::unexpected(done.error()));
     then(std::move(object->stored));
   };

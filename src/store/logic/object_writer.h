@@ -13,7 +13,7 @@ namespace verbena::store {
 std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
                                                  std::string key, std::optional<uint64_t> size_hint);
 
-// Store::put_whole(), in a bucket that there is.
+// Store::put_whole(), in an existing bucket.
 bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut& put);
 
 }  // namespace verbena::store

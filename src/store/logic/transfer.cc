@@ -116,12 +116,13 @@ Task<Result<TransferCounts>> Transfer::run() {
   VB_CO_TRY(check_target(buckets));
   for (const BucketInfo& info : buckets) {
     where_ = info.name;
-    VB_CO_ASSIGN(const auto pair, co_await begin_bucket(info));
-    if (!pair) {
+    Pair pair;
+    VB_CO_ASSIGN(const BucketState state, co_await begin_bucket(info, pair));
+    if (state == BucketState::completed_earlier) {
       ++counts_.buckets_there;
       continue;
     }
-    VB_CO_TRY(co_await copy_bucket(*pair));
+    VB_CO_TRY(co_await copy_bucket(pair));
     ++counts_.buckets;
     options_.tell(info.name, counts_);
   }
@@ -136,7 +137,7 @@ Result<void> Transfer::check_source(const std::vector<BucketInfo>& buckets) {
     VB_ASSIGN(const auto bucket, source_.context->known_bucket(info.name));
     const auto names = bucket->documents.names();
     if (std::ranges::find(names, unfinished_mark) == names.end()) continue;
-    return fail(Errc::conditional_conflict, "it is not all there: the import that began it has to be ended first");
+    return fail(Errc::conditional_conflict, "it is incomplete: the import that began it must be completed first");
   }
   return {};
 }
@@ -156,7 +157,7 @@ Result<void> Transfer::check_target(const std::vector<BucketInfo>& buckets) {
   return {};
 }
 
-Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo info) {
+Task<Result<Transfer::BucketState>> Transfer::begin_bucket(BucketInfo info, Pair& pair) {
   VB_CO_BUCKET(auto from, source_.context, info.name);
   std::string mark = mark_of("");
   if (const auto there = target_.context->buckets.find(info.name)) {
@@ -165,7 +166,7 @@ Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo in
     if (!found && !options_.look_again) {
       VB_CO_ASSIGN(const bool has_anything, co_await is_used(target_.context, there));
       VB_CO_ASSIGN(const bool wants_anything, co_await is_used(source_.context, from));
-      if (has_anything || !wants_anything) co_return std::nullopt;
+      if (has_anything || !wants_anything) co_return BucketState::completed_earlier;
       // An earlier run ended between creating the bucket and marking it.
     }
     if (found) mark = **found;
@@ -178,7 +179,8 @@ Task<Result<std::optional<Transfer::Pair>>> Transfer::begin_bucket(BucketInfo in
   std::string done = mark.substr(std::min(mark.size(), mark_of("").size()));
   VB_CO_TRY(co_await target_.store.set_document(info.name, unfinished_mark, std::move(mark)));
   VB_CO_BUCKET(auto to, target_.context, info.name);
-  co_return Pair{std::move(from), std::move(to), std::move(done)};
+  pair = {std::move(from), std::move(to), std::move(done)};
+  co_return BucketState::to_copy;
 }
 
 Task<Result<void>> Transfer::copy_bucket(Pair pair) {

@@ -60,8 +60,9 @@ class Transfer {
   };
   Result<void> check_source(const std::vector<BucketInfo>& buckets);
   Result<void> check_target(const std::vector<BucketInfo>& buckets);
-  // Null: it was completed earlier.
-  Task<Result<std::optional<Pair>>> begin_bucket(BucketInfo info);
+  enum class BucketState : uint8_t { completed_earlier, to_copy };
+  // `pair`: set where there is something to copy.
+  Task<Result<BucketState>> begin_bucket(BucketInfo info, Pair& pair);
   Task<Result<void>> copy_bucket(Pair pair);
   Task<Result<void>> copy_documents(Pair pair);
   Task<Result<void>> copy_document(Pair pair, std::string name);

@@ -15,7 +15,7 @@
 namespace verbena::store::in_memory {
 
 struct Options {
-  memory::Arena* arena = nullptr;  // reads are leased from it; outlives the store
+  memory::Arena* arena = nullptr;  // memory for reads; must outlive the store
   const WallClock* clock = &system_clock();
   uint64_t bytes_max = UINT64_MAX;  // of rows and bytes; beyond them PUTs get insufficient_storage, deletes still work
 };

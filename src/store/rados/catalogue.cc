@@ -16,15 +16,15 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr std::chrono::seconds look_max{30}, change_max{30};
-constexpr int lost_together_max = 2;  // races that a change loses among others before it goes by itself
+constexpr int lost_together_max = 2;  // lost races in a batch before a change is sent alone
 constexpr int bucket_attempts_max = 50;
 
 bool would_block(const Result<void>& result) { return !result && result.error() == Errc::would_block; }
 
-// A version token did not hold, or the tablet has gone.
+// A version token differed, or the tablet is gone.
 bool lost_race(int code) { return code == -ECANCELED || code == -ENOENT || code == -ENODATA; }
 
-// Whether the cluster has said what became of it.
+// Whether the outcome is known.
 bool is_certain(const Result<void>& done) {
   return done || done.error() == Errc::conditional_conflict || done.error() == Errc::no_such_bucket;
 }
@@ -41,7 +41,7 @@ bool begins_versioning(const BucketState& bucket, std::string_view record) {
 
 StripeWriter* blob_of(const Change& change) { return static_cast<StripeWriter*>(change.blob.get()); }
 
-// Judges over what is fetched until the judge has all that it asks for.
+// Runs the judge over fetched rows until it has all rows that it needs.
 Task<Result<void>> judge_all(const Judge& judge, Rows& rows, Ids& ids, const WallClock& clock,
                              std::unique_ptr<KeyTransaction>& judged) {
   for (;;) {
@@ -71,14 +71,14 @@ Task<Result<void>> RadosCatalogue::read(const char*, Place place, Look look) {
 }
 
 Task<Result<void>> RadosCatalogue::commit(Change change) {
-  if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  if (!fresh_()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (change.place.bucket == 0) co_return co_await create_bucket(change);
   if (change.place.key.empty()) co_return co_await commit_bucket(change);
   VB_CO_TRY(co_await learn(change.place.bucket));
   co_return co_await commit_key(change);
 }
 
-// A change of a key goes by the bucket's record as others may have shown it already.
+// A change of a key uses the bucket's current record, which other servers may have served already.
 Task<Result<void>> RadosCatalogue::learn(uint64_t bucket) {
   if (!in_flight_.has_intent(bucket)) co_return Result<void>{};
   const auto now = co_await registry_.load(bucket);
@@ -95,24 +95,23 @@ Task<Result<void>> RadosCatalogue::commit_key(Change& change) {
   const auto until = deadline_in(change_max);
   int lost = 0;
   do {
-    VB_CO_ASSIGN(const bool done, co_await try_key(change, rows, lost));
-    if (done) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt attempt, co_await try_key(change, rows, lost));
+    if (attempt == Attempt::done) co_return Result<void>{};
   } while (SteadyClock::now() < until);
-  co_return fail(Errc::slow_down, "rados: others change the key all the time");
+  co_return fail(Errc::slow_down, "rados: the key is changed too often");
 }
 
-Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
+Task<Result<Attempt>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost) {
   if (!rows.bucket()) co_return fail(Errc::no_such_bucket);
   KeyTransaction judged(rows, ids_, clock_.now_us());
   const auto verdict = judged.run(change.judge, change.blob.get());
-  // Without the version token nothing is known yet: the call that brings it says whether the bucket is still the one it
-  // was.
+  // Before the version token is fetched nothing is known; the call that fetches it also checks the bucket's epoch.
   if (would_block(verdict) || !rows.version_token()) {
     rows.ask_version_token();
     VB_CO_TRY(co_await rows.fetch());
-    co_return false;
+    co_return Attempt::again;
   }
-  // What the key names already stays, however that has come about.
+  // Keeps a blob that the key already names.
   if (judged.contradicts()) blob_of(change)->keep();
   if (!verdict) co_return std::unexpected(verdict.error());
   const BucketPtr bucket = rows.bucket();
@@ -122,15 +121,15 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     VB_CO_ASSIGN(BucketPtr now, co_await registry_.writable(bucket, guarded));
     rows.forget();
     rows.set_bucket(std::move(now));
-    co_return false;
+    co_return Attempt::again;
   }
   if (judged.empty()) {
     judged.run_effects();
-    co_return true;
+    co_return Attempt::done;
   }
   if (judged.needs_version_token()) {
     VB_CO_TRY(co_await give_version_token(rows, tablet));
-    co_return false;
+    co_return Attempt::again;
   }
   VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off));
   const StripeWriter* const blob = blob_of(change);
@@ -138,7 +137,7 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
     const bool allowed = co_await garbage_.may_name(blob->life(), bucket->read_at);
     if (!allowed) {
       co_return fail(Errc::service_unavailable,
-                     "The server was without contact for too long: what it wrote may be gone.");
+                     "The server lost contact with the cluster for too long: what it wrote last may be gone.");
     }
   }
   if (blob != nullptr && blob->in_index()) {
@@ -152,18 +151,18 @@ Task<Result<bool>> RadosCatalogue::try_key(Change& change, Rows& rows, int& lost
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, co_await settle(change, rows, outcome));
-  if (!done) co_return false;
+  VB_CO_ASSIGN(const Attempt attempt, co_await settle(change, rows, outcome));
+  if (attempt == Attempt::again) co_return attempt;
   for (const std::string& queue : judged.queues()) events_.left(queue, bucket->id);
   garbage_.add(tablet.object, judged.dead());
   splitter_.count(bucket->id, tablet.number, written);
   judged.run_effects();
-  co_return true;
+  co_return Attempt::done;
 }
 
-// Of a key whose last object went long ago the version token went, too, and uploads of it may still be open. From here
-// on there is one again, and what is judged then is covered by it. Servers of before take the version token along with
-// the object.
+// The version token of a key whose object was removed long ago has been swept, and uploads of the key may still be
+// open. Creates a version token, which covers everything judged from now on. Older servers remove the version token
+// with the object.
 Task<Result<void>> RadosCatalogue::give_version_token(Rows& rows, const Tablet& tablet) {
   const BucketPtr bucket = rows.bucket();
   const std::string row = version_token_row(rows.place().key);
@@ -182,8 +181,8 @@ Task<Result<void>> RadosCatalogue::give_version_token(Rows& rows, const Tablet& 
   co_return Result<void>{};
 }
 
-// No other server answers for the key as it is now when this has returned, unless its version token has become another
-// one: and then the change does not happen.
+// When this returns, no other server serves the key's current state from memory, unless the version token has changed;
+// in that case the change fails.
 Task<Result<void>> RadosCatalogue::tell_holders(const Rows& rows) {
   std::string key(rows.place().key), version_token = *rows.version_token();
   co_return co_await read_leases_.tell(rows.place().bucket, std::move(key), std::move(version_token));
@@ -195,7 +194,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosCatalogue::open_unless(Blobs& b
   const Place place{bucket->id, key};
   Rows rows(registry_, place, garbage_.hold(), /*with_bytes=*/false);
   rows.ask_version_token();
-  (void)rows.get(Table::objects, keys::object(bucket->id, key));  // comes along, for when it is another one
+  (void)rows.get(Table::objects, keys::object(bucket->id, key));  // fetched in the same call, in case it has changed
   VB_CO_TRY(co_await rows.fetch());
   VB_CO_ASSIGN(const VersionToken version_token, decode_version_token(*rows.version_token()));
   if (version_token.token == stamp) co_return nullptr;
@@ -210,7 +209,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosCatalogue::open_unless(Blobs& b
 
 Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t holder) {
   if (!fresh_() || garbage_.full()) co_return fail(Errc::service_unavailable, "rados: not now");
-  // A change of the key that is under way would end it anyway.
+  // A change of the key in progress would end the lease anyway.
   const auto held = locks_.try_take({bucket, key});
   if (!held) co_return fail(Errc::slow_down, "rados: the key is being changed");
   const Place place{bucket, key};
@@ -233,38 +232,38 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
   part.sets.emplace(row, encode(version_token));
   part.bytes = row.size() + seen.size();
   Batcher::Target target{tablet.object, state->id, state->epoch_text};
-  // Another server may have changed the key since: then no change of another key is to fail with this.
+  // Sent alone: another server may have changed the key, and other keys' changes must not fail with it.
   const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/true);
   if (outcome.code < 0) co_return std::unexpected(to_error(outcome.code, "rados: keeping a key"));
   co_return Result<void>{};
 }
 
-// What became of the change. False: nothing, and it is to be judged anew.
-Task<Result<bool>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
+// The outcome of the change. again: not made; judge again.
+Task<Result<Attempt>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
   const bool made = outcome.code >= 0;
-  // What is not known may still happen, or have happened and been overwritten: its bytes stay.
+  // A change of unknown outcome may still be made, or was made and overwritten: its bytes stay.
   if (StripeWriter* const blob = blob_of(change); blob != nullptr && (made || outcome.unsure)) blob->keep();
-  if (made) co_return true;
+  if (made) co_return Attempt::done;
   rows.forget();
   if (outcome.unsure) {
     co_await bar_late_calls(rows.place().bucket);
     co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   }
-  if (lost_race(outcome.code)) co_return false;
+  if (lost_race(outcome.code)) co_return Attempt::again;
   co_return std::unexpected(to_error(outcome.code, "rados: commit"));
 }
 
-// Before it is said that a change is of unknown outcome all servers go on to another epoch of the bucket. The first
-// call of any of them on the tablet takes that there, and ends the call of before: what is said of the key from then on
-// does not change by that call, whether it was made or not. A server that reaches the bucket's object no more can
-// promise nothing; its call still finds no version token as it was where anything of the key was changed.
+// Before a change is reported as of unknown outcome, the bucket's epoch is raised. The first call of any server on the
+// tablet takes the new epoch there, after which the late call fails: state of the key read from then on does not change
+// by that call, whether it was made or not. A server that cannot reach the bucket's object cannot ensure this; but its
+// late call still fails if anything of the key was changed.
 Task<> RadosCatalogue::bar_late_calls(uint64_t bucket) {
   const uint64_t came = ++turns_;
-  KeyLocks::Name name(bucket, "");  // of no key
+  KeyLocks::Name name(bucket, "");  // not for a key
   const auto held = co_await locks_.take(std::move(name));
   if (!held || !fresh_()) co_return;
   {
-    // One that begins now is for all that have come so far, also where it fails.
+    // A run that begins now serves all callers so far, even if it fails.
     const std::lock_guard lock(barred_mutex_);
     uint64_t& begun = barred_[bucket];
     if (begun > came) co_return;
@@ -289,11 +288,11 @@ Task<Result<void>> RadosCatalogue::raise_epoch(uint64_t bucket, InFlightChanges:
 }
 
 Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to) {
-  if (!fresh_()) co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+  if (!fresh_()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   const uint64_t bucket = change.place.bucket;
   VB_CO_TRY(co_await learn(bucket));
-  // In the order of the keys, so that two who want the same two do not wait for each other.
+  // Locks in the order of the keys, to avoid deadlocks.
   KeyLocks::Name first(bucket, std::min(from, to)), second(bucket, std::max(from, to));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(first)));
   std::optional<KeyLocks::Held> held_too;
@@ -305,13 +304,13 @@ Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, 
   const auto until = deadline_in(change_max);
   int lost = 0;
   do {
-    VB_CO_ASSIGN(const bool done, co_await try_pair(change, pair, lost));
-    if (done) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt attempt, co_await try_pair(change, pair, lost));
+    if (attempt == Attempt::done) co_return Result<void>{};
   } while (SteadyClock::now() < until);
-  co_return fail(Errc::slow_down, "rados: others change the keys all the time");
+  co_return fail(Errc::slow_down, "rados: the keys are changed too often");
 }
 
-Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& lost) {
+Task<Result<Attempt>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& lost) {
   Rows &from = pair.from, &to = pair.to;
   if (!from.bucket() || !to.bucket()) co_return fail(Errc::no_such_bucket);
   if (from.bucket()->epoch != to.bucket()->epoch) {
@@ -326,42 +325,42 @@ Task<Result<bool>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& los
     to.ask_version_token();
     VB_CO_TRY(co_await from.fetch());
     VB_CO_TRY(co_await to.fetch());
-    co_return false;
+    co_return Attempt::again;
   }
-  // A commit would find out whether the two were ever so at once. Without one it is to be asked.
+  // A commit would verify that both states existed at once. Without a commit it must be checked.
   if (!verdict || judged.empty()) {
     VB_CO_ASSIGN(const bool at_once, co_await were_so_at_once(pair));
-    if (!at_once) co_return false;
+    if (!at_once) co_return Attempt::again;
   }
   if (!verdict) co_return std::unexpected(verdict.error());
   if (judged.empty()) {
     judged.run_effects();
-    co_return true;
+    co_return Attempt::done;
   }
   const BucketPtr bucket = from.bucket();
   const Tablet& source = bucket->tablets[bucket->tablet_of(version_token_row(from.place().key))];
   const Tablet& target = bucket->tablets[bucket->tablet_of(version_token_row(to.place().key))];
   const bool together = source.number == target.number;
-  // A move is a phase of the bucket, and there is one at a time.
+  // A move is a phase of the bucket, which has one at a time.
   const bool free = together ? bucket->may_change(source) : bucket->phase == Phase::live;
   if (!free) {
     std::string row = together ? version_token_row(from.place().key) : std::string();
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.writable(bucket, std::move(row)));
     pair.forget(now);
-    co_return false;
+    co_return Attempt::again;
   }
   VB_CO_TRY(co_await tell_holders(from));
   VB_CO_TRY(co_await tell_holders(to));
-  Task<Result<bool>> committing =
+  Task<Result<Attempt>> committing =
       together ? commit_together(change, pair, judged, source, lost) : move_between(pair, judged, source, target);
-  VB_CO_ASSIGN(const bool done, co_await std::move(committing));
-  if (!done) co_return false;
+  VB_CO_ASSIGN(const Attempt attempt, co_await std::move(committing));
+  if (attempt == Attempt::again) co_return attempt;
   garbage_.add(target.object, judged.dead());
   judged.run_effects();
-  co_return true;
+  co_return Attempt::done;
 }
 
-// The source was read before the target: if it is still as it was then, it was so when the target was read.
+// The source was read before the target: if it is unchanged now, both states existed when the target was read.
 Task<Result<bool>> RadosCatalogue::were_so_at_once(Pair& pair) {
   const std::string seen = *pair.from.version_token();
   pair.from.ask_version_token();
@@ -369,8 +368,8 @@ Task<Result<bool>> RadosCatalogue::were_so_at_once(Pair& pair) {
   co_return *pair.from.version_token() == seen;
 }
 
-Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,
-                                                   const Tablet& tablet, int& lost) {
+Task<Result<Attempt>> RadosCatalogue::commit_together(Change& change, Pair& pair, PairTransaction& judged,
+                                                      const Tablet& tablet, int& lost) {
   VB_CO_ASSIGN(auto parts, judged.parts());
   Part part = PairTransaction::joined(std::move(parts));
   const BucketPtr bucket = pair.from.bucket();
@@ -379,16 +378,16 @@ Task<Result<bool>> RadosCatalogue::commit_together(Change& change, Pair& pair, P
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const bool done, co_await settle(change, pair.to, outcome));
-  if (!done) pair.from.forget();
-  if (done) splitter_.count(bucket->id, tablet.number, written);
-  co_return done;
+  VB_CO_ASSIGN(const Attempt attempt, co_await settle(change, pair.to, outcome));
+  if (attempt == Attempt::again) pair.from.forget();
+  if (attempt == Attempt::done) splitter_.count(bucket->id, tablet.number, written);
+  co_return attempt;
 }
 
-// Two calls, which all others see as one: the two tablets are neither read nor changed meanwhile, and a server that
-// finds this one gone finishes it, or undoes it if the first call has not happened.
-Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& judged, const Tablet& source,
-                                                const Tablet& target) {
+// Two calls, which look atomic to all others: the two tablets are neither read nor changed meanwhile, and if this
+// server dies another one finishes the move, or undoes it if the first call was not made.
+Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& judged, const Tablet& source,
+                                                   const Tablet& target) {
   static auto& moves = metrics::counter("verbena_rados_moves_total", "Objects that were renamed into another tablet");
   VB_CO_ASSIGN(auto parts, judged.parts());
   const std::string guarded = version_token_row(pair.from.place().key), seen = *pair.from.version_token();
@@ -404,16 +403,16 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
   if (!frozen && frozen.error() == Errc::conditional_conflict) {
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.load(id));
     pair.forget(now);
-    co_return false;
+    co_return Attempt::again;
   }
   if (!frozen) co_return std::unexpected(frozen.error());
   const BucketPtr held = *frozen;
-  // From here on the source does not change. Has it, since it was read?
+  // From here on the source cannot change. Checks whether it has changed since it was read.
   VB_CO_ASSIGN(const std::string now, co_await registry_.row(source.object, guarded));
   if (now != seen) {
     VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.set_phase(held, Phase::live));
     pair.forget(thawed);
-    co_return false;
+    co_return Attempt::again;
   }
   parts.target.sets.insert_or_assign(moved_row, held->phase_who());
   Batcher::Target into{target.object, id, held->epoch_text};
@@ -430,11 +429,11 @@ Task<Result<bool>> RadosCatalogue::move_between(Pair& pair, PairTransaction& jud
   VB_CO_ASSIGN(later, co_await registry_.writable(later, ""));
   if (outcome.code >= 0 || (moved && *moved)) {
     moves.add();
-    co_return true;  // by another server, perhaps: one that finds the first half done does the second
+    co_return Attempt::done;  // perhaps by another server, which does the second half if it finds the first one done
   }
   if (!moved) co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   pair.forget(later);
-  co_return false;
+  co_return Attempt::again;
 }
 
 Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
@@ -446,17 +445,16 @@ Task<Result<void>> RadosCatalogue::commit_bucket(Change& change) {
 
 Task<Result<void>> RadosCatalogue::change_bucket(Change& change, InFlightChanges::OwnChange& own) {
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    auto done = co_await try_bucket(change, own);
-    if (!done && done.error() == Errc::conditional_conflict) continue;  // another server was faster
-    if (!done) co_return std::unexpected(done.error());
-    if (*done) co_return Result<void>{};
+    const auto done = co_await try_bucket(change, own);
+    if (!done && done.error() == Errc::conditional_conflict) continue;  // lost a race to another server
+    co_return done;
   }
-  co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
+  co_return fail(Errc::slow_down, "rados: the bucket is changed too often");
 }
 
-// What it is in memory afterwards every server reads, this one too: effects that came late would undo what others have
-// changed since.
-Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::OwnChange& own) {
+// Every server, also this one, reloads the bucket after the change, instead of applying effects, which could arrive
+// late and undo later changes.
+Task<Result<void>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::OwnChange& own) {
   VB_CO_ASSIGN(BucketPtr bucket, co_await registry_.load(change.place.bucket));
   VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
@@ -465,8 +463,7 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::O
   VB_CO_TRY(co_await judge_all(change.judge, rows, ids_, clock_, judged));
   if (judged->changes_objects()) co_return fail(Errc::internal, "rados: a change of objects without a key");
   if (judged->abandoned()) {
-    VB_CO_TRY(co_await remove_bucket(change, bucket, own));
-    co_return true;
+    co_return co_await remove_bucket(change, bucket, own);
   }
   std::map<std::string, Buffer> sets;
   std::set<std::string> gone;
@@ -483,8 +480,8 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::O
       gone.insert(name);
     }
   }
-  // Servers of before change documents without the epoch, so those that the judge looked at are compared, too; for
-  // omap_cmp none is an empty one.
+  // Older servers change documents without raising the epoch, so the documents that the judge read are compared too;
+  // omap_cmp treats a missing row as empty.
   std::map<std::string, std::pair<Buffer, int>> seen;
   for (const auto& [name, row] : rows.documents()) {
     seen.emplace(name, std::pair(to_buffer(row.value_or("")), LIBRADOS_CMPXATTR_OP_EQ));
@@ -504,15 +501,14 @@ Task<Result<bool>> RadosCatalogue::try_bucket(Change& change, InFlightChanges::O
     changed = co_await registry_.change_object(bucket, std::move(fill));
   }
   own.unsure = !is_certain(changed);
-  if (!changed) co_return std::unexpected(changed.error());
-  co_return true;
+  co_return changed;
 }
 
-// No row changes while it is looked whether there are any; then it is decided in the bucket's object, and only
-// then does the name go.
+// Rows cannot change while the bucket is checked for being empty; then the removal is decided in the bucket's object,
+// and only then the name is freed.
 Task<Result<void>> RadosCatalogue::remove_bucket(Change& change, BucketPtr bucket, InFlightChanges::OwnChange& own) {
   InFlightChanges::Planned planned = planned_of(*bucket);
-  ++planned.epoch;  // the phase has one of its own
+  ++planned.epoch;  // the phase has its own epoch
   VB_CO_TRY(co_await in_flight_.before(own, std::move(planned)));
   VB_CO_ASSIGN(BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::removing));
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
@@ -546,7 +542,7 @@ Task<Result<void>> RadosCatalogue::create_bucket(Change& change) {
   co_return co_await in_flight_.after(bucket.own, std::move(done));
 }
 
-// What nothing names, and nothing will.
+// Objects that nothing names or will name.
 Task<> RadosCatalogue::leave(NewBucket& bucket) {
   if (bucket.id == 0) co_return;
   const auto forbidden = co_await registry_.forbid_name(bucket.id);
@@ -558,14 +554,13 @@ Task<> RadosCatalogue::leave(NewBucket& bucket) {
 Task<Result<void>> RadosCatalogue::make_bucket(Change& change, NewBucket& bucket) {
   Rows rows(registry_, change.place, nullptr, /*with_bytes=*/false);
   for (int attempt = 0; attempt < bucket_attempts_max; ++attempt) {
-    const auto done = co_await try_create(change, rows, bucket);
-    if (!done) co_return std::unexpected(done.error());
-    if (*done) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt outcome, co_await try_create(change, rows, bucket));
+    if (outcome == Attempt::done) co_return Result<void>{};
   }
-  co_return fail(Errc::slow_down, "rados: others make buckets all the time");
+  co_return fail(Errc::slow_down, "rados: buckets are created too often");
 }
 
-Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBucket& bucket) {
+Task<Result<Attempt>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBucket& bucket) {
   if (!bucket.fence) {
     VB_CO_ASSIGN(bucket.fence, co_await registry_.name_fence());
   }
@@ -574,11 +569,11 @@ Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBuc
   const auto verdict = judged.run(change.judge, /*blob=*/nullptr);
   if (would_block(verdict) && judged.wants_bucket_id()) {
     VB_CO_ASSIGN(bucket.id, co_await registry_.take_number(Registry::For::bucket));
-    co_return false;
+    co_return Attempt::again;
   }
   if (would_block(verdict)) {
     VB_CO_TRY(co_await rows.fetch());
-    co_return false;
+    co_return Attempt::again;
   }
   if (!verdict) co_return std::unexpected(verdict.error());
   const auto& [name, row] = *judged.written(Table::meta).begin();
@@ -595,7 +590,7 @@ Task<Result<bool>> RadosCatalogue::try_create(Change& change, Rows& rows, NewBuc
     rows.forget();
     bucket.fence.reset();
   }
-  co_return named;
+  co_return named ? Attempt::done : Attempt::again;
 }
 
 }  // namespace verbena::store::rados

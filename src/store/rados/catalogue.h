@@ -1,5 +1,5 @@
-// The seam of rows over the cluster: looks that fetch what they ask for, changes that are judged over what was fetched
-// and happen if it is still so.
+// The catalogue over the cluster: looks fetch the rows they need; changes are judged over fetched rows and committed if
+// these are unchanged.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "store/logic/context.h"
 #include "store/rados/bytes/stripes.h"
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/coherence/in_flight_changes.h"
 #include "store/rados/coherence/read_leases.h"
 #include "store/rados/rows/batcher.h"
@@ -27,7 +28,7 @@ namespace verbena::store::rados {
 
 class RadosCatalogue final : public Catalogue {
  public:
-  // `fresh`: what is kept of buckets is what they are; without that nothing is changed.
+  // `fresh`: whether buckets in memory are current; if not, nothing is changed.
   struct Parts {
     Registry& registry;
     Garbage& garbage;
@@ -55,24 +56,24 @@ class RadosCatalogue final : public Catalogue {
   View& at_hand(const Place& place) override;
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
-  // Of two keys: a rename's.
+  // A change of two keys: a rename.
   Task<Result<void>> commit_pair(Change change, std::string from, std::string to);
-  // Opens the key's current object; null: it still has this stamp, which one call has found out.
+  // Opens the key's current object; null: it still has this stamp, as one call has found.
   Task<Result<std::shared_ptr<ObjectReader>>> open_unless(Blobs& blobs, std::shared_ptr<const Bucket> bucket,
                                                           std::string key, uint64_t stamp);
   // Writes a read lease of that holder into the key's version token, if the key still has this stamp.
   Task<Result<void>> keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t holder);
   void close() { locks_.close(); }
-  Task<Result<void>> sync() override { co_return Result<void>{}; }  // what was answered is durable
+  Task<Result<void>> sync() override { co_return Result<void>{}; }  // every acknowledged change is durable already
 
  private:
   Task<Result<void>> learn(uint64_t bucket);
   Task<Result<void>> give_version_token(Rows& rows, const Tablet& tablet);
   Task<Result<void>> commit_key(Change& change);
-  // False: again. `lost`: how often others were faster.
-  Task<Result<bool>> try_key(Change& change, Rows& rows, int& lost);
+  // `lost`: number of lost races.
+  Task<Result<Attempt>> try_key(Change& change, Rows& rows, int& lost);
   Task<Result<void>> tell_holders(const Rows& rows);
-  Task<Result<bool>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
+  Task<Result<Attempt>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
   Task<> bar_late_calls(uint64_t bucket);
   Task<Result<void>> raise_epoch(uint64_t bucket, InFlightChanges::OwnChange& own);
   struct Pair {
@@ -90,25 +91,25 @@ class RadosCatalogue final : public Catalogue {
     }
     Rows from, to;
   };
-  // False: again.
-  Task<Result<bool>> try_pair(Change& change, Pair& pair, int& lost);
+  Task<Result<Attempt>> try_pair(Change& change, Pair& pair, int& lost);
   Task<Result<bool>> were_so_at_once(Pair& pair);
-  Task<Result<bool>> commit_together(Change& change, Pair& pair, PairTransaction& judged, const Tablet& tablet,
-                                     int& lost);
-  Task<Result<bool>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
+  Task<Result<Attempt>> commit_together(Change& change, Pair& pair, PairTransaction& judged, const Tablet& tablet,
+                                        int& lost);
+  Task<Result<Attempt>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
   Task<Result<void>> commit_bucket(Change& change);
   Task<Result<void>> change_bucket(Change& change, InFlightChanges::OwnChange& own);
-  Task<Result<bool>> try_bucket(Change& change, InFlightChanges::OwnChange& own);
+  // conditional_conflict: again.
+  Task<Result<void>> try_bucket(Change& change, InFlightChanges::OwnChange& own);
   Task<Result<void>> remove_bucket(Change& change, BucketPtr bucket, InFlightChanges::OwnChange& own);
   Task<Result<void>> create_bucket(Change& change);
   struct NewBucket {
     uint64_t id = 0;
-    bool made = false;                   // its objects are there, and nothing names them
-    std::optional<std::string> fence{};  // of names, since before the name was looked for
+    bool made = false;                   // its objects exist, but nothing names them
+    std::optional<std::string> fence{};  // the fence of names, from before the name was looked up
     InFlightChanges::OwnChange own{};
   };
   Task<Result<void>> make_bucket(Change& change, NewBucket& bucket);
-  Task<Result<bool>> try_create(Change& change, Rows& rows, NewBucket& bucket);
+  Task<Result<Attempt>> try_create(Change& change, Rows& rows, NewBucket& bucket);
   Task<> leave(NewBucket& bucket);
 
   Registry& registry_;
@@ -124,8 +125,8 @@ class RadosCatalogue final : public Catalogue {
   const std::function<bool()> fresh_;
   KeyLocks locks_;
   std::mutex barred_mutex_;
-  std::map<uint64_t, uint64_t> barred_;  // bucket -> when its late calls were barred last; guarded by barred_mutex_
-  std::atomic<uint64_t> turns_{0};       // what says when
+  std::map<uint64_t, uint64_t> barred_;  // bucket -> when its late calls were last barred; guarded by barred_mutex_
+  std::atomic<uint64_t> turns_{0};       // the clock of `barred_`
 };
 
 }  // namespace verbena::store::rados

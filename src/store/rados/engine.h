@@ -1,4 +1,4 @@
-// The parts of the engine, put together. Internal to store/rados.
+// The engine's parts and their wiring. Internal to store/rados.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -39,7 +39,7 @@ class Engine final : public Context {
 
   Task<Result<void>> hear(Notice notice);
   Task<Result<void>> reload(uint64_t bucket);
-  Task<Result<void>> reload_all();  // on the engine's thread, as the next
+  Task<Result<void>> reload_all();  // on the engine's thread, like the next
   Task<Result<void>> reload_buckets();
   using NamedBuckets = std::vector<std::pair<std::string, uint64_t>>;
   Task<Result<void>> reload_each(NamedBuckets wanted);
@@ -79,9 +79,9 @@ class Engine final : public Context {
   std::shared_ptr<InFlightChanges> in_flight;
   std::shared_ptr<ReadLeases> read_leases;
   static constexpr int being_leased_max = 256;
-  std::atomic<int> being_leased{0};  // read leases that are being written
+  std::atomic<int> being_leased{0};  // read leases being written
   std::optional<RadosCatalogue> catalogue;
-  // Of a bucket: (0, its name), then (2, its number); of accounts: (1, ""). On the engine's thread.
+  // Keys: for a bucket (0, its name), then (2, its number); for accounts (1, ""). Used on the engine's thread.
   KeyLocks reloads;
   std::future<void> collecting, signing, watching, counting, telling, leading, leasing;
 

@@ -25,7 +25,7 @@ namespace verbena::store::rados {
 namespace {
 
 constexpr uint64_t accounts_max = 64 * MiB;
-constexpr size_t servers_max = 1000;  // that live at once
+constexpr size_t servers_max = 1000;  // living at once
 constexpr size_t buckets_at_once = 32;
 constexpr const char* tokens_attribute = "w";
 
@@ -44,7 +44,7 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
 
 Engine::~Engine() { close(); }
 
-// One that makes other ids than those of the servers that live.
+// An incarnation whose ids differ from those of all living servers.
 Result<uint64_t> Engine::take_incarnation() {
   VB_ASSIGN(const auto rows, run(registry.all(std::string(servers_object), "s")));
   std::set<uint64_t> slots;
@@ -76,8 +76,8 @@ Task<Result<bool>> Engine::has_object(std::string object) {
   co_return true;
 }
 
-// Each server makes `root` before `servers`. A new one in the place of one that is lost would be an empty store, which
-// gives out the old one's numbers once more.
+// Each server creates `root` before `servers`. Recreating a lost `root` would make an empty store, which hands out used
+// numbers again.
 std::expected<void, std::string> Engine::check_root() {
   const auto used = run(has_object(std::string(servers_object)));
   if (!used) return std::unexpected("the index pool: " + describe(used.error()));
@@ -114,7 +114,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
     return events->rescue(bucket, std::move(rows));
   };
-  // The changes of that server may have been announced to none.
+  // That server's changes may not have been announced.
   helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
@@ -225,11 +225,11 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
   co_return Result<void>{};
 }
 
-// Who waits for one bucket does not wait for all.
+// A caller that waits for one bucket does not wait for all.
 Task<Result<void>> Engine::reload_all() {
   VB_CO_TRY(co_await reload_accounts());
   VB_CO_TRY(co_await reload_buckets());
-  // This process may have been away for so long that others took over what it had counted.
+  // This process may have been suspended so long that others took over its counts.
   batcher.recount();
   co_return Result<void>{};
 }
@@ -251,7 +251,7 @@ Task<Result<void>> Engine::reload_buckets() {
   co_return Result<void>{};
 }
 
-// Several at once: each is some calls, there may be thousands, and a start waits for all of them.
+// Several at once: each takes some calls, there may be thousands, and the start waits for all.
 Task<Result<void>> Engine::reload_each(NamedBuckets wanted) {
   if (wanted.empty()) co_return Result<void>{};
   struct All {
@@ -288,18 +288,18 @@ Task<Result<void>> Engine::reload_each(NamedBuckets wanted) {
       std::move(initiate), boost::asio::use_awaitable, std::move(wanted));
 }
 
-// Readings of one bucket come one after the other, so that what is read last is what is kept. One name may be of
-// several buckets in time, and a bucket's name may not be known yet: so there are two locks, that of the name first.
-// Readings of different buckets need no order.
+// Reloads of one bucket are serialized, so that the last one read wins. A name may belong to several buckets over time,
+// and a bucket's name may not be known yet: so there are two locks, the name's first. Reloads of different buckets need
+// no order.
 Task<Result<void>> Engine::reload_numbered(uint64_t id) {
   auto state = co_await find_locked(id);
   if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};
   if (!state) co_return std::unexpected(state.error());
-  std::string name = (*state)->record.info.name;  // which stays the same
+  std::string name = (*state)->record.info.name;  // which never changes
   co_return co_await reload_locked(id, std::move(name));
 }
 
-// One that is no more is forgotten.
+// Forgets a bucket that no longer exists.
 Task<Result<BucketPtr>> Engine::find_locked(uint64_t id) {
   KeyLocks::Name lock(2, keys::number(id));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
@@ -314,7 +314,7 @@ Task<Result<void>> Engine::reload_locked(uint64_t id, std::string name) {
   co_return co_await reload_one(id);
 }
 
-// The bucket that has that name now, or none.
+// The bucket that has the name now, or none.
 Task<Result<void>> Engine::reload_named(std::string name) {
   KeyLocks::Name lock(0, name);
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
@@ -328,7 +328,7 @@ Task<Result<void>> Engine::reload_named(std::string name) {
   co_return Result<void>{};
 }
 
-// A bucket whose rows are lost is said in the log, and no bucket to clients. A copy would leave it out without a word.
+// A bucket whose rows are lost is reported in the log, and clients get NoSuchBucket. A copy would silently omit it.
 Task<Result<void>> Engine::check_missing(std::string name, uint64_t id) {
   auto removed = co_await registry.check_removed(std::move(name), id);
   if (!removed && !whole_only && removed.error() == Errc::corrupt_object) co_return Result<void>{};
@@ -357,7 +357,7 @@ Task<Result<std::optional<std::string>>> Engine::read_accounts() {
   co_return to_text(reply->text);
 }
 
-// Before the change that leaves one more: its comparison with the digest says that they are still these.
+// Read before the change that adds a token: its comparison with the digest verifies that they are unchanged.
 Task<Result<std::string>> Engine::read_account_tokens() {
   struct Reply {
     std::map<std::string, Buffer> attributes;
@@ -373,7 +373,7 @@ Task<Result<std::string>> Engine::read_account_tokens() {
   co_return found == reply->attributes.end() ? std::string() : to_text(found->second);
 }
 
-// By the digest of what is there, which lies beside it.
+// Compares the digest of the old text, which is stored beside it.
 Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, std::string text) {
   if (text.size() > accounts_max) co_return fail(Errc::limit_exceeded, "rados: accounts");
   VB_CO_ASSIGN(const std::string tokens, co_await read_account_tokens());
@@ -429,12 +429,12 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
   }
   if (!state) co_return std::unexpected(state.error());
   auto documents = co_await registry.all(bucket_object(id), "c");
-  if (!documents && documents.error() == Errc::not_found) co_return Result<void>{};  // it has gone since
+  if (!documents && documents.error() == Errc::not_found) co_return Result<void>{};  // removed since
   if (!documents) co_return std::unexpected(documents.error());
   const BucketRecord& record = (*state)->record;
   auto known = buckets.find(record.info.name);
   if (known && known->id == id) {
-    // What has no version id is called "null" from then on: what lies in memory does not say so.
+    // Objects without a version id get the id "null" then, which cached ones do not have.
     const bool renames = known->versioning.load() == Versioning::off && record.info.versioning != Versioning::off;
     known->set(record.info);
     if (renames) read_leases->let_go_of_bucket(known->name);
@@ -446,7 +446,7 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
   book.know(known);
   if (known->uncounted.load()) {
     auto looked = co_await book.look(id);
-    // It is removed, or a tablet is being split, just now. What it holds is looked at again by and by.
+    // It is being removed, or a tablet is being split. Its usage is read again later.
     if (!looked && !(looked.error() == Errc::no_such_bucket)) co_return looked;
   }
   std::map<std::string, Document, std::less<>> all;
@@ -474,7 +474,7 @@ RadosStore::~RadosStore() { engine_->close(); }
 Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
   auto engine = engine_;
   if (!engine->fresh()) {
-    co_return fail(Errc::service_unavailable, "What is known of the buckets may be out of date.");
+    co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   }
   if (engine->in_flight->intents().all()) {
     VB_CO_TRY(co_await engine->in_flight->settle_all());
@@ -484,7 +484,7 @@ Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
   co_return engine->buckets.list();
 }
 
-// Asks for what the owner holds, so that it is looked at soon what other servers made of it.
+// Requests the owner's usage, so that other servers' counts are read soon.
 Result<UsageNow> RadosStore::usage_now(std::string_view bucket) {
   VB_ASSIGN(const auto found, engine_->known_bucket(bucket));
   engine_->book.ask(found->owner);
@@ -555,7 +555,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_
   co_return co_await engine->catalogue->open_unless(*engine->striped, std::move(found), std::move(name), stamp);
 }
 
-// Who may see an object is known for as long as the watch stands: without that, memory answers nothing either.
+// Rights to an object are known only while the watch is valid: without it nothing is served from memory.
 uint64_t RadosStore::term() const {
   const auto now = LeaseClock::now();
   return engine_->bus->fresh(now) ? engine_->read_leases->term(now) : 0;

@@ -1,6 +1,6 @@
-// The engine over Ceph's RADOS: any number of servers over one cluster, every one of them serving every key. Rows lie
+// The engine over Ceph's RADOS: any number of servers over one cluster, each of which serves every key. Rows are stored
 // in tablets, objects with an ordered omap in a replicated pool; bytes in stripes, objects in a pool that may be
-// erasure-coded. README.md has the whole story, layout.h what lies where.
+// erasure-coded. README.md describes the whole, layout.h the layout.
 #pragma once
 
 #include <expected>
@@ -17,31 +17,30 @@
 namespace verbena::store::rados {
 
 struct Options {
-  std::string conf, user = "admin", pool, index_pool, name_space;  // as ClusterOptions'
+  std::string conf, user = "admin", pool, index_pool, name_space;  // as in ClusterOptions
   std::chrono::seconds timeout{10};
-  uint64_t split_rows = 100'000;               // of a tablet that becomes two
-  bool read_leases = false;                    // keys that are asked for often are answered from memory (read_leases.h)
-  std::chrono::milliseconds lease_rest{1000};  // that a key is left alone after another server has changed it
-  // After which a change of a bucket whose end is not announced is made impossible (coherence/in_flight_changes.h).
+  uint64_t split_rows = 100'000;               // rows beyond which a tablet is split
+  bool read_leases = false;                    // serve frequently read keys from memory (read_leases.h)
+  std::chrono::milliseconds lease_rest{1000};  // time without a lease on a key after another server changed it
+  // Time after which a bucket change without a reported end is revoked (coherence/in_flight_changes.h).
   std::chrono::milliseconds intent_lasts{30'000};
-  bool whole_only = false;         // is not opened where the rows of a bucket are lost: for who copies it
-  memory::Arena* arena = nullptr;  // reads are leased from it; outlives the store
+  bool whole_only = false;         // fails to open if the rows of a bucket are lost: for copying the store
+  memory::Arena* arena = nullptr;  // memory for reads; must outlive the store
   const WallClock* clock = &system_clock();
-  // Another server is about to change a bucket or one of its documents, or has; runs before that change is made, and
-  // before it is acknowledged.
+  // Called when another server changes a bucket or one of its documents: before the change is made, and again before it
+  // is acknowledged.
   std::function<void()> on_change = [] {};
-  // A server, this one too, has replaced the accounts that all share. Before that is acknowledged, and whenever all is
-  // read anew; false: nothing may be answered from what is known.
+  // Called when a server (also this one) has replaced the shared accounts, before that is acknowledged, and whenever
+  // everything is reloaded. False: nothing may be served from memory.
   std::function<bool(const std::optional<std::string>&)> on_accounts = [](const auto&) { return true; };
 };
 
-// What a look at everything finds. Of a store that is written to meanwhile, bytes that no row names may be on their
-// way.
+// The result of a survey. In a store with concurrent writes, bytes that no row names may belong to writes in progress.
 struct Survey {
   uint64_t buckets = 0, tablets = 0, objects = 0, versions = 0, parts = 0;
-  uint64_t small_blobs = 0, small_bytes = 0;  // with the rows
+  uint64_t small_blobs = 0, small_bytes = 0;  // stored with the rows
   uint64_t stripes = 0, stripe_bytes = 0;     // in the data pool
-  uint64_t waiting_blobs = 0;                 // that are to be removed
+  uint64_t waiting_blobs = 0;                 // waiting to be removed
   uint64_t lost_count = 0, unnamed_stripes = 0;
   std::vector<std::string> lost;  // rows without bytes, the first hundred: bucket/key
 };
@@ -50,7 +49,7 @@ class Engine;
 
 class RadosStore final : public EngineStore, public SharedKeys {
  public:
-  // Blocks. The error is a sentence for people.
+  // Blocks. The error is a sentence for users.
   static std::expected<std::unique_ptr<RadosStore>, std::string> connect(const Options& options);
   ~RadosStore() override;
 
@@ -72,24 +71,24 @@ class RadosStore final : public EngineStore, public SharedKeys {
             std::function<void(uint64_t term)> kept) override;
   void listen(Listener* listener) override;
 
-  // Whether this is the server that does what is done once for all (lifecycle rules, delivery of events): to be asked
-  // before each act. The number of its term (LeaderLease::term); 0: another server is the leader.
+  // The leader's term number (LeaderLease::term); 0: another server is the leader. Check before each action of a job
+  // that only one server may do (lifecycle rules, delivery of events).
   uint64_t leader_term() const;
 
-  // What is read of the bucket and its documents may be cached until on_change(): it has no change in flight.
+  // Whether state of the bucket and its documents may be cached until on_change(): no change is in flight.
   bool may_keep(std::string_view bucket) const;
 
-  // A text that all servers share. These block, and must not be called by on_accounts. False: it is not `before`.
+  // A text shared by all servers. These block, and must not be called by on_accounts. False: the text is not `before`.
   Result<std::optional<std::string>> read_accounts();
   Result<bool> replace_accounts(const std::optional<std::string>& before, const std::string& text);
 
-  // Likewise, without a notice to the others: the ids of the servers' master keys.
+  // Likewise, without a notice to other servers: the ids of the master keys.
   Result<std::optional<std::string>> read_key_ids();
   Result<bool> replace_key_ids(const std::optional<std::string>& before, const std::string& text);
 
-  // Blocks, and looks at every row and the name of every stripe (inspect/survey.cc).
+  // Blocks, and reads every row and the name of every stripe (inspect/survey.cc).
   Result<Survey> survey();
-  // What was removed has gone, unless a reader of this process has it open.
+  // Waits until removed bytes are gone, except those that a reader of this process has open.
   bool settled() const;
   // Calls to the cluster so far.
   uint64_t calls() const;

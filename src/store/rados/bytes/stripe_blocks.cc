@@ -13,7 +13,7 @@ constexpr unsigned block_alignment = 4096;
 
 uint64_t blocks_of(uint64_t bytes) { return (bytes + block_size - 1) / block_size; }
 
-// What of the block the part wants; whole blocks are checked where they are copied to.
+// The range of the block that the part needs; whole blocks are checked after their copy, at the destination.
 bool covers(const StripePart& part, uint64_t block, size_t size) {
   return part.at <= block && block + size <= part.at + part.into.size();
 }
@@ -46,8 +46,8 @@ void StripeFill::add(Bytes bytes) {
   }
 }
 
-// By librados's function, whose result stays with the buffer: the messenger, which checks what it sends, finds it
-// there.
+// Computed by librados's function, which caches the result with the buffer: the messenger reuses it for its own
+// checksum.
 void StripeFill::end_block() {
   block_.set_length(static_cast<unsigned>(filled_));
   Buffer block;
@@ -72,7 +72,7 @@ Result<void> copy_checked(Buffer bytes, std::string_view checksums, uint64_t str
   if (bytes.length() != range.last - range.first || checksums.size() != blocks_of(stripe_bytes) * 4) {
     return fail(Errc::corrupt_object, "a stripe ends early");
   }
-  const auto* from = reinterpret_cast<const std::byte*>(bytes.c_str());  // as it came: in one piece
+  const auto* from = reinterpret_cast<const std::byte*>(bytes.c_str());  // received in one piece
   for (uint64_t at = range.first; at < range.last; at += block_size) {
     const Bytes block(from + (at - range.first), std::min(block_size, range.last - at));
     const Bytes copied = copy_block(block, at, parts);

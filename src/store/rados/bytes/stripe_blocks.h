@@ -1,5 +1,5 @@
-// The blocks of a stripe and their checksums: how bytes come into a stripe that is written, and out of one that was
-// read. Each byte is checked beside its copy, block by block, while the block is in the processor's caches.
+// The blocks of a stripe and their checksums: filling a stripe to write, and copying out of one that was read. A block
+// is checked right after its copy, while it is in the processor's caches.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@
 
 namespace verbena::store::rados {
 
-// A stripe that is being filled. Its buffers are librados's own.
+// A stripe being filled, in buffers of librados.
 class StripeFill {
  public:
   uint64_t size() const { return bytes_.length() + filled_; }
-  // At most what is left of it: stripe_size - size() bytes.
+  // At most stripe_size - size() bytes.
   void add(Bytes bytes);
   struct Stripe {
     Buffer bytes;
-    std::string checksums;  // of each block, four bytes
+    std::string checksums;  // four bytes for each block
   };
-  Stripe take();  // and begins the next one
+  Stripe take();  // and begins the next stripe
 
  private:
   void end_block();
@@ -36,21 +36,21 @@ class StripeFill {
   std::string checksums_;
 };
 
-// Bytes of a stripe that are wanted, and where.
+// Requested bytes of a stripe, and their destination.
 struct StripePart {
   uint64_t at = 0;
   MutableBytes into;
-  std::shared_ptr<const void> memory = {};  // that keeps `into`
+  std::shared_ptr<const void> memory = {};  // owns `into`
 };
 
-// The blocks that [at, at + size) of a stripe of `stripe_bytes` lies in.
+// The blocks that contain [at, at + size) of a stripe of `stripe_bytes`.
 struct BlockRange {
   uint64_t first = 0, last = 0;  // bytes
   static BlockRange of(uint64_t at, uint64_t size, uint64_t stripe_bytes);
 };
 
-// Copies the parts out of `bytes`, which were read of that range of the stripe. corrupt_object: they are not all there,
-// or a block is not what its checksum says; then nothing of the parts means anything.
+// Copies the parts out of `bytes`, which were read from that range of the stripe. corrupt_object: bytes are missing, or
+// a block does not match its checksum; the contents of the parts are then undefined.
 Result<void> copy_checked(Buffer bytes, std::string_view checksums, uint64_t stripe_bytes, BlockRange range,
                           std::span<const StripePart> parts);
 

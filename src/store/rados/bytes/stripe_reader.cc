@@ -28,7 +28,7 @@ std::unexpected<Error> corrupt(const std::string& name, const char* what) {
   return fail(Errc::corrupt_object, what);
 }
 
-// One call, and who waits for it.
+// One call and its waiters.
 struct Fetch {
   Fetch(boost::asio::any_io_executor executor, BlobRef of, uint64_t number)
       : arrived(executor, boost::asio::steady_timer::time_point::max()),
@@ -36,7 +36,7 @@ struct Fetch {
         stripe(number),
         stripe_bytes(std::min(stripe_size, of.size - number * stripe_size)) {}
 
-  // Whether the part lies beside what is to be fetched, or in it; then it is fetched with that.
+  // Adds the part if it is adjacent to the fetched range or inside it.
   bool take(StripePart& part) {
     const BlockRange wanted = BlockRange::of(part.at, part.into.size(), stripe_bytes);
     if (!parts.empty() && (wanted.first > range.last || wanted.last < range.first)) return false;
@@ -62,7 +62,7 @@ using FetchPtr = std::shared_ptr<Fetch>;
 
 }  // namespace
 
-// The calls of one object's readers. Lives as long as the last of them: `hold` keeps the stripes until then.
+// The calls of one object's readers. Lives until the last call has ended: `hold` protects the stripes until then.
 class StripeReads : public std::enable_shared_from_this<StripeReads> {
  public:
   StripeReads(Cluster& cluster, std::shared_ptr<const void> hold, std::string name)
@@ -77,7 +77,7 @@ class StripeReads : public std::enable_shared_from_this<StripeReads> {
     auto fetch = std::make_shared<Fetch>(executor, blob, stripe);
     fetch->take(part);
     open_.push_back(fetch);
-    // Behind all that is asked for in this turn.
+    // Runs after everything requested in this turn.
     boost::asio::post(executor, [self = shared_from_this(), fetch, executor] {
       std::erase(self->open_, fetch);
       boost::asio::co_spawn(executor, run(self, fetch), boost::asio::detached);
@@ -92,7 +92,7 @@ class StripeReads : public std::enable_shared_from_this<StripeReads> {
   };
 
   static Task<> run(std::shared_ptr<StripeReads> self, FetchPtr fetch) {
-    // Waiters are woken in any case: nothing else would wake them.
+    // Wakes the waiters in any case, because nothing else would.
     Result<void> outcome = fail(Errc::internal, "rados: a read threw");
     try {
       outcome = co_await self->call(*fetch);
@@ -123,7 +123,7 @@ class StripeReads : public std::enable_shared_from_this<StripeReads> {
   Cluster& cluster_;
   const std::shared_ptr<const void> hold_;
   const std::string name_;
-  std::vector<FetchPtr> open_;  // whose call is not made yet
+  std::vector<FetchPtr> open_;  // not sent yet
 };
 
 StripeReader::StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, std::string name, ObjectInfo info)
@@ -133,7 +133,7 @@ StripeReader::StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, s
 
 StripeReader::~StripeReader() = default;
 
-Result<bool> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
+Result<StripeReader::Prepared> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
   uint64_t at = 0;
   bool waits = false;
   for (const BlobRef& blob : blobs) {
@@ -143,10 +143,10 @@ Result<bool> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
     if (blob.kind != BlobKind::in_index) continue;
     auto value = rows.get_inline(blob.id);
     if (!value && value.error() == Errc::would_block) {
-      waits = true;  // the others are asked for, too
+      waits = true;  // requests the others too
       continue;
     }
-    if (!value && value.error() == Errc::not_found) return false;
+    if (!value && value.error() == Errc::not_found) return Prepared::outdated;
     if (!value) return std::unexpected(value.error());
     auto bytes = decode_inline(*value);
     if (!bytes || bytes->size() != blob.size) return corrupt(reads_->name(), "checksum of a small object");
@@ -154,7 +154,7 @@ Result<bool> StripeReader::prepare(Rows& rows, std::span<const BlobRef> blobs) {
   }
   if (waits) return fail(Errc::would_block, "rados: small blobs");
   if (at != stored_size(info_)) return corrupt(reads_->name(), "parts do not add up");
-  return true;
+  return Prepared::ready;
 }
 
 std::vector<StripeReader::Piece>::const_iterator StripeReader::piece_at(uint64_t offset) const {

@@ -1,5 +1,5 @@
-// Reads objects whose bytes lie in stripes. Reads that are asked for in one turn of a core, as those of a transfer that
-// reads ahead are, are gathered: what lies together in a stripe comes in one call, with its checksums.
+// Reads objects stored in stripes. Reads requested in one turn of a core, such as those of a transfer's read-ahead, are
+// gathered: adjacent bytes of a stripe are fetched in one call, with their checksums.
 #pragma once
 
 #include <map>
@@ -16,14 +16,16 @@ namespace verbena::store::rados {
 
 class StripeReads;
 
-// Of one core: all reads on the executor that made the first.
+// Used on one core: all reads on the executor that made the first.
 class StripeReader final : public ObjectReader, public ReadsRuns {
  public:
   StripeReader(BlobSpace& space, std::shared_ptr<const void> hold, std::string name, ObjectInfo info);
   ~StripeReader() override;
 
-  // Before the first read. would_block; false: a small blob has gone.
-  Result<bool> prepare(Rows& rows, std::span<const BlobRef> blobs);
+  // outdated: a small blob was removed, and the object must be looked up again.
+  enum class Prepared : uint8_t { ready, outdated };
+  // Call before the first read. would_block.
+  Result<Prepared> prepare(Rows& rows, std::span<const BlobRef> blobs);
 
   const ObjectInfo& info() const override { return info_; }
   uint64_t run_bytes() const override { return stripe_size; }

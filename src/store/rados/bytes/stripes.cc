@@ -18,7 +18,7 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr size_t stripes_in_flight_max = 4;  // of one writer
+constexpr size_t stripes_in_flight_max = 4;  // per writer
 constexpr uint64_t blobs_warned_of = BlobSpace::blobs_max / 4 * 3;
 
 }  // namespace
@@ -32,17 +32,17 @@ uint64_t BlobSpace::next_blob() {
   return 0;
 }
 
-// Writes under way. Of the writer's core.
+// Writes in progress. Used on the writer's core.
 struct StripeWriter::Flights {
   Flights(boost::asio::any_io_executor executor, const std::shared_ptr<Garbage>& collector)
       : landed(executor), garbage(collector) {}
   ~Flights() {
-    // The last write has ended, and no change has the blob.
+    // Called when the last write has ended and no change has taken the blob.
     if (!abandoned) return;
     if (const auto collector = garbage.lock()) collector->discard(blob, size);
   }
   boost::asio::steady_timer landed;
-  const std::weak_ptr<Garbage> garbage;  // of a store that may have gone
+  const std::weak_ptr<Garbage> garbage;  // the store may be gone
   size_t count = 0;
   int error = 0;
   bool abandoned = false;
@@ -70,7 +70,7 @@ StripeWriter::~StripeWriter() {
   flights_->size = size_;
 }
 
-// The chunk's memory goes back at once: what librados is given it may hold for longer than any answer takes.
+// Copies the chunk and releases it at once: librados may hold its buffers longer than any answer takes.
 Task<Result<void>> StripeWriter::append(memory::Chunk chunk) {
   if (size_ + chunk.bytes.size() > stored_size_max) co_return fail(Errc::entity_too_large);
   if (id_ == 0 && !chunk.bytes.empty()) id_ = space_.next_blob();
@@ -137,13 +137,13 @@ std::shared_ptr<BlobWriter> StripedBlobs::create(const Bucket&, std::optional<ui
 
 Result<std::shared_ptr<ObjectReader>> StripedBlobs::open(View& rows, std::string name, ObjectInfo info,
                                                          std::span<const BlobRef> blobs) {
-  auto* const found = dynamic_cast<Rows*>(&rows);  // none: what is at hand, which is nothing
+  auto* const found = dynamic_cast<Rows*>(&rows);  // null: the view without rows, where nothing is at hand
   if (found == nullptr) return fail(Errc::would_block, "rados");
   VB_ASSIGN(const VersionToken version_token, decode_version_token(found->version_token().value_or("")));
   info.stamp = version_token.token;
   auto reader = std::make_shared<StripeReader>(space_, found->hold(), std::move(name), std::move(info));
-  VB_ASSIGN(const bool there, reader->prepare(*found, blobs));
-  if (!there) return nullptr;
+  VB_ASSIGN(const auto prepared, reader->prepare(*found, blobs));
+  if (prepared == StripeReader::Prepared::outdated) return nullptr;
   return reader;
 }
 

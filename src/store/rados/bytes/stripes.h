@@ -1,5 +1,5 @@
-// Bytes in the data pool: a blob is stripes of 4 MiB, each an object that is written once, with the checksums of its
-// blocks beside it. Small blobs lie with the rows.
+// Bytes in the data pool: a blob consists of stripes of 4 MiB, each an object that is written once, with the checksums
+// of its blocks as an attribute. Small blobs are stored with the rows.
 #pragma once
 
 #include <atomic>
@@ -15,21 +15,21 @@
 
 namespace verbena::store::rados {
 
-// What writers and readers share.
+// State shared by writers and readers.
 struct BlobSpace {
   Cluster& cluster;
   std::shared_ptr<Garbage> garbage;
   memory::Arena& arena;
-  // Numbers that no blob had: the process's life, then a count. 0: it has used up its own.
+  // A new blob id: the process's incarnation, then a count. 0: the count is used up.
   uint64_t next_blob();
-  static constexpr uint64_t blobs_max = uint64_t{1} << 32;  // of a life
+  static constexpr uint64_t blobs_max = uint64_t{1} << 32;  // per incarnation
   std::atomic<uint64_t> next{1};
 };
 
 class StripeWriter final : public BlobWriter {
  public:
   explicit StripeWriter(BlobSpace& space);
-  ~StripeWriter() override;  // what no change took is removed
+  ~StripeWriter() override;  // removes the blob if no change has taken it
 
   uint64_t size() const override { return size_; }
   uint64_t id() const override { return id_; }
@@ -37,10 +37,10 @@ class StripeWriter final : public BlobWriter {
   Task<Result<BlobRef>> finish() override;
 
   bool in_index() const { return size_ != 0 && !striped_; }
-  const std::string& small() const { return small_; }  // of one that lies with the rows
+  const std::string& small() const { return small_; }  // of a blob stored with the rows
   bool in_stripes() const { return striped_; }
-  uint64_t life() const { return life_; }  // of the process, when it was begun (garbage.h)
-  // A change names it; or it is unknown whether one does.
+  uint64_t life() const { return life_; }  // the process's incarnation when the blob was begun (garbage.h)
+  // Called when a change names the blob, or may name it.
   void keep() { kept_ = true; }
 
  private:
@@ -50,7 +50,7 @@ class StripeWriter final : public BlobWriter {
   Task<Result<void>> wait_for_room(size_t in_flight_max);
 
   BlobSpace& space_;
-  uint64_t id_ = 0;  // from its first byte on
+  uint64_t id_ = 0;  // set from the first byte on
   const uint64_t life_;
   uint64_t size_ = 0, stripes_ = 0;
   std::string small_;

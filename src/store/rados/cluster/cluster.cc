@@ -77,7 +77,7 @@ std::expected<std::unique_ptr<Cluster>, std::string> Cluster::connect(const Clus
     return std::unexpected(sentence(code, options.conf.empty() ? "no ceph.conf" : options.conf));
   }
   const std::string seconds = std::to_string(options.timeout.count());
-  // A time-out of a call below the objecter's own leaves a client stuck when all OSDs have been away.
+  // A call time-out shorter than the objecter's own would leave a client stuck after all OSDs were down.
   const std::pair<const char*, std::string> settings[] = {
       {"rados_osd_op_timeout", seconds}, {"rados_mon_op_timeout", seconds}, {"client_mount_timeout", seconds},
       {"objecter_timeout", "2"},         {"objecter_tick_interval", "1"},   {"log_to_stderr", "false"}};
@@ -95,7 +95,7 @@ std::expected<std::unique_ptr<Cluster>, std::string> Cluster::connect(const Clus
     context->set_namespace(options.name_space);
   }
   bool aligned = false;
-  // An erasure-coded pool takes no rows, and reads of them silently give none.
+  // An erasure-coded pool rejects rows, and silently returns none when they are read.
   if (const int code = cluster->index_.pool_requires_alignment2(&aligned); code < 0 || aligned) {
     return std::unexpected("pool '" + options.index_pool + "' is erasure-coded: the index pool must be replicated");
   }
@@ -104,7 +104,7 @@ std::expected<std::unique_ptr<Cluster>, std::string> Cluster::connect(const Clus
 
 void Cluster::wait_until_idle() {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return started_ == 0; });  // each has a time-out
+  idle_.wait(lock, [this] { return started_ == 0; });  // each call has a time-out
 }
 
 void Cluster::close() {
@@ -126,7 +126,7 @@ struct Cluster::Call {
   size_t bytes = 0;
   std::shared_ptr<void> keep{};
   uint64_t* version = nullptr;      // in `keep`
-  std::function<void(int)> done{};  // called when it ends
+  std::function<void(int)> done{};  // called at the end of the call
   std::atomic<bool> is_over{false};
 
   void end(int code) {
@@ -138,7 +138,7 @@ struct Cluster::Call {
   }
 };
 
-// On a thread of librados, which has let go of the call.
+// Called on a thread of librados, which has released the call.
 void Cluster::completed(librados::completion_t, void* raw) {
   const std::unique_ptr<std::shared_ptr<Call>> held(static_cast<std::shared_ptr<Call>*>(raw));
   const std::shared_ptr<Call> call = *held;
@@ -189,7 +189,7 @@ void Cluster::leave(size_t bytes) {
 
 void Cluster::wake() {
   for (;;) {
-    // Of those that fit, who came first.
+    // The first waiter among those that fit.
     std::deque<Waiter>* next = nullptr;
     for (auto* queue : {&row_waiters_, &byte_waiters_}) {
       if (queue->empty() || !fits(queue->front().bytes)) continue;
@@ -258,8 +258,8 @@ Task<int> Cluster::read(Pool pool, std::string object, librados::ObjectReadOpera
   co_return co_await make_call(std::move(start), std::move(reply), bytes, std::nullopt, version);
 }
 
-// Removals and changes of rows pass on a full pool; what would create an object gets ENOSPC at once instead of waiting
-// for space.
+// Removals and changes of rows succeed on a full pool; calls that would create an object get ENOSPC at once instead of
+// waiting for space.
 Task<int> Cluster::write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes) {
   counters().writes.add();
   auto held = std::make_shared<librados::ObjectWriteOperation>(std::move(op));

@@ -1,5 +1,5 @@
-// A connection to a Ceph cluster: librados's asynchronous calls as tasks. A call is made on any core and its caller
-// goes on there; how many are in flight and how long each takes is bounded.
+// A connection to a Ceph cluster: librados's asynchronous calls as tasks. A call may be made on any core and resumes
+// there; the number of calls in flight and the duration of each are bounded.
 #pragma once
 
 #include <rados/librados.hpp>
@@ -29,48 +29,48 @@ using Buffer = librados::bufferlist;
 struct ClusterOptions {
   std::string conf;  // ceph.conf; empty: where Ceph looks for it
   std::string user = "admin";
-  std::string pool, index_pool;      // of bytes, which may be erasure-coded; of rows, which must be replicated
-  std::string name_space;            // of both: one store; empty: the default one
+  std::string pool, index_pool;      // for bytes, may be erasure-coded; for rows, must be replicated
+  std::string name_space;            // in both pools: one store each; empty: the default one
   std::chrono::seconds timeout{10};  // of one call
 };
 
 Buffer to_buffer(std::string_view bytes);
 std::string to_text(Buffer& buffer);
 
-// What librados said of a call, as the house says it. The cluster's own state is service_unavailable.
+// Maps librados's error codes. Failures of the cluster are service_unavailable.
 Error to_error(int code, const char* what);
 
 class Cluster {
  public:
-  // librados blocks its caller beyond 1,024 calls or 100 MiB.
+  // Below librados's limits of 1,024 calls and 100 MiB, beyond which it blocks its caller.
   static constexpr size_t calls_max = 512;
   static constexpr size_t bytes_max = 64 * MiB;
   static constexpr size_t waiters_max = 16'384;
 
-  // Blocks. The error is a sentence for people.
+  // Blocks. The error is a sentence for users.
   static std::expected<std::unique_ptr<Cluster>, std::string> connect(const ClusterOptions& options);
-  ~Cluster();  // when all calls have ended
+  ~Cluster();  // call after all calls have ended
   Cluster(const Cluster&) = delete;
 
   enum class Pool : uint8_t { index, data };
-  // Both give librados's code: negative is an errno. Of a write nothing has happened, or all; after -ETIMEDOUT it may
-  // still happen. `reply` is what `op` writes into: it lives until librados has let go of it. `bytes`: that the call
-  // brings or carries, where they are more than rows. Calls without do not wait behind those that wait for room for
-  // theirs. `version`: a part of `reply`; gets the object's number, which every change of the object raises.
+  // Both return librados's code: negative is an errno. A write is done wholly or not at all; after -ETIMEDOUT it may
+  // still be done later. `reply`: the buffers that `op` writes into, held until librados has released them. `bytes`:
+  // the size of the call's payload, beyond rows. Calls without payload do not wait behind calls that wait for room.
+  // `version`: a part of `reply`; gets the object's version, which every change of the object raises.
   Task<int> read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
                  size_t bytes = 0, uint64_t* version = nullptr);
   Task<int> write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes = 0);
 
-  // Any other call that ends with a completion.
+  // Any other call with a completion.
   using Start = std::function<int(librados::AioCompletion*)>;
   Task<int> call(Start start, std::shared_ptr<void> keep, size_t bytes = 0);
-  // Likewise of one that librados itself waits for as long as an OSD is away: a notify. -unanswered: it took longer
-  // than `most`; what `keep` has is librados's then, and must not be looked at.
+  // Likewise for a notify, which librados itself waits for while an OSD is away. -unanswered: it took longer than
+  // `most`; the contents of `keep` then belong to librados and must not be read.
   static constexpr int unanswered = ETIME;
   Task<int> call_within(std::chrono::milliseconds most, Start start, std::shared_ptr<void> keep);
-  // Blocks until every call that librados has has ended.
+  // Blocks until every started call has ended.
   void wait_until_idle();
-  // From now on no call waits for its turn: of those that have theirs, some may never go on.
+  // From now on no call waits for its turn; some of those that wait may never resume.
   void close();
 
   librados::Rados& handle() { return rados_; }
@@ -85,7 +85,7 @@ class Cluster {
                       std::optional<std::chrono::milliseconds> most, uint64_t* version = nullptr);
   Task<bool> enter(size_t bytes);
   void leave(size_t bytes);
-  void wake();  // who fits; mutex_ is held
+  void wake();  // the calls that fit; mutex_ is held
   static void completed(librados::completion_t, void* call);
 
   const ClusterOptions options_;
@@ -103,9 +103,9 @@ class Cluster {
   }
   std::deque<Waiter>& queue_of(size_t bytes) { return bytes == 0 ? row_waiters_ : byte_waiters_; }
   bool may_enter(size_t bytes) { return fits(bytes) && queue_of(bytes).empty(); }
-  std::mutex mutex_;                  // of all below
-  size_t in_flight_ = 0, bytes_ = 0;  // that were let in
-  size_t started_ = 0;                // of them, that librados has
+  std::mutex mutex_;                  // guards all members below
+  size_t in_flight_ = 0, bytes_ = 0;  // admitted calls
+  size_t started_ = 0;                // the started calls among them
   bool closing_ = false;
   std::condition_variable idle_;
   std::deque<Waiter> row_waiters_, byte_waiters_;

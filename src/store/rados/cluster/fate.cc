@@ -32,7 +32,7 @@ Fate fate_of(std::string_view list, uint64_t token, std::string_view seen, size_
     twice.add();
     return Fate::made;
   }
-  // All that came since stand in front of the one that was the newest then.
+  // Newer tokens are in front of the one that was the newest then.
   if (list == seen || (!seen.empty() && has_token(list, seen.substr(0, token_size)))) return Fate::not_made;
   return seen.empty() && list.size() < token_size * list_max ? Fate::not_made : Fate::unknown;
 }

@@ -23,10 +23,10 @@ std::optional<uint64_t> parse_hex(std::string_view text) {
   return value;
 }
 
-// In the place of a keeper. Servers of before take it for one that has gone.
+// Stored in the place of a lease holder. Older servers treat it as one that is gone.
 constexpr uint64_t left_intent = UINT64_MAX;
 
-// A letter, sixteen digits and more of them.
+// A letter, sixteen digits, and perhaps more numbers.
 std::optional<std::pair<uint64_t, uint64_t>> parse_object(char letter, std::string_view object) {
   if (object.size() < 20 || object[0] != letter || object[1] != '.' || object[18] != '.') return std::nullopt;
   const auto first = parse_hex(object.substr(2, 16));
@@ -55,11 +55,11 @@ Family family(const Place& place, Table table, std::string_view key) {
     default:
       break;
   }
-  // These lie in the key's tablet, and are no key's.
+  // Rows in the key's tablet that belong to no key.
   if (key.starts_with('r') || key.starts_with('a')) {
     return {keys::tagged(key.front(), place.bucket), std::string(1, key.front())};
   }
-  // Parts are named by ids alone: they lie with the key that they are of.
+  // Parts have ids only: they are stored with their key.
   if (key.starts_with('u') || key.starts_with('n')) {
     return {keys::tagged(key.front(), place.bucket), std::string(1, key.front())};
   }

@@ -1,5 +1,5 @@
-// Where a store lies in its two pools. Rows keep their names ("duty", "k", "g") whatever the code calls them: servers
-// of before read them.
+// The layout of a store in its two pools. Rows keep their names ("duty", "k", "g") whatever the code calls them,
+// because older servers read them.
 //
 // Index pool, per namespace:
 //   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept, and
@@ -58,8 +58,8 @@ inline constexpr const char* checksums_attribute = "c";
 inline constexpr const char* leases_attribute = "n";
 inline constexpr uint64_t stripe_size = 4 * MiB;
 inline constexpr uint64_t block_size = 64 * KiB;
-inline constexpr uint64_t inline_max = 16 * KiB;               // bytes of a blob that lies with the rows
-inline constexpr std::string_view tablet_letters = "ginouvx";  // of rows that belong to a key
+inline constexpr uint64_t inline_max = 16 * KiB;               // bytes of a blob that is stored with the rows
+inline constexpr std::string_view tablet_letters = "ginouvx";  // letters of the rows of a key
 
 std::string bucket_object(uint64_t bucket);
 std::string tablet_object(uint64_t bucket, uint64_t number);
@@ -67,11 +67,12 @@ std::string stripe_object(uint64_t blob, uint64_t stripe);
 std::optional<std::pair<uint64_t, uint64_t>> parse_stripe(std::string_view object);  // blob, stripe
 std::string holder_object(uint64_t holder);
 std::string holder_row(uint64_t holder);
-inline constexpr std::string_view live_holder = "live", broken_holder = "broken";    // what the row says
+inline constexpr std::string_view live_holder = "live", broken_holder = "broken";    // values of the row
 std::optional<std::pair<uint64_t, uint64_t>> parse_tablet(std::string_view object);  // bucket, number
 inline uint64_t stripes_of(uint64_t size) { return (size + stripe_size - 1) / stripe_size; }
 
-// Rows of logic's keys as a tablet's: those that start with `row` start with `stored` there, and go on alike.
+// Conversion of logic's row keys to a tablet's: keys that start with `row` start with `stored` there and are equal
+// behind it.
 struct Family {
   std::string row, stored;
   std::string to_stored(std::string_view key) const { return stored + std::string(key.substr(row.size())); }
@@ -96,10 +97,10 @@ struct Tombstone {
   std::string key;
 };
 std::optional<Tombstone> parse_tombstone_row(std::string_view row);
-// The first row of that letter that belongs to `key` or a later one.
+// The first row of that letter for `key` or a later key.
 std::string first_row(char letter, std::string_view key);
 
-// One server's lease to answer for this key from memory. No two leases are the same.
+// One server's lease to serve this key from memory. No two leases are equal.
 struct ReadLease {
   uint64_t holder = 0;
   uint64_t nonce = 0;
@@ -111,20 +112,20 @@ struct VersionToken {
   uint64_t last_id = 0;
   uint64_t token = 0;
   std::vector<ReadLease> leases{};
-  int64_t left_us = 0;  // Transaction::leave_us(); 0: nothing has
+  int64_t left_us = 0;  // Transaction::leave_us(); 0: not set
   size_t room() const { return leases_max - leases.size() - (left_us == 0 ? 0 : 1); }
 };
 std::string encode(const VersionToken& version_token);
-Result<VersionToken> decode_version_token(std::string_view bytes);  // of an empty one: nothing was there yet
+Result<VersionToken> decode_version_token(std::string_view bytes);  // an empty text: there was none yet
 
-// What a change of a key that has no version token rests on: no version token of the tablet has been swept since it was
-// read.
+// The guard of changes of keys without a version token: the fence is unchanged if no version token of the tablet has
+// been swept since it was read.
 struct Fence {
   uint64_t number = 0;
-  uint64_t last_id = 0;  // no version token that was swept had a greater one
+  uint64_t last_id = 0;  // the greatest id of swept version tokens
 };
 std::string encode(const Fence& fence);
-Result<Fence> decode_fence(std::string_view bytes);  // of an empty one: none was swept yet
+Result<Fence> decode_fence(std::string_view bytes);  // an empty text: none was swept yet
 
 std::string encode_inline(Bytes bytes);
 Result<std::string> decode_inline(std::string_view value);  // corrupt_object

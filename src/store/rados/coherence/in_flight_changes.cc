@@ -31,16 +31,16 @@ Task<Result<void>> InFlightChanges::before(OwnChange& own, Planned planned) {
   intent.bucket = planned.bucket;
   intent.epoch = planned.epoch;
   intent.name = std::move(planned.name);
-  // Before the others are told: a server that begins to watch after that asks for it.
+  // Recorded before the others are notified: a server that joins later asks for it.
   if (!intents_.put(intent, deadline_in(intent_lasts_))) co_return fail(Errc::slow_down, "rados: too many intents");
   own.told = true;
   Notice notice{.kind = Notice::Kind::intent, .intent = intent, .renames = planned.renames};
   const auto told = co_await helpers_.tell(std::move(notice));
-  // Servers that recorded the intent are not told that it is over, which would take as long again: intents end by
-  // themselves.
+  // Servers that recorded the intent are not notified of its end, which would take as long again: intents expire.
   if (!told || !helpers_.fresh()) {
     own.told = false;
-    co_return fail(Errc::service_unavailable, "Nothing was changed: a server of the cluster did not take note.");
+    co_return fail(Errc::service_unavailable,
+                   "Nothing was changed: a server of the cluster did not confirm the announcement.");
   }
   co_return Result<void>{};
 }
@@ -48,7 +48,7 @@ Task<Result<void>> InFlightChanges::before(OwnChange& own, Planned planned) {
 Task<Result<void>> InFlightChanges::after(OwnChange& own, Result<void> done) {
   const auto self = shared_from_this();
   if (!own.told) co_return done;
-  // It may still be made: it is over when that has become impossible, which this server sees to first.
+  // The change may still be made: the intent ends when that has become impossible, which this server ensures first.
   if (own.unsure) {
     intents_.postpone(own.intent.change, SteadyClock::now());
     co_return done;
@@ -59,8 +59,8 @@ Task<Result<void>> InFlightChanges::after(OwnChange& own, Result<void> done) {
   co_return done ? told : done;
 }
 
-// In this order. Intent: a reader that found the bucket without one caches what it read under an older number of
-// AccessGeneration. Over: a reader that finds the bucket without one reads the present state, under a newer number.
+// The order matters. At an intent: a reader that found the bucket without one caches under an older AccessGeneration.
+// At the end: a reader that finds the bucket without an intent reads the current state, under a newer generation.
 Task<Result<void>> InFlightChanges::hear(Notice notice) {
   const auto self = shared_from_this();
   if (notice.kind == Notice::Kind::intent) {
@@ -93,12 +93,12 @@ Task<Result<void>> InFlightChanges::settle(std::string name) {
   KeyLocks::Name lock(0, name);
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await readings_.take(std::move(lock)));
   if (intents_.was_read(name, came)) co_return Result<void>{};
-  // On the engine's thread, as all that is read anew.
+  // On the engine's thread, like all reloads.
   auto reading = read_once(std::move(name));
   co_return co_await boost::asio::co_spawn(io_, std::move(reading), boost::asio::use_awaitable);
 }
 
-// Those that wait share a reading, as of one bucket: no bucket's name is empty.
+// Waiters share one reload, as for one bucket: no bucket's name is empty.
 Task<Result<void>> InFlightChanges::settle_all() { return settle({}); }
 
 Task<Result<void>> InFlightChanges::read_once(std::string name) {
@@ -132,7 +132,7 @@ Task<> InFlightChanges::end_old() {
 
 Task<Result<void>> InFlightChanges::end_one(Intent intent) {
   static auto& left = metrics::counter("verbena_rados_changes_left_total",
-                                       "Changes of buckets whose end was not reported: they were made impossible");
+                                       "Changes of buckets that were revoked because their end was not reported");
   VB_CO_TRY(co_await forbid(intent));
   if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
   std::string name = intent.name;
@@ -141,12 +141,12 @@ Task<Result<void>> InFlightChanges::end_one(Intent intent) {
   intents_.end(intent.change);
   left.add();
   Notice notice{.kind = Notice::Kind::over, .intent = std::move(intent)};
-  (void)co_await helpers_.tell(std::move(notice));  // who does not hear it finds out by itself
+  (void)co_await helpers_.tell(std::move(notice));  // servers that miss it find out by themselves
   co_return Result<void>{};
 }
 
-// The change was made, or it cannot be made any more: its maker compares the epoch, or the row that allows a new
-// bucket its name.
+// The change was made, or cannot be made any more: its call compares the epoch, or the row that allows naming a new
+// bucket.
 Task<Result<void>> InFlightChanges::forbid(Intent intent) {
   if (intent.epoch == 0) {
     const auto forbidden = co_await registry_.forbid_name(intent.bucket);
@@ -164,7 +164,7 @@ Task<Result<void>> InFlightChanges::forbid(Intent intent) {
     const auto changed = co_await registry_.change(*state, std::move(nothing));
     if (!changed && !(changed.error() == Errc::conditional_conflict)) co_return std::unexpected(changed.error());
   }
-  co_return fail(Errc::slow_down, "rados: others change the bucket all the time");
+  co_return fail(Errc::slow_down, "rados: the bucket is changed too often");
 }
 
 }  // namespace verbena::store::rados

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds step{100};
 const std::string live(live_holder), broken(broken_holder);
 constexpr std::string_view let_go_answer = "gone";
 
-// One who was notified has said that it answers for the key no more.
+// Whether a notified holder has confirmed that it no longer serves the key.
 bool has_let_go(librados::IoCtx& context, Buffer& reply) {
   if (reply.length() == 0) return false;
   std::vector<librados::notify_ack_t> answers;
@@ -73,7 +73,7 @@ void ReadLeases::let_go(uint64_t bucket, std::string_view key) {
   }
 }
 
-// The server that changes the key waits for the answer, so this goes without the engine's thread.
+// Not on the engine's thread, because the server that changes the key waits for the answer.
 void ReadLeases::handle_notify(uint64_t id, uint64_t cookie, uint64_t, librados::bufferlist& message) {
   static auto& gone = metrics::counter("verbena_rados_leases_dropped_total",
                                        "Read leases that this server gave up because another one changes their keys");
@@ -96,7 +96,7 @@ void ReadLeases::handle_error(uint64_t, int code) {
   boost::asio::post(io_, [self] { self->timer_.cancel(); });
 }
 
-// Being one.
+// --- This server as a lease holder
 
 Task<Result<void>> ReadLeases::watch() {
   deaf_ = false;
@@ -123,7 +123,7 @@ Task<> ReadLeases::unwatch() {
   (void)co_await registry_.cluster().call(std::move(start), nullptr);
 }
 
-// The row comes last: what it names can be told by then.
+// The row is written last: leases of this holder can be recalled by then.
 Task<Result<void>> ReadLeases::begin() {
   VB_CO_ASSIGN(const uint64_t number, co_await registry_.take_number());
   librados::ObjectWriteOperation object;
@@ -145,7 +145,7 @@ Task<Result<void>> ReadLeases::begin() {
   co_return watched;
 }
 
-// First nothing is answered any more, then the row goes.
+// First stops serving from memory, then removes the row.
 Task<> ReadLeases::leave() {
   until_ = 0;
   term_ = 0;
@@ -166,7 +166,7 @@ Task<Result<void>> ReadLeases::pass() {
   if (deaf_) {
     co_await unwatch();
     if (auto watched = co_await watch(); !watched) {
-      // Who has ended this lease holder has taken away what it watches, too.
+      // The server that ended this lease holder has also removed its watched object.
       VB_CO_ASSIGN(const std::string row, co_await registry_.row(std::string(servers_object), holder_row(holder_)));
       if (row != live) co_await give_up();
       co_return watched;
@@ -190,7 +190,7 @@ Task<Result<void>> ReadLeases::pass() {
   co_return co_await look_for_left();
 }
 
-// For `verbena rados status`.
+// Reported by `verbena rados status`.
 Task<Result<void>> ReadLeases::tell_how_many() {
   std::string kept;
   {
@@ -228,7 +228,7 @@ void ReadLeases::stop() {
   boost::asio::post(io_, [self] { self->timer_.cancel(); });
 }
 
-// Others.
+// --- Other lease holders
 
 Task<Result<bool>> ReadLeases::has_watcher(uint64_t holder) {
   struct Reply {
@@ -244,7 +244,7 @@ Task<Result<bool>> ReadLeases::has_watcher(uint64_t holder) {
   co_return !reply->watchers.empty();
 }
 
-// One that two looks find without a watch.
+// A holder that two looks find without a watch.
 Task<Result<void>> ReadLeases::look_for_left() {
   VB_CO_ASSIGN(const auto rows, co_await registry_.all(std::string(servers_object), "k"));
   std::set<uint64_t> unwatched;
@@ -255,7 +255,7 @@ Task<Result<void>> ReadLeases::look_for_left() {
     if (!watched) unwatched.insert(holder);
   }
   for (const uint64_t holder : unwatched) {
-    if (unwatched_.contains(holder)) VB_CO_TRY(co_await try_end(holder));  // to its end by and by
+    if (unwatched_.contains(holder)) VB_CO_TRY(co_await try_end(holder));  // proceeds to its end step by step
   }
   unwatched_ = std::move(unwatched);
   co_return Result<void>{};
@@ -268,7 +268,7 @@ bool ReadLeases::is_over(uint64_t holder) const {
 
 void ReadLeases::note_over(uint64_t holder) {
   const std::lock_guard lock(mutex_);
-  if (over_.size() >= over_max) over_.clear();  // to ask again costs a call each
+  if (over_.size() >= over_max) over_.clear();  // reading one again costs a call
   over_.insert(holder);
   broken_since_.erase(holder);
 }
@@ -292,13 +292,13 @@ Task<Result<void>> ReadLeases::remove(uint64_t holder, std::string state) {
   co_return Result<void>{};
 }
 
-Task<Result<bool>> ReadLeases::try_end(uint64_t holder) {
+Task<Result<Attempt>> ReadLeases::try_end(uint64_t holder) {
   static auto& ended = metrics::counter("verbena_rados_lease_holders_ended_total",
                                         "Lease holders that did not answer and were waited for");
   const std::string row = holder_row(holder), object(servers_object);
   VB_CO_ASSIGN(const std::string state, co_await registry_.row(object, row));
   if (!state.empty() && state != broken) {
-    log::warn("rados: a server that keeps keys does not answer: changes of them wait for {} s", others_wait.count());
+    log::warn("rados: a holder of read leases does not answer: changes of its keys wait for {} s", others_wait.count());
     librados::ObjectWriteOperation op;
     const std::map<std::string, std::pair<Buffer, int>> expected = {{row, {to_buffer(state), LIBRADOS_CMPXATTR_OP_EQ}}};
     op.omap_cmp(expected, nullptr);
@@ -306,22 +306,22 @@ Task<Result<bool>> ReadLeases::try_end(uint64_t holder) {
     op.omap_set(now);
     const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
     if (code < 0 && code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: lease holder"));
-    co_return false;
+    co_return Attempt::again;
   }
-  // From the first time that it was seen broken: no look of its own finds it live from there on.
-  if (state == broken && SteadyClock::now() < broken_since(holder) + others_wait) co_return false;
+  // Counted from when its row was first seen broken: from then on its own reads cannot find it live.
+  if (state == broken && SteadyClock::now() < broken_since(holder) + others_wait) co_return Attempt::again;
   if (state == broken) {
     VB_CO_TRY(co_await remove(holder, broken));
     ended.add();
   }
-  note_over(holder);  // by itself, or another one has waited
-  co_return true;
+  note_over(holder);  // ended by itself, or by another server
+  co_return Attempt::done;
 }
 
 Task<Result<void>> ReadLeases::end(uint64_t holder) {
   for (;;) {
-    VB_CO_ASSIGN(const bool over, co_await try_end(holder));
-    if (over) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt attempt, co_await try_end(holder));
+    if (attempt == Attempt::done) co_return Result<void>{};
     while (waits_for(holder)) {
       if (stopping_) co_return fail(Errc::service_unavailable, "The server is being stopped.");
       co_await pause(step);
@@ -348,8 +348,8 @@ Task<Result<void>> ReadLeases::tell_one(uint64_t holder, std::string message) {
   };
   Cluster& cluster = registry_.cluster();
   const int code = co_await cluster.call_within(answer_max + cluster.options().timeout, std::move(start), reply);
-  // Without an answer in so many words nothing is known: there may have been no watch. And where one has not answered
-  // in time, that may be an earlier watch of one who has.
+  // Only an explicit answer counts: without one there may have been no watch. A watch without an answer in time may be
+  // an old one of a holder that has answered by another.
   if (code >= 0 || code == -ETIMEDOUT) {
     if (has_let_go(context, *reply)) co_return Result<void>{};
   } else if (code != -ENOENT && code != -Cluster::unanswered) {
@@ -358,7 +358,7 @@ Task<Result<void>> ReadLeases::tell_one(uint64_t holder, std::string message) {
   co_return co_await end(holder);
 }
 
-// At once: one that does not answer holds up no other.
+// In parallel: an unresponsive holder does not delay the others.
 Task<Result<void>> ReadLeases::tell_all(std::vector<uint64_t> holders, std::string message) {
   auto executor = co_await boost::asio::this_coro::executor;
   struct All {
@@ -369,10 +369,10 @@ Task<Result<void>> ReadLeases::tell_all(std::vector<uint64_t> holders, std::stri
     auto shared = std::make_shared<decltype(handler)>(std::move(handler));
     auto all = std::make_shared<All>(All{whom.size()});
     for (const uint64_t holder : whom) {
-      // All of them on the caller's executor, which is one thread's.
+      // All on the caller's executor, which has one thread.
       boost::asio::co_spawn(executor, tell_one(holder, message),
                             [executor, shared, all](const std::exception_ptr& thrown, Result<void> result) {
-                              // Then nothing says that it has let go.
+                              // No answer that it dropped the object.
                               if (thrown) result = fail(Errc::internal, "rados: lease holder");
                               if (!result) all->result = std::move(result);
                               if (--all->left != 0) return;
@@ -389,7 +389,7 @@ Task<Result<void>> ReadLeases::tell(uint64_t bucket, std::string key, std::strin
   std::vector<uint64_t> others;
   for (const ReadLease& lease : seen.leases) {
     if (lease.holder == holder_) {
-      let_go(bucket, key);  // a part of an upload changes the version token, too, and takes the leases away
+      let_go(bucket, key);  // storing a part of an upload changes the version token too, and removes the leases
     } else if (!is_over(lease.holder)) {
       others.push_back(lease.holder);
     }

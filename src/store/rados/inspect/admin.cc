@@ -40,7 +40,7 @@ Said connect(librados::Rados& rados, const Options& options) {
   return said(rados.connect(), "the Ceph cluster does not let in client." + options.user);
 }
 
-// Names come from a configuration file: quotes and what is not printed do not get into a command.
+// Names come from a configuration file: quotes and unprintable characters are not allowed in a command.
 bool plain(const std::string& name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") ==
                               std::string::npos;
@@ -97,7 +97,7 @@ class PoolMaker {
     return made;
   }
 
-  // What stands between the braces of a command.
+  // The text between the braces of a command.
   template <class... Args>
   Said tell(fmt::format_string<Args...> format, Args&&... args) {
     return command(rados_, "{" + fmt::format(format, std::forward<Args>(args)...) + "}");
@@ -108,7 +108,7 @@ class PoolMaker {
   std::vector<std::string> told_;
 };
 
-// A cluster with what looks at it, and a thread for that.
+// A cluster connection with a registry, and a thread to run it.
 class Looker {
  public:
   Looker(const Options& options, std::unique_ptr<Cluster> cluster) : engine_(options, std::move(cluster)) {
@@ -140,7 +140,7 @@ Task<Result<void>> count_kept(Registry& registry, ClusterStatus& status) {
     const uint64_t holder = keys::parse_number(row.substr(1)).value_or(0);
     const int code =
         co_await registry.cluster().read(Cluster::Pool::index, holder_object(holder), std::move(op), reply);
-    if (code == -ENOENT || code == -ENODATA) continue;  // it has gone, or has just come
+    if (code == -ENOENT || code == -ENODATA) continue;  // just removed, or just created
     if (code < 0) co_return std::unexpected(to_error(code, "rados: lease holder"));
     status.kept_objects += keys::parse_number(to_text(reply->kept)).value_or(0);
   }
@@ -201,7 +201,7 @@ std::expected<ClusterStatus, std::string> cluster_status(const Options& options)
   }
   std::list<obj_watch_t> watchers;
   const int listed = cluster.context(Cluster::Pool::index).list_watchers(std::string(root_object), &watchers);
-  if (listed == -ENOENT) return status;  // no server was ever there
+  if (listed == -ENOENT) return status;  // no server has ever run
   if (listed < 0) return std::unexpected("the index pool does not answer: " + std::string(std::strerror(-listed)));
   status.watchers = watchers.size();
   if (auto counted = looker.engine().run(count_rows(looker.engine().registry, status)); !counted) {

@@ -11,7 +11,7 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr int reads_max = 50;  // of a bucket that others change
+constexpr int reads_max = 50;  // of a bucket that others are changing
 constexpr std::chrono::seconds look_at_signs_every{1};
 
 uint64_t incarnation_of(uint64_t blob) { return blob >> 32; }
@@ -21,8 +21,7 @@ uint64_t incarnation_of(uint64_t blob) { return blob >> 32; }
 Result<Repaired> Repair::run() {
   VB_ASSIGN(std::vector<Stripe> stripes, list_stripes());
   VB_TRY(list_tablets());
-  // Without holding anybody up: most often there is nothing to do, and where a bucket has lost an object nothing is
-  // done.
+  // First without blocking servers: usually nothing needs repair, and if a bucket has lost an object nothing is done.
   VB_TRY(engine_.run(keep_named(stripes)));
   VB_TRY(engine_.run(keep_named_tablets()));
   VB_TRY(engine_.run(remove_strays()));
@@ -42,7 +41,7 @@ Result<std::vector<Repair::Stripe>> Repair::list_stripes() {
     for (auto it = pool.nobjects_begin(); it != pool.nobjects_end(); ++it) {
       if (const auto stripe = parse_stripe(it->get_oid())) stripes.push_back({stripe->first, stripe->second});
     }
-  } catch (const std::exception&) {  // librados throws out of its iterator
+  } catch (const std::exception&) {  // librados's iterator throws
     return fail(Errc::service_unavailable, "The Ceph cluster did not list its objects.");
   }
   return stripes;
@@ -64,7 +63,7 @@ Task<Result<void>> Repair::keep_named_tablets() {
   for (auto bucket = strays_.begin(); bucket != strays_.end();) {
     const auto state = co_await registry_.load(bucket->first);
     if (!state && !(state.error() == Errc::no_such_bucket)) co_return std::unexpected(state.error());
-    // A bucket that is being made, or swept.
+    // The bucket is being created or swept.
     if (!state) bucket->second.clear();
     if (state) {
       for (const Tablet& tablet : (*state)->tablets) bucket->second.erase(tablet.number);
@@ -80,7 +79,7 @@ Task<Result<void>> Repair::remove_strays() {
     auto read = co_await read_frozen(bucket, names);
     if (!read && read.error() == Errc::no_such_bucket) continue;
     if (!read && !(read.error() == Errc::conditional_conflict)) co_return std::unexpected(read.error());
-    if (!read || !*read) continue;  // another server splits it, or moves a key: the next run
+    if (!read || *read == Attempt::again) continue;  // another server splits it or moves a key: left to the next run
     const auto now = registry_.find(bucket);
     for (const uint64_t number : numbers) {
       const auto named = [number](const Tablet& tablet) { return tablet.number == number; };
@@ -107,7 +106,7 @@ Task<Result<void>> Repair::keep_named(std::vector<Stripe>& stripes) {
 
 Task<Result<void>> Repair::keep_of_living(std::vector<Stripe>& stripes) {
   VB_CO_ASSIGN(auto signs, co_await registry_.all(std::string(servers_object), "s"));
-  std::map<std::string, std::string> silent;  // servers that may be dead: their sign, as it was first seen
+  std::map<std::string, std::string> silent;  // servers that may be dead, with their sign when first seen
   for (const Stripe& stripe : stripes) {
     const auto sign = signs.find(server_row(incarnation_of(stripe.blob)));
     if (sign != signs.end()) silent.insert(*sign);
@@ -119,7 +118,7 @@ Task<Result<void>> Repair::keep_of_living(std::vector<Stripe>& stripes) {
     VB_CO_ASSIGN(signs, co_await registry_.all(std::string(servers_object), "s"));
     std::erase_if(silent, [&](const auto& seen) {
       const auto now = signs.find(seen.first);
-      // Gone: it ended, or another server has given it up.
+      // Its sign is gone: it stopped, or another server declared it dead.
       if (now != signs.end() && now->second != seen.second) living.insert(seen.first);
       return now == signs.end() || now->second != seen.second;
     });
@@ -136,7 +135,7 @@ Task<Result<void>> Repair::keep_of_living(std::vector<Stripe>& stripes) {
 
 Task<Result<std::set<uint64_t>>> Repair::read_names() {
   std::set<uint64_t> names;
-  // Those that have a name and those that are being swept, in this order: a bucket goes from the former to the latter.
+  // Named buckets, then those being swept: a bucket moves from the former to the latter.
   VB_CO_ASSIGN(const auto named, co_await registry_.all(std::string(root_object), "b"));
   for (const auto& [row, id] : named) {
     VB_CO_TRY(co_await read_bucket(row.substr(1), keys::parse_number(id).value_or(0), names));
@@ -148,7 +147,7 @@ Task<Result<std::set<uint64_t>>> Repair::read_names() {
   co_return names;
 }
 
-// What a bucket names whose object is lost would be taken for bytes without a name: that ends the repair.
+// Ends the repair, because the references of a bucket whose object is lost are unknown.
 Task<Result<void>> Repair::read_bucket(std::string name, uint64_t id, std::set<uint64_t>& names) {
   for (int attempt = 0; attempt < reads_max; ++attempt) {
     auto read = co_await read_frozen(id, names);
@@ -158,33 +157,32 @@ Task<Result<void>> Repair::read_bucket(std::string name, uint64_t id, std::set<u
     }
     if (!read && read.error() == Errc::conditional_conflict) continue;
     if (!read) co_return std::unexpected(read.error());
-    if (*read) co_return Result<void>{};
+    if (*read == Attempt::done) co_return Result<void>{};
   }
-  co_return fail(Errc::slow_down, "rados: others change a bucket all the time");
+  co_return fail(Errc::slow_down, "rados: a bucket is changed too often");
 }
 
-// From the first tablet to the last no other server may do anything with the bucket as a whole: then no row has gone
-// from one tablet to another.
-Task<Result<bool>> Repair::read_frozen(uint64_t id, std::set<uint64_t>& names) {
+// Holds a phase of the bucket from the first tablet to the last, so that no row moves between tablets.
+Task<Result<Attempt>> Repair::read_frozen(uint64_t id, std::set<uint64_t>& names) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(id));
   VB_CO_ASSIGN(state, co_await registry_.writable(state, ""));
   const std::vector<Tablet> tablets = state->tablets;
   for (const Tablet& tablet : tablets) {
     const uint64_t epoch = state->epoch;
     const auto begun = co_await registry_.set_phase(state, Phase::splitting, tablet.number);
-    if (!begun && begun.error() == Errc::conditional_conflict) co_return false;
+    if (!begun && begun.error() == Errc::conditional_conflict) co_return Attempt::again;
     if (!begun) co_return std::unexpected(begun.error());
     const BucketPtr frozen = *begun;
     const std::string object = tablet.object;
     auto read = co_await read_tablet(object, names);
     VB_CO_ASSIGN(state, co_await registry_.set_phase(frozen, Phase::live));
     if (!read) co_return std::unexpected(read.error());
-    if (state->epoch != epoch + 2) co_return false;
+    if (state->epoch != epoch + 2) co_return Attempt::again;
   }
-  co_return true;
+  co_return Attempt::done;
 }
 
-// Its rows change no more: they only go.
+// Its rows are only removed from now on.
 Task<Result<void>> Repair::read_removed(uint64_t id, std::set<uint64_t>& names) {
   auto tablets = co_await registry_.all(bucket_object(id), "t");
   if (!tablets && tablets.error() == Errc::not_found) co_return Result<void>{};
@@ -197,7 +195,7 @@ Task<Result<void>> Repair::read_removed(uint64_t id, std::set<uint64_t>& names) 
   co_return Result<void>{};
 }
 
-// Whatever lies there, also what a split has left behind.
+// All of its rows, including those that a split left behind.
 Task<Result<void>> Repair::read_tablet(std::string object, std::set<uint64_t>& names) {
   for (std::string after;;) {
     VB_CO_ASSIGN(auto page, co_await registry_.page(object, after, ""));

@@ -1,24 +1,24 @@
-// Removes stripes that no row names and that no change can come to name any more: what servers left behind that were
-// killed in the middle of a PUT. And tablets that no bucket names: of servers that were killed in the middle of a
-// split.
+// Removes stripes that no row names and no future change can name, which servers leave when they are killed in the
+// middle of a PUT, and tablets that no bucket names, left by an unfinished split.
 //
-// Servers may run meanwhile. What a living one has written may be named in a moment, so only stripes of servers go that
-// are gone: blobs' ids have their incarnations. A server that was silent for long enough (it may be frozen) is given up
-// by taking its sign away, after which no change of its earlier life names anything (Garbage::may_name()): a change
-// that was let through before has an epoch of before, and every bucket gets a later one here.
+// Servers may run meanwhile. Stripes of a living server may be named at any moment, so only those of dead servers are
+// removed: blobs' ids contain the server's incarnation. A server that was silent for long enough (it may be frozen) is
+// declared dead by removing its sign of life, after which no change of that incarnation can name its blobs
+// (Garbage::may_name()): a change that was allowed before has an earlier epoch, and every bucket gets a later one here.
 //
-// A bucket that has lost an object of the index pool names nothing that could be read: then nothing is removed at all.
+// If a bucket has lost an object of the index pool, its references are unknown, so nothing is removed at all.
 //
-// The stripes are listed first and the rows read last, so what is named between is seen. And since a row may move while
-// rows are read (a rename, a version that becomes current again), each tablet is read while it does not change: a phase
-// of the bucket, as a split is. Who splits a tablet in earnest holds that phase, so a tablet that was listed before it
-// and is not named in it has no owner.
+// The stripes are listed first and the rows read last, so that references made in between are seen. Since a row may
+// move while rows are read (a rename, a version that becomes current again), each tablet is read while it accepts no
+// changes: in a phase of the bucket, like a split. A real split holds that phase too, so a tablet that was listed
+// before the phase and is not named in it has no owner.
 #pragma once
 
 #include <map>
 #include <set>
 #include <vector>
 
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/engine.h"
 #include "store/rados/inspect/admin.h"
 
@@ -37,14 +37,14 @@ class Repair {
   Result<std::vector<Stripe>> list_stripes();
   Result<void> list_tablets();
   Task<Result<void>> keep_named_tablets();
-  // Takes away what is named by a row, or was of a server that lives.
+  // Excludes stripes that a row names, or that a living server has written.
   Task<Result<void>> keep_named(std::vector<Stripe>& stripes);
   Task<Result<void>> keep_of_living(std::vector<Stripe>& stripes);
   Task<Result<std::set<uint64_t>>> read_names();
   Task<Result<void>> remove_strays();
   Task<Result<void>> read_bucket(std::string name, uint64_t id, std::set<uint64_t>& names);
-  // False: another server changed the bucket meanwhile.
-  Task<Result<bool>> read_frozen(uint64_t id, std::set<uint64_t>& names);
+  // again: another server changed the bucket meanwhile.
+  Task<Result<Attempt>> read_frozen(uint64_t id, std::set<uint64_t>& names);
   Task<Result<void>> read_removed(uint64_t id, std::set<uint64_t>& names);
   Task<Result<void>> read_tablet(std::string object, std::set<uint64_t>& names);
   Task<Result<void>> remove(const Stripe& stripe);
@@ -52,7 +52,7 @@ class Repair {
   Cluster& cluster_;
   Engine& engine_;
   Registry& registry_;
-  std::map<uint64_t, std::set<uint64_t>> strays_;  // by bucket: numbers of tablets that may have no owner
+  std::map<uint64_t, std::set<uint64_t>> strays_;  // by bucket: tablets that may have no owner
   Repaired repaired_;
 };
 

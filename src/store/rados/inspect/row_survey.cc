@@ -33,7 +33,7 @@ Task<Result<void>> RowSurvey::look_at(const BucketState& state, size_t tablet) {
     for (auto& [row, value] : page->rows) {
       after = row;
       const char letter = row.front();
-      // What a split has left behind is another tablet's.
+      // Rows left behind by a split belong to another tablet.
       if (tablet_letters.contains(letter) && state.tablet_of(row) != tablet) continue;
       VB_CO_TRY(add(state, row, to_text(value)));
     }
@@ -75,7 +75,7 @@ Result<void> RowSurvey::add(const BucketState& state, const std::string& row, co
 
 Result<void> RowSurvey::add_parts(const BucketState& state, const std::string& row, const std::string& value,
                                   const std::string& bucket) {
-  // As an upload's name: key, end mark, and the rest.
+  // Like an upload's row: key, end mark, and the rest.
   const auto parsed = keys::parse_upload(keys::upload_prefix(state.id) + row);
   if (!parsed) return fail(Errc::corrupt_object, "rados: row of parts");
   const auto& [key, rest] = *parsed;

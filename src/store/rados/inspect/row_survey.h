@@ -1,4 +1,4 @@
-// What the rows of a store name: how much there is of everything, and which bytes belong to whom.
+// Reads all rows of a store: their amounts, and the bytes that they name.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace verbena::store::rados {
 
-// Looks while others change rows: of a key that is changed meanwhile it may miss one that moves. repair.h does not.
+// Reads while others change rows, so it may miss a row that moves. repair.h prevents that.
 class RowSurvey {
  public:
   RowSurvey(Registry& registry, Survey& survey) : registry_(registry), survey_(survey) {}
@@ -23,7 +23,7 @@ class RowSurvey {
   };
   std::map<uint64_t, Named> striped;  // by blob
   std::set<uint64_t> waiting;
-  std::map<std::string, std::string> small_wanted;  // row -> whose
+  std::map<std::string, std::string> small_wanted;  // row -> its object
   std::set<std::string> small_there;
 
  private:
@@ -38,7 +38,7 @@ class RowSurvey {
   Survey& survey_;
 };
 
-// The blobs in stripes that a tablet's row names. malformed.
+// The striped blobs that a tablet's row names. malformed.
 Result<void> add_striped(std::string_view row, std::string_view value, std::set<uint64_t>& blobs);
 
 }  // namespace verbena::store::rados

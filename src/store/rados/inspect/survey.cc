@@ -20,8 +20,8 @@ bool misses(const RowSurvey& rows, const std::string& small) {
   return rows.small_wanted.contains(small) && !rows.small_there.contains(small);
 }
 
-// Rows and bytes are looked at one after the other, and servers may run meanwhile: what was removed in between is not
-// lost. What rows name before and after was there all the while, since no blob's id is used twice.
+// Rows and bytes are read one after the other while servers may run, so bytes removed in between are not lost. A blob
+// that rows name before and after existed all the time, since ids are not reused.
 Result<void> tell_lost(Engine& engine, const RowSurvey& rows, std::map<uint64_t, uint64_t>& found, Survey& survey) {
   std::vector<uint64_t> striped;
   std::vector<std::string> small;
@@ -50,7 +50,7 @@ Result<Survey> survey_store(Engine& engine) {
   Survey survey;
   RowSurvey rows(engine.registry, survey);
   VB_TRY(engine.run(rows.run()));
-  std::map<uint64_t, uint64_t> found;  // blob -> how many of its stripes
+  std::map<uint64_t, uint64_t> found;  // blob -> number of its stripes found
   librados::IoCtx& pool = engine.cluster->context(Cluster::Pool::data);
   try {
     for (auto it = pool.nobjects_begin(); it != pool.nobjects_end(); ++it) {
@@ -65,7 +65,7 @@ Result<Survey> survey_store(Engine& engine) {
         ++survey.unnamed_stripes;
       }
     }
-  } catch (const std::exception&) {  // librados throws out of its iterator
+  } catch (const std::exception&) {  // librados's iterator throws
     return fail(Errc::service_unavailable, "The Ceph cluster did not list its objects.");
   }
   VB_TRY(tell_lost(engine, rows, found, survey));

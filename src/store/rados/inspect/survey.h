@@ -1,4 +1,4 @@
-// A look at everything that the pools have of a store: lost objects, and bytes that no row names.
+// A survey of everything that the pools have of a store: lost objects, and bytes that no row names.
 #pragma once
 
 #include "store/rados/engine.h"

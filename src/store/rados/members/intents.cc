@@ -51,7 +51,7 @@ std::string encode(const Notice& notice) {
   Encoder e;
   e.u8(static_cast<uint8_t>(notice.kind));
   e.u8(notice.renames ? 1 : 0);
-  put(e, notice.intent);  // so that none is as long as a number
+  put(e, notice.intent);  // padded, so that no notice is as long as a number
   return e.take();
 }
 
@@ -92,7 +92,7 @@ size_t Intents::of(std::string_view name) const {
 bool Intents::put(const Intent& intent, Deadline until) {
   const std::unique_lock lock(mutex_);
   if (const auto found = intents_.find(intent.change); found != intents_.end()) {
-    // Its bucket and its name it keeps: they are what is counted.
+    // Bucket and name stay, because they are counted.
     found->second.intent.epoch = std::max(found->second.intent.epoch, intent.epoch);
     found->second.until = until;
     return true;

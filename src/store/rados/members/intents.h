@@ -1,5 +1,4 @@
-// Intents: changes of buckets that some server is making now. Nothing of a bucket with an intent is answered from
-// memory.
+// Intents: in-flight changes of buckets, by any server. Nothing of a bucket with an intent is served from memory.
 #pragma once
 
 #include <atomic>
@@ -18,10 +17,10 @@ namespace verbena::store::rados {
 
 // One change of a bucket or of its documents.
 struct Intent {
-  uint64_t change = 0;  // of no two changes the same
+  uint64_t change = 0;  // unique among all changes
   uint64_t bucket = 0;
-  // Of the bucket when the change was judged: it cannot be made once there is a later one. 0: it gives the bucket its
-  // name.
+  // The bucket's epoch when the change was judged: the change cannot be made after a later one. 0: it gives the bucket
+  // its name.
   uint64_t epoch = 0;
   std::string name{};
   bool operator==(const Intent&) const = default;
@@ -30,48 +29,48 @@ struct Intent {
 std::string encode(const std::vector<Intent>& intents);
 Result<std::vector<Intent>> decode_intents(std::string_view bytes);  // corrupt_object
 
-// What servers tell each other.
+// Notices between servers.
 struct Notice {
   enum class Kind : uint8_t {
-    changed,  // `bucket` is another one, or one of its documents
+    changed,  // `bucket` or one of its documents has changed
     intent,   // a change is about to be made
     over,     // it was made, or never will be
-    asking,   // which intents are there?
+    asking,   // asks for the current intents
   };
   Kind kind = Kind::changed;
-  uint64_t bucket = 0;   // of `changed`
-  Intent intent{};       // of `intent` and `over`
-  bool renames = false;  // of `intent`: objects without a version id get one
+  uint64_t bucket = 0;   // for `changed`
+  Intent intent{};       // for `intent` and `over`
+  bool renames = false;  // for `intent`: objects without a version id get one
 };
-// `changed` is what servers told each other before there were intents; those reload everything at a message that they
-// do not know.
+// `changed` is the notice of servers from before intents, which reload everything at a message that they do not know.
 std::string encode(const Notice& notice);
-Notice decode_notice(std::string_view message, uint64_t unknown);  // `unknown`: the bucket of what is not understood
+Notice decode_notice(std::string_view message,
+                     uint64_t unknown);  // `unknown`: the bucket for messages that are not understood
 
 // Thread-safe.
 class Intents {
  public:
   static constexpr size_t intents_max = 8192;
-  static constexpr size_t of_bucket_max = 16;  // that one server begins
+  static constexpr size_t of_bucket_max = 16;  // begun by one server
 
-  // Nearly always there is no intent at all, which costs one look at a number.
+  // Without any intent, the usual case, this costs one load.
   bool has(std::string_view name) const { return any() && find(name); }
   bool has(uint64_t bucket) const { return any() && find(bucket); }
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
-  size_t of(std::string_view name) const;  // how many
+  size_t of(std::string_view name) const;  // number of intents
 
-  // One that is there gets this epoch and this time. False: there are too many.
+  // Adds an intent, or updates its epoch and time. False: there are too many.
   bool put(const Intent& intent, Deadline until);
   void end(uint64_t change);
   void postpone(uint64_t change, Deadline until);
-  // Every bucket counts as one with an intent while it is not known which have one.
+  // While the others' intents are unknown, every bucket counts as having one.
   void set_all(bool doubtful);
   std::vector<Intent> list() const;
-  std::vector<Intent> over(Deadline now) const;  // whose time has passed
+  std::vector<Intent> over(Deadline now) const;  // intents whose time has passed
   std::vector<std::string> names() const;
   bool all() const;
 
-  // A reading of a bucket with an intent serves all calls that came before it began.
+  // One reload of a bucket with an intent serves all calls that arrived before it began.
   uint64_t next_turn() { return ++turn_; }
   bool was_read(std::string_view name, uint64_t since) const;
   void note_read(const std::string& name, uint64_t begun);
@@ -86,9 +85,9 @@ class Intents {
   bool find(uint64_t bucket) const;
   void count();
 
-  std::atomic<size_t> count_{0};  // with all_ as one
+  std::atomic<size_t> count_{0};  // including all_
   std::atomic<uint64_t> turn_{0};
-  mutable std::shared_mutex mutex_;  // of these
+  mutable std::shared_mutex mutex_;  // guards the following members
   bool all_ = false;
   std::map<uint64_t, Entry> intents_;  // by change
   std::map<std::string, size_t, std::less<>> names_;
@@ -96,8 +95,8 @@ class Intents {
   std::map<std::string, uint64_t, std::less<>> readings_;
 };
 
-// Limit of changes of buckets that this server makes at once. An owner gets at most a quarter of what is left, so that
-// no owner's changes hold up those of others.
+// Limits the changes of buckets that this server makes at once. An owner gets at most a quarter of the remainder, so
+// that no owner's changes block those of others.
 class ChangeCharges {
  public:
   static constexpr size_t all_max = 512;
@@ -121,7 +120,7 @@ class ChangeCharges {
     ChangeCharges* charges_ = nullptr;
     std::string owner_;
   };
-  Held take(const std::string& owner);  // empty: not now
+  Held take(const std::string& owner);  // empty: the limit is reached
 
  private:
   void give_back(const std::string& owner);

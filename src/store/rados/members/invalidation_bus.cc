@@ -18,9 +18,9 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr std::chrono::milliseconds look_every{500};
-constexpr std::chrono::milliseconds answer_max{3000};  // that one attempt waits for answers
+constexpr std::chrono::milliseconds answer_max{3000};  // time for the answers of one attempt
 constexpr std::chrono::milliseconds suspended_max{100};
-constexpr std::chrono::milliseconds ask_max{1000};  // likewise, that who begins to watch waits; whole seconds
+constexpr std::chrono::milliseconds ask_max{1000};  // likewise for a joining server; whole seconds
 constexpr std::chrono::seconds ask_every{3};
 
 }  // namespace
@@ -41,7 +41,8 @@ void InvalidationBus::handle_error(uint64_t, int code) {
   boost::asio::post(io_, [self] { self->timer_.cancel(); });
 }
 
-// The server that changes something waits for this. Without the change nothing is answered, and soon no request either.
+// The changing server waits for this. If the notice cannot be handled, nothing may be served from memory, and soon no
+// request at all.
 Task<> InvalidationBus::answer(uint64_t id, uint64_t cookie, Notice notice) {
   const auto self = shared_from_this();
   Buffer said;
@@ -52,7 +53,7 @@ Task<> InvalidationBus::answer(uint64_t id, uint64_t cookie, Notice notice) {
     if (auto heard = co_await subscriber_.hear(std::move(notice)); !heard) {
       log::warn("rados: a message of another server could not be followed: {}", describe(heard.error()));
       if (heard.error() == Errc::limit_exceeded) co_return;
-      // It is told again. Until it could be read the bucket has an intent, so that nothing of it is answered from
+      // The notice is sent again. Until the bucket could be read it has an intent, so nothing of it is served from
       // memory.
       if (is_over && heard.error() == Errc::slow_down) co_return;
       lost_ = true;
@@ -76,8 +77,8 @@ Task<Result<void>> InvalidationBus::begin() {
   const int code = co_await cluster_.call(std::move(start), handle);
   if (code < 0) co_return std::unexpected(to_error(code, "rados: watch"));
   watch_ = *handle;
-  // A change that is being made now was announced to the servers that watched before. A change without an intent at any
-  // server has ended, and is read here after that; of what begins later this server is told.
+  // A change in progress was announced to the servers that watched before. A change without an intent at any server has
+  // ended, and the reload after this sees it; later changes are announced to this server.
   all_said_ = co_await ask();
   if (!all_said_) subscriber_.doubt_all(true);
   Notice all{.bucket = everything};
@@ -108,7 +109,7 @@ bool InvalidationBus::take(Buffer& reply) {
   }
   bool all = silent.empty();
   for (librados::notify_ack_t& answer : answers) {
-    if (answer.payload_bl.length() == 0) continue;  // a server from before there were intents
+    if (answer.payload_bl.length() == 0) continue;  // a server from before intents
     const auto intents = decode_intents(to_text(answer.payload_bl));
     all = intents && subscriber_.take_intents(*intents) && all;
   }
@@ -119,10 +120,10 @@ Task<> InvalidationBus::ask_again() {
   const auto self = shared_from_this();
   const uint64_t watch = watches_;
   if (co_await ask()) {
-    // Of what ended meanwhile this server was told, unless no server was left to tell it.
+    // This server was notified of changes that ended meanwhile, unless no server was left to notify it.
     Notice all{.bucket = everything};
     const auto read = co_await subscriber_.hear(std::move(all));
-    // What others said while there was another watch says nothing of what began between the two.
+    // Answers under an earlier watch do not cover changes that began between the two watches.
     if (read && !lost_ && watch == watches_) {
       all_said_ = true;
       subscriber_.doubt_all(false);
@@ -147,7 +148,7 @@ Task<> InvalidationBus::end() {
   (void)co_await cluster_.call(std::move(start), nullptr);
 }
 
-// librados says how long ago the watch was confirmed by a clock that stands still while the machine is suspended.
+// librados reports the age of the watch's confirmation by a clock that stops while the machine is suspended.
 void InvalidationBus::look_at_watch() {
   const auto now = LeaseClock::now();
   const int age = cluster_.context(Pool::index).watch_check(watch_);
@@ -228,7 +229,7 @@ Task<Result<void>> InvalidationBus::tell(Notice notice) {
     if (code >= 0) co_return Result<void>{};
     if (code != -ETIMEDOUT && code != -Cluster::unanswered) co_return std::unexpected(to_error(code, "rados: notify"));
   } while (SteadyClock::now() < until && !stopping_);
-  co_return fail(Errc::service_unavailable, "The change is made, but a server of the cluster did not take note of it.");
+  co_return fail(Errc::service_unavailable, "The change was made, but a server of the cluster did not confirm it.");
 }
 
 }  // namespace verbena::store::rados

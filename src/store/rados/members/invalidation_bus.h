@@ -25,11 +25,11 @@ namespace verbena::store::rados {
 class InvalidationBus final : public librados::WatchCtx2, public std::enable_shared_from_this<InvalidationBus> {
  public:
   static constexpr std::chrono::seconds watch_max{15};  // of silence; the cluster then ends the watch
-  static constexpr std::chrono::seconds lease{9};       // from the last sign that it stands
-  static constexpr std::chrono::seconds tell_max{40};   // until a watcher that does not answer is gone
+  static constexpr std::chrono::seconds lease{9};       // from the last confirmation of the watch
+  static constexpr std::chrono::seconds tell_max{40};   // until an unresponsive watcher has been removed
   static constexpr std::chrono::seconds again_every{5};
-  static constexpr int again_times = 12;            // by then OSDs that were away are back, or others have their place
-  static constexpr uint64_t everything = 0;         // as a bucket: what is known of all of them, and the accounts
+  static constexpr int again_times = 12;            // by then failed OSDs are back or replaced
+  static constexpr uint64_t everything = 0;         // as a bucket: all buckets and the accounts
   static constexpr uint64_t accounts = UINT64_MAX;  // as a bucket: the accounts
 
   struct Subscriber {
@@ -37,25 +37,26 @@ class InvalidationBus final : public librados::WatchCtx2, public std::enable_sha
     // exceptions: limit_exceeded (the sender must not go on) and slow_down of `over` (the notice is sent again).
     std::function<Task<Result<void>>(Notice)> hear;
     std::function<std::string()> intents;                          // the answer to `asking`
-    std::function<bool(const std::vector<Intent>&)> take_intents;  // of others; false: there are too many
-    std::function<void(bool)> doubt_all;                           // while others' intents are not known
-    std::function<void()> look;                                    // about every half second
+    std::function<bool(const std::vector<Intent>&)> take_intents;  // the others' intents; false: there are too many
+    std::function<void(bool)> doubt_all;                           // true while others' intents are unknown
+    std::function<void()> look;                                    // called about every half second
   };
   InvalidationBus(Cluster& cluster, boost::asio::io_context& io, Subscriber subscriber);
 
-  Task<> run();  // keeps the watch until stop()
+  Task<> run();  // maintains the watch until stop()
   void stop();
   // Returns when every server has handled the notice. service_unavailable: one did not answer and its watch did not end
   // either.
   Task<Result<void>> tell(Notice notice);
   Task<Result<void>> tell(uint64_t bucket) { return tell(Notice{.bucket = bucket}); }
-  // Of a change of unknown outcome, which may still be made. Tells so many times, at once first. Thread-safe.
+  // For a change of unknown outcome, which may still be made: repeats the notice so many times, the first at once.
+  // Thread-safe.
   void tell_again(uint64_t bucket, int times = again_times);
-  // Memory may be answered from.
+  // Whether state in memory may be served.
   bool fresh() const { return fresh(LeaseClock::now()); }
   bool fresh(LeaseClock::time_point now) const { return now.time_since_epoch().count() < fresh_until_.load(); }
 
-  // On threads of librados.
+  // Called on threads of librados.
   void handle_notify(uint64_t id, uint64_t cookie, uint64_t notifier, librados::bufferlist& message) override;
   void handle_error(uint64_t cookie, int code) override;
 
@@ -63,7 +64,7 @@ class InvalidationBus final : public librados::WatchCtx2, public std::enable_sha
   Task<Result<void>> begin();
   Task<> end();
   Task<> answer(uint64_t id, uint64_t cookie, Notice notice);
-  // Asks for the intents of the others. False: one has not answered.
+  // Requests the others' intents. False: one has not answered.
   Task<bool> ask();
   Task<> ask_again();
   bool take(Buffer& reply);
@@ -79,14 +80,14 @@ class InvalidationBus final : public librados::WatchCtx2, public std::enable_sha
   void look_at_unsure();
   void look_who_did_not_say();
 
-  // On the thread of `io` alone.
-  std::map<uint64_t, int> unsure_;  // how many times they are to be told yet
+  // Used on the thread of `io` only.
+  std::map<uint64_t, int> unsure_;  // number of notices still to send
   SteadyClock::time_point next_again_{}, next_ask_{};
   bool all_said_ = true, asking_ = false;
-  uint64_t watches_ = 0;  // that were begun
-  // Of run() alone.
+  uint64_t watches_ = 0;  // watches begun so far
+  // Used by run() only.
   uint64_t watch_ = 0;
-  LeaseClock::duration suspended_{};  // as it was before the watch was begun
+  LeaseClock::duration suspended_{};  // from before the watch was begun
 };
 
 }  // namespace verbena::store::rados

@@ -17,7 +17,7 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-// The row's name in the cluster is older than the lease's: servers of before read it.
+// The row keeps its old name in the cluster, because older servers read it.
 const std::string leader_row = "duty";
 
 }  // namespace
@@ -62,7 +62,7 @@ Task<Result<void>> LeaderLease::pass() {
   if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: leader lease"));
   const auto found = reply->rows.find(leader_row);
   std::string now = found == reply->rows.end() ? "" : to_text(found->second);
-  // The own one: a call was not answered, and had happened.
+  // It is this process's own: an unanswered call was made after all.
   const bool own = now.starts_with(keys::number(incarnation_));
   if (!own && now != seen_) {
     seen_ = now;
@@ -79,9 +79,9 @@ Task<Result<void>> LeaderLease::pass() {
 
 Task<> LeaderLease::run() {
   static auto& gauge = metrics::gauge(
-      "verbena_rados_leader", "1: this server holds the leader lease and does what is done once in the cluster");
+      "verbena_rados_leader", "1: this server holds the leader lease and does the jobs that only one server may do");
   while (!stopping_) {
-    gauge.set(holds() ? 1 : 0);  // this may have been frozen
+    gauge.set(holds() ? 1 : 0);  // checked again: this process may have been frozen
     if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));
     gauge.set(holds() ? 1 : 0);
     timer_.expires_after(renew_every);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t batch_max = 128;
 constexpr size_t batch_bytes_max = 2 * MiB;
-constexpr int sends_max = 3;  // of a call that is not answered in time
+constexpr int sends_max = 3;  // attempts of a call that is not answered in time
 
 }  // namespace
 
@@ -46,7 +46,7 @@ void Batcher::add(const Target& target, Waiting waiting) {
   const auto [queue, is_new] = queues_.try_emplace(target.tablet);
   queue->second.push_back(std::move(waiting));
   if (!is_new) return;
-  // Never from in here, where this is the thread of `io`: it takes the mutex.
+  // Posted, because on the thread of `io` it would run here and take the mutex.
   boost::asio::post(
       io_, [this, tablet = target.tablet] { boost::asio::co_spawn(io_, drain(tablet), boost::asio::detached); });
 }
@@ -68,7 +68,7 @@ std::shared_ptr<Batcher::Tally> Batcher::tally_of(const std::string& tablet) {
   return tallies_.at(tablet);
 }
 
-// Those of the first one's epoch, and of one fence; nothing: the queue is gone.
+// The waiting changes with the first one's epoch and one fence; empty: the queue is gone.
 std::vector<Batcher::Waiting> Batcher::take(const std::string& tablet) {
   std::vector<Waiting> batch;
   const std::lock_guard lock(mutex_);
@@ -92,7 +92,7 @@ std::vector<Batcher::Waiting> Batcher::take(const std::string& tablet) {
   return batch;
 }
 
-// What was counted and is not there was not, or has been taken over as what a server counted that is gone.
+// Counts missing in the row were not stored, or were taken over as those of a dead server.
 Task<int> Batcher::read(std::string tablet, Tally& tally) {
   tally.stale = false;
   struct Reply {
@@ -126,8 +126,8 @@ Task<int> Batcher::read(std::string tablet, Tally& tally) {
   co_return 0;
 }
 
-// Before the first call of this process on a tablet, and after its receipt was swept there: then one that is missing
-// later has been swept since, and never means that no call was made.
+// Written before this process's first call on a tablet, and again after its receipt was swept: so a missing receipt
+// always means that it was swept, never that no call was made.
 Task<int> Batcher::begin_receipt(std::string tablet, std::string epoch, Tally& tally) {
   const std::string name = receipt_row(incarnation_), receipt = keys::number(random_number());
   librados::ObjectWriteOperation op;
@@ -140,15 +140,15 @@ Task<int> Batcher::begin_receipt(std::string tablet, std::string epoch, Tally& t
   if (code >= 0) {
     tally.receipt = receipt;
   } else {
-    tally.stale = true;  // it may be there all the same
+    tally.stale = true;  // it may have been written all the same
   }
   co_return code;
 }
 
-// What all attempts of one call are made of.
+// The contents of a call, the same for all attempts.
 struct Batcher::Call {
   const std::vector<Waiting>& batch;
-  std::string usage_name, usage_seen, usage;  // empty: nothing is counted
+  std::string usage_name, usage_seen, usage;  // empty: no usage changes
   std::string receipt_name, receipt;
 };
 
@@ -184,14 +184,13 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
   static auto& commits = metrics::counter("verbena_rados_commits_total", "Changes of keys");
   static auto& batches = metrics::counter("verbena_rados_commit_calls_total", "Calls that carried changes of keys");
   Outcome outcome;
-  // Doubted once more while it was read, it is as good as any: the version token says whether the row is still that
-  // one.
+  // If doubted again while it was read, it may still be used: the call's comparison verifies the row.
   if (tally.stale) outcome.code = co_await read(tablet, tally);
   if (batch.front().part.version_tokens.empty() || outcome.code < 0) co_return outcome;
   if (tally.receipt.empty()) {
     std::string epoch = batch.front().epoch;
     outcome.code = co_await begin_receipt(tablet, std::move(epoch), tally);
-    if (outcome.code < 0) co_return outcome;  // and nothing was sent of the changes
+    if (outcome.code < 0) co_return outcome;  // and none of the changes was sent
   }
   commits.add(batch.size());
   Usage counted;
@@ -209,7 +208,7 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
     size_t bytes = 0;
     librados::ObjectWriteOperation op = make_op(call, bytes);
     outcome.code = co_await cluster_.write(Cluster::Pool::index, tablet, std::move(op), bytes);
-    // What was not answered may still happen. The same call again settles it: its version tokens hold only once.
+    // An unanswered call may still be made. Repeating it decides: its version tokens match only once.
     if (outcome.code != -ETIMEDOUT) break;
     outcome.unsure = true;
   }
@@ -223,16 +222,16 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
   co_return outcome;
 }
 
-// A failed version token may be the work of the call itself (fate.h). With the first look at the row goes what this
-// process believes to have counted.
+// A failed comparison may be caused by the call itself (fate.h). The first look at the row also corrects this process's
+// count.
 Task<Batcher::Outcome> Batcher::settle(std::string tablet, Tally& tally, uint64_t token, Outcome outcome) {
   if (outcome.code != -ECANCELED && !outcome.unsure) co_return outcome;
   const std::string seen = tally.receipt;
   const int code = co_await read(std::move(tablet), tally);
-  // Without a receipt it is unknown: this server was taken for dead, and it was swept (tombstones.h).
+  // Without a receipt the outcome is unknown: this server was declared dead and its receipt swept (tombstones.h).
   const Fate fate = code < 0 ? Fate::unknown : fate_of(tally.receipt, token, seen, /*list_max=*/1);
   if (fate == Fate::made) co_return Outcome{};
-  // Without an answer it may still come.
+  // Without an answer it may still be made.
   if (fate == Fate::not_made && outcome.code == -ECANCELED) co_return Outcome{.code = -ECANCELED};
   outcome.unsure = true;
   co_return outcome;
@@ -243,7 +242,7 @@ Task<> Batcher::drain(std::string tablet) {
   for (;;) {
     const std::vector<Waiting> batch = take(tablet);
     if (batch.empty()) co_return;
-    // Callers that wait are answered in any case, and the next calls are sent.
+    // Answers waiting callers in any case, and sends the next calls.
     Outcome outcome{.code = -EIO, .unsure = true};
     try {
       outcome = co_await send(tablet, batch, *tally);

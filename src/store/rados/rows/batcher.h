@@ -1,10 +1,10 @@
-// Changes of a tablet's keys, many in one call: the cluster makes one change of an object after the other, and one of
-// a hundred keys costs little more than one of a single key. While a call is under way, those that come collect.
+// Batches changes of a tablet's keys into calls: the cluster serializes changes of an object, and one of a hundred keys
+// costs little more than one of a single key. Changes that arrive during a call wait for the next one.
 //
-// What they add to the bucket's usage goes with them, into a row of the tablet that only this process writes: the call
-// is guarded by what the row was, so that after a call of unknown outcome the row itself says what has been counted.
-// Likewise each call leaves its token in a row that only this process writes, which says whether it was made (fate.h):
-// there is one call of a process on a tablet at a time, so the last token is enough.
+// Their usage is added in the same call, in a row of the tablet is gone that only this process writes: the call
+// compares the row's old value, so that after a call of unknown outcome the row shows what has been counted. Likewise
+// each call stores its token in a row that only this process writes, which shows whether it was made (fate.h): a
+// process has one call at a time on a tablet, so the last token suffices.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -25,11 +25,10 @@
 
 namespace verbena::store::rados {
 
-// One key's change, or one of two keys. Nothing of it happens unless the version tokens are as they were seen (empty:
-// absent).
+// A change of one key, or of two. It is made only if the version tokens are as seen (empty: absent).
 struct Part {
   std::map<std::string, std::string> version_tokens;
-  std::optional<std::string> fence{};  // with an absent version token: the tablet's, as it was when that was looked for
+  std::optional<std::string> fence{};  // with an absent version token: the tablet's fence when the token was read
   std::map<std::string, std::string> sets;
   std::set<std::string> gone;
   size_t bytes = 0;
@@ -38,27 +37,27 @@ struct Part {
 
 class Batcher {
  public:
-  // What this process has changed of a bucket's usage: before the change is answered. On the thread of `io`.
+  // Receives this process's changes of a bucket's usage, before the change is answered. On the thread of `io`.
   using Count = std::function<void(uint64_t bucket, const Usage& change)>;
-  // `io`: runs as long as anybody waits.
+  // `io` must run as long as a change waits.
   Batcher(Cluster& cluster, boost::asio::io_context& io, Count count)
       : cluster_(cluster), io_(io), count_(std::move(count)) {}
-  void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }  // before the first commit
+  void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }  // call before the first commit
 
   struct Outcome {
-    // As Cluster::write()'s. -ECANCELED: a version token or the epoch is another one, be it of another key, and nothing
-    // was changed, nor will be.
+    // As for Cluster::write(). -ECANCELED: the epoch or a version token differs (perhaps of another key in the call),
+    // and nothing was or will be changed.
     int code = 0;
-    bool unsure = false;  // with a failure: it may have been made, or may still be
+    bool unsure = false;  // on failure: the change may have been made, or may still be made
   };
   struct Target {
-    std::string tablet;  // its object
+    std::string tablet;  // the tablet's object
     uint64_t bucket = 0;
     std::string epoch{};
   };
-  // At most one change of a key at a time. `alone`: not with others, whose version tokens may fail.
+  // At most one change of a key at a time. `alone`: not in a batch, where other changes' version tokens may fail.
   Task<Outcome> commit(Target target, Part part, bool alone);
-  // This process was away: others may have taken over what it had counted.
+  // Call after this process was suspended: others may have taken over its counts.
   void recount();
 
  private:
@@ -68,14 +67,14 @@ class Batcher {
     bool alone;
     std::function<void(Outcome)> done;
   };
-  // What this process has counted of a tablet. Of the task that drains its queue, but for `stale`.
+  // This process's counts in a tablet. Used by the task that drains its queue, except `stale`.
   struct Tally {
     explicit Tally(uint64_t of) : bucket(of) {}
     const uint64_t bucket;
     Usage counted{};
-    std::string row{}, receipt{};   // as they are stored
+    std::string row{}, receipt{};   // in stored form
     bool gone = false;              // the tablet
-    std::atomic<bool> stale{true};  // to be read before it is used
+    std::atomic<bool> stale{true};  // must be read again before use
   };
   void add(const Target& target, Waiting waiting);
   std::vector<Waiting> take(const std::string& tablet);
@@ -93,7 +92,7 @@ class Batcher {
   const Count count_;
   uint64_t incarnation_ = 0;
   std::mutex mutex_;
-  std::map<std::string, std::deque<Waiting>> queues_;      // guarded by mutex_; a queue that is there is being drained
+  std::map<std::string, std::deque<Waiting>> queues_;      // guarded by mutex_; an existing queue is being drained
   std::map<std::string, std::shared_ptr<Tally>> tallies_;  // likewise
 };
 

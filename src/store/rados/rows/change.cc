@@ -9,11 +9,11 @@
 namespace verbena::store::rados {
 namespace {
 
-// An event among the rows of the table that it is put into.
+// An event's row in its table.
 bool is_event(Table table, std::string_view key) { return table == Table::uploads && key.starts_with('e'); }
 std::string queue_of(std::string_view key) { return std::string(key.substr(1, key.find('\0') - 1)); }
 
-// Rows as they were fetched, with those that the transaction has written laid over them.
+// Fetched rows, overlaid with those that the transaction has written.
 class WrittenCursor final : public Cursor {
  public:
   WrittenCursor(std::unique_ptr<Cursor> rows, const KeyTransaction::Written& written, std::string prefix,
@@ -40,7 +40,7 @@ class WrittenCursor final : public Cursor {
   }
 
  private:
-  // Judges change rows under their cursors, so where it stands is found anew.
+  // Judges change rows under their cursors, so the position is searched again.
   bool stand() const {
     while (rows_->valid() && (rows_->key() < at_ || written_.contains(std::string(rows_->key())))) rows_->next();
     const bool has_row = rows_->valid();
@@ -113,7 +113,7 @@ void KeyTransaction::kill_named(const BlobRef& blob) {
   if (blob.kind == BlobKind::extents) dead_.push_back(blob);
 }
 
-// Above what the key ever had: as its version token says, or where that was swept its tablet's fence.
+// Greater than any id that the key had: by its version token, or its tablet's fence if the token was swept.
 Result<uint64_t> KeyTransaction::next_id() {
   if (rows_.place().bucket == 0) {
     wants_bucket_id_ = bucket_id_ == 0;
@@ -198,7 +198,7 @@ Result<Part> KeyTransaction::part(bool versioned) const {
   next.last_id = std::max(greatest, last_id_);
   next.token = token_;
   next.leases.clear();
-  // What is there later than what went has a later time.
+  // A later object has a later time than a removed one.
   if (left_us_ != 0) next.left_us = std::max(next.left_us, left_us_);
   if (has_object && left_us_ == 0) next.left_us = 0;
   const std::string version_token = encode(next);

@@ -1,4 +1,4 @@
-// What one run of a judge wants to change of a key, over the rows as they were fetched.
+// The Transaction of one run of a judge on a key: its changes, over fetched rows.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ namespace verbena::store::rados {
 
 uint64_t random_number();
 
-// Ids that grow with the clock, that no two of this process are alike, and none of any other that lives.
+// Ids that grow with the clock and are unique among all living processes.
 class Ids {
  public:
   static constexpr unsigned slot_bits = 10;
   static uint64_t slot_of(uint64_t incarnation) { return incarnation & ((1u << slot_bits) - 1); }
-  void set_incarnation(uint64_t incarnation) { slot_ = slot_of(incarnation); }  // before the first
+  void set_incarnation(uint64_t incarnation) { slot_ = slot_of(incarnation); }  // call before the first id
   uint64_t next(uint64_t above, int64_t now_us);
 
  private:
@@ -54,21 +54,21 @@ class KeyTransaction final : public Transaction {
   using Written = std::map<std::string, std::optional<std::string>>;  // nullopt: erased
   const Written& written(Table table) const { return written_[static_cast<size_t>(table)]; }
   bool empty() const;
-  bool changes_objects() const;  // rows that belong to keys
-  // The id of a bucket that is to be made; without one next_id() says would_block, and wants_bucket_id() yes.
+  bool changes_objects() const;  // whether it changes rows of keys
+  // The id for a new bucket. Without one next_id() fails with would_block, and wants_bucket_id() is true.
   void set_bucket_id(uint64_t id) { bucket_id_ = id; }
   bool wants_bucket_id() const { return wants_bucket_id_; }
   std::optional<uint64_t> abandoned() const { return abandoned_; }
-  const std::vector<BlobRef>& dead() const { return dead_; }  // that are stripes
-  // Queues that the change leaves events in.
+  const std::vector<BlobRef>& dead() const { return dead_; }  // the striped ones
+  // Queues in which the change leaves events.
   std::set<std::string> queues() const;
   void run_effects();
-  // What it has seen of an open upload may be another one although the key has no version token, as before.
+  // The change depends on an open upload, which may change although the key has no version token.
   bool needs_version_token() const { return rests_on_upload_ && rows_.version_token()->empty(); }
 
-  // Of a key: the change as its tablet gets it. The version token outlives the key's rows, so that ids and times go on
-  // from there and nothing that compares what was before comes true again. `versioned`: for good, otherwise until it is
-  // swept (tombstones.h).
+  // The change of a key in its tablet's form. The version token outlives the key's rows, so that ids and times continue
+  // from it and no earlier comparison can become true again: for ever if `versioned`, else until it is swept
+  // (tombstones.h).
   Result<Part> part(bool versioned) const;
 
  private:

@@ -18,18 +18,18 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr uint64_t rows_of_page = 1000;
-constexpr uint64_t rows_of_look = 2000;  // of all objects of a bucket together
-constexpr size_t rows_at_once = 500;     // that one call changes
+constexpr uint64_t rows_of_look = 2000;  // for all objects of a bucket together
+constexpr size_t rows_at_once = 500;     // changed by one call
 const std::set<std::string> nothing;
 
-// Of the events' object: a letter, the queue, the bucket.
+// A row's key in the events' object: a letter, the queue, the bucket.
 std::string row_of(char letter, std::string_view queue, uint64_t bucket) {
   std::string row = std::string(1, letter).append(queue).append(1, '\0');
   keys::append_number(row, bucket, 8);
   return row;
 }
 
-// Behind a prefix: id, size.
+// Behind the prefix: id, size.
 struct Parsed {
   uint64_t id = 0, size = 0;
 };
@@ -38,7 +38,7 @@ std::optional<Parsed> parse(std::string_view row, size_t prefix) {
   return Parsed{keys::read_number(row.substr(prefix, 8)), keys::read_number(row.substr(prefix + 8))};
 }
 
-// Where the events of a bucket's queue begin in that object.
+// The prefix of the events of a bucket's queue in that object.
 std::string prefix_in(const std::string& object, const std::string& queue, uint64_t bucket) {
   return object == events_object ? row_of('e', queue, bucket) : event_prefix(queue);
 }
@@ -123,7 +123,7 @@ Task<> EventRows::run() {
     timer_.expires_after(tell_every);
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
-    // The leader knows its own without a notice.
+    // The leader knows its own events without a hint.
     if (!leader_.holds()) co_await tell();
   }
   co_await tell();
@@ -149,13 +149,13 @@ Task<Result<std::vector<std::string>>> EventRows::objects_of(uint64_t bucket) {
       objects.push_back(tablet_object(bucket, keys::parse_number(number).value_or(0)));
     }
   }
-  // Last: what leaves a tablet has come here before.
+  // Read last: events are here before they leave a tablet.
   objects.emplace_back(events_object);
   co_return objects;
 }
 
 Task<Result<bool>> EventRows::page(std::string object, std::string prefix, std::string after,
-                                   std::vector<std::string>& into, bool& more) {
+                                   std::vector<std::string>& into) {
   struct Reply {
     std::set<std::string> rows;
     bool more = false;
@@ -165,18 +165,16 @@ Task<Result<bool>> EventRows::page(std::string object, std::string prefix, std::
   librados::ObjectReadOperation op;
   op.omap_get_keys2(after, rows_of_page, &reply->rows, &reply->more, &reply->code);
   const int code = co_await registry_.cluster().read(Pool::index, std::move(object), std::move(op), reply);
-  more = false;
   if (code == -ENOENT) co_return false;
   if (code < 0) co_return std::unexpected(to_error(code, "rados: events"));
   for (const std::string& row : reply->rows) {
-    if (!row.starts_with(prefix)) co_return true;
+    if (!row.starts_with(prefix)) co_return false;
     into.push_back(row);
   }
-  more = reply->more && !reply->rows.empty();
-  co_return true;
+  co_return reply->more && !reply->rows.empty();
 }
 
-// From queue to queue: what is between is passed by, on the other side.
+// From queue to queue: the OSD skips the rows in between.
 Task<Result<void>> EventRows::names_in(std::string object, char letter, std::set<std::string>& names) {
   const std::string prefix(1, letter);
   for (std::string after = prefix;;) {
@@ -234,7 +232,7 @@ Task<Result<std::vector<std::string>>> EventRows::queues() {
   co_return std::vector<std::string>(names.begin(), names.end());
 }
 
-// Of removed buckets that have some, too.
+// Also removed buckets with events.
 Task<Result<std::set<uint64_t>>> EventRows::all_buckets(std::string queue) {
   std::set<uint64_t> buckets;
   VB_CO_ASSIGN(const auto root, co_await registry_.all(std::string(root_object), ""));
@@ -245,8 +243,7 @@ Task<Result<std::set<uint64_t>>> EventRows::all_buckets(std::string queue) {
   const std::string prefix = event_prefix(queue);
   for (std::string after = prefix;;) {
     std::vector<std::string> rows;
-    bool more = false;
-    VB_CO_TRY(co_await page(std::string(events_object), prefix, after, rows, more));
+    VB_CO_ASSIGN(const bool more, co_await page(std::string(events_object), prefix, after, rows));
     for (const std::string& row : rows) {
       buckets.insert(keys::read_number(std::string_view(row).substr(prefix.size(), 8)));
     }
@@ -262,8 +259,7 @@ Task<Result<EventRows::Amount>> EventRows::count(std::string queue, uint64_t buc
     const std::string prefix = prefix_in(object, queue, bucket);
     for (std::string after = prefix;;) {
       std::vector<std::string> rows;
-      bool more = false;
-      VB_CO_TRY(co_await page(object, prefix, after, rows, more));
+      VB_CO_ASSIGN(const bool more, co_await page(object, prefix, after, rows));
       for (const std::string& row : rows) {
         const auto parsed = parse(row, prefix.size());
         if (!parsed) co_return fail(Errc::corrupt_object, "rados: event");
@@ -279,7 +275,7 @@ Task<Result<EventRows::Amount>> EventRows::count(std::string queue, uint64_t buc
 }
 
 Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
-  // As they are now: what comes meanwhile is for the next time.
+  // A copy of the current ones: later ones are for the next call.
   const uint64_t term = leader_.term(), rounds = rounds_();
   std::set<uint64_t> buckets;
   {
@@ -324,7 +320,7 @@ Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
       known.told.emplace(keys::read_number(std::string_view(row).substr(row.size() - 8)), value);
     }
   }
-  // A hint that came again meanwhile has another token, and stays.
+  // A hint that was renewed meanwhile has another token, and stays.
   for (const auto& [row, token] : hints) {
     librados::ObjectWriteOperation op;
     const std::map<std::string, std::pair<Buffer, int>> expected = {{row, {to_buffer(token), LIBRADOS_CMPXATTR_OP_EQ}}};
@@ -335,7 +331,7 @@ Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
   co_return Result<void>{};
 }
 
-// Not what was counted in an earlier term as the leader: the server that has it now has told the others since.
+// Not counts of an earlier term: the later leader has reported its own since.
 Task<Result<void>> EventRows::publish(std::string queue, Known& known) {
   Rows sets;
   std::set<std::string> gone;
@@ -387,17 +383,17 @@ Task<Result<std::vector<EventBacklog>>> EventRows::backlog(std::string queue) {
   co_return backlog;
 }
 
-// Several objects are read one after the other, and what is found is in the order of each key all the same: where the
-// later of two events of a key is found, the earlier one is found as well, or has been removed.
+// Several objects are read one after the other, but the result keeps the order of each key: if the later of two events
+// of a key is found, the earlier one is found too, or has been removed.
 //
-// Both in one object: a look at one object is one moment, and the earlier one was committed before. The later one in
-// another tablet: a split has made that tablet after the earlier one was committed, and leaves events where they are;
-// count() lists a bucket's tablets before it looks into them, so where it has seen the new tablet it has seen the
-// earlier event in the old one. A bucket that is swept: the rows of a tablet are in the events' object before the
-// tablet goes, and that object is read last.
+// Both in one object: reading an object is one moment, and the earlier event was committed before. The later one in
+// another tablet: a split made that tablet after the earlier event was committed, and leaves events in place; count()
+// lists a bucket's tablets before it reads them, so if it has seen the new tablet it has seen the earlier event in the
+// old one. A bucket being swept: a tablet's events are in the events' object before the tablet is removed, and that
+// object is read last.
 //
-// Of an object that has more rows than were asked for only those up to the last one are known, so nothing that is
-// behind that goes along.
+// If an object has more rows than were requested, only those up to the last one are known, so later ones of other
+// objects are left out.
 Task<Result<std::vector<QueuedEvent>>> EventRows::read(std::string queue, uint64_t bucket, uint64_t after,
                                                        size_t events_max, size_t bytes_max) {
   std::vector<std::string> objects;
@@ -448,11 +444,11 @@ Task<Result<void>> EventRows::remove(std::string queue, uint64_t bucket, std::ve
   for (const std::string& object : objects) {
     const std::string prefix = prefix_in(object, queue, bucket);
     std::set<std::string> gone;
-    // Behind all that is smaller.
+    // Inserted behind all smaller ones.
     std::string after = prefix + keys::number(*wanted.begin() - 1) + std::string(5, '\xff');
     for (bool more = true, past = false; more && !past;) {
       std::vector<std::string> rows;
-      VB_CO_TRY(co_await page(object, prefix, after, rows, more));
+      VB_CO_ASSIGN(more, co_await page(object, prefix, after, rows));
       for (const std::string& row : rows) {
         const auto parsed = parse(row, prefix.size());
         if (!parsed) co_return fail(Errc::corrupt_object, "rados: event");

@@ -20,7 +20,7 @@ Task<Result<std::optional<std::string>>> read_key_ids(Registry& registry) {
   co_return text;
 }
 
-// Guarded by what was read. A call that was sent twice fails although it has happened; who reads again finds its own
+// Guarded by the text that was read. A call that was sent twice fails although it was made; reading again finds the own
 // text.
 Task<Result<bool>> replace_key_ids(Registry& registry, std::optional<std::string> before, std::string text) {
   librados::ObjectWriteOperation op;

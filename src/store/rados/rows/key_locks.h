@@ -1,4 +1,4 @@
-// One change of a key at a time in this process: those of one key would only lose to each other in the cluster.
+// Serializes changes of a key in this process: concurrent ones would only lose races to each other in the cluster.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -24,7 +24,7 @@ namespace verbena::store::rados {
 class KeyLocks {
  public:
   using Name = std::pair<uint64_t, std::string>;  // bucket, key
-  static constexpr size_t waiters_max = 10'000;   // for one key: an upload's parts may all come at once
+  static constexpr size_t waiters_max = 10'000;   // for one key: an upload's parts may all arrive at once
 
   class Held {
    public:
@@ -40,20 +40,20 @@ class KeyLocks {
     Name name_;
   };
 
-  // Waiters are woken no more: they may have nothing to wake up on.
+  // Stops waking waiters: their executors may be gone.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
   }
 
-  // nullopt: it is taken.
+  // nullopt: the lock is taken.
   std::optional<Held> try_take(Name name) {
     const std::lock_guard lock(mutex_);
     if (!waiters_.try_emplace(name).second) return std::nullopt;
     return Held(this, std::move(name));
   }
 
-  // slow_down: too many wait for that key.
+  // slow_down: too many waiters for that key.
   Task<Result<Held>> take(Name name) {
     auto executor = co_await boost::asio::this_coro::executor;
     auto initiate = [this, executor](auto handler, Name wanted) {
@@ -94,7 +94,7 @@ class KeyLocks {
 
   std::mutex mutex_;
   bool closed_ = false;                                            // guarded by mutex_, as the next
-  std::map<Name, std::deque<std::function<void(bool)>>> waiters_;  // there: held
+  std::map<Name, std::deque<std::function<void(bool)>>> waiters_;  // an entry means that the lock is held
 };
 
 }  // namespace verbena::store::rados

@@ -7,7 +7,7 @@
 
 namespace verbena::store::rados {
 
-// A list of parts is named by an id alone: it is the source's or the target's.
+// A list of parts has an id only: it belongs to the source or the target.
 Result<std::string> PairTransaction::get(Table table, std::string_view key) {
   const auto& written = written_[static_cast<size_t>(table)];
   const auto found = written.find(std::string(key));
@@ -74,7 +74,7 @@ Result<void> PairTransaction::follow() {
   const Place &from = from_.place(), &to = to_.place();
   const auto& objects = written_[static_cast<size_t>(Table::objects)];
   const auto head = objects.find(keys::object(to.bucket, to.key));
-  if (head == objects.end() || !head->second) return {};  // onto itself, or done before
+  if (head == objects.end() || !head->second) return {};  // a rename onto itself, or a repeated one
   VB_ASSIGN(const ObjectRecord record, decode_object(*head->second));
   last_id_ = std::max(last_id_, record.id);
   const auto move = [this](std::string away, std::string here, std::string value) {
@@ -102,7 +102,7 @@ Result<void> PairTransaction::follow() {
   for (const BlobRef& blob : blobs) {
     auto value = from_.get_inline(blob.id);
     if (!value && value.error() == Errc::would_block) {
-      waits = true;  // the others are asked for, too
+      waits = true;  // requests the others too
     } else if (!value) {
       return fail(Errc::corrupt_object, "rados: a small blob is missing");
     } else {
@@ -132,11 +132,11 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
     }
   }
   for (const auto& [key, value] : written_[static_cast<size_t>(Table::uploads)]) {
-    // A list that goes was the target's; tokens lie with the source.
+    // A removed list was the target's; tokens are stored with the source.
     const bool is_target = keys::is_object_parts(key);
     std::string row = family(is_target ? to : from, Table::uploads, key).to_stored(key);
     if (value) {
-      // The cluster takes an absent row for an empty one: so none is.
+      // The cluster treats an absent row as empty, so no stored row is empty.
       set(is_target ? parts.target : parts.source, std::move(row), value->empty() ? std::string(1, '\0') : *value);
     } else {
       (is_target ? parts.target : parts.source).gone.insert(std::move(row));
@@ -170,7 +170,8 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
 Part PairTransaction::joined(Parts parts) {
   Part part = std::move(parts.source);
   part.version_tokens.merge(parts.target.version_tokens);
-  // Of one tablet. Two looks at it that found different ones are judged again: no tablet has a fence without a number.
+  // For one tablet. If two reads of it found different fences, the change is judged again: this fence matches none,
+  // because every fence has a number.
   const bool differ = part.fence && parts.target.fence && *part.fence != *parts.target.fence;
   if (!part.fence) part.fence = parts.target.fence;
   if (differ) part.fence = "none";

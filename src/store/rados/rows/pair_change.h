@@ -1,5 +1,5 @@
-// What one run of a rename's judge wants to change of two keys of a bucket, over the rows of both. What the object
-// names (its list of parts, bytes that lie with the rows) moves along.
+// The Transaction of one run of a rename's judge, on two keys of a bucket. The object's list of parts and its bytes
+// stored with the rows move along.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace verbena::store::rados {
 
 class PairTransaction final : public Transaction {
  public:
-  static constexpr uint64_t moved_bytes_max = 16 * MiB;  // of small blobs
+  static constexpr uint64_t moved_bytes_max = 16 * MiB;  // of small blobs in one rename
   static constexpr size_t moved_rows_max = 4'000;
 
   PairTransaction(Rows& from, Rows& to, Ids& ids, int64_t now_us) : from_(from), to_(to), ids_(ids), now_us_(now_us) {}
@@ -32,21 +32,21 @@ class PairTransaction final : public Transaction {
   Result<uint64_t> next_id() override;
   int64_t now_us() const override { return now_us_; }
   Result<int64_t> left_us(uint64_t bucket, std::string_view key) override;
-  void leave_us(uint64_t, std::string_view, int64_t us) override { left_us_ = us; }  // of the source
+  void leave_us(uint64_t, std::string_view, int64_t us) override { left_us_ = us; }  // the source's
   void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
 
-  // When the judge is done: fetches what moves along. would_block; not_implemented: it is too much for one call.
+  // Call after the judge: fetches the rows that move along. would_block; not_implemented: too much for one call.
   Result<void> follow();
   bool empty() const;
-  const std::vector<BlobRef>& dead() const { return dead_; }  // of the target
+  const std::vector<BlobRef>& dead() const { return dead_; }  // the target's
   void run_effects();
 
-  // The change as the tablets of the two keys get it.
+  // The change in the form of the two keys' tablets.
   struct Parts {
     Part source, target;
   };
   Result<Parts> parts() const;
-  static Part joined(Parts parts);  // where it is one tablet
+  static Part joined(Parts parts);  // if both keys are in one tablet
 
  private:
   void kill_named(const BlobRef& blob) override;
@@ -56,7 +56,7 @@ class PairTransaction final : public Transaction {
   Ids& ids_;
   const int64_t now_us_;
   std::map<std::string, std::optional<std::string>> written_[table_count];
-  Part moved_away_, moved_here_;  // what moves along
+  Part moved_away_, moved_here_;  // rows that move along
   std::vector<BlobRef> dead_, dead_inline_;
   std::vector<std::function<void()>> effects_;
   Usage counted_;

@@ -20,13 +20,13 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr uint64_t page_rows = 1000;             // of omap; the cluster gives no more than 1,024
-constexpr std::chrono::seconds left_behind{15};  // a removal or a split that takes longer has lost its server
-constexpr std::chrono::seconds wait_max{25};     // for one that goes on
+constexpr std::chrono::seconds left_behind{15};  // after this time the server of a removal or split counts as dead
+constexpr std::chrono::seconds wait_max{25};     // for a phase in progress
 constexpr std::chrono::seconds phases_kept{120};
 constexpr std::chrono::milliseconds look_again{10};
 constexpr int attempts_max = 100;
 constexpr const char *tokens_row = "w", *names_fence_row = "f";
-// Of a removed bucket that is to be swept: it had a name, or never. Servers of before say "x" of both.
+// A removed bucket to be swept, with or without an earlier name. Older servers write "x" for both.
 constexpr std::string_view was_named = "n", never_named = "f";
 
 std::optional<uint64_t> parse_epoch(std::string_view text) {
@@ -36,7 +36,7 @@ std::optional<uint64_t> parse_epoch(std::string_view text) {
   return value;
 }
 
-// A letter, the number of a tablet in eight bytes, who; of a move all that is left to do.
+// A letter, the number of a tablet in eight bytes, the server; for a move the remaining changes.
 Result<void> decode_phase(BucketState& state, std::string text) {
   state.phase_text = std::move(text);
   if (state.phase_text.empty()) return {};
@@ -164,8 +164,8 @@ Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
   std::map<std::string, std::string> rows;
   std::string epoch;
   Deadline read_at{};
-  // Epoch, record and tablets in one call, so that they belong together. What goes over a page is read again until
-  // nothing has changed meanwhile.
+  // Epoch, record and tablets in one call, so that they are consistent. More than a page is read again until nothing
+  // has changed meanwhile.
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
     auto reply = std::make_shared<OmapReply>();
     auto record = std::make_shared<OmapReply>();
@@ -206,13 +206,13 @@ Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
   }
   const std::unique_lock lock(mutex_);
   BucketPtr& known = states_[bucket];
-  // Of one epoch there is one state: that which was read first has been known for longer.
+  // An epoch has one state: keeps the one that was read first, which has been known for longer.
   if (!known || known->epoch < state->epoch) known = state;
   co_return known;
 }
 
-// The name goes before the first of the bucket's objects does, and no other bucket gets the number: a reader that
-// finds the name after it has missed an object knows that the object was not removed.
+// The name is removed before the first of the bucket's objects, and numbers are not reused: so if an object is missing
+// and the name is found after that, the object was not removed but lost.
 Task<Result<void>> Registry::check_removed(std::string name, uint64_t bucket) {
   const auto state = co_await load(bucket);
   if (!state && !(state.error() == Errc::no_such_bucket)) co_return std::unexpected(state.error());
@@ -220,7 +220,7 @@ Task<Result<void>> Registry::check_removed(std::string name, uint64_t bucket) {
     log::error("rados: a tablet of bucket {} is missing in the index pool", log::printable(name));
     co_return fail(Errc::corrupt_object, "An object with a bucket's rows is lost: see `ceph health` and the log.");
   }
-  // An object without that row is not the bucket's own: its own never lacks it from then on.
+  // An object without that row is not the bucket's own, which always has it from then on.
   const auto phase = co_await all(bucket_object(bucket), "p");
   if (!phase && !(phase.error() == Errc::not_found)) co_return std::unexpected(phase.error());
   if (phase) {
@@ -236,7 +236,7 @@ Task<Result<void>> Registry::check_removed(std::string name, uint64_t bucket) {
   co_return fail(Errc::corrupt_object, "The object that names a bucket's rows is lost: see `ceph health` and the log.");
 }
 
-// A tablet that has an earlier epoch than its bucket gets the bucket's.
+// Gives the bucket's epoch to a tablet with an earlier one.
 Task<Result<void>> Registry::raise(std::string tablet, BucketPtr state) {
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
     auto reply = std::make_shared<OmapReply>();
@@ -258,7 +258,7 @@ Task<Result<void>> Registry::raise(std::string tablet, BucketPtr state) {
   co_return fail(Errc::slow_down, "rados: epoch of a tablet");
 }
 
-// In the order of the keys, as refresh() says.
+// In the order of the keys, see refresh().
 Task<Result<void>> Registry::spread(BucketPtr state) {
   for (const Tablet& tablet : state->tablets) {
     const std::string object = tablet.object;
@@ -271,8 +271,7 @@ Task<Result<BucketPtr>> Registry::refresh(BucketPtr seen, std::string tablet) {
   VB_CO_ASSIGN(BucketPtr now, co_await load(seen->id));
   const auto found = std::ranges::find(now->tablets, tablet, &Tablet::object);
   if (found == now->tablets.end()) co_return now;
-  // Rows that a split has moved here are not changed while they can still be read where they were: in the one
-  // before it.
+  // Rows that a split has moved here must not change while they can still be read in the tablet before it.
   Result<void> raised;
   if (found != now->tablets.begin()) {
     const std::string before = std::prev(found)->object;
@@ -284,7 +283,7 @@ Task<Result<BucketPtr>> Registry::refresh(BucketPtr seen, std::string tablet) {
   co_return now;
 }
 
-// The server that began it is gone, or finds out now that it took too long.
+// The server that began the phase is dead, or will notice that it took too long.
 Task<Result<BucketPtr>> Registry::thaw(BucketPtr state) {
   if (state->phase == Phase::moving) {
     log::warn("rados: bucket {}: an unfinished rename of a key is settled", log::printable(state->record.info.name));
@@ -315,7 +314,7 @@ Task<Result<BucketPtr>> Registry::readable(BucketPtr seen, std::string stored) {
   co_return co_await wait_until(std::move(seen), std::move(free));
 }
 
-// Of all that wait for a bucket in this process one looks at a time, and undoes what was left.
+// Of all waiters for a bucket in this process one reads at a time, and undoes abandoned phases.
 class Registry::Looking {
  public:
   Looking(Registry& registry, uint64_t bucket) : registry_(registry), bucket_(bucket) {
@@ -348,7 +347,7 @@ Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
     }
     const Looking looking(*this, seen->id);
     if (!looking.mine() && known) continue;
-    // A server that settles a move begins with the next epoch, and has as long as the one that began it.
+    // A server that resolves a move begins with the next epoch, and has as much time as the first one had.
     if (looking.mine() && SteadyClock::now() - first_seen(seen->phase_text + seen->epoch_text) > left_behind) {
       auto thawed = co_await thaw(seen);
       if (!thawed && !(thawed.error() == Errc::conditional_conflict)) co_return thawed;
@@ -359,8 +358,9 @@ Task<Result<BucketPtr>> Registry::wait_until(BucketPtr seen, Free free) {
 }
 
 Task<Result<void>> Registry::make(uint64_t bucket, std::string row) {
-  // The tablet first: a bucket's object says that it is all there. What is there already is the work of this very call,
-  // made before: no other server has the number. A late one finds the objects in use, and changes nothing.
+  // The tablet first: the bucket's object states that it is complete. Existing objects were made by an earlier
+  // execution of this call, because no other server has the number. A late call finds the objects in use and changes
+  // nothing.
   librados::ObjectWriteOperation tablet;
   tablet.create(true);
   tablet.setxattr(epoch_attribute, to_buffer("1"));
@@ -423,8 +423,8 @@ Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_
     }
   };
   VB_CO_ASSIGN(BucketPtr now, co_await change(from, std::move(fill)));
-  // A server that was away for long between the call and its answer finds what others have made of it: the phase may be
-  // over, and keys are changed again.
+  // A server that was suspended for long between the call and its answer may find the phase ended by others, and keys
+  // changed again.
   if (phase != Phase::live && now->epoch != from->epoch + 1) {
     co_return fail(Errc::conditional_conflict, "rados: the change was undone meanwhile");
   }
@@ -445,8 +445,8 @@ Task<Result<bool>> Registry::finish_move(BucketPtr state) {
   const std::string object = tablet_object(state->id, state->phase_tablet);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
   if (code == -ECANCELED) {
-    // The version token that the move gives the source says that it was made. No server changes that key before the
-    // phase is over.
+    // The version token that the move gives the source shows that it was made. No server changes that key before the
+    // phase ends.
     const auto given = move.sets.find(move.version_token_row);
     std::string name = move.version_token_row;
     VB_CO_ASSIGN(const std::string now, co_await row(object, std::move(name)));
@@ -456,7 +456,7 @@ Task<Result<bool>> Registry::finish_move(BucketPtr state) {
   co_return true;
 }
 
-// The next epoch first: the server that began it does nothing more. Then it is certain what has happened.
+// Raises the epoch first, so that the server that began it can do nothing more. Then the outcome is certain.
 Task<Result<bool>> Registry::settle_move(BucketPtr state) {
   Fill again = [text = state->phase_text](librados::ObjectWriteOperation& op) {
     const std::map<std::string, Buffer> row = {{"p", to_buffer(text)}};
@@ -495,7 +495,7 @@ Task<Result<std::string>> Registry::name_fence() {
   co_return co_await row(std::move(object), std::move(name));
 }
 
-// A bucket's number is the identity of this call and the next: what the rows of that number say stays.
+// The bucket's number identifies this call and the next: the rows of that number are final.
 Task<Result<bool>> Registry::give_name(std::string name, uint64_t bucket, std::string fence) {
   const std::string row = keys::bucket(name), object(root_object);
   librados::ObjectWriteOperation op;
@@ -517,9 +517,9 @@ Task<Result<bool>> Registry::give_name(std::string name, uint64_t bucket, std::s
     const auto found = now.find(one);
     return found != now.end() && found->second == value;
   };
-  // It has the name, or has had it.
+  // It has the name, or had it.
   if (is(row, keys::number(bucket)) || is(removed, was_named)) co_return true;
-  // It may still be given one, or was forbidden it.
+  // It may still get one, or naming was forbidden.
   if (now.contains(allowed) || is(removed, never_named)) co_return false;
   co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the bucket was made.");
 }
@@ -535,7 +535,8 @@ Task<Result<bool>> Registry::forbid_name(uint64_t bucket) {
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
   if (code >= 0) co_return true;
   if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: root"));
-  // It has the name or had it, or another one, or this very call, has forbidden it: then that stands here.
+  // It has or had the name, or another server or an earlier execution of this call has forbidden naming, which the row
+  // shows.
   VB_CO_ASSIGN(const std::string now, co_await this->row(object, removed));
   co_return now == never_named;
 }
@@ -552,7 +553,7 @@ Task<Result<void>> Registry::forget_name(std::string name, uint64_t bucket) {
   op.omap_set(set);
   const int code = co_await cluster_.write(Pool::index, object, std::move(op));
   forget(bucket);
-  // Another one has finished what was decided.
+  // Another server has completed the removal.
   if (code < 0 && code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: root"));
   co_return Result<void>{};
 }

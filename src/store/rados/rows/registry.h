@@ -1,7 +1,7 @@
-// The buckets as the cluster has them: record, epoch, tablets. A bucket's epoch goes up whenever something changes
-// that all who read or write its rows must know: its record, its tablets, its removal. First the bucket's object gets
-// the new epoch together with the change, in one call; that decides. Then each tablet gets it, by the first server that
-// comes; a call that is guarded by an epoch of before fails, and its maker reads the bucket anew.
+// The buckets in the cluster: record, epoch, tablets. A bucket's epoch is raised by every change that readers and
+// writers of its rows must know: of its record, its tablets, its removal. The bucket's object gets the change and the
+// new epoch in one call, which decides. Then each tablet gets the epoch, from the first server that accesses it; a call
+// guarded by an earlier epoch fails, and its caller reads the bucket again.
 #pragma once
 
 #include <functional>
@@ -21,18 +21,17 @@
 namespace verbena::store::rados {
 
 struct Tablet {
-  std::string low;  // the first key that may lie in it
+  std::string low;  // the lowest key of its range
   uint64_t number = 0;
   std::string object{};
 };
 
-// What happens to a bucket as a whole. While it is removed none of its rows changes, and while a tablet is split
-// none of that tablet's. While a key is moved from one tablet to another the two are neither changed nor read.
-// `removed`: decided, and never undone.
+// The phase of a bucket as a whole. While it is being removed its rows do not change; while a tablet is being split
+// that tablet's rows do not. While a key moves between two tablets, these are neither changed nor read. `removed`:
+// decided and never undone.
 enum class Phase : char { live = 'l', removing = 'r', splitting = 's', moving = 'm', removed = 'd' };
 
-// What the source's tablet gets when a key has been moved to another one: the server that moves it is not needed for
-// that.
+// The change of the source's tablet after a key has moved to another one: any server can make it.
 struct Move {
   uint64_t to = 0;  // the other tablet's number
   std::string version_token_row, version_token_seen;
@@ -45,17 +44,17 @@ Result<Move> decode_move(std::string_view bytes);  // corrupt_object
 struct BucketState {
   uint64_t id = 0;
   BucketRecord record;
-  std::string row;  // the record as logic reads it
+  std::string row;  // the record in logic's form
   uint64_t epoch = 0;
   std::string epoch_text;
-  Deadline read_at{};  // by then the cluster had answered with that epoch
+  Deadline read_at{};  // the cluster returned this epoch not later than this time
   Phase phase = Phase::live;
-  std::string phase_text;  // letter, number of the tablet that is split or moved from, who does it; the move
+  std::string phase_text;  // letter, number of the tablet that is split or moved from, the acting server; the move
   uint64_t phase_tablet = 0, phase_other = 0;
-  std::string tokens;           // of its last changes (fate.h)
+  std::string tokens;           // tokens of its last changes (fate.h)
   std::vector<Tablet> tablets;  // by their lowest key; the first one's is empty
 
-  size_t tablet_of(std::string_view stored) const;  // of a row
+  size_t tablet_of(std::string_view stored) const;  // of a stored row
   bool may_change(const Tablet& tablet) const {
     return may_read(tablet) && (phase == Phase::live || phase == Phase::moving ||
                                 (phase == Phase::splitting && tablet.number != phase_tablet));
@@ -67,7 +66,7 @@ struct BucketState {
 };
 using BucketPtr = std::shared_ptr<const BucketState>;
 
-// What omap has of an object, for the calls that read all or one page of it.
+// Rows of an object's omap, read completely or by page.
 struct OmapReply {
   std::map<std::string, Buffer> rows;
   bool more = false;
@@ -80,61 +79,61 @@ class Registry {
  public:
   explicit Registry(Cluster& cluster) : cluster_(cluster) {}
 
-  BucketPtr find(uint64_t bucket) const;  // as it was last read; null: not known
+  BucketPtr find(uint64_t bucket) const;  // as last read; null: unknown
   void forget(uint64_t bucket);
-  // As the cluster has it now. no_such_bucket.
+  // Reads the bucket from the cluster. no_such_bucket.
   Task<Result<BucketPtr>> load(uint64_t bucket);
-  // An object of the bucket that had this name was not found. Nothing: the bucket is removed, or decided to go.
-  // corrupt_object: it stands, and the object is lost; said in the log, too.
+  // Call when an object of a bucket was not found. Success: the bucket is removed or being removed. corrupt_object: the
+  // bucket exists, so the object is lost, which is logged.
   Task<Result<void>> check_removed(std::string name, uint64_t bucket);
-  // After a call on `tablet` failed that was guarded by `seen`: what to go on with.
+  // Call after a call on `tablet` guarded by `seen` failed: returns the state to continue with.
   Task<Result<BucketPtr>> refresh(BucketPtr seen, std::string tablet);
-  // Waits until that row may be changed, or with an empty one the bucket as a whole; undoes what another server began
-  // and left. slow_down.
+  // Waits until that row may be changed (empty: the bucket as a whole); undoes phases that another server has
+  // abandoned. slow_down.
   Task<Result<BucketPtr>> writable(BucketPtr seen, std::string stored);
-  // Likewise until what starts with that row may be read.
+  // Likewise until the rows with that prefix may be read.
   Task<Result<BucketPtr>> readable(BucketPtr seen, std::string stored);
 
-  // A name that no bucket has becomes this one's; false: another one has it, or it was forbidden meanwhile. Also true
-  // where it had become so, and the bucket was removed since. service_unavailable: unknown.
-  // `fence`: as it was before the name was looked for.
+  // Gives a free name to this bucket; false: another bucket has it, or naming was forbidden meanwhile. Also true if the
+  // bucket had got the name and was removed since. service_unavailable: unknown. `fence`: from before the name was
+  // looked up.
   Task<Result<bool>> give_name(std::string name, uint64_t bucket, std::string fence);
-  // Another one whenever a name becomes free: who found none in use finds out that it was used since.
+  // Changes whenever a name becomes free, which shows that a name found free may have been used since.
   Task<Result<std::string>> name_fence();
-  // That bucket gets no name any more, unless it has one, or had: false.
+  // Forbids naming that bucket. False: it has a name, or had one.
   Task<Result<bool>> forbid_name(uint64_t bucket);
-  // The name of a bucket that is decided to go is free; the bucket is to be swept.
+  // Frees the name of a bucket whose removal is decided; the bucket must be swept then.
   Task<Result<void>> forget_name(std::string name, uint64_t bucket);
 
-  // A new bucket's objects: nothing names them yet.
+  // Makes a new bucket's objects, which nothing names yet.
   Task<Result<void>> make(uint64_t bucket, std::string row);
-  // One change of the bucket's object and the next epoch, then the same epoch everywhere. `fill` says what else changes
-  // there. conditional_conflict: it is not as `from` says any more.
+  // Changes the bucket's object with the next epoch, then sets that epoch in all tablets. `fill` adds the changes.
+  // conditional_conflict: the object differs from `from`.
   using Fill = std::function<void(librados::ObjectWriteOperation&)>;
   Task<Result<BucketPtr>> change(BucketPtr from, Fill fill);
-  // Likewise, for what the tablets need not know soon: documents, and that the bucket is to go. With the next epoch,
-  // too, so that no such call that comes late finds its own again.
+  // Likewise, for changes that tablets need not know at once: documents, and the decision to remove the bucket. Also
+  // raises the epoch, so that no late call can find its expected one again.
   Task<Result<void>> change_object(BucketPtr from, Fill fill);
-  // The next epoch is this phase's, or there is a conflict: as long as it is, no server has undone or finished what it
-  // is for.
+  // Begins a phase with the next epoch, or fails with a conflict. While the epoch stays, no server has undone or
+  // finished the phase.
   Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "");
-  // Of a bucket of which a key is being moved, by anybody: to its end if the other tablet has it, else it is undone.
-  // Whether it has. conditional_conflict: another server does that.
+  // Resolves an unfinished move of a key, by any server: finishes it if the other tablet has the key, else undoes it.
+  // Returns whether it was finished. conditional_conflict: another server resolves it.
   Task<Result<bool>> settle_move(BucketPtr state);
-  // The source's half. False: it has happened.
+  // The source's half of a move. Whether it is done, by this call or before; false: the source was changed since.
   Task<Result<bool>> finish_move(BucketPtr state);
 
-  // A number that was never given: of a bucket, which may be given a name then, or of a process's life.
+  // A number that was never used before: for a bucket, which may be named then, or for a process's incarnation.
   enum class For : uint8_t { bucket, life };
   Task<Result<uint64_t>> take_number(For what = For::life);
 
-  // A page of an object's omap: the rows that start with `prefix`, behind `after`. not_found: no such object.
+  // A page of an object's omap: the rows with `prefix`, after `after`. not_found: no such object.
   Task<Result<std::shared_ptr<OmapReply>>> page(std::string object, std::string after, std::string prefix);
-  // Those of them that there are.
+  // The existing ones of these rows.
   Task<Result<std::map<std::string, std::string>>> rows(std::string object, std::set<std::string> names);
-  // Empty: there is none.
+  // Empty: no such row.
   Task<Result<std::string>> row(std::string object, std::string name);
-  // All of them: for what has few.
+  // All rows, for objects with few.
   Task<Result<std::map<std::string, std::string>>> all(std::string object, std::string prefix);
 
   Cluster& cluster() { return cluster_; }
@@ -152,7 +151,7 @@ class Registry {
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, BucketPtr> states_;  // guarded by mutex_, as the next
   std::map<std::string, Deadline> phases_seen_;
-  std::set<uint64_t> looked_at_;  // by one of those that wait for the bucket
+  std::set<uint64_t> looked_at_;  // buckets that one of the waiters is reading
 };
 
 Task<> pause(std::chrono::milliseconds time);

@@ -13,10 +13,11 @@ using Pool = Cluster::Pool;
 
 constexpr uint64_t page_rows_max = 1000, page_rows_first = 16, page_rows_growth = 8;
 constexpr std::chrono::seconds fetch_max{20};
-// Each tablet more that a moment reaches over is one more to look at again whenever another one is read.
+// Each further tablet of a moment must be checked again whenever another one is read.
 constexpr size_t tablets_of_moment_max = 8;
-// Lost so often, tablets are no longer compared with each other, or a look over several busy ones would never end. All
-// rows of a key lie in one tablet, whose number still holds, so each key stays of one moment.
+// After so many lost moments tablets are no longer compared with each other, because a look over several busy ones
+// would never end. All rows of a key are in one tablet, whose change count is still checked, so each key stays
+// consistent.
 constexpr uint64_t moments_lost_max = 3;
 
 class NoRows final : public Cursor {
@@ -69,7 +70,7 @@ class RowCursor final : public Cursor {
   }
 
  private:
-  // On to the page that it stands in; without one it is on its way.
+  // Moves to the page with the position; without one, the page is requested.
   void arrive() const {
     if (!page_) page_ = rows_.page({start_, prefix_}, page_rows_);
     while (page_ && at_ >= page_->rows.size() && !page_->last) {
@@ -82,14 +83,14 @@ class RowCursor final : public Cursor {
 
   Rows& rows_;
   const Family family_;
-  const std::string prefix_;  // as stored
+  const std::string prefix_;  // in stored form
   mutable std::string start_, key_;
   mutable uint64_t page_rows_;
   mutable Rows::PagePtr page_;
   mutable size_t at_ = 0;
 };
 
-// Rows of a bucket as they were at one moment.
+// Rows of a bucket as of one moment.
 class RowsMoment final : public Moment {
  public:
   explicit RowsMoment(Rows& rows) : rows_(rows), moment_(rows.moment_) { rows.holds_moment_ = true; }
@@ -168,7 +169,7 @@ Result<std::string> Rows::get(Table table, std::string_view key) {
     if (!bucket_ || key.substr(1) != bucket_->record.info.name) return fail(Errc::not_found, "row");
     return bucket_->row;
   }
-  // A document, without the bucket that its name begins with; or the row of a name that may become a bucket's.
+  // A document's row, without the bucket in front; or the row of a name for a new bucket.
   const std::string name = root ? std::string(key) : "c" + std::string(key.substr(std::min<size_t>(key.size(), 9)));
   auto& rows = root ? root_rows_ : documents_;
   const auto found = rows.find(name);
@@ -183,7 +184,7 @@ Result<std::string> Rows::get(Table table, std::string_view key) {
 Result<std::string> Rows::get_inline(uint64_t blob) { return stored(inline_row(key_, blob)); }
 
 std::unique_ptr<Cursor> Rows::cursor(Table table, std::string prefix, std::string_view from) {
-  // Documents are never walked through here: they go with their bucket.
+  // Documents are never listed here: they are removed with their bucket.
   if (table == Table::meta) return std::make_unique<NoRows>();
   Family of = family(place_, table, prefix);
   std::string stored_prefix = of.to_stored(prefix);
@@ -192,7 +193,7 @@ std::unique_ptr<Cursor> Rows::cursor(Table table, std::string prefix, std::strin
   return std::make_unique<RowCursor>(*this, std::move(of), std::move(stored_prefix), std::move(start), rows);
 }
 
-// A look at a key runs from its beginning each time, over rows that have one guard.
+// A look at a key starts over each time, over rows with one guard.
 std::unique_ptr<Moment> Rows::moment() {
   if (!key_.empty() || place_.bucket == 0) return std::make_unique<SameMoment>(*this);
   return std::make_unique<RowsMoment>(*this);
@@ -217,14 +218,14 @@ Task<> Rows::hold_moment(std::string object, uint64_t version, bool told) {
   const auto before = read_.find(object);
   bool same = before == read_.end() || before->second.version == version;
   if (same && before == read_.end() && moment_ < moments_lost_max) {
-    // If these are still as they were, they were so when this one was read.
+    // If the earlier tablets are unchanged, they had this state when this one was read.
     const auto others = read_;
     for (const auto& [other, read] : others) {
       if (same) same = co_await is_unchanged(other, read.version);
     }
     if (same && read_.size() >= tablets_of_moment_max) {
       same = std::ranges::none_of(read_, [](const auto& one) { return one.second.told; });
-      if (same) read_.clear();  // that they are empty is not worth looking at them again and again
+      if (same) read_.clear();  // does not check empty tablets over and over
     }
   }
   if (!same) lose_moment();
@@ -242,14 +243,14 @@ Rows::PagePtr Rows::page(const PageName& name, uint64_t rows_max) {
 
 std::map<size_t, Rows::Wanted> Rows::sort() const {
   std::map<size_t, Wanted> by_tablet;
-  // What is no key's lies with the key that it is asked for beside.
+  // Rows of no key are stored with the key that they are requested with.
   const auto tablet = [this](const std::string& row) {
     return bucket_->tablet_of(tablet_letters.contains(row.front()) ? row : version_token_row(key_));
   };
   for (const std::string& row : asked_) by_tablet[tablet(row)].rows.insert(row);
   for (const auto& page : pages_asked_) by_tablet[tablet(page.first.start)].pages.push_back(page);
   if (key_.empty()) return by_tablet;
-  // All rows of a key lie in one tablet.
+  // All rows of a key are in one tablet.
   Wanted& mine = by_tablet[bucket_->tablet_of(version_token_row(key_))];
   mine.version_token = true;
   mine.rows.insert(version_token_row(key_));
@@ -261,7 +262,7 @@ Rows::PagePtr Rows::make_page(const PageName& name, size_t tablet, std::map<std:
                               bool more) const {
   auto page = std::make_shared<Page>();
   const bool has_next = tablet + 1 < bucket_->tablets.size() && tablet_letters.contains(name.start.front());
-  // What a split has left behind lies behind the tablet's end.
+  // Rows left by a split are behind the tablet's end.
   const std::string end = has_next ? first_row(name.start.front(), bucket_->tablets[tablet + 1].low) : "";
   for (auto& [key, value] : found) {
     if (key < name.start) continue;
@@ -281,12 +282,12 @@ Rows::PagePtr Rows::make_page(const PageName& name, size_t tablet, std::map<std:
   return page;
 }
 
-Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
+Task<Result<Attempt>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
   auto reply = std::make_shared<Reply>();
   if (!bucket_->may_read(bucket_->tablets[tablet])) {
     VB_CO_ASSIGN(bucket_, co_await registry_.readable(bucket_, first_row('o', bucket_->tablets[tablet].low)));
     if (!key_.empty()) forget();
-    co_return false;
+    co_return Attempt::again;
   }
   const std::string object = bucket_->tablets[tablet].object;
   librados::ObjectReadOperation op;
@@ -294,7 +295,8 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
   if (!wanted.rows.empty()) op.omap_get_vals_by_keys(wanted.rows, &reply->rows, &reply->rows_code);
   for (const auto& [name, rows_max] : wanted.pages) {
     auto& page = reply->pages.emplace_back();
-    // The call begins behind a row; the row before `start` is not known, so that one is asked for by name.
+    // The call returns rows after a given one; the row before `start` is unknown, so `start` itself is requested by
+    // name.
     std::string after = name.start;
     if (after == name.prefix) {
       after.clear();
@@ -305,7 +307,7 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     }
     op.omap_get_vals2(after, name.prefix, rows_max, &page.found, &page.more, &page.code);
   }
-  // What comes first of the key's small blobs is the newest: most likely the one that the head names.
+  // The first of the key's small blobs is the newest: most likely the one that the head names.
   const bool bytes = with_bytes_ && wanted.version_token && wanted.rows.contains("o" + key_);
   if (bytes) {
     auto& page = reply->pages.emplace_back();
@@ -316,7 +318,7 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     if (holds_moment_) lose_moment();
     VB_CO_ASSIGN(bucket_, co_await registry_.refresh(bucket_, object));
     if (!key_.empty()) forget();
-    co_return false;
+    co_return Attempt::again;
   }
   if (code < 0) co_return std::unexpected(to_error(code, "rados: rows"));
   if (wanted.version_token) {
@@ -325,12 +327,12 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
     std::string now = found == reply->rows.end() ? "" : to_text(found->second);
     const auto barred = reply->rows.find(fence_row);
     std::string fence = barred == reply->rows.end() ? "" : to_text(barred->second);
-    // Without a version token twice, and one that was swept in between, if the fence is another one.
+    // Twice without a version token, but with different fences: a token may have been swept in between.
     const bool is_other = version_token_ && (*version_token_ != now || (now.empty() && fence_ != fence));
     if (is_other) forget();
     version_token_ = std::move(now);
     fence_ = std::move(fence);
-    if (is_other) co_return false;
+    if (is_other) co_return Attempt::again;
     wanted.rows.erase(name);
     wanted.rows.erase(fence_row);
   }
@@ -347,7 +349,7 @@ Task<Result<bool>> Rows::fetch_tablet(size_t tablet, Wanted wanted) {
   if (bytes) {
     for (auto& [row, value] : reply->pages.back().found) rows_[row] = to_text(value);
   }
-  co_return true;
+  co_return Attempt::done;
 }
 
 Task<Result<void>> Rows::fetch_object(std::string object, std::set<std::string> names,
@@ -385,8 +387,8 @@ Task<Result<void>> Rows::fetch() {
     all = true;
     auto by_tablet = sort();
     for (auto& [tablet, wanted] : by_tablet) {
-      VB_CO_ASSIGN(const bool came, co_await fetch_tablet(tablet, std::move(wanted)));
-      if (came) continue;
+      VB_CO_ASSIGN(const Attempt attempt, co_await fetch_tablet(tablet, std::move(wanted)));
+      if (attempt == Attempt::done) continue;
       all = false;
       break;
     }

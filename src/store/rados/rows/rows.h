@@ -1,10 +1,10 @@
-// Rows as logic looks at them. What is not here is asked for, and fetch() brings all that was asked for: one call for
-// each tablet that it lies in.
+// Rows for logic's looks. Missing rows are requested, and fetch() fetches all requested rows by one call for each
+// tablet.
 //
-// Of one key they are one snapshot: each call reads the key's version token, too, and when that is another one all that
-// came before is forgotten. So are rows of a bucket that a Moment was opened for: what one call asks of a tablet is of
-// one moment, and RADOS numbers the changes of an object; when a later call finds another number, or another tablet is
-// read and an earlier one has changed by then, the moment is lost and what came before is forgotten.
+// Rows of one key are a snapshot: each call also reads the key's version token, and if that differs all earlier rows
+// are dropped. So are rows read under a Moment: one call reads a tablet at one moment, and RADOS counts the changes of
+// an object; if a later call finds another count, or a tablet read earlier has changed when another one is read, the
+// moment is lost and earlier rows are dropped.
 #pragma once
 
 #include <map>
@@ -16,14 +16,15 @@
 #include <vector>
 
 #include "store/catalogue.h"
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/rows/registry.h"
 
 namespace verbena::store::rados {
 
 class Rows final : public View {
  public:
-  // `hold`: kept by the reader of a blob that was found here (garbage.h). `with_bytes`: a head is fetched together with
-  // the key's newest small blob.
+  // `hold`: held by readers of blobs found here (garbage.h). `with_bytes`: fetch a head together with the key's newest
+  // small blob.
   Rows(Registry& registry, const Place& place, std::shared_ptr<const void> hold, bool with_bytes);
 
   Result<std::string> get(Table table, std::string_view key) override;
@@ -31,20 +32,20 @@ class Rows final : public View {
   std::unique_ptr<Moment> moment() override;
   Result<std::string> get_inline(uint64_t blob);
 
-  // Brings what was asked for since the last time. internal: nothing was.
+  // Fetches the rows requested since the last call. internal: none were.
   Task<Result<void>> fetch();
   void ask_version_token() { version_token_asked_ = true; }
-  // The key's version token as it is stored, empty where there is none; nullopt: not fetched.
+  // The key's stored version token, empty if there is none; nullopt: not fetched.
   const std::optional<std::string>& version_token() const { return version_token_; }
-  // The bucket's documents that were asked for, as they are stored; nullopt: there is none of that name.
+  // The requested documents of the bucket, in stored form; nullopt: none of that name.
   const std::map<std::string, std::optional<std::string>>& documents() const { return documents_; }
-  // For a change, which compares it where there is no version token: the tablet's fence comes with the guard. Before
+  // For a change, which compares the tablet's fence if there is no version token: fetches the fence too. Call before
   // the first fetch().
   void ask_fence() { fence_asked_ = true; }
   const std::string& fence() const { return fence_; }
-  Result<VersionToken> decoded_version_token() const;  // of the version token that was fetched
-  Result<uint64_t> greatest_id() const;                // that the key ever had, or that and more: likewise
-  void forget();                                       // all but which bucket
+  Result<VersionToken> decoded_version_token() const;  // of the fetched version token
+  Result<uint64_t> greatest_id() const;                // an upper bound of the ids that the key ever had, likewise
+  void forget();                                       // everything except the bucket
 
   const Place& place() const { return place_; }
   const BucketPtr& bucket() const { return bucket_; }
@@ -55,8 +56,8 @@ class Rows final : public View {
   friend class RowCursor;
   friend class RowsMoment;
   struct Page {
-    std::vector<std::pair<std::string, std::string>> rows;  // as stored
-    std::string next;                                       // where the next page begins
+    std::vector<std::pair<std::string, std::string>> rows;  // in stored form
+    std::string next;                                       // start of the next page
     bool last = false;
   };
   using PagePtr = std::shared_ptr<const Page>;
@@ -64,16 +65,16 @@ class Rows final : public View {
     std::string start, prefix;
     auto operator<=>(const PageName&) const = default;
   };
-  struct Wanted;  // of one tablet
+  struct Wanted;  // for one tablet
   struct Reply;
 
-  PagePtr page(const PageName& name, uint64_t rows_max);  // null: asked for
+  PagePtr page(const PageName& name, uint64_t rows_max);  // null: requested
   Result<std::string> stored(const std::string& row);
   std::map<size_t, Wanted> sort() const;
-  Task<Result<bool>> fetch_tablet(size_t tablet, Wanted wanted);  // false: all of it has to be asked for anew
+  Task<Result<Attempt>> fetch_tablet(size_t tablet, Wanted wanted);  // again: everything must be requested anew
   Task<Result<void>> fetch_object(std::string object, std::set<std::string> names,
                                   std::map<std::string, std::optional<std::string>>& into);
-  // The tablet was read and has this number now: is that the moment of all that was read before?
+  // Whether the tablet's change count fits the moment of everything read before.
   Task<> hold_moment(std::string object, uint64_t version, bool told);
   Task<bool> is_unchanged(std::string object, uint64_t version);
   void lose_moment();
@@ -91,13 +92,13 @@ class Rows final : public View {
   std::map<PageName, uint64_t> pages_asked_;
   bool version_token_asked_ = false, fence_asked_ = false;
   std::optional<std::string> version_token_;
-  // Of a Moment. Tablets that were read, by their objects.
+  // For a Moment: the tablets read so far, by their objects.
   struct Read {
     uint64_t version = 0;
-    bool told = false;  // it had rows that were asked for
+    bool told = false;  // it had requested rows
   };
   bool holds_moment_ = false;
-  uint64_t moment_ = 0;  // counts those that were lost
+  uint64_t moment_ = 0;  // number of lost moments
   std::map<std::string, Read> read_;
   std::string fence_;
 };

@@ -68,7 +68,7 @@ Task<Result<UsageBook::Sums>> UsageBook::sum(BucketPtr state) {
   co_return sums;
 }
 
-// The tablets first: changes of one that is made meanwhile come after the question.
+// Lists the tablets first: changes of a tablet created meanwhile are later than the request.
 Task<Result<Usage>> UsageBook::read(uint64_t bucket) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
   VB_CO_ASSIGN(const Sums sums, co_await sum(state));
@@ -109,7 +109,7 @@ Task<> UsageBook::run() {
         log::debug("rados: what bucket {} holds is not known for now: {}", bucket, describe(looked.error()));
       }
     }
-    // However long that takes, it is a small part of what this process does.
+    // Spreads the reading, so that it is a small part of this process's work.
     timer_.expires_after(std::max<SteadyClock::duration>(look_every, 3 * (SteadyClock::now() - began)));
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
@@ -121,8 +121,7 @@ void UsageBook::stop() {
   boost::asio::post(timer_.get_executor(), [this] { timer_.cancel(); });
 }
 
-// One call, guarded by all that it takes together: a process that still counts there finds out that its row has
-// changed.
+// One call, guarded by all rows that it merges: a process that still counts there notices that its row has changed.
 Task<Result<void>> UsageBook::take_over(std::string tablet, std::set<uint64_t> living) {
   auto rows = co_await registry_.all(tablet, "$");
   if (!rows && rows.error() == Errc::not_found) co_return Result<void>{};

@@ -1,6 +1,6 @@
-// What the buckets hold, as this process knows it: what it has counted itself is there with each change (batcher.h),
-// what other servers have counted is read from the tablets now and then: every other second of buckets whose usage is
-// asked for, and of the others by and by.
+// Usage of the buckets: this process's own counts are added with each change (batcher.h); other servers' counts are
+// read from the tablets from time to time: every other second for buckets whose usage was requested recently, less
+// often for the others.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -21,23 +21,23 @@ namespace verbena::store::rados {
 
 class UsageBook {
  public:
-  static constexpr std::chrono::seconds look_every{2};      // at what is asked for
-  static constexpr std::chrono::seconds asked_for_max{60};  // after the last question
-  static constexpr size_t others_at_once = 16;              // buckets that are not asked for, looked at each time
+  static constexpr std::chrono::seconds look_every{2};      // for requested buckets
+  static constexpr std::chrono::seconds asked_for_max{60};  // after the last request
+  static constexpr size_t others_at_once = 16;              // other buckets read each time
 
   UsageBook(Registry& registry, boost::asio::io_context& io) : registry_(registry), timer_(io) {}
   void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }
 
-  // Of this process. Thread-safe, as all here.
+  // This process's counts. Thread-safe, like all functions here.
   void count(uint64_t bucket, const Usage& change);
-  // A bucket that is in use from now on. Until what others counted has been read it is uncounted.
+  // Begins to count a bucket. It is uncounted until other servers' counts have been read.
   void know(const std::shared_ptr<const Bucket>& bucket);
-  // Before the bucket goes out of use: nothing is counted for it any more.
+  // Stops counting a bucket; call before the bucket is released.
   void forget(uint64_t bucket);
-  // Somebody wants to know what this account holds.
+  // Records a request for this account's usage.
   void ask(const std::string& owner);
 
-  // As the tablets say it now. no_such_bucket.
+  // Reads the usage from the tablets. no_such_bucket.
   Task<Result<Usage>> read(uint64_t bucket);
   // Reads what other servers have counted.
   Task<Result<void>> look(uint64_t bucket);
@@ -45,7 +45,7 @@ class UsageBook {
   Task<> run();  // until stop()
   void stop();
 
-  // Takes over what servers counted in a tablet that are not among `living`.
+  // Takes over the counts in a tablet of servers that are not among `living`.
   Task<Result<void>> take_over(std::string tablet, std::set<uint64_t> living);
 
  private:
@@ -64,10 +64,10 @@ class UsageBook {
   boost::asio::steady_timer timer_;
   uint64_t incarnation_ = 0;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;                        // of these
+  std::mutex mutex_;                        // guards the following members
   std::map<uint64_t, Entry> entries_;       // by bucket
-  std::map<std::string, Deadline> owners_;  // owners that were asked for, and until when that counts
-  uint64_t looked_at_ = 0;                  // the last of the buckets that are not asked for
+  std::map<std::string, Deadline> owners_;  // recently requested owners, with the end of that status
+  uint64_t looked_at_ = 0;                  // the last one of the other buckets
 };
 
 }  // namespace verbena::store::rados

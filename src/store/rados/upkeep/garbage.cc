@@ -21,10 +21,10 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr int sign_attempts_max = 5;
-constexpr std::chrono::milliseconds look_for_sign_every{2};  // twice as long each time
+constexpr std::chrono::milliseconds look_for_sign_every{2};  // doubled each time
 constexpr std::chrono::milliseconds look_for_sign_at_least_every{64};
 
-// Blobs that a tablet's row names and only this row: parts, and what was already to go.
+// Blobs that only this row of a tablet names: parts, and blobs already released.
 void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef>& blobs) {
   if (const auto dead = parse_dead_row(row)) {
     blobs.push_back({BlobKind::extents, *dead, keys::parse_number(value).value_or(0)});
@@ -49,7 +49,7 @@ std::shared_ptr<const void> Garbage::hold() {
   return token_;
 }
 
-// The era of the first reader that is still there.
+// The era of the oldest living reader.
 uint64_t Garbage::oldest() {
   const std::lock_guard lock(mutex_);
   if (token_ && *token_ != era_) token_.reset();
@@ -109,7 +109,7 @@ Task<bool> Garbage::may_name(uint64_t life, Deadline read_at) {
     co_await pause(rest);
     rest = std::min(2 * rest, look_for_sign_at_least_every);
   }
-  // After that look: who sees the first sign of a life sees that life.
+  // After that look: a server that sees the first sign of an incarnation sees the incarnation.
   co_return life == life_.load();
 }
 
@@ -123,7 +123,7 @@ Task<> Garbage::run_signs() {
     boost::system::error_code woken;
     co_await sign_timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
   }
-  // The others need not wait for this one's silence. Nothing is named from here on.
+  // Removes the sign, so that others need not wait for this server's silence. Nothing may be named from here on.
   life_ = 0;
   librados::ObjectWriteOperation op;
   op.omap_rm_keys({server_row(incarnation_)});
@@ -149,7 +149,7 @@ Task<> Garbage::run() {
   }
 }
 
-// The era of now; from now on it is the next one.
+// Returns the current era and begins the next one.
 Task<Result<uint64_t>> Garbage::begin_era() {
   for (;;) {
     VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), "era"));
@@ -171,7 +171,7 @@ Task<Result<uint64_t>> Garbage::begin_era() {
   }
 }
 
-// Says that this one lives, and which era it still reads, where its last sign is.
+// Replaces this server's last sign by a new one, with the oldest era that it reads.
 Task<Result<void>> Garbage::sign() {
   const std::string name = server_row(incarnation_);
   for (int attempt = 0; attempt < sign_attempts_max; ++attempt) {
@@ -192,7 +192,7 @@ Task<Result<void>> Garbage::sign() {
       co_return Result<void>{};
     }
     if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: sign of life"));
-    // Another sign of this process: a call that was not answered. None: the others have given it up.
+    // Another sign of this process: from an unanswered call. None: others have declared it dead.
     VB_CO_ASSIGN(std::string now, co_await registry_.row(std::string(servers_object), name));
     if (now.empty() && std::exchange(is_living_, false)) {
       log::warn("rados: the other servers took this one for dead: its unfinished changes are abandoned");
@@ -202,7 +202,7 @@ Task<Result<void>> Garbage::sign() {
   co_return fail(Errc::slow_down, "rados: sign of life");
 }
 
-// What the others read, and who of them is silent.
+// The eras that others read, and the silent servers among them.
 Task<Result<void>> Garbage::look_at_signs() {
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
   uint64_t least = oldest();
@@ -215,7 +215,7 @@ Task<Result<void>> Garbage::look_at_signs() {
     }
     if (!name.starts_with('s') || value.size() != 16) continue;
     const uint64_t era = keys::read_number(std::string_view(value).substr(0, 8));
-    // The own one, too: as the others see it.
+    // Including the own one, as others see it.
     if (name == server_row(incarnation_)) {
       least = std::min(least, era);
       continue;
@@ -232,11 +232,11 @@ Task<Result<void>> Garbage::look_at_signs() {
   for (const auto& [name, value] : silent) {
     VB_CO_ASSIGN(const bool forgotten, co_await forget_server(registry_, name, value));
     signs_.erase(name);
-    if (!forgotten) {  // it has signed since, or another one has forgotten it
+    if (!forgotten) {  // it has renewed its sign, or another server has removed it
       least = std::min(least, keys::read_number(std::string_view(value).substr(0, 8)));
       continue;
     }
-    next_round_ = {};  // it may have left something
+    next_round_ = {};  // it may have left blobs
     if (helpers_.server_gone && helpers_.is_leader && helpers_.is_leader()) helpers_.server_gone();
   }
   least_ = least;
@@ -284,7 +284,7 @@ Task<Result<void>> Garbage::pass() {
     }
     std::ranges::reverse(entries);  // taken from the end
     batches_.push_back({*era, added, std::move(entries)});
-    sign_timer_.cancel();  // the others learn soon that this one does not read them
+    sign_timer_.cancel();  // reports soon that this server does not read them
   }
   if (SteadyClock::now() >= next_probe_) {
     next_probe_ = deadline_in(beat);
@@ -378,7 +378,7 @@ Task<Result<bool>> forget_server(Registry& registry, std::string row, std::strin
   const int code = co_await registry.cluster().write(Pool::index, std::string(servers_object), std::move(op));
   if (code >= 0) co_return true;
   if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: a silent server"));
-  // Gone already: by this very call, made before, or by another server's, which comes to the same.
+  // Removed already: by an earlier execution of this call, or by another server.
   VB_CO_ASSIGN(const std::string now, co_await registry.row(std::string(servers_object), row));
   co_return now.empty();
 }
@@ -390,7 +390,7 @@ Task<Result<std::set<uint64_t>>> Garbage::living() {
   co_return servers;
 }
 
-// Rows of what is to go that a server left behind, and buckets that were not swept to the end.
+// Released blobs that another server left, and buckets that were not swept completely.
 Task<Result<void>> Garbage::look_for_leftovers() {
   VB_CO_ASSIGN(const std::set<uint64_t> servers, co_await living());
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(root_object), ""));
@@ -405,9 +405,9 @@ Task<Result<void>> Garbage::look_for_leftovers() {
     auto looked = co_await look_into(bucket, servers);
     if (!looked && looked.error() == Errc::no_such_bucket) {
       auto removed = co_await registry_.check_removed(key.substr(1), bucket);
-      if (!removed && removed.error() == Errc::corrupt_object) continue;  // an operator has to mend that
+      if (!removed && removed.error() == Errc::corrupt_object) continue;  // an operator must repair it
       if (!removed) co_return removed;
-      // It was decided that it goes, and the server that did so went first.
+      // Its removal was decided by a server that died before completing it.
       looked = co_await registry_.forget_name(key.substr(1), bucket);
       next_round_ = {};
     }
@@ -459,7 +459,7 @@ Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
   co_return Result<void>{};
 }
 
-// On a full pool a change of rows passes that was allowed to try, and a new object does not: so one is made.
+// On a full pool a change of rows may succeed, but creating an object does not: so an object is created to test it.
 Task<void> Garbage::probe_space() {
   bool full = false;
   const std::string object = fmt::format("space.{:x}", incarnation_);

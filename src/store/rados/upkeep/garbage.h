@@ -1,19 +1,19 @@
-// Takes away bytes that no row names any more, when no server of the cluster reads them.
+// Removes bytes that no row names any more, when no server of the cluster reads them.
 //
-// Every server tells the oldest era that it has readers of, every few seconds. Who has blobs to remove takes down the
-// era of now and begins the next one; a reader that may have seen them belongs to that era or an earlier one, so they
-// go when no server has readers of it any more. What is to go has a row in its tablet (layout.h) from the change on
-// that killed it, so that after a crash any server finds it. A server that has not been heard of for a while is not
-// waited for: its readers get errors, never other bytes.
+// Every few seconds every server reports the oldest era that it has readers of. A server with blobs to remove records
+// the current era and begins the next one; a reader that may have seen the blobs belongs to that era or an earlier one,
+// so they are removed when no server has readers guards the following members eras any more. The change that releases a
+// blob writes a row for it in its tablet (layout.h), so that after a crash any server finds it. A server that was
+// silent for a while is not waited for: its readers get errors, never other bytes.
 //
-// Its sign is taken away then, and that is a fence: a server that finds its own sign gone begins another life. What it
-// wrote in an earlier one and no row names yet may have been removed by a repair (repair.h), so no change takes it any
-// more. The next life begins when its first sign is there: what is written before that is of the earlier one, too.
+// Its sign of life is removed then, as a fence: a server that finds its own sign gone begins a new incarnation. Unnamed
+// blobs of an earlier incarnation may have been removed by a repair (repair.h), so no change may name them any more.
+// The next incarnation begins when its first sign is stored: blobs written before that belong to the earlier one.
 //
-// What others left behind is looked for when a process starts, and by the leader every few minutes and
-// when a server has gone.
+// Blobs left by other servers are looked for when a process starts, and by the leader every few minutes and when a
+// server is gone.
 //
-// Two tasks on the store's own thread: one tells that this server lives, however long the other one's removals take.
+// Two tasks on the store's own thread: one renews the sign of life, however long the other one's removals take.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -38,74 +38,76 @@ namespace verbena::store::rados {
 
 // A server's sign of life in the servers' object.
 std::string server_row(uint64_t incarnation);
-// A server that was silent for so long is given up, if its sign is still the one that was seen. Whether it was.
+// Declares a server dead that was silent for so long, if its sign is still the one that was seen. Returns whether it
+// was.
 Task<Result<bool>> forget_server(Registry& registry, std::string row, std::string seen);
 
 class Garbage {
  public:
   static constexpr std::chrono::seconds beat{2};            // between two signs of life
-  static constexpr std::chrono::seconds silence_max{30};    // of a server that is waited for
-  static constexpr std::chrono::seconds sign_wait{15};      // for a sign that a change depends on
-  static constexpr std::chrono::seconds rounds_every{600};  // looks for what others left behind
+  static constexpr std::chrono::seconds silence_max{30};    // after which a server is declared dead
+  static constexpr std::chrono::seconds sign_wait{15};      // wait for a sign that a change depends on
+  static constexpr std::chrono::seconds rounds_every{600};  // interval of looking for blobs left by others
 
   struct Helpers {
-    // Is this the server that looks what others left behind?
+    // Whether this server looks for blobs left by others.
     std::function<bool()> is_leader;
-    // What else there is to do in each tablet then, with the servers that are alive.
+    // Further work in each tablet then; gets the living servers.
     std::function<Task<Result<void>>(BucketPtr bucket, size_t tablet, std::set<uint64_t> living)> look_into_tablet;
-    // Rows that outlive their tablet, as it goes.
+    // Saves rows that outlive their tablet, which is being removed.
     std::function<Task<Result<void>>(uint64_t bucket, std::map<std::string, std::string> rows)> rescue;
-    // A server has been silent for so long that it is none any more; said by the leader.
+    // Called on the leader when a server was declared dead.
     std::function<void()> server_gone;
   };
   Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers);
 
-  // Keep it as long as what was seen meanwhile is read.
+  // A hold on the current era: keep it as long as blobs seen meanwhile are read.
   std::shared_ptr<const void> hold();
-  // After the change. Thread-safe, as all here.
+  // Call after the change. Thread-safe, like all functions here.
   void add(const std::string& tablet, const std::vector<BlobRef>& blobs);
-  // A blob that no row ever named, so that it has no reader.
+  // Discards a blob that no row ever named and that therefore has no reader.
   void discard(uint64_t blob, uint64_t size);
-  // After run(): what was discarded since.
+  // Call after run(): removes what was discarded since.
   Task<> remove_discarded();
-  // A bucket that is decided to go: its tablets, and what they name.
+  // Removes the tablets of a removed bucket, and the blobs that they name.
   void sweep(uint64_t bucket);
 
-  // Before the first blob.
+  // Call before the first blob.
   Task<Result<void>> sign_in();
-  Task<> run_signs();  // until stop(); takes the sign back
+  Task<> run_signs();  // until stop(), which removes the sign
   Task<> run();        // likewise
   void stop();
 
-  // How often this process signed in. A blob is of the life that it was begun in.
+  // The current incarnation's number. A blob belongs to the incarnation in which it was begun.
   uint64_t life() const { return life_.load(); }
-  // Whether a change may name, for the first time, a blob of that life. `read_at`: of the bucket, whose epoch the
-  // change is guarded by. Waits for a sign that was begun after that and has landed: a server that gives this one up
-  // does so later and then raises the epoch: either it finds the change, or the change fails. No clock has to be right
-  // for that.
+  // Whether a change may name, for the first time, a blob of that incarnation. `read_at`: when the bucket was read,
+  // whose epoch guards the change. Waits for a sign that was begun after that and is stored. A server that declares
+  // this one dead does so later and then raises the epoch: either it sees the change, or the change fails. This does
+  // not depend on any clock.
   Task<bool> may_name(uint64_t life, Deadline read_at);
 
-  // It was looked what others left, and all that was added so far has gone, or waits for readers of this process.
+  // Whether blobs left by others were looked for, and everything added so far is removed or waits for readers of this
+  // process.
   bool settled() {
     const uint64_t added = added_.load();
     return settled_.load() == added || (blocked_.load() == added && oldest() <= blocked_era_.load());
   }
-  bool full() const { return full_.load(std::memory_order_relaxed); }  // a pool, or the cluster
+  bool full() const { return full_.load(std::memory_order_relaxed); }  // a pool or the cluster is full
   uint64_t backlog() const { return backlog_.load(std::memory_order_relaxed); }
   uint64_t incarnation() const { return incarnation_; }
-  // Looks for what others left behind so far; one comes soon after a server was lost.
+  // Number of looks for blobs left by others; one follows soon after a server was lost.
   uint64_t rounds() const { return rounds_.load(); }
 
  private:
   struct Entry {
-    std::string tablet;  // whose rows say that the blobs go; empty: none do
+    std::string tablet;  // with the rows for these blobs; empty: no rows
     std::vector<BlobRef> blobs;
     bool whole_tablet = false;
-    uint64_t bucket = 0;  // not 0: the last of a swept bucket's
+    uint64_t bucket = 0;  // not 0: these are the last ones of a swept bucket
   };
   struct Batch {
     uint64_t era;
-    uint64_t added;  // as `added_` was
+    uint64_t added;  // value of `added_`
     std::vector<Entry> entries;
   };
   struct Sign {
@@ -136,7 +138,7 @@ class Garbage {
   std::atomic<bool> stopping_{false}, full_{false};
   std::atomic<uint64_t> added_{1}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0}, rounds_{0};
   std::atomic<uint64_t> life_{0};
-  std::atomic<Deadline::rep> signed_at_{0};  // when the last sign that landed was begun
+  std::atomic<Deadline::rep> signed_at_{0};  // start of the last sign that was stored
   std::atomic<bool> sign_wanted_{false};
 
   std::mutex mutex_;  // of these
@@ -147,13 +149,13 @@ class Garbage {
   std::vector<BlobRef> discarded_;
   std::vector<uint64_t> sweeps_;
 
-  // Of the two tasks alone.
+  // Used by the two tasks only.
   std::deque<Batch> batches_;
   std::map<std::string, Sign> signs_;
-  std::string sign_;        // as it was left in the cluster
-  bool is_living_ = false;  // with a sign there, as far as is known
+  std::string sign_;        // as stored in the cluster
+  bool is_living_ = false;  // the sign is stored, as far as known
   uint64_t beats_ = 0;
-  uint64_t least_ = 0;  // the oldest era that anybody reads, as it was at the last look
+  uint64_t least_ = 0;  // the oldest era with readers at the last look
   Deadline next_probe_{}, next_round_{};
 };
 

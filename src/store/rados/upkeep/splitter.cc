@@ -16,22 +16,22 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr uint64_t looks_per_size = 4;   // while a tablet fills up
-constexpr int purge_attempts_max = 100;  // each goes on where the one before ended
-constexpr size_t keys_kept_max = 1024;   // to choose the middle from
+constexpr uint64_t looks_per_size = 4;   // row counts while a tablet fills up
+constexpr int purge_attempts_max = 100;  // each continues where the previous one ended
+constexpr size_t keys_kept_max = 1024;   // to choose the middle
 
 size_t find_tablet(const BucketState& bucket, uint64_t number) {
   const auto found = std::ranges::find(bucket.tablets, number, &Tablet::number);
   return static_cast<size_t>(found - bucket.tablets.begin());
 }
 
-// Where another tablet's rows of that letter begin; nullopt: nowhere.
+// The start of the next tablet's rows of that letter; nullopt: none.
 std::optional<std::string> end_of(const BucketState& bucket, size_t tablet, char letter) {
   if (tablet + 1 >= bucket.tablets.size()) return std::nullopt;
   return first_row(letter, bucket.tablets[tablet + 1].low);
 }
 
-// Half of them, evenly.
+// Keeps every second one.
 void thin_out(std::vector<std::string>& keys) {
   size_t kept = 0;
   for (size_t i = 0; i < keys.size(); i += 2) keys[kept++] = std::move(keys[i]);
@@ -97,7 +97,7 @@ Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) 
     if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     for (const std::string& row : reply->keys) {
       after = row;
-      if (!tablet_letters.contains(row.front())) continue;  // no key's: a split takes none of them away
+      if (!tablet_letters.contains(row.front())) continue;  // rows of no key, which a split leaves in place
       const auto end = end_of(*bucket, tablet, row.front());
       if (end && row >= *end) {
         found.left_over = true;
@@ -116,7 +116,7 @@ Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) 
 
 Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_from(std::string object, std::string start, std::string after) {
   if (!after.empty()) co_return co_await registry_.page(object, after, start.substr(0, 1));
-  // A page begins behind a row; this one may begin with the row `start`.
+  // Pages begin after a row; this one may begin with the row `start` itself.
   VB_CO_ASSIGN(auto page, co_await registry_.page(object, start, start.substr(0, 1)));
   std::set<std::string> name(&start, &start + 1);
   VB_CO_ASSIGN(auto first, co_await rows_named(object, std::move(name)));
@@ -133,7 +133,7 @@ Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_named(std::string object
   co_return found;
 }
 
-// With the epoch that the new tablet has until it is in use: none that comes late puts old rows over new ones.
+// Guarded by the new tablet's epoch until it is in use, so that no late call overwrites new rows with old ones.
 Task<Result<void>> Splitter::put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page) {
   librados::ObjectWriteOperation op;
   op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(frozen->epoch_text));
@@ -157,14 +157,14 @@ Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string k
       if (!more) break;
     }
   }
-  // Version tokens that were swept here are of keys that may lie there from now on.
+  // The new tablet gets the fence too, because swept version tokens may be of its keys.
   std::set<std::string> fence = {fence_row};
   VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(fence)));
   if (!found->rows.empty()) VB_CO_TRY(co_await put_rows(frozen, to, found));
   co_return co_await copy_tokens(frozen, from, to);
 }
 
-// Which of the two a rename's source lies in the tokens do not say: both have those that still mean something.
+// Rename tokens do not show which tablet the source is in, so both get the tokens that are still valid.
 Task<Result<void>> Splitter::copy_tokens(BucketPtr frozen, std::string from, std::string to) {
   const auto since = static_cast<uint64_t>(std::max<int64_t>(clock_.now_us() - rename_token_life_us, 0));
   for (std::string after = "a" + keys::number(since);;) {
@@ -181,25 +181,25 @@ Task<Result<void>> Splitter::copy_tokens(BucketPtr frozen, std::string from, std
   co_return Result<void>{};
 }
 
-// What lies behind the tablet's end is another one's, and there. It is not read here any more once the tablet has the
-// epoch of now.
+// Rows behind the tablet's end belong to another one, which has them. They are not read here once the tablet has the
+// current epoch.
 Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
   const std::string object = tablet_object(bucket->id, number);
   for (int attempt = 0; attempt < purge_attempts_max; ++attempt) {
     VB_CO_ASSIGN(bucket, co_await registry_.refresh(bucket, object));
     const size_t tablet = find_tablet(*bucket, number);
     if (tablet + 1 >= bucket->tablets.size()) co_return Result<void>{};
-    VB_CO_ASSIGN(const bool purged, co_await purge_at(bucket, tablet));
-    if (purged) co_return Result<void>{};
+    VB_CO_ASSIGN(const Attempt outcome, co_await purge_at(bucket, tablet));
+    if (outcome == Attempt::done) co_return Result<void>{};
   }
-  // Others change the bucket all the time. The next row that is written here makes it looked at again.
+  // Others keep changing the bucket. The next row written here starts another attempt.
   const std::lock_guard lock(mutex_);
   written_[Name(bucket->id, number)] = rows_max_;
   co_return Result<void>{};
 }
 
-// False: the bucket has another epoch by now.
-Task<Result<bool>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
+// again: the bucket's epoch has changed.
+Task<Result<Attempt>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
   const std::string object = bucket->tablets[tablet].object;
   const std::string low = bucket->tablets[tablet + 1].low;
   for (const char letter : tablet_letters) {
@@ -212,11 +212,11 @@ Task<Result<bool>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
       op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
       op.omap_rm_keys(gone);
       const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
-      if (code == -ECANCELED) co_return false;
+      if (code == -ECANCELED) co_return Attempt::again;
       if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     }
   }
-  co_return true;
+  co_return Attempt::done;
 }
 
 Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string key) {
@@ -228,7 +228,7 @@ Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string 
   const std::string object = tablet_object(frozen->id, number);
   librados::ObjectWriteOperation made;
   made.create(true);
-  // With an epoch of before the decision: nothing in it changes until the old one has the one of after.
+  // With an epoch from before the decision: nothing in it changes until the old tablet has the one from after it.
   made.setxattr(epoch_attribute, to_buffer(frozen->epoch_text));
   const int code = co_await registry_.cluster().write(Pool::index, object, std::move(made));
   Result<void> done = code < 0 ? std::unexpected(to_error(code, "rados: new tablet")) : Result<void>();
@@ -242,13 +242,13 @@ Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string 
       op.omap_rm_keys({"p"});
     };
     auto named = co_await registry_.change(frozen, std::move(name_it));
-    // An error may come after the decision: then the tablet is in use.
+    // The error may be from after the decision: then the tablet is in use.
     if (!named && !(named.error() == Errc::conditional_conflict)) co_return std::unexpected(named.error());
     if (named) {
       splits.add();
       co_return co_await purge(*named, frozen->tablets[source].number);
     }
-    done = std::unexpected(named.error());  // it took so long that another server has undone it
+    done = std::unexpected(named.error());  // it took too long, and another server has undone it
   }
   librados::ObjectWriteOperation gone;
   gone.remove();

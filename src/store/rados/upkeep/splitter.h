@@ -1,6 +1,6 @@
-// Tablets that have grown too large become two, while the bucket is in use: changes of the tablet's keys wait until
-// the upper half of its rows has been copied, then the bucket's object names the new tablet. A server that goes away in
-// between has changed nothing.
+// Splits tablets that have grown too large, while the bucket is in use: changes of the tablet's keys wait until the
+// upper half of its rows has been copied, then the bucket's object names the new tablet. A server that dies in between
+// has changed nothing.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "store/rados/cluster/attempt.h"
 #include "store/rados/rows/registry.h"
 
 namespace verbena::store::rados {
@@ -22,16 +23,16 @@ class Splitter {
   Splitter(Registry& registry, boost::asio::io_context& io, const WallClock& clock, uint64_t rows_max)
       : registry_(registry), io_(io), clock_(clock), rows_max_(rows_max) {}
 
-  // That many rows were written to a tablet. Now and then it is looked how many it has.
+  // Records so many rows written to a tablet. Its rows are counted from time to time.
   void count(uint64_t bucket, uint64_t tablet, uint64_t rows);
-  void stop();  // begins nothing any more
+  void stop();  // begins no further split
 
  private:
   using Name = std::pair<uint64_t, uint64_t>;  // bucket, tablet
   struct Found {
     uint64_t rows = 0;
-    std::vector<std::string> keys;  // some of the current objects', in order
-    bool left_over = false;         // rows behind the tablet's end
+    std::vector<std::string> keys;  // a sample of the current objects' keys, in order
+    bool left_over = false;         // the tablet has rows behind its end
   };
 
   Task<> look(Name name);
@@ -41,18 +42,18 @@ class Splitter {
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);
   Task<Result<void>> copy_tokens(BucketPtr frozen, std::string from, std::string to);
   Task<Result<void>> purge(BucketPtr bucket, uint64_t number);
-  Task<Result<bool>> purge_at(BucketPtr bucket, size_t tablet);
-  // Rows of one letter from a key's on to the tablet's end, a page.
+  Task<Result<Attempt>> purge_at(BucketPtr bucket, size_t tablet);
+  // A page of rows of one letter, from a key to the tablet's end.
   Task<Result<std::shared_ptr<OmapReply>>> rows_from(std::string object, std::string start, std::string after);
   Task<Result<std::shared_ptr<OmapReply>>> rows_named(std::string object, std::set<std::string> names);
-  // Into a tablet that has no name yet.
+  // Copies into a tablet that has no name yet.
   Task<Result<void>> put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page);
 
   Registry& registry_;
   boost::asio::io_context& io_;
   const WallClock& clock_;
   const uint64_t rows_max_;
-  std::mutex mutex_;  // of these
+  std::mutex mutex_;  // guards the following members
   std::map<Name, uint64_t> written_;
   std::set<Name> looking_;
   bool stopping_ = false;

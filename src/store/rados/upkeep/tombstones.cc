@@ -11,12 +11,12 @@
 namespace verbena::store::rados {
 namespace {
 
-using SweptRows = std::map<std::string, std::string>;  // with what they are, as far as that is compared
+using SweptRows = std::map<std::string, std::string>;  // with their values, as far as compared
 
 constexpr size_t swept_at_once = 500;
 
-// Takes rows away that are as they were seen, and with them every chance of what was sent before. conditional_conflict:
-// something has changed; the next look finds what is left.
+// Removes rows that are unchanged, and raises the fence, so that earlier calls fail. conditional_conflict: something
+// has changed; the next look finds the rest.
 Task<Result<void>> sweep_rows(Registry& registry, BucketPtr bucket, size_t tablet, SweptRows rows) {
   static auto& swept =
       metrics::counter("verbena_rados_version_tokens_swept_total", "Version tokens of removed objects that were swept");
@@ -51,8 +51,7 @@ Task<Result<void>> sweep_rows(Registry& registry, BucketPtr bucket, size_t table
   co_return Result<void>{};
 }
 
-// Of tombstones, the version tokens that are still what they were when the object went, by the tablet that the key lies
-// in now.
+// The version tokens of these tombstones that are unchanged since the removal, by the key's current tablet.
 Task<Result<std::map<size_t, SweptRows>>> version_tokens_of(Registry& registry, BucketPtr bucket,
                                                             const SweptRows& tombstones) {
   std::map<size_t, std::set<std::string>> names;
@@ -62,7 +61,7 @@ Task<Result<std::map<size_t, SweptRows>>> version_tokens_of(Registry& registry, 
     if (!tombstone) co_return fail(Errc::corrupt_object, "rados: version token to be swept");
     std::string name = version_token_row(tombstone->key);
     names[bucket->tablet_of(name)].insert(name);
-    left.insert_or_assign(std::move(name), version_token);  // of several, the last
+    left.insert_or_assign(std::move(name), version_token);  // the last of several
   }
   std::map<size_t, SweptRows> found;
   for (auto& [tablet, wanted] : names) {
@@ -75,7 +74,7 @@ Task<Result<std::map<size_t, SweptRows>>> version_tokens_of(Registry& registry, 
   co_return found;
 }
 
-// One page of them. True: there may be more.
+// Sweeps one page. True: there may be more.
 Task<Result<bool>> sweep_page(Registry& registry, BucketPtr bucket, size_t tablet, int64_t before_us) {
   const std::string object = bucket->tablets[tablet].object;
   VB_CO_ASSIGN(auto page, co_await registry.page(object, "", "z"));
@@ -91,7 +90,7 @@ Task<Result<bool>> sweep_page(Registry& registry, BucketPtr bucket, size_t table
   for (auto& [where, rows] : version_tokens) {
     if (where != tablet) VB_CO_TRY(co_await sweep_rows(registry, bucket, where, std::move(rows)));
   }
-  // Together with what says that they stand there for nothing; where a key lies elsewhere by now, after its guard.
+  // Together with the tombstone's row; for a key that is in another tablet now, after its version token.
   SweptRows here = std::move(version_tokens[tablet]);
   for (const auto& [row, version_token] : tombstones) here.emplace(row, "");
   VB_CO_TRY(co_await sweep_rows(registry, bucket, tablet, std::move(here)));
@@ -105,7 +104,7 @@ Task<Result<void>> sweep_receipts(Registry& registry, BucketPtr bucket, size_t t
   SweptRows gone;
   for (const auto& [row, token] : page->rows) {
     const auto server = parse_receipt_row(row);
-    // Numbers grow: one that came since `living` was read is greater than all of those.
+    // Numbers grow: a server that came after `living` was read has a greater one than all of those.
     const bool is_gone = server && *server < *living.rbegin() && !living.contains(*server);
     if (is_gone && gone.size() < swept_at_once) gone.emplace(row, "");
   }
@@ -124,8 +123,8 @@ Task<Result<void>> sweep_tablet(Registry& registry, BucketPtr bucket, size_t tab
     more = page && *page;
     if (!page) swept = std::unexpected(page.error());
   }
-  // Others change the keys, or the bucket: the next round. Where the bucket's epoch was raised and no change of a key
-  // has brought it to this tablet, it is brought now.
+  // Others are changing the keys or the bucket: left to the next round. If the bucket's epoch was raised and this
+  // tablet does not have it yet, sets it now.
   const bool conflict = !swept && swept.error() == Errc::conditional_conflict;
   if (conflict) {
     std::string object = bucket->tablets[tablet].object;

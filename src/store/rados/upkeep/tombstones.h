@@ -1,11 +1,10 @@
-// Version tokens of keys whose object went. Each change of a key compares its version token, and while there is one no
-// call that was sent before comes true again, however late it lands: so a version token stays when its object goes,
-// with the last id and the last time of the key. After a while it is swept together with the row that says since when
-// it stands there for nothing, by a call that raises the tablet's fence. A change of a key without a version token
-// compares the fence; one that was sent before that call finds another fence. The fence keeps the greatest id of what
-// was swept, so that ids of a key grow for good.
+// Version tokens of removed objects. Each change of a key compares its version token, and while the token exists no
+// earlier call can succeed, however late it arrives. So the version token stays when its object is removed, with the
+// key's last id and time. After a while it is swept, together with the row that records its age, by a call that raises
+// the tablet's fence. A change of a key without a version token compares the fence, so one that was sent before the
+// sweep fails. The fence has the greatest swept id, so that ids of a key always grow.
 //
-// Likewise receipts (fate.h) of servers that are gone.
+// Receipts (fate.h) of dead servers are swept likewise.
 #pragma once
 
 #include <chrono>
@@ -15,10 +14,10 @@
 
 namespace verbena::store::rados {
 
-// Beyond that servers' clocks may differ in what the next object of such a key gets for its time.
+// The age of swept tokens. Times of a key grow over removals if the servers' clocks differ by less than this.
 inline constexpr std::chrono::seconds tombstone_life{120};
 
-// Those of the tablet that are older than that, at the time `now_us`.
+// Sweeps the tablet's tokens older than that, at the time `now_us`.
 Task<Result<void>> sweep_tablet(Registry& registry, BucketPtr bucket, size_t tablet, int64_t now_us,
                                 std::set<uint64_t> living);
 

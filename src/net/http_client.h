@@ -3,10 +3,10 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +15,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "net/name_lookup.h"
 
-namespace verbena::client {
+namespace verbena::net {
 
 // User-Agent of a request that has none, and the name that a native session is opened with: policies and logs see the
 // same client by every door.
@@ -28,11 +29,18 @@ struct HttpOptions {
   std::string host = {};  // name or IP literal without brackets
   uint16_t port = 80;
   bool tls = false;
-  std::string ca_file = {};  // PEM; empty: the system's store
-  bool insecure = false;     // do not verify the server's certificate
+  std::string ca_file = {};                   // PEM; empty: the system's store
+  bool system_too = false;                    // the system's store besides the file
+  std::vector<std::string> thumbprints = {};  // trusted besides: net/tls.h
+  bool insecure = false;                      // do not verify the server's certificate
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds stall_timeout{60'000};  // no byte in either direction
   size_t idle_connections_max = 32;
+  size_t head_bytes_max = 64 * KiB;  // of a reply
+  // Looks names up in time: by look_up_name(), which knows a deadline and has a bound for all callers together. Else by
+  // the system's resolver.
+  bool bounded_lookup = false;
+  AddressCheck allowed = {};  // null: each address; otherwise the look-up is bounded, too
 };
 
 struct HttpReply {
@@ -59,11 +67,14 @@ struct HttpRequest {
   // status, the body is collected in HttpReply::body.
   std::optional<MutableBytes> into = {};
   size_t collected_body_max = 16 * MiB;  // bound of HttpReply::body
+  bool status_suffices = false;          // a body that is too long or cut off is no error
 
   std::optional<Deadline> deadline = {};  // of the whole request; the stall timeout holds as well
   // May be sent again on a fresh connection when a kept one turns out dead before any byte of a reply came.
   bool replayable = false;
-  std::stop_token stop = {};  // a stop ends the request with `cancelled`
+  Stop stop = {};  // a stop ends the request with `cancelled`
+  // Called when there is a connection, immediately before the request is sent on it; an error ends the request.
+  std::function<Result<void>()> before_sending = {};
 };
 
 class HttpClient {
@@ -73,9 +84,10 @@ class HttpClient {
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
 
-  // Errors: connection_failed (no connection, in time or at all: nothing was sent), closed (the connection broke after
-  // sending began: the server may have acted), timed_out (likewise), malformed, too_large, invalid_argument. Any status
-  // is a reply.
+  // Errors: connection_failed (no connection, in time or at all: nothing was sent), access_denied (no address of the
+  // host is allowed), closed (the connection broke after sending began: the server may have acted), timed_out
+  // (likewise), cancelled, malformed, too_large, invalid_argument. Any status is a reply, redirections too: none is
+  // followed.
   Result<HttpReply> request(const HttpRequest& request);
 
   const HttpOptions& options() const { return options_; }
@@ -92,7 +104,8 @@ class HttpClient {
   struct Connection;
   struct Network;  // what Boost.Asio's streams live on
   HttpClient(HttpOptions options, std::unique_ptr<Network> network);
-  Result<std::unique_ptr<Connection>> take(bool fresh, Deadline deadline, const std::stop_token& stop);
+  Result<std::unique_ptr<Connection>> take(bool fresh, Deadline deadline, const Stop& stop);
+  Result<std::unique_ptr<Connection>> open(Deadline deadline, const Stop& stop);
   void give_back(std::unique_ptr<Connection> connection);
 
   HttpOptions options_;
@@ -103,4 +116,4 @@ class HttpClient {
   std::string peer_address_, local_address_;
 };
 
-}  // namespace verbena::client
+}  // namespace verbena::net

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace verbena::client {
+namespace verbena::net {
 
 struct ScriptedRequest {
   std::string head;  // request line and headers
@@ -142,4 +142,4 @@ inline std::string http_reply(int status, const std::string& headers, const std:
          "content-length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-}  // namespace verbena::client
+}  // namespace verbena::net

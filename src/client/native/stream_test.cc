@@ -1,5 +1,5 @@
-// A lane on a scripted link: it accepts no message, closes, or loses its connections.
-#include "client/native/lane.h"
+// A stream on a scripted link: it accepts no message, closes, or loses its connections.
+#include "client/native/stream.h"
 
 #include "client/trace_scope.h"
 #include "native/wire/watch.h"
@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace wire = native::wire;
 
-// State shared by the test and the link; the lane owns the link.
+// State shared by the test and the link; the stream owns the link.
 struct Script {
   Result<void> send;
   std::atomic<bool> closed{false};
@@ -52,7 +52,7 @@ std::vector<std::byte> reply_to(uint64_t request, uint64_t sequence, Errc code) 
                             .request = request,
                             .body_length = 2,
                             .timeout_ms = 0};
-  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
+  wire::seal(native::wire::StreamKeys{}.to_client, header, reply);
   return reply;
 }
 
@@ -87,17 +87,17 @@ class ScriptedLink final : public fabric::Link {
   Script& script_;
 };
 
-class NativeLaneTest : public testing::Test {
+class NativeStreamTest : public testing::Test {
  protected:
-  NativeLaneTest() {
-    NativeLane::Setup setup;
+  NativeStreamTest() {
+    NativeStream::Setup setup;
     setup.endpoint.message_size_max = 4096;
     setup.session = scripted_session;
     setup.credits = 4;
     setup.trace_context = true;
-    lane_ = std::make_unique<NativeLane>(std::make_unique<ScriptedLink>(script_), std::move(setup));
+    stream_ = std::make_unique<NativeStream>(std::make_unique<ScriptedLink>(script_), std::move(setup));
   }
-  void TearDown() override { lane_->close(); }
+  void TearDown() override { stream_->close(); }
 
   std::unique_ptr<AsyncCall> call_that_counts(std::chrono::milliseconds timeout = 10s) {
     auto call = std::make_unique<AsyncCall>();
@@ -110,43 +110,43 @@ class NativeLaneTest : public testing::Test {
     };
     return call;
   }
-  static Result<void> nothing_to_say(NativeLane::Body&) { return {}; }
+  static Result<void> nothing_to_say(NativeStream::Body&) { return {}; }
 
   Script script_;
-  std::unique_ptr<NativeLane> lane_;
+  std::unique_ptr<NativeStream> stream_;
   std::atomic<int> completions_{0};
   Errc error_ = Errc::ok;
 };
 
-TEST_F(NativeLaneTest, AnAsynchronousCallWhoseSendFailsIsFinishedOnceAndFreedOnce) {
+TEST_F(NativeStreamTest, AnAsynchronousCallWhoseSendFailsIsFinishedOnceAndFreedOnce) {
   script_.send = fail(Errc::io_error, "scripted: the link breaks");
-  lane_->start(call_that_counts(), nothing_to_say);
+  stream_->start(call_that_counts(), nothing_to_say);
   EXPECT_EQ(completions_, 1);
   EXPECT_EQ(error_, Errc::closed);
-  EXPECT_TRUE(lane_->broken());
-  lane_->start(call_that_counts(), nothing_to_say);  // has no slot
+  EXPECT_TRUE(stream_->broken());
+  stream_->start(call_that_counts(), nothing_to_say);  // has no slot
   EXPECT_EQ(completions_, 2);
 }
 
-TEST_F(NativeLaneTest, AnAsynchronousCallThatCannotBeWrittenIsFinishedOnceAndLeavesItsSlot) {
-  const auto refuse = [](NativeLane::Body&) -> Result<void> { return fail(Errc::invalid_request, "no"); };
+TEST_F(NativeStreamTest, AnAsynchronousCallThatCannotBeWrittenIsFinishedOnceAndLeavesItsSlot) {
+  const auto refuse = [](NativeStream::Body&) -> Result<void> { return fail(Errc::invalid_request, "no"); };
   for (int i = 1; i <= 10; ++i) {  // more than there are slots
-    lane_->start(call_that_counts(), refuse);
+    stream_->start(call_that_counts(), refuse);
     EXPECT_EQ(completions_, i);
   }
   EXPECT_EQ(error_, Errc::invalid_request);
-  EXPECT_FALSE(lane_->broken());
+  EXPECT_FALSE(stream_->broken());
 }
 
-TEST_F(NativeLaneTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
+TEST_F(NativeStreamTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
   script_.send = fail(Errc::would_block, "scripted: full");
-  lane_->start(call_that_counts(20ms), nothing_to_say);
+  stream_->start(call_that_counts(20ms), nothing_to_say);
   EXPECT_EQ(completions_, 1);
   EXPECT_EQ(error_, Errc::timed_out);
 }
 
 // The calls queued behind it as well.
-TEST_F(NativeLaneTest, ALinkThatTakesNoMessageKeepsNobodyFromHisOwnDeadlineOrWish) {
+TEST_F(NativeStreamTest, ALinkThatTakesNoMessageKeepsNobodyFromHisOwnDeadlineOrWish) {
   script_.send = fail(Errc::would_block, "scripted: full");
   std::stop_source stop;
   std::jthread first([&] {
@@ -154,48 +154,48 @@ TEST_F(NativeLaneTest, ALinkThatTakesNoMessageKeepsNobodyFromHisOwnDeadlineOrWis
     call.type = wire::Type::get;
     call.deadline = deadline_in(60s);
     call.stop = stop.get_token();
-    EXPECT_EQ(lane_->run(call, nothing_to_say).error(), Errc::cancelled);
+    EXPECT_EQ(stream_->run(call, nothing_to_say).error(), Errc::cancelled);
   });
   const auto begun = SteadyClock::now();
   CodeCall call;
   call.type = wire::Type::get;
   call.deadline = deadline_in(50ms);
-  EXPECT_EQ(lane_->run(call, nothing_to_say).error(), Errc::timed_out);
+  EXPECT_EQ(stream_->run(call, nothing_to_say).error(), Errc::timed_out);
   stop.request_stop();
   first.join();
   EXPECT_LT(SteadyClock::now() - begun, 30s);
 }
 
-TEST_F(NativeLaneTest, AServerThatNeverPausesKeepsNobodyBeyondHisDeadlineOrWish) {
+TEST_F(NativeStreamTest, AServerThatNeverPausesKeepsNobodyBeyondHisDeadlineOrWish) {
   script_.floods = true;
   CodeCall late, cancelled;
   late.type = cancelled.type = wire::Type::get;
   late.deadline = deadline_in(50ms);
-  EXPECT_EQ(lane_->run(late, nothing_to_say).error(), Errc::timed_out);
+  EXPECT_EQ(stream_->run(late, nothing_to_say).error(), Errc::timed_out);
   std::stop_source stop;
   cancelled.deadline = deadline_in(60s);
   cancelled.stop = stop.get_token();
   stop.request_stop();
-  EXPECT_EQ(lane_->run(cancelled, nothing_to_say).error(), Errc::cancelled);
+  EXPECT_EQ(stream_->run(cancelled, nothing_to_say).error(), Errc::cancelled);
 }
 
 // docs/native-protocol.md: internal codes are never sent; they describe states that only this end can know.
-TEST_F(NativeLaneTest, ACodeThatNoServerSendsIsMalformed) {
+TEST_F(NativeStreamTest, ACodeThatNoServerSendsIsMalformed) {
   uint64_t sequence = 0;
   for (const Errc code : {Errc::connection_failed, Errc::cancelled, Errc::out_of_memory, Errc::too_large}) {
     CodeCall call;
     call.type = wire::Type::get;
     call.deadline = deadline_in(10s);
-    const auto prepare = [&](NativeLane::Body&) -> Result<void> {
+    const auto prepare = [&](NativeStream::Body&) -> Result<void> {
       script_.replies.push_back(reply_to(call.request, ++sequence, code));
       return {};
     };
-    EXPECT_EQ(lane_->run(call, prepare).error(), code == Errc::too_large ? code : Errc::malformed);
+    EXPECT_EQ(stream_->run(call, prepare).error(), code == Errc::too_large ? code : Errc::malformed);
   }
 }
 
 // On tcp, withdrawing a window whose answer did not come closes the link.
-TEST_F(NativeLaneTest, ALaneWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRepliesHadCome) {
+TEST_F(NativeStreamTest, AStreamWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRepliesHadCome) {
   script_.revoking_closes = true;
   // An unrelated reply, which still shows that the server is alive.
   std::vector<std::byte> memory(64);
@@ -203,37 +203,37 @@ TEST_F(NativeLaneTest, ALaneWhoseLinkWasClosedByATimeoutIsBrokenAlthoughOtherRep
   CodeCall call;
   call.type = wire::Type::get;
   call.deadline = deadline_in(50ms);
-  const auto lend = [&](NativeLane::Body& body) -> Result<void> {
+  const auto lend = [&](NativeStream::Body& body) -> Result<void> {
     VB_ASSIGN(call.lent, body.link.lend(memory, fabric::Access::server_writes));
     return {};
   };
-  EXPECT_EQ(lane_->run(call, lend).error(), Errc::timed_out);
+  EXPECT_EQ(stream_->run(call, lend).error(), Errc::timed_out);
   ASSERT_TRUE(script_.replies.empty());
   ASSERT_TRUE(script_.closed);
-  EXPECT_TRUE(lane_->broken()) << "nobody opens another lane in place of this one";
+  EXPECT_TRUE(stream_->broken()) << "no other stream replaces this one";
 }
 
-TEST_F(NativeLaneTest, ALaneThatCannotLendBecauseItsLinkIsClosedIsBroken) {
+TEST_F(NativeStreamTest, AStreamThatCannotLendBecauseItsLinkIsClosedIsBroken) {
   std::vector<std::byte> memory(64);
   script_.closed = true;
   CodeCall call;
   call.type = wire::Type::get;
   call.deadline = deadline_in(10s);
-  const auto lend = [&](NativeLane::Body& body) -> Result<void> {
+  const auto lend = [&](NativeStream::Body& body) -> Result<void> {
     VB_ASSIGN(call.lent, body.link.lend(memory, fabric::Access::server_writes));
     return {};
   };
-  EXPECT_EQ(lane_->run(call, lend).error(), Errc::closed);
-  EXPECT_TRUE(lane_->broken());
+  EXPECT_EQ(stream_->run(call, lend).error(), Errc::closed);
+  EXPECT_TRUE(stream_->broken());
 }
 
 // The server has begun the watch, and would keep it for as long as the session lives.
-TEST_F(NativeLaneTest, AWatchWhoseAnswerCameTooLateIsEnded) {
+TEST_F(NativeStreamTest, AWatchWhoseAnswerCameTooLateIsEnded) {
   CodeCall watch;
   watch.type = wire::Type::watch;
   watch.deadline = deadline_in(1ms);
   watch.patient = true;
-  EXPECT_EQ(lane_->run(watch, nothing_to_say).error(), Errc::timed_out);
+  EXPECT_EQ(stream_->run(watch, nothing_to_say).error(), Errc::timed_out);
   std::vector<std::byte> reply(wire::frame_size + 10);
   wire::Writer body(MutableBytes(reply).subspan(wire::header_size, 10));
   encode(body, wire::WatchStarted{.watch = 42});
@@ -244,35 +244,35 @@ TEST_F(NativeLaneTest, AWatchWhoseAnswerCameTooLateIsEnded) {
                             .request = watch.request,
                             .body_length = 10,
                             .timeout_ms = 0};
-  wire::seal(native::wire::LaneKeys{}.to_client, header, reply);
+  wire::seal(native::wire::StreamKeys{}.to_client, header, reply);
   script_.replies.push_back(reply);
   CodeCall next;
   next.type = wire::Type::get;
   next.deadline = deadline_in(20ms);
   next.patient = true;
-  EXPECT_EQ(lane_->run(next, nothing_to_say).error(), Errc::timed_out);
+  EXPECT_EQ(stream_->run(next, nothing_to_say).error(), Errc::timed_out);
   const auto sent = wire::parse_header(script_.sent.back(), 4096);
   ASSERT_TRUE(sent);
   EXPECT_EQ(sent->type, static_cast<uint8_t>(wire::Type::watch_end));
   const auto end = wire::decode_watch_end(wire::body_of(script_.sent.back()));
   ASSERT_TRUE(end);
   EXPECT_EQ(end->watch, 42u);
-  EXPECT_FALSE(lane_->broken());
-  lane_->end_watch(43);
+  EXPECT_FALSE(stream_->broken());
+  stream_->end_watch(43);
   EXPECT_EQ(wire::decode_watch_end(wire::body_of(script_.sent.back()))->watch, 43u);
 }
 
-TEST_F(NativeLaneTest, WhatAThreadAsksForCarriesItsTrace) {
+TEST_F(NativeStreamTest, WhatAThreadAsksForCarriesItsTrace) {
   const auto send = [this](wire::Type type, size_t size = 4) {
     CodeCall call;
     call.type = type;
     call.deadline = deadline_in(1ms);
     call.patient = true;
-    const auto prepare = [size](NativeLane::Body& body) -> Result<void> {
+    const auto prepare = [size](NativeStream::Body& body) -> Result<void> {
       body.out.text(std::string(size, 'b'));
       return {};
     };
-    EXPECT_EQ(lane_->run(call, prepare).error(), Errc::timed_out);
+    EXPECT_EQ(stream_->run(call, prepare).error(), Errc::timed_out);
     const auto& message = script_.sent.back();
     const auto header = wire::parse_header(message, 4096);
     EXPECT_TRUE(header);
@@ -292,7 +292,7 @@ TEST_F(NativeLaneTest, WhatAThreadAsksForCarriesItsTrace) {
   }
   EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 24).first, 0) << "no room";
   EXPECT_EQ(send(wire::Type::get, 4096 - wire::frame_size - 25).first, 16);
-  EXPECT_FALSE(lane_->broken()) << "nobody was to answer in time";
+  EXPECT_FALSE(stream_->broken()) << "no answer was due";
 }
 
 TEST(TraceScopeTest, TakesWhatTheRecommendationCallsATraceparentAndNothingElse) {

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "client/testing/scripted_server.h"
+#include "net/testing/scripted_server.h"
 
-namespace verbena::client {
+namespace verbena::net {
 
 // Runs the test's function on each connection, when a request's head has arrived or at once.
 class HostileServer {
@@ -66,4 +66,4 @@ class HostileServer {
   ScriptedServer server_;
 };
 
-}  // namespace verbena::client
+}  // namespace verbena::net

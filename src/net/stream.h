@@ -1,5 +1,5 @@
-// One TCP connection, plain or TLS, as a stream for Boost.Beast: Boost.Asio's socket and TLS, and no call outlives its
-// deadline, or its caller's wish to stop (name resolution excepted). Never raises SIGPIPE.
+// One TCP connection, plain or TLS, also as a stream for Boost.Beast: Boost.Asio's socket and TLS, and no call outlives
+// its deadline, or its caller's wish to stop. Never raises SIGPIPE.
 #pragma once
 
 #include <poll.h>
@@ -10,14 +10,14 @@
 
 #include <algorithm>
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "net/name_lookup.h"
 
-namespace verbena::client {
+namespace verbena::net {
 
 using boost::system::error_code;
 
@@ -52,11 +52,11 @@ class TimedSocket {
 
   Deadline until = Deadline::max();
   bool waits = true;  // false: timed_out is what would have to be waited for
-  std::stop_token stop;
+  Stop stop;
 
  private:
   bool stopped(error_code& ec) const {
-    if (!stop.stop_requested()) return false;
+    if (!stop.requested()) return false;
     ec = boost::asio::error::operation_aborted;
     return true;
   }
@@ -66,15 +66,19 @@ class TimedSocket {
   lowest_layer_type socket_;
 };
 
-class HttpStream {
+class Stream {
  public:
-  // Tries the name's addresses in order. `tls` may be null. `verify_name`: check the certificate against `host`.
-  static Result<std::unique_ptr<HttpStream>> connect(boost::asio::io_context& io, const std::string& host,
-                                                     uint16_t port, boost::asio::ssl::context* tls, bool verify_name,
-                                                     Deadline deadline, std::stop_token stop);
-  ~HttpStream();
-  HttpStream(const HttpStream&) = delete;
-  HttpStream& operator=(const HttpStream&) = delete;
+  // To the first of the addresses that answers. What follows ends by the deadline, too, until limit() sets another.
+  // timed_out, cancelled, connection_failed.
+  static Result<std::unique_ptr<Stream>> connect(boost::asio::io_context& io, const TcpEndpoints& addresses,
+                                                 Deadline until, Stop stop);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // Goes on in TLS. `check_name`: the certificate must be `host`'s. timed_out, cancelled, connection_failed.
+  Result<void> start_tls(boost::asio::ssl::context& tls, const std::string& host, bool check_name = true);
+  bool is_encrypted() const { return tls_ != nullptr; }
 
   // For what follows: until `whole`, and no longer than `stall` without a byte in either direction. TLS's own messages
   // are none: a peer can say them for ever.
@@ -83,7 +87,7 @@ class HttpStream {
     whole_ = whole;
   }
   // A stop ends the call that waits, and later ones.
-  void stop_with(std::stop_token stop) { socket_.stop = std::move(stop); }
+  void stop_with(Stop stop) { socket_.stop = std::move(stop); }
 
   template <class Buffers>
   size_t read_some(const Buffers& into, error_code& ec) {
@@ -120,14 +124,17 @@ class HttpStream {
     return n;
   }
 
+  // Whether something was received that has not been read yet: it is invisible to poll() on the socket.
+  bool has_received() const;
+  int fd() { return socket_.lowest_layer().native_handle(); }
+
   // The peer's IP address as text, without port or brackets.
   std::string peer_address();
   // This end's IP address: what the server sees as its peer, unless an address is translated on the way.
   std::string local_address();
 
  private:
-  explicit HttpStream(boost::asio::io_context& io) : socket_(io) {}
-  Result<void> handshake(boost::asio::ssl::context& tls, const std::string& host, bool verify_name);
+  explicit Stream(boost::asio::io_context& io) : socket_(io) {}
 
   // Each call has a time of its own.
   void begin() { socket_.until = std::min(whole_, deadline_in(stall_)); }
@@ -141,8 +148,7 @@ class HttpStream {
 // timed_out, closed (the peer's end of the stream), cancelled, or connection_failed.
 Error stream_error(const error_code& ec);
 
-// A client context: TLS 1.2 or newer, peers verified against `ca_file` (PEM; empty: the system's store), or not at all
-// when `insecure`. bad_config when the certificates cannot be loaded.
-Result<std::unique_ptr<boost::asio::ssl::context>> make_client_tls(const std::string& ca_file, bool insecure);
+// The addresses of a host as the system's resolver has them, without a deadline. None: they are not known.
+TcpEndpoints system_addresses(boost::asio::io_context& io, const std::string& host, uint16_t port);
 
-}  // namespace verbena::client
+}  // namespace verbena::net

@@ -1,4 +1,4 @@
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
@@ -8,19 +8,19 @@
 
 #include "base/copy.h"
 #include "base/text.h"
-#include "client/http/http_stream.h"
+#include "net/stream.h"
+#include "net/tls.h"
 
-namespace verbena::client {
+namespace verbena::net {
 namespace asio = boost::asio;
 namespace bhttp = boost::beast::http;
 
 namespace {
 
-constexpr size_t header_bytes_max = 64 * KiB;
-constexpr size_t buffer_bytes_max = header_bytes_max + 1 * KiB;
 constexpr size_t read_bytes = 16 * KiB;  // at a time, where a body does not go straight into memory
 constexpr size_t field_bytes_max = 60 * KiB;
 constexpr int interim_replies_max = 8;
+constexpr size_t addresses_tried_max = 4;  // of those that are found in time
 
 using Message = bhttp::request<bhttp::span_body<const std::byte>>;
 using Serializer = bhttp::request_serializer<bhttp::span_body<const std::byte>>;
@@ -64,18 +64,25 @@ std::optional<std::string_view> HttpReply::header(std::string_view name) const {
 
 struct HttpClient::Network {
   asio::io_context io;
-  std::unique_ptr<asio::ssl::context> tls;  // null: plain
+  std::optional<asio::ssl::context> tls;  // none: plain
+  std::vector<std::string> thumbprints;
 };
 
 // One connection and the bytes that were read past the current reply.
 struct HttpClient::Connection {
-  std::unique_ptr<HttpStream> stream;
-  boost::beast::flat_buffer buffer{buffer_bytes_max};
+  Connection(std::unique_ptr<Stream> made, size_t head_max)
+      : stream(std::move(made)), head_bytes_max(head_max), buffer(std::max(head_max, read_bytes) + 1 * KiB) {
+    buffer.reserve(read_bytes);
+  }
+
+  std::unique_ptr<Stream> stream;
+  const size_t head_bytes_max;
+  boost::beast::flat_buffer buffer;
   bool reused = false;
 
   Bytes unread() const { return {static_cast<const std::byte*>(buffer.data().data()), buffer.size()}; }
-  // Something has come, or the peer has closed, while nobody was reading: a kept connection is then of no use, and a
-  // request in the middle of its body has been answered early.
+  // Bytes have arrived, or the peer has closed, while the connection was idle: it is then of no use, and a request in
+  // the middle of its body has been answered early.
   bool has_input() {
     if (buffer.size() > 0) return true;
     error_code ec;
@@ -83,15 +90,17 @@ struct HttpClient::Connection {
     return ec != asio::error::timed_out;
   }
 
-  Result<bool> send(const Message& message);
+  // answered_early: the server answered before the whole request went out.
+  enum class Sent : uint8_t { whole, answered_early };
+  Result<Sent> send(const Message& message);
   Result<void> read_head(Parser& parser);
   Result<void> read_known_body(uint64_t length, const HttpRequest& request, HttpReply& reply);
   Result<void> read_framed_body(Parser& parser, const HttpRequest& request, HttpReply& reply);
   Result<HttpReply> exchange(const Message& message, const HttpRequest& request, bool& keep, bool& answered);
 };
 
-// True when the whole request went out; false when the server answered before that. A small one goes out in one piece.
-Result<bool> HttpClient::Connection::send(const Message& message) {
+// A small request goes out in one piece.
+Result<HttpClient::Connection::Sent> HttpClient::Connection::send(const Message& message) {
   Serializer serializer(message);
   error_code ec;
   Bytes body(message.body().data(), message.body().size());
@@ -102,11 +111,11 @@ Result<bool> HttpClient::Connection::send(const Message& message) {
     bhttp::write_header(*stream, serializer, ec);
   }
   while (!ec && !body.empty()) {
-    if (has_input()) return false;
+    if (has_input()) return Sent::answered_early;
     body = body.subspan(stream->write_some(asio::buffer(body.data(), std::min<size_t>(body.size(), MiB)), ec));
   }
   if (ec) return failed(ec);
-  return true;
+  return Sent::whole;
 }
 
 Result<void> HttpClient::Connection::read_head(Parser& parser) {
@@ -207,7 +216,7 @@ Result<HttpReply> HttpClient::Connection::exchange(const Message& message, const
   std::optional<Parser> parser;
   for (int i = 0;; ++i) {
     parser.emplace();
-    parser->header_limit(header_bytes_max);
+    parser->header_limit(static_cast<uint32_t>(head_bytes_max));
     parser->body_limit(boost::none);
     if (request.method == "HEAD") parser->skip(true);
     const auto head = read_head(*parser);
@@ -219,10 +228,12 @@ Result<HttpReply> HttpClient::Connection::exchange(const Message& message, const
   HttpReply reply = reply_of(*parser);
   const bool bodyless = request.method == "HEAD" || reply.status == 204 || reply.status == 304;
   const bool framed = parser->chunked() || !reply.content_length;
-  if (!bodyless && framed) VB_TRY(read_framed_body(*parser, request, reply));
-  if (!bodyless && !framed) VB_TRY(read_known_body(*reply.content_length, request, reply));
-  const bool ends = bodyless || parser->chunked() || !framed;
-  keep = sent && *sent && ends && parser->get().keep_alive() && buffer.size() == 0;
+  Result<void> read;
+  if (!bodyless && framed) read = read_framed_body(*parser, request, reply);
+  if (!bodyless && !framed) read = read_known_body(*reply.content_length, request, reply);
+  if (!read && !request.status_suffices) return std::unexpected(read.error());
+  const bool ends = read && (bodyless || parser->chunked() || !framed);
+  keep = sent && *sent == Sent::whole && ends && parser->get().keep_alive() && buffer.size() == 0;
   return reply;
 }
 
@@ -257,7 +268,9 @@ Result<Message> message_of(const HttpRequest& request, const std::string& host) 
 Result<std::unique_ptr<HttpClient>> HttpClient::create(HttpOptions options) try {
   auto network = std::make_unique<Network>();
   if (options.tls) {
-    VB_ASSIGN(network->tls, make_client_tls(options.ca_file, options.insecure));
+    VB_ASSIGN(network->tls, make_client_tls({options.ca_file, options.system_too, options.insecure}));
+    network->thumbprints = options.thumbprints;
+    if (!network->thumbprints.empty()) trust_thumbprints(network->tls->native_handle(), network->thumbprints);
   }
   return std::unique_ptr<HttpClient>(new HttpClient(std::move(options), std::move(network)));
 } catch (const boost::system::system_error& e) {  // no descriptor for an event queue, no memory for TLS
@@ -289,8 +302,7 @@ Result<void> HttpClient::warm_up() {
   return {};
 }
 
-Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Deadline deadline,
-                                                                 const std::stop_token& stop) {
+Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Deadline deadline, const Stop& stop) {
   while (!fresh) {
     std::unique_ptr<Connection> kept;
     {
@@ -303,17 +315,25 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Dea
     kept->reused = true;
     return kept;
   }
-  auto connection = std::make_unique<Connection>();
-  auto stream = HttpStream::connect(network_->io, options_.host, options_.port, network_->tls.get(), !options_.insecure,
-                                    deadline, stop);
-  if (!stream) {
-    // However it failed, nothing of a request has been sent.
-    const Error& why = stream.error();
-    const bool stopped = why == Errc::cancelled;
-    return fail(stopped ? Errc::cancelled : Errc::connection_failed, why.context, why.sys);
+  auto opened = open(deadline, stop);
+  // However it failed, nothing of a request has been sent.
+  if (!opened && opened.error() != Errc::cancelled && opened.error() != Errc::access_denied) {
+    return fail(Errc::connection_failed, opened.error().context, opened.error().sys);
   }
-  connection->stream = std::move(*stream);
-  connection->buffer.reserve(read_bytes);
+  return opened;
+}
+
+Result<std::unique_ptr<HttpClient::Connection>> HttpClient::open(Deadline deadline, const Stop& stop) {
+  TcpEndpoints addresses;
+  if (options_.bounded_lookup || options_.allowed) {
+    VB_ASSIGN(addresses, find_addresses(options_.host, options_.port, options_.allowed, deadline, stop));
+    addresses.resize(std::min(addresses.size(), addresses_tried_max));
+  } else {
+    addresses = system_addresses(network_->io, options_.host, options_.port);
+  }
+  VB_ASSIGN(auto stream, Stream::connect(network_->io, addresses, deadline, stop));
+  if (network_->tls) VB_TRY(stream->start_tls(*network_->tls, options_.host, !options_.insecure));
+  auto connection = std::make_unique<Connection>(std::move(stream), options_.head_bytes_max);
   std::lock_guard lock(mutex_);
   peer_address_ = connection->stream->peer_address();
   local_address_ = connection->stream->local_address();
@@ -340,6 +360,7 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
     auto connection = std::move(*taken);
     connection->stream->limit(options_.stall_timeout, request.deadline.value_or(Deadline::max()));
     connection->stream->stop_with(request.stop);
+    if (request.before_sending) VB_TRY(request.before_sending());
     bool keep = false, answered = false;
     auto reply = connection->exchange(message, request, keep, answered);
     if (reply) {
@@ -357,4 +378,4 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
   }
 }
 
-}  // namespace verbena::client
+}  // namespace verbena::net

@@ -1,10 +1,10 @@
-#include "client/http/http_client.h"
+#include "net/http_client.h"
 
 #include <gtest/gtest.h>
 
-#include "client/testing/scripted_server.h"
+#include "net/testing/scripted_server.h"
 
-namespace verbena::client {
+namespace verbena::net {
 namespace {
 
 using namespace std::chrono_literals;
@@ -181,6 +181,31 @@ TEST(HttpClient, ASilentServerTimesOut) {
   EXPECT_EQ(reply.error().code, Errc::timed_out);
 }
 
+TEST(HttpClient, AnAddressThatIsNotAllowedIsNotConnectedTo) {
+  ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", ""); });
+  HttpOptions options{.host = "localhost", .port = server.port()};
+  options.allowed = [](const std::string&) { return false; };
+  EXPECT_EQ(HttpClient::create(options).value()->request({}).error(), Errc::access_denied);
+  EXPECT_EQ(server.connections(), 0);
+  options.allowed = [](const std::string& address) { return address == "127.0.0.1"; };
+  EXPECT_TRUE(HttpClient::create(options).value()->request({}));
+}
+
+TEST(HttpClient, NothingIsSentWhereTheLastCheckSaysNo) {
+  ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", ""); });
+  const auto client = client_for(server);
+  int asked = 0;
+  HttpRequest request{.replayable = true};
+  request.before_sending = [&]() -> Result<void> {
+    if (++asked == 1) return {};
+    return fail(Errc::cancelled, "no");
+  };
+  EXPECT_TRUE(client->request(request));
+  EXPECT_EQ(client->request(request).error(), Errc::cancelled);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
 TEST(HttpClient, RefusesLineBreaksInHeaders) {
   ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", ""); });
   auto client = client_for(server);
@@ -232,4 +257,4 @@ TEST(HttpClient, HeadHasALengthAndNoBody) {
 }
 
 }  // namespace
-}  // namespace verbena::client
+}  // namespace verbena::net

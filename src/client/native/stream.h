@@ -1,9 +1,9 @@
-// A lane: the session's stream on one link, that is with one of the server's cores. Holds the requests in flight and
+// The session's messages on one link, that is to one of the server's cores. Holds the requests in flight and
 // their sequence numbers and keys, and decides which thread polls the link.
 //
 // The link may be used only by the thread that holds the mutex. One thread leads: it polls for all. A thread that waits
 // for its own reply leads if no other does; else it sleeps until its call is finished or the leader hands over. While
-// asynchronous calls are in flight and no other thread leads, the lane's progress thread does.
+// asynchronous calls are in flight and no other thread leads, the stream's progress thread does.
 #pragma once
 
 #include <atomic>
@@ -19,19 +19,19 @@
 
 namespace verbena::client {
 
-class NativeLane {
+class NativeStream {
  public:
   struct Setup {
     NativeEndpoint endpoint;
     uint64_t session = 0;
-    native::wire::LaneKeys keys;
+    native::wire::StreamKeys keys;
     uint32_t credits = 0;
     std::chrono::microseconds spin_for{100};
     bool trace_context = false;  // the server accepts a trace context after bodies
   };
-  NativeLane(std::unique_ptr<fabric::Link> link, Setup setup);
-  ~NativeLane();  // close() must have been called
-  NativeLane(const NativeLane&) = delete;
+  NativeStream(std::unique_ptr<fabric::Link> link, Setup setup);
+  ~NativeStream();  // close() must have been called
+  NativeStream(const NativeStream&) = delete;
 
   // Writes a request. `prepare` runs under the lock, once there is a credit: it lends the memory that the call needs,
   // returns the flags and writes the body.
@@ -55,7 +55,7 @@ class NativeLane {
   // Sends; the completion comes later, or, when sending fails, before this returns.
   void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
 
-  // Sends a lane's first request.
+  // Sends a stream's first request.
   Result<void> hello(Deadline deadline);
   // Sends BYE, ends the calls in flight with `closed`, joins the progress thread. Must not be called in a completion.
   void close();

@@ -1,5 +1,5 @@
-// A lane: one session on one endpoint. It has keys, sequence numbers and credits of its own, so that serving a message
-// takes no lock. Used on its endpoint's core alone.
+// A session's messages on one endpoint. A stream has its own keys, sequence numbers and credits, so that serving a
+// message takes no lock. Used on its endpoint's core alone.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,18 @@
 
 namespace verbena::native {
 
-// What the sessions of one client (an address, or an IPv6 /64) have under way together on an endpoint. Credits bound
-// each of them, and a client may have hundreds of sessions.
+// The work in progress of all sessions of one client (an address, or an IPv6 /64) on an endpoint. Credits bound each
+// session, but a client may have hundreds.
 struct ClientLoad {
   static constexpr uint32_t units_max = 2048;
   uint32_t units = 0;
-  // Of batches: writes and read-aheads under way, of which an endpoint has so many for all clients together.
+  // Writes and read-aheads of its batches in progress; an endpoint has a bounded number of them for all clients
+  // together.
   size_t writes = 0, readers = 0;
 };
-// A request has a reply's buffer while it is served; a batch has a copy of its message and its items besides.
-// Questions of watches wait without either, and are bounded by the watches that there may be: who is busy with other
-// requests is told of changes all the same.
+// A request holds a reply buffer while it is served; a batch also a copy of its message and its items. Requests of
+// watches wait without either and are bounded by the number of watches, so that a client that is busy with other
+// requests is still notified.
 inline bool takes_no_credit(uint8_t type) {
   return type == static_cast<uint8_t>(wire::Type::watch_next) || type == static_cast<uint8_t>(wire::Type::watch_end);
 }
@@ -32,54 +33,54 @@ inline uint32_t load_of(uint8_t type) {
   return wire::version_of(type) == 2 ? 8 : 1;
 }
 
-struct Lane {
+struct SessionStream {
   std::shared_ptr<Session> session;
   std::shared_ptr<ClientLoad> client;
-  wire::LaneKeys keys;
+  wire::StreamKeys keys;
   wire::ReplayWindow seen;
-  uint64_t last_sequence = 0;  // of what we sent
+  uint64_t last_sequence = 0;  // of the server's messages
   fabric::PeerId peer = 0;
-  bool dialled = false;  // the peer was made by add_peer()
+  bool dialled = false;  // the peer was added by add_peer()
   bool closed = false;   // kept until the session ends, so that its sequence numbers stay used
   bool touched = false;  // a message came since the last sweep
   uint32_t in_flight = 0;
-  uint32_t questions = 0;       // in flight besides: takes_no_credit()
+  uint32_t questions = 0;       // further requests in flight, which take no credit: takes_no_credit()
   uint32_t watches = 0;         // that are open
-  uint64_t watches_from = 0;    // the client's numbers of them begin behind this
-  uint32_t listings = 0;        // of them LIST_VALUES: each keeps what was listed until its values have been sent
+  uint64_t watches_from = 0;    // numbers of its watches are above this
+  uint32_t listings = 0;        // LIST_VALUES among them: each keeps its listing until the values have been sent
   size_t message_size_max = 0;  // both ends' limit
   call::Caller caller;
   uint64_t generation = 0;  // of the credentials when `caller` was made
-  // Payload of the requests that were answered, and windows that were lent for it.
+  // Payload of answered requests, and windows that were lent for it.
   struct Moved {
     uint64_t requests = 0, bytes_in = 0, bytes_out = 0, windows = 0;
     uint32_t in_flight = 0;
   };
   Moved moved;
-  Moved told;  // of these, what the session has been told of
+  Moved told;  // the part already added to the session's totals
 };
 
-// Session id -> lane. Ids are random, so they are their own hash.
-class LaneMap {
+// Session id -> its stream on this endpoint. Ids are random, so they are their own hash.
+class StreamMap {
  public:
-  Lane* find(uint64_t session) const {
+  SessionStream* find(uint64_t session) const {
     if (slots_.empty()) return nullptr;
     for (size_t i = session & mask();; i = (i + 1) & mask()) {
       if (slots_[i] == nullptr) return nullptr;
       if (slots_[i]->session->id == session) return slots_[i].get();
     }
   }
-  std::shared_ptr<Lane> share(uint64_t session) const {
+  std::shared_ptr<SessionStream> share(uint64_t session) const {
     if (slots_.empty()) return nullptr;
     for (size_t i = session & mask(); slots_[i] != nullptr; i = (i + 1) & mask()) {
       if (slots_[i]->session->id == session) return slots_[i];
     }
     return nullptr;
   }
-  void add(std::shared_ptr<Lane> lane) {
+  void add(std::shared_ptr<SessionStream> stream) {
     if ((count_ + 1) * 2 > slots_.size())
-      rebuild(std::max<size_t>(16, slots_.size() * 2), [](const Lane&) { return true; });
-    place(std::move(lane));
+      rebuild(std::max<size_t>(16, slots_.size() * 2), [](const SessionStream&) { return true; });
+    place(std::move(stream));
   }
   template <class Predicate>
   void keep_if(Predicate keep) {
@@ -87,18 +88,18 @@ class LaneMap {
   }
   template <class Visitor>
   void each(Visitor visit) const {
-    for (const auto& lane : slots_) {
-      if (lane != nullptr) visit(lane);
+    for (const auto& stream : slots_) {
+      if (stream != nullptr) visit(stream);
     }
   }
   size_t size() const { return count_; }
 
  private:
   size_t mask() const { return slots_.size() - 1; }
-  void place(std::shared_ptr<Lane> lane) {
-    size_t i = lane->session->id & mask();
+  void place(std::shared_ptr<SessionStream> stream) {
+    size_t i = stream->session->id & mask();
     while (slots_[i] != nullptr) i = (i + 1) & mask();
-    slots_[i] = std::move(lane);
+    slots_[i] = std::move(stream);
     ++count_;
   }
   template <class Predicate>
@@ -106,12 +107,12 @@ class LaneMap {
     auto old = std::move(slots_);
     slots_.assign(size, nullptr);
     count_ = 0;
-    for (auto& lane : old) {
-      if (lane != nullptr && keep(*lane)) place(std::move(lane));
+    for (auto& stream : old) {
+      if (stream != nullptr && keep(*stream)) place(std::move(stream));
     }
   }
 
-  std::vector<std::shared_ptr<Lane>> slots_;  // a power of two, at most half full
+  std::vector<std::shared_ptr<SessionStream>> slots_;  // a power of two, at most half full
   size_t count_ = 0;
 };
 

@@ -1,14 +1,15 @@
-#include "client/http/http_stream.h"
+#include "net/stream.h"
 
-#include <openssl/x509v3.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <vector>
 
-namespace verbena::client {
+#include "net/tls.h"
+
+namespace verbena::net {
 
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
@@ -20,7 +21,7 @@ bool TimedSocket::is_late(error_code& ec) const {
 }
 
 bool TimedSocket::wait(short events, error_code& ec) {
-  const int64_t slice_ms = stop.stop_possible() ? 20 : INT_MAX;
+  const int64_t slice_ms = stop.possible() ? 20 : INT_MAX;
   for (auto left = until - SteadyClock::now(); waits && left.count() > 0; left = until - SteadyClock::now()) {
     if (stopped(ec)) return false;
     const auto ms = std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), slice_ms);
@@ -50,33 +51,15 @@ void TimedSocket::connect(const Tcp::endpoint& to, error_code& ec) {
 }
 
 Error stream_error(const error_code& ec) {
-  if (ec == asio::error::timed_out) return {Errc::timed_out, 0, "http client: no answer in time"};
-  if (ec == asio::error::operation_aborted) return {Errc::cancelled, 0, "http client: the caller's wish"};
-  if (ec == asio::error::eof) return {Errc::closed, 0, "http client: closed by the server"};
-  if (ec == asio::ssl::error::stream_truncated) return {Errc::closed, 0, "http client: cut off by the server"};
+  if (ec == asio::error::timed_out) return {Errc::timed_out, 0, "connection: no answer in time"};
+  if (ec == asio::error::operation_aborted) return {Errc::cancelled, 0, "connection: cancelled by the caller"};
+  if (ec == asio::error::eof) return {Errc::closed, 0, "connection: closed by the server"};
+  if (ec == asio::ssl::error::stream_truncated) return {Errc::closed, 0, "connection: cut off by the server"};
   const bool system = ec.category() == boost::system::system_category();
-  return {Errc::connection_failed, system ? ec.value() : 0,
-          system ? "http client: connection" : "http client: TLS failed"};
+  return {Errc::connection_failed, system ? ec.value() : 0, system ? "connection: refused or broken" : "TLS failed"};
 }
 
-Result<std::unique_ptr<asio::ssl::context>> make_client_tls(const std::string& ca_file, bool insecure) {
-  auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_client);
-  SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
-  error_code ec;
-  context->set_verify_mode(insecure ? asio::ssl::verify_none : asio::ssl::verify_peer, ec);
-  if (insecure) return context;
-  if (ca_file.empty()) {
-    context->set_default_verify_paths(ec);
-  } else {
-    context->load_verify_file(ca_file, ec);
-  }
-  if (ec) return fail(Errc::bad_config, "http client: cannot load the CA certificates");
-  return context;
-}
-
-namespace {
-
-std::vector<Tcp::endpoint> endpoints_of(asio::io_context& io, const std::string& host, uint16_t port) {
+TcpEndpoints system_addresses(asio::io_context& io, const std::string& host, uint16_t port) {
   error_code ec;
   if (const auto address = asio::ip::make_address(host, ec); !ec) return {{address, port}};
   Tcp::resolver resolver(io);
@@ -85,64 +68,62 @@ std::vector<Tcp::endpoint> endpoints_of(asio::io_context& io, const std::string&
   return {found.begin(), found.end()};
 }
 
-}  // namespace
-
-Result<std::unique_ptr<HttpStream>> HttpStream::connect(asio::io_context& io, const std::string& host, uint16_t port,
-                                                        asio::ssl::context* tls, bool verify_name, Deadline deadline,
-                                                        std::stop_token stop) {
-  std::unique_ptr<HttpStream> stream(new HttpStream(io));
+Result<std::unique_ptr<Stream>> Stream::connect(asio::io_context& io, const TcpEndpoints& addresses, Deadline until,
+                                                Stop stop) {
+  std::unique_ptr<Stream> stream(new Stream(io));
   stream->stop_with(std::move(stop));
-  stream->socket_.until = deadline;
-  Error last{Errc::connection_failed, 0, "http client: cannot resolve the host name"};
-  for (const Tcp::endpoint& endpoint : endpoints_of(io, host, port)) {
+  stream->socket_.until = stream->whole_ = until;
+  Error last{Errc::connection_failed, 0, "connection: the host's name is not known"};
+  for (const Tcp::endpoint& endpoint : addresses) {
     error_code ec;
     stream->socket_.connect(endpoint, ec);
-    if (ec) {
-      last = stream_error(ec);
-      continue;
-    }
-    if (tls != nullptr) VB_TRY(stream->handshake(*tls, host, verify_name));
-    return stream;
+    if (!ec) return stream;
+    last = stream_error(ec);
   }
   return std::unexpected(last);
 }
 
-Result<void> HttpStream::handshake(asio::ssl::context& tls, const std::string& host, bool verify_name) {
+Result<void> Stream::start_tls(asio::ssl::context& tls, const std::string& host, bool check_name) {
   tls_ = std::make_unique<asio::ssl::stream<TimedSocket&>>(socket_, tls);
   SSL* const ssl = tls_->native_handle();
-  error_code ec;
-  asio::ip::make_address(host, ec);
-  if (!ec) {
-    if (verify_name) X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str());
-  } else {
-    SSL_set_tlsext_host_name(ssl, host.c_str());
-    if (verify_name) SSL_set1_host(ssl, host.c_str());
+  if (!check_name) {
+    ask_for_peer(ssl, host);
+  } else if (!name_peer(ssl, host)) {
+    return fail(Errc::connection_failed, "TLS: no certificate can have the host's name");
   }
+  socket_.until = whole_;
+  error_code ec;
   tls_->handshake(asio::ssl::stream_base::client, ec);
   if (!ec) return {};
   if (SSL_get_verify_result(ssl) != X509_V_OK) {
-    return fail(Errc::connection_failed, "http client: the server's certificate was not accepted");
+    return fail(Errc::connection_failed, "TLS: the server's certificate was not accepted");
   }
   return std::unexpected(stream_error(ec));
 }
 
-HttpStream::~HttpStream() {
+bool Stream::has_received() const {
+  if (!tls_) return false;
+  SSL* const ssl = tls_->native_handle();
+  return SSL_has_pending(ssl) == 1 || BIO_pending(SSL_get_rbio(ssl)) > 0;
+}
+
+Stream::~Stream() {
   if (!tls_) return;
   socket_.until = Deadline();
   error_code gone;
   tls_->shutdown(gone);  // says that this end is over, and does not wait for the peer to say so
 }
 
-std::string HttpStream::peer_address() {
+std::string Stream::peer_address() {
   error_code ec;
   const auto endpoint = socket_.lowest_layer().remote_endpoint(ec);
   return ec ? std::string() : endpoint.address().to_string();
 }
 
-std::string HttpStream::local_address() {
+std::string Stream::local_address() {
   error_code ec;
   const auto endpoint = socket_.lowest_layer().local_endpoint(ec);
   return ec ? std::string() : endpoint.address().to_string();
 }
 
-}  // namespace verbena::client
+}  // namespace verbena::net

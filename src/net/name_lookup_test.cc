@@ -1,17 +1,15 @@
-#include "base/name_lookup.h"
+#include "net/name_lookup.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-namespace verbena {
+namespace verbena::net {
 namespace {
-
-using NameEndpoint = boost::asio::ip::tcp::endpoint;
 
 std::atomic<bool> name_servers_answer{false};
 
-void slow_name_server(const std::string&, uint16_t port, std::vector<NameEndpoint>& found) {
+void slow_name_server(const std::string&, uint16_t port, TcpEndpoints& found) {
   name_servers_answer.wait(false);
   found.emplace_back(boost::asio::ip::make_address("192.0.2.1"), port);
 }
@@ -49,5 +47,15 @@ TEST(NameLookup, AServerThatDoesNotAnswerIsGivenUp) {
   EXPECT_TRUE(look_up_name("host.example", 1, deadline_in(std::chrono::minutes(1)), stop, slow_name_server));
 }
 
+TEST(NameLookup, OnlyAddressesThatPassTheCheckAreConnectedTo) {
+  const auto until = deadline_in(std::chrono::seconds(60));
+  const auto v4_only = [](const std::string& address) { return address == "127.0.0.1"; };
+  const auto found = find_addresses("localhost", 80, v4_only, until, {});
+  ASSERT_TRUE(found);
+  for (const auto& one : *found) EXPECT_TRUE(one.address().is_v4());
+  EXPECT_EQ(find_addresses("127.0.0.2", 80, v4_only, until, {}).error(), Errc::access_denied);
+  EXPECT_TRUE(find_addresses("127.0.0.2", 80, nullptr, until, {}));
+}
+
 }  // namespace
-}  // namespace verbena
+}  // namespace verbena::net

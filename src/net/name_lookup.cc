@@ -1,15 +1,16 @@
-#include "base/name_lookup.h"
+#include "net/name_lookup.h"
 
 #include <boost/asio/io_context.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
-namespace verbena {
+namespace verbena::net {
 namespace {
 
 using Tcp = boost::asio::ip::tcp;
@@ -21,10 +22,10 @@ struct NameLookup {
   std::mutex mutex;
   std::condition_variable ended;
   bool done = false;
-  std::vector<Tcp::endpoint> found;
+  TcpEndpoints found;
 };
 
-void ask_system(const std::string& host, uint16_t port, std::vector<Tcp::endpoint>& found) {
+void ask_system(const std::string& host, uint16_t port, TcpEndpoints& found) {
   boost::asio::io_context io;
   Tcp::resolver resolver(io);
   boost::system::error_code ec;
@@ -35,18 +36,18 @@ void ask_system(const std::string& host, uint16_t port, std::vector<Tcp::endpoin
 
 }  // namespace
 
-Result<std::vector<Tcp::endpoint>> look_up_name(const std::string& host, uint16_t port, Deadline until,
-                                                const std::atomic<bool>& stop, ResolveName resolve) {
+Result<TcpEndpoints> look_up_name(const std::string& host, uint16_t port, Deadline until, const Stop& stop,
+                                  ResolveName resolve) {
   boost::system::error_code no_address;
   const auto address = boost::asio::ip::make_address(host, no_address);
-  if (!no_address) return std::vector{Tcp::endpoint(address, port)};
+  if (!no_address) return TcpEndpoints{{address, port}};
   if (lookups_under_way.fetch_add(1) >= lookups_max) {
     lookups_under_way.fetch_sub(1);
     return fail(Errc::slow_down, "name: too many are looked up");
   }
   const auto lookup = std::make_shared<NameLookup>();
   const auto work = [lookup, host, port, resolve = resolve == nullptr ? &ask_system : resolve] {
-    std::vector<Tcp::endpoint> found;
+    TcpEndpoints found;
     resolve(host, port, found);
     lookups_under_way.fetch_sub(1);
     const std::lock_guard lock(lookup->mutex);
@@ -63,7 +64,7 @@ Result<std::vector<Tcp::endpoint>> look_up_name(const std::string& host, uint16_
   constexpr std::chrono::milliseconds slice{50};
   std::unique_lock lock(lookup->mutex);
   while (!lookup->done) {
-    if (stop.load()) return fail(Errc::cancelled, "name: given up");
+    if (stop.requested()) return fail(Errc::cancelled, "name: given up");
     if (SteadyClock::now() >= until) return fail(Errc::timed_out, "name: no answer in time");
     lookup->ended.wait_until(lock, std::min(until, SteadyClock::now() + slice));
   }
@@ -71,4 +72,12 @@ Result<std::vector<Tcp::endpoint>> look_up_name(const std::string& host, uint16_
   return std::move(lookup->found);
 }
 
-}  // namespace verbena
+Result<TcpEndpoints> find_addresses(const std::string& host, uint16_t port, const AddressCheck& allowed, Deadline until,
+                                    const Stop& stop) {
+  VB_ASSIGN(TcpEndpoints found, look_up_name(host, port, until, stop));
+  if (allowed) std::erase_if(found, [&](const auto& one) { return !allowed(one.address().to_string()); });
+  if (found.empty()) return fail(Errc::access_denied, "name: no address of the host is public or allowed");
+  return found;
+}
+
+}  // namespace verbena::net

@@ -1,11 +1,12 @@
 // Servers that lie, stop in the middle, or never stop. Each test ends with an error, or with a complete reply.
 #include <gtest/gtest.h>
 
-#include "client/http/http_client.h"
-#include "client/http/s3_http.h"
-#include "client/testing/hostile_server.h"
+#include <atomic>
 
-namespace verbena::client {
+#include "net/http_client.h"
+#include "net/testing/hostile_server.h"
+
+namespace verbena::net {
 namespace {
 
 using namespace std::chrono_literals;
@@ -157,22 +158,6 @@ TEST(HostileServers, BytesOneByOneDoNotOutliveTheDeadline) {
   EXPECT_EQ(slowly("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffff\r\n"), Errc::timed_out);
 }
 
-// An S3 request had no deadline of its own: a server that sent a little at intervals held it without end.
-TEST(HostileServers, OneThatSaysALittleAllTheTimeDoesNotHoldAnS3Request) {
-  HostileServer server([](HostileServer& self, int fd) {
-    self.say(fd, "HTTP/1.1 200 OK\r\n");
-    while (self.say(fd, "x-a: b\r\n")) std::this_thread::sleep_for(20ms);
-  });
-  HttpOptions options{.host = "127.0.0.1", .port = server.port()};
-  options.stall_timeout = 300ms;
-  const auto http = HttpClient::create(options).value();
-  S3Http s3(*http, {});
-  std::vector<std::byte> into(100);
-  const auto got = s3.call({.method = "GET", .bucket = "bucket", .key = "key", .into = into});
-  ASSERT_FALSE(got);
-  EXPECT_EQ(got.error().code, ErrorCode::timed_out) << got.error().message;
-}
-
 TEST(HostileServers, OneThatDoesNotReadStallsARequest) {
   // Never accepts: the kernel takes connections and some bytes by itself.
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -209,6 +194,58 @@ TEST(HostileServers, AStopEndsTheWaitForOneThatIsSilent) {
     self.wait(fd);
   });
   EXPECT_EQ(error_of(server.port(), {.stop = source.get_token()}), Errc::cancelled);
+}
+
+TEST(HostileServers, AHeadIsBoundedAsTheCallerSays) {
+  HostileServer server([&](HostileServer& self, int fd) {
+    self.say(fd, "HTTP/1.1 200 OK\r\nx: " + std::string(20 * KiB, 'y') + "\r\ncontent-length: 0\r\n\r\n");
+    self.wait(fd);
+  });
+  HttpOptions options{.host = "127.0.0.1", .port = server.port()};
+  EXPECT_TRUE(HttpClient::create(options).value()->request({}));
+  options.head_bytes_max = 16 * KiB;
+  EXPECT_EQ(HttpClient::create(options).value()->request({}).error(), Errc::too_large);
+}
+
+// Where the status says all, the rest of an answer is left, and the connection with it.
+TEST(HostileServers, ABodyThatIsNotNeededIsNotReadToItsEnd) {
+  HostileServer server([&](HostileServer& self, int fd) {
+    self.say(fd, "HTTP/1.1 202 Accepted\r\ntransfer-encoding: chunked\r\n\r\n");
+    self.say_forever(fd, "5\r\nhello\r\n");
+  });
+  HttpRequest request{.method = "POST", .collected_body_max = 64 * KiB, .status_suffices = true};
+  const auto client = HttpClient::create({.host = "127.0.0.1", .port = server.port()}).value();
+  for (int i = 1; i <= 2; ++i) {
+    const auto reply = client->request(request);
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 202);
+    EXPECT_EQ(server.connections(), i);
+  }
+  EXPECT_LT(server.said(), much);
+  request.status_suffices = false;
+  EXPECT_EQ(client->request(request).error(), Errc::too_large);
+}
+
+TEST(HostileServers, ARedirectionIsAReplyAndIsNotFollowed) {
+  HostileServer elsewhere([](HostileServer& self, int fd) { self.wait(fd); }, HostileServer::at_once);
+  HostileServer server([&](HostileServer& self, int fd) {
+    self.say(fd, "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:" + std::to_string(elsewhere.port()) +
+                     "/\r\ncontent-length: 0\r\n\r\n");
+    self.wait(fd);
+  });
+  const auto reply = ask(server.port());
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 302);
+  EXPECT_EQ(elsewhere.connections(), 0);
+}
+
+TEST(HostileServers, AFlagEndsTheWaitForOneThatIsSilent) {
+  std::atomic<bool> flag = false;
+  HostileServer server([&](HostileServer& self, int fd) {
+    flag = true;
+    self.wait(fd);
+  });
+  EXPECT_EQ(error_of(server.port(), {.stop = flag}), Errc::cancelled);
 }
 
 TEST(HostileServers, AStopEndsAReplyThatNeverPauses) {
@@ -248,4 +285,4 @@ TEST(HostileServers, OneThatOnlyListensIsAFailedConnection) {
 }
 
 }  // namespace
-}  // namespace verbena::client
+}  // namespace verbena::net

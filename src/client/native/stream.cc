@@ -1,4 +1,4 @@
-#include "client/native/lane.h"
+#include "client/native/stream.h"
 
 #include <sched.h>
 
@@ -14,13 +14,13 @@ namespace {
 
 namespace wire = native::wire;
 
-constexpr std::chrono::milliseconds lane_nap{20};  // interval between checks of deadlines
+constexpr std::chrono::milliseconds stream_nap{20};  // interval between checks of deadlines
 constexpr std::chrono::milliseconds bye_patience{100};
 constexpr std::chrono::milliseconds end_patience{100};
 
 }  // namespace
 
-NativeLane::NativeLane(std::unique_ptr<fabric::Link> link, Setup setup)
+NativeStream::NativeStream(std::unique_ptr<fabric::Link> link, Setup setup)
     : setup_(std::move(setup)),
       link_(std::move(link)),
       provider_(link_->provider()),
@@ -30,9 +30,9 @@ NativeLane::NativeLane(std::unique_ptr<fabric::Link> link, Setup setup)
   for (uint32_t slot = setup_.credits; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
 
-NativeLane::~NativeLane() { close(); }
+NativeStream::~NativeStream() { close(); }
 
-NativeLane::Lock NativeLane::enter() {
+NativeStream::Lock NativeStream::enter() {
   entering_.fetch_add(1);
   if (link_waits_.load()) link_->wake();
   Lock lock(mutex_);
@@ -41,14 +41,14 @@ NativeLane::Lock NativeLane::enter() {
 }
 
 // Yields the mutex: a leader that only unlocked and locked again would starve other threads.
-void NativeLane::let_in(Lock& lock) {
+void NativeStream::let_in(Lock& lock) {
   if (entering_.load() == 0) return;
   lock.unlock();
   for (int i = 0; i < 64 && entering_.load() != 0; ++i) sched_yield();
   lock.lock();
 }
 
-Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
+Result<void> NativeStream::run(NativeCall& call, const Prepare& prepare) {
   Lock lock = enter();
   VB_TRY(take_slot(lock, call));
   if (auto sent = submit(lock, call, prepare); !sent) {
@@ -62,7 +62,7 @@ Result<void> NativeLane::run(NativeCall& call, const Prepare& prepare) {
   return call.outcome;
 }
 
-Result<void> NativeLane::post(NativeCall& call, const Prepare& prepare, bool patient) {
+Result<void> NativeStream::post(NativeCall& call, const Prepare& prepare, bool patient) {
   Lock lock = enter();
   if (!patient && free_slots_.empty() && !broken_) return fail(Errc::would_block, "native: no credit");
   VB_TRY(take_slot(lock, call));
@@ -75,7 +75,7 @@ Result<void> NativeLane::post(NativeCall& call, const Prepare& prepare, bool pat
   return sent;
 }
 
-bool NativeLane::drive(NativeCall& call, Deadline until) {
+bool NativeStream::drive(NativeCall& call, Deadline until) {
   Lock lock = enter();
   if (!call.done && until == Deadline::max()) {
     await(lock, call);
@@ -93,12 +93,12 @@ bool NativeLane::drive(NativeCall& call, Deadline until) {
   return call.done;
 }
 
-bool NativeLane::is_done(const NativeCall& call) {
+bool NativeStream::is_done(const NativeCall& call) {
   Lock lock = enter();
   return call.done;
 }
 
-void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
+void NativeStream::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
   Lock lock = enter();
   if (auto slot = take_slot(lock, *call); !slot) {
     call->outcome = slot;
@@ -120,7 +120,7 @@ void NativeLane::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) 
 }
 
 // Sends with a slot taken. On failure the call keeps the slot.
-Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& prepare) {
+Result<void> NativeStream::submit(Lock& lock, NativeCall& call, const Prepare& prepare) {
   call.leaving = true;
   auto sent = take_turn(lock, call);
   if (sent) sent = write(lock, call, prepare);
@@ -129,17 +129,17 @@ Result<void> NativeLane::submit(Lock& lock, NativeCall& call, const Prepare& pre
 }
 
 // Waits until the link accepts messages again.
-Result<void> NativeLane::take_turn(Lock& lock, const NativeCall& call) {
+Result<void> NativeStream::take_turn(Lock& lock, const NativeCall& call) {
   while (buffer_waits_ && !broken_) {
-    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
-    buffer_free_.wait_until(lock, std::min(deadline_in(lane_nap), call.deadline));
+    buffer_free_.wait_until(lock, std::min(deadline_in(stream_nap), call.deadline));
   }
   if (broken_) return fail(Errc::closed, "native: the session is broken");
   return {};
 }
 
-Result<void> NativeLane::write(Lock& lock, NativeCall& call, const Prepare& prepare) {
+Result<void> NativeStream::write(Lock& lock, NativeCall& call, const Prepare& prepare) {
   wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
   Body body{out, *link_, staging_};
   auto prepared = prepare(body);
@@ -154,7 +154,7 @@ Result<void> NativeLane::write(Lock& lock, NativeCall& call, const Prepare& prep
 }
 
 // Appends the trace context if there is room: a request is not refused for its trace.
-void NativeLane::add_trace(const NativeCall& call, Body& body) const {
+void NativeStream::add_trace(const NativeCall& call, Body& body) const {
   const ThreadTrace* const trace = thread_trace();
   if (trace == nullptr || !setup_.trace_context || call.type <= wire::Type::bye || wire::is_batch(call.type)) return;
   if (body.out.left() < trace->in_message.size()) return;
@@ -162,7 +162,7 @@ void NativeLane::add_trace(const NativeCall& call, Body& body) const {
   body.flags |= wire::flag_trace;
 }
 
-void NativeLane::free_slot(NativeCall& call) {
+void NativeStream::free_slot(NativeCall& call) {
   const auto slot = static_cast<uint32_t>(call.request);
   slots_[slot] = nullptr;
   (slot < setup_.credits ? free_slots_ : free_watch_slots_).push_back(slot);
@@ -170,25 +170,25 @@ void NativeLane::free_slot(NativeCall& call) {
 }
 
 // The free list that the call's slot comes from.
-std::vector<uint32_t>& NativeLane::free_for(const NativeCall& call) {
+std::vector<uint32_t>& NativeStream::free_for(const NativeCall& call) {
   if (call.type != wire::Type::watch_next) return free_slots_;
-  if (free_watch_slots_.empty() && slots_.size() < setup_.credits + wire::lane_watches_max) {
+  if (free_watch_slots_.empty() && slots_.size() < setup_.credits + wire::stream_watches_max) {
     free_watch_slots_.push_back(static_cast<uint32_t>(slots_.size()));
     slots_.push_back(nullptr);
   }
   return free_watch_slots_;
 }
 
-Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
+Result<void> NativeStream::take_slot(Lock& lock, NativeCall& call) {
   std::vector<uint32_t>& slots = free_for(call);
   const auto free = [&] { return !slots.empty() || broken_; };
   // A server allows this many watches per session.
   if (call.type == wire::Type::watch_next && !free()) return fail(Errc::slow_down, "native: too many watches");
   // While a slot is taken, some thread leads or the progress thread is about to.
   while (!free()) {
-    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: no credit");
-    const Deadline slice = call.stop.stop_possible() ? deadline_in(lane_nap) : call.deadline;
+    const Deadline slice = call.stop.stop_possible() ? deadline_in(stream_nap) : call.deadline;
     slot_freed_.wait_until(lock, std::min(slice, call.deadline), free);
   }
   if (broken_) return fail(Errc::closed, "native: the session is broken");
@@ -199,7 +199,7 @@ Result<void> NativeLane::take_slot(Lock& lock, NativeCall& call) {
   return {};
 }
 
-Result<void> NativeLane::transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size) {
+Result<void> NativeStream::transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - SteadyClock::now()).count();
   const wire::Header header{.type = static_cast<uint8_t>(call.type),
                             .flags = flags,
@@ -220,7 +220,7 @@ Result<void> NativeLane::transmit(Lock& lock, NativeCall& call, uint8_t flags, s
     poll_once();
     if (!broken_) expire(SteadyClock::now());
     if (broken_) return fail(Errc::closed, "native: the link broke");
-    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: the caller's wish");
+    if (call.stop.stop_requested()) return fail(Errc::cancelled, "native: cancelled by the caller");
     if (SteadyClock::now() >= call.deadline) return fail(Errc::timed_out, "native: the link takes no message");
     // Other threads go on with their own calls; a thread whose call is answered leaves.
     buffer_waits_ = true;
@@ -233,7 +233,7 @@ Result<void> NativeLane::transmit(Lock& lock, NativeCall& call, uint8_t flags, s
   }
 }
 
-void NativeLane::await(Lock& lock, NativeCall& call) {
+void NativeStream::await(Lock& lock, NativeCall& call) {
   while (!call.done) {
     if (led_) {
       call.sleeping = true;
@@ -256,7 +256,7 @@ void NativeLane::await(Lock& lock, NativeCall& call) {
 }
 
 template <class Until>
-void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
+void NativeStream::lead(Lock& lock, Until until, Deadline awake_by) {
   last_progress_ = SteadyClock::now();
   Deadline looked = last_progress_;
   while (!until() && !broken_) {
@@ -267,7 +267,7 @@ void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
     if (!finished_.empty()) fire(lock);
     // Polls again at once, but not for longer than a nap: other threads have deadlines and cancellations, and need the
     // mutex.
-    if (received_ != before && last_progress_ - looked < lane_nap) continue;
+    if (received_ != before && last_progress_ - looked < stream_nap) continue;
     const auto now = looked = SteadyClock::now();
     expire(now);
     if (until() || broken_) break;
@@ -275,7 +275,7 @@ void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
       // More messages may have arrived.
     } else if (now - last_progress_ > setup_.spin_for) {
       link_waits_ = true;
-      if (entering_.load() == 0) link_->wait(std::min(now + lane_nap, awake_by));
+      if (entering_.load() == 0) link_->wait(std::min(now + stream_nap, awake_by));
       link_waits_ = false;
     } else {
       sched_yield();  // the server may need this core
@@ -285,7 +285,7 @@ void NativeLane::lead(Lock& lock, Until until, Deadline awake_by) {
 }
 
 // The leader leaves: the next sleeping thread leads, else the progress thread if there is work for it.
-void NativeLane::pass_lead() {
+void NativeStream::pass_lead() {
   led_ = false;
   for (NativeCall* call : slots_) {
     if (call == nullptr || !call->sleeping || call->state.load() != NativeCall::waiting) continue;
@@ -297,7 +297,7 @@ void NativeLane::pass_lead() {
   if (async_in_flight_ > 0) progress_wanted_.notify_one();
 }
 
-void NativeLane::poll_once() {
+void NativeStream::poll_once() {
   const auto handler = [this](Bytes message) { receive(message); };
   auto polled = link_->poll(handler);
   if (!polled) return break_off(polled.error());
@@ -305,7 +305,7 @@ void NativeLane::poll_once() {
 }
 
 // Ignores anything that is not exactly the reply to one of our requests.
-void NativeLane::receive(Bytes message) {
+void NativeStream::receive(Bytes message) {
   const auto header = wire::parse_header(message, message_size_max_);
   if (!header || header->session != setup_.session) return;
   if (!wire::mac_matches(setup_.keys.to_client, message) || !seen_.accept(header->sequence)) return;
@@ -332,15 +332,15 @@ void NativeLane::receive(Bytes message) {
 }
 
 // Handles the answer to an abandoned request. If it began a watch, the watch must be ended.
-void NativeLane::receive_late(const wire::Header& header, Bytes body) {
+void NativeStream::receive_late(const wire::Header& header, Bytes body) {
   if (header.type != (static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit)) return;
-  if (const auto begun = wire::decode_watch_started(body); begun && unwanted_.size() < wire::lane_watches_max) {
+  if (const auto begun = wire::decode_watch_started(body); begun && unwanted_.size() < wire::stream_watches_max) {
     unwanted_.push_back(begun->watch);
   }
 }
 
 // Must not run inside a poll: a message that waits to be sent occupies the buffer.
-void NativeLane::end_unwanted(Lock& lock) {
+void NativeStream::end_unwanted(Lock& lock) {
   if (buffer_waits_) return;
   for (const uint64_t watch : std::exchange(unwanted_, {})) {
     if (broken_ || buffer_waits_) return;
@@ -354,7 +354,7 @@ void NativeLane::end_unwanted(Lock& lock) {
   }
 }
 
-void NativeLane::end_watch(uint64_t watch) {
+void NativeStream::end_watch(uint64_t watch) {
   Lock lock = enter();
   if (closing_ || broken_) return;
   unwanted_.push_back(watch);
@@ -362,7 +362,7 @@ void NativeLane::end_watch(uint64_t watch) {
   fire(lock);
 }
 
-void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
+void NativeStream::finish(NativeCall& call, Result<void> outcome, Answer answer) {
   call.outcome = outcome;
   // From here on nothing lands in the caller's memory. Without an answer, an operation may still be running.
   if (call.lent != nullptr && answer == Answer::missing) call.lent->revoke();
@@ -378,13 +378,13 @@ void NativeLane::finish(NativeCall& call, Result<void> outcome, Answer answer) {
   }
 }
 
-void NativeLane::expire(Deadline now) {
+void NativeStream::expire(Deadline now) {
   bool revoked = false;
   for (NativeCall* call : slots_) {
     if (call == nullptr || call->leaving) continue;
     if (call->stop.stop_requested()) {
       revoked = revoked || call->lent != nullptr;
-      finish(*call, fail(Errc::cancelled, "native: the caller's wish"), Answer::missing);
+      finish(*call, fail(Errc::cancelled, "native: cancelled by the caller"), Answer::missing);
       continue;
     }
     if (call->deadline > now) continue;
@@ -398,7 +398,7 @@ void NativeLane::expire(Deadline now) {
   if (broken_) break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
 }
 
-void NativeLane::break_off(Error why) {
+void NativeStream::break_off(Error why) {
   broken_ = true;
   for (NativeCall* call : slots_) {
     if (call == nullptr || call->leaving) continue;
@@ -409,7 +409,7 @@ void NativeLane::break_off(Error why) {
 }
 
 // Runs the completions of finished calls, outside the lock.
-void NativeLane::fire(Lock& lock) {
+void NativeStream::fire(Lock& lock) {
   while (!finished_.empty()) {
     auto batch = std::move(finished_);
     finished_.clear();
@@ -427,11 +427,11 @@ void NativeLane::fire(Lock& lock) {
   }
 }
 
-void NativeLane::start_progress_thread() {
+void NativeStream::start_progress_thread() {
   if (!progress_.joinable()) progress_ = std::thread([this] { progress_thread(); });
 }
 
-void NativeLane::progress_thread() {
+void NativeStream::progress_thread() {
   Lock lock(mutex_);
   while (!closing_) {
     if (led_ || async_in_flight_ == 0 || broken_) {
@@ -450,7 +450,7 @@ void NativeLane::progress_thread() {
   }
 }
 
-Result<void> NativeLane::hello(Deadline deadline) {
+Result<void> NativeStream::hello(Deadline deadline) {
   CodeCall call;
   call.type = wire::Type::hello;
   call.deadline = deadline;
@@ -463,7 +463,7 @@ Result<void> NativeLane::hello(Deadline deadline) {
   return run(call, prepare);
 }
 
-void NativeLane::close() {
+void NativeStream::close() {
   Lock lock = enter();
   if (closing_) return;
   closing_ = true;
@@ -482,7 +482,7 @@ void NativeLane::close() {
   if (progress.joinable()) progress.join();
 }
 
-Result<StagingBlock> NativeLane::allocate(size_t size) {
+Result<StagingBlock> NativeStream::allocate(size_t size) {
   Lock lock = enter();
   if (broken_) return fail(Errc::closed, "native: the session is broken");
   auto block = link_->allocate(size);
@@ -490,7 +490,7 @@ Result<StagingBlock> NativeLane::allocate(size_t size) {
   return block;
 }
 
-void NativeLane::release(StagingBlock block, bool reusable) {
+void NativeStream::release(StagingBlock block, bool reusable) {
   Lock lock = enter();
   if (reusable && !closing_) staging_.give_back(std::move(block));
   block.reset();  // under the lock: the link is used by one thread at a time

@@ -1,0 +1,90 @@
+#include "client/native/streams.h"
+
+#include <optional>
+
+#include "base/log.h"
+#include "client/native/dial.h"
+#include "client/native/handshake.h"
+#include "client/retry.h"
+
+namespace verbena::client {
+
+namespace wire = native::wire;
+
+Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const SessionTerms& terms,
+                                                                          const NativeOptions& options,
+                                                                          const NativeDial& dial,
+                                                                          std::string_view provider) {
+  std::vector<std::unique_ptr<NativeStream>> streams;
+  for (const NativeEndpoint& endpoint : terms.endpoints) {
+    if (!same_provider(provider, endpoint.provider)) continue;
+    if (options.encrypted_only && provider != "local" && !endpoint.encrypted) continue;
+    VB_ASSIGN(auto link, dial(endpoint, terms));
+    NativeStream::Setup setup{.endpoint = endpoint,
+                              .session = terms.session,
+                              .keys = wire::derive_stream(terms.master, endpoint.index),
+                              .credits = terms.credits,
+                              .spin_for = options.spin_for,
+                              .trace_context = terms.trace_context};
+    streams.push_back(std::make_unique<NativeStream>(std::move(link), std::move(setup)));
+    VB_TRY(streams.back()->hello(deadline_in(options.connect_timeout)));
+  }
+  return streams;
+}
+
+Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& options, const NativeDial& dial) {
+  Error last{.code = Errc::connection_failed, .sys = 0, .context = "native: no common provider"};
+  std::optional<SessionTerms> terms;
+  for (const std::string& provider : options.providers) {
+    if (!terms) {
+      auto asked = request_session(options);
+      // The failure changed nothing: the request that needs the session has not been sent.
+      if (!asked && (may_have_happened(asked.error()) || asked.error() == Errc::too_large)) {
+        return fail(Errc::connection_failed, asked.error().context, asked.error().sys);
+      }
+      if (!asked) return std::unexpected(asked.error());
+      terms = std::move(*asked);
+    }
+    auto streams = connect(*terms, options, dial, provider);
+    if (!streams) {
+      log::debug("native: provider {} does not connect: {}", provider, describe(streams.error()));
+      last = streams.error();
+      terms.reset();  // the session may have ended with the streams that did connect
+      continue;
+    }
+    if (streams->empty()) continue;
+    std::shared_ptr<NativeStreams> all(new NativeStreams);
+    all->streams_ = std::move(*streams);
+    all->credits_ = terms->credits;
+    all->version_ = terms->version;
+    all->idle_timeout_ = terms->idle_timeout;
+    all->by_core_.resize(std::max(1u, terms->cores), 0);
+    for (uint32_t i = 0; i < all->streams_.size(); ++i) {
+      const uint32_t core = all->streams_[i]->endpoint().core;
+      if (core < all->by_core_.size()) all->by_core_[core] = i;
+    }
+    all->touch();
+    return all;
+  }
+  return fail(Errc::connection_failed, last.context, last.sys);
+}
+
+NativeStreams::~NativeStreams() { close(); }
+
+void NativeStreams::close() {
+  for (auto& stream : streams_) stream->close();
+}
+
+NativeStream& NativeStreams::stream_of(std::string_view bucket, std::string_view key) {
+  return *streams_[by_core_[wire::core_of(bucket, key, static_cast<uint32_t>(by_core_.size()))]];
+}
+
+bool NativeStreams::stale() const {
+  for (const auto& stream : streams_) {
+    if (stream->broken()) return true;
+  }
+  // Early enough that the server has not ended the session before.
+  return SteadyClock::now() - last_used_.load(std::memory_order_relaxed) > idle_timeout_ * 3 / 4;
+}
+
+}  // namespace verbena::client

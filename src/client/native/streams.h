@@ -1,0 +1,47 @@
+// One session of the server, with a stream to each of the server's cores over one provider. Replaced as a whole when it
+// breaks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/native/stream.h"
+
+namespace verbena::client {
+
+class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
+ public:
+  // Opens a session and tries the providers in order of preference until one connects to every core that offers it.
+  // `dial` makes the links.
+  static Result<std::shared_ptr<NativeStreams>> open(const NativeOptions& options, const NativeDial& dial);
+  ~NativeStreams();
+
+  NativeStream& stream_of(std::string_view bucket, std::string_view key);
+  NativeStream& any() { return *streams_.front(); }
+  // True if a stream broke, or the server may have ended the session as idle.
+  bool stale() const;
+  void touch() { last_used_.store(SteadyClock::now(), std::memory_order_relaxed); }
+  void close();
+
+  uint32_t credits() const { return credits_; }
+  unsigned version() const { return version_; }  // of the protocol
+  std::chrono::milliseconds idle_timeout() const { return idle_timeout_; }
+  std::string provider() const { return std::string(streams_.front()->provider()); }
+
+ private:
+  NativeStreams() = default;
+  static Result<std::vector<std::unique_ptr<NativeStream>>> connect(const struct SessionTerms& terms,
+                                                                    const NativeOptions& options,
+                                                                    const NativeDial& dial, std::string_view provider);
+
+  std::vector<std::unique_ptr<NativeStream>> streams_;  // at least one
+  std::vector<uint32_t> by_core_;                       // core -> stream
+  uint32_t credits_ = 0;
+  unsigned version_ = 1;
+  // In milliseconds, because it is divided: three quarters of a second would be zero seconds.
+  std::chrono::milliseconds idle_timeout_{0};
+  std::atomic<SteadyClock::time_point> last_used_{};
+};
+
+}  // namespace verbena::client
