@@ -117,14 +117,20 @@ def look_for(fault, program):
     what = ["--seeds", fault["seeds"], "--whole"] if "seeds" in fault else [f"--gtest_filter={fault['text']}"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
-        done = run([program, *what], cwd=place, timeout=TIMEOUT_S)
+        try:
+            done = run([program, *what], cwd=place, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return "no end", TIMEOUT_S
     seconds = time.monotonic() - began
     if done.returncode == 0:
         return None, seconds
     if failed := re.search(r"^seed (\d+): FAILED: (.*)", done.stdout, re.M):
         return f"seed {failed[1]}: {failed[2][:100]}", seconds
-    failed = re.search(r"\[  FAILED  \] (\S+?),? ", done.stdout)
-    return failed[1] if failed else done.stdout[-200:], seconds
+    if failed := re.search(r"\[  FAILED  \] (\S+?),? ", done.stdout):
+        return failed[1], seconds
+    if done.returncode < 0:
+        return f"ended by signal {-done.returncode}", seconds
+    sys.exit(f"planted: {fault['name']}: the program did not run as a test:\n{done.stdout[-2000:]}")
 
 
 def plant(build, fault):

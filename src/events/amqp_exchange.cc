@@ -181,7 +181,9 @@ class AmqpExchange final : public Target {
     if (!net::trust_authorities(tls, {.ca_file = settings_.ca_file})) {
       return fail(Errc::connection_failed, "amqp: the certificates of events.ca_file cannot be read");
     }
-    net::expect_host(tls, settings_.host);
+    if (!net::expect_host(tls, settings_.host)) {
+      return fail(Errc::connection_failed, "amqp: a certificate cannot be checked for this host");
+    }
     return {};
   }
 

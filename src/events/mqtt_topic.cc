@@ -53,8 +53,8 @@ class MqttTopic final : public Target {
         complaints_(settings_.name),
         cut_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     start_library();
-    net::expect_host(tls_.native_handle(), settings_.host);
   }
+  bool expect_host() { return net::expect_host(tls_.native_handle(), settings_.host); }
 
   std::string said() const override { return complaints_.said(); }
   void cut() override {
@@ -193,7 +193,9 @@ class MqttTopic final : public Target {
 std::expected<std::unique_ptr<Target>, std::string> make_mqtt_topic(const TargetSettings& settings) {
   auto tls = make_target_tls(settings);
   if (!tls) return std::unexpected(tls.error());
-  return std::make_unique<MqttTopic>(std::move(*tls), settings);
+  auto topic = std::make_unique<MqttTopic>(std::move(*tls), settings);
+  if (!topic->expect_host()) return std::unexpected("a certificate cannot be checked for this host");
+  return topic;
 }
 
 }  // namespace verbena::events

@@ -73,8 +73,8 @@ Result<TcpEndpoints> look_up_name(const std::string& host, uint16_t port, Deadli
 }
 
 Result<TcpEndpoints> find_addresses(const std::string& host, uint16_t port, const AddressCheck& allowed, Deadline until,
-                                    const Stop& stop) {
-  VB_ASSIGN(TcpEndpoints found, look_up_name(host, port, until, stop));
+                                    const Stop& stop, ResolveName resolve) {
+  VB_ASSIGN(TcpEndpoints found, look_up_name(host, port, until, stop, resolve));
   if (allowed) std::erase_if(found, [&](const auto& one) { return !allowed(one.address().to_string()); });
   if (found.empty()) return fail(Errc::access_denied, "name: no address of the host is public or allowed");
   return found;

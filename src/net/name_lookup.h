@@ -29,6 +29,6 @@ Result<TcpEndpoints> look_up_name(const std::string& host, uint16_t port, Deadli
 using AddressCheck = std::function<bool(const std::string& address)>;
 // Those of the host's addresses that may be connected to. access_denied: none.
 Result<TcpEndpoints> find_addresses(const std::string& host, uint16_t port, const AddressCheck& allowed, Deadline until,
-                                    const Stop& stop);
+                                    const Stop& stop, ResolveName resolve = nullptr);
 
 }  // namespace verbena::net

@@ -23,7 +23,9 @@ bool is_address(const std::string& host) {
   return !no_address;
 }
 
+// An empty name would be taken for "any".
 bool expect_name(X509_VERIFY_PARAM* wanted, const std::string& host) {
+  if (host.empty()) return false;
   if (is_address(host)) return X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1;
   X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   return X509_VERIFY_PARAM_set1_host(wanted, host.c_str(), host.size()) == 1;

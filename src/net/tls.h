@@ -26,10 +26,11 @@ void trust_thumbprints(SSL_CTX* tls, const std::vector<std::string>& thumbprints
 
 // Before the handshake: asks for `host` by name (SNI), and expects a certificate of that name, or of that address where
 // `host` is one. False: it cannot be expected.
-bool name_peer(SSL* tls, const std::string& host);
+[[nodiscard]] bool name_peer(SSL* tls, const std::string& host);
 void ask_for_peer(SSL* tls, const std::string& host);  // the first half alone
 
 // For libraries that are given an address instead of a name: the same for all connections of `tls`. `host` outlives it.
-bool expect_host(SSL_CTX* tls, const std::string& host);
+// False: it cannot be expected, and nothing may be connected.
+[[nodiscard]] bool expect_host(SSL_CTX* tls, const std::string& host);
 
 }  // namespace verbena::net
