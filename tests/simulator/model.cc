@@ -51,7 +51,13 @@ bool Model::may_be_gone(size_t key, const Versions& versions, size_t at, int64_t
   if (is_locked(version, now_ns)) return false;
   if (at + 1 < versions.size()) {
     const size_t newer = versions.size() - 2 - at;
-    if (rules_.may_remove_noncurrent(facts(key, version), versions[at + 1].asked_ns, newer, now_ns)) return true;
+    // Noncurrent since the next newer one, whichever of those that may be gone that is: after a crash and a clock that
+    // went back a newer one may have an earlier time.
+    int64_t since_ns = versions[at + 1].asked_ns;
+    for (size_t next = at + 1; next + 1 < versions.size() && is_unsure(versions[next]); ++next) {
+      since_ns = std::min(since_ns, versions[next + 1].asked_ns);
+    }
+    if (rules_.may_remove_noncurrent(facts(key, version), since_ns, newer, now_ns)) return true;
   }
   // Alone, if what is below it has gone, and what is above it has, too, or never was.
   const auto here = versions.begin() + static_cast<ptrdiff_t>(at);
@@ -71,9 +77,12 @@ void Model::prepare(size_t key, Versions& versions, int64_t now_ns) const {
     }
   }
   if (kind_ != BucketKind::versioned) return;
-  for (size_t at = 0; at < versions.size(); ++at) {
+  // From the newest, since what is above may be gone; then from the oldest, since a marker may be left alone.
+  const auto look = [&](size_t at) {
     if (!versions[at].may_be_gone) versions[at].may_be_gone = may_be_gone(key, versions, at, now_ns);
-  }
+  };
+  for (size_t at = versions.size(); at-- > 0;) look(at);
+  for (size_t at = 0; at < versions.size(); ++at) look(at);
 }
 
 void Model::add(Versions& versions, Version version) const {
