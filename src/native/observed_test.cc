@@ -8,9 +8,11 @@
 #include <thread>
 
 #include "auth/limits.h"
+#include "call/bucket_traffic.h"
 #include "native/test_door.h"
 #include "native/wire/batch.h"
 #include "native/wire/trace.h"
+#include "native/wire/watch.h"
 #include "observe/request_watch.h"
 
 namespace verbena::native {
@@ -222,6 +224,42 @@ TEST_F(ObservedTest, AMessageThatCannotBeReadNamesNoObject) {
   });
   EXPECT_EQ(refused, types.size());
   watch_->end(*watcher);
+}
+
+// They were counted for a bucket that another client's refused request had named.
+TEST_F(ObservedTest, AnAnswerToNoRequestForABucketIsCountedForNoBucket) {
+  call::show_buckets(1000);  // all that tests of this process name
+  const auto counted = [](const std::string& bucket) {
+    const std::string series = "verbena_bucket_requests_total{bucket=\"" + bucket + "\"";
+    return metrics::exposition().contains(series);
+  };
+  FakePeer peer = hello(1, 4);
+  wire::Put put;
+  put.key = "k";
+  put.size = 5;
+  put.bucket = "invented-1";
+  deliver(peer, peer.seal(wire::Type::put, 2, put, 0, "hello"));
+  EXPECT_EQ(reply_code(peer), Errc::no_such_bucket);
+  hello(2, 4);
+  EXPECT_FALSE(counted("invented-1"));
+
+  store_.make_bucket("watched-1");
+  deliver(peer, peer.seal(wire::Type::watch, 3, wire::Watch{.bucket = "watched-1", .prefix = {}}));
+  const auto body = reply_body(peer);
+  const auto started = wire::decode_watch_started(body);
+  ASSERT_TRUE(started);
+  const wire::WatchNext next{.watch = started->watch, .seen = 0, .wait_ms = 30'000};
+  deliver(peer, peer.seal(wire::Type::watch_next, 4, next));
+  ASSERT_TRUE(port_.sent.empty()) << "it waits";
+  put.bucket = "invented-2";
+  deliver(peer, peer.seal(wire::Type::put, 5, put, 0, "hello"));
+  EXPECT_EQ(reply_code(peer), Errc::no_such_bucket);
+  store_.put("watched-1", "a", "hello");
+  run();
+  EXPECT_TRUE(wire::decode_watch_news(reply_body(peer)));
+  EXPECT_FALSE(counted("invented-2"));
+  EXPECT_TRUE(counted("watched-1"));
+  call::show_buckets(20);
 }
 
 // Who watches for errors of the server saw one, whenever a client lent too little memory.
