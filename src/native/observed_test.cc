@@ -9,8 +9,10 @@
 
 #include "auth/limits.h"
 #include "call/bucket_traffic.h"
+#include "native/test_batches.h"
 #include "native/test_door.h"
 #include "native/wire/batch.h"
+#include "native/wire/list_values.h"
 #include "native/wire/trace.h"
 #include "native/wire/watch.h"
 #include "observe/request_watch.h"
@@ -332,6 +334,39 @@ TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
     EXPECT_TRUE(line.key.starts_with('\x01')) << "the first of them";
   });
   EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
+// They were summed up, and the sum was in no line.
+TEST_F(ObservedTest, ValuesOfAListingThatAreRefusedShareALine) {
+  TestWindow::State window;
+  port_.make_window = [&] { return std::make_unique<TestWindow>(window); };
+  for (const char* key : {"a", "b", "c", "d"}) store_.put("bucket", key, "value");
+  store_.document("bucket", "policy",
+                  R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:GetObject",)"
+                  R"("Resource":["arn:aws:s3:::bucket/b","arn:aws:s3:::bucket/c"]}})");
+  service_.access->changed();
+  FakePeer peer = hello(1, 2);
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  const wire::ListValues request{
+      .window = {0, window.memory.size(), 1}, .value_size_max = 10, .bucket = "bucket", .prefix = {}, .after = {}};
+  deliver(peer, peer.seal(wire::Type::list_values, 2, request));
+  EXPECT_EQ(reply_code(peer), Errc::ok);
+  const auto lines = watch_->take_lines(*watcher);
+  int served = 0, refused = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    if (line.status != 403) {
+      ++served;
+      return;
+    }
+    ++refused;
+    EXPECT_EQ(line.action, "GET object");
+    EXPECT_EQ(line.key, "b") << "the first of them";
+    EXPECT_EQ(line.items, 2u);
+    EXPECT_EQ(line.of_items, 4u);
+  });
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(served, 3) << "two values and the listing";
   watch_->end(*watcher);
 }
 
