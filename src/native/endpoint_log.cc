@@ -274,6 +274,7 @@ void Endpoint::account(Op& op, const Item& item) const {
 // For a request that was refused before it was parsed.
 void Endpoint::note_refusal(const SessionStream& stream, const wire::Header& header, Errc code) const {
   const auto type = static_cast<wire::Type>(header.type);
+  if (action_of(type).empty()) return;  // about the session itself
   const call::Verb verb = verb_of(type);
   call::Observed observed{.by = &door_->observers, .time_us = door_->service.clock.now_us()};
   call::Call refused{stream.caller};

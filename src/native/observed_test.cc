@@ -188,6 +188,25 @@ TEST_F(ObservedTest, ARequestThatIsRefusedBeforeItIsReadHasAnId) {
   watch_->end(*watcher);
 }
 
+// An ended session was a request without a name that the server had failed at.
+TEST_F(ObservedTest, WhatIsSaidOfTheSessionItselfIsNoRequest) {
+  FakePeer peer = hello(1, 4);
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  credentials_.remove();
+  deliver(peer, peer.seal(wire::Type::watch_next, 2, wire::WatchNext{.watch = 1, .seen = 0, .wait_ms = 0}));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  for (int i = 0; i < 1000 && port_.sent.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    run();
+  }
+  EXPECT_EQ(reply_code(peer), Errc::closed) << "the sweep's BYE";
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine&) { ++count; });
+  EXPECT_EQ(count, 0);
+  watch_->end(*watcher);
+}
+
 // Its line named what the request before it had named, also one of another client.
 TEST_F(ObservedTest, AMessageThatCannotBeReadNamesNoObject) {
   FakePeer peer = hello(1, 4);
