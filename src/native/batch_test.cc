@@ -670,5 +670,26 @@ TEST_F(BatchTest, WhatLiesInTheWindowIsPaidForWithoutAnAnswerToo) {
   }
 }
 
+// One that did not fit into the reply was charged although it was not sent.
+TEST_F(BatchTest, WhatIsReadForTheReplyIsPaidForWhenItIsInIt) {
+  constexpr size_t size = 100, count = 300;
+  store_.put("bucket", "cold", std::string(size, 'x'));
+  auth::Principal limited = *auth::superuser();
+  limited.superuser = false;
+  limited.account_limits = auth::make_limits({.bytes_per_s = 1'000'000});
+  credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+  peer_ = hello(5, 2);
+  wire::BatchHead in_reply = head();
+  in_reply.inline_max = 1000;
+  const auto charged = [] { return metrics::counter("verbena_quota_charged_bytes_total", "").value(); };
+  const uint64_t before = charged();
+  const auto answer = ask(wire::Type::get_many, in_reply, std::vector<Item>(count, Item{"cold"}));
+  ASSERT_EQ(answer.refused, Errc::ok);
+  ASSERT_LT(answer.entries.size(), count) << "the reply holds them all";
+  ASSERT_FALSE(answer.entries.empty());
+  EXPECT_EQ(answer.entries.front().inline_bytes.size(), size);
+  EXPECT_EQ(charged() - before, answer.entries.size() * size);
+}
+
 }  // namespace
 }  // namespace verbena::native

@@ -214,9 +214,10 @@ Task<void> Endpoint::begin_logs(Op& op, const Requests& requests) {
 void Endpoint::account(Op& op) const {
   const wire::Type type = type_of(op);
   const bool batch = wire::is_batch(type);
-  if (batch && op.is_told()) call::account_refused(op.caller, duration_us(op));
-  if (batch && op.outcome == Errc::ok) return;                                       // its items were accounted for
-  const Op::Moved moved = type == wire::Type::list_values ? Op::Moved() : op.moved;  // likewise, except for the listing
+  const bool lists_values = type == wire::Type::list_values;
+  if ((batch || lists_values) && op.is_told()) call::account_refused(op.caller, duration_us(op));
+  if (batch && op.outcome == Errc::ok) return;                    // its items were accounted for
+  const Op::Moved moved = lists_values ? Op::Moved() : op.moved;  // likewise, except for the listing
   const call::Verb verb = verb_of(type);
   const Target target = target_of(op);
   const call::Answered answered{.door = call::Door::native,
@@ -273,6 +274,7 @@ void Endpoint::account(Op& op, const Item& item) const {
 // For a request that was refused before it was parsed.
 void Endpoint::note_refusal(const SessionStream& stream, const wire::Header& header, Errc code) const {
   const auto type = static_cast<wire::Type>(header.type);
+  if (action_of(type).empty()) return;  // about the session itself
   const call::Verb verb = verb_of(type);
   call::Observed observed{.by = &door_->observers, .time_us = door_->service.clock.now_us()};
   call::Call refused{stream.caller};

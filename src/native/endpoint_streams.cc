@@ -54,6 +54,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   metrics.requests[header.type]->add();
   // Through an op, because a connection that is still being made may not accept a message at once.
   OpPtr op = take_op(*stream, header);
+  op->forget_target();
   op->fail(Errc::ok);
   reply(std::move(op));
 }

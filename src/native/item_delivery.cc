@@ -98,7 +98,10 @@ Task<Result<void>> ItemDelivery::write(const Run& run) {
 
 Task<Result<void>> ItemDelivery::send_to_reply(ReadSlot& slot, MutableBytes to) {
   InlineSink sink(to);
-  co_return co_await s3::send_object(op_->endpoint->door().service, *slot.opened, sink);
+  auto charge = std::exchange(slot.opened->charge, nullptr);
+  auto sent = co_await s3::send_object(op_->endpoint->door().service, *slot.opened, sink);
+  slot.opened->charge = std::move(charge);
+  co_return sent;
 }
 
 Task<Result<void>> ItemDelivery::send_to_window(ReadSlot& slot) {

@@ -89,6 +89,7 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
   void mark_ready(Watch& watch);
 
   void answer(const WatchPtr& watch, bool just_asked = false);
+  OpPtr take_op(const Watch& watch, const wire::Header& asked);
   void answer_code(Watch& watch, Errc code);
   static void tell(Op& op, Watch& watch);
 

@@ -172,12 +172,20 @@ void KeyWatches::tell(Op& op, Watch& watch) {
   op.endpoint->door().metrics.watch_changes.add(count);
 }
 
+// For an answer that is due now, to a request from before.
+OpPtr KeyWatches::take_op(const Watch& watch, const wire::Header& asked) {
+  OpPtr op = endpoint_.take_op(*watch.stream, asked);
+  op->forget_target();
+  op->bucket = watch.bucket_name;
+  op->began = ticks();
+  return op;
+}
+
 void KeyWatches::answer_code(Watch& watch, Errc code) {
   const wire::Header asked = watch.parked->header;
   watch.parked.reset();
   if (watch.stream->closed) return;
-  OpPtr op = endpoint_.take_op(*watch.stream, asked);
-  op->began = ticks();
+  OpPtr op = take_op(watch, asked);
   op->fail(code);
   endpoint_.reply(std::move(op));
 }
@@ -201,8 +209,7 @@ void KeyWatches::answer(const WatchPtr& held, bool just_asked) {
   watch.parked.reset();
   watch.heard = SteadyClock::now();          // until now it had no need to send a request
   watch.stream->session->used(watch.heard);  // nor was its session idle
-  OpPtr op = endpoint_.take_op(*watch.stream, asked);
-  op->began = ticks();
+  OpPtr op = take_op(watch, asked);
   tell(*op, watch);
   endpoint_.reply(std::move(op));
 }

@@ -8,9 +8,13 @@
 #include <thread>
 
 #include "auth/limits.h"
+#include "call/bucket_traffic.h"
+#include "native/test_batches.h"
 #include "native/test_door.h"
 #include "native/wire/batch.h"
+#include "native/wire/list_values.h"
 #include "native/wire/trace.h"
+#include "native/wire/watch.h"
 #include "observe/request_watch.h"
 
 namespace verbena::native {
@@ -184,6 +188,25 @@ TEST_F(ObservedTest, ARequestThatIsRefusedBeforeItIsReadHasAnId) {
   watch_->end(*watcher);
 }
 
+// An ended session was a request without a name that the server had failed at.
+TEST_F(ObservedTest, WhatIsSaidOfTheSessionItselfIsNoRequest) {
+  FakePeer peer = hello(1, 4);
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  credentials_.remove();
+  deliver(peer, peer.seal(wire::Type::watch_next, 2, wire::WatchNext{.watch = 1, .seen = 0, .wait_ms = 0}));
+  EXPECT_EQ(reply_code(peer), Errc::access_denied);
+  for (int i = 0; i < 1000 && port_.sent.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    run();
+  }
+  EXPECT_EQ(reply_code(peer), Errc::closed) << "the sweep's BYE";
+  const auto lines = watch_->take_lines(*watcher);
+  int count = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine&) { ++count; });
+  EXPECT_EQ(count, 0);
+  watch_->end(*watcher);
+}
+
 // Its line named what the request before it had named, also one of another client.
 TEST_F(ObservedTest, AMessageThatCannotBeReadNamesNoObject) {
   FakePeer peer = hello(1, 4);
@@ -222,6 +245,42 @@ TEST_F(ObservedTest, AMessageThatCannotBeReadNamesNoObject) {
   });
   EXPECT_EQ(refused, types.size());
   watch_->end(*watcher);
+}
+
+// They were counted for a bucket that another client's refused request had named.
+TEST_F(ObservedTest, AnAnswerToNoRequestForABucketIsCountedForNoBucket) {
+  call::show_buckets(1000);  // all that tests of this process name
+  const auto counted = [](const std::string& bucket) {
+    const std::string series = "verbena_bucket_requests_total{bucket=\"" + bucket + "\"";
+    return metrics::exposition().contains(series);
+  };
+  FakePeer peer = hello(1, 4);
+  wire::Put put;
+  put.key = "k";
+  put.size = 5;
+  put.bucket = "invented-1";
+  deliver(peer, peer.seal(wire::Type::put, 2, put, 0, "hello"));
+  EXPECT_EQ(reply_code(peer), Errc::no_such_bucket);
+  hello(2, 4);
+  EXPECT_FALSE(counted("invented-1"));
+
+  store_.make_bucket("watched-1");
+  deliver(peer, peer.seal(wire::Type::watch, 3, wire::Watch{.bucket = "watched-1", .prefix = {}}));
+  const auto body = reply_body(peer);
+  const auto started = wire::decode_watch_started(body);
+  ASSERT_TRUE(started);
+  const wire::WatchNext next{.watch = started->watch, .seen = 0, .wait_ms = 30'000};
+  deliver(peer, peer.seal(wire::Type::watch_next, 4, next));
+  ASSERT_TRUE(port_.sent.empty()) << "it waits";
+  put.bucket = "invented-2";
+  deliver(peer, peer.seal(wire::Type::put, 5, put, 0, "hello"));
+  EXPECT_EQ(reply_code(peer), Errc::no_such_bucket);
+  store_.put("watched-1", "a", "hello");
+  run();
+  EXPECT_TRUE(wire::decode_watch_news(reply_body(peer)));
+  EXPECT_FALSE(counted("invented-2"));
+  EXPECT_TRUE(counted("watched-1"));
+  call::show_buckets(20);
 }
 
 // Who watches for errors of the server saw one, whenever a client lent too little memory.
@@ -294,6 +353,39 @@ TEST_F(ObservedTest, ItemsOfABatchThatAreRefusedShareALine) {
     EXPECT_TRUE(line.key.starts_with('\x01')) << "the first of them";
   });
   EXPECT_EQ(count, 1);
+  watch_->end(*watcher);
+}
+
+// They were summed up, and the sum was in no line.
+TEST_F(ObservedTest, ValuesOfAListingThatAreRefusedShareALine) {
+  TestWindow::State window;
+  port_.make_window = [&] { return std::make_unique<TestWindow>(window); };
+  for (const char* key : {"a", "b", "c", "d"}) store_.put("bucket", key, "value");
+  store_.document("bucket", "policy",
+                  R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:GetObject",)"
+                  R"("Resource":["arn:aws:s3:::bucket/b","arn:aws:s3:::bucket/c"]}})");
+  service_.access->changed();
+  FakePeer peer = hello(1, 2);
+  const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
+  const wire::ListValues request{
+      .window = {0, window.memory.size(), 1}, .value_size_max = 10, .bucket = "bucket", .prefix = {}, .after = {}};
+  deliver(peer, peer.seal(wire::Type::list_values, 2, request));
+  EXPECT_EQ(reply_code(peer), Errc::ok);
+  const auto lines = watch_->take_lines(*watcher);
+  int served = 0, refused = 0;
+  RequestWatch::each_line(*lines, [&](const call::AccessLine& line) {
+    if (line.status != 403) {
+      ++served;
+      return;
+    }
+    ++refused;
+    EXPECT_EQ(line.action, "GET object");
+    EXPECT_EQ(line.key, "b") << "the first of them";
+    EXPECT_EQ(line.items, 2u);
+    EXPECT_EQ(line.of_items, 4u);
+  });
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(served, 3) << "two values and the listing";
   watch_->end(*watcher);
 }
 

@@ -101,7 +101,7 @@ struct Op {
     return MutableBytes(reply).subspan(wire::header_size, stream->message_size_max - wire::frame_size);
   }
   void fail(Errc code);
-  // Of a message that cannot be read: what is left there is of the request before it, perhaps of another client's.
+  // Where no request is read into it: what is left there is of the request before, perhaps of another client's.
   void forget_target();
   // The deadline of each one-sided operation of this request.
   std::chrono::milliseconds operation_deadline() const;

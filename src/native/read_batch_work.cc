@@ -91,9 +91,9 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
     VB_CO_ASSIGN(s3::OpenObject opened, co_await s3::open_object(service, op_->caller, slot.request));
     slot.open(std::move(opened));
   }
-  slot.charged = true;
   slot.in_reply = goes_in_reply(slot.place, slot.length);
   if (slot.in_reply) co_return co_await delivery_.send_to_reply(slot, reply_.hold(slot));
+  slot.charged = true;
   co_return co_await delivery_.send_to_window(slot);
 }
 

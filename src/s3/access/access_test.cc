@@ -349,5 +349,26 @@ TEST_F(AccessTest, AnAppendTellsNothingOfAnObjectThatItsTagsHide) {
   EXPECT_EQ(append("secret", "4").code, "AccessDenied");
 }
 
+// Neither were its owner and its ACL.
+TEST_F(AccessTest, AnAppendTellsNothingOfAnotherAccountsObject) {
+  const Headers both = {{"x-verbena-append", "enabled"}, {"x-amz-object-ownership", "ObjectWriter"}};
+  ASSERT_EQ(as(alice_, "PUT", "/appends", "", both).status, 200);
+  const std::string bob_writes =
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"AWS":"222222222222"},)"
+      R"("Action":"s3:PutObject","Resource":"arn:aws:s3:::appends/*"}})";
+  ASSERT_EQ(as(alice_, "PUT", "/appends?policy", bob_writes).status, 204);
+  ASSERT_EQ(as(alice_, "PUT", "/appends/own", "text").status, 200);
+  ASSERT_EQ(as(bob_, "PUT", "/appends/bobs", "text").status, 200);
+  const auto clerk =
+      user_of(alice, "clerk", R"({"Effect":"Allow","Action":["s3:PutObject","s3:GetObject"],"Resource":"*"})");
+  const auto append = [&](const char* key, const char* offset) {
+    return as(clerk, "PUT", std::string("/appends/") + key, "more", {{"x-amz-write-offset-bytes", offset}}).code;
+  };
+  ASSERT_EQ(status(clerk, "GET", "/appends/bobs"), 403);
+  EXPECT_EQ(append("own", "9"), "InvalidWriteOffset");
+  EXPECT_EQ(append("bobs", "9"), "AccessDenied");
+  EXPECT_EQ(append("bobs", "4"), "AccessDenied");
+}
+
 }  // namespace
 }  // namespace verbena::s3

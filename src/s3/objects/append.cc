@@ -11,10 +11,11 @@
 namespace verbena::s3 {
 namespace {
 
-// Whether a policy may deny reading by the object's tags: then the object has to be looked at.
+// Whether the right to read may depend on the object: its owner and ACL, or by a policy its tags. Then it has to be
+// looked at.
 bool judges_objects(const Call& call, const BucketAccess& access) {
   const auth::Principal* const principal = principal_of(call);
-  return (access.policy != nullptr && auth::depends_on_request(*access.policy)) ||
+  return access.lists_count() || (access.policy != nullptr && auth::depends_on_request(*access.policy)) ||
          (principal != nullptr && auth::depends_on_request(*principal));
 }
 
@@ -31,7 +32,11 @@ Task<Result<void>> check_may_append(Service& service, const Call& call, const Bu
   Asked reading{.action = action::get_object, .key = request.key};
   if (!judges_objects(call, access)) co_return authorize(service, call, access, reading);
   const auto there = co_await service.store.stat(access.name, request.key, "");
-  if (there) reading.object = &*there;
+  if (there) {
+    reading.object = &*there;
+  } else if (there.error() != Errc::no_such_key && there.error() != Errc::method_not_allowed) {
+    co_return std::unexpected(there.error());  // it may be there, and hidden from the caller
+  }
   co_return authorize(service, call, access, reading);
 }
 

@@ -103,10 +103,10 @@ void set_storage_class(Headers& headers, std::string_view name) {
 }
 
 Result<void> set_redirect(Headers& headers, std::optional<std::string_view> location) {
+  if (location) VB_TRY(check_object_headers({{std::string(redirect_header), std::string(*location)}}));
   std::erase_if(headers, [](const auto& header) { return header.first == redirect_header; });
-  if (!location) return {};
-  headers.emplace_back(redirect_header, *location);
-  return check_object_headers(headers);
+  if (location) headers.emplace_back(redirect_header, *location);
+  return {};
 }
 
 Result<void> check_storage_class(const Headers& headers, std::string_view bucket) {

@@ -41,6 +41,18 @@ TEST_F(Copies, ReplaceTakesTheRequestsHeaders) {
   EXPECT_EQ(copy("/bucket/c", "bucket/k", {{"x-amz-metadata-directive", "MERGE"}}).code, "InvalidArgument");
 }
 
+// An object from before a header of one value was refused twice could not be copied with a redirect.
+TEST_F(Copies, ARedirectIsJudgedWithoutTheHeadersThatAreStored) {
+  put("k", "data", {{"content-type", "x/y"}});
+  store.tamper("bucket", "k").info.headers.emplace_back("content-type", "x/z");
+  const auto redirected = [&](const char* to) {
+    return copy("/bucket/c", "/bucket/k", {{"x-amz-website-redirect-location", to}});
+  };
+  EXPECT_EQ(redirected("nowhere").code, "InvalidArgument");
+  EXPECT_EQ(redirected("/there").status, 200);
+  EXPECT_EQ(call("GET", "/bucket/c").header("x-amz-website-redirect-location"), "/there");
+}
+
 TEST_F(Copies, OntoItselfNeedsAChange) {
   put("k", "data");
   EXPECT_EQ(copy("/bucket/k", "/bucket/k").code, "InvalidRequest");
