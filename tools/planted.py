@@ -54,7 +54,8 @@ class Build:
 
     def link_command(self, target):
         line = run(["ninja", "-C", self.folder, "-t", "commands", f"bin/{target}"]).stdout.splitlines()[-1]
-        return without_ccache(shlex.split(line.removeprefix(": && ").removesuffix(" && :")))
+        link = next(part for part in line.split(" && ") if " -o " in part)  # what follows it lists the tests
+        return without_ccache(shlex.split(link))
 
     def objects_of(self, link):
         """The objects of a program: named in its link command, or in an archive of it."""
