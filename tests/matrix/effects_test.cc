@@ -36,7 +36,7 @@ struct Effect {
   std::vector<std::string> events;   // "ObjectCreated:Put"
 };
 
-enum class Ask { get_small, get_large, get_range, get_unchanged, get_missing, head, put, append, remove };
+enum class Ask { get_small, get_large, get_range, get_unchanged, get_missing, head, put, put_small, append, remove };
 
 // What each request must leave behind, whatever its way.
 Effect expected(Ask ask) {
@@ -85,6 +85,13 @@ Effect expected(Ask ask) {
       e.puts = 1;
       e.lines = {line("PUT object", 200, "-", large, 0)};
       e.records = {record("REST.PUT.OBJECT", 200, "-", 0, "40000")};
+      e.events = {"ObjectCreated:Put"};
+      break;
+    case Ask::put_small:
+      e.charged_bytes = e.in = small;
+      e.puts = 1;
+      e.lines = {line("PUT object", 200, "-", small, 0)};
+      e.records = {record("REST.PUT.OBJECT", 200, "-", 0, "300")};
       e.events = {"ObjectCreated:Put"};
       break;
     case Ask::append:  // to the end of a large object
@@ -210,7 +217,7 @@ struct Row {
 
 class EffectsTable : public Effects {
  protected:
-  static bool is_prepared(Ask ask) { return ask != Ask::put && ask != Ask::get_missing; }
+  static bool is_prepared(Ask ask) { return ask != Ask::put && ask != Ask::put_small && ask != Ask::get_missing; }
   static std::string key_of(size_t row) { return fmt::format("row{:03}", row); }
 
   // By the client library, which each door serves.
@@ -243,6 +250,7 @@ class EffectsTable : public Effects {
       EXPECT_TRUE(stored) << stored.error().message;
     };
     add(Ask::put, [put](const std::string& key) { put(key, large, {}); });
+    add(Ask::put_small, [put](const std::string& key) { put(key, small, {}); });
     add(Ask::append, [put](const std::string& key) { put(key, 1000, {.append_at = large}); });
     add(Ask::remove, [c](const std::string& key) { EXPECT_TRUE(c->remove(bucket, key)); });
     if (way.via == Via::native) add_batch_rows(way, c, transport);
@@ -284,6 +292,12 @@ class EffectsTable : public Effects {
     });
     add("batch", Ask::put, [c, into](const std::string& key) {
       const BatchItem item{.bucket = bucket, .key = key, .size = large};
+      BatchResult result;
+      ASSERT_TRUE(c->put_many(std::span(&item, 1), std::span(into.get(), 1), std::span(&result, 1)));
+      EXPECT_FALSE(result.error);
+    });
+    add("batch", Ask::put_small, [c, into](const std::string& key) {
+      const BatchItem item{.bucket = bucket, .key = key, .size = small};
       BatchResult result;
       ASSERT_TRUE(c->put_many(std::span(&item, 1), std::span(into.get(), 1), std::span(&result, 1)));
       EXPECT_FALSE(result.error);
@@ -433,6 +447,7 @@ class EffectsTable : public Effects {
                                                  {Ask::get_unchanged, "get unchanged"},
                                                  {Ask::get_missing, "get missing"},
                                                  {Ask::put, "put"},
+                                                 {Ask::put_small, "put small"},
                                                  {Ask::append, "append"},
                                                  {Ask::remove, "remove"}};
     return rows_[i].way + ": " + asks.at(rows_[i].ask) + " (" + key_of(i) + ")";
