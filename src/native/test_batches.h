@@ -1,6 +1,8 @@
 // For tests: sends batches to the door and reads the replies.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
