@@ -146,8 +146,8 @@ class AppendsTest : public testing::Test {
     return std::move(*client);
   }
 
-  net::ScriptedServer nobody{[](const net::ScriptedRequest&, int) { return std::string(); }};
-  Client plain = connected(nobody);  // for its buffers alone
+  net::ScriptedServer silent{[](const net::ScriptedRequest&, int) { return std::string(); }};
+  Client plain = connected(silent);  // for its buffers alone
   std::deque<Sent> sent;
   std::deque<std::function<void()>> posted;
   std::deque<std::optional<Outcome<PutReply>>> outcomes;
@@ -463,9 +463,9 @@ TEST_F(AppendsTest, RandomHistoriesKeepTheirWord) {
 // Threads that add, a thread that delivers answers, and threads that run posted work.
 TEST(AppendsThreads, EachCallIsAnsweredOnceAndEachThreadsCallsLieInOrder) {
   constexpr size_t threads = 4, each = 3'000;
-  net::ScriptedServer nobody([](const net::ScriptedRequest&, int) { return std::string(); });
+  net::ScriptedServer silent([](const net::ScriptedRequest&, int) { return std::string(); });
   ClientOptions options;
-  options.endpoint = nobody.url();
+  options.endpoint = silent.url();
   options.via = Via::http;
   const auto plain = Client::connect(options);
   ASSERT_TRUE(plain);
