@@ -1,0 +1,99 @@
+// Rates at the door: what batches are charged, and what is refused once a second is used up.
+#include "native/test_batches.h"
+
+namespace verbena::native {
+namespace {
+
+class BatchRatesTest : public BatchTest {
+ protected:
+  // From here on the peer is a caller of an account with such a rate.
+  void limit(uint64_t bytes_per_s) {
+    auth::Principal limited = *auth::superuser();
+    limited.superuser = false;
+    limited.account_limits = auth::make_limits({.bytes_per_s = bytes_per_s});
+    credentials_.set({"AKROOT", "secret/root", ""}, std::make_shared<const auth::Principal>(limited));
+    peer_ = hello(5, 2);
+  }
+  static uint64_t charged() { return metrics::counter("verbena_quota_charged_bytes_total", "").value(); }
+};
+
+// Requests and bytes of the second that has been used up, by single messages and by batches.
+TEST_F(BatchRatesTest, WhatARateDoesNotAdmitIsRefusedAsAWhole) {
+  store_.put("bucket", "k", std::string(4096, 'x'));
+  limit(1024);
+  EXPECT_EQ(ask(wire::Type::put_many, head(), {{"big", {}, std::string(8 * KiB, 'x')}}).entries.front().code, Errc::ok);
+  EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}, {"big"}}).refused, Errc::slow_down);
+  EXPECT_EQ(ask(wire::Type::delete_many, head(), {{"k"}}).refused, Errc::slow_down);
+  EXPECT_TRUE(store_.contains("bucket", "k"));
+  deliver(peer_, peer_.seal(wire::Type::get, ++request_, wire::Get{.bucket = "bucket", .key = "k", .window = {}}));
+  EXPECT_EQ(reply_code(peer_), Errc::slow_down);
+  deliver(peer_, peer_.seal(wire::Type::del, ++request_, wire::Delete{.bucket = "bucket", .key = "k", .if_match = {}}));
+  EXPECT_EQ(reply_code(peer_), Errc::slow_down);
+  // The root key is never held up.
+  credentials_.set({"AKROOT", "secret/root", ""});
+  EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}, {"big"}}).entries.size(), 2u);
+}
+
+TEST_F(BatchRatesTest, RatesAreChargedForWhatMoves) {
+  make_hot();
+  store_.put("bucket", "big", std::string(60 * KiB, 'x'));
+  limit(1024);
+  const auto heads = ask(wire::Type::head_many, head(), std::vector<Item>(100, {"big"}));
+  ASSERT_EQ(heads.refused, Errc::ok);
+  EXPECT_EQ(heads.entries.back().object_size, 60 * KiB);
+  // Of what a second has less than half, so that two come at once.
+  wire::Get get{.bucket = "bucket", .key = "big", .window = {}};
+  get.inline_max = 4096;
+  get.ranges.add({0, 199});
+  get.ranges.add({40'000, 40'199});
+  for (int i = 0; i < 2; ++i) {
+    deliver(peer_, peer_.seal(wire::Type::get, ++request_, get));
+    const auto body = reply_body(peer_);
+    const auto got = wire::decode_object_reply(body);
+    ASSERT_TRUE(got) << i;
+    EXPECT_EQ(got->length, 400u);
+  }
+  const wire::BatchPlace place{0, 0, 60 * KiB};
+  EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).entries.front().code, Errc::ok);
+  EXPECT_EQ(ask(wire::Type::get_many, head(), {{"big", place}}).refused, Errc::slow_down);
+}
+
+// A message with more items than its reply holds brought the bytes of one that was not charged and in no log.
+TEST_F(BatchRatesTest, WhatLiesInTheWindowIsPaidForWithoutAnAnswerToo) {
+  constexpr size_t size = 32, count = 400;
+  make_hot();
+  const std::string key(20, 'k');  // and as long an entity tag
+  store_.put("bucket", key, std::string(size, 'x'));
+  limit(1'000'000);
+  std::vector<Item> items;
+  for (size_t i = 0; i < count; ++i) items.push_back({key, {0, i * size, size}});
+  for (const bool immediate : {true, false}) {
+    immediate_ = immediate;
+    std::ranges::fill(memory_, std::byte{0});
+    const uint64_t before = charged();
+    const auto answer = ask(wire::Type::get_many, head(), items);
+    ASSERT_LT(answer.entries.size(), count) << "the reply holds them all";
+    const auto arrived = static_cast<uint64_t>(std::ranges::count(memory_, std::byte{'x'}));
+    EXPECT_GE(arrived, answer.entries.size() * size);
+    EXPECT_EQ(charged() - before, arrived) << immediate;
+  }
+}
+
+// One that did not fit into the reply was charged although it was not sent.
+TEST_F(BatchRatesTest, WhatIsReadForTheReplyIsPaidForWhenItIsInIt) {
+  constexpr size_t size = 100, count = 300;
+  store_.put("bucket", "cold", std::string(size, 'x'));
+  limit(1'000'000);
+  wire::BatchHead in_reply = head();
+  in_reply.inline_max = 1000;
+  const uint64_t before = charged();
+  const auto answer = ask(wire::Type::get_many, in_reply, std::vector<Item>(count, Item{"cold"}));
+  ASSERT_EQ(answer.refused, Errc::ok);
+  ASSERT_LT(answer.entries.size(), count) << "the reply holds them all";
+  ASSERT_FALSE(answer.entries.empty());
+  EXPECT_EQ(answer.entries.front().inline_bytes.size(), size);
+  EXPECT_EQ(charged() - before, answer.entries.size() * size);
+}
+
+}  // namespace
+}  // namespace verbena::native
