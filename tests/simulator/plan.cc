@@ -8,6 +8,7 @@ namespace verbena::simulator {
 std::string Plan::command() const {
   std::string text = fmt::format("./dev simulate --seed {} --operations {}", seed, operations);
   if (engine != Plan{}.engine) text += " --engine " + engine;
+  if (native) text += " --native";
   if (clients != Plan{}.clients) text += fmt::format(" --clients {}", clients);
   if (!without.empty()) text += fmt::format(" --without {}", fmt::join(without, ","));
   return text;

@@ -15,6 +15,7 @@ struct Plan {
   uint64_t operations = 2000;
   int clients = 6;
   std::string engine = "local";
+  bool native = false;  // half of the clients use the native door
   std::vector<std::string> without{};  // of parts()
 
   bool has(const std::string& part) const { return std::ranges::find(without, part) == without.end(); }

@@ -141,6 +141,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", seconds, "begins no seed later than this");
   app.add_option("--operations", plan.operations, "of each seed");
   app.add_option("--engine", plan.engine, "local or rados")->check(CLI::IsMember({"local", "rados"}));
+  app.add_flag("--native", plan.native, "half of the clients use the native door, over a simulated fabric");
   app.add_option("--clients", plan.clients, "at once");
   app.add_option("--without", plan.without, "parts of the world: faults, jumps, passes, rules, damage, or a bucket")
       ->delimiter(',')

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/detached.hpp>
 
+#include "simulator/native.h"
 #include "simulator/scheduler.h"
 #include "simulator/server.h"
 
@@ -59,6 +60,7 @@ World::World(Plan plan, std::unique_ptr<Engine> engine)
     if (plan_.has(bucket.name.substr(0, bucket.name.find('-')))) used_.push_back(&bucket);
   }
   if (used_.empty()) used_.push_back(&buckets_.front());
+  if (plan_.native) native_ = std::make_unique<Native>(*this);
 }
 
 World::~World() = default;
@@ -191,15 +193,20 @@ bool World::round() {
   stop_ = !failure_.empty();
   faulty_ = false;
   stop_passes_ = draw(2) == 0 || !plan_.has("passes");
+  if (native_) native_->begin_round(*server_);
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
     Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
-    threads.emplace_back([this, &server, &loop = server.loops.emplace_back()] { client(server, loop); });
+    threads.emplace_back([this, i, &server, &loop = server.loops.emplace_back()] {
+      if (native_) native_->enter(i);
+      client(server, loop);
+    });
   }
   std::thread background([this, &server = *server_, &loop = server_->loops.emplace_back()] { passes(server, loop); });
   for (std::thread& thread : threads) thread.join();
   stop_passes_ = true;
   background.join();
+  if (native_) native_->end_round(server_->loops.emplace_back());
   if (failure_.empty() && !engine_->befell()) check_lifecycle();
   for (const auto& server : servers_) server->lifecycle.reset();
   if (!failure_.empty()) return false;
@@ -306,6 +313,7 @@ void World::act(Loop& loop) {
 
 void World::act_on(Loop& loop, Bucket& bucket) {
   const auto key = static_cast<uint32_t>(draw(keys_count));
+  if (native_ && native_->act(loop, bucket, key)) return;
   const uint64_t choice = draw(100);
   if (choice < 25) return put(loop, bucket, key);
   if (choice < 33) return remove(loop, bucket, key);
@@ -327,19 +335,23 @@ Operation& World::begin(Bucket& bucket, Operation operation) {
   ++clock_;
   operation.begin = ++order_;
   operation.begin_ns = Scheduler::get().wall_ns() / 1000 * 1000;  // stored times are in microseconds
-  return bucket.history.begin(std::move(operation));
+  Operation& under_way = bucket.history.begin(std::move(operation));
+  if (native_) native_->began(under_way);
+  return under_way;
 }
 
 void World::close(Bucket& bucket, Operation& operation, uint64_t noted) {
   latest_ns_ = std::max(latest_ns_, Scheduler::get().wall_ns());
   operation.end_ns = latest_ns_;
+  if (native_) native_->ended(operation);
   Scheduler::get().note(static_cast<uint64_t>(operation.kind) << 56 ^ uint64_t{operation.value} << 24 ^ noted);
   if (!bucket.history.end()) fail_with(bucket.history.why());
 }
 
 void World::answer(Bucket& bucket, Operation& operation, Operation::Outcome outcome) {
-  operation.end = ++order_;
+  operation.end = std::min(operation.end, ++order_);  // a watch may have told of it before
   operation.outcome = outcome;
+  if (native_) native_->answered(bucket, operation);
   uint64_t noted = static_cast<uint64_t>(outcome);
   for (const auto& seen : operation.seen) {
     for (const uint32_t value : seen) noted = noted * 31 + value;

@@ -34,6 +34,7 @@ class World {
   using Loop = boost::asio::io_context;
   struct Server;  // from one start to the next crash
   struct Reply;
+  struct Native;  // clients of the native door
   struct Bucket {
     Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns);
     const std::string name;
@@ -143,6 +144,7 @@ class World {
   bool stop_ = false, faulty_ = false;
   std::atomic<bool> stop_passes_{false};
   std::string failure_;
+  std::unique_ptr<Native> native_{};
 };
 
 }  // namespace verbena::simulator
