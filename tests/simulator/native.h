@@ -26,13 +26,13 @@ class Guarded {
   explicit Guarded(size_t size);
   MutableBytes bytes() { return MutableBytes(all_).subspan(guard, size_); }
   Bytes bytes() const { return Bytes(all_).subspan(guard, size_); }
-  // Whether all but these bytes, and but [from, to) pairs behind, is as it was.
+  // Whether all but these [from, to), in order, is as it was.
   bool untouched_but(std::span<const std::pair<size_t, size_t>> written) const;
   bool untouched_behind(size_t length) const;
 
  private:
   static constexpr size_t guard = 64;
-  static std::byte pattern(size_t at) { return std::byte(0x5a ^ at * 7); }
+  static const std::vector<std::byte>& pattern();
   std::vector<std::byte> all_;
   size_t size_;
 };
