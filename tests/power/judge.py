@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import gets
 import load
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
@@ -85,9 +86,8 @@ class Reader:
     """Reads everything that a server has into `found`: thing -> state."""
 
     def __init__(self, server):
-        from botocore.exceptions import ClientError
-        self.refused = ClientError
         self.server, self.s3, self.found = server, boto3_client(server.http), {}
+        self.gets = gets.Gets(server.http)
 
     def everything(self):
         names = [bucket["Name"] for bucket in self.s3.list_buckets()["Buckets"] if bucket["Name"] != AFTER]
@@ -119,15 +119,13 @@ class Reader:
         client.close()
         return True
 
-    def read(self, bucket, item, **version):
-        try:
-            reply = self.s3.get_object(Bucket=bucket, Key=item["Key"], **version)
-            body = reply["Body"].read()
-        except self.refused as refused:
-            if bucket == load.MEMORY and refused.response["ResponseMetadata"]["HTTPStatusCode"] == 500:
-                return BROKEN
-            raise Wrong(f"GET {bucket}/{item['Key']}: {refused}") from None
-        if (len(body), reply["ETag"]) != (item["Size"], item["ETag"]):
+    def read(self, bucket, item, version=None):
+        status, tag, body = self.gets.get(bucket, item["Key"], version)
+        if bucket == load.MEMORY and status == 500:
+            return BROKEN
+        if status != 200:
+            raise Wrong(f"GET {bucket}/{item['Key']}: {status} {body[:300]}")
+        if (len(body), tag) != (item["Size"], item["ETag"]):
             raise Wrong(f"{bucket}/{item['Key']} is listed as {item['Size']} bytes, {item['ETag']}")
         return load.state_of(body)
 
@@ -147,7 +145,7 @@ class Reader:
         listed = collections.defaultdict(list)
         for page in self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
             for item in page.get("Versions", []):
-                state = self.read(bucket, item, VersionId=item["VersionId"])
+                state = self.read(bucket, item, item["VersionId"])
                 listed[item["Key"]].append((item["VersionId"], state, item["LastModified"], item["IsLatest"]))
             for item in page.get("DeleteMarkers", []):
                 listed[item["Key"]].append((item["VersionId"], None, item["LastModified"], item["IsLatest"]))
