@@ -10,7 +10,7 @@ TABLE: a TOML file of [[fault]] rows, for example tests/simulator/planted.toml:
     text            the filter of the unit tests of the program `target`; `model`: over the simulator's model of RADOS
     command         another test, as a list: it runs in the repository's root, with the planted server in $VERBENA
     real            optional: the name of a fault that was once in the program
-A row may have more than one of `seeds`, `text` and `command`: they are tried in this order until one finds the fault.
+A row may have more than one of `seeds`, `text` and `command`: they are tried as they stand in it until one finds the fault.
 
 Nothing of the repository or the build changes: what the edits change is compiled and linked in a temporary folder, by the
 commands of the build (default: build), which must be up to date with these sources, though it may be of another checkout
@@ -198,17 +198,26 @@ def model_of_rados(build):
             "VERBENA_TEST_CEPH_CONF": "none", "VERBENA_TEST_CEPH_POOL": "data", "VERBENA_TEST_CEPH_INDEX_POOL": "index"}
 
 
+def simulator(fault):
+    engine = fault.get("engine", "local")
+    words = ["--seeds", fault["seeds"], "--whole", "--engine", engine, *fault.get("arguments", [])]
+    return Finder("simulator" if engine == "local" else f"simulator, {engine}", "verbena_simulator", words)
+
+
+def unit_tests(build, fault):
+    environment = model_of_rados(build) if fault.get("model") else None
+    name = fault["target"].removeprefix("verbena_")
+    return Finder(name, fault["target"], [f"--gtest_filter={fault['text']}"], environment=environment)
+
+
 def finders(build, fault):
-    if "seeds" in fault:
-        engine = fault.get("engine", "local")
-        words = ["--seeds", fault["seeds"], "--whole", "--engine", engine, *fault.get("arguments", [])]
-        yield Finder("simulator" if engine == "local" else f"simulator, {engine}", "verbena_simulator", words)
-    if "text" in fault:
-        yield Finder(fault["target"].removeprefix("verbena_"), fault["target"], [f"--gtest_filter={fault['text']}"],
-                     environment=model_of_rados(build) if fault.get("model") else None)
-    if "command" in fault:
-        name = pathlib.Path(fault["command"][0]).stem
-        yield Finder(name, "verbena", fault["command"], in_root=True)
+    for key in fault:  # in the row's order
+        if key == "seeds":
+            yield simulator(fault)
+        if key == "text":
+            yield unit_tests(build, fault)
+        if key == "command":
+            yield Finder(pathlib.Path(fault["command"][0]).stem, "verbena", fault["command"], in_root=True)
 
 
 def change(fault, scratch):

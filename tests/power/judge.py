@@ -15,6 +15,7 @@ import gets
 import load
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import verbena_server  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client, program  # noqa: E402
 
 # docs/concepts.md says about a second; the rest is for a busy machine.
@@ -22,6 +23,9 @@ MEMORY_WINDOW_S = 3
 AFTER = "power-after"  # written to after the cut
 # Less to set up at each start.
 SMALL = ["--set", "arena_size=64MiB"], {"VERBENA_RDMA_TOKEN_PROVIDER": "none"}
+# Cuts by the thousand run behind everything else on a machine, where a start may take minutes.
+verbena_server.START_TIMEOUT_S, verbena_server.STOP_TIMEOUT_S = 900, 300
+FSCK_TIMEOUT_S = 900
 BROKEN = "broken"  # the state of an object that answers 500
 
 
@@ -169,7 +173,7 @@ class Reader:
 
 def fsck(data, lost_allowed, *options):
     """`lost_allowed(name)`: whether this object may be broken."""
-    done = subprocess.run([program(), "fsck", "--json", *options, str(data)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program(), "fsck", "--json", *options, str(data)], capture_output=True, text=True, timeout=FSCK_TIMEOUT_S)
     if done.returncode == 3:
         return None
     if done.returncode not in (0, 7):
