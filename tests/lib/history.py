@@ -1,19 +1,27 @@
-"""A checker of linearizability for all tests with concurrent clients.
+"""The checker of linearizability for all tests with concurrent clients of real servers.
 
-A history is the list of several clients' calls to one thing (a key, a few keys that are changed together, a policy),
-each with its begin, end and answer. It is linearizable when some order of the calls explains all answers, and in it no
-call comes before one that had ended when it began. The search is Wing and Gong's, with a memory of visited states
-(Lowe).
+A history is the list of several clients' calls to one thing (a key, some keys of a bucket, a policy), each with its
+begin, end and answer. It is linearizable when some order of the calls explains all answers, and in it no call comes
+before one that had ended when it began.
+
+The search is Porcupine's: Wing and Gong's, depth first, with a memory of the visited pairs of (calls done, state)
+(Lowe). What is done is kept as a place in the history and the calls done beyond it, so a step costs as much as there
+are calls at one time, however long the history is. A call that changes nothing is done as soon as its answer fits: that
+takes nothing from any other order. Calls on things that no call connects are separate histories (parts()).
 
 A call of unknown outcome (the server was killed, or it timed out) may have happened at any moment after it began,
 even long after the client gave up, or never.
 """
+import bisect
+import collections
 import math
 import time
 
 UNKNOWN = "unknown"
+UNDECIDED = "undecided"
 NO = object()  # result of after() when the answer does not fit
 STEPS_MAX = 2_000_000
+TOLD_MAX = 60  # calls in a report
 
 
 class Call:
@@ -48,40 +56,134 @@ class Undecided(Exception):
     """The search took too long."""
 
 
-def linearizable(calls, start, after, steps_max=STEPS_MAX):
-    """`after(state, call)`: the state after the call, or NO if its answer does not fit. For an UNKNOWN answer: the
-    state if the call happens. States must be hashable."""
-    calls = sorted(calls, key=lambda call: call.began)
-    known = sum(1 << i for i, call in enumerate(calls) if call.answer != UNKNOWN)
-    tried, stack = set(), [(0, start)]
-    while stack:
-        done, state = stack.pop()
-        if done & known == known:
-            return True
-        if (done, state) in tried:
-            continue
-        tried.add((done, state))
-        if len(tried) > steps_max:
-            raise Undecided()
-        # Candidates: calls that began before the first end of the others.
-        first_end, next_calls = math.inf, []
-        first_left = (~done & (done + 1)).bit_length() - 1
-        for i in range(first_left, len(calls)):
-            if done >> i & 1:
+class Search:
+    """One search. `deepest`: of the orders tried the one that explained most: (number of calls done, state, calls that
+    could not be next), for a report."""
+
+    def __init__(self, calls, start, after, is_read=None, steps_max=STEPS_MAX):
+        """`after(state, call)`: the state after the call, or NO if its answer does not fit. For an UNKNOWN answer: the
+        state if the call happens. States must be hashable. `is_read(call)`: true if the call, with its answer, changes
+        no state."""
+        calls = sorted(calls, key=lambda call: call.began)
+        self.known = [call for call in calls if call.answer != UNKNOWN]
+        self.unknown = [call for call in calls if call.answer == UNKNOWN]
+        self.began_unknown = [call.began for call in self.unknown]
+        self.reads = [is_read is not None and is_read(call) for call in self.known]
+        self.start, self.after, self.steps_max = start, after, steps_max
+        self.deepest = (-1, start, [])
+
+    def succeeds(self):
+        tried = set()
+        stack = [(0, 0, 0, self.start)]  # the first calls are done; bits of those done after them, and of the unknown
+        while stack:
+            node = stack.pop()
+            if node in tried:
                 continue
-            call = calls[i]
+            tried.add(node)
+            if len(tried) > self.steps_max:
+                raise Undecided()
+            first, mask, lost, state = node
+            if first == len(self.known):
+                return True
+            waiting, first_end = self._candidates(first, mask)
+            read = self._reads_done(waiting, first_end, state, mask, first)
+            if read is not None:
+                stack.append((*read, lost, state))
+                continue
+            nexts = self._nexts(waiting, first_end, first, mask, lost, state)
+            if not nexts:
+                self._note(first, mask, state, waiting)
+            stack.extend(nexts)
+        return False
+
+    def _candidates(self, first, mask):
+        """Calls that began before the first end of the others, with that end."""
+        known, first_end, waiting, i = self.known, math.inf, [], first
+        count = len(known)
+        while i < count:
+            call = known[i]
             if call.began > first_end:
                 break
-            first_end = min(first_end, call.ended)
-            next_calls.append((i, call))
-        # Unknown outcomes last: most of them never happened or had no visible effect.
-        next_calls.sort(key=lambda one: one[1].answer != UNKNOWN)
-        for i, call in next_calls:
-            if call.began <= first_end:
-                then = after(state, call)
+            if not mask >> (i - first) & 1:
+                waiting.append(i)
+                if call.ended < first_end:
+                    first_end = call.ended
+            i += 1
+        return waiting, first_end
+
+    def _reads_done(self, waiting, first_end, state, mask, first):
+        """Place and bits when all fitting reads are done; None if there is none."""
+        done = 0
+        for i in waiting:
+            if self.reads[i] and self.known[i].began <= first_end and self.after(state, self.known[i]) is not NO:
+                done |= 1 << (i - first)
+        return _moved(first, mask | done) if done else None
+
+    def _nexts(self, waiting, first_end, first, mask, lost, state):
+        """The nodes after this one; the one to try first is the last: of the call that ended first. Calls of unknown
+        outcome come last: most never happened or had no visible effect."""
+        after, nexts = self.after, []
+        for i in range(bisect.bisect_right(self.began_unknown, first_end)):
+            if not lost >> i & 1:
+                then = after(state, self.unknown[i])
+                if then is not NO and then != state:  # else it may as well never have happened
+                    nexts.append((first, mask, lost | 1 << i, then))
+        for i in sorted(waiting, key=lambda i: -self.known[i].ended):
+            if not self.reads[i] and self.known[i].began <= first_end:
+                then = after(state, self.known[i])
                 if then is not NO:
-                    stack.append((done | 1 << i, then))
-    return False
+                    nexts.append((*_moved(first, mask | 1 << (i - first)), lost, then))
+        return nexts
+
+    def _note(self, first, mask, state, waiting):
+        done = first + bin(mask).count("1")
+        if done > self.deepest[0]:
+            self.deepest = (done, state, [self.known[i] for i in waiting])
+
+    def told(self):
+        """What was found, after a search without success."""
+        done, state, stuck = self.deepest
+        calls = sorted(self.known + self.unknown, key=lambda call: call.began)
+        last = max((call.ended for call in stuck if call.ended < math.inf), default=math.inf)
+        told = [call for call in calls if call.began <= last][-TOLD_MAX:]
+        return "\n".join([f"no order explains {len(calls)} calls; the best one explained {done} and led to", f"  {state}",
+                          "after which none of these could be next:", *(f"  {call!r}" for call in stuck), "the last calls until then:", *(f"  {call!r}" for call in told)])
+
+
+def _moved(first, mask):
+    """The place behind the calls done without a gap, and the bits behind it."""
+    ones = (~mask & (mask + 1)).bit_length() - 1
+    return first + ones, mask >> ones
+
+
+def linearizable(calls, start, after, steps_max=STEPS_MAX, is_read=None):
+    """Whether some order explains the calls; see Search."""
+    return Search(calls, start, after, is_read, steps_max).succeeds()
+
+
+def violation(calls, start, after, is_read=None, steps_max=STEPS_MAX):
+    """None if some order explains the calls, else the report."""
+    search = Search(calls, start, after, is_read, steps_max)
+    return None if search.succeeds() else search.told()
+
+
+def parts(calls, touched):
+    """The calls in groups that have no key in common. `touched(call)`: its keys."""
+    root = {}
+
+    def find(key):
+        while root.setdefault(key, key) != key:
+            root[key] = key = root[root[key]]
+        return key
+
+    for call in calls:
+        first, *others = touched(call)
+        for other in others:
+            root[find(other)] = find(first)
+    groups = collections.defaultdict(list)
+    for call in calls:
+        groups[find(next(iter(touched(call))))].append(call)
+    return list(groups.values())
 
 
 # Models of things.
@@ -154,39 +256,3 @@ def setting(state, call):
     if call.kind == "set":
         return call.value if call.answer in (200, UNKNOWN) else NO
     return state if call.answer == state else NO
-
-
-def made(*rows):
-    """Calls of (kind, value, where, began, ended, answer), for checks of the checker."""
-    calls = []
-    for kind, value, where, began, ended, answer in rows:
-        call = Call(kind, value, where)
-        call.began, call.ended, call.answer = began, math.inf if answer == UNKNOWN else ended, answer
-        calls.append(call)
-    return calls
-
-
-def check_the_checker():
-    """Invalid histories must be rejected, and valid ones accepted."""
-    def holds(start, after, *rows):
-        return linearizable(made(*rows), start, after)
-
-    put = ("put", "a", 0, 0, 1, 200)
-    assert holds(ABSENT, register, put, ("get", None, 0, 2, 3, "a"))
-    assert not holds(ABSENT, register, put, ("get", None, 0, 2, 3, ABSENT)), "a stale read"
-    assert holds(ABSENT, register, put, ("get", None, 0, 0.5, 3, ABSENT)), "it began before the put had ended"
-    lost = ("put", "b", 0, 2, 3, UNKNOWN)
-    assert holds(ABSENT, register, put, lost, ("get", None, 0, 4, 5, "a"), ("get", None, 0, 6, 7, "b")), "it may happen late"
-    assert not holds(ABSENT, register, put, lost, ("get", None, 0, 4, 5, "b"), ("get", None, 0, 6, 7, "a")), "and only once"
-    assert not holds(ABSENT, register, ("create", "a", 0, 0, 2, 200), ("create", "b", 0, 1, 3, 200)), "two created it"
-    assert not holds("x", register, ("swap", "a", "x", 0, 2, 200), ("swap", "b", "x", 1, 3, 200)), "a lost update"
-    assert not holds((), versions, put, ("put", "b", 0, 2, 3, 200), ("list", None, 0, 4, 5, ("b",))), "a version was lost"
-    assert holds((), versions, put, ("delete", None, 0, 2, 3, 204), ("list", None, 0, 4, 5, ("-", "a")), ("drop", "a", 0, 6, 7, 204),
-                 ("get_version", "a", 0, 8, 9, ABSENT), ("list", None, 0, 8, 9, ("-",)))
-    sound = [("put", "a", 0, 0, 1, 200), ("rename", None, 0, 2, 3, 200), ("get", None, 1, 4, 5, "a"), ("get", None, 0, 4, 5, ABSENT)]
-    assert holds((ABSENT, ABSENT), pair, *sound)
-    assert not holds((ABSENT, ABSENT), pair, *sound[:3], ("get", None, 0, 4, 5, "a")), "an object under both names"
-    neither = sound[:2] + [("get", None, 0, 4, 5, ABSENT), ("get", None, 1, 6, 7, ABSENT)]
-    assert not holds((ABSENT, ABSENT), pair, *neither), "an object under no name"
-    forbid = ("set", "deny", 0, 0, 1, 200)
-    assert not holds("allow", setting, forbid, ("see", None, 0, 2, 3, "allow")), "denied is denied at once"
