@@ -42,6 +42,7 @@ class Bucket:
     def __init__(self, keys, versioned):
         self.keys, self.versioned = keys, versioned
         self.etags, self.versions, self.own, self.known_versions = {}, {}, {}, {}
+        self.older = set()  # (maker, maker of a newer version of the key), as listings showed them
         self.start = ((),) * keys
 
     def note(self, maker, etag, version):
@@ -59,12 +60,20 @@ class Bucket:
         """Takes from reads the names of writes without an answer. Returns what is wrong, or None."""
         makers = {call.value[0]: call.value[1] for call in calls if call.kind in ("put", "append", "complete") and call.answer == UNKNOWN}
         for call in calls:
+            if call.kind == "list_versions":
+                self._learn_order(call.answer[0])
             if call.kind == "get" and isinstance(call.answer, Seen) and call.answer.etag.endswith("-r"):
                 maker = makers.get(call.answer.content.rsplit("+", 1)[-1])
                 wrong = maker is not None and call.answer.etag not in self.own and self.note(maker, call.answer.etag, "")
                 if wrong:
                     return f"{call!r}: {wrong}"
         return None
+
+    def _learn_order(self, listed):
+        """Which of two versions is newer, so that the search need not try the other order."""
+        makers = [(one.key, self.known_versions.get(one.version)) for one in listed]
+        for number, (key, newer) in enumerate(makers):
+            self.older.update((maker, newer) for other, maker in makers[number + 1:] if other == key and newer and maker)
 
     # What was seen of a version.
 
@@ -101,6 +110,8 @@ class Bucket:
         return state[:key] + (entries,) + state[key + 1:]
 
     def _made(self, state, key, entry):
+        if self.older and any((entry[1], other) in self.older for _, other in state[key]):
+            return NO
         return self._with(state, key, (entry,) + state[key] if self.versioned else (entry,))
 
     def _refusal(self, old, condition):
@@ -142,7 +153,7 @@ class Bucket:
                 return state if unknown or call.answer == (412 if refused else 204) else NO
         if not unknown and call.answer != 204:
             return NO
-        return self._with(state, call.where, ((MARKER, maker),) + entries if self.versioned else ())
+        return self._made(state, call.where, (MARKER, maker)) if self.versioned else self._with(state, call.where, ())
 
     def drop(self, state, call, unknown):
         if not unknown and call.answer != 204:
@@ -251,25 +262,68 @@ def _copies(keys, calls):
             yield one
 
 
+def ranks(keys, calls):
+    """For each change about when it was seen last: of changes of a key at one time it probably comes before those that
+    were seen later (history.Search)."""
+    seen, nothing_seen = collections.defaultdict(float), collections.defaultdict(list)
+    by_name = {name: maker for maker, name in keys.etags.items()}
+    for call in calls:
+        if call.kind in ("get", "head") and isinstance(call.answer, Seen):
+            maker = by_name.get(call.answer.etag)
+            seen[maker] = max(seen[maker], call.began)
+        elif call.kind in ("get", "head") and call.answer is None and call.value is None:
+            nothing_seen[call.where].append(call)
+        elif call.kind == "list":
+            for one in call.answer[0]:
+                seen[by_name.get(one.etag)] = max(seen[by_name.get(one.etag)], call.began)
+    begins = collections.defaultdict(list)
+    for call in calls:
+        if call.kind in ("put", "complete", "append"):
+            begins[call.where].append(call.began)
+
+    def rank(call):
+        if call.kind in ("put", "complete", "append"):
+            return max(call.began, seen.get(call.value[1], 0))
+        if call.kind == "delete":
+            then = min((began for began in begins[call.where] if began > call.ended), default=float("inf"))
+            return max((one.began for one in nothing_seen[call.where] if one.ended > call.began and one.began < then), default=call.began)
+        return call.began
+    ranked = {id(call): rank(call) for call in calls if not is_read(call)}
+    return lambda call: ranked.get(id(call), call.ended)
+
+
+def _judge_parts(keys, calls):
+    rank = ranks(keys, calls)
+    for group in history.parts(calls, lambda call: touched(call, keys.keys)):
+        wrong = history.violation(group, keys.start, keys.after, is_read, lambda call: touched(call, keys.keys), rank)
+        if wrong:
+            return wrong
+    return None
+
+
+def _split_pages(keys, calls):
+    return [one for call in calls for one in (by_key(call, keys.keys) if call.kind == "list" else (call,))]
+
+
 def judge(name, keys, calls, pages_are_moments=True):
-    """None, or what is wrong with the calls on the keys of a Bucket. Runs in another process."""
+    """None, or what is wrong with the calls on the keys of a Bucket. Runs in another process. Where the search for an
+    order of all keys takes too long, each page is judged as reads of single keys (BY_KEYS if they are right)."""
     for call in calls:
         if call.kind == "get" and isinstance(call.answer, Seen) and call.answer.content == NO_WRITE:
             return f"{name}: {call!r}"
     wrong = keys.learn(calls)
     if wrong:
         return f"{name}: {wrong}"
-    if not pages_are_moments:
-        calls = [one for call in calls for one in (by_key(call, keys.keys) if call.kind == "list" else (call,))]
     calls = list(_copies(keys, calls))
-    try:
-        for group in history.parts(calls, lambda call: touched(call, keys.keys)):
-            wrong = history.violation(group, keys.start, keys.after, is_read)
-            if wrong:
-                return f"{name}: {wrong}"
-    except history.Undecided:
-        return history.UNDECIDED
-    return None
+    for split in (False, True):
+        if split or not pages_are_moments:
+            calls = _split_pages(keys, calls)
+        try:
+            wrong = _judge_parts(keys, calls)
+            return f"{name}: {wrong}" if wrong else history.BY_KEYS if split else None
+        except history.Undecided:
+            pass
+    return history.UNDECIDED
 
 
 def weaker(name, calls, found, killed, settles_s):

@@ -211,14 +211,14 @@ def _conditions(condition):
 class Client:
     """The Python client by the native or the token door."""
 
-    def __init__(self, verbena, server, via):
+    def __init__(self, verbena, server, via, provider=None):
         self.errors, self.name = verbena.errors, via
         if server.http is None or server.native is None:
             raise NotSent("the server has no address now")
         options = {"endpoint": server.http, "native_endpoint": server.native, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY,
                    "via": via, "attempts_max": 1, "operation_timeout_ms": TIMEOUT_S * 1000, "connect_timeout_ms": 1000}
-        if via == "token":
-            options["provider"] = "tcp"
+        if via == "token" or provider:
+            options["provider"] = "tcp" if via == "token" else provider
         self.client = self._guarded(lambda: verbena.Client(**options))
 
     def close(self):

@@ -5,9 +5,11 @@ begin, end and answer. It is linearizable when some order of the calls explains 
 before one that had ended when it began.
 
 The search is Porcupine's: Wing and Gong's, depth first, with a memory of the visited pairs of (calls done, state)
-(Lowe). What is done is kept as a place in the history and the calls done beyond it, so a step costs as much as there
-are calls at one time, however long the history is. A call that changes nothing is done as soon as its answer fits: that
-takes nothing from any other order. Calls on things that no call connects are separate histories (parts()).
+(Lowe). A call gets its place when it ends, as late as possible: only then others that had begun are done before it, and
+of these only such as have keys in common with it, or with each other. What is done is kept as a place in the history
+and the calls done beyond it, so a step costs as much as there are calls at one time, however long the history is. A
+call that changes nothing is done as soon as its answer fits: that takes nothing from any other order. Calls on things
+that no call connects are separate histories (parts()).
 
 A call of unknown outcome (the server was killed, or it timed out) may have happened at any moment after it began,
 even long after the client gave up, or never.
@@ -18,9 +20,9 @@ import math
 import time
 
 UNKNOWN = "unknown"
-UNDECIDED = "undecided"
+UNDECIDED, BY_KEYS = "undecided", "by keys"
 NO = object()  # result of after() when the answer does not fit
-STEPS_MAX = 2_000_000
+STEPS_MAX = 300_000
 TOLD_MAX = 60  # calls in a report
 
 
@@ -57,24 +59,39 @@ class Undecided(Exception):
 
 
 class Search:
-    """One search. `deepest`: of the orders tried the one that explained most: (number of calls done, state, calls that
-    could not be next), for a report."""
+    """One search. `deepest`: of the orders tried the one that explained most: (number of calls that had ended, state,
+    the call that could not be next), for a report."""
 
-    def __init__(self, calls, start, after, is_read=None, steps_max=STEPS_MAX):
+    def __init__(self, calls, start, after, is_read=None, touched=None, rank=None, steps_max=STEPS_MAX):
         """`after(state, call)`: the state after the call, or NO if its answer does not fit. For an UNKNOWN answer: the
         state if the call happens. States must be hashable. `is_read(call)`: true if the call, with its answer, changes
-        no state."""
-        calls = sorted(calls, key=lambda call: call.began)
-        self.known = [call for call in calls if call.answer != UNKNOWN]
-        self.unknown = [call for call in calls if call.answer == UNKNOWN]
+        no state. `touched(call)`: the keys that it is about; default: all calls are about one. `rank(call)`: of the
+        order that is probably right; it only makes the search faster."""
+        self.known = sorted((call for call in calls if call.answer != UNKNOWN), key=lambda call: call.ended)
+        self.unknown = sorted((call for call in calls if call.answer == UNKNOWN), key=lambda call: call.began)
         self.began_unknown = [call.began for call in self.unknown]
-        self.reads = [is_read is not None and is_read(call) for call in self.known]
+        self.is_read = [is_read is not None and is_read(call) for call in self.known]
+        self.keys, self.keys_unknown = ([_bits(touched, call) for call in some] for some in (self.known, self.unknown))
+        self.rank = [rank(call) if rank else call.ended for call in self.known]
+        self.begun = self._begun()
         self.start, self.after, self.steps_max = start, after, steps_max
-        self.deepest = (-1, start, [])
+        self.deepest = (-1, start, None)
+
+    def _begun(self):
+        """For each call: the calls that had begun when it ended, and end no earlier."""
+        by_begin = sorted(range(len(self.known)), key=lambda i: self.known[i].began)
+        begun, active, next_one = [], [], 0
+        for place, call in enumerate(self.known):
+            while next_one < len(by_begin) and self.known[by_begin[next_one]].began <= call.ended:
+                active.append(by_begin[next_one])
+                next_one += 1
+            active = [i for i in active if i >= place]
+            begun.append(sorted(active))
+        return begun
 
     def succeeds(self):
         tried = set()
-        stack = [(0, 0, 0, self.start)]  # the first calls are done; bits of those done after them, and of the unknown
+        stack = [(0, 0, 0, self.start)]  # calls that ended; bits of later ones that are done, and of the unknown
         while stack:
             node = stack.pop()
             if node in tried:
@@ -82,88 +99,93 @@ class Search:
             tried.add(node)
             if len(tried) > self.steps_max:
                 raise Undecided()
-            first, mask, lost, state = node
-            if first == len(self.known):
+            place, early, lost, state = node
+            if place == len(self.known):
                 return True
-            waiting, first_end = self._candidates(first, mask)
-            read = self._reads_done(waiting, first_end, state, mask, first)
-            if read is not None:
-                stack.append((*read, lost, state))
+            read = self._with_reads(place, early, state)
+            if read != early:
+                stack.append((*_moved(place, read), lost, state))
                 continue
-            nexts = self._nexts(waiting, first_end, first, mask, lost, state)
-            if not nexts:
-                self._note(first, mask, state, waiting)
+            nexts = self._nexts(place, early, lost, state)
+            if place > self.deepest[0]:
+                self.deepest = (place, state, self.known[place])
             stack.extend(nexts)
         return False
 
-    def _candidates(self, first, mask):
-        """Calls that began before the first end of the others, with that end."""
-        known, first_end, waiting, i = self.known, math.inf, [], first
-        count = len(known)
-        while i < count:
-            call = known[i]
-            if call.began > first_end:
-                break
-            if not mask >> (i - first) & 1:
-                waiting.append(i)
-                if call.ended < first_end:
-                    first_end = call.ended
-            i += 1
-        return waiting, first_end
+    def _with_reads(self, place, early, state):
+        """The bits with all reads that fit now."""
+        for i in self.begun[place]:
+            if self.is_read[i] and not early >> (i - place) & 1 and self.after(state, self.known[i]) is not NO:
+                early |= 1 << (i - place)
+        return early
 
-    def _reads_done(self, waiting, first_end, state, mask, first):
-        """Place and bits when all fitting reads are done; None if there is none."""
-        done = 0
-        for i in waiting:
-            if self.reads[i] and self.known[i].began <= first_end and self.after(state, self.known[i]) is not NO:
-                done |= 1 << (i - first)
-        return _moved(first, mask | done) if done else None
-
-    def _nexts(self, waiting, first_end, first, mask, lost, state):
-        """The nodes after this one; the one to try first is the last: of the call that ended first. Calls of unknown
-        outcome come last: most never happened or had no visible effect."""
-        after, nexts = self.after, []
-        for i in range(bisect.bisect_right(self.began_unknown, first_end)):
-            if not lost >> i & 1:
-                then = after(state, self.unknown[i])
+    def _nexts(self, place, early, lost, state):
+        """The nodes after this one, that to try first the last: the call that ends; others that had begun and, by keys
+        in common, must perhaps come before it; those of unknown outcome, of which most had no effect."""
+        waiting = [i for i in self.begun[place] if not early >> (i - place) & 1]
+        maybe = [i for i in range(bisect.bisect_right(self.began_unknown, self.known[place].ended)) if not lost >> i & 1]
+        keys = self._connected(self.keys[place], [self.keys[i] for i in waiting] + [self.keys_unknown[i] for i in maybe])
+        nexts = []
+        for i in maybe:
+            if self.keys_unknown[i] & keys:
+                then = self.after(state, self.unknown[i])
                 if then is not NO and then != state:  # else it may as well never have happened
-                    nexts.append((first, mask, lost | 1 << i, then))
-        for i in sorted(waiting, key=lambda i: -self.known[i].ended):
-            if not self.reads[i] and self.known[i].began <= first_end:
-                then = after(state, self.known[i])
-                if then is not NO:
-                    nexts.append((*_moved(first, mask | 1 << (i - first)), lost, then))
+                    nexts.append((place, early, lost | 1 << i, then))
+        nexts.extend(self._nexts_known(place, early, lost, state, [i for i in waiting if self.keys[i] & keys and not self.is_read[i]]))
         return nexts
 
-    def _note(self, first, mask, state, waiting):
-        done = first + bin(mask).count("1")
-        if done > self.deepest[0]:
-            self.deepest = (done, state, [self.known[i] for i in waiting])
+    def _nexts_known(self, place, early, lost, state, changes):
+        """First those after which the call that ends fits, then those of its keys by their rank."""
+        near, reads, found = self.keys[place], self.is_read[place], []
+        for i in changes:
+            then = self.after(state, self.known[i])
+            if then is NO:
+                continue
+            fits = reads and self.after(then, self.known[place]) is not NO
+            order = (0 if fits else 1 if self.keys[i] & near else 2, self.rank[i])
+            found.append((order, (*_moved(place, early | 1 << (i - place)), lost, then)))
+        found.sort(key=lambda one: one[0], reverse=True)
+        return [node for _, node in found]
+
+    @staticmethod
+    def _connected(keys, others):
+        """The keys that calls connect with these: other calls may as well come later."""
+        while True:
+            more = keys
+            for one in others:
+                if one & more:
+                    more |= one
+            if more == keys:
+                return keys
+            keys = more
 
     def told(self):
         """What was found, after a search without success."""
         done, state, stuck = self.deepest
-        calls = sorted(self.known + self.unknown, key=lambda call: call.began)
-        last = max((call.ended for call in stuck if call.ended < math.inf), default=math.inf)
-        told = [call for call in calls if call.began <= last][-TOLD_MAX:]
-        return "\n".join([f"no order explains {len(calls)} calls; the best one explained {done} and led to", f"  {state}",
-                          "after which none of these could be next:", *(f"  {call!r}" for call in stuck), "the last calls until then:", *(f"  {call!r}" for call in told)])
+        calls = sorted((call for call in self.known + self.unknown if stuck is None or call.began <= stuck.ended), key=lambda call: call.began)
+        return "\n".join([f"no order explains {len(self.known) + len(self.unknown)} calls; the best one explained {done} and led to",
+                          f"  {state}", "after which this could not be next:", f"  {stuck!r}",
+                          "the last calls until then:", *(f"  {call!r}" for call in calls[-TOLD_MAX:])])
 
 
-def _moved(first, mask):
-    """The place behind the calls done without a gap, and the bits behind it."""
-    ones = (~mask & (mask + 1)).bit_length() - 1
-    return first + ones, mask >> ones
+def _bits(touched, call):
+    return 1 if touched is None else sum(1 << key for key in set(touched(call)))
 
 
-def linearizable(calls, start, after, steps_max=STEPS_MAX, is_read=None):
-    """Whether some order explains the calls; see Search."""
-    return Search(calls, start, after, is_read, steps_max).succeeds()
+def _moved(place, early):
+    """The place behind the calls that are done without a gap, and the bits behind it."""
+    ones = (~early & (early + 1)).bit_length() - 1
+    return place + ones, early >> ones
 
 
-def violation(calls, start, after, is_read=None, steps_max=STEPS_MAX):
+def linearizable(calls, start, after, is_read=None, touched=None, rank=None, steps_max=STEPS_MAX):
+    """True if some order explains the calls; see Search."""
+    return Search(calls, start, after, is_read, touched, rank, steps_max).succeeds()
+
+
+def violation(calls, start, after, is_read=None, touched=None, rank=None, steps_max=STEPS_MAX):
     """None if some order explains the calls, else the report."""
-    search = Search(calls, start, after, is_read, steps_max)
+    search = Search(calls, start, after, is_read, touched, rank, steps_max)
     return None if search.succeeds() else search.told()
 
 
