@@ -110,6 +110,11 @@ class Buckets(unittest.TestCase):
         self.sound(lost, get(0, 2, 3, C, "x-r"), get(0, 4, 5, C, "x-r"))
         self.unsound(lost, get(0, 2, 3, C, "x-r"), get(0, 4, 5, C, "y-r"))
 
+    def test_a_condition_names_no_write_whose_tag_is_unknown(self):
+        lost = put(C, 9, 0, 0, 1, UNKNOWN)
+        self.sound(lost, page(2, 3, [(0, "x-r")]), put(B, 2, 0, 4, 5, 412, model.md5_of(A)), put(B, 2, 0, 6, 7, 412, "e1-r"))
+        self.unsound(lost, page(2, 3, [(0, "x-r")]), put(B, 2, 0, 4, 5, 200, "e1-r"))
+
     def test_a_listing_has_every_acknowledged_put(self):
         self.sound(put(A, 1, 0, 0, 1), page(2, 3, [(0, "e1-r")]))
         self.unsound(put(A, 1, 0, 0, 1), page(2, 3, []))

@@ -103,7 +103,7 @@ class Run:
             if not world.over and world.is_full():
                 self.worlds[world.group].remove(world)
                 world.over = True
-            over = world.over and world.users == 0 and world.group != "memory" or (world.over and world.users == 0 and world.is_full())
+            over = world.over and world.users == 0 and not world.cut
         if over:
             self.submit(world)
 
@@ -164,7 +164,7 @@ class Run:
             with self.lock:
                 cut, self.worlds["memory"] = self.worlds["memory"], []
                 for world in cut:
-                    world.over = True
+                    world.over = world.cut = True
             self.stop.wait(choose.choice((0, 0, 0.5)))
             server.start()
             self.generation[server] += 1
@@ -232,15 +232,15 @@ class Run:
     def look_at_the_end(self):
         """Everything that is left is read once more, at rest."""
         choose = self.random("end")
-        for group, worlds in self.worlds.items():
-            for world in worlds:
+        for worlds in self.worlds.values():
+            for world in list(worlds):
                 for key, door_name in itertools.product(range(KEYS), self.arguments.doors):
                     door = self.open(choose.choice(self.servers), door_name)
                     client = Client(self, door, f"{door_name}.end", choose)
                     world.users += 1
                     self.record(world, [call for call in (client.get(world, key), client.list(world, 0)) if call])
                     door.close()
-                if not world.over or group == "memory":
+                if not world.over:
                     self.submit(world)
 
     def report(self):

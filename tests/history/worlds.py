@@ -7,7 +7,7 @@ import collections
 import threading
 import time
 
-from bucket import UNSEEN, Bucket, Listed, Seen
+from bucket import Bucket, Listed, Seen
 from bytes_of import body_of, etag_of_parts, md5_of
 from doors import Lost, NotSent, Refused, Wrong
 from express_case import ZONE
@@ -43,6 +43,7 @@ class World:
         self.model = Bucket(KEYS, group == "versioned")
         self.lock = threading.Lock()
         self.calls, self.users, self.unknown, self.over = [], 0, 0, False
+        self.cut = False  # by a kill, which a memory bucket does not survive whole
         self.contents = {}  # md5 -> content, of general purpose buckets
         self.names = collections.deque(maxlen=8)    # (key, entity tag) of the last writes
         self.versions = collections.deque(maxlen=12)  # (key, version id, whether it is a delete marker)
@@ -307,6 +308,3 @@ class Client:
         etag, version = item if call.kind == "put" else ("", item)
         self.named(world, call, call.value[1] if call.kind == "put" else call.value[0], etag, version)
         return 200 if call.kind == "put" else 204
-
-
-__all__ = ["BUCKETS", "CALLS", "KEYS", "LIVE", "UNSEEN", "Client", "World"]
