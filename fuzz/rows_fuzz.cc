@@ -46,12 +46,11 @@ void keys_of_logic(std::string_view bytes) {
     const auto queue = keys::event_queue(bytes);
     expect(queue && keys::event(*queue, found->first, found->second) == bytes);
   }
-  const uint64_t bucket = bytes.size() >= 8 ? keys::read_number(bytes.substr(0, 8)) : 0;
   if (const auto found = keys::parse_upload(bytes)) {
-    expect(keys::upload(bucket, found->first, found->second) == bytes);
+    expect(keys::upload(keys::read_number(bytes.substr(1, 8)), found->first, found->second) == bytes);
   }
   if (const auto found = keys::parse_version(bytes)) {
-    expect(keys::version(bucket, found->first, found->second) == bytes);
+    expect(keys::version(keys::read_number(bytes.substr(0, 8)), found->first, found->second) == bytes);
   }
   (void)keys::parse_rename_age(bytes);
   if (const auto found = keys::parse_number(bytes)) expect(keys::number(*found) == bytes);
