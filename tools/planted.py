@@ -8,14 +8,15 @@ TABLE: a TOML file of [[fault]] rows, for example tests/simulator/planted.toml:
     [[fault.edit]]  file, old, new: the text `old` stands exactly once in that file, and is replaced
     seeds           the simulator's seeds, with `engine` and `arguments` (a list) if they are not the simulator's own
     text            the filter of the unit tests of the program `target`; `model`: over the simulator's model of RADOS
-    command         another test, as a list: it runs in the repository's root, with the planted server in $VERBENA
+    command         a test that starts the server, which is in $VERBENA; {python} in it is the build's Python package
     real            optional: the name of a fault that was once in the program
-A row may have more than one of `seeds`, `text` and `command`: they are tried as they stand in it until one finds the fault.
+A row may have more than one of `seeds`, `text` and `command`: they are tried in the row's order until one finds the
+fault.
 
-Nothing of the repository or the build changes: what the edits change is compiled and linked in a temporary folder, by the
-commands of the build (default: build), which must be up to date with these sources, though it may be of another checkout
-of them. --sound first runs everything without a fault, which must pass. Prints a row of a table for each fault; exit 0:
-every fault was caught."""
+Nothing of the repository or the build changes: what the edits change is compiled and linked in a temporary folder, by
+the commands of the build (default: build), which must be up to date with these sources, though it may be of another
+checkout of them. --sound first runs everything without a fault, which must pass. Prints a row of a table for each
+fault; exit 0: every fault was caught."""
 import argparse
 import json
 import os
@@ -186,8 +187,10 @@ class Finder:
             return f"seed {failed[1]}: {failed[2][:100]}"
         if failed := re.search(r"\[  FAILED  \] (\S+?),? ", done.stdout):
             return failed[1]
-        if self.in_root and (failed := re.search(r"^(?:FAIL|ERROR): (\w+)|^(seed .*?)$", done.stdout, re.M)):
-            return (failed[1] or failed[2])[:120]
+        if failed := re.search(r"^WRONG:\s*(.*)", done.stdout, re.M):
+            return f"seed {re.search('seed ([0-9]+)', done.stdout)[1]}: {failed[1][:100]}"
+        if failed := re.search(r"^(?:FAIL|ERROR): (\w+)", done.stdout, re.M):
+            return failed[1]
         if done.returncode < 0:
             return f"ended by signal {-done.returncode}"
         raise Failed(f"the program did not run as a test:\n{done.stdout[-2000:]}")
@@ -217,7 +220,8 @@ def finders(build, fault):
         if key == "text":
             yield unit_tests(build, fault)
         if key == "command":
-            yield Finder(pathlib.Path(fault["command"][0]).stem, "verbena", fault["command"], in_root=True)
+            words = shlex.split(fault["command"].replace("{python}", str(build.folder / "python")))
+            yield Finder(words[0].removesuffix(".py"), "verbena", words, in_root=True)
 
 
 def change(fault, scratch):
@@ -256,8 +260,10 @@ def run_all(build, faults):
             continue
         if method is None:
             missed.append(fault["name"])
-        print(f"| {fault['name']} | {fault.get('real', '')} | {method or 'NOTHING'} | {how or ''} | {seconds:.1f} |", flush=True)
-    print(f"{len(faults) - len(missed) - len(failed)} of {len(faults)} caught" + (f", {len(failed)} not run" if failed else ""))
+        cells = (fault["name"], fault.get("real", ""), method or "NOTHING", how or "", f"{seconds:.1f}")
+        print(f"| {' | '.join(cells)} |", flush=True)
+    caught = len(faults) - len(missed) - len(failed)
+    print(f"{caught} of {len(faults)} caught" + (f", {len(failed)} not run" if failed else ""))
     return 1 if missed or failed else 0
 
 
