@@ -57,7 +57,7 @@ World::Native::Native(World& world) : world_(world), fabric_(static_cast<Fabric:
   for (size_t host = 0; host < sessions; ++host) slots_.push_back({.host = host});
   for (size_t i = 0; i < watchers_count; ++i) {
     Bucket& bucket = *world.used_[draw(world.used_.size())];
-    watchers_.push_back({.bucket = &bucket, .slot = {.host = sessions + i}});
+    watchers_.push_back({.bucket = &bucket, .slot = {.host = sessions + i, .watches = true}});
   }
 }
 
@@ -186,6 +186,7 @@ void World::Native::succeeded(const Attempt& attempt) {
 // Something has befallen this host's connections since its last call that went well.
 bool World::Native::is_excused(const Attempt& attempt, const Error& error) const {
   if (error == Errc::slow_down) return true;
+  if (error == Errc::request_timeout && attempt.slot.watches) return true;  // an older one has come late, for this one
   const uint64_t now = fabric_.troubles(attempt.slot.host);
   const bool of_transport = error == Errc::closed || error == Errc::connection_failed || error == Errc::timed_out ||
                             error == Errc::rdma_transfer_failed || error == Errc::request_timeout ||

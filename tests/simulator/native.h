@@ -58,6 +58,7 @@ struct World::Native {
   using Error = verbena::Error;
   struct Slot {  // a session, of one thread or of several
     size_t host = 0;
+    bool watches = false;
     std::shared_ptr<client::NativeSession> session{};
     uint64_t dials = 0, good = 0;
   };

@@ -208,7 +208,7 @@ void World::Native::remove_many(const Attempt& attempt, Bucket& bucket) {
   for (size_t i = 0; i < items.size(); ++i) {
     const bool answered = call.answered.size() > i && call.answered[i] != 0;
     if (answered && !results[i].error) {
-      if (bucket.versioned()) bucket.know(keys[i], writes[i]->value, results[i].version_id);
+      if (bucket.versioned()) bucket.know(keys[i], writes[i]->value, 0, results[i].version_id);
       world_.answer(bucket, *writes[i]);
     } else {
       if (answered) note_error(attempt, "an item of DELETE_MANY", as_error(*results[i].error));

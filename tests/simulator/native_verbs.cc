@@ -75,7 +75,7 @@ void World::Native::put(const Attempt& attempt, Bucket& bucket, uint32_t key) {
     succeeded(attempt);
     if (done->length != bytes.size()) world_.fail_with("native: a put of another length");
     if (!directory && done->etag != world_.values_.etag(value)) world_.fail_with("native: a put with another ETag");
-    if (bucket.versioned()) bucket.know(key, value, done->version_id);
+    if (bucket.versioned()) bucket.know(key, value, value, done->version_id);
     bucket.last[key] = value;
     world_.answer(bucket, under_way);
   } else if (conditional && done.error() == Errc::precondition_failed) {
