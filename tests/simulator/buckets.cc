@@ -66,7 +66,7 @@ class Buckets final : public Scene {
 
  private:
   struct Upload {
-    Passing& bucket;
+    Passing* bucket;
     size_t key;
     uint64_t number;  // of its bucket
     std::string id;
@@ -283,16 +283,16 @@ class Buckets final : public Scene {
       const uint64_t number = bucket.number;
       bucket.has_uploads = true;
       const Reply reply = ask(loop, "POST", target(bucket, key) + "?uploads");
-      if (reply.ok()) uploads_.push_back({bucket, key, number, reply.element("UploadId")});
+      if (reply.ok()) uploads_.push_back({&bucket, key, number, reply.element("UploadId")});
       return;
     }
     if (uploads_.empty()) return;
     const auto at = uploads_.begin() + static_cast<ptrdiff_t>(draw(uploads_.size()));
     const Upload upload = *at;
-    const bool gone = upload.number <= upload.bucket.ended;
+    const bool gone = upload.number <= upload.bucket->ended;
     const Reply reply =
-        ask(loop, "PUT", target(upload.bucket, upload.key) + "?partNumber=1&uploadId=" + upload.id, {}, "a part");
-    if (reply.ok() && gone) fail_with(fmt::format("an upload of a {} that was removed lives on", upload.bucket.name));
+        ask(loop, "PUT", target(*upload.bucket, upload.key) + "?partNumber=1&uploadId=" + upload.id, {}, "a part");
+    if (reply.ok() && gone) fail_with(fmt::format("an upload of a {} that was removed lives on", upload.bucket->name));
     if (gone) std::erase_if(uploads_, [&](const Upload& one) { return one.id == upload.id; });
   }
 

@@ -14,8 +14,9 @@ std::string Plan::command() const {
 }
 
 const std::vector<std::string>& parts() {
-  static const std::vector<std::string> all{"faults",    "jumps",  "passes", "rules", "damage", "plain",  "other",
-                                            "versioned", "locked", "folder", "keys",  "races",  "quotas", "buckets"};
+  static const std::vector<std::string> all{"faults", "jumps",     "passes", "rules",      "damage", "plain",
+                                            "other",  "versioned", "locked", "folder",     "keys",   "races",
+                                            "quotas", "buckets",   "events", "suspensions"};
   return all;
 }
 

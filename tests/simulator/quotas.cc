@@ -185,10 +185,11 @@ class Quotas final : public Scene {
     return reply.ok();
   }
   void remove(Loop& loop, Place& place, const std::string& target) {
+    const bool may_be_gone = place.held.may_be().contains(Amount{});
     place.held.begin({Amount{}});
     look_again();
     const Reply reply = ask(loop, "DELETE", target);
-    if (reply.ok()) {
+    if (reply.ok() || (reply.code == "NoSuchUpload" && may_be_gone)) {
       place.held.done({});
     } else {
       note_failure("a removal", reply);
@@ -216,9 +217,16 @@ class Quotas final : public Scene {
   // One part, in place of that before.
   void put_part(Loop& loop, Place& place, const std::string& of) {
     const uint64_t size = draw_size();
+    const bool may_be_gone = place.held.may_be().contains(Amount{});
     place.held.begin({{size, 1}});
     const Reply reply =
         reserve(place, {size, 0}, [&] { return ask(loop, "PUT", of + "&partNumber=1", {}, std::string(size, 'p')); });
+    if (reply.code == "NoSuchUpload" && may_be_gone) {
+      place.held.done({});
+      place.upload.clear();
+      place.asked = {};
+      return look_again();
+    }
     close(place, {size, 0}, {size, 1}, reply);
   }
 

@@ -3,6 +3,7 @@
 
 #include <list>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace verbena::simulator {
@@ -10,7 +11,8 @@ namespace verbena::simulator {
 template <class Value>
 class Register {
  public:
-  explicit Register(Value first = {}) : may_be_{first} {}
+  Register() : Register(Value{}) {}
+  explicit Register(Value first) : may_be_{first} {}
 
   bool busy() const { return busy_; }
   uint64_t changes() const { return changes_; }  // so many were called
@@ -29,8 +31,9 @@ class Register {
     may_be_.insert(next.begin(), next.end());
     for (Seen& reading : readings_) reading.may_be.insert(next.begin(), next.end());
   }
-  void done(Value now) {
-    may_be_ = {now};
+  void done(Value now) { done_as({std::move(now)}); }
+  void done_as(std::vector<Value> now) {  // one of these
+    may_be_ = {now.begin(), now.end()};
     busy_ = false;
   }
   void refused() {

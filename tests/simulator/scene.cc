@@ -45,7 +45,9 @@ bool Scene::settled() {
 
 bool Scene::befell() const { return world_.engine_->befell(); }
 
-bool Scene::shared() const { return world_.plan_.engine != Plan{}.engine; }
+bool Scene::shared() const { return world_.engine_->shared(); }
+
+bool Scene::one_moment() const { return world_.engine_->one_moment(); }
 
 // A server that was given up while it could not be reached may say of its next change of a key that it does not know
 // what became of it.
@@ -70,7 +72,7 @@ std::vector<World::Server*> Scene::servers() {
   return all;
 }
 
-int64_t Scene::day_s() const { return world_.day_s_; }
+std::function<uint64_t()> Scene::term(const World::Server& server) const { return world_.engine_->term(server.number); }
 
 std::vector<std::unique_ptr<Scene>> make_scenes(World& world) {
   std::vector<std::unique_ptr<Scene>> all;
@@ -78,6 +80,8 @@ std::vector<std::unique_ptr<Scene>> make_scenes(World& world) {
   all.push_back(make_upload_races(world));
   all.push_back(make_quotas(world));
   all.push_back(make_buckets(world));
+  all.push_back(make_events(world));
+  all.push_back(make_suspensions(world));
   return all;
 }
 

@@ -29,6 +29,7 @@ class Scene {
   // A server opens, before any call, and ends, before its store.
   virtual void opened(World::Server& /*server*/) {}
   virtual void closes(World::Server& /*server*/) {}
+  virtual void gone(size_t /*server*/) {}
 
  protected:
   using Reply = World::Reply;
@@ -42,6 +43,7 @@ class Scene {
   bool befell() const;
   // Whether servers share the store: each may know late what others did.
   bool shared() const;
+  bool one_moment() const;  // Engine's
   // While nothing has befallen the server a call does not fail, except for a full queue.
   void note_failure(std::string_view what, const Reply& reply);
   void fail_with(std::string why);
@@ -49,7 +51,8 @@ class Scene {
   Values& values();
   World::Server& server();
   std::vector<World::Server*> servers();
-  int64_t day_s() const;
+  // Where servers share the store: the leader's term, while it is that server; 0 else.
+  std::function<uint64_t()> term(const World::Server& server) const;
 
  private:
   World& world_;
@@ -62,6 +65,8 @@ std::vector<std::unique_ptr<Scene>> make_scenes(World& world);
 // Each in its file.
 std::unique_ptr<Scene> make_buckets(World& world);
 std::unique_ptr<Scene> make_customer_keys(World& world);
+std::unique_ptr<Scene> make_events(World& world);
+std::unique_ptr<Scene> make_suspensions(World& world);
 std::unique_ptr<Scene> make_upload_races(World& world);
 std::unique_ptr<Scene> make_quotas(World& world);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/detached.hpp>
 
+#include "s3/documents/access_generation.h"
 #include "simulator/scene.h"
 #include "simulator/scheduler.h"
 #include "simulator/server.h"
@@ -119,8 +120,10 @@ void World::close(std::unique_ptr<Server>& server) {
   server->router.reset();
   server->service.reset();
   server->store.reset();
-  engine_->left(server->number);
+  const size_t number = server->number;
+  engine_->left(number);
   server.reset();
+  for (const auto& scene : scenes_) scene->gone(number);
 }
 
 // Those that are not there.
@@ -154,6 +157,8 @@ bool World::open_one(size_t at) {
       s3::Service{.store = *server_->store, .arena = *server_->arena, .clock = system_clock()});
   server_->service->lifecycle_day_s = day_s_;
   server_->service->encryption.keys = keys_.get();
+  // Other servers change buckets' documents, too.
+  if (engine_->shared()) server_->service->access->keep_where([](std::string_view) { return false; });
   for (const auto& scene : scenes_) scene->opened(*server_);
   server_->router = std::make_unique<s3::Router>(*server_->service, nullptr, s3::Router::Options{});
   return true;
