@@ -74,15 +74,17 @@ std::vector<World::Server*> Scene::servers() {
 
 std::function<uint64_t()> Scene::term(const World::Server& server) const { return world_.engine_->term(server.number); }
 
-std::vector<std::unique_ptr<Scene>> make_scenes(World& world) {
-  std::vector<std::unique_ptr<Scene>> all;
-  all.push_back(make_customer_keys(world));
-  all.push_back(make_upload_races(world));
-  all.push_back(make_quotas(world));
-  all.push_back(make_buckets(world));
-  all.push_back(make_events(world));
-  all.push_back(make_suspensions(world));
-  return all;
+std::vector<std::unique_ptr<Scene>> make_scenes(World& world, const Plan& plan) {
+  using Make = std::unique_ptr<Scene> (*)(World&);
+  const std::pair<const char*, Make> known[] = {
+      {"keys", make_customer_keys}, {"races", make_upload_races}, {"quotas", make_quotas},
+      {"buckets", make_buckets},    {"events", make_events},      {"suspensions", make_suspensions},
+  };
+  std::vector<std::unique_ptr<Scene>> made;
+  for (const auto& [name, make] : known) {
+    if (plan.has_scene(name)) made.push_back(make(world));
+  }
+  return made;
 }
 
 }  // namespace verbena::simulator

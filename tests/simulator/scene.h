@@ -18,7 +18,7 @@ class Scene {
   using Loop = boost::asio::io_context;
   Scene(World& world, std::string name) : world_(world), name_(std::move(name)) {}
   virtual ~Scene() = default;
-  const std::string& name() const { return name_; }  // a part of the plan
+  const std::string& name() const { return name_; }  // of scene_names()
 
   virtual void begin(Loop& loop) = 0;          // once: makes its buckets
   virtual void begin_round(Loop& /*loop*/) {}  // no client works
@@ -60,7 +60,7 @@ class Scene {
   std::list<std::unique_ptr<Loop>> loops_;  // of together(); the store's threads may still be waking them
 };
 
-std::vector<std::unique_ptr<Scene>> make_scenes(World& world);
+std::vector<std::unique_ptr<Scene>> make_scenes(World& world, const Plan& plan);
 
 // Each in its file.
 std::unique_ptr<Scene> make_buckets(World& world);

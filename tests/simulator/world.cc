@@ -63,9 +63,7 @@ World::World(Plan plan, std::unique_ptr<Engine> engine)
     if (plan_.has(bucket.name.substr(0, bucket.name.find('-')))) used_.push_back(&bucket);
   }
   if (used_.empty()) used_.push_back(&buckets_.front());
-  for (auto& scene : make_scenes(*this)) {
-    if (draw(3) == 0 && plan_.has(scene->name())) scenes_.push_back(std::move(scene));
-  }
+  scenes_ = make_scenes(*this, plan_);
 }
 
 World::~World() = default;
