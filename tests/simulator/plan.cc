@@ -15,8 +15,8 @@ std::string Plan::command() const {
 }
 
 const std::vector<std::string>& parts() {
-  static const std::vector<std::string> all{"faults", "jumps", "passes",    "rules",  "damage",
-                                            "plain",  "other", "versioned", "locked", "folder"};
+  static const std::vector<std::string> all{"faults", "jumps", "passes", "rules",     "damage", "storms",
+                                            "stalls", "plain", "other",  "versioned", "locked", "folder"};
   return all;
 }
 

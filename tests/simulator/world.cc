@@ -107,6 +107,7 @@ void World::disturb() {
       latest_ns_ = std::max(latest_ns_, scheduler.wall_ns());
       scheduler.jump_wall(-by_ns);
       for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
+      for (int64_t* begun_ns : begins_) *begun_ns -= by_ns;
   }
 }
 
@@ -205,6 +206,8 @@ bool World::round() {
   stop_ = !failure_.empty();
   faulty_ = false;
   stop_passes_ = draw(2) == 0 || !plan_.has("passes");
+  pass_rest_ms_ = draw(2) == 0 ? 100 : 1500;
+  storm_ = {};
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
     Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
@@ -308,7 +311,8 @@ void World::client(Server& server, Loop& loop) {
     // What has met an error goes on for a while.
     if (engine_->ends_soon() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
     if (engine_->may_be_disturbed() && draw(400) == 0 && plan_.has("jumps")) disturb();
-    sleep_for(static_cast<int64_t>(draw(8) == 0 ? draw(700'000) : draw(500)) * 1000);
+    if (draw(200) == 0) begin_storm();
+    rest();
   }
 }
 
@@ -318,29 +322,34 @@ void World::passes(Server& server, Loop& loop) {
   const s3::LifecycleOptions options{
       .day_s = day_s_, .page_size = static_cast<int>(2 + draw(12)), .pause = std::chrono::milliseconds(1)};
   while (!stop_passes_) {
+    if (draw(3) == 0) begin_storm();
     s3::LifecyclePass pass(*server_->store, system_clock(), options, stop_passes_);
     boost::asio::co_spawn(loop, pass.run(), boost::asio::detached);
     loop.restart();
     loop.run();
     const bool settles = std::ranges::any_of(buckets_, [](const Bucket& bucket) { return bucket.unsettled != 0; });
-    sleep_for(draw_ns(settles ? 10'000 : 100));
+    sleep_for(draw_ns(settles ? 10'000 : pass_rest_ms_));
   }
 }
 
 void World::act(Loop& loop) {
   if (!scenes_.empty() && draw(5) == 0) return scenes_[draw(scenes_.size())]->act(loop);
-  Bucket& bucket = *used_[draw(used_.size())];
+  Bucket& bucket = in_storm() ? *storm_.bucket : *used_[draw(used_.size())];
   if (bucket.unsettled >= pending_max && engine_->errors_pend()) {
     ++clock_;  // the round is to end
     return;
   }
-  // While calls there may still happen, others are few: each may have come before or after.
-  if (!bucket.history.has_room() || (bucket.unsettled != 0 && draw(8) != 0)) return sleep_for(draw_ns(500));
-  act_on(loop, bucket);
+  if (!may_act(bucket)) return sleep_for(in_storm() ? static_cast<int64_t>(draw(200)) * 1000 : draw_ns(500));
+  if (in_storm()) return act_in_storm(loop, bucket);
+  act_on(loop, bucket, static_cast<uint32_t>(draw(keys_count)));
 }
 
-void World::act_on(Loop& loop, Bucket& bucket) {
-  const auto key = static_cast<uint32_t>(draw(keys_count));
+// While calls there may still happen, others are few: each may have come before or after.
+bool World::may_act(const Bucket& bucket) {
+  return bucket.history.has_room() && (bucket.unsettled == 0 || draw(8) == 0);
+}
+
+void World::act_on(Loop& loop, Bucket& bucket, uint32_t key) {
   const uint64_t choice = draw(100);
   if (choice < 25) return put(loop, bucket, key);
   if (choice < 33) return remove(loop, bucket, key);
