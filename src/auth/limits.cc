@@ -99,22 +99,20 @@ Limits::Limits(Quota quota) : quota_(quota) {
   if (quota_.requests_per_s || quota_.bytes_per_s) rates_in_use.store(true, std::memory_order_relaxed);
 }
 
-bool Limits::reserve(uint64_t bytes, uint64_t objects, uint64_t held_bytes, uint64_t held_objects) const {
-  const auto fits = [](const std::optional<uint64_t>& limit, uint64_t held, uint64_t wanted, uint64_t reserved) {
-    if (!limit || wanted == 0) return true;
-    return held <= *limit && wanted <= *limit - held && reserved <= *limit - held - wanted;
+std::optional<Limits::Claim> Limits::claim(uint64_t bytes, uint64_t objects) const {
+  if ((quota_.bytes && bytes > *quota_.bytes) || (quota_.objects && objects > *quota_.objects)) return std::nullopt;
+  Claim claim{.bytes = bytes, .objects = objects};
+  claim.all_bytes = bytes + reserved_bytes_.fetch_add(bytes, std::memory_order_acq_rel);
+  claim.all_objects = objects + reserved_objects_.fetch_add(objects, std::memory_order_acq_rel);
+  return claim;
+}
+
+bool Limits::fits(const Claim& claim, uint64_t held_bytes, uint64_t held_objects) const {
+  const auto within = [](const std::optional<uint64_t>& limit, uint64_t wanted, uint64_t held, uint64_t reserved) {
+    return !limit || wanted == 0 || (held <= *limit && reserved <= *limit - held);
   };
-  // Reservations must not block others: one that can never fit is not added, and one that does not fit now only for a
-  // moment.
-  if (!fits(quota_.bytes, held_bytes, bytes, 0) || !fits(quota_.objects, held_objects, objects, 0)) return false;
-  const uint64_t others_bytes = reserved_bytes_.fetch_add(bytes, std::memory_order_acq_rel);
-  const uint64_t others_objects = reserved_objects_.fetch_add(objects, std::memory_order_acq_rel);
-  if (fits(quota_.bytes, held_bytes, bytes, others_bytes) &&
-      fits(quota_.objects, held_objects, objects, others_objects)) {
-    return true;
-  }
-  release(bytes, objects);
-  return false;
+  return within(quota_.bytes, claim.bytes, held_bytes, claim.all_bytes) &&
+         within(quota_.objects, claim.objects, held_objects, claim.all_objects);
 }
 
 void Limits::release(uint64_t bytes, uint64_t objects) const {

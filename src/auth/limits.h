@@ -56,8 +56,15 @@ class Limits {
   const Quota& quota() const { return quota_; }
   bool has_sizes() const { return quota_.bytes || quota_.objects; }
 
-  // Reserves `bytes` and `objects` if they fit besides `held_*` and earlier reservations.
-  bool reserve(uint64_t bytes, uint64_t objects, uint64_t held_bytes, uint64_t held_objects) const;
+  // A reservation and all that were made before it, as of one moment.
+  struct Claim {
+    uint64_t bytes = 0, objects = 0, all_bytes = 0, all_objects = 0;
+  };
+  // Reserves, until release(). nullopt: so much can never fit, and nothing is reserved.
+  std::optional<Claim> claim(uint64_t bytes, uint64_t objects) const;
+  // Whether it fits besides the others and what is held, which must be read after claim(): what another request has
+  // reserved by then, or stored and no longer reserves, is in one of them.
+  bool fits(const Claim& claim, uint64_t held_bytes, uint64_t held_objects) const;
   void release(uint64_t bytes, uint64_t objects) const;
 
   // 0: `n` requests are admitted; else how long they must wait, in nanoseconds.

@@ -100,22 +100,33 @@ Result<Reservation> Reservation::make(Service& service, const BucketAccess& acce
 
 Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0, false); }
 
-// Data of an older server counts after it has been counted; until then only what was stored since counts.
+// What is held is read after the claims (Limits::fits()). Data of an older server counts after it has been counted;
+// until then only what was stored since counts.
 Result<void> Reservation::add(uint64_t bytes, uint64_t objects, bool optional) {
-  VB_ASSIGN(const store::UsageNow now, store_->usage_now(bucket_));
-  const auto fits = [&](const auth::LimitsPtr& limits, const store::Usage& held, bool counted) {
-    if (limits == nullptr) return true;
-    return counted ? limits->reserve(bytes, objects, held.all_bytes(), held.all_objects())
-                   : limits->reserve(bytes, objects, 0, 0);
+  const auto claim = [&](const auth::LimitsPtr& limits) {
+    return limits == nullptr ? std::optional<auth::Limits::Claim>() : limits->claim(bytes, objects);
   };
-  if (!fits(of_bucket_, now.bucket, now.bucket_counted)) {
-    if (!optional) refused_by_quota("bucket").add();
-    return fail(Errc::quota_exceeded, "The bucket's quota is used up: the request would exceed it.");
+  const auto of_bucket = claim(of_bucket_), of_owner = claim(of_owner_);
+  const auto give_back = [&] {
+    if (of_bucket) of_bucket_->release(bytes, objects);
+    if (of_owner) of_owner_->release(bytes, objects);
+  };
+  const auto now = store_->usage_now(bucket_);
+  if (!now) {
+    give_back();
+    return std::unexpected(now.error());
   }
-  if (!fits(of_owner_, now.owner, now.owner_counted)) {
-    if (of_bucket_ != nullptr) of_bucket_->release(bytes, objects);
-    if (!optional) refused_by_quota("account").add();
-    return fail(Errc::quota_exceeded, "The quota of the bucket's account is used up: the request would exceed it.");
+  const auto fits = [](const auth::LimitsPtr& limits, const auto& claimed, const store::Usage& held, bool counted) {
+    if (limits == nullptr) return true;
+    return claimed && limits->fits(*claimed, counted ? held.all_bytes() : 0, counted ? held.all_objects() : 0);
+  };
+  const bool in_bucket = fits(of_bucket_, of_bucket, now->bucket, now->bucket_counted);
+  if (!in_bucket || !fits(of_owner_, of_owner, now->owner, now->owner_counted)) {
+    give_back();
+    if (!optional) refused_by_quota(in_bucket ? "account" : "bucket").add();
+    return fail(Errc::quota_exceeded, in_bucket
+                                          ? "The quota of the bucket's account is used up: the request would exceed it."
+                                          : "The bucket's quota is used up: the request would exceed it.");
   }
   bytes_ += bytes;
   objects_ += objects;
