@@ -380,7 +380,7 @@ void fill_context_error(Context& context, const Error& error) {
 Task<Result<void>> count_request(Context& context) {
   const BucketRequests one{context.bucket, 1};
   RateRefusal refusal;
-  auto admitted = co_await admit_requests(context.service, context.caller(), {&one, 1}, refusal);
+  auto admitted = co_await admit_requests(context.service, context.caller(), std::span(&one, 1), refusal);
   if (!admitted && admitted.error() == Errc::slow_down) {
     context.error_headers.emplace_back("retry-after", std::to_string(refusal.wait_ns / 1'000'000'000 + 1));
   }
