@@ -97,6 +97,7 @@ TEST_F(BatchRatesTest, WhatIsReadForTheReplyIsPaidForWhenItIsInIt) {
 
 // The batch's other requests were charged, although none of it was done.
 TEST_F(BatchRatesTest, ABatchThatOneBucketsRateRefusesPaysNothing) {
+  auth::make_limits({.requests_per_s = 1});  // from here on the door asks for rates
   store_.make_bucket("busy");
   store_.document("bucket", "quota", R"({"requests_per_second":10})");
   store_.document("busy", "quota", R"({"requests_per_second":1})");
