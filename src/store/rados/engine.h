@@ -53,11 +53,14 @@ class Engine final : public Context {
   Task<Result<std::optional<std::string>>> read_accounts();
   Task<Result<bool>> replace_accounts(std::optional<std::string> before, std::string text);
   Task<Result<void>> reload_accounts();
+  Task<Result<void>> reload_keys();
+  Task<Result<bool>> replace_keys(std::string_view row, std::optional<std::string> before, std::string text);
   Task<Result<void>> check_missing(std::string name, uint64_t id);
 
   const WallClock& clock_source;
   const std::function<void()> on_change;
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
+  const Options::TakeKeys on_keys;
   const bool is_holder;
   const bool whole_only;
   const std::chrono::milliseconds lease_rest, intent_lasts;
