@@ -72,13 +72,28 @@ std::set<std::string> ids_of(const MasterKeys& keys) {
   return ids;
 }
 
+bool is_id(std::string_view line) {
+  return line.size() == 2 * MasterKey::id_size && line.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 std::set<std::string> ids_in(const std::optional<std::string>& text) {
   std::set<std::string> ids;
   each_line(text.value_or(""), [&](std::string_view line) {
-    ids.emplace(line);
+    if (is_id(line)) ids.emplace(line);
     return true;
   });
   return ids;
+}
+
+// The ids, and the lines that mean something to others (store/rados/rows/formats.h).
+std::string with_ids(const std::set<std::string>& ids, const std::optional<std::string>& text) {
+  std::string lines;
+  for (const auto& id : ids) lines += id + "\n";
+  each_line(text.value_or(""), [&](std::string_view line) {
+    if (!is_id(line)) lines.append(line).append("\n");
+    return true;
+  });
+  return lines;
 }
 
 std::string known_text(const MasterKeys& keys) {
@@ -302,8 +317,7 @@ std::expected<bool, std::string> KeyRing::try_to_note(Keys& keys) {
   if (!texts) return std::unexpected(texts.error());
   take_shared(keys, *texts);
   if (auto right = check_shared(keys, *texts); !right) return std::unexpected(right.error());
-  std::string ids;
-  for (const auto& id : ids_of(keys)) ids += id + "\n";
+  const std::string ids = with_ids(ids_of(keys), texts->ids);
   const std::string sealed = with_sealed_keys(keys, texts->sealed.value_or(""));
   const auto failed = [](const Error& error) {
     return std::unexpected("the servers' master keys: " + describe(error) +

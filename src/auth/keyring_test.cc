@@ -299,6 +299,13 @@ TEST_F(SharedKeyRingTest, OfTwoRotationsAtOnceEveryServerGetsBothKeys) {
   EXPECT_TRUE(join("b"));
 }
 
+TEST_F(SharedKeyRingTest, ALineThatIsNoIdStays) {
+  ids_.text = "for-servers-of-older-versions\n";
+  const auto first = join("a");
+  ASSERT_TRUE(first) << first.error();
+  EXPECT_EQ(*ids_.text, (*first)->newest_id() + "\nfor-servers-of-older-versions\n");
+}
+
 TEST_F(SharedKeyRingTest, AfterAnOlderServersRotationTheFileIsCopied) {
   const auto first = join("a");
   ASSERT_TRUE(first);

@@ -291,6 +291,18 @@ class Cluster(unittest.TestCase):
         other.start()
         self.assertEqual(keys[1].read_text(), keys[0].read_text())
 
+    def test_a_server_that_does_not_know_the_clusters_format_does_not_start(self):
+        space = f"formats-{time.monotonic_ns()}"
+        first, other = servers = [Server(space) for _ in range(2)]
+        self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in servers])
+        first.start()
+        shutil.copy(pathlib.Path(first.directory) / "master.keys", other.directory)
+        ceph_cluster.shared().rados("-N", space, "setomapval", "servers", "format", "99 0")
+        with self.assertRaisesRegex(RuntimeError, "too old for the cluster: it knows the formats up to [0-9]+, and the servers of the cluster write format 99"):
+            other.start()
+        ceph_cluster.shared().rados("-N", space, "setomapval", "servers", "format", "2 0")
+        other.start()
+
     def test_a_killed_server_holds_up_no_other_for_long(self):
         killed = Server(self.NAME_SPACE, self.key_file).start()
         s3 = boto3_client(killed.http)

@@ -21,6 +21,7 @@
 #include "store/rados/members/invalidation_bus.h"
 #include "store/rados/members/leader_lease.h"
 #include "store/rados/rados_store.h"
+#include "store/rados/rows/formats.h"
 
 namespace verbena::store::rados {
 
@@ -69,6 +70,8 @@ class Engine final : public Context {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
   std::thread thread;
   Registry registry{*cluster};
+  Formats formats;
+  bool new_store = false;  // no server has been here before
   Ids ids;
   UsageBook book{registry, io};
   Batcher batcher{*cluster, io, [this](uint64_t bucket, const Usage& change) { book.count(bucket, change); }};

@@ -37,6 +37,7 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
       lease_rest(options.lease_rest),
       intent_lasts(options.intent_lasts),
       cluster(std::move(connected)),
+      formats(registry, options.format_rest),
       splitter(registry, io, clock_source, options.split_rows) {}
 
 Engine::~Engine() { close(); }
@@ -78,7 +79,8 @@ Task<Result<bool>> Engine::has_object(std::string object) {
 std::expected<void, std::string> Engine::check_root() {
   const auto used = run(has_object(std::string(servers_object)));
   if (!used) return std::unexpected("the index pool: " + describe(used.error()));
-  if (!*used) return {};
+  new_store = !*used;
+  if (new_store) return {};
   const auto rooted = run(has_object(std::string(root_object)));
   if (!rooted) return std::unexpected("the index pool: " + describe(rooted.error()));
   if (*rooted) return {};
@@ -111,18 +113,22 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
     return events->rescue(bucket, std::move(rows));
   };
+  helpers.look_at_formats = [this](const std::map<std::string, std::string>& rows) {
+    return formats.look(rows, leader->holds());
+  };
   // That server's changes may not have been announced.
   helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
     return std::unexpected("the index pool: " + describe(signed_in.error()));
   }
+  if (auto joined = run(formats.join(*incarnation, new_store)); !joined) return joined;
   events.emplace(registry, io, *leader, [this] { return garbage->rounds(); });
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
   make_bus();
   read_leases = std::make_shared<ReadLeases>(registry, io, [this] { return leader->holds(); }, lease_rest);
-  fresh = [this] { return bus->fresh(); };
+  fresh = [this] { return bus->fresh() && formats.may_run(); };
   is_sure = [this](std::string_view name) { return in_flight->is_sure(name); };
   settle = [this](std::string name) { return in_flight->settle(std::move(name)); };
   const RadosCatalogue::Parts parts{registry, *garbage, batcher,      splitter,  book,
@@ -488,7 +494,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_
 // Rights to an object are known only while the watch is valid: without it nothing is served from memory.
 uint64_t RadosStore::term() const {
   const auto now = LeaseClock::now();
-  return engine_->bus->fresh(now) ? engine_->read_leases->term(now) : 0;
+  return engine_->bus->fresh(now) && engine_->formats.may_run() ? engine_->read_leases->term(now) : 0;
 }
 
 void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t stamp,

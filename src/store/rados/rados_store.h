@@ -24,6 +24,8 @@ struct Options {
   std::chrono::milliseconds lease_rest{1000};  // time without a lease on a key after another server changed it
   // Time after which a bucket change without a reported end is revoked (coherence/in_flight_changes.h).
   std::chrono::milliseconds intent_lasts{30'000};
+  // Time for which all servers have known a new format before it is used (rows/formats.h).
+  std::chrono::milliseconds format_rest{600'000};
   bool whole_only = false;         // fails to open if the rows of a bucket are lost: for copying the store
   memory::Arena* arena = nullptr;  // memory for reads; must outlive the store
   const WallClock* clock = &system_clock();
