@@ -8,7 +8,8 @@ TABLE: a TOML file of [[fault]] rows, for example tests/simulator/planted.toml:
     [[fault.edit]]  file, old, new: the text `old` stands exactly once in that file, and is replaced
     target          the program of the build that must find it; default: verbena_simulator
     seeds           the simulator's seeds, or
-    text            the filter of the program's unit tests
+    text            the filter of the program's unit tests, or
+    command         a test that starts the program; {python} in it is the build's Python package
     real            optional: the number of a fault that was once in the program
 
 Nothing of the repository or the build changes: the changed files, their objects and the program are made in a temporary
@@ -16,6 +17,7 @@ folder, by the compile and link commands of the build (default: build), which mu
 everything without a fault, which must pass. Prints a row of a table for each fault; exit 0: every fault was caught."""
 import argparse
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -52,8 +54,12 @@ class Build:
             elif name in self.commands:
                 self.included.setdefault(name, set()).add((folder / line.strip()).resolve())
 
+    @staticmethod
+    def place_of(target):
+        return target if target == "verbena" else f"bin/{target}"
+
     def link_command(self, target):
-        line = run(["ninja", "-C", self.folder, "-t", "commands", f"bin/{target}"]).stdout.splitlines()[-1]
+        line = run(["ninja", "-C", self.folder, "-t", "commands", self.place_of(target)]).stdout.splitlines()[-1]
         link = next(part for part in line.split(" && ") if " -o " in part)  # what follows it lists the tests
         return without_ccache(shlex.split(link))
 
@@ -113,13 +119,21 @@ class Build:
         return program
 
 
-def look_for(fault, program):
+def command_of(fault, program, build):
+    """What must fail, and its environment."""
+    if "command" in fault:
+        words = shlex.split(fault["command"].replace("{python}", str(build / "python")))
+        return [ROOT / words[0], *words[1:]], {**os.environ, "VERBENA": str(program)}
+    return [program, *(["--seeds", fault["seeds"], "--whole"] if "seeds" in fault else [f"--gtest_filter={fault['text']}"])], None
+
+
+def look_for(fault, program, build):
     """Runs what must fail. How it failed, or None if it passed; after how many seconds."""
-    what = ["--seeds", fault["seeds"], "--whole"] if "seeds" in fault else [f"--gtest_filter={fault['text']}"]
+    command, environment = command_of(fault, program, build)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         try:
-            done = run([program, *what], cwd=place, timeout=TIMEOUT_S)
+            done = run(command, cwd=place, timeout=TIMEOUT_S, env=environment)
         except subprocess.TimeoutExpired:
             return "no end", TIMEOUT_S
     seconds = time.monotonic() - began
@@ -129,6 +143,8 @@ def look_for(fault, program):
         return f"seed {failed[1]}: {failed[2][:100]}", seconds
     if failed := re.search(r"\[  FAILED  \] (\S+?),? ", done.stdout):
         return failed[1], seconds
+    if failed := re.search(r"^WRONG:\s*(.*)", done.stdout, re.M):
+        return f"seed {re.search('seed ([0-9]+)', done.stdout)[1]}: {failed[1][:100]}", seconds
     if done.returncode < 0:
         return f"ended by signal {-done.returncode}", seconds
     sys.exit(f"planted: {fault['name']}: the program did not run as a test:\n{done.stdout[-2000:]}")
@@ -145,7 +161,7 @@ def plant(build, fault):
             changed.parent.mkdir(parents=True, exist_ok=True)
             changed.write_text(text.replace(edit["old"], edit["new"]))
         program = build.program(target_of(fault), [edit["file"] for edit in fault["edit"]], scratch)
-        return look_for(fault, program)
+        return look_for(fault, program, build.folder)
 
 
 def target_of(fault):
@@ -162,8 +178,8 @@ def main():
     faults = [fault for fault in tomllib.loads(options.table.read_text())["fault"] if options.only in fault["name"]]
     build = Build(options.build.resolve())
     if options.sound:
-        for fault in {(target_of(f), f.get("seeds", f.get("text"))): f for f in faults}.values():
-            how, _ = look_for(fault, build.folder / "bin" / target_of(fault))
+        for fault in {(target_of(f), f.get("seeds", f.get("text", f.get("command")))): f for f in faults}.values():
+            how, _ = look_for(fault, build.folder / build.place_of(target_of(fault)), build.folder)
             if how:
                 sys.exit(f"without a fault: {how}")
     missed = 0

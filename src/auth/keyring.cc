@@ -1,6 +1,9 @@
 #include "auth/keyring.h"
 
+#include <fcntl.h>
 #include <openssl/crypto.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,17 +13,17 @@
 #include <optional>
 #include <set>
 
+#include "auth/sealed_keys.h"
 #include "base/aead.h"
 #include "base/checksum.h"
+#include "base/fd.h"
+#include "base/log.h"
 #include "base/private_file.h"
 
 namespace verbena::auth {
 namespace {
 
-constexpr std::byte sealed_format{1};
-constexpr size_t id_size = 8, half_nonce = aead_nonce_size;
 constexpr size_t file_size_max = 64 * KiB;
-constexpr size_t keys_max = 256;
 constexpr std::string_view file_head =
     "# Verbena's master keys, the newest last. Keep a copy in another place: what a key has encrypted is lost with "
     "it.\n";
@@ -30,14 +33,12 @@ constexpr std::string_view known_head =
 
 constexpr int shares_tried_max = 16;  // while other servers register their ids
 
-using Id = std::array<std::byte, id_size>;
-
 std::unexpected<std::string> cannot(const char* what, const std::filesystem::path& path) {
   return std::unexpected(std::string("cannot ") + what + " " + path.string() + ": " + std::strerror(errno));
 }
 
 std::expected<void, std::string> replace_file(const std::filesystem::path& path, std::string_view text) {
-  const auto done = replace_private_file(path, text);
+  const auto done = replace_private_file_alike(path, text);
   if (done) return {};
   errno = done.error().sys;
   return cannot(done.error().context, path);
@@ -65,33 +66,54 @@ bool each_line(std::string_view text, Each each) {
   return true;
 }
 
+std::set<std::string> ids_of(const MasterKeys& keys) {
+  std::set<std::string> ids;
+  for (const auto& key : keys) ids.insert(to_hex(key->id));
+  return ids;
+}
+
+bool is_id(std::string_view line) {
+  return line.size() == 2 * MasterKey::id_size && line.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::set<std::string> ids_in(const std::optional<std::string>& text) {
+  std::set<std::string> ids;
+  each_line(text.value_or(""), [&](std::string_view line) {
+    if (is_id(line)) ids.emplace(line);
+    return true;
+  });
+  return ids;
+}
+
+// The ids, and the lines that mean something to others (store/rados/rows/formats.h).
+std::string with_ids(const std::set<std::string>& ids, const std::optional<std::string>& text) {
+  std::string lines;
+  for (const auto& id : ids) lines += id + "\n";
+  each_line(text.value_or(""), [&](std::string_view line) {
+    if (!is_id(line)) lines.append(line).append("\n");
+    return true;
+  });
+  return lines;
+}
+
+std::string known_text(const MasterKeys& keys) {
+  std::string text(known_head);
+  for (const auto& id : ids_of(keys)) text += id + "\n";
+  return text;
+}
+
+// Keeps a key file from two writers at once: a server that takes a key, and `rotate`. Empty: no such file.
+Fd lock_file(const std::filesystem::path& path) {
+  for (;;) {
+    Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (!file || ::flock(file.get(), LOCK_EX) != 0) return {};
+    struct stat held{}, named{};
+    if (::fstat(file.get(), &held) != 0 || ::stat(path.c_str(), &named) != 0) return {};
+    if (held.st_ino == named.st_ino && held.st_dev == named.st_dev) return file;  // else it was replaced meanwhile
+  }
+}
+
 }  // namespace
-
-struct KeyRing::Key {
-  uint32_t version = 0;
-  Secret key;
-  Id id{};  // derived from the key, so that no other key has the id of a lost one
-
-  Key(uint32_t v, Secret k) : version(v), key(std::move(k)) {
-    const std::string digest = hmac_sha256(key.bytes(), as_bytes("verbena master key id"));
-    std::memcpy(id.data(), digest.data(), id.size());
-  }
-  // The cipher for all nonces with this first half: its key is derived from the master key and the half.
-  Aead aead(Bytes first_half) const {
-    std::string purpose("verbena seal ");
-    purpose += as_text(first_half);
-    std::string derived = hmac_sha256(key.bytes(), as_bytes(purpose));
-    Aead made(as_bytes(derived));
-    wipe(derived);
-    return made;
-  }
-  Secret derived(std::string_view purpose) const {
-    std::string text = hmac_sha256(key.bytes(), as_bytes("verbena derive " + std::string(purpose)));
-    Secret made(as_bytes(text));
-    wipe(text);
-    return made;
-  }
-};
 
 KeyRing::KeyRing(std::filesystem::path keys, std::filesystem::path known)
     : path_(std::move(keys)), known_path_(std::move(known)) {}
@@ -99,7 +121,7 @@ KeyRing::~KeyRing() = default;
 
 std::unique_ptr<KeyRing> KeyRing::in_memory() {
   std::unique_ptr<KeyRing> ring(new KeyRing({}, {}));
-  ring->keys_.push_back(std::make_shared<const Key>(1, Secret::random(aead_key_size)));
+  ring->set({std::make_shared<const MasterKey>(1, Secret::random(aead_key_size))}, {});
   return ring;
 }
 
@@ -113,8 +135,8 @@ std::expected<KeyRing::Keys, std::string> KeyRing::load(const std::filesystem::p
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), version);
     if (error != std::errc() || version == 0 || end == line.data() + line.size() || *end != ' ') return false;
     auto raw = from_base64(line.substr(static_cast<size_t>(end + 1 - line.data())));
-    if (!raw || raw->size() != aead_key_size || keys.size() == keys_max) return false;
-    keys.push_back(std::make_shared<const Key>(version, Secret(*raw)));
+    if (!raw || raw->size() != aead_key_size || keys.size() == master_keys_max) return false;
+    keys.push_back(std::make_shared<const MasterKey>(version, Secret(*raw)));
     OPENSSL_cleanse(raw->data(), raw->size());
     return true;
   });
@@ -141,26 +163,31 @@ std::expected<void, std::string> KeyRing::save(const std::filesystem::path& path
   return done;
 }
 
-std::set<std::string> KeyRing::ids_of(const Keys& keys) {
-  std::set<std::string> ids;
-  for (const auto& key : keys) ids.insert(to_hex(key->id));
-  return ids;
+void KeyRing::set(Keys keys, const std::set<std::string>& used) {
+  std::unique_lock lock(mutex_);
+  newest_ = keys.back();
+  for (const auto& key : keys) {
+    if (used.contains(to_hex(key->id))) newest_ = key;
+  }
+  keys_ = std::move(keys);
 }
 
 // Takes the keys if no previously used one is missing, and registers the new ones: in the store that servers share
 // first, so that no server starts without a key under which this one encrypts.
 std::expected<void, std::string> KeyRing::adopt(Keys keys) {
-  const std::set<std::string> ids = ids_of(keys);
   auto known = read_file(known_path_, false);
   if (!known) return std::unexpected(known.error());
   std::set<std::string> noted;
+  if (*known) noted = ids_in(std::string((*known)->text()));
+  if (sharing_) {
+    const auto texts = read_shared();
+    if (!texts) return std::unexpected(texts.error());
+    take_shared(keys, *texts);
+  }
+  const std::set<std::string> ids = ids_of(keys);
   std::string missing;
-  if (*known) {
-    each_line((*known)->text(), [&](std::string_view line) {
-      noted.emplace(line);
-      if (!ids.contains(std::string(line))) missing = line;
-      return true;
-    });
+  for (const std::string& id : noted) {
+    if (!ids.contains(id)) missing = id;
   }
   if (!missing.empty()) {
     return std::unexpected(path_.string() + " does not hold master key " + missing + ", which " + known_path_.string() +
@@ -169,14 +196,31 @@ std::expected<void, std::string> KeyRing::adopt(Keys keys) {
   if (sharing_) {
     if (auto done = note_shared(keys); !done) return done;
   }
-  if (noted != ids) {
-    std::string text(known_head);
-    for (const auto& id : ids) text += id + "\n";
-    if (auto done = replace_file(known_path_, text); !done) return done;
+  const std::lock_guard lock(file_mutex_);
+  if (noted != ids_of(keys)) {
+    if (auto done = replace_file(known_path_, known_text(keys)); !done) return done;
   }
-  std::unique_lock lock(mutex_);
-  keys_ = std::move(keys);
+  set(std::move(keys), {});
   return {};
+}
+
+// Keys that are in the file and not among these stay there: they were added by a rotation that was not read yet.
+std::expected<void, std::string> KeyRing::add_to_file(const Keys& keys) {
+  const Fd held = lock_file(path_);
+  auto there = load(path_);
+  if (!there) return std::unexpected(there.error());
+  const std::set<std::string> ids = ids_of(keys);
+  Keys all = keys;
+  bool same = true;
+  for (auto& key : *there) {
+    if (!ids.contains(to_hex(key->id))) {
+      all.push_back(std::make_shared<const MasterKey>(all.back()->version + 1, key->key.copy()));
+    }
+  }
+  for (const auto& key : all) {
+    same &= std::ranges::any_of(*there, [&](const auto& one) { return one->id == key->id; });
+  }
+  return same ? std::expected<void, std::string>() : save(path_, all);
 }
 
 std::expected<void, std::string> KeyRing::make(Keys& keys) {
@@ -186,7 +230,7 @@ std::expected<void, std::string> KeyRing::make(Keys& keys) {
         "the key file " + path_.string() + " is missing, but " + known_path_.string() +
         " says that keys were used: what they have encrypted could not be read. Restore the key file");
   }
-  keys.push_back(std::make_shared<const Key>(1, Secret::random(aead_key_size)));
+  keys.push_back(std::make_shared<const MasterKey>(1, Secret::random(aead_key_size)));
   made_ = true;
   return save(path_, keys);
 }
@@ -204,13 +248,15 @@ std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::fi
 }
 
 std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::filesystem::path& keys,
-                                                                   const std::filesystem::path& known,
-                                                                   SharedText& shared) {
+                                                                   const std::filesystem::path& known, Shared shared) {
   std::unique_ptr<KeyRing> ring(new KeyRing(keys, known));
-  ring->shared_ = &shared;
+  ring->shared_.emplace(shared);
   auto loaded = load(keys);
   if (!loaded) return std::unexpected(loaded.error());
-  if (auto right = ring->check_shared(*loaded); !right) return std::unexpected(right.error());
+  auto texts = ring->read_shared();
+  if (!texts) return std::unexpected(texts.error());
+  ring->take_shared(*loaded, *texts);
+  if (auto right = ring->check_shared(*loaded, *texts); !right) return std::unexpected(right.error());
   if (loaded->empty()) {
     if (auto made = ring->make(*loaded); !made) return std::unexpected(made.error());
   }
@@ -218,16 +264,31 @@ std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::fi
   return ring;
 }
 
+std::expected<KeyRing::Texts, std::string> KeyRing::read_shared() const {
+  auto ids = shared_->ids.read();
+  auto sealed = shared_->sealed.read();
+  if (ids && sealed) return Texts{std::move(*ids), std::move(*sealed)};
+  return std::unexpected("the servers' master keys: " + describe(ids ? sealed.error() : ids.error()));
+}
+
+// A file that cannot be written is no reason to go without a key: the next start takes it again.
+void KeyRing::take_shared(Keys& keys, const Texts& texts) {
+  std::string trouble;
+  const size_t taken = take_sealed_keys(keys, texts.sealed.value_or(""), ids_in(texts.ids), trouble);
+  if (!trouble.empty()) log::error("master keys: {}", trouble);
+  if (taken == 0) return;
+  log::info("master keys: {} taken that another server has added, the newest is {}", taken, to_hex(keys.back()->id));
+  const std::lock_guard lock(file_mutex_);
+  if (auto added = add_to_file(keys); !added) log::warn("master keys: {}", added.error());
+}
+
 // Checks that all keys used by any server are present.
-std::expected<void, std::string> KeyRing::check_shared(const Keys& keys) const {
-  const auto noted = shared_->read();
-  if (!noted) return std::unexpected("the ids of the servers' master keys: " + describe(noted.error()));
+std::expected<void, std::string> KeyRing::check_shared(const Keys& keys, const Texts& texts) const {
   const std::set<std::string> ids = ids_of(keys);
   std::string missing;
-  each_line(noted->value_or(""), [&](std::string_view line) {
-    if (!ids.contains(std::string(line))) missing = line;
-    return missing.empty();
-  });
+  for (const std::string& id : ids_in(texts.ids)) {
+    if (missing.empty() && !ids.contains(id)) missing = log::printable(id);
+  }
   if (missing.empty()) return {};
   std::string what = path_.string() + (keys.empty() ? " is not there" : " does not hold master key " + missing) +
                      ", and the servers of this cluster seal under master key " + missing +
@@ -241,23 +302,75 @@ std::expected<void, std::string> KeyRing::check_shared(const Keys& keys) const {
   return std::unexpected(std::move(what));
 }
 
-// Ids that other servers register meanwhile must be present, too.
-std::expected<void, std::string> KeyRing::note_shared(const Keys& keys) {
-  for (int i = 0; i < shares_tried_max; ++i) {
-    if (auto right = check_shared(keys); !right) return right;
-    const auto before = shared_->read();
-    if (!before) return std::unexpected("the ids of the servers' master keys: " + describe(before.error()));
-    std::string text;
-    for (const auto& id : ids_of(keys)) text += id + "\n";
-    if (*before == text) return {};
-    const auto noted = shared_->replace(*before, text);
-    if (!noted) return std::unexpected("the ids of the servers' master keys: " + describe(noted.error()));
-    if (*noted) return {};
+// Keys that other servers register meanwhile are taken, or must be present.
+std::expected<void, std::string> KeyRing::note_shared(Keys& keys) {
+  std::expected<bool, std::string> noted = false;
+  for (int i = 0; i < shares_tried_max && noted && !*noted; ++i) noted = try_to_note(keys);
+  if (!noted) return std::unexpected(noted.error());
+  if (!*noted) return std::unexpected("the servers' master keys change all the time");
+  return {};
+}
+
+// False: the texts were changed meanwhile. Each replacement returns when all servers have taken the text.
+std::expected<bool, std::string> KeyRing::try_to_note(Keys& keys) {
+  const auto texts = read_shared();
+  if (!texts) return std::unexpected(texts.error());
+  take_shared(keys, *texts);
+  if (auto right = check_shared(keys, *texts); !right) return std::unexpected(right.error());
+  const std::string ids = with_ids(ids_of(keys), texts->ids);
+  const std::string sealed = with_sealed_keys(keys, texts->sealed.value_or(""));
+  const auto failed = [](const Error& error) {
+    return std::unexpected("the servers' master keys: " + describe(error) +
+                           " Nothing is encrypted under a new one yet");
+  };
+  if (!sealed.empty() && (sealed != texts->sealed || ids != texts->ids)) {
+    const auto told = shared_->sealed.replace(texts->sealed, sealed);
+    if (!told) return failed(told.error());
+    if (!*told) return false;
   }
-  return std::unexpected("the ids of the servers' master keys change all the time");
+  if (ids == texts->ids) return true;
+  const auto noted = shared_->ids.replace(texts->ids, ids);
+  if (!noted) return failed(noted.error());
+  return *noted;
+}
+
+std::expected<bool, std::string> KeyRing::take(const std::optional<std::string>& ids,
+                                               const std::optional<std::string>& sealed) {
+  missed_ = true;
+  if (noting_) return false;  // note_shared() reads the texts itself, and catch_up() does afterwards
+  missed_ = false;
+  const std::set<std::string> used = ids_in(ids);
+  const std::lock_guard lock(file_mutex_);
+  Keys keys;
+  std::shared_ptr<const MasterKey> before;
+  {
+    std::shared_lock reading(mutex_);
+    keys = keys_;
+    before = newest_;
+  }
+  std::string trouble;
+  const bool taken = take_sealed_keys(keys, sealed.value_or(""), used, trouble) != 0;
+  if (taken) {
+    if (auto added = add_to_file(keys); !added) trouble = added.error();
+    if (auto done = replace_file(known_path_, known_text(keys)); !done) trouble = done.error();
+  }
+  const auto complete = check_shared(keys, {ids, sealed});
+  set(std::move(keys), used);
+  if (!complete) return std::unexpected(complete.error());
+  if (!trouble.empty()) return std::unexpected(std::move(trouble));
+  return taken || newest() != before;
+}
+
+// What came while the ring gave its own keys to the others.
+void KeyRing::catch_up() {
+  if (!missed_.exchange(false)) return;
+  const auto texts = read_shared();
+  const auto taken = texts ? take(texts->ids, texts->sealed) : std::unexpected(texts.error());
+  if (!taken) log::error("master keys: {}", taken.error());
 }
 
 std::expected<void, std::string> KeyRing::share() {
+  noting_ = true;
   Keys keys;
   {
     std::shared_lock lock(mutex_);
@@ -266,7 +379,12 @@ std::expected<void, std::string> KeyRing::share() {
   auto noted = note_shared(keys);
   if (noted) {
     sharing_ = true;
-  } else if (made_) {  // nothing was encrypted under it
+    auto adopted = adopt(std::move(keys));
+    noting_ = false;
+    catch_up();
+    return adopted;
+  }
+  if (made_) {  // nothing was encrypted under it
     std::error_code ignored;
     std::filesystem::remove(known_path_, ignored);
     std::filesystem::remove(path_, ignored);
@@ -278,22 +396,27 @@ std::expected<void, std::string> KeyRing::reload() {
   auto loaded = load(path_);
   if (!loaded) return std::unexpected(loaded.error());
   if (loaded->empty()) return std::unexpected("the key file " + path_.string() + " is missing");
-  return adopt(std::move(*loaded));
+  noting_ = true;
+  auto adopted = adopt(std::move(*loaded));
+  noting_ = false;
+  if (shared_) catch_up();
+  return adopted;
 }
 
 std::expected<std::string, std::string> KeyRing::rotate(const std::filesystem::path& path) {
+  const Fd held = lock_file(path);
   auto loaded = load(path);
   if (!loaded) return std::unexpected(loaded.error());
   if (loaded->empty()) return std::unexpected("there is no key file " + path.string());
-  if (loaded->size() == keys_max) return std::unexpected(path.string() + " is full");
-  loaded->push_back(std::make_shared<const Key>(loaded->back()->version + 1, Secret::random(aead_key_size)));
+  if (loaded->size() == master_keys_max) return std::unexpected(path.string() + " is full");
+  loaded->push_back(std::make_shared<const MasterKey>(loaded->back()->version + 1, Secret::random(aead_key_size)));
   if (auto saved = save(path, *loaded); !saved) return std::unexpected(saved.error());
   return to_hex(loaded->back()->id);
 }
 
-std::shared_ptr<const KeyRing::Key> KeyRing::newest() const {
+std::shared_ptr<const MasterKey> KeyRing::newest() const {
   std::shared_lock lock(mutex_);
-  return keys_.back();
+  return newest_;
 }
 
 size_t KeyRing::size() const {
@@ -309,57 +432,32 @@ KeyRing::Derived KeyRing::derive(std::string_view purpose) const {
 }
 
 Result<Secret> KeyRing::derive_again(Bytes id_start, std::string_view purpose) const {
-  std::shared_ptr<const Key> key;
+  std::shared_ptr<const MasterKey> key;
   {
     std::shared_lock lock(mutex_);
     const auto starts = [&](const auto& one) {
       return std::ranges::equal(Bytes(one->id).first(id_start.size()), id_start);
     };
-    const auto found = id_start.size() > id_size ? keys_.end() : std::ranges::find_if(keys_, starts);
+    const auto found = id_start.size() > MasterKey::id_size ? keys_.end() : std::ranges::find_if(keys_, starts);
     if (found == keys_.end()) return fail(Errc::key_unavailable, "derive: no such master key");
     key = *found;
   }
   return key->derived(purpose);
 }
 
-std::string KeyRing::seal(Bytes plain, std::string_view context) const {
-  const auto key = newest();
-  std::string out(sealed_overhead + plain.size(), '\0');
-  auto* at = reinterpret_cast<std::byte*>(out.data());
-  *at++ = sealed_format;
-  at = std::ranges::copy(key->id, at).out;
-  fill_random({at, 2 * half_nonce});
-  const Bytes first_half(at, half_nonce);
-  AeadNonce nonce;
-  std::memcpy(nonce.data(), at + half_nonce, nonce.size());
-  at += 2 * half_nonce;
-  AeadTag tag;
-  key->aead(first_half).seal(nonce, as_bytes(context), plain, at, tag);
-  std::ranges::copy(tag, at + plain.size());
-  return out;
-}
+std::string KeyRing::seal(Bytes plain, std::string_view context) const { return newest()->seal(plain, context); }
 
 Result<Secret> KeyRing::unseal(Bytes sealed, std::string_view context) const {
-  if (sealed.size() < sealed_overhead || sealed[0] != sealed_format) return fail(Errc::corrupt_object, "sealed: shape");
-  const Bytes id = sealed.subspan(1, id_size);
-  std::shared_ptr<const Key> key;
+  const auto id = sealing_id(sealed);
+  if (!id) return fail(Errc::corrupt_object, "sealed: shape");
+  std::shared_ptr<const MasterKey> key;
   {
     std::shared_lock lock(mutex_);
-    const auto found = std::ranges::find_if(keys_, [&](const auto& one) { return std::ranges::equal(one->id, id); });
+    const auto found = std::ranges::find_if(keys_, [&](const auto& one) { return one->id == *id; });
     if (found == keys_.end()) return fail(Errc::key_unavailable, "sealed: no such master key");
     key = *found;
   }
-  const Bytes first_half = sealed.subspan(1 + id_size, half_nonce);
-  AeadNonce nonce;
-  std::ranges::copy(sealed.subspan(1 + id_size + half_nonce, nonce.size()), nonce.begin());
-  const size_t size = sealed.size() - sealed_overhead;
-  Secret plain(size);
-  if (!key->aead(first_half)
-           .open(nonce, as_bytes(context), sealed.subspan(1 + id_size + 2 * half_nonce, size),
-                 sealed.last(aead_tag_size), plain.writable().data())) {
-    return fail(Errc::corrupt_object, "sealed: changed, or of another context");
-  }
-  return plain;
+  return key->unseal(sealed, context);
 }
 
 }  // namespace verbena::auth

@@ -5,7 +5,12 @@
 // encrypts; all of them decrypt, so that older data stays readable. Losing the file means losing everything encrypted
 // under it. A lost or wrong file must be detected at start and not at the first read: a second file, without secrets,
 // lists the ids of all keys ever used. Servers that share a store need the same keys: there the store has the list of
-// ids, too, and keys that another server has used must be present.
+// ids, too, and keys that another server has used must be present. It also has each new key, sealed under the one
+// before it (sealed_keys.h): a server that has that one takes the new one by itself.
+//
+// A key that is new to servers that share a store goes to all of them before any encrypts under it: first the sealed
+// key is replaced in the store, which returns when every server has taken it; then the ids are. A key whose id is not
+// there yet decrypts only.
 //
 // A sealed text: format (1 byte) | id of the key (8) | nonce (24) | AES-256-GCM ciphertext | tag (16). The first half
 // of the nonce derives a key from the master key, the second half is that key's nonce: so random nonces may be drawn
@@ -13,16 +18,20 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <expected>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "auth/master_key.h"
 #include "auth/shared_text.h"
 #include "base/bytes.h"
 #include "base/result.h"
@@ -39,21 +48,30 @@ class KeyRing {
   // or a previously used key is missing.
   static std::expected<std::unique_ptr<KeyRing>, std::string> open(const std::filesystem::path& keys,
                                                                    const std::filesystem::path& known);
-  // Likewise for a server that shares a store: `shared` has the ids that all servers have used there, and outlives the
-  // ring. If it has any, no file is made, and a missing key is an error that names what to copy; nothing is written
-  // then. share() registers the ring's own ids there, and must be called before anything is encrypted.
+  // Likewise for a server that shares a store. If that has any ids, no file is made, and a missing key that cannot be
+  // taken from the store is an error that names what to copy; nothing is written then. share() registers the ring's own
+  // keys there, and must be called before anything is encrypted.
+  struct Shared {
+    SharedText& ids;     // of the keys that all servers have used; both outlive the ring
+    SharedText& sealed;  // keys for servers that have older ones
+  };
   static std::expected<std::unique_ptr<KeyRing>, std::string> open(const std::filesystem::path& keys,
-                                                                   const std::filesystem::path& known,
-                                                                   SharedText& shared);
+                                                                   const std::filesystem::path& known, Shared shared);
   // Called when it is certain that the keys decrypt the store's contents. Blocks. An error: another server was first,
   // with other keys; a file that open() has made is removed again.
   std::expected<void, std::string> share();
+  // The two shared texts as they are now, whenever they may have changed: takes keys that other servers have added, and
+  // writes the key file. Returns whether the ring has changed; the error says what was refused. Does not ask the store,
+  // so that the thread that reads it may call this.
+  std::expected<bool, std::string> take(const std::optional<std::string>& ids,
+                                        const std::optional<std::string>& sealed);
   // A ring of one random key without a file: for tests.
   static std::unique_ptr<KeyRing> in_memory();
   ~KeyRing();
   KeyRing(const KeyRing&) = delete;
 
-  // Reads the file again, after a rotation. On an error the keys stay as they were. Blocks.
+  // Reads the file again, after a rotation, and gives a new key to the servers that share the store. On an error the
+  // keys stay as they were. Blocks.
   std::expected<void, std::string> reload();
 
   // `context` names the plain text ("user alice"): only unseal() with the same context decrypts it. Thread-safe.
@@ -78,24 +96,35 @@ class KeyRing {
   static std::expected<std::string, std::string> rotate(const std::filesystem::path& keys);
 
  private:
-  struct Key;
-  using Keys = std::vector<std::shared_ptr<const Key>>;
+  using Keys = MasterKeys;
+  struct Texts {
+    std::optional<std::string> ids, sealed;
+  };
   KeyRing(std::filesystem::path keys, std::filesystem::path known);
   static std::expected<Keys, std::string> load(const std::filesystem::path& path);
-  static std::set<std::string> ids_of(const Keys& keys);
   static std::expected<void, std::string> save(const std::filesystem::path& path, const Keys& keys);
   std::expected<void, std::string> make(Keys& keys);
   std::expected<void, std::string> adopt(Keys keys);
-  std::expected<void, std::string> check_shared(const Keys& keys) const;
-  std::expected<void, std::string> note_shared(const Keys& keys);
-  std::shared_ptr<const Key> newest() const;
+  std::expected<void, std::string> add_to_file(const Keys& keys);
+  void set(Keys keys, const std::set<std::string>& used);
+  std::expected<Texts, std::string> read_shared() const;
+  void take_shared(Keys& keys, const Texts& texts);
+  std::expected<void, std::string> check_shared(const Keys& keys, const Texts& texts) const;
+  std::expected<void, std::string> note_shared(Keys& keys);
+  std::expected<bool, std::string> try_to_note(Keys& keys);
+  void catch_up();
+  std::shared_ptr<const MasterKey> newest() const;
 
   const std::filesystem::path path_, known_path_;
-  SharedText* shared_ = nullptr;  // of servers that share a store
-  bool made_ = false;             // open() made the key file
-  bool sharing_ = false;          // share() has been called
-  mutable std::shared_mutex mutex_;
-  Keys keys_;  // ascending versions
+  std::optional<Shared> shared_;             // of servers that share a store
+  bool made_ = false;                        // open() made the key file
+  bool sharing_ = false;                     // share() has been called
+  std::atomic<bool> noting_{false};          // the ring gives its own keys to the others, and takes theirs then
+  std::atomic<bool> missed_{false};          // the texts changed meanwhile
+  std::mutex file_mutex_;                    // of the two files
+  mutable std::shared_mutex mutex_;          // of the following members
+  Keys keys_;                                // ascending versions
+  std::shared_ptr<const MasterKey> newest_;  // under which is sealed
 };
 
 }  // namespace verbena::auth

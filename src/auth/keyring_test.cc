@@ -5,9 +5,11 @@
 
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 namespace verbena::auth {
 namespace {
@@ -63,17 +65,18 @@ class SharedIds final : public SharedText {
     meanwhile();
     if (text != before) return false;
     text = next;
+    told();
     return true;
   }
   std::optional<std::string> text;
-  std::function<void()> meanwhile = [] {};
+  std::function<void()> meanwhile = [] {}, told = [] {};
 };
 
 class SharedKeyRingTest : public KeyRingTest {
  protected:
   std::expected<std::unique_ptr<KeyRing>, std::string> join(const std::string& server) {
     std::filesystem::create_directory(folder_ / server);
-    auto ring = KeyRing::open(key_file(server), id_file(server), ids_);
+    auto ring = KeyRing::open(key_file(server), id_file(server), KeyRing::Shared{ids_, sealed_});
     if (!ring) return ring;
     if (auto shared = (*ring)->share(); !shared) return std::unexpected(shared.error());
     return ring;
@@ -84,7 +87,18 @@ class SharedKeyRingTest : public KeyRingTest {
     std::filesystem::create_directory(folder_ / to);
     std::filesystem::copy_file(key_file(from), key_file(to), std::filesystem::copy_options::overwrite_existing);
   }
-  SharedIds ids_;
+  // From now on these servers are told of each change, as over a cluster.
+  void tell(std::vector<KeyRing*> rings) {
+    ids_.told = sealed_.told = [this, rings] {
+      for (KeyRing* ring : rings) (void)ring->take(ids_.text, sealed_.text);
+    };
+  }
+  std::string rotate(const std::string& server) {
+    const auto added = KeyRing::rotate(key_file(server));
+    EXPECT_TRUE(added) << added.error();
+    return added.value_or("");
+  }
+  SharedIds ids_, sealed_;
 };
 
 TEST_F(SharedKeyRingTest, AServerWithoutTheKeyFileOfTheFirstDoesNotStartAndSaysWhatToCopy) {
@@ -133,25 +147,184 @@ TEST_F(SharedKeyRingTest, OfTwoThatComeAtOnceOneHasTheKeyAndTheOthersFilesAreGon
   EXPECT_TRUE(join("b"));
 }
 
-TEST_F(SharedKeyRingTest, ARotationIsKnownToAllServersBeforeItIsUsed) {
+TEST_F(SharedKeyRingTest, ARotationReachesAllServersBeforeItIsUsed) {
   const auto first = join("a");
   ASSERT_TRUE(first);
   copy_keys("a", "b");
   const auto second = join("b");
   ASSERT_TRUE(second);
-  ASSERT_TRUE(KeyRing::rotate(key_file("a")));
+  ASSERT_EQ(::chmod(key_file("b").c_str(), 0400), 0);
+  tell({first->get(), second->get()});
+  const std::string old = (*first)->newest_id();
+  sealed_.told = [&, told = sealed_.told] {
+    told();
+    EXPECT_EQ((*second)->size(), 2u) << "it has the key";
+    EXPECT_EQ((*second)->newest_id(), old) << "and does not use it yet";
+    EXPECT_EQ((*first)->newest_id(), old);
+  };
+  const std::string added = rotate("a");
   ASSERT_TRUE((*first)->reload());
-  const std::string sealed = (*first)->seal(as_bytes("new"), "c");
-  const std::string own = (*second)->seal(as_bytes("own"), "c");
+  EXPECT_EQ((*first)->newest_id(), added);
+  EXPECT_EQ((*second)->newest_id(), added);
+  EXPECT_EQ(opened(**second, (*first)->seal(as_bytes("new"), "c"), "c"), "new");
+  EXPECT_EQ(text_of(key_file("b")), text_of(key_file("a")));
+  EXPECT_EQ(text_of(id_file("b")), text_of(id_file("a")));
+  struct stat status{};
+  ASSERT_EQ(::stat(key_file("b").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0400u);
+  EXPECT_EQ(sealed_.text->find(text_of(key_file("a")).substr(text_of(key_file("a")).rfind(' ') + 1, 40)),
+            std::string::npos);
+}
+
+TEST_F(SharedKeyRingTest, AServerThatWasAwayTakesAllKeysThatCameMeanwhileAtItsNextStart) {
+  const auto first = join("a");
+  ASSERT_TRUE(first);
+  copy_keys("a", "b");
+  ASSERT_TRUE(join("b"));
+  for (int i = 0; i < 3; ++i) {
+    rotate("a");
+    ASSERT_TRUE((*first)->reload());
+  }
+  const auto second = join("b");
+  ASSERT_TRUE(second) << second.error();
+  EXPECT_EQ((*second)->size(), 4u);
+  EXPECT_EQ(text_of(key_file("b")), text_of(key_file("a")));
+  EXPECT_FALSE(join("c")) << "a server with none of the keys";
+}
+
+TEST_F(SharedKeyRingTest, WithoutAKeyThatItsFileCannotTakeAServerGoesOn) {
+  const auto first = join("a");
+  ASSERT_TRUE(first);
+  copy_keys("a", "b");
+  const auto second = join("b");
+  ASSERT_TRUE(second);
+  rotate("a");
+  ASSERT_TRUE((*first)->reload());
+  std::filesystem::remove(key_file("b"));
+  std::filesystem::create_directory(key_file("b"));
+  EXPECT_FALSE((*second)->take(ids_.text, sealed_.text));
+  EXPECT_EQ(opened(**second, (*first)->seal(as_bytes("new"), "c"), "c"), "new");
+}
+
+// Rows as an attacker without a key can write them.
+TEST_F(SharedKeyRingTest, NoKeyIsTakenThatAServerWithTheOldOneDidNotSeal) {
+  const auto first = join("a");
+  ASSERT_TRUE(first);
+  copy_keys("a", "b");
+  const auto second = join("b");
+  ASSERT_TRUE(second);
+  const std::string one = rotate("a");
+  ASSERT_TRUE((*first)->reload());
+  const std::string before = *sealed_.text;
+  const std::string two = rotate("a");
+  ASSERT_TRUE((*first)->reload());
+  const std::string good = *sealed_.text;
+  const std::string line_of_one = good.substr(0, good.find('\n') + 1), line_of_two = good.substr(line_of_one.size());
+  ASSERT_TRUE(line_of_one.starts_with(one) && line_of_two.starts_with(two));
+  const auto stranger = KeyRing::in_memory();
+  const std::string forged = to_base64(
+      as_bytes(stranger->seal(as_bytes(std::string(3, '\0') + "\x09" + std::string(32, 'k')), "master key " + one)));
+  for (const std::string& text : {
+           good.substr(0, 60),                                    // truncated
+           line_of_one.substr(0, line_of_one.size() - 6) + "\n",  // truncated in the tag
+           one + line_of_two.substr(16),                          // another key's text
+           two + line_of_one.substr(16),                          //
+           "0123456789abcdef" + line_of_one.substr(16),           // a key of no such id
+           one + " " + forged + "\n",                             // sealed under another key
+           one + " " + to_base64(as_bytes((*first)->seal(as_bytes("text"), "user alice"))) + "\n",
+           std::string("x"),
+           std::string(1 << 20, 'x'),
+           std::string(300, '\n'),
+       }) {
+    const auto taken = (*second)->take(ids_.text, text);
+    EXPECT_FALSE(taken) << text.substr(0, 100);
+    EXPECT_EQ((*second)->size(), 1u) << text.substr(0, 100);
+  }
+  // An older row, or none, takes nothing away.
+  ASSERT_TRUE((*second)->take(ids_.text, good));
+  EXPECT_EQ((*second)->size(), 3u);
+  for (const std::optional<std::string>& text : {std::optional(before), std::optional<std::string>()}) {
+    (void)(*second)->take(ids_.text, text);
+    EXPECT_EQ((*second)->size(), 3u);
+    EXPECT_EQ((*second)->newest_id(), two);
+  }
+  // A server that has the keys repairs the row.
+  for (const std::string& text : {one + line_of_two.substr(16) + line_of_two, before, std::string("x\n")}) {
+    sealed_.text = text;
+    ASSERT_TRUE((*first)->reload());
+    std::filesystem::remove_all(folder_ / "d");
+    std::filesystem::create_directory(folder_ / "d");
+    std::ofstream(key_file("d")) << text_of(key_file("a")).substr(0, text_of(key_file("a")).find("\n2 ") + 1);
+    ASSERT_EQ(::chmod(key_file("d").c_str(), 0600), 0);
+    const auto third = join("d");
+    ASSERT_TRUE(third) << third.error();
+    EXPECT_EQ((*third)->newest_id(), two);
+  }
+}
+
+TEST_F(SharedKeyRingTest, AKeySealedUnderOneThatIsNoLongerTheNewestIsNotTaken) {
+  const auto first = join("a");
+  ASSERT_TRUE(first);
+  copy_keys("a", "thief");
+  rotate("a");
+  ASSERT_TRUE((*first)->reload());
+  const size_t had = (*first)->size();
+  // With the old key a stranger makes another one, in a store of its own.
+  SharedIds ids, sealed;
+  const auto thief = KeyRing::open(key_file("thief"), id_file("thief"), KeyRing::Shared{ids, sealed});
+  ASSERT_TRUE(thief && (*thief)->share());
+  rotate("thief");
+  rotate("thief");
+  ASSERT_TRUE((*thief)->reload());
+  (void)(*first)->take(*ids.text + *ids_.text, sealed.text);
+  EXPECT_EQ((*first)->size(), had);
+}
+
+TEST_F(SharedKeyRingTest, OfTwoRotationsAtOnceEveryServerGetsBothKeys) {
+  const auto first = join("a");
+  ASSERT_TRUE(first);
+  copy_keys("a", "b");
+  const auto second = join("b");
+  ASSERT_TRUE(second);
+  tell({first->get(), second->get()});
+  const std::string one = rotate("a"), two = rotate("b");
+  ASSERT_TRUE((*first)->reload());
+  ASSERT_TRUE((*second)->reload());
+  for (const auto& ring : {first->get(), second->get()}) {
+    EXPECT_EQ(ring->size(), 3u);
+    EXPECT_EQ(ring->newest_id(), two);
+  }
+  EXPECT_EQ(opened(**first, (*second)->seal(as_bytes("x"), "c"), "c"), "x");
+  EXPECT_TRUE(join("a"));
+  EXPECT_TRUE(join("b"));
+}
+
+TEST_F(SharedKeyRingTest, ALineThatIsNoIdStays) {
+  ids_.text = "for-servers-of-older-versions\n";
+  const auto first = join("a");
+  ASSERT_TRUE(first) << first.error();
+  EXPECT_EQ(*ids_.text, (*first)->newest_id() + "\nfor-servers-of-older-versions\n");
+}
+
+TEST_F(SharedKeyRingTest, AfterAnOlderServersRotationTheFileIsCopied) {
+  const auto first = join("a");
+  ASSERT_TRUE(first);
+  copy_keys("a", "b");
+  const auto second = join("b");
+  ASSERT_TRUE(second);
+  rotate("a");
+  ASSERT_TRUE((*first)->reload());
+  sealed_.text.reset();  // which it does not know
   const auto told = (*second)->reload();
   ASSERT_FALSE(told);
   EXPECT_NE(told.error().find("copy the key file"), std::string::npos) << told.error();
-  EXPECT_EQ(opened(**second, own, "c"), "own") << "a server that runs goes on with what it has";
-  EXPECT_FALSE(join("b")) << "and does not start without the new key";
+  EXPECT_EQ(opened(**second, (*second)->seal(as_bytes("own"), "c"), "c"), "own");
+  EXPECT_FALSE(join("b"));
   copy_keys("a", "b");
   ASSERT_TRUE((*second)->reload());
-  EXPECT_EQ(opened(**second, sealed, "c"), "new");
+  EXPECT_EQ((*second)->newest_id(), (*first)->newest_id());
   EXPECT_TRUE(join("b"));
+  EXPECT_TRUE(sealed_.text) << "for the others";
 }
 
 TEST_F(KeyRingTest, AnotherContextDoesNotOpen) {

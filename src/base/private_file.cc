@@ -28,18 +28,27 @@ std::unexpected<Error> cannot(const char* what) {
   return fail(error == ENOSPC || error == EDQUOT ? Errc::insufficient_storage : Errc::io_error, what, error);
 }
 
-}  // namespace
-
-Result<void> put_private_file(const std::filesystem::path& path, std::string_view text) {
+Result<void> put_file(const std::filesystem::path& path, std::string_view text, const struct stat* like) {
   const std::string beside = path.string() + ".new";
   ::unlink(beside.c_str());
   {
     const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) return cannot("create");
+    if (like != nullptr) {
+      // Without the right to give files away it stays this process's own.
+      if (like->st_uid != ::geteuid() && ::fchown(file.get(), like->st_uid, like->st_gid) != 0) errno = 0;
+      if (::fchmod(file.get(), like->st_mode & 0700) != 0) return cannot("create");
+    }
     if (!write_all(file.get(), text) || ::fsync(file.get()) != 0) return cannot("write");
   }
   if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename to");
   return {};
+}
+
+}  // namespace
+
+Result<void> put_private_file(const std::filesystem::path& path, std::string_view text) {
+  return put_file(path, text, nullptr);
 }
 
 Result<void> sync_folder_of(const std::filesystem::path& path) {
@@ -51,6 +60,13 @@ Result<void> sync_folder_of(const std::filesystem::path& path) {
 
 Result<void> replace_private_file(const std::filesystem::path& path, std::string_view text) {
   VB_TRY(put_private_file(path, text));
+  return sync_folder_of(path);
+}
+
+Result<void> replace_private_file_alike(const std::filesystem::path& path, std::string_view text) {
+  struct stat there{};
+  const bool replaces = ::stat(path.c_str(), &there) == 0;
+  VB_TRY(put_file(path, text, replaces ? &there : nullptr));
   return sync_folder_of(path);
 }
 

@@ -24,6 +24,9 @@ Result<void> sync_folder_of(const std::filesystem::path& path);
 
 // Both.
 Result<void> replace_private_file(const std::filesystem::path& path, std::string_view text);
+// Likewise; a file that is replaced leaves its owner, where this process may give it, and its own part of the mode
+// (400).
+Result<void> replace_private_file_alike(const std::filesystem::path& path, std::string_view text);
 
 // Bits that a secret file's mode must not have.
 inline constexpr mode_t not_for_any_other = 0077;  // 600 and less: the server's own

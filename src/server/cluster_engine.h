@@ -20,9 +20,10 @@ namespace verbena::server {
 
 struct ClusterEngine {
   std::unique_ptr<store::Store> store;
-  std::unique_ptr<auth::SharedText> accounts;  // of all servers; must not outlive the store
-  std::unique_ptr<auth::SharedText> key_ids;   // likewise: ids of all master keys used
-  store::ChangeFeeds* feeds = nullptr;         // owned by the store
+  std::unique_ptr<auth::SharedText> accounts;     // of all servers; must not outlive the store
+  std::unique_ptr<auth::SharedText> key_ids;      // likewise: ids of all master keys used
+  std::unique_ptr<auth::SharedText> sealed_keys;  // likewise: these keys, for servers that have older ones
+  store::ChangeFeeds* feeds = nullptr;            // owned by the store
   store::SharedKeys* shared_keys = nullptr;
   std::function<bool(std::string_view bucket)> may_keep;  // whether its documents may be cached, until on_change()
   // Leadership for tasks that are done once per cluster: the number of this server's current term; 0: another one is
@@ -34,6 +35,8 @@ struct ClusterEngine {
 struct ClusterListener {
   std::function<void()> on_change;  // a change of a bucket or its documents, made or about to be made
   std::function<bool(const std::optional<std::string>&)> on_accounts;  // false: they were not accepted
+  // The texts of key_ids and sealed_keys.
+  std::function<void(const std::optional<std::string>&, const std::optional<std::string>&)> on_keys;
 };
 
 // Blocks. The error is a sentence for operators.

@@ -39,12 +39,17 @@ std::expected<void, std::string> Server::State::open_identities() {
 // has no ids yet: it gets those of the first server whose keys decrypt the accounts.
 std::expected<void, std::string> Server::State::open_shared_identities() {
   if (auto made = open_cluster_engine(); !made) return made;
-  auto ring = auth::KeyRing::open(key_file(config, directory->path()), directory->master_key_ids(), *key_ids);
+  auto ring = auth::KeyRing::open(key_file(config, directory->path()), directory->master_key_ids(),
+                                  {.ids = *key_ids, .sealed = *sealed_keys});
   if (!ring) return std::unexpected(ring.error());
   keys = std::move(*ring);
   auto opened = auth::IdentityStore::open(*accounts, *keys, root);
   if (!opened) return std::unexpected(opened.error());
   identities = std::move(*opened);
+  {
+    const std::lock_guard lock(told_mutex);
+    told_keys = keys.get();
+  }
   if (auto shared = keys->share(); !shared) return shared;
   {
     const std::lock_guard lock(told_mutex);
@@ -102,10 +107,21 @@ std::expected<void, std::string> Server::State::open_cluster_engine() {
     if (told_service != nullptr) told_service->access->changed();  // quotas of owners are cached with their buckets
     return taken;
   };
+  listener.on_keys = [this](const std::optional<std::string>& ids, const std::optional<std::string>& sealed) {
+    const std::lock_guard lock(told_mutex);
+    if (told_keys == nullptr) return;
+    const auto taken = told_keys->take(ids, sealed);
+    if (!taken) log::error("server: master keys of the other servers: {}", taken.error());
+    if (taken && *taken) {
+      log::info("server: {} master keys, the newest is {}, from another server", told_keys->size(),
+                told_keys->newest_id());
+    }
+  };
   auto opened = open_cluster(config, *arena, std::move(listener));
   if (!opened) return std::unexpected(opened.error());
   accounts = std::move(opened->accounts);
   key_ids = std::move(opened->key_ids);
+  sealed_keys = std::move(opened->sealed_keys);
   feeds = opened->feeds;
   shared_keys = opened->shared_keys;
   may_keep = std::move(opened->may_keep);

@@ -113,7 +113,7 @@ struct Server::State {
   uint64_t hot_bytes = 0;                  // of the hot tier; 0: none
   auth::Credentials root;
   Endpoints endpoints;
-  std::unique_ptr<auth::SharedText> accounts, key_ids;  // shared by all servers of a cluster
+  std::unique_ptr<auth::SharedText> accounts, key_ids, sealed_keys;  // shared by all servers of a cluster
   std::unique_ptr<auth::KeyRing> keys;
   std::function<bool(std::string_view bucket)> may_keep;  // ClusterEngine's; empty: always
   std::function<uint64_t()> on_duty;  // likewise: leadership for tasks done once; empty: a single server
@@ -124,6 +124,7 @@ struct Server::State {
   std::mutex told_mutex;
   s3::Service* told_service = nullptr;
   auth::IdentityStore* told_identities = nullptr;
+  auth::KeyRing* told_keys = nullptr;
   std::unique_ptr<s3::EventQueues> event_queues;  // notified of commits by threads of the store
   std::unique_ptr<store::Store> store;
   store::ChangeFeeds* feeds = nullptr;         // of the engine

@@ -185,6 +185,11 @@ class CephCluster:
             raise RuntimeError(f"ceph {' '.join(args)}: {done.stderr.strip()}")
         return done.stdout
 
+    def rados(self, *args, pool="index", timeout=30):
+        """What the command `rados` prints, as bytes."""
+        return subprocess.run(["rados", "-p", pool, *args], env=self._environment(), cwd="/", timeout=timeout, check=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout
+
     def pool(self, name, size=None):
         self.ceph("osd", "pool", "create", name, "8", "8", "replicated")
         if size is not None:

@@ -39,7 +39,6 @@ import xml.etree.ElementTree as tree
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "lib"), str(TESTS / "express")]
-import history  # noqa: E402
 from history import ABSENT, UNKNOWN, Call  # noqa: E402
 from ceph_cluster import CephCluster, skip_without_ceph  # noqa: E402
 from history_batches import NOT_SENT, SHARE_LASTS_S, batch_clients  # noqa: E402
@@ -510,7 +509,6 @@ def main():
     parser.add_argument("--logs", metavar="FOLDER")
     parser.add_argument("--then", metavar="PROGRAM", type=os.path.abspath)
     arguments = parser.parse_args()
-    history.check_the_checker()
     print(f"seed {arguments.seed}", flush=True)
     sys.path.insert(0, arguments.python_folder)
     with multiprocessing.Pool(1) as pool:  # before any thread is started

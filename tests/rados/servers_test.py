@@ -227,18 +227,80 @@ class Cluster(unittest.TestCase):
         made = client(first, "iam").create_access_key(UserName="sealed")["AccessKey"]
         seen = client(other, "sts", made["AccessKeyId"], made["SecretAccessKey"]).get_caller_identity()
         self.assertTrue(seen["Arn"].endswith("user/sealed"), seen)
-        # A new key is given to one server, and with its file to the other.
+
+    def test_a_new_master_key_reaches_all_servers_by_itself(self):
+        """It was to be copied to each, and until then a server could not read what the new key had encrypted."""
+        space = f"rotated-{time.monotonic_ns()}"
+        first, other, away, stranger = servers = [Server(space) for _ in range(4)]
+        self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in servers])
+        keys = [pathlib.Path(server.directory) / "master.keys" for server in servers]
+        first.start()
+        for server in (other, away):
+            shutil.copy(keys[0], server.directory)
+            server.start()
+        keys[1].chmod(0o400)
+        away.stop()
+
+        def rotate():
+            done = subprocess.run([verbena_server.program(), "master-key", "rotate", first.directory], stdout=subprocess.PIPE, text=True, check=True)
+            self.assertIn("added", done.stdout)
+            first.process.send_signal(signal.SIGHUP)
+
+        def wait_for(what, server):
+            deadline = time.monotonic() + 30
+            while what not in server.log():
+                self.assertLess(time.monotonic(), deadline, server.log())
+                time.sleep(0.1)
+
+        def seen_by(server, made):
+            client = boto3.client("sts", endpoint_url=server.http, region_name="us-east-1", aws_access_key_id=made["AccessKeyId"],
+                                  aws_secret_access_key=made["SecretAccessKey"])
+            return client.get_caller_identity()["Arn"]
+        rotate()
+        wait_for("2 master keys", first)
+        wait_for("2 master keys", other)
+        self.assertEqual(keys[1].read_text(), keys[0].read_text())
+        self.assertEqual(keys[1].stat().st_mode & 0o777, 0o400)
+        iam = boto3.client("iam", endpoint_url=first.http, region_name="us-east-1", aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
+        iam.create_user(UserName="later")
+        made = iam.create_access_key(UserName="later")["AccessKey"]
+        self.assertTrue(seen_by(other, made).endswith("user/later"))
+        rotate()
+        wait_for("3 master keys", other)
+        away.start()  # it missed two rotations
+        self.assertEqual(keys[2].read_text(), keys[0].read_text())
+        self.assertTrue(seen_by(away, made).endswith("user/later"))
+        with self.assertRaisesRegex(RuntimeError, "copy the key file of one of them"):
+            stranger.start()
+        # Without the old key nothing can be put into the row that a server takes.
+        sealed = ceph_cluster.shared().rados("-N", space, "getomapval", "servers", "master-keys", "/dev/stdout")
+        self.assertNotIn(keys[0].read_text().split()[-1].encode(), sealed)
         other.stop()
-        rotated = subprocess.run([verbena_server.program(), "master-key", "rotate", first.directory], stdout=subprocess.PIPE, text=True, check=True)
-        self.assertIn("added", rotated.stdout)
-        first.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 30
-        while "2 master keys" not in first.log():
-            self.assertLess(time.monotonic(), deadline, first.log())
-            time.sleep(0.1)
+        keys[1].chmod(0o600)
+        keys[1].write_text("".join(line + "\n" for line in keys[1].read_text().splitlines()[:2]))
+        (pathlib.Path(other.directory) / "master.ids").unlink()
+        ceph_cluster.shared().rados("-N", space, "setomapval", "servers", "master-keys", "no key\n")
         with self.assertRaisesRegex(RuntimeError, "copy the key file of one of them"):
             other.start()
-        shutil.copy(keys, other.directory)
+        self.assertIn("are damaged", other.log())
+        first.process.send_signal(signal.SIGHUP)  # writes the row anew
+        deadline = time.monotonic() + 30
+        while "no key" in ceph_cluster.shared().rados("-N", space, "getomapval", "servers", "master-keys", "/dev/stdout").decode("latin-1"):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
+        other.start()
+        self.assertEqual(keys[1].read_text(), keys[0].read_text())
+
+    def test_a_server_that_does_not_know_the_clusters_format_does_not_start(self):
+        space = f"formats-{time.monotonic_ns()}"
+        first, other = servers = [Server(space) for _ in range(2)]
+        self.addCleanup(lambda: [server.__exit__(ValueError, None, None) for server in servers])
+        first.start()
+        shutil.copy(pathlib.Path(first.directory) / "master.keys", other.directory)
+        ceph_cluster.shared().rados("-N", space, "setomapval", "servers", "format", "99 0")
+        with self.assertRaisesRegex(RuntimeError, "too old for the cluster: it knows the formats up to [0-9]+, and the servers of the cluster write format 99"):
+            other.start()
+        ceph_cluster.shared().rados("-N", space, "setomapval", "servers", "format", "2 0")
         other.start()
 
     def test_a_killed_server_holds_up_no_other_for_long(self):

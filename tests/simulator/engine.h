@@ -16,6 +16,8 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual size_t servers() const { return 1; }  // that have it open at once
+  // Whether servers may be given up while they are away.
+  virtual bool shared() const { return false; }
   // For one server. `trouble`: why it does not open, in words.
   virtual Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
                                                      std::string& trouble) = 0;
@@ -23,6 +25,8 @@ class Engine {
   virtual std::function<bool()> duty(size_t /*server*/) const { return {}; }
   // A server is open: draws what befalls it, and when.
   virtual void begin_round() = 0;
+  // What befalls it in this round, in a word.
+  virtual std::string fate() const = 0;
   // Whether it has happened: calls may fail from then on.
   virtual bool befell() const = 0;
   // Whether that server has stopped: its clients go.

@@ -45,6 +45,11 @@ void LocalEngine::begin_round() {
   if (end_ == End::read_errors) disk_.fail_reads(draw(40), 1 + draw(4));
 }
 
+std::string LocalEngine::fate() const {
+  constexpr const char* names[] = {"orderly", "a crash", "no space", "an error of a write", "errors of reads"};
+  return damaged_ ? "damage" : names[static_cast<size_t>(end_)];
+}
+
 bool LocalEngine::end_round() {
   if (end_ == End::crash) {
     const auto loss = std::array{FaultyFileSystem::Loss::nothing, FaultyFileSystem::Loss::unsynced,

@@ -11,6 +11,7 @@ class LocalEngine final : public Engine {
   Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
                                              std::string& trouble) override;
   void begin_round() override;
+  std::string fate() const override;
   bool befell() const override { return damaged_ || faulty_.fault_happened() || disk_.read_failed(); }
   bool end_round() override;
   bool stopped(size_t /*server*/) const override { return end_ == End::crash && befell(); }

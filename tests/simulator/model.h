@@ -1,6 +1,7 @@
 // What a bucket may hold, and what an operation makes of it: the promise of each verb, without the store's code.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -76,6 +77,7 @@ class Model {
 
   size_t keys() const { return keys_.size(); }
   const std::string& key(size_t at) const { return keys_[at]; }
+  bool has_key(const std::string& name) const { return std::ranges::find(keys_, name) != keys_.end(); }
   // Whether the operation may have had its answer in that state, which then is the one that it leaves.
   bool apply(const Operation& operation, State& state) const;
 

@@ -14,6 +14,7 @@ struct Plan {
   uint64_t seed = 1;
   uint64_t operations = 2000;
   int clients = 6;
+  unsigned seconds_max = 200;  // of the machine's clock
   std::string engine = "local";
   std::vector<std::string> without{};  // of parts()
 

@@ -81,6 +81,11 @@ void RadosEngine::begin_round() {
   fate_ = std::thread([this] { befall(); });
 }
 
+std::string RadosEngine::fate() const {
+  constexpr const char* names[] = {"none", "weather", "stalls", "cuts", "a kill", "freezes", "a blocklist", "full"};
+  return names[static_cast<size_t>(fault_)];
+}
+
 bool RadosEngine::rest(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
   for (const int64_t until = scheduler.steady_ns() + ns; !over_ && scheduler.steady_ns() < until;) {

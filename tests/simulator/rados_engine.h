@@ -17,7 +17,9 @@ class RadosEngine final : public Engine {
   Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
                                              std::string& trouble) override;
   std::function<bool()> duty(size_t server) const override;
+  bool shared() const override { return true; }
   void begin_round() override;
+  std::string fate() const override;
   bool befell() const override { return fault_ != Fault::none; }
   bool stopped(size_t server) const override;
   int64_t settles_ns() const override;

@@ -45,10 +45,13 @@ Scheduler& Scheduler::get() {
 }
 
 void Scheduler::start(uint64_t seed) {
+  seed_ = seed;
   choices_.seed(seed);
   draws_.seed(~seed);
   pause_mask_ = (uint64_t{4} << 2 * (choices_() % 4)) - 1;
   self_ = static_cast<Thread*>(register_thread());
+  self_->kernel_id = static_cast<int>(kernel(SYS_gettid));
+  running_ = self_;
 }
 
 bool Scheduler::on() const { return self_ != nullptr; }
@@ -106,6 +109,7 @@ void Scheduler::go_on_with(Thread& next) {
   if (&next == &self) return;
   ++switches_;
   const bool ended = self.ended;
+  running_ = &next;
   give_turn(next.go);
   if (!ended) wait_for_turn(self.go);
 }
@@ -167,6 +171,7 @@ void Scheduler::name_thread(void* thread, pthread_t as) { static_cast<Thread*>(t
 
 void Scheduler::adopt(void* thread) {
   self_ = static_cast<Thread*>(thread);
+  self_->kernel_id = static_cast<int>(kernel(SYS_gettid));
   wait_for_turn(self_->go);
 }
 
@@ -188,11 +193,27 @@ void Scheduler::wait_for_end(pthread_t of) {
   }
 }
 
-void Scheduler::deadlocked() {
-  std::printf("simulator: every thread waits, none of them for a time\n");
-  for (const Thread& thread : threads_) {
-    if (!thread.ended) std::printf("  thread %d waits for %p\n", thread.id, thread.waits_for);
+int Scheduler::tell_threads(void (*tell)(const char* text, int size)) const {
+  char line[200];
+  tell(line, std::snprintf(line, sizeof line, "at %ld ns, after %lu switches:\n", now_ns_, switches_));
+  for (const Thread* thread : live_) {
+    const char* const state = thread == running_   ? "has the turn"
+                              : thread->runnable   ? "could go on"
+                              : thread->polls      ? "polls"
+                              : is_frozen(*thread) ? "is frozen, and waits"
+                                                   : "waits";
+    const long left_ns = thread->deadline_ns == never ? -1 : thread->deadline_ns - now_ns_;
+    tell(line, std::snprintf(line, sizeof line, "  thread %d of group %zu %s for %p; time left: %ld ns\n", thread->id,
+                             thread->group, state, thread->waits_for, left_ns));
   }
+  return running_ == nullptr ? 0 : running_->kernel_id;
+}
+
+void Scheduler::deadlocked() {
+  std::printf("seed %lu: every thread waits, none of them for a time\n", seed_);
+  std::fflush(nullptr);
+  tell_threads(
+      [](const char* text, int size) { kernel(SYS_write, STDOUT_FILENO, reinterpret_cast<long>(text), size); });
   std::fflush(nullptr);
   _exit(3);
 }

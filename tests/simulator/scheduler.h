@@ -58,10 +58,13 @@ class Scheduler {
   void note(uint64_t event);  // into the trace
   uint64_t trace() const { return trace_; }
   uint64_t switches() const { return switches_; }
+  // A line for each thread; safe in a handler of signals. The kernel's number of the one whose turn it is.
+  int tell_threads(void (*tell)(const char* text, int size)) const;
 
  private:
   struct Thread {
     int id = 0;
+    int kernel_id = 0;
     uint32_t go = 0;  // a futex
     bool runnable = true, ended = false, polls = false, timed_out = false;
     const void* waits_for = nullptr;
@@ -79,13 +82,14 @@ class Scheduler {
   bool is_frozen(const Thread& thread) const { return frozen_until_ns_[thread.group % groups] > now_ns_; }
 
   static thread_local Thread* self_;
+  Thread* running_ = nullptr;
   std::deque<Thread> threads_;  // ended ones, too: a thread that is waited for keeps its record
   std::vector<Thread*> live_;
   static constexpr size_t groups = 8;
   int64_t frozen_until_ns_[groups] = {};
   std::mt19937_64 choices_, draws_;
   int64_t now_ns_ = 1'000'000'000'000, wall_offset_ns_ = 1'700'000'000'000'000'000;
-  uint64_t trace_ = 0xcbf29ce484222325u, switches_ = 0, pause_mask_ = 15;
+  uint64_t seed_ = 0, trace_ = 0xcbf29ce484222325u, switches_ = 0, pause_mask_ = 15;
 };
 
 // Past interposition.

@@ -20,6 +20,7 @@
 #include "simulator/local_engine.h"
 #include "simulator/rados_engine.h"
 #include "simulator/scheduler.h"
+#include "simulator/watchdog.h"
 #include "simulator/world.h"
 
 namespace verbena::simulator {
@@ -54,6 +55,7 @@ uint64_t& failed_after() {
 }
 
 int run_seed(const Plan& plan) {
+  begin_watchdog(plan.seed, plan.seconds_max);
   stay_on_one_processor();
   tick_source();
   detail::ticking = {};
@@ -116,7 +118,7 @@ int run_seeds(Plan plan, uint64_t last, double seconds, bool shrinks) {
     const int status = run_apart(plan, /*quiet=*/false);
     if (status != 0) {
       std::printf("seed %lu: FAILED (status %d); again: %s\n", plan.seed, status, plan.command().c_str());
-      if (shrinks) tell_smaller(plan);
+      if (shrinks && WEXITSTATUS(status) != hung) tell_smaller(plan);
       return 1;
     }
     ++count;
@@ -142,6 +144,7 @@ int main(int argc, char** argv) {
   app.add_option("--operations", plan.operations, "of each seed");
   app.add_option("--engine", plan.engine, "local or rados")->check(CLI::IsMember({"local", "rados"}));
   app.add_option("--clients", plan.clients, "at once");
+  app.add_option("--seconds-max", plan.seconds_max, "of a seed: after them it hangs");
   app.add_option("--without", plan.without, "parts of the world: faults, jumps, passes, rules, damage, or a bucket")
       ->delimiter(',')
       ->check(CLI::IsMember(parts()));

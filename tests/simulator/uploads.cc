@@ -41,7 +41,7 @@ void World::begin_upload(Loop& loop, Bucket& bucket, uint32_t key) {
   if (draw(4) == 0) headers.emplace_back("x-amz-server-side-encryption", "AES256");
   const Reply reply =
       ask(loop, "POST", fmt::format("/{}/{}?uploads", bucket.name, bucket.history.model().key(key)), headers);
-  if (!reply.ok()) return note_failure("an upload's begin", reply.code);
+  if (!reply.ok()) return note_failure("an upload's begin", reply, bucket, key);
   const int64_t answered_ns = Scheduler::get().wall_ns() / 1000 * 1000;
   uploads_.push_back({bucket, key, reply.element("UploadId"), std::min(begun_ns, answered_ns)});
   uploads_.back().busy = false;
@@ -71,7 +71,7 @@ void World::put_part(Loop& loop, Upload& upload) {
   if (reply.ok()) {
     upload.parts.emplace_back(number, value);
   } else if (!is_gone(upload, reply)) {
-    note_failure("a part", reply.code);
+    note_failure("a part", reply, upload.bucket, upload.key);
   }
 }
 
@@ -93,7 +93,7 @@ void World::complete(Loop& loop, Upload& upload) {
   const Reply reply = ask(loop, "POST", target, std::move(headers), body);
   if (reply.ok() && reply.code.empty()) {
     upload.id.clear();
-    if (bucket.versioned()) bucket.know(under_way.key, value, reply.version_id);
+    if (bucket.versioned()) bucket.know(under_way.key, value, value, reply.version_id);
     return answer(bucket, under_way);
   }
   if (reply.code == "PreconditionFailed") return answer(bucket, under_way, Operation::Outcome::refused);
@@ -111,7 +111,7 @@ void World::abort(Loop& loop, Upload& upload) {
   const std::string target =
       fmt::format("/{}/{}?uploadId={}", upload.bucket.name, upload.bucket.history.model().key(upload.key), upload.id);
   const Reply reply = ask(loop, "DELETE", target);
-  if (!reply.ok() && !is_gone(upload, reply)) note_failure("an abort", reply.code);
+  if (!reply.ok() && !is_gone(upload, reply)) note_failure("an abort", reply, upload.bucket, upload.key);
   upload.id.clear();
 }
 

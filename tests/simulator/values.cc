@@ -6,10 +6,25 @@
 
 namespace verbena::simulator {
 
+namespace {
+
+std::string make_bytes(uint32_t value, size_t size) {
+  std::string bytes(size, '\0');
+  uint64_t next = value;
+  for (size_t at = 0; at < size; at += 8) {
+    std::memcpy(bytes.data() + at, &next, std::min<size_t>(8, size - at));
+    next = (next ^ value) * 0x9e3779b97f4a7c15u;
+    next ^= next >> 29;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 // A digest takes locks, where another thread may go on and add one, too.
 uint32_t Values::add(size_t size, bool of_one_part) {
-  const auto value = static_cast<uint32_t>(sizes_.size());
-  sizes_.push_back(size);
+  const auto value = static_cast<uint32_t>(bytes_.size());
+  bytes_.push_back(make_bytes(value, size));
   etags_.emplace_back();
   plain_etags_.emplace_back();
   Digest digest(Algorithm::md5);
@@ -27,17 +42,6 @@ uint32_t Values::add(size_t size, bool of_one_part) {
   return value;
 }
 
-std::string Values::bytes(uint32_t value) const {
-  std::string bytes(sizes_[value], '\0');
-  uint64_t next = value;
-  for (size_t at = 0; at < bytes.size(); at += 8) {
-    std::memcpy(bytes.data() + at, &next, std::min<size_t>(8, bytes.size() - at));
-    next = (next ^ value) * 0x9e3779b97f4a7c15u;
-    next ^= next >> 29;
-  }
-  return bytes;
-}
-
 uint32_t Values::named(const std::string& etag) const {
   const auto found = names_.find(etag);
   return found == names_.end() ? 0 : found->second;
@@ -48,10 +52,10 @@ bool Values::split(const std::string& bytes, std::vector<uint32_t>& into) const 
     uint64_t value = 0;
     if (bytes.size() - at < sizeof value) return false;
     std::memcpy(&value, bytes.data() + at, sizeof value);
-    if (value == 0 || value >= sizes_.size()) return false;
-    const size_t size = sizes_[value];
-    if (bytes.size() - at < size || bytes.compare(at, size, this->bytes(static_cast<uint32_t>(value))) != 0)
-      return false;
+    if (value == 0 || value >= bytes_.size()) return false;
+    const std::string& wanted = bytes_[value];
+    const size_t size = wanted.size();
+    if (size == 0 || bytes.size() - at < size || bytes.compare(at, size, wanted) != 0) return false;
     into.push_back(static_cast<uint32_t>(value));
     at += size;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,8 +13,8 @@ class Values {
  public:
   // A new one; from 1. Of one part: its tag is that of an upload with this part.
   uint32_t add(size_t size, bool of_one_part = false);
-  size_t size(uint32_t value) const { return sizes_[value]; }
-  std::string bytes(uint32_t value) const;  // the first of them are its number
+  size_t size(uint32_t value) const { return bytes_[value].size(); }
+  const std::string& bytes(uint32_t value) const { return bytes_[value]; }  // the first of them are its number
   const std::string& etag(uint32_t value) const { return etags_[value]; }
   // As a part of an upload, and of a copy, which is no upload.
   const std::string& plain_etag(uint32_t value) const { return plain_etags_[value]; }
@@ -23,7 +24,7 @@ class Values {
   bool split(const std::string& bytes, std::vector<uint32_t>& into) const;
 
  private:
-  std::vector<size_t> sizes_{0};
+  std::deque<std::string> bytes_{""};
   std::vector<std::string> etags_{""}, plain_etags_{""};
   std::map<std::string, uint32_t> names_;
 };

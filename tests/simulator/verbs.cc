@@ -1,9 +1,8 @@
-// Verbs on objects, and what the oracle is told of their answers.
+// Verbs that change objects, and what the oracle is told of their answers.
 #include <fmt/format.h>
 
 #include "base/date.h"
 #include "memory/text_source.h"
-#include "s3/objects/read.h"
 #include "simulator/scheduler.h"
 #include "simulator/server.h"
 
@@ -13,23 +12,9 @@ namespace {
 using Kind = Operation::Kind;
 using Outcome = Operation::Outcome;
 
-Task<Result<std::string>> read_whole(std::shared_ptr<store::ObjectReader> reader, uint64_t size) {
-  std::string bytes;
-  while (bytes.size() < size) {
-    const size_t n = std::min<uint64_t>(size - bytes.size(), store::ObjectReader::chunk_size_max);
-    VB_CO_ASSIGN(const memory::Chunk chunk, co_await reader->read(bytes.size(), n));
-    bytes += as_text(chunk.bytes);
-  }
-  co_return bytes;
-}
-
 store::Tags tags_of(uint32_t tag) {
   if (tag == 0) return {};
   return {{"t", std::to_string(tag)}};
-}
-
-uint32_t tag_of(const store::Tags& tags) {
-  return tags.empty() ? 0 : static_cast<uint32_t>(std::stoul(tags.front().second));
 }
 
 std::string tagging_xml(uint32_t tag) {
@@ -57,7 +42,7 @@ Version World::draw_properties(const Bucket& bucket) {
 void World::put(Loop& loop, Bucket& bucket, uint32_t key) {
   constexpr size_t sizes[] = {8, 300, 5000, 20'000, 70'000, 200'000};
   const uint32_t value = values_.add(sizes[draw(16) == 0 ? 3 + draw(3) : draw(3)]);
-  const std::string bytes = values_.bytes(value);
+  const std::string& bytes = values_.bytes(value);
   Operation operation{.kind = Kind::put, .key = key, .value = value, .content = value, .with = draw_properties(bucket)};
   s3::PutRequest request{};
   request.bucket = bucket.name;
@@ -80,7 +65,7 @@ void World::put(Loop& loop, Bucket& bucket, uint32_t key) {
   const s3::Call call = root_call();
   auto done = run_on(loop, s3::put_object(*server_->service, call, std::move(request), source));
   if (done) {
-    if (bucket.versioned()) bucket.know(key, value, done->info.version_id);
+    if (bucket.versioned()) bucket.know(key, value, value, done->info.version_id);
     bucket.last[key] = value;
     return answer(bucket, under_way);
   }
@@ -104,7 +89,8 @@ void World::copy(Loop& loop, Bucket& bucket, uint32_t key) {
                       {"x-amz-tagging-directive", "REPLACE"}};
   if (draw(4) == 0) headers.emplace_back("x-amz-server-side-encryption", "AES256");
   const Reply reply = ask(loop, "PUT", fmt::format("/{}/{}", bucket.name, name(key)), std::move(headers));
-  if (reply.status == 200 && reply.code.empty() && !reply.version_id.empty()) bucket.know(key, value, reply.version_id);
+  if (reply.status == 200 && reply.code.empty() && !reply.version_id.empty())
+    bucket.know(key, value, content, reply.version_id);
   if (reply.ok()) {
     read.seen = {{content}};
     answer(bucket, read);
@@ -131,7 +117,7 @@ void World::remove(Loop& loop, Bucket& bucket, uint32_t key) {
   auto done =
       run_on(loop, s3::delete_object(*server_->service, call, bucket.name, bucket.history.model().key(key), {}));
   if (!done) return answer_error(bucket, operation, done.error());
-  if (bucket.versioned()) bucket.know(key, value, done->version_id);
+  if (bucket.versioned()) bucket.know(key, value, 0, done->version_id);
   answer(bucket, operation);
 }
 
@@ -151,90 +137,6 @@ void World::remove_version(Loop& loop, Bucket& bucket) {
   if (reply.ok()) return answer(bucket, operation);
   if (bucket.locks && reply.code == "AccessDenied") return answer(bucket, operation, Outcome::refused);
   answer_error(bucket, operation, reply);
-}
-
-bool World::is_named(const Bucket& bucket, const std::vector<uint32_t>& values, const std::string& etag) const {
-  return bucket.kind == BucketKind::directory || (values.size() == 1 && values_.named(etag) == values[0]);
-}
-
-void World::get(Loop& loop, Bucket& bucket, uint32_t key) {
-  Operation& operation = begin(bucket, {.kind = Kind::read, .key = key, .seen = {{}}});
-  const s3::Call call = root_call();
-  const s3::GetRequest request{.bucket = bucket.name,
-                               .key = bucket.history.model().key(key),
-                               .range = {},
-                               .part_number = {},
-                               .preconditions = {}};
-  auto opened = run_on(loop, s3::open_object(*server_->service, call, request));
-  if (!opened && opened.error() == Errc::no_such_key) return answer(bucket, operation);
-  if (!opened) return answer_error(bucket, operation, opened.error());
-  const auto bytes = run_on(loop, read_whole(opened->reader, opened->info().size));
-  if (!bytes) return answer_error(bucket, operation, bytes.error());
-  const bool whole = values_.split(*bytes, operation.seen[0]);
-  if (!whole || !is_named(bucket, operation.seen[0], opened->info().etag)) {
-    fail_with(fmt::format("{}/{}: wrong bytes", bucket.name, request.key));
-  } else if (bucket.kind != BucketKind::directory && values_.has_one_etag(operation.seen[0][0])) {
-    bucket.last[key] = operation.seen[0][0];
-  }
-  answer(bucket, operation);
-}
-
-void World::list(Loop& loop, Bucket& bucket) {
-  if (!engine_->one_moment()) return list_keys(loop, bucket);
-  const Model& model = bucket.history.model();
-  Operation& operation = begin(bucket, {.kind = Kind::list});
-  const s3::Call call = root_call();
-  const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, {}));
-  if (!page) return answer_error(bucket, operation, page.error());
-  operation.seen.resize(model.keys());
-  for (size_t key = 0; key < model.keys(); ++key) {
-    for (const store::ListEntry& entry : page->entries) {
-      if (entry.key != model.key(key)) continue;
-      const bool directory = bucket.kind == BucketKind::directory;
-      operation.seen[key] = {directory ? static_cast<uint32_t>(entry.info.size) : values_.named(entry.info.etag)};
-    }
-  }
-  answer(bucket, operation);
-}
-
-// A read of each key.
-void World::list_keys(Loop& loop, Bucket& bucket) {
-  if (bucket.kind == BucketKind::directory) return;
-  const Model& model = bucket.history.model();
-  std::vector<Operation*> reads;
-  for (uint32_t key = 0; key < model.keys(); ++key) {
-    reads.push_back(&begin(bucket, {.kind = Kind::read, .key = key, .seen = std::vector<std::vector<uint32_t>>(1)}));
-  }
-  const s3::Call call = root_call();
-  const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, {}));
-  if (!page) note_failure("a listing", page.error() == Errc::slow_down ? "slow_down" : describe(page.error()));
-  for (Operation* read : reads) {
-    if (!page || page->truncated) {
-      close(bucket, *read, 253);
-      continue;
-    }
-    for (const store::ListEntry& entry : page->entries) {
-      if (entry.key == model.key(read->key)) read->seen[0] = {values_.named(entry.info.etag)};
-    }
-    answer(bucket, *read);
-  }
-}
-
-void World::list_versions(Loop& loop, Bucket& bucket) {
-  const Model& model = bucket.history.model();
-  Operation& operation = begin(bucket, {.kind = Kind::read_versions});
-  const auto page = run_on(loop, server_->store->list_versions(bucket.name, {}));
-  if (!page) return answer_error(bucket, operation, page.error());
-  // Of a store that changes a page may end early: then it is not judged.
-  if (page->truncated || !engine_->one_moment()) return close(bucket, operation, 253);
-  operation.seen.resize(model.keys());
-  for (size_t key = 0; key < model.keys(); ++key) {
-    for (auto entry = page->versions.rbegin(); entry != page->versions.rend(); ++entry) {
-      if (entry->key != model.key(key)) continue;
-      operation.seen[key].push_back(entry->info.delete_marker ? 0 : values_.named(entry->info.etag));
-    }
-  }
-  answer(bucket, operation);
 }
 
 // With versioning of a version that is named: without, of the key's object.
@@ -259,24 +161,6 @@ void World::set_tag(Loop& loop, Bucket& bucket, uint32_t key) {
   // Without versioning others may write the key again and again.
   if (reply.code == "ConditionalRequestConflict" && !bucket.versioned()) return close(bucket, under_way, 254);
   answer_error(bucket, under_way, reply);
-}
-
-void World::read_version(Loop& loop, Bucket& bucket) {
-  if (bucket.versions.empty()) return;
-  const Bucket::Known known = bucket.versions[draw(bucket.versions.size())];
-  Operation& operation =
-      begin(bucket, {.kind = Kind::read_version, .key = known.key, .value = known.value, .seen = {{}}});
-  const auto info =
-      run_on(loop, server_->store->find_version(bucket.name, bucket.history.model().key(known.key), known.id));
-  if (info) {
-    if (!info->delete_marker) operation.seen[0] = {values_.named(info->etag)};
-    operation.seen_tag = tag_of(info->tags);
-    return answer(bucket, operation);
-  }
-  if (info.error() == Errc::no_such_version || info.error() == Errc::no_such_key) {
-    return answer(bucket, operation, Outcome::missing);
-  }
-  answer_error(bucket, operation, info.error());
 }
 
 void World::set_hold(Loop& loop, Bucket& bucket) {
@@ -337,7 +221,7 @@ void World::append(Loop& loop, Bucket& bucket, uint32_t key) {
     request.append->offset = operation.expected;
   }
   Operation& under_way = begin(bucket, std::move(operation));
-  const std::string bytes = values_.bytes(value);
+  const std::string& bytes = values_.bytes(value);
   memory::TextSource source(bytes);
   const s3::Call call = root_call();
   const auto done = run_on(loop, s3::put_object(*server_->service, call, std::move(request), source));

@@ -1,6 +1,7 @@
 #include "simulator/world.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <boost/asio/detached.hpp>
@@ -37,10 +38,11 @@ World::Bucket::Bucket(std::string name, BucketKind kind, bool locks, const Value
       history(this->name, Model(kind, key_names(), values, book)),
       last(keys_count) {}
 
-void World::Bucket::know(uint32_t key, uint32_t value, const std::string& id) {
+void World::Bucket::know(uint32_t key, uint32_t value, uint32_t content, const std::string& id) {
   constexpr size_t known_max = 24;
   if (versions.size() == known_max) versions.erase(versions.begin());
-  versions.push_back({key, value, id});
+  versions.push_back({key, value, content, id});
+  named.insert_or_assign(id, versions.back());
 }
 
 thread_local World::Server* World::server_ = nullptr;
@@ -66,7 +68,7 @@ World::~World() = default;
 uint64_t World::draw(uint64_t below) { return Scheduler::get().random() % below; }
 
 void World::fail_with(std::string why) {
-  if (failure_.empty()) failure_ = std::move(why);
+  if (failure_.empty()) failure_ = fmt::format("{}\nrounds: {}", why, fmt::join(fates_, ", "));
   stop_ = true;
 }
 
@@ -187,6 +189,7 @@ bool World::make_buckets(Loop& loop) {
 bool World::round() {
   for (Bucket& bucket : buckets_) set_rules(server_->loops.emplace_back(), bucket);
   if (plan_.has("faults")) engine_->begin_round();
+  fates_.push_back(engine_->fate());
   until_ = clock_ + 100 + draw(400);
   stop_ = !failure_.empty();
   faulty_ = false;
@@ -209,6 +212,7 @@ bool World::round() {
     if (!engine_->leaves(number)) continue;
     close(server);
   }
+  note_doubts();
   if (engine_->end_round()) ++crashes_;
   for (Bucket& bucket : buckets_) {
     if (!bucket.history.crash(latest_ns_)) fail_with(bucket.history.why());
@@ -218,6 +222,17 @@ bool World::round() {
   const std::string wrong = engine_->check();
   if (!wrong.empty()) fail_with(fmt::format("after crash {}: {}", crashes_, wrong));
   return failure_.empty() && open() && read_all();
+}
+
+void World::note_doubts() {
+  doubts_.clear();
+  if (!engine_->befell() || !engine_->shared()) return;
+  for (const auto& server : servers_) {
+    if (!server) continue;
+    for (const Bucket& bucket : buckets_) {
+      for (uint32_t key = 0; key < keys_count; ++key) doubts_.emplace(server->number, &bucket, key);
+    }
+  }
 }
 
 // What the engine has counted is what a listing counts.
@@ -261,6 +276,9 @@ bool World::read_all() {
     for (uint32_t key = 0; key < keys_count; ++key) get(loop, bucket, key);
     list(loop, bucket);
     if (bucket.versioned()) list_versions(loop, bucket);
+    for (const Bucket::Known& known : bucket.versions) {
+      if (draw(2) == 0) read_version_body(loop, bucket, known);
+    }
   }
   for (Upload& upload : uploads_) list_parts(loop, upload);
   std::erase_if(uploads_, [](const Upload& upload) { return upload.id.empty(); });
@@ -352,24 +370,34 @@ void World::note_failure(std::string_view what, std::string_view code) {
   fail_with(fmt::format("{} failed without a fault: {}", what, code));
 }
 
+void World::note_failure(std::string_view what, const Reply& reply, const Bucket& bucket, uint32_t key) {
+  if (!is_doubt(bucket, key, reply.code == "ServiceUnavailable")) note_failure(what, reply.code);
+}
+
+bool World::is_doubt(const Bucket& bucket, uint32_t key, bool unavailable) {
+  return unavailable && doubts_.erase({server_->number, &bucket, key}) != 0;
+}
+
 void World::answer_error(Bucket& bucket, Operation& operation, const Error& error) {
-  note_failure(
-      fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
-      error == Errc::slow_down ? "slow_down" : describe(error));
-  if (engine_->errors_pend()) {
-    ++bucket.unsettled;
-    return;
+  if (!is_doubt(bucket, operation.key, error == Errc::service_unavailable)) {
+    note_failure(
+        fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
+        error == Errc::slow_down ? "slow_down" : describe(error));
   }
-  ++bucket.unsettled;
-  sleep_for(engine_->settles_ns());
-  --bucket.unsettled;
-  close(bucket, operation, 255);
+  unsettled(bucket, operation);
 }
 
 void World::answer_error(Bucket& bucket, Operation& operation, const Reply& reply) {
-  note_failure(
-      fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
-      reply.code == "SlowDown" ? reply.code : reply.body);
+  if (!is_doubt(bucket, operation.key, reply.code == "ServiceUnavailable")) {
+    note_failure(
+        fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
+        reply.code == "SlowDown" ? reply.code : reply.body);
+  }
+  unsettled(bucket, operation);
+}
+
+// It may still happen, for a while.
+void World::unsettled(Bucket& bucket, Operation& operation) {
   if (engine_->errors_pend()) {
     ++bucket.unsettled;
     return;

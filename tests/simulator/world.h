@@ -6,10 +6,12 @@
 #include <atomic>
 #include <deque>
 #include <list>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "auth/keyring.h"
@@ -44,14 +46,15 @@ class World {
     RuleBook book;
     History history;
     struct Known {
-      uint32_t key, value;
+      uint32_t key, value, content;
       std::string id;
     };
-    std::vector<Known> versions{};  // the last that were made
-    std::vector<uint32_t> last{};   // by key: a content that it had
+    std::vector<Known> versions{};         // the last that were made
+    std::map<std::string, Known> named{};  // all that were acknowledged, by id
+    std::vector<uint32_t> last{};          // by key: a content that it had
 
     bool versioned() const { return kind == BucketKind::versioned; }
-    void know(uint32_t key, uint32_t value, const std::string& id);
+    void know(uint32_t key, uint32_t value, uint32_t content, const std::string& id);
   };
   struct Upload {
     Bucket& bucket;
@@ -72,7 +75,8 @@ class World {
   bool check_usage();
   bool read_all();
   void last_act();  // damage: what is read is right, or an error
-  void disturb();   // the process stands still, or the wall clock jumps
+  void note_doubts();
+  void disturb();  // the process stands still, or the wall clock jumps
   void client(Server& server, Loop& loop);
   void passes(Server& server, Loop& loop);
   void enter(Server& server);  // the calling thread
@@ -84,18 +88,23 @@ class World {
   void copy(Loop& loop, Bucket& bucket, uint32_t key);
   void remove(Loop& loop, Bucket& bucket, uint32_t key);
   void remove_version(Loop& loop, Bucket& bucket);
-  void get(Loop& loop, Bucket& bucket, uint32_t key);
-  void list(Loop& loop, Bucket& bucket);
-  void list_keys(Loop& loop, Bucket& bucket);
-  void list_versions(Loop& loop, Bucket& bucket);
   void set_tag(Loop& loop, Bucket& bucket, uint32_t key);
-  void read_version(Loop& loop, Bucket& bucket);
   void set_hold(Loop& loop, Bucket& bucket);
   void set_lock(Loop& loop, Bucket& bucket);
   void append(Loop& loop, Bucket& bucket, uint32_t key);
   void rename(Loop& loop, Bucket& bucket, uint32_t key);
-  bool is_named(const Bucket& bucket, const std::vector<uint32_t>& values, const std::string& etag) const;
   Version draw_properties(const Bucket& bucket);
+
+  // reads.cc
+  void get(Loop& loop, Bucket& bucket, uint32_t key);
+  void read_version(Loop& loop, Bucket& bucket);
+  void read_version_body(Loop& loop, Bucket& bucket, const Bucket::Known& known);
+  void list(Loop& loop, Bucket& bucket);
+  void list_keys(Loop& loop, Bucket& bucket);
+  void list_versions(Loop& loop, Bucket& bucket);
+  void judge_page(const Bucket& bucket, const store::ListPage& page);
+  void judge_page(const Bucket& bucket, const store::VersionPage& page);
+  bool is_named(const Bucket& bucket, const std::vector<uint32_t>& values, const std::string& etag) const;
 
   // uploads.cc
   void act_on_upload(Loop& loop, Bucket& bucket, uint32_t key);
@@ -122,8 +131,12 @@ class World {
   void answer_error(Bucket& bucket, Operation& operation, const Error& error);
   void answer_error(Bucket& bucket, Operation& operation, const Reply& reply);
   void close(Bucket& bucket, Operation& operation, uint64_t noted);
+  void unsettled(Bucket& bucket, Operation& operation);
   // While nothing has befallen the server a call does not fail, except for a full queue.
   void note_failure(std::string_view what, std::string_view code);
+  // Of a change of a key.
+  void note_failure(std::string_view what, const Reply& reply, const Bucket& bucket, uint32_t key);
+  bool is_doubt(const Bucket& bucket, uint32_t key, bool unavailable);
   void fail_with(std::string why);
   uint64_t draw(uint64_t below);
   int64_t draw_ns(uint64_t ms_max);
@@ -142,6 +155,10 @@ class World {
   int64_t latest_ns_ = 0;  // of the wall clock
   bool stop_ = false, faulty_ = false;
   std::atomic<bool> stop_passes_{false};
+  // By server, bucket and key: a server that was given up while it could not be reached has lost its receipts. It may
+  // say of its next change there that it does not know what became of it.
+  std::set<std::tuple<size_t, const Bucket*, uint32_t>> doubts_;
+  std::vector<std::string> fates_;  // of the rounds
   std::string failure_;
 };
 

@@ -21,6 +21,7 @@
 #include "store/rados/members/invalidation_bus.h"
 #include "store/rados/members/leader_lease.h"
 #include "store/rados/rados_store.h"
+#include "store/rados/rows/formats.h"
 
 namespace verbena::store::rados {
 
@@ -53,11 +54,14 @@ class Engine final : public Context {
   Task<Result<std::optional<std::string>>> read_accounts();
   Task<Result<bool>> replace_accounts(std::optional<std::string> before, std::string text);
   Task<Result<void>> reload_accounts();
+  Task<Result<void>> reload_keys();
+  Task<Result<bool>> replace_keys(std::string_view row, std::optional<std::string> before, std::string text);
   Task<Result<void>> check_missing(std::string name, uint64_t id);
 
   const WallClock& clock_source;
   const std::function<void()> on_change;
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
+  const Options::TakeKeys on_keys;
   const bool is_holder;
   const bool whole_only;
   const std::chrono::milliseconds lease_rest, intent_lasts;
@@ -66,6 +70,8 @@ class Engine final : public Context {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
   std::thread thread;
   Registry registry{*cluster};
+  Formats formats;
+  bool new_store = false;  // no server has been here before
   Ids ids;
   UsageBook book{registry, io};
   Batcher batcher{*cluster, io, [this](uint64_t bucket, const Usage& change) { book.count(bucket, change); }};

@@ -11,12 +11,10 @@
 #include <set>
 #include <thread>
 
-#include "base/checksum.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/event.h"
 #include "store/logic/rename.h"
-#include "store/rados/cluster/fate.h"
 #include "store/rados/engine.h"
 #include "store/rados/rows/key_ids.h"
 #include "store/rados/upkeep/tombstones.h"
@@ -24,10 +22,8 @@
 namespace verbena::store::rados {
 namespace {
 
-constexpr uint64_t accounts_max = 64 * MiB;
 constexpr size_t servers_max = 1000;  // living at once
 constexpr size_t buckets_at_once = 32;
-constexpr const char* tokens_attribute = "w";
 
 }  // namespace
 
@@ -35,11 +31,13 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
     : clock_source(*options.clock),
       on_change(options.on_change),
       on_accounts(options.on_accounts),
+      on_keys(options.on_keys),
       is_holder(options.read_leases),
       whole_only(options.whole_only),
       lease_rest(options.lease_rest),
       intent_lasts(options.intent_lasts),
       cluster(std::move(connected)),
+      formats(registry, options.format_rest),
       splitter(registry, io, clock_source, options.split_rows) {}
 
 Engine::~Engine() { close(); }
@@ -81,7 +79,8 @@ Task<Result<bool>> Engine::has_object(std::string object) {
 std::expected<void, std::string> Engine::check_root() {
   const auto used = run(has_object(std::string(servers_object)));
   if (!used) return std::unexpected("the index pool: " + describe(used.error()));
-  if (!*used) return {};
+  new_store = !*used;
+  if (new_store) return {};
   const auto rooted = run(has_object(std::string(root_object)));
   if (!rooted) return std::unexpected("the index pool: " + describe(rooted.error()));
   if (*rooted) return {};
@@ -114,18 +113,22 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
     return events->rescue(bucket, std::move(rows));
   };
+  helpers.look_at_formats = [this](const std::map<std::string, std::string>& rows) {
+    return formats.look(rows, leader->holds());
+  };
   // That server's changes may not have been announced.
   helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
     return std::unexpected("the index pool: " + describe(signed_in.error()));
   }
+  if (auto joined = run(formats.join(*incarnation, new_store)); !joined) return joined;
   events.emplace(registry, io, *leader, [this] { return garbage->rounds(); });
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);
   make_bus();
   read_leases = std::make_shared<ReadLeases>(registry, io, [this] { return leader->holds(); }, lease_rest);
-  fresh = [this] { return bus->fresh(); };
+  fresh = [this] { return bus->fresh() && formats.may_run(); };
   is_sure = [this](std::string_view name) { return in_flight->is_sure(name); };
   settle = [this](std::string name) { return in_flight->settle(std::move(name)); };
   const RadosCatalogue::Parts parts{registry, *garbage, batcher,      splitter,  book,
@@ -216,6 +219,8 @@ Task<Result<void>> Engine::hear(Notice notice) {
 Task<Result<void>> Engine::reload(uint64_t bucket) {
   if (bucket == InvalidationBus::accounts) {
     VB_CO_TRY(co_await reload_accounts());
+  } else if (bucket == InvalidationBus::master_keys) {
+    co_return co_await reload_keys();
   } else if (bucket == InvalidationBus::everything) {
     VB_CO_TRY(co_await reload_all());
   } else {
@@ -227,6 +232,7 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
 
 // A caller that waits for one bucket does not wait for all.
 Task<Result<void>> Engine::reload_all() {
+  VB_CO_TRY(co_await reload_keys());
   VB_CO_TRY(co_await reload_accounts());
   VB_CO_TRY(co_await reload_buckets());
   // This process may have been suspended so long that others took over its counts.
@@ -333,76 +339,6 @@ Task<Result<void>> Engine::check_missing(std::string name, uint64_t id) {
   auto removed = co_await registry.check_removed(std::move(name), id);
   if (!removed && !whole_only && removed.error() == Errc::corrupt_object) co_return Result<void>{};
   co_return removed;
-}
-
-Task<Result<void>> Engine::reload_accounts() {
-  KeyLocks::Name name(1, "");
-  VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(name)));
-  VB_CO_ASSIGN(const auto text, co_await read_accounts());
-  if (!on_accounts(text)) co_return fail(Errc::corrupt_object, "rados: accounts");
-  co_return Result<void>{};
-}
-
-Task<Result<std::optional<std::string>>> Engine::read_accounts() {
-  struct Reply {
-    Buffer text;
-    int code = 0;
-  };
-  auto reply = std::make_shared<Reply>();
-  librados::ObjectReadOperation op;
-  op.read(0, accounts_max, &reply->text, &reply->code);
-  const int code = co_await cluster->read(Cluster::Pool::index, std::string(accounts_object), std::move(op), reply);
-  if (code == -ENOENT) co_return std::nullopt;
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: accounts"));
-  co_return to_text(reply->text);
-}
-
-// Read before the change that adds a token: its comparison with the digest verifies that they are unchanged.
-Task<Result<std::string>> Engine::read_account_tokens() {
-  struct Reply {
-    std::map<std::string, Buffer> attributes;
-    int code = 0;
-  };
-  auto reply = std::make_shared<Reply>();
-  librados::ObjectReadOperation op;
-  op.getxattrs(&reply->attributes, &reply->code);
-  const int code = co_await cluster->read(Cluster::Pool::index, std::string(accounts_object), std::move(op), reply);
-  if (code == -ENOENT) co_return std::string();
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: accounts"));
-  const auto found = reply->attributes.find(tokens_attribute);
-  co_return found == reply->attributes.end() ? std::string() : to_text(found->second);
-}
-
-// Compares the digest of the old text, which is stored beside it.
-Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, std::string text) {
-  if (text.size() > accounts_max) co_return fail(Errc::limit_exceeded, "rados: accounts");
-  VB_CO_ASSIGN(const std::string tokens, co_await read_account_tokens());
-  const uint64_t token = random_number();
-  librados::ObjectWriteOperation op;
-  if (before) {
-    op.cmpxattr("h", LIBRADOS_CMPXATTR_OP_EQ, to_buffer(sha256(as_bytes(*before))));
-  } else {
-    op.create(true);
-  }
-  op.write_full(to_buffer(text));
-  op.setxattr("h", to_buffer(sha256(as_bytes(text))));
-  op.setxattr(tokens_attribute, to_buffer(with_token(tokens, token)));
-  const int code =
-      co_await cluster->write(Cluster::Pool::index, std::string(accounts_object), std::move(op), text.size());
-  if (code == -ECANCELED || code == -EEXIST) {
-    const Fate fate =
-        co_await fate_by_attribute(*cluster, std::string(accounts_object), tokens_attribute, token, tokens);
-    if (fate == Fate::not_made) co_return false;
-    if (fate == Fate::unknown) {
-      bus->tell_again(InvalidationBus::accounts);
-      co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the accounts were changed.");
-    }
-  } else if (code < 0) {
-    bus->tell_again(InvalidationBus::accounts);
-    co_return std::unexpected(to_error(code, "rados: accounts"));
-  }
-  VB_CO_TRY(co_await bus->tell(InvalidationBus::accounts));
-  co_return true;
 }
 
 void Engine::forget(const Bucket& bucket) {
@@ -558,7 +494,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_
 // Rights to an object are known only while the watch is valid: without it nothing is served from memory.
 uint64_t RadosStore::term() const {
   const auto now = LeaseClock::now();
-  return engine_->bus->fresh(now) ? engine_->read_leases->term(now) : 0;
+  return engine_->bus->fresh(now) && engine_->formats.may_run() ? engine_->read_leases->term(now) : 0;
 }
 
 void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t stamp,
@@ -593,10 +529,16 @@ Result<bool> RadosStore::replace_accounts(const std::optional<std::string>& befo
   return engine_->run(engine_->replace_accounts(before, text));
 }
 Result<std::optional<std::string>> RadosStore::read_key_ids() {
-  return engine_->run(rados::read_key_ids(engine_->registry));
+  return engine_->run(read_keys_row(engine_->registry, std::string(key_ids_row)));
 }
 Result<bool> RadosStore::replace_key_ids(const std::optional<std::string>& before, const std::string& text) {
-  return engine_->run(rados::replace_key_ids(engine_->registry, before, text));
+  return engine_->run(engine_->replace_keys(key_ids_row, before, text));
+}
+Result<std::optional<std::string>> RadosStore::read_sealed_keys() {
+  return engine_->run(read_keys_row(engine_->registry, std::string(sealed_keys_row)));
+}
+Result<bool> RadosStore::replace_sealed_keys(const std::optional<std::string>& before, const std::string& text) {
+  return engine_->run(engine_->replace_keys(sealed_keys_row, before, text));
 }
 bool RadosStore::settled() const { return engine_->garbage->settled(); }
 uint64_t RadosStore::calls() const { return engine_->cluster->calls(); }

@@ -24,6 +24,8 @@ struct Options {
   std::chrono::milliseconds lease_rest{1000};  // time without a lease on a key after another server changed it
   // Time after which a bucket change without a reported end is revoked (coherence/in_flight_changes.h).
   std::chrono::milliseconds intent_lasts{30'000};
+  // Time for which all servers have known a new format before it is used (rows/formats.h).
+  std::chrono::milliseconds format_rest{600'000};
   bool whole_only = false;         // fails to open if the rows of a bucket are lost: for copying the store
   memory::Arena* arena = nullptr;  // memory for reads; must outlive the store
   const WallClock* clock = &system_clock();
@@ -33,6 +35,9 @@ struct Options {
   // Called when a server (also this one) has replaced the shared accounts, before that is acknowledged, and whenever
   // everything is reloaded. False: nothing may be served from memory.
   std::function<bool(const std::optional<std::string>&)> on_accounts = [](const auto&) { return true; };
+  // Likewise with the shared texts about the master keys: the ids, and the sealed keys. Empty: they are not read.
+  using TakeKeys = std::function<void(const std::optional<std::string>&, const std::optional<std::string>&)>;
+  TakeKeys on_keys;
 };
 
 // The result of a survey. In a store with concurrent writes, bytes that no row names may belong to writes in progress.
@@ -82,9 +87,11 @@ class RadosStore final : public EngineStore, public SharedKeys {
   Result<std::optional<std::string>> read_accounts();
   Result<bool> replace_accounts(const std::optional<std::string>& before, const std::string& text);
 
-  // Likewise, without a notice to other servers: the ids of the master keys.
+  // Likewise: the ids of the master keys, and those keys, sealed. A replacement returns when every server has read it.
   Result<std::optional<std::string>> read_key_ids();
   Result<bool> replace_key_ids(const std::optional<std::string>& before, const std::string& text);
+  Result<std::optional<std::string>> read_sealed_keys();
+  Result<bool> replace_sealed_keys(const std::optional<std::string>& before, const std::string& text);
 
   // Blocks, and reads every row and the name of every stripe (inspect/survey.cc).
   Result<Survey> survey();

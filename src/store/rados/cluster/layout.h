@@ -8,7 +8,8 @@
 //                becomes free. Every server watches it.
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> the
 //                leader's last sign (leader_lease.h); "k" lease holder -> "live" or "broken" (read_leases.h);
-//                "master" -> ids of the servers' master keys (key_ids.h)
+//                "format" -> the format that the servers write, "v" server -> those that it knows (formats.h);
+//                "master" -> ids of the servers' master keys, "master-keys" -> those, sealed (key_ids.h)
 //   k.HOLDER     watched by the server that is this lease holder: its leases are recalled here. xattr "n": how many
 //                leases it holds, as it was some seconds ago
 //   events       omap, of all queues of events (event_rows.h): "e" queue 00 bucket id size -> an event that outlived

@@ -28,9 +28,10 @@ class InvalidationBus final : public librados::WatchCtx2, public std::enable_sha
   static constexpr std::chrono::seconds lease{9};       // from the last confirmation of the watch
   static constexpr std::chrono::seconds tell_max{40};   // until an unresponsive watcher has been removed
   static constexpr std::chrono::seconds again_every{5};
-  static constexpr int again_times = 12;            // by then failed OSDs are back or replaced
-  static constexpr uint64_t everything = 0;         // as a bucket: all buckets and the accounts
-  static constexpr uint64_t accounts = UINT64_MAX;  // as a bucket: the accounts
+  static constexpr int again_times = 12;                   // by then failed OSDs are back or replaced
+  static constexpr uint64_t everything = 0;                // as a bucket: all buckets and the accounts
+  static constexpr uint64_t accounts = UINT64_MAX;         // as a bucket: the accounts
+  static constexpr uint64_t master_keys = UINT64_MAX - 1;  // as a bucket, which older servers do not find
 
   struct Subscriber {
     // Handles a notice; its sender waits for that. After an error nothing may be answered from memory, with two

@@ -14,6 +14,7 @@
 #include "base/metrics.h"
 #include "store/logic/keys.h"
 #include "store/logic/record.h"
+#include "store/rados/rows/formats.h"
 
 namespace verbena::store::rados {
 namespace {
@@ -126,7 +127,7 @@ Task<> Garbage::run_signs() {
   // Removes the sign, so that others need not wait for this server's silence. Nothing may be named from here on.
   life_ = 0;
   librados::ObjectWriteOperation op;
-  op.omap_rm_keys({server_row(incarnation_)});
+  op.omap_rm_keys({server_row(incarnation_), formats_row(incarnation_)});
   (void)co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
 }
 
@@ -240,6 +241,7 @@ Task<Result<void>> Garbage::look_at_signs() {
     if (helpers_.server_gone && helpers_.is_leader && helpers_.is_leader()) helpers_.server_gone();
   }
   least_ = least;
+  if (helpers_.look_at_formats) co_return co_await helpers_.look_at_formats(rows);
   co_return Result<void>{};
 }
 
@@ -374,7 +376,7 @@ Task<Result<bool>> forget_server(Registry& registry, std::string row, std::strin
   librados::ObjectWriteOperation op;
   const std::map<std::string, std::pair<Buffer, int>> expected = {{row, {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(expected, nullptr);
-  op.omap_rm_keys({row});
+  op.omap_rm_keys({row, formats_row(keys::read_number(std::string_view(row).substr(1)))});
   const int code = co_await registry.cluster().write(Pool::index, std::string(servers_object), std::move(op));
   if (code >= 0) co_return true;
   if (code != -ECANCELED) co_return std::unexpected(to_error(code, "rados: a silent server"));

@@ -56,6 +56,8 @@ class Garbage {
     std::function<Task<Result<void>>(BucketPtr bucket, size_t tablet, std::set<uint64_t> living)> look_into_tablet;
     // Saves rows that outlive their tablet, which is being removed.
     std::function<Task<Result<void>>(uint64_t bucket, std::map<std::string, std::string> rows)> rescue;
+    // Gets all rows of the servers' object every few seconds.
+    std::function<Task<Result<void>>(const std::map<std::string, std::string>& rows)> look_at_formats;
     // Called on the leader when a server was declared dead.
     std::function<void()> server_gone;
   };
