@@ -223,8 +223,8 @@ TEST_F(Reuse, AFullDiskGivesKeptSpaceBackBeforeItRefuses) {
   t.store->drain();
   // Pieces of 300 kB: as they are, none takes a larger object.
   for (int i = 0; i < stored / 6; ++i) {
-    const auto put = put("large" + std::to_string(i), pattern(600'000, 2));
-    EXPECT_TRUE(put) << i << ": " << describe(put.error());
+    const auto large = put("large" + std::to_string(i), pattern(600'000, 2));
+    EXPECT_TRUE(large) << i << ": " << describe(large.error());
   }
   expect_same("k1", pattern(300'000, 1));
   expect_same("large0", pattern(600'000, 2));
