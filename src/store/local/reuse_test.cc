@@ -63,6 +63,9 @@ TEST_F(Reuse, InSteadyStateAWriteChangesNoMetadataOfTheFileSystem) {
     }
     t.store->drain();
   };
+  for (uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(put("goes" + std::to_string(i), pattern(200'000, i)));
+  for (uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(t.remove("b", "goes" + std::to_string(i)));
+  t.store->drain();
   for (uint64_t seed = 0; seed < 3; ++seed) round(seed);
   const uint64_t before = fs.space_changes(volumes_folder), syncs = fs.syncs(volumes_folder);
   for (uint64_t seed = 3; seed < 10; ++seed) round(seed);
