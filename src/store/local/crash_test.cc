@@ -60,11 +60,7 @@ class Workload {
     remove("multi");
     t_.store->drain();
     put("last", 70'000, 11);
-    put("again", 200'000, 12);  // what is free, if any is kept
-    put("again", 150'000, 13);
-    t_.store->drain();
-    put("more", 120'000, 14);
-    put("again", 60'000, 15);
+    if (t_.options.keep_free != 0) reuse();
     versions();
     document("<Cors/>");
     document("<Cors>2</Cors>");
@@ -88,6 +84,13 @@ class Workload {
   bool remove(const std::string& key) {
     expected_.begin(key, std::nullopt);
     return settle(key, t_.remove("b", key).has_value());
+  }
+  void reuse() {
+    put("again", 200'000, 12);
+    put("again", 150'000, 13);
+    t_.store->drain();
+    put("more", 120'000, 14);
+    put("again", 60'000, 15);
   }
   // One key through the states of versioning: its value must be the one acknowledged last.
   void versions() {
@@ -197,16 +200,17 @@ struct QuietLog {
 // Freed space goes back at once, or is used again.
 constexpr uint64_t keeps_none = 0, keeps_all = 1 * GiB;
 
-class Crash : public ::testing::TestWithParam<std::tuple<Loss, uint64_t>> {
+// Every second operation from 0 or 1 on: two tests that can run side by side.
+class Crash : public ::testing::TestWithParam<std::tuple<Loss, uint64_t, uint64_t>> {
   QuietLog quiet_;
 };
-class Failure : public ::testing::TestWithParam<uint64_t> {
+class Failure : public ::testing::TestWithParam<std::tuple<uint64_t, uint64_t>> {
   QuietLog quiet_;
 };
 
-std::string loss_name(const ::testing::TestParamInfo<std::tuple<Loss, uint64_t>>& info) {
-  const auto [loss, keep_free] = info.param;
-  const std::string reusing = keep_free == keeps_none ? "" : "Reusing";
+std::string loss_name(const ::testing::TestParamInfo<std::tuple<Loss, uint64_t, uint64_t>>& info) {
+  const auto [loss, keep_free, first] = info.param;
+  const std::string reusing = std::string(keep_free == keeps_none ? "" : "Reusing") + (first == 0 ? "" : "Odd");
   switch (loss) {
     case Loss::nothing:
       return reusing + "LosingNothing";
@@ -220,14 +224,16 @@ std::string loss_name(const ::testing::TestParamInfo<std::tuple<Loss, uint64_t>>
 
 INSTANTIATE_TEST_SUITE_P(Power, Crash,
                          ::testing::Combine(::testing::Values(Loss::nothing, Loss::unsynced, Loss::torn),
-                                            ::testing::Values(keeps_none, keeps_all)),
+                                            ::testing::Values(keeps_none, keeps_all), ::testing::Values(0, 1)),
                          loss_name);
-INSTANTIATE_TEST_SUITE_P(Once, Failure, ::testing::Values(keeps_none, keeps_all));
+INSTANTIATE_TEST_SUITE_P(Once, Failure,
+                         ::testing::Combine(::testing::Values(keeps_none, keeps_all), ::testing::Values(0, 1)));
 
 TEST_P(Crash, AtEveryOperationKeepsWhatWasAcknowledgedAndNothingPartial) {
   // All operations if everything unsynced is lost, which is the harshest; the others in steps, to keep the test short.
-  const auto [loss, keep_free] = GetParam();
-  uint64_t n = 0, step = (loss == Loss::unsynced ? 1 : 3) * stride;
+  const auto [loss, keep_free, first] = GetParam();
+  const uint64_t each = (loss == Loss::unsynced ? 1 : 3) * stride, step = 2 * each;
+  uint64_t n = first * each;
   for (; n < 2000; n += step) {
     SCOPED_TRACE("operation " + std::to_string(n));
     if (!crash_at(n, loss, keep_free)) break;
@@ -270,17 +276,19 @@ void fail_once_at(uint64_t n, Fault fault, uint64_t keep_free, bool* more) {
 
 TEST_P(Failure, NoSpaceAtAnyOperationIsRefusedCleanly) {
   bool more = true;
-  for (uint64_t n = 0; more && n < 2000 && !HasFailure(); n += 2 * stride) {
+  const auto [keep_free, first] = GetParam();
+  for (uint64_t n = first * 2 * stride; more && n < 2000 && !HasFailure(); n += 4 * stride) {
     SCOPED_TRACE("operation " + std::to_string(n));
-    fail_once_at(n, Fault::no_space, GetParam(), &more);
+    fail_once_at(n, Fault::no_space, keep_free, &more);
   }
 }
 
 TEST_P(Failure, AnIoErrorAtAnyOperationLosesNothingAcknowledged) {
   bool more = true;
-  for (uint64_t n = 1; more && n < 2000 && !HasFailure(); n += 2 * stride) {
+  const auto [keep_free, first] = GetParam();
+  for (uint64_t n = 1 + first * 2 * stride; more && n < 2000 && !HasFailure(); n += 4 * stride) {
     SCOPED_TRACE("operation " + std::to_string(n));
-    fail_once_at(n, Fault::io_error, GetParam(), &more);
+    fail_once_at(n, Fault::io_error, keep_free, &more);
   }
 }
 
