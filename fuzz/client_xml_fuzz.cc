@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "client/http/s3_xml.h"
+#include "support/xml_mutator.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace verbena::client;

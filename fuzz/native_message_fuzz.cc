@@ -7,6 +7,7 @@
 #include "native/wire/list_values.h"
 #include "native/wire/message.h"
 #include "native/wire/watch.h"
+#include "support/message_mutator.h"
 
 using namespace verbena;
 using namespace verbena::native;
@@ -81,4 +82,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto next = wire::decode_watch_next(message)) expect_same(*next, message);
   if (const auto end = wire::decode_watch_end(message)) expect_same(*end, message);
   return 0;
+}
+
+// A body of some type stays one of it; a type that chance selects comes first, since many bodies are of several.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max, unsigned seed) {
+  fuzz::MessageMutator mutator(seed);
+  if (mutator.chance.percent(70)) {
+    const std::string body(reinterpret_cast<const char*>(data), size);
+    const size_t first = mutator.chance.below(std::size(fuzz::request_types));
+    const bool has_window = mutator.chance.percent(30);
+    for (size_t i = 0; i < std::size(fuzz::request_types); ++i) {
+      const auto type = fuzz::request_types[(first + i) % std::size(fuzz::request_types)];
+      if (const auto made = mutator.mutate(type, as_bytes(body), has_window)) {
+        return fuzz::put_back(*made, data, size_max);
+      }
+    }
+  }
+  return LLVMFuzzerMutate(data, size, size_max);
 }

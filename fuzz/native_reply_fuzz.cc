@@ -6,6 +6,7 @@
 #include "native/wire/list_values.h"
 #include "native/wire/message.h"
 #include "native/wire/watch.h"
+#include "support/reply_mutator.h"
 
 using namespace verbena;
 using namespace verbena::native;
@@ -44,4 +45,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max, unsigned seed) {
+  fuzz::ReplyMutator mutator(seed);
+  if (mutator.chance.percent(70)) {
+    const std::string body(reinterpret_cast<const char*>(data), size);
+    if (const auto made = mutator.mutate(as_bytes(body))) return fuzz::put_back(*made, data, size_max);
+  }
+  return LLVMFuzzerMutate(data, size, size_max);
 }

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "native/test_door.h"
+#include "support/message_mutator.h"
 
 using namespace verbena;          // NOLINT: a fuzzer's main file
 using namespace verbena::native;  // NOLINT
@@ -157,4 +158,74 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (s.port.replies > said) std::abort();
   s.port.receive(1, peer.seal(wire::Type::bye, ++said, Bytes()));
   return 0;
+}
+
+namespace {
+
+// An input's steps, taken apart and put together again.
+struct Step {
+  uint8_t type = 0, flags = 0;
+  std::string body;
+};
+
+std::vector<Step> read_steps(Bytes rest) {
+  std::vector<Step> steps;
+  while (rest.size() >= 4) {
+    const size_t length =
+        std::min(std::to_integer<size_t>(rest[2]) + (std::to_integer<size_t>(rest[3]) << 8), rest.size() - 4);
+    steps.push_back({std::to_integer<uint8_t>(rest[0]), std::to_integer<uint8_t>(rest[1]),
+                     std::string(as_text(rest.subspan(4, length)))});
+    rest = rest.subspan(4 + length);
+  }
+  return steps;
+}
+
+std::string write_steps(const std::vector<Step>& steps) {
+  std::string out;
+  for (const Step& step : steps) {
+    const size_t size = std::min<size_t>(step.body.size(), 0xffff);
+    out += static_cast<char>(step.type);
+    out += static_cast<char>(step.flags);
+    out += static_cast<char>(size & 0xff);
+    out += static_cast<char>(size >> 8);
+    out.append(step.body, 0, size);
+  }
+  return out;
+}
+
+void change_step(Step& step, fuzz::MessageMutator& mutator) {
+  if (mutator.chance.percent(10)) mutator.change(step.flags);
+  if (mutator.chance.percent(5)) {
+    step.type = static_cast<uint8_t>(mutator.chance.one(std::span<const wire::Type>(fuzz::request_types)));
+  }
+  const bool has_window = (step.flags & wire::flag_window) != 0;
+  auto made = mutator.mutate(static_cast<wire::Type>(step.type), as_bytes(step.body), has_window);
+  step.body = made ? std::move(*made) : fuzz::mutated_bytes(step.body, step.body.size() + 16);
+}
+
+}  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max, unsigned seed) {
+  fuzz::MessageMutator mutator(seed);
+  auto steps = read_steps(std::as_bytes(std::span(data, size)));
+  if (steps.empty() || mutator.chance.percent(20)) return LLVMFuzzerMutate(data, size, size_max);
+  for (size_t i = 1 + mutator.chance.below(3); i > 0 && !steps.empty(); --i) {
+    const size_t at = mutator.chance.below(steps.size());
+    if (mutator.chance.percent(70) || !fuzz::change_list(steps, at, mutator.chance)) change_step(steps[at], mutator);
+  }
+  return fuzz::put_back(write_steps(steps), data, size_max);
+}
+
+// Steps of one input among those of another: sessions that do several things at once.
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size,
+                                            uint8_t* out, size_t out_max, unsigned seed) {
+  fuzz::Chance chance(seed);
+  auto steps = read_steps(std::as_bytes(std::span(a, a_size)));
+  const auto others = read_steps(std::as_bytes(std::span(b, b_size)));
+  for (const Step& step : others) {
+    if (chance.percent(50)) {
+      steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(chance.below(steps.size() + 1)), step);
+    }
+  }
+  return fuzz::put_back(write_steps(steps), out, out_max);
 }

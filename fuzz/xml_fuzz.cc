@@ -1,8 +1,45 @@
 // S3's request documents: the same bytes through every parser. Stored parts of a document can be read back.
+#include "s3/access/acl.h"
+#include "s3/access/ownership.h"
+#include "s3/access/public_access.h"
+#include "s3/buckets/logging_rules.h"
+#include "s3/documents/lifecycle_rules.h"
 #include "s3/documents/notification_rules.h"
 #include "s3/tag_set.h"
 #include "s3_http/buckets/cors.h"
 #include "s3_http/request_documents.h"
+#include "support/xml_mutator.h"
+
+namespace {
+
+// Documents of a bucket's access, log and lifecycle.
+void read_bucket_documents(std::string_view text) {
+  using namespace verbena::s3;
+  if (const auto rules = parse_lifecycle(text)) {
+    const auto again = parse_lifecycle(lifecycle_xml(*rules));
+    if (!again || again->size() != rules->size()) __builtin_trap();
+    for (size_t i = 0; i < rules->size(); ++i) {
+      const auto &a = (*rules)[i], &b = (*again)[i];
+      if (a.id != b.id || a.enabled != b.enabled || a.days != b.days || a.date_us != b.date_us ||
+          a.filter.prefix != b.filter.prefix || a.filter.tags != b.filter.tags ||
+          a.filter.size_above != b.filter.size_above || a.filter.size_below != b.filter.size_below ||
+          a.noncurrent_days != b.noncurrent_days || a.noncurrent_keep != b.noncurrent_keep ||
+          a.abort_days != b.abort_days || a.expired_marker != b.expired_marker) {
+        __builtin_trap();
+      }
+    }
+  }
+  if (const auto ownership = parse_ownership(text)) {
+    const auto again = parse_ownership(ownership_xml(*ownership));
+    if (!again || *again != *ownership) __builtin_trap();
+  }
+  if (const auto block = parse_public_access(text)) {
+    if (!parse_public_access(public_access_xml(*block))) __builtin_trap();
+  }
+  (void)parse_logging(nullptr, text);
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -27,5 +64,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = verbena::s3::parse_tagging(verbena::s3::tagging_xml(*tags), 50);
     if (!again || *again != *tags) __builtin_trap();
   }
+  read_bucket_documents(text);
   return 0;
 }

@@ -45,7 +45,7 @@ TOGETHER, TURN_S = 0.7, 0.05  # most clients work on one bucket's keys at a time
 ENGINES = ("local", "heap", "rados")
 CRASH_EVERY_S = (1.5, 5)
 SETTLES_S = 5      # a memory bucket's last moment, for a busy machine
-CHECKS_MAX = 100   # worlds that wait for judgement; above this, clients pause
+CHECKS_MAX = 20    # worlds that wait for judgement; above this, clients pause
 # A hot tier of a few objects, so that reads come from it and from the disk.
 SETTINGS = ("--set", "arena_size=64MiB", "--set", "cache.size=4MiB")
 
