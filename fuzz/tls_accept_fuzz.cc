@@ -163,7 +163,12 @@ void fuzz_client(FuzzedDataProvider& input) {
   End client(world().client.get(), false);
   SSL* const ssl = client.get();
   SSL_set_max_proto_version(ssl, input.ConsumeBool() ? TLS1_3_VERSION : TLS1_2_VERSION);
-  const auto protocols = input.ConsumeRandomLengthString(30);
+  std::string protocols;  // names after their lengths
+  for (int i = input.ConsumeIntegralInRange(0, 3); i > 0; --i) {
+    const auto name = input.ConsumeBool() ? std::string("http/1.1") : input.ConsumeRandomLengthString(12);
+    protocols += static_cast<char>(name.size());
+    protocols += name;
+  }
   if (!protocols.empty()) {
     SSL_set_alpn_protos(ssl, reinterpret_cast<const unsigned char*>(protocols.data()),
                         static_cast<unsigned>(protocols.size()));

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <span>
 #include <string>
@@ -31,16 +30,14 @@ class Chance {
 };
 
 inline std::string mutated_bytes(std::string_view text, size_t size_max) {
-  std::string out(std::max(size_max, text.size()), '\0');
-  std::memcpy(out.data(), text.data(), text.size());
+  std::string out(text);
+  out.resize(std::max(size_max, text.size()));
   out.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(out.data()), text.size(), size_max));
   return out;
 }
 
 inline size_t put_back(std::string_view made, uint8_t* data, size_t size_max) {
-  const size_t size = std::min(made.size(), size_max);
-  std::memcpy(data, made.data(), size);
-  return size;
+  return made.copy(reinterpret_cast<char*>(data), size_max);
 }
 
 // Numbers at which lengths, counts and times break.

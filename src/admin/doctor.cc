@@ -47,7 +47,10 @@ Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena, bool 
 Findings examine_server(const ServerPlaces& places) {
   const MachineRoots roots;
   Findings findings;
-  if (!places.data.empty()) findings.push_back(check_disk("disk of the data", places.data));
+  if (!places.data.empty()) {
+    findings.push_back(check_disk("disk of the data", places.data));
+    append(findings, check_file_system(roots, places.data));
+  }
   if (!places.access_log.empty()) findings.push_back(check_disk("disk of the access log", places.access_log));
   append(findings, check_open_files(roots));
   append(findings, examine_machine(roots, places.arena, places.rdma));

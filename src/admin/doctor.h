@@ -31,6 +31,7 @@ struct MachineRoots {
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";
   std::filesystem::path run = "/run";
+  std::filesystem::path dev = "/dev";
 };
 
 // The first line of a small kernel file; empty when it cannot be read.
@@ -60,6 +61,9 @@ struct DiskRoom {
 // The file system that contains `path`. `subject`: "disk of the data".
 Finding check_disk(const std::string& subject, const std::filesystem::path& path);
 Finding judge_disk(const std::string& subject, const std::filesystem::path& path, const DiskRoom& room);
+// Whether the file system that contains `data` keeps what was synced; empty: it is not ext4.
+Findings check_file_system(const MachineRoots& roots, const std::filesystem::path& data);
+Finding judge_ext4(const std::filesystem::path& device);
 // This process's open files, and their limit.
 Findings check_open_files(const MachineRoots& roots);
 

@@ -69,6 +69,35 @@ TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {
   EXPECT_TRUE(check_devices(roots)[0].mend.empty());
 }
 
+TEST_F(Doctor, WarnsOfExt4ThatLosesWhatWasSynced) {
+  const auto disk = [&](unsigned features, unsigned magic = 0xEF53) {
+    std::string bytes(4096, '\0');
+    const auto put = [&](size_t at, unsigned value) {
+      bytes[1024 + at] = static_cast<char>(value & 0xff);
+      bytes[1024 + at + 1] = static_cast<char>(value >> 8);
+    };
+    put(0x38, magic);
+    put(0x5C, features);
+    write("dev/sdx1", bytes);
+    return judge_ext4(root / "dev/sdx1");
+  };
+  EXPECT_EQ(disk(0x23C).health, Health::ok);
+  EXPECT_NE(disk(0x23C).found.find("without fast_commit"), std::string::npos);
+  EXPECT_EQ(disk(0x63C).health, Health::warn);
+  EXPECT_NE(disk(0x63C).mend.find("tune2fs -O ^fast_commit"), std::string::npos);
+  for (const Finding& finding : {disk(0x63C, 0x1234), judge_ext4(root / "dev/none")}) {
+    EXPECT_EQ(finding.health, Health::ok);
+    EXPECT_NE(finding.found.find("cannot be told"), std::string::npos) << finding.found;
+  }
+}
+
+TEST_F(Doctor, LooksAtTheFileSystemOfExt4Only) {
+  roots.dev = root / "dev";  // without devices
+  for (const Finding& finding : check_file_system(roots, root)) EXPECT_EQ(finding.health, Health::ok);
+  EXPECT_TRUE(check_file_system(roots, "/proc").empty());
+  EXPECT_TRUE(check_file_system(roots, root / "none").empty());
+}
+
 TEST_F(Doctor, SaysWhetherPacketsAreFiltered) {
   EXPECT_TRUE(check_firewall(roots)[0].mend.empty());
   write("sys/module/nf_tables/refcnt", "0");

@@ -250,7 +250,7 @@ Decision decide_literally(const World& world) {
   return their_side && own_side && in_session ? Decision::allowed : Decision::refused;
 }
 
-std::optional<Decision> decide_by_evaluator(const World& world) {
+std::optional<Judged> judge_by_evaluator(const World& world) {
   const WorldFacts facts(world);
   Principal principal;
   const Asker& it = world.asker;
@@ -274,7 +274,9 @@ std::optional<Decision> decide_by_evaluator(const World& world) {
   }
   const std::string owner = "canonical-" + world.bucket_owner;
   const Question question{it.kind.empty() ? nullptr : &principal, world.action, world.resource, &facts};
-  return decide(question, {.policy = bucket.get(), .owner = owner});
+  const Resource resource{.policy = bucket.get(), .owner = owner};
+  return Judged{decide(question, resource),
+                could_allow(question, resource, "") && could_allow(question, resource, "b")};
 }
 
 }  // namespace verbena::auth::literal

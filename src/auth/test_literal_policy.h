@@ -29,7 +29,12 @@ struct World {
 
 Decision decide_literally(const World& world);
 
-// By the evaluator under test. nullopt: a policy is refused.
-std::optional<Decision> decide_by_evaluator(const World& world);
+// By the evaluator under test; and could_allow(), of the resource and of any object of the bucket "b" that it lies in:
+// what it excludes must not be allowed. nullopt: a policy is refused.
+struct Judged {
+  Decision decision = Decision::refused;
+  bool could_be_allowed = false;
+};
+std::optional<Judged> judge_by_evaluator(const World& world);
 
 }  // namespace verbena::auth::literal

@@ -15,7 +15,7 @@ namespace verbena::cli {
 namespace {
 
 struct DoctorArguments {
-  std::string endpoint, native;
+  std::string endpoint, native, data;
   bool json = false, systemd = false;
 };
 
@@ -25,6 +25,10 @@ int run_doctor(const DoctorArguments& arguments) {
   const MachineRoots roots;
   Findings findings;
   if (arguments.systemd) append(findings, check_systemd(roots));
+  if (!arguments.data.empty()) {
+    findings.push_back(admin::check_disk("disk of the data", arguments.data));
+    append(findings, admin::check_file_system(roots, arguments.data));
+  }
   append(findings, admin::examine_machine(roots));
   append(findings, check_ports(endpoint, arguments.native));
   return put_findings(findings, arguments.json);
@@ -63,6 +67,8 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
   command->add_option("--endpoint", arguments->endpoint, "S3 endpoint to check (http://127.0.0.1:9000)")
       ->type_name("URL");
   command->add_option("--native", arguments->native, "native door to check")->type_name("HOST:PORT");
+  command->add_option("--data", arguments->data, "data directory to check: its disk's space and its file system")
+      ->type_name("DIRECTORY");
   command->add_flag("--json", arguments->json, "one JSON object per finding");
   command->add_flag("--systemd", arguments->systemd,
                     "also explain the systemd service: its state and its unit's settings");

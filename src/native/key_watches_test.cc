@@ -293,6 +293,24 @@ TEST_F(KeyWatchesTest, WhoMayNoLongerListIsToldNothingOfWhatCameBefore) {
   EXPECT_EQ(news(peer)->code, Errc::access_denied);
 }
 
+// Within the second in which the right was looked at last, too.
+TEST_F(KeyWatchesTest, ABucketsNewPolicyIsObeyedByTheNextAnswer) {
+  be_user(may_list_a);
+  FakePeer peer = hello(1, 4);
+  const uint64_t id = watch(peer, "a/");
+  ask(peer, id, 0);
+  constexpr const char* denial =
+      R"({"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Principal": "*", "Action": "s3:*",
+          "Resource": ["arn:aws:s3:::bucket", "arn:aws:s3:::bucket/*"]}]})";
+  boost::asio::co_spawn(core_.io(), store_.set_document("bucket", "policy", denial), boost::asio::detached);
+  run();
+  service_.access->changed();
+  store_.put("bucket", "a/secret", "1");
+  const auto told = news(peer);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->code, Errc::access_denied);
+}
+
 TEST_F(KeyWatchesTest, AnAnswerThatIsDueIsNotGivenToAKeyThatIsGone) {
   FakePeer peer = hello(1, 4);
   const uint64_t id = watch(peer, "");

@@ -22,7 +22,7 @@ import orphans  # noqa: E402
 
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
-START_TIMEOUT_S = 60
+START_TIMEOUT_S, STOP_TIMEOUT_S = 60, 30
 native_of = {}  # by HTTP endpoint, of the servers started here
 # The in-memory engine: nothing can be found on disk or after a restart.
 IN_MEMORY = os.environ.get("TEST_VERBENA_ENGINE") == "memory"
@@ -143,10 +143,10 @@ class Server:
             return None
         self.process.send_signal(signal.SIGTERM)
         try:
-            status = self.process.wait(30)
+            status = self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise RuntimeError(f"the server did not end within 30 s of SIGTERM\n{self.log()}")
+            raise RuntimeError(f"the server did not end within {STOP_TIMEOUT_S} s of SIGTERM\n{self.log()}")
         orphans.remove(self.process.pid)
         self.process.stdout.close()
         self.process = self.http = self.native = None

@@ -8,7 +8,7 @@
 namespace verbena::store::conformance {
 namespace {
 
-constexpr int keys_max = 60;
+constexpr int joined_keys = 60;
 
 class JoiningOnRados : public OnRados {
  protected:
@@ -21,7 +21,7 @@ class JoiningOnRados : public OnRados {
     t_->open();
     set_format(1);
     t_->make_bucket("b");
-    for (int i = 0; i < keys_max; ++i) ASSERT_TRUE(t_->put("b", key(i), value(i)));
+    for (int i = 0; i < joined_keys; ++i) ASSERT_TRUE(t_->put("b", key(i), value(i)));
     ASSERT_TRUE(eventually([&] { return tablets() >= 4; }));
     t_->options.split_rows = 4000;
     t_->reopen();
@@ -53,9 +53,9 @@ class JoiningOnRados : public OnRados {
   }
   void expect_all(int from = 0) {
     std::vector<std::string> wanted;
-    for (int i = from; i < keys_max; ++i) wanted.push_back(key(i));
+    for (int i = from; i < joined_keys; ++i) wanted.push_back(key(i));
     for (const int page : {7, 1000}) EXPECT_EQ(keys_of(*t_, page), wanted);
-    for (int i = from; i < keys_max; ++i) EXPECT_EQ(t_->get("b", key(i)).value_or("nothing"), value(i)) << i;
+    for (int i = from; i < joined_keys; ++i) EXPECT_EQ(t_->get("b", key(i)).value_or("nothing"), value(i)) << i;
   }
   void set_rows(const std::string& object, const std::map<std::string, std::string>& rows) {
     librados::ObjectWriteOperation op;
@@ -106,9 +106,9 @@ TEST_F(JoiningOnRados, TwoServersJoinWhileKeysAreWrittenAndListed) {
     }
   });
   std::vector<std::string> wanted;
-  for (int i = 0; i < keys_max; ++i) wanted.push_back(key(i));
+  for (int i = 0; i < joined_keys; ++i) wanted.push_back(key(i));
   for (int round = 0; round < 200 && (round < 10 || state()->tablets.size() > 1); ++round) {
-    for (int i = round % 7; i < keys_max; i += 7) {
+    for (int i = round % 7; i < joined_keys; i += 7) {
       ASSERT_TRUE(t_->put("b", key(i), value(i + round + 1)));
       EXPECT_EQ(t_->get("b", key(i)).value_or("nothing"), value(i + round + 1));
     }
@@ -119,7 +119,7 @@ TEST_F(JoiningOnRados, TwoServersJoinWhileKeysAreWrittenAndListed) {
   joining.join();
   EXPECT_EQ(tablets(), 1u);
   EXPECT_EQ(keys_of(*t_, 1000), wanted);
-  EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(keys_max));
+  EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(joined_keys));
   other->reset();
   EXPECT_FALSE(t_->leaks());
 }
@@ -148,15 +148,16 @@ TEST_F(JoiningOnRados, AJoinThatWasLeftIsUndoneAndWhatItCopiedIsNeverSeen) {
     ASSERT_TRUE(t_->put("b", left + "/other", "x"));
     EXPECT_EQ(t_->get("b", left + "/other").value_or("nothing"), "x");
     ASSERT_TRUE(t_->remove("b", left + "/other"));
-    if (phase == rados::Phase::joining) ASSERT_TRUE(t_->put("b", left, value(1)));
+    if (phase == rados::Phase::closing) continue;
+    ASSERT_TRUE(t_->put("b", left, value(1)));
   }
   const std::string gone = state()->tablets[1].low;
   allow();
   join_now(engine());
   EXPECT_EQ(tablets(), 1u);
   EXPECT_EQ(t_->get("b", gone).error(), Errc::no_such_key) << "a copy from before it was removed";
-  EXPECT_EQ(keys_of(*t_, 1000).size(), static_cast<size_t>(keys_max) - 1);
-  EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(keys_max) - 1);
+  EXPECT_EQ(keys_of(*t_, 1000).size(), static_cast<size_t>(joined_keys) - 1);
+  EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(joined_keys) - 1);
 }
 
 TEST_F(JoiningOnRados, AServerThatWasAwayWhileItsJoinWasUndoneNamesNothing) {
@@ -190,7 +191,7 @@ TEST_F(JoiningOnRados, ABucketOfJoinedTabletsIsRemovedWithAllOfThem) {
   join_now(engine());
   const auto joined = state()->joined;
   ASSERT_FALSE(joined.empty());
-  for (int i = 0; i < keys_max; ++i) ASSERT_TRUE(t_->remove("b", key(i)));
+  for (int i = 0; i < joined_keys; ++i) ASSERT_TRUE(t_->remove("b", key(i)));
   ASSERT_TRUE(t_->run(t_->store().remove_bucket("b")));
   EXPECT_TRUE(eventually([&] {
     for (const uint64_t number : joined) {
