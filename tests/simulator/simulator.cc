@@ -149,6 +149,9 @@ int main(int argc, char** argv) {
                  "parts of the world: faults, jumps, passes, rules, damage, storms, stalls, or a bucket")
       ->delimiter(',')
       ->check(CLI::IsMember(parts()));
+  app.add_option("--scenes", plan.scenes, "buckets with oracles of their own, besides")
+      ->delimiter(',')
+      ->check(CLI::IsMember(scene_names()));
   app.add_flag("--whole", whole, "a world that fails is not made smaller");
   app.add_flag("--log", log, "the server's errors, too: a crashing disk leaves many");
   CLI11_PARSE(app, argc, argv);

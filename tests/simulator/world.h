@@ -22,8 +22,13 @@
 
 namespace verbena::simulator {
 
+class Scene;
+
 class World {
  public:
+  using Loop = boost::asio::io_context;
+  struct Server;  // from one start to the next crash
+  struct Reply;
   World(Plan plan, std::unique_ptr<Engine> engine);
   ~World();
   // False: the store has lied, or has not come back; failure() says how.
@@ -33,9 +38,7 @@ class World {
   uint64_t crashes() const { return crashes_; }
 
  private:
-  using Loop = boost::asio::io_context;
-  struct Server;  // from one start to the next crash
-  struct Reply;
+  friend class Scene;
   struct Bucket {
     Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns);
     const std::string name;
@@ -163,6 +166,7 @@ class World {
   std::deque<Bucket> buckets_;
   std::vector<Bucket*> used_;  // by clients
   std::list<Upload> uploads_;
+  std::vector<std::unique_ptr<Scene>> scenes_;
   std::list<int64_t*> begins_;  // of uploads that begin: not earlier than this
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
   int64_t latest_ns_ = 0;  // of the wall clock
