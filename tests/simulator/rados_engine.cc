@@ -65,6 +65,10 @@ std::function<bool()> RadosEngine::duty(size_t server) const {
   return [store = stores_[server]] { return store->leader_term() != 0; };
 }
 
+std::function<uint64_t()> RadosEngine::term(size_t server) const {
+  return [store = stores_[server]] { return store->leader_term(); };
+}
+
 void RadosEngine::begin_round() {
   fault_ = static_cast<Fault>(draw(8));
   victim_ = draw(servers_);
