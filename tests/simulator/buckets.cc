@@ -127,8 +127,8 @@ class Buckets final : public Scene {
       const auto page = run_on(loop, server().store->list_versions(bucket.name, request));
       bool all = page.has_value() || page.error() == Errc::no_such_bucket;
       for (size_t left = page ? page->versions.size() : 0; all && left > 0; --left) {
-        const Reply reply =
-            ask(loop, "DELETE", target(bucket, key) + "?versionId=" + page->versions[left - 1].info.version_id);
+        const std::string& id = page->versions[left - 1].info.version_id;
+        const Reply reply = ask(loop, "DELETE", target(bucket, key) + "?versionId=" + (id.empty() ? "null" : id));
         all = reply.ok() || reply.code == "NoSuchBucket" || reply.code == "NoSuchVersion";
         if (!all) note_failure("a version's removal", reply);
       }

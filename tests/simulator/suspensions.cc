@@ -213,8 +213,8 @@ class Suspensions final : public Scene {
     Chain seen;
     std::string text = "listed";
     for (auto entry = page->versions.rbegin(); entry != page->versions.rend(); ++entry) {
-      seen.push_back(
-          {.content = entry->info.delete_marker ? 0 : values().named(entry->info.etag), .id = entry->info.version_id});
+      seen.push_back({.content = entry->info.delete_marker ? 0 : values().named(entry->info.etag),
+                      .id = entry->info.version_id.empty() ? "null" : entry->info.version_id});
       text += fmt::format(" {} {},", seen.back().content, seen.back().id);
     }
     judge(at, reading, text, [&](const Chain& chain) { return explains(chain, seen); });
