@@ -89,6 +89,8 @@ int64_t Meter::charge(uint64_t n, uint64_t rate, int64_t now_ns) {
   return next;
 }
 
+void Meter::untake(uint64_t n, uint64_t rate) { until_ns_.fetch_sub(cost_ns(n, rate), std::memory_order_relaxed); }
+
 // Later charges are queued after this one and move forward.
 void Meter::give_back(uint64_t n, uint64_t rate, int64_t paid_ns, int64_t now_ns) {
   if (paid_ns <= now_ns) return;
@@ -125,6 +127,10 @@ uint64_t Limits::admit(uint64_t n, int64_t now_ns) const {
     if (const uint64_t wait = bytes_.wait_ns(now_ns); wait != 0) return wait;
   }
   return quota_.requests_per_s ? requests_.take(n, *quota_.requests_per_s, now_ns) : 0;
+}
+
+void Limits::withdraw(uint64_t n) const {
+  if (quota_.requests_per_s) requests_.untake(n, *quota_.requests_per_s);
 }
 
 int64_t Limits::charge(uint64_t bytes, int64_t now_ns) const {

@@ -37,6 +37,7 @@ class Meter {
  public:
   // Takes `n` if there is room for one. 0: taken; else the time until there is room, in nanoseconds.
   uint64_t take(uint64_t n, uint64_t rate, int64_t now_ns);
+  void untake(uint64_t n, uint64_t rate);  // what take() has just taken
   uint64_t wait_ns(int64_t now_ns) const;  // 0: there is room
   // Takes `n` whether there is room or not. Returns the time at which everything taken so far will be paid for.
   int64_t charge(uint64_t n, uint64_t rate, int64_t now_ns);
@@ -69,6 +70,7 @@ class Limits {
 
   // 0: `n` requests are admitted; else how long they must wait, in nanoseconds.
   uint64_t admit(uint64_t n, int64_t now_ns) const;
+  void withdraw(uint64_t n) const;  // `n` requests that were admitted here, and refused by another limit
   // Returns when the charge is paid for, an argument of give_back().
   int64_t charge(uint64_t bytes, int64_t now_ns) const;
   void give_back(uint64_t bytes, int64_t paid_ns, int64_t now_ns) const;

@@ -227,7 +227,8 @@ class Client:
     def of(self, error):
         """The exception of this module that an error of the client stands for."""
         errors = self.errors
-        if isinstance(error, errors.ConnectionFailed):
+        declined = isinstance(error, errors.Unsupported) and error.s3_code in ("", "RDMANotSupported")
+        if isinstance(error, errors.ConnectionFailed) or declined:  # a declined token: nothing was stored
             return NotSent(str(error))
         if isinstance(error, (errors.BufferTooSmall, errors.TimedOut, errors.OutcomeUnknown, errors.SlowDown, errors.MalformedReply)):
             return Lost(f"{type(error).__name__} {error}")

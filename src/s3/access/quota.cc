@@ -176,33 +176,67 @@ static uint64_t counted_requests(const Service& service, const Call& caller, con
   return access.lists_count() ? 1 : 0;
 }
 
-Task<Result<void>> admit_requests(Service& service, const Call& caller, const std::string& bucket, uint64_t requests,
-                                  uint64_t* wait_ns) {
-  if (is_superuser(caller)) co_return Result<void>();
-  const int64_t now_ns = steady_ns();
-  uint64_t wait = 0;
-  const char* why = "caller_rate";
-  bool limited = false;
-  for_each_of_caller(caller, [&](const auth::Limits& limits) {
-    limited = true;
-    if (wait == 0) wait = limits.admit(requests, now_ns);
-  });
-  if (wait == 0 && !bucket.empty()) {
-    const auto access = co_await bucket_access(service, bucket);  // without a record the verb reports the error
-    if (access && (*access)->limits != nullptr) {
-      limited = true;
-      const uint64_t counted = counted_requests(service, caller, **access, requests);
-      if (counted != 0) wait = (*access)->limits->admit(counted, now_ns);
-      why = "bucket_rate";
+// What requests were charged for. A refusal by a later limit gives it all back.
+class ChargedRequests {
+ public:
+  explicit ChargedRequests(int64_t now_ns) : now_ns_(now_ns) {}
+
+  // The time to wait; 0: charged.
+  uint64_t charge(const auth::Limits& limits, uint64_t requests) {
+    const uint64_t wait = limits.admit(requests, now_ns_);
+    if (wait == 0) {
+      charged_.emplace_back(&limits, requests);
+    } else {
+      for (const auto& [earlier, count] : charged_) earlier->withdraw(count);
+      charged_.clear();
     }
+    return wait;
   }
-  if (wait == 0) {
-    if (limited) charged_requests().add(requests);
-    co_return Result<void>();
+  bool any() const { return !charged_.empty(); }
+
+ private:
+  const int64_t now_ns_;
+  std::vector<std::pair<const auth::Limits*, uint64_t>> charged_;
+};
+
+// The time to wait, and which limit it is that has no room.
+static std::pair<uint64_t, const char*> charge_requests(const Service& service, const Call& caller,
+                                                        const BucketAccess* access, uint64_t requests,
+                                                        ChargedRequests& charged) {
+  uint64_t wait = 0;
+  for_each_of_caller(caller, [&](const auth::Limits& limits) {
+    if (wait == 0) wait = charged.charge(limits, requests);
+  });
+  if (wait != 0) return {wait, "caller_rate"};
+  if (access == nullptr || access->limits == nullptr) return {0, ""};
+  const uint64_t counted = counted_requests(service, caller, *access, requests);
+  return {counted == 0 ? 0 : charged.charge(*access->limits, counted), "bucket_rate"};
+}
+
+Task<Result<void>> admit_requests(Service& service, const Call& caller, std::span<const BucketRequests> asked,
+                                  RateRefusal& refusal) {
+  if (is_superuser(caller)) co_return Result<void>();
+  std::vector<BucketAccessPtr> accesses;  // null: without a record the verb reports the error
+  for (const auto& [bucket, requests] : asked) {
+    auto& access = accesses.emplace_back();
+    if (bucket.empty() || requests == 0) continue;
+    if (auto found = co_await bucket_access(service, bucket)) access = std::move(*found);
   }
-  refused_by_quota(why).add();
-  if (wait_ns != nullptr) *wait_ns = wait;
-  co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
+  ChargedRequests charged(steady_ns());
+  uint64_t total = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto& [bucket, requests] = asked[i];
+    if (requests == 0) continue;
+    const auto [wait, why] = charge_requests(service, caller, accesses[i].get(), requests, charged);
+    if (wait != 0) {
+      refused_by_quota(why).add();
+      refusal = {wait, bucket};
+      co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
+    }
+    total += requests;
+  }
+  if (charged.any()) charged_requests().add(total);
+  co_return Result<void>();
 }
 
 ByteCharge::ByteCharge(const Call& caller, const BucketAccess& access) {
