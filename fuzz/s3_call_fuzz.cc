@@ -111,6 +111,7 @@ class Server {
     fill_in(said);
     s3::Call of;
     s3::Request request{of};
+    request.call.identity.anonymous = false;
     request.call.identity.access_key = "AKID";
     request.call.identity.principal = auth::superuser();
     request.call.identity.signed_headers = "host";
@@ -141,11 +142,14 @@ class Server {
     if (sink.begun && *whole) expect(sink.bytes == sink.declared);
     expect(response.status >= 200 && response.status < 600);
     if (response.status >= 400 && !response.no_body && !sink.begun) expect(!response.body.empty());
+    status_ = response.status;
     learn(response);
     for (const auto& [name, value] : response.headers) {
       expect(std::string_view(value).find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos);
     }
   }
+
+  int last_status() const { return status_; }
 
  private:
   void fill_in(Said& said) {
@@ -172,6 +176,7 @@ class Server {
     }
   }
 
+  int status_ = 0;
   std::string upload_ = "none", version_ = "null", etag_ = "none";
   static memory::Arena& arena() {
     static auto& one = *memory::Arena::create(16 * MiB)->release();
@@ -190,6 +195,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Server server;  // a new store: inputs do not see each other
   server.serve({.method = "PUT", .target = "/bucket", .body = {}, .headers = {}});
   server.serve({.method = "PUT", .target = "/bucket/key", .body = "some bytes", .headers = {}});
+  expect(server.last_status() == 200);
   for (int i = 0; i < 8 && !rest.empty(); ++i) {
     const Said said = take_request(rest);
     // The door's own parser lets no other target through.
