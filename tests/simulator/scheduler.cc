@@ -192,7 +192,8 @@ void Scheduler::end_thread() {
 void Scheduler::wait_for_end(pthread_t of) {
   for (auto thread = threads_.rbegin(); thread != threads_.rend(); ++thread) {
     if (pthread_equal(thread->handle, of) == 0) continue;
-    while (!thread->ended) wait(&*thread);
+    Thread& found = *thread;  // it stays where it is while others are made; an iterator does not
+    while (!found.ended) wait(&found);
     return;
   }
 }
