@@ -52,6 +52,7 @@ class Puts:
     """A server on a directory of its own; PUTs per second, and its CPU for each in us."""
 
     def __init__(self, folder, keep_free):
+        folder.mkdir()
         self.server = verbena_server.Server(folder, env={"VERBENA_DATA_KEEP_FREE": keep_free, "VERBENA_SCRUB_RATE": "0"})
 
     def cpu_s(self):

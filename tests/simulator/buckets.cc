@@ -20,10 +20,9 @@ class Passing {
   std::array<Register<uint32_t>, 3> keys{};  // 0: no object
   bool versioned = false;                    // by the last that made it
   bool ruled = false;                        // a rule may remove all of its objects
-  bool has_uploads = false;
-  uint64_t number = 1;                 // of those of that name
-  uint64_t ended = 0;                  // the last number that was surely removed
-  std::set<uint32_t> alive{}, dead{};  // values that were put: in this one, and in one that was removed since
+  uint64_t number = 1;                       // of those of that name
+  uint64_t ended = 0;                        // the last number that was surely removed
+  std::set<uint32_t> alive{}, dead{};        // values that were put: in this one, and in one that was removed since
 
   bool surely_there() const { return !there.busy() && there.may_be() == std::set<bool>{true}; }
   bool surely_gone() const { return !there.busy() && there.may_be() == std::set<bool>{false}; }
@@ -128,8 +127,8 @@ class Buckets final : public Scene {
       const auto page = run_on(loop, server().store->list_versions(bucket.name, request));
       bool all = page.has_value() || page.error() == Errc::no_such_bucket;
       for (size_t left = page ? page->versions.size() : 0; all && left > 0; --left) {
-        const Reply reply =
-            ask(loop, "DELETE", target(bucket, key) + "?versionId=" + page->versions[left - 1].info.version_id);
+        const std::string& id = page->versions[left - 1].info.version_id;
+        const Reply reply = ask(loop, "DELETE", target(bucket, key) + "?versionId=" + (id.empty() ? "null" : id));
         all = reply.ok() || reply.code == "NoSuchBucket" || reply.code == "NoSuchVersion";
         if (!all) note_failure("a version's removal", reply);
       }
@@ -165,12 +164,16 @@ class Buckets final : public Scene {
       return bucket.there.unknown(settled());
     }
     for (const size_t key : held) {
-      if (!reply.ok() || ruled || bucket.keys[key].changes() != changes[key]) continue;
-      fail_with(fmt::format("{} was removed although it held value {}", target(bucket, key),
-                            *bucket.keys[key].may_be().rbegin()));
+      if (bucket.keys[key].changes() == changes[key]) bucket.keys[key].remove(0);
+    }
+    for (size_t key = 0; key < bucket.keys.size(); ++key) {
+      const auto& is = bucket.keys[key];
+      // What was acknowledged meanwhile came before, too: none has made the bucket again.
+      if (!reply.ok() || ruled || is.busy() || is.may_be().contains(0)) continue;
+      fail_with(fmt::format("{} was removed although it held value {}", target(bucket, key), *is.may_be().rbegin()));
     }
     bucket.there.done(false);
-    bucket.ruled = bucket.has_uploads = false;
+    bucket.ruled = false;
     bucket.ended = bucket.number++;
     bucket.dead.insert(before.begin(), before.end());
     for (const uint32_t value : before) bucket.alive.erase(value);
@@ -280,10 +283,8 @@ class Buckets final : public Scene {
   // An upload goes with its bucket.
   void act_on_upload(Loop& loop, Passing& bucket, size_t key) {
     if (uploads_.size() < 8 && draw(2) == 0) {
-      const uint64_t number = bucket.number;
-      bucket.has_uploads = true;
       const Reply reply = ask(loop, "POST", target(bucket, key) + "?uploads");
-      if (reply.ok()) uploads_.push_back({&bucket, key, number, reply.element("UploadId")});
+      if (reply.ok()) uploads_.push_back({&bucket, key, bucket.number, reply.element("UploadId")});
       return;
     }
     if (uploads_.empty()) return;

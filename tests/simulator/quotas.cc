@@ -107,24 +107,24 @@ class Quotas final : public Scene {
     for (Under& call : calls_) {
       call.low = least(call.low, low_now);
       call.high = most(call.high, high_now);
-      call.limit_low = least(call.limit_low, limit_);
-      call.limit_high = most(call.limit_high, limit_);
+      call.limit_low = least(call.limit_low, least(limit_, before_));
+      call.limit_high = most(call.limit_high, most(limit_, before_));
     }
   }
 
   // No other client sets it.
   void set_limit(Loop& loop) {
     const Amount next{20'000 + draw(80'000), 3 + draw(6)};
-    const Amount before = limit_;
+    before_ = limit_;
     limit_ = next;
-    look_again();  // both
+    look_again();
     auth::Quota quota;
     quota.bytes = next.bytes;
     quota.objects = next.objects;
     const auto set = run_on(loop, server().store->set_document(bucket, s3::quota_document, auth::quota_text(quota)));
     for (World::Server* one : servers()) one->service->access->changed();
     limit_sure_ = set.has_value();
-    for (Under& call : calls_) call.limit_high = most(call.limit_high, before);
+    before_ = limit_;
     if (!set)
       note_failure("a quota", {.status = 500, .code = describe(set.error()), .body = {}, .version_id = {}, .etag = {}});
   }
@@ -134,7 +134,7 @@ class Quotas final : public Scene {
   Reply reserve(Place& place, const Amount& wanted, const Send& send) {
     place.asked = wanted;
     look_again();
-    const Under_way call = calls_.insert(calls_.end(), {low(), high(), limit_, limit_});
+    const Under_way call = calls_.insert(calls_.end(), {low(), high(), least(limit_, before_), most(limit_, before_)});
     const Reply reply = send();
     const bool judges = limit_sure_ && !shared();
     if (judges && reply.ok() && reply.code.empty() && !fits(call->low, wanted, call->limit_high)) {
@@ -234,7 +234,7 @@ class Quotas final : public Scene {
 
   std::array<Place, objects_count + uploads_count> places_{};
   std::list<Under> calls_;
-  Amount limit_{};
+  Amount limit_{}, before_{};  // two while it is being set
   bool limit_sure_ = false, changed_in_round_ = false;
 };
 

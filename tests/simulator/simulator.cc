@@ -63,7 +63,7 @@ int run_seed(const Plan& plan) {
   const auto now = [](timespec& time) { kernel(SYS_clock_gettime, CLOCK_MONOTONIC, reinterpret_cast<long>(&time)); };
   now(from);
   Scheduler& scheduler = Scheduler::get();
-  scheduler.start(plan.seed, plan.has("stalls"));
+  scheduler.start(plan.seed, plan.engine == "local" && plan.has("stalls"));
   World world(plan, make_engine(plan));
   const bool held = world.run();
   now(to);

@@ -83,6 +83,12 @@ class Suspensions final : public Scene {
     status_.unknown(settled());
   }
 
+  // A put of a null version is answered without an id, whether versioning is off or suspended, which is the same to it.
+  static bool fits(Status status, const Reply& reply, bool puts) {
+    if (reply.version_id == "null") return status == Status::suspended && !puts;
+    if (!reply.version_id.empty()) return status == Status::enabled;
+    return status == Status::off || (puts && status == Status::suspended);
+  }
   static Status status_of(const Reply& reply) {
     if (reply.version_id.empty()) return Status::off;
     return reply.version_id == "null" ? Status::suspended : Status::enabled;
@@ -111,7 +117,7 @@ class Suspensions final : public Scene {
       return key.unknown(settled());
     }
     const Status status = status_of(reply);
-    if (!status_.end_read(statuses, [&](Status one) { return one == status; })) {
+    if (!status_.end_read(statuses, [&](Status one) { return fits(one, reply, puts); })) {
       fail_with(fmt::format("{}: version {} by a change of another status", target(at), reply.version_id));
     }
     std::vector<Chain> now;
@@ -207,8 +213,8 @@ class Suspensions final : public Scene {
     Chain seen;
     std::string text = "listed";
     for (auto entry = page->versions.rbegin(); entry != page->versions.rend(); ++entry) {
-      seen.push_back(
-          {.content = entry->info.delete_marker ? 0 : values().named(entry->info.etag), .id = entry->info.version_id});
+      seen.push_back({.content = entry->info.delete_marker ? 0 : values().named(entry->info.etag),
+                      .id = entry->info.version_id.empty() ? "null" : entry->info.version_id});
       text += fmt::format(" {} {},", seen.back().content, seen.back().id);
     }
     judge(at, reading, text, [&](const Chain& chain) { return explains(chain, seen); });

@@ -136,7 +136,8 @@ class UploadRaces final : public Scene {
   void judge(Loop& loop, uint32_t at, Race& race) {
     const size_t ends = race.completed.size() + (race.aborted ? 1 : 0);
     if (ends > 1) tell(race, "ended more than once");
-    if (race.unknown) {
+    // After a failure an upload may be said to have gone that a call without an answer has ended.
+    if (race.unknown || (ends == 0 && befell())) {
       lost_sight_ = true;
       if (!race.completed.empty()) return objects_[at].done(*race.completed.begin());
       return objects_[at].unknown(settled());

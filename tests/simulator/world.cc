@@ -335,7 +335,8 @@ void World::passes(Server& server, Loop& loop) {
 void World::act(Loop& loop) {
   if (!scenes_.empty() && draw(5) == 0) return scenes_[draw(scenes_.size())]->act(loop);
   Bucket& bucket = in_storm() ? *storm_.bucket : *used_[draw(used_.size())];
-  if (bucket.unsettled >= pending_max && engine_->errors_pend()) {
+  if ((bucket.unsettled >= pending_max || (bucket.unsettled != 0 && !bucket.history.has_room())) &&
+      engine_->errors_pend()) {
     ++clock_;  // the round is to end
     return;
   }

@@ -93,7 +93,8 @@ class World {
     uint32_t key = 0;
     uint64_t until = 0;  // by clock_
   };
-  bool in_storm() const { return clock_ < storm_.until; }
+  // It ends when a call fails that may still happen: its bucket would fill with others, and no client would go on.
+  bool in_storm() const { return clock_ < storm_.until && storm_.bucket->unsettled == 0; }
   void begin_storm();
   void rest();
   void act_in_storm(Loop& loop, Bucket& bucket);
