@@ -182,9 +182,9 @@ class Buckets final : public Scene {
 
   void put(Loop& loop, Passing& bucket, size_t key) {
     auto& is = bucket.keys[key];
-    if (is.busy()) return;
     constexpr size_t sizes[] = {8, 300, 5000, 20'000};
     const uint32_t value = values().add(sizes[draw(4)]);
+    if (is.busy()) return;
     const Look look{bucket};
     const bool ruled = bucket.ruled;
     is.begin({value});

@@ -77,6 +77,7 @@ class CustomerKeys final : public Scene {
 
   void put(Loop& loop, uint32_t at) {
     const Sealed next{draw_value(), draw_key()};
+    if (objects_[at].busy()) return;  // since the value was made
     objects_[at].begin({next});
     s3::Headers headers;
     add_key(headers, next.key);
@@ -86,6 +87,7 @@ class CustomerKeys final : public Scene {
   // Of one part.
   void upload(Loop& loop, uint32_t at) {
     const Sealed next{draw_value(), draw_key()};
+    if (objects_[at].busy()) return;  // since the value was made
     objects_[at].begin({});
     s3::Headers headers;
     add_key(headers, next.key);

@@ -123,8 +123,8 @@ class Events final : public Scene {
   void act(Loop& loop) override {
     if (!inbox_.wrong.empty()) return fail_with(inbox_.wrong);
     const size_t key = draw(keys_count);
-    if (keys_[key].is.busy()) return;
-    change(loop, key, draw(3) == 0 ? 0 : values().add(draw(4) == 0 ? 30'000 : 8));
+    const uint32_t value = draw(3) == 0 ? 0 : values().add(draw(4) == 0 ? 30'000 : 8);
+    if (!keys_[key].is.busy()) change(loop, key, value);  // another client may have begun while the value was made
   }
   void crash() override {
     for (Key& key : keys_) key.is.release();

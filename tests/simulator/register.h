@@ -15,7 +15,7 @@ class Register {
   explicit Register(Value first) : may_be_{first} {}
 
   bool busy() const { return busy_; }
-  uint64_t changes() const { return changes_; }  // so many were called
+  uint64_t changes() const { return changes_; }  // begins and ends of them
   const std::set<Value>& may_be() const { return may_be_; }
 
   // A change is called that may make it one of these.
@@ -34,11 +34,11 @@ class Register {
   void done(Value now) { done_as({std::move(now)}); }
   void done_as(std::vector<Value> now) {  // one of these
     may_be_ = {now.begin(), now.end()};
-    busy_ = false;
+    end();
   }
   void refused() {
     may_be_ = before_;
-    busy_ = false;
+    end();
   }
   void remove(Value it_is_not) { may_be_.erase(it_is_not); }
   // It is that, by another way than a change; one that is under way comes before or after.
@@ -50,8 +50,10 @@ class Register {
     for (Seen& reading : readings_) reading.may_be.insert(now);
   }
   // No promise. Not settled: it may happen until release(), and no client changes it.
-  void unknown(bool settled) { busy_ = !settled; }
-  void release() { busy_ = false; }
+  void unknown(bool settled) {
+    if (settled) end();
+  }
+  void release() { end(); }
 
   struct Seen {
     std::set<Value> may_be;
@@ -78,6 +80,12 @@ class Register {
   }
 
  private:
+  // A reading that began before does not tell what it is now.
+  void end() {
+    busy_ = false;
+    ++changes_;
+  }
+
   std::set<Value> may_be_, before_;
   std::vector<Value> next_;
   bool busy_ = false;

@@ -97,9 +97,9 @@ class Suspensions final : public Scene {
   // A put, or a removal.
   void write(Loop& loop, size_t at, bool puts) {
     Key& key = keys_[at];
-    if (key.busy()) return;
     constexpr size_t sizes[] = {8, 300, 20'000};
     const uint32_t value = puts ? values().add(sizes[draw(3)]) : 0;
+    if (key.busy()) return;
     const std::set<Chain> before = key.may_be();
     std::vector<Chain> next;
     for (const Chain& chain : before) {
