@@ -106,18 +106,24 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::unique_ptr<BIGNUM, Freed<BN_free>> number(
       BN_bin2bn(reinterpret_cast<const unsigned char*>(serial.data()), static_cast<int>(serial.size()), nullptr));
   BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(x509));
+  // Most have a usual name, so that what follows is reached.
+  if (input.ConsumeIntegralInRange(0, 9) > 0) {
+    name(X509_get_subject_name(x509), NID_commonName, MBSTRING_UTF8, input.ConsumeBool() ? "machine-1" : "a@b.c");
+  }
   for (int i = input.ConsumeIntegralInRange(0, 3); i > 0; --i) {
     constexpr int types[] = {MBSTRING_UTF8,    MBSTRING_ASC,     V_ASN1_UTF8STRING,
                              V_ASN1_BMPSTRING, V_ASN1_T61STRING, V_ASN1_PRINTABLESTRING};
-    const int nid = input.ConsumeBool() ? NID_commonName : NID_organizationName;
+    const int nid = input.ConsumeIntegralInRange(0, 9) == 9 ? NID_commonName : NID_organizationName;
     const int type = types[input.ConsumeIntegralInRange<size_t>(0, std::size(types) - 1)];
     name(X509_get_subject_name(x509), nid, type, input.ConsumeRandomLengthString(80));
   }
   X509_set_issuer_name(x509, X509_get_subject_name(world.authority.get()));
   if (input.ConsumeIntegralInRange(0, 9) > 0) extend(x509, NID_ext_key_usage, "clientAuth");
-  if (input.ConsumeBool()) extend_raw(x509, NID_subject_alt_name, input.ConsumeRandomLengthString(200), false);
+  if (input.ConsumeIntegralInRange(0, 9) == 9) {
+    extend_raw(x509, NID_subject_alt_name, input.ConsumeRandomLengthString(200), false);
+  }
   if (input.ConsumeBool()) {
-    const auto names = "DNS:" + input.ConsumeRandomLengthString(40) + ",URI:" + input.ConsumeRandomLengthString(40);
+    const auto names = "DNS:h" + input.ConsumeRandomLengthString(40) + ",URI:u:" + input.ConsumeRandomLengthString(40);
     if (names.find('\0') == std::string::npos) extend(x509, NID_subject_alt_name, names.c_str());
   }
   if (input.ConsumeIntegralInRange(0, 9) == 9) extend(x509, NID_basic_constraints, "CA:TRUE");

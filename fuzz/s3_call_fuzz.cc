@@ -1,12 +1,15 @@
 // Whole requests of S3, as the router gets them of a superuser: all documents, headers and queries of every verb.
-// Input: requests, each a line "METHOD TARGET", header lines, an empty line, a body; a line of "---" ends it. Each is
-// answered, errors with a document, and a store in memory stands behind.
+// Input: requests, each a line "METHOD TARGET", header lines, an empty line, a body; a line of "---" ends it. What an
+// input cannot know is filled in: the digest of a body for the value "?" of content-md5 or x-amz-checksum-crc32, and in
+// targets and bodies @UPLOAD, @VERSION and @ETAG, which earlier answers gave. Each request is answered, errors with a
+// document, and a store in memory stands behind.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
 #include <cstdlib>
 #include <cstring>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "memory/arena.h"
@@ -55,9 +58,22 @@ class Sink final : public memory::Sink {
 };
 
 struct Said {
-  std::string_view method, target, body;
+  std::string method, target, body;
   s3::Headers headers;
 };
+
+std::string digest(Algorithm algorithm, std::string_view text) {
+  Digest made(algorithm);
+  made.update(as_bytes(text));
+  return made.finish_base64();
+}
+
+void replace_all(std::string& text, std::string_view mark, const std::string& by) {
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + by.size())) {
+    text.replace(at, mark.size(), by);
+    if (text.size() > 100'000) return;
+  }
+}
 
 std::string_view take_line(std::string_view& rest) {
   const size_t end = std::min(rest.find('\n'), rest.size());
@@ -91,9 +107,11 @@ Said take_request(std::string_view& rest) {
 class Server {
  public:
   Server() { log::set_level(log::Level::error); }
-  void serve(const Said& said) {
+  void serve(Said said) {
+    fill_in(said);
     s3::Call of;
     s3::Request request{of};
+    request.call.identity.anonymous = false;
     request.call.identity.access_key = "AKID";
     request.call.identity.principal = auth::superuser();
     request.call.identity.signed_headers = "host";
@@ -101,9 +119,10 @@ class Server {
     request.call.request_id = "0123456789ABCDEF";
     request.method = said.method;
     request.host = "127.0.0.1";
-    const size_t mark = std::min(said.target.find('?'), said.target.size());
-    request.raw_path = said.target.substr(0, mark);
-    request.raw_query = said.target.substr(std::min(mark + 1, said.target.size()));
+    const std::string_view target = said.target;
+    const size_t mark = std::min(target.find('?'), target.size());
+    request.raw_path = target.substr(0, mark);
+    request.raw_query = target.substr(std::min(mark + 1, target.size()));
     request.headers = said.headers;
     request.content_length = said.body.size();
     Body source(said.body);
@@ -123,12 +142,42 @@ class Server {
     if (sink.begun && *whole) expect(sink.bytes == sink.declared);
     expect(response.status >= 200 && response.status < 600);
     if (response.status >= 400 && !response.no_body && !sink.begun) expect(!response.body.empty());
+    status_ = response.status;
+    learn(response);
     for (const auto& [name, value] : response.headers) {
       expect(std::string_view(value).find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos);
     }
   }
 
+  int last_status() const { return status_; }
+
  private:
+  void fill_in(Said& said) {
+    for (std::string* text : {&said.target, &said.body}) {
+      replace_all(*text, "@UPLOAD", upload_);
+      replace_all(*text, "@VERSION", version_);
+      replace_all(*text, "@ETAG", etag_);
+    }
+    for (auto& [name, value] : said.headers) {
+      if (value != "?") continue;
+      if (name == "content-md5") value = digest(Algorithm::md5, said.body);
+      if (name == "x-amz-checksum-crc32") value = digest(Algorithm::crc32, said.body);
+    }
+  }
+  void learn(const s3::Response& response) {
+    constexpr std::string_view open = "<UploadId>";
+    const size_t at = response.body.find(open), end = response.body.find("</UploadId>");
+    if (at < end && end != std::string::npos) {
+      upload_ = response.body.substr(at + open.size(), end - at - open.size());
+    }
+    for (const auto& [name, value] : response.headers) {
+      if (std::string_view(name) == "x-amz-version-id") version_ = std::string_view(value);
+      if (std::string_view(name) == "etag") etag_ = std::string_view(value);
+    }
+  }
+
+  int status_ = 0;
+  std::string upload_ = "none", version_ = "null", etag_ = "none";
   static memory::Arena& arena() {
     static auto& one = *memory::Arena::create(16 * MiB)->release();
     return one;
@@ -146,6 +195,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Server server;  // a new store: inputs do not see each other
   server.serve({.method = "PUT", .target = "/bucket", .body = {}, .headers = {}});
   server.serve({.method = "PUT", .target = "/bucket/key", .body = "some bytes", .headers = {}});
+  expect(server.last_status() == 200);
   for (int i = 0; i < 8 && !rest.empty(); ++i) {
     const Said said = take_request(rest);
     // The door's own parser lets no other target through.

@@ -28,6 +28,15 @@ void read_bucket_documents(std::string_view text) {
         __builtin_trap();
       }
     }
+    static const verbena::store::ObjectInfo object = [] {
+      verbena::store::ObjectInfo info;
+      info.size = 100;
+      info.modified_us = 1'767'323'045'000'000;
+      info.tags = {{"k", "v"}};
+      return info;
+    }();
+    const auto expiry = find_expiry(*rules, "prefix/key", object, 86'400);
+    if (expiry && (expiry->rule == nullptr || !expiry->rule->enabled)) __builtin_trap();
   }
   if (const auto ownership = parse_ownership(text)) {
     const auto again = parse_ownership(ownership_xml(*ownership));
@@ -55,6 +64,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto rules = verbena::s3::parse_cors(text)) {
     const auto again = verbena::s3::parse_cors(verbena::s3::cors_xml(*rules));
     if (!again || again->size() != rules->size()) __builtin_trap();
+    const verbena::s3::CorsQuestion question{
+        .origin = "http://a.example.org", .method = "GET", .headers = "x-amz-meta-a"};
+    const auto* const found = verbena::s3::find_cors_rule(*rules, question);
+    if (found != nullptr) (void)verbena::s3::cors_headers(*found, question);
   }
   if (const auto rules = verbena::s3::parse_notification(text, "us-east-1")) {
     const auto again = verbena::s3::parse_notification(verbena::s3::notification_xml(*rules), std::nullopt);

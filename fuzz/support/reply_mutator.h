@@ -117,7 +117,7 @@ class ReplyMutator : public FieldChanger {
       entries.push_back(value);
       entries.back().key = keep(std::string(value.key));
     }
-    if (entries.empty()) entries.emplace_back();
+    if (entries.empty()) entries.emplace_back().key = keep("key");
     const size_t at = chance.below(entries.size());
     if (!change_list(entries, at, chance)) {
       switch (chance.below(3)) {

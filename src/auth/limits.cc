@@ -89,6 +89,8 @@ int64_t Meter::charge(uint64_t n, uint64_t rate, int64_t now_ns) {
   return next;
 }
 
+void Meter::untake(uint64_t n, uint64_t rate) { until_ns_.fetch_sub(cost_ns(n, rate), std::memory_order_relaxed); }
+
 // Later charges are queued after this one and move forward.
 void Meter::give_back(uint64_t n, uint64_t rate, int64_t paid_ns, int64_t now_ns) {
   if (paid_ns <= now_ns) return;
@@ -99,22 +101,20 @@ Limits::Limits(Quota quota) : quota_(quota) {
   if (quota_.requests_per_s || quota_.bytes_per_s) rates_in_use.store(true, std::memory_order_relaxed);
 }
 
-bool Limits::reserve(uint64_t bytes, uint64_t objects, uint64_t held_bytes, uint64_t held_objects) const {
-  const auto fits = [](const std::optional<uint64_t>& limit, uint64_t held, uint64_t wanted, uint64_t reserved) {
-    if (!limit || wanted == 0) return true;
-    return held <= *limit && wanted <= *limit - held && reserved <= *limit - held - wanted;
+std::optional<Limits::Claim> Limits::claim(uint64_t bytes, uint64_t objects) const {
+  if ((quota_.bytes && bytes > *quota_.bytes) || (quota_.objects && objects > *quota_.objects)) return std::nullopt;
+  Claim claim{.bytes = bytes, .objects = objects};
+  claim.all_bytes = bytes + reserved_bytes_.fetch_add(bytes, std::memory_order_acq_rel);
+  claim.all_objects = objects + reserved_objects_.fetch_add(objects, std::memory_order_acq_rel);
+  return claim;
+}
+
+bool Limits::fits(const Claim& claim, uint64_t held_bytes, uint64_t held_objects) const {
+  const auto within = [](const std::optional<uint64_t>& limit, uint64_t wanted, uint64_t held, uint64_t reserved) {
+    return !limit || wanted == 0 || (held <= *limit && reserved <= *limit - held);
   };
-  // Reservations must not block others: one that can never fit is not added, and one that does not fit now only for a
-  // moment.
-  if (!fits(quota_.bytes, held_bytes, bytes, 0) || !fits(quota_.objects, held_objects, objects, 0)) return false;
-  const uint64_t others_bytes = reserved_bytes_.fetch_add(bytes, std::memory_order_acq_rel);
-  const uint64_t others_objects = reserved_objects_.fetch_add(objects, std::memory_order_acq_rel);
-  if (fits(quota_.bytes, held_bytes, bytes, others_bytes) &&
-      fits(quota_.objects, held_objects, objects, others_objects)) {
-    return true;
-  }
-  release(bytes, objects);
-  return false;
+  return within(quota_.bytes, claim.bytes, held_bytes, claim.all_bytes) &&
+         within(quota_.objects, claim.objects, held_objects, claim.all_objects);
 }
 
 void Limits::release(uint64_t bytes, uint64_t objects) const {
@@ -127,6 +127,10 @@ uint64_t Limits::admit(uint64_t n, int64_t now_ns) const {
     if (const uint64_t wait = bytes_.wait_ns(now_ns); wait != 0) return wait;
   }
   return quota_.requests_per_s ? requests_.take(n, *quota_.requests_per_s, now_ns) : 0;
+}
+
+void Limits::withdraw(uint64_t n) const {
+  if (quota_.requests_per_s) requests_.untake(n, *quota_.requests_per_s);
 }
 
 int64_t Limits::charge(uint64_t bytes, int64_t now_ns) const {

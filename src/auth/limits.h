@@ -37,6 +37,7 @@ class Meter {
  public:
   // Takes `n` if there is room for one. 0: taken; else the time until there is room, in nanoseconds.
   uint64_t take(uint64_t n, uint64_t rate, int64_t now_ns);
+  void untake(uint64_t n, uint64_t rate);  // what take() has just taken
   uint64_t wait_ns(int64_t now_ns) const;  // 0: there is room
   // Takes `n` whether there is room or not. Returns the time at which everything taken so far will be paid for.
   int64_t charge(uint64_t n, uint64_t rate, int64_t now_ns);
@@ -56,12 +57,20 @@ class Limits {
   const Quota& quota() const { return quota_; }
   bool has_sizes() const { return quota_.bytes || quota_.objects; }
 
-  // Reserves `bytes` and `objects` if they fit besides `held_*` and earlier reservations.
-  bool reserve(uint64_t bytes, uint64_t objects, uint64_t held_bytes, uint64_t held_objects) const;
+  // A reservation and all that were made before it, as of one moment.
+  struct Claim {
+    uint64_t bytes = 0, objects = 0, all_bytes = 0, all_objects = 0;
+  };
+  // Reserves, until release(). nullopt: so much can never fit, and nothing is reserved.
+  std::optional<Claim> claim(uint64_t bytes, uint64_t objects) const;
+  // Whether it fits besides the others and what is held, which must be read after claim(): what another request has
+  // reserved by then, or stored and no longer reserves, is in one of them.
+  bool fits(const Claim& claim, uint64_t held_bytes, uint64_t held_objects) const;
   void release(uint64_t bytes, uint64_t objects) const;
 
   // 0: `n` requests are admitted; else how long they must wait, in nanoseconds.
   uint64_t admit(uint64_t n, int64_t now_ns) const;
+  void withdraw(uint64_t n) const;  // `n` requests that were admitted here, and refused by another limit
   // Returns when the charge is paid for, an argument of give_back().
   int64_t charge(uint64_t bytes, int64_t now_ns) const;
   void give_back(uint64_t bytes, int64_t paid_ns, int64_t now_ns) const;

@@ -285,6 +285,9 @@ const std::array keys{
 
     ConfigKey{"engine", "local", "where objects are kept: local (the data directory) or rados (a Ceph cluster)",
               [](C& c, S& t) { return parse_engine(c.engine, t); }},
+    ConfigKey{"data.keep_free", "0",
+              "freed space that the store keeps, to use it again in place; 0: all goes back to the file system at once",
+              [](C& c, S& t) { return parse_bytes(c.keep_free, t, 0, 64 * TiB); }},
     ConfigKey{"rados.conf", "", "the cluster's ceph.conf; default: where Ceph looks for it",
               [](C& c, S& t) { return parse_text(c.rados.conf, t); }},
     ConfigKey{"rados.user", "admin", "the server's name in the cluster, without `client.`",

@@ -51,7 +51,7 @@ class Webhook final : public Target {
                              .body = as_bytes(message),
                              .collected_body_max = answer_bytes_max,
                              .status_suffices = true,
-                             .deadline = deadline_in(2 * settings_.timeout),  // for connection and answer
+                             .deadline = deadline_in(settings_.timeout),  // for connection and answer
                              .replayable = true,
                              .stop = cut_,
                              .before_sending = [this] { return may_send(); }};
@@ -79,7 +79,6 @@ std::expected<std::unique_ptr<Target>, std::string> make_webhook(const TargetSet
   options.connect_timeout = options.stall_timeout = settings.timeout;
   options.idle_connections_max = 1;
   options.head_bytes_max = answer_head_max;
-  options.bounded_lookup = true;
   options.allowed = check_of(settings);
   auto client = net::HttpClient::create(std::move(options));
   if (!client) return std::unexpected(describe(client.error()));

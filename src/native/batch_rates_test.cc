@@ -95,5 +95,56 @@ TEST_F(BatchRatesTest, WhatIsReadForTheReplyIsPaidForWhenItIsInIt) {
   EXPECT_EQ(charged() - before, answer.entries.size() * size);
 }
 
+// The batch's other requests were charged, although none of it was done.
+TEST_F(BatchRatesTest, ABatchThatOneBucketsRateRefusesPaysNothing) {
+  auth::make_limits({.requests_per_s = 1});  // from here on the door asks for rates
+  store_.make_bucket("busy");
+  store_.document("bucket", "quota", R"({"requests_per_second":10})");
+  store_.document("busy", "quota", R"({"requests_per_second":1})");
+  service_.access->changed();
+  be_the_owner();
+  wire::BatchHead both = head();
+  both.buckets.add("busy");
+  const Item in_busy{.key = "k", .bucket = 1};
+  EXPECT_EQ(ask(wire::Type::head_many, both, std::vector<Item>(500, in_busy)).refused, Errc::ok);
+  std::vector<Item> of_both(500, Item{"k"});
+  of_both.push_back(in_busy);
+  EXPECT_EQ(ask(wire::Type::head_many, both, of_both).refused, Errc::slow_down);
+  EXPECT_EQ(ask(wire::Type::head_many, head(), std::vector<Item>(500, {"k"})).refused, Errc::ok);
+  EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}}).refused, Errc::slow_down);
+}
+
+// From memory it was sent twice, and charged twice.
+TEST_F(BatchRatesTest, NoByteMovesForAnAnswerThatDoesNotFit) {
+  wire::Put put;
+  put.bucket = "bucket";
+  put.key = "k";
+  put.size = 5;
+  const std::string long_value(1000, 'v');
+  for (const auto* name :
+       {"cache-control", "content-disposition", "content-language", "x-amz-meta-a", "content-type"}) {
+    put.headers.add({name, long_value});
+  }
+  deliver(peer_, peer_.seal(wire::Type::put, ++request_, put, 0, "hello"));
+  ASSERT_EQ(reply_code(peer_), Errc::ok);
+  limit(1024);
+  peer_ = open_session(7, 2);
+  deliver(peer_, peer_.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = 4096, .address = {}}));
+  ASSERT_EQ(reply_code(peer_), Errc::ok);
+  std::ranges::fill(memory_, std::byte{0});
+  wire::Get get{.bucket = "bucket", .key = "k", .window = {0, memory_.size(), 1}};
+  const uint64_t before = charged();
+  for (const bool hot : {false, true}) {
+    store_.is_hot = [hot](std::string_view) { return hot; };
+    for (int i = 0; i < 2; ++i) {
+      deliver(peer_, peer_.seal(wire::Type::get, ++request_, get, wire::flag_window | wire::flag_full_headers));
+      EXPECT_EQ(reply_code(peer_), Errc::metadata_too_large) << hot;
+    }
+  }
+  EXPECT_EQ(window_.writes, 0);
+  EXPECT_EQ(memory_.front(), std::byte{0});
+  EXPECT_EQ(charged(), before);
+}
+
 }  // namespace
 }  // namespace verbena::native

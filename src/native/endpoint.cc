@@ -58,16 +58,16 @@ bool load_traced(Op& op, Bytes body) {
 }
 
 // The number of requests for each bucket.
-std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op) {
+std::vector<s3::BucketRequests> requests_of(const Op& op) {
   const bool reads = op.header.type == static_cast<uint8_t>(wire::Type::get) ||
                      op.header.type == static_cast<uint8_t>(wire::Type::head);
   return {{reads ? op.get.bucket : op.bucket, 1}};
 }
 
 // `body`: of a checked batch.
-std::vector<std::pair<std::string, uint64_t>> requests_of(const Op& op, Bytes body) {
+std::vector<s3::BucketRequests> requests_of(const Op& op, Bytes body) {
   auto reader = wire::BatchReader::open(body, static_cast<wire::Type>(op.header.type));
-  std::vector<std::pair<std::string, uint64_t>> requests;
+  std::vector<s3::BucketRequests> requests;
   for (const std::string_view bucket : reader->head().buckets) requests.emplace_back(bucket, 0);
   for (wire::BatchItem item; reader->left() != 0;) {
     reader->next(item);
@@ -263,16 +263,18 @@ Task<void> Endpoint::admit(std::shared_ptr<OpPtr> held, Requests requests, std::
   OpPtr op = std::move(*held);
   const std::shared_ptr<Endpoint> endpoint = op->endpoint;
   if (endpoint->buckets_have_logs()) co_await begin_logs(*op, requests);
-  for (const auto& [bucket, count] : requests) {
-    if (count == 0 || !auth::rates_are_in_use()) continue;
-    const auto admitted = co_await s3::admit_requests(endpoint->door().service, op->caller, bucket, count);
-    if (admitted) continue;
-    op->bucket = bucket;  // of a batch, which has others perhaps: that a log names one
-    op->fail(admitted.error().code);
-    endpoint->reply(std::move(op));
+  s3::RateRefusal refusal;
+  Result<void> admitted;
+  if (auth::rates_are_in_use()) {
+    admitted = co_await s3::admit_requests(endpoint->door().service, op->caller, requests, refusal);
+  }
+  if (admitted) {
+    start(std::move(op));
     co_return;
   }
-  start(std::move(op));
+  op->bucket = refusal.bucket;  // of a batch, which has others perhaps: that a log names one
+  op->fail(admitted.error().code);
+  endpoint->reply(std::move(op));
 }
 
 template <class Batch>

@@ -15,6 +15,7 @@
 #include "native/key_watches.h"
 #include "native/op.h"
 #include "native/session_stream.h"
+#include "s3/access/quota.h"
 
 namespace verbena::native {
 
@@ -94,7 +95,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void start_verb(SessionStream& stream, const wire::Header& header, Bytes body);
   void start_batch(OpPtr op, Bytes body);
   // Charges requests to the quotas of their buckets, which may refuse them, and calls `start` for admitted ones.
-  using Requests = std::vector<std::pair<std::string, uint64_t>>;
+  using Requests = std::vector<s3::BucketRequests>;
   void start_admitted(Requests requests, OpPtr op, std::function<void(OpPtr)> start);
   static Task<void> admit(std::shared_ptr<OpPtr> held, Requests requests, std::function<void(OpPtr)> start);
   void hello(fabric::PeerId from, const wire::Header& header, Bytes message);

@@ -56,18 +56,22 @@ void moved_out(Op& op, metrics::Counter& trace, const s3::OpenObject& object, co
 }
 
 // Completes the reply after the bytes have been moved.
-Result<void> finish_inside(Op& op, const wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
+void finish_inside(Op& op, const wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
   op.body_size = out.size();
   moved_out(op, op.endpoint->door().metrics.inline_out, object, answer);
-  return {};
 }
-Result<void> finish_window(Op& op, wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
-  if (!encode_answer(out, object.info(), answer, op.version(), 0, op.has(wire::flag_full_headers), op.said)) {
+
+// The answer without bytes. Made before they move to a window, so that none do for an answer that cannot be sent.
+Result<void> encode_alone(const Op& op, wire::Writer& out, const store::ObjectInfo& info, const ObjectAnswer& answer) {
+  if (!encode_answer(out, info, answer, op.version(), 0, op.has(wire::flag_full_headers), op.said)) {
     return fail(Errc::metadata_too_large, "native: headers exceed a message");
   }
+  return {};
+}
+
+void finish_window(Op& op, const wire::Writer& out, const s3::OpenObject& object, const ObjectAnswer& answer) {
   op.body_size = out.size();
   moved_out(op, op.endpoint->door().metrics.window_out, object, answer);
-  return {};
 }
 
 // `Found`: s3::OpenObject or s3::HeadReply.
@@ -90,12 +94,20 @@ bool deliver_now(Op& op, const s3::OpenObject& object) {
   wire::Writer out(op.body_space());
   if (const auto place = place_inside(op, out, object, answer)) {
     InlineSink sink(*place);
-    return sent_now(object, sink) && finish_inside(op, out, object, answer);
+    if (!sent_now(object, sink)) return false;
+    finish_inside(op, out, object, answer);
+    return true;
   }
   auto window = open_window(op, answer.length);
   if (!window) return false;
+  if (auto encoded = encode_alone(op, out, object.info(), answer); !encoded) {
+    op.fail(encoded.error().code);
+    return true;
+  }
   op.sink.emplace(std::move(*window), op.operation_deadline());
-  return sent_now(object, *op.sink) && finish_window(op, out, object, answer);
+  if (!sent_now(object, *op.sink)) return false;
+  finish_window(op, out, object, answer);
+  return true;
 }
 
 Task<Result<void>> send_inside(Op& op, const s3::OpenObject& object, const ObjectAnswer& answer, MutableBytes place) {
@@ -135,10 +147,13 @@ Task<Result<void>> deliver(Op& op, const s3::OpenObject& object) {
   wire::Writer out(op.body_space());
   if (const auto place = place_inside(op, out, object, answer)) {
     if (!place->empty()) VB_CO_TRY(co_await send_inside(op, object, answer, *place));
-    co_return finish_inside(op, out, object, answer);
+    finish_inside(op, out, object, answer);
+    co_return Result<void>{};
   }
+  VB_CO_TRY(encode_alone(op, out, object.info(), answer));
   if (answer.length != 0) VB_CO_TRY(co_await send_to_window(op, object, answer));
-  co_return finish_window(op, out, object, answer);
+  finish_window(op, out, object, answer);
+  co_return Result<void>{};
 }
 
 Task<void> note_said(Op& op, const store::ObjectInfo& info) {
@@ -167,9 +182,7 @@ Task<Result<void>> head(Op& op) {
   VB_CO_ASSIGN(const s3::HeadReply found, co_await s3::head_object(op.endpoint->door().service, op.caller, op.get));
   if (op.has(wire::flag_said_headers)) co_await note_said(op, found.info);
   wire::Writer out(op.body_space());
-  if (!encode_answer(out, found.info, one_range(found), op.version(), 0, op.has(wire::flag_full_headers), op.said)) {
-    co_return fail(Errc::metadata_too_large, "native: headers exceed a message");
-  }
+  VB_CO_TRY(encode_alone(op, out, found.info, one_range(found)));
   op.body_size = out.size();
   op.answers(found.info, found.partial);
   co_return Result<void>{};

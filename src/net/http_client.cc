@@ -324,13 +324,8 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::take(bool fresh, Dea
 }
 
 Result<std::unique_ptr<HttpClient::Connection>> HttpClient::open(Deadline deadline, const Stop& stop) {
-  TcpEndpoints addresses;
-  if (options_.bounded_lookup || options_.allowed) {
-    VB_ASSIGN(addresses, find_addresses(options_.host, options_.port, options_.allowed, deadline, stop));
-    addresses.resize(std::min(addresses.size(), addresses_tried_max));
-  } else {
-    addresses = system_addresses(network_->io, options_.host, options_.port);
-  }
+  VB_ASSIGN(auto addresses, find_addresses(options_.host, options_.port, options_.allowed, deadline, stop));
+  addresses.resize(std::min(addresses.size(), addresses_tried_max));
   VB_ASSIGN(auto stream, Stream::connect(network_->io, addresses, deadline, stop));
   if (network_->tls) VB_TRY(stream->start_tls(*network_->tls, options_.host, !options_.insecure));
   auto connection = std::make_unique<Connection>(std::move(stream), options_.head_bytes_max);

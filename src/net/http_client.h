@@ -37,10 +37,7 @@ struct HttpOptions {
   std::chrono::milliseconds stall_timeout{60'000};  // no byte in either direction
   size_t idle_connections_max = 32;
   size_t head_bytes_max = 64 * KiB;  // of a reply
-  // Looks names up in time: by look_up_name(), which knows a deadline and has a bound for all callers together. Else by
-  // the system's resolver.
-  bool bounded_lookup = false;
-  AddressCheck allowed = {};  // null: each address; otherwise the look-up is bounded, too
+  AddressCheck allowed = {};         // null: each address
 };
 
 struct HttpReply {

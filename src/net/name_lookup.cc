@@ -1,22 +1,22 @@
 #include "net/name_lookup.h"
 
+#include <unistd.h>
 #include <boost/asio/io_context.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <unordered_map>
 
 namespace verbena::net {
 namespace {
 
 using Tcp = boost::asio::ip::tcp;
 
-constexpr int lookups_max = 64;
-std::atomic<int> lookups_under_way{0};
+constexpr size_t lookups_max = 64;
 
 struct NameLookup {
   std::mutex mutex;
@@ -25,13 +25,68 @@ struct NameLookup {
   TcpEndpoints found;
 };
 
+// Those under way, by name. After a fork the child has none: their threads are the parent's.
+class Lookups {
+ public:
+  // The one under way for the name, or null, and then `made` is it from now on. slow_down: too many names.
+  Result<std::shared_ptr<NameLookup>> join(const std::string& name, const std::shared_ptr<NameLookup>& made) {
+    const std::lock_guard lock(mutex_);
+    if (process_ != ::getpid()) under_way_.clear();
+    process_ = ::getpid();
+    if (const auto one = under_way_.find(name); one != under_way_.end()) return one->second;
+    if (under_way_.size() >= lookups_max) return fail(Errc::slow_down, "name: too many are looked up");
+    under_way_.emplace(name, made);
+    return nullptr;
+  }
+  void end(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    under_way_.erase(name);
+  }
+
+ private:
+  std::mutex mutex_;
+  pid_t process_ = ::getpid();
+  std::unordered_map<std::string, std::shared_ptr<NameLookup>> under_way_;
+};
+
+// Never destroyed: a thread that looks a name up may outlive main().
+Lookups& lookups() {
+  static auto* const all = new Lookups;
+  return *all;
+}
+
 void ask_system(const std::string& host, uint16_t port, TcpEndpoints& found) {
   boost::asio::io_context io;
   Tcp::resolver resolver(io);
   boost::system::error_code ec;
-  for (const auto& entry : resolver.resolve(host, std::to_string(port), Tcp::resolver::numeric_service, ec)) {
-    found.push_back(entry.endpoint());
+  const auto flags = Tcp::resolver::address_configured | Tcp::resolver::numeric_service;
+  for (const auto& entry : resolver.resolve(host, std::to_string(port), flags, ec)) found.push_back(entry.endpoint());
+}
+
+Result<std::shared_ptr<NameLookup>> begin_lookup(const std::string& host, uint16_t port, ResolveName resolve) {
+  const std::string name = host + ":" + std::to_string(port);
+  const auto made = std::make_shared<NameLookup>();
+  VB_ASSIGN(auto joined, lookups().join(name, made));
+  if (joined) return joined;
+  const auto work = [made, name, host, port, resolve] {
+    TcpEndpoints found;
+    resolve(host, port, found);
+    lookups().end(name);
+    const std::lock_guard lock(made->mutex);
+    made->found = std::move(found);
+    made->done = true;
+    made->ended.notify_all();
+  };
+  try {
+    std::thread(work).detach();
+  } catch (const std::system_error&) {
+    lookups().end(name);
+    const std::lock_guard lock(made->mutex);
+    made->done = true;  // another caller may have joined
+    made->ended.notify_all();
+    return fail(Errc::slow_down, "name: no thread");
   }
+  return made;
 }
 
 }  // namespace
@@ -41,26 +96,7 @@ Result<TcpEndpoints> look_up_name(const std::string& host, uint16_t port, Deadli
   boost::system::error_code no_address;
   const auto address = boost::asio::ip::make_address(host, no_address);
   if (!no_address) return TcpEndpoints{{address, port}};
-  if (lookups_under_way.fetch_add(1) >= lookups_max) {
-    lookups_under_way.fetch_sub(1);
-    return fail(Errc::slow_down, "name: too many are looked up");
-  }
-  const auto lookup = std::make_shared<NameLookup>();
-  const auto work = [lookup, host, port, resolve = resolve == nullptr ? &ask_system : resolve] {
-    TcpEndpoints found;
-    resolve(host, port, found);
-    lookups_under_way.fetch_sub(1);
-    const std::lock_guard lock(lookup->mutex);
-    lookup->found = std::move(found);
-    lookup->done = true;
-    lookup->ended.notify_all();
-  };
-  try {
-    std::thread(work).detach();
-  } catch (const std::system_error&) {
-    lookups_under_way.fetch_sub(1);
-    return fail(Errc::slow_down, "name: no thread");
-  }
+  VB_ASSIGN(const auto lookup, begin_lookup(host, port, resolve == nullptr ? &ask_system : resolve));
   constexpr std::chrono::milliseconds slice{50};
   std::unique_lock lock(lookup->mutex);
   while (!lookup->done) {
@@ -69,7 +105,7 @@ Result<TcpEndpoints> look_up_name(const std::string& host, uint16_t port, Deadli
     lookup->ended.wait_until(lock, std::min(until, SteadyClock::now() + slice));
   }
   if (lookup->found.empty()) return fail(Errc::connection_failed, "name: the host's name is not known");
-  return std::move(lookup->found);
+  return lookup->found;
 }
 
 Result<TcpEndpoints> find_addresses(const std::string& host, uint16_t port, const AddressCheck& allowed, Deadline until,

@@ -18,8 +18,8 @@ namespace verbena::net {
 using TcpEndpoints = std::vector<boost::asio::ip::tcp::endpoint>;
 
 // Blocks. The text of an address resolves to itself. `resolve` looks a name up, on a thread of its own that may outlive
-// the call; null: the system's resolver. connection_failed: unknown name; timed_out; cancelled; slow_down: 64 names are
-// being looked up.
+// the call; null: the system's resolver. Callers that want the same host and port at the same time share one look-up.
+// connection_failed: unknown name; timed_out; cancelled; slow_down: 64 names are being looked up.
 using ResolveName = void (*)(const std::string& host, uint16_t port, TcpEndpoints& found);
 Result<TcpEndpoints> look_up_name(const std::string& host, uint16_t port, Deadline until, const Stop& stop,
                                   ResolveName resolve = nullptr);

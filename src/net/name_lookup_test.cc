@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
+#include <vector>
 
 namespace verbena::net {
 namespace {
@@ -45,6 +47,35 @@ TEST(NameLookup, AServerThatDoesNotAnswerIsGivenUp) {
   name_servers_answer = true;
   name_servers_answer.notify_all();
   EXPECT_TRUE(look_up_name("host.example", 1, deadline_in(std::chrono::minutes(1)), stop, slow_name_server));
+}
+
+std::atomic<int> resolved{0};
+std::atomic<bool> shared_answers{false};
+
+void counting_name_server(const std::string&, uint16_t port, TcpEndpoints& found) {
+  ++resolved;
+  shared_answers.wait(false);
+  found.emplace_back(boost::asio::ip::make_address("192.0.2.7"), port);
+}
+
+// A client that opens a hundred connections to one name asks for it once, and is not refused.
+TEST(NameLookup, CallersOfOneNameShareALookup) {
+  std::vector<std::thread> callers;
+  std::atomic<int> found{0}, asked{0};
+  for (int i = 0; i < 100; ++i) {
+    callers.emplace_back([&] {
+      ++asked;
+      const auto all =
+          look_up_name("shared.example", 7, deadline_in(std::chrono::minutes(1)), {}, counting_name_server);
+      if (all && all->size() == 1) ++found;
+    });
+  }
+  while (asked < 100 || resolved == 0) std::this_thread::yield();
+  shared_answers = true;
+  shared_answers.notify_all();
+  for (auto& caller : callers) caller.join();
+  EXPECT_EQ(found, 100);
+  EXPECT_LT(resolved, 100);
 }
 
 TEST(NameLookup, OnlyAddressesThatPassTheCheckAreConnectedTo) {

@@ -59,15 +59,6 @@ Error stream_error(const error_code& ec) {
   return {Errc::connection_failed, system ? ec.value() : 0, system ? "connection: refused or broken" : "TLS failed"};
 }
 
-TcpEndpoints system_addresses(asio::io_context& io, const std::string& host, uint16_t port) {
-  error_code ec;
-  if (const auto address = asio::ip::make_address(host, ec); !ec) return {{address, port}};
-  Tcp::resolver resolver(io);
-  const auto found = resolver.resolve(host, std::to_string(port),
-                                      Tcp::resolver::address_configured | Tcp::resolver::numeric_service, ec);
-  return {found.begin(), found.end()};
-}
-
 Result<std::unique_ptr<Stream>> Stream::connect(asio::io_context& io, const TcpEndpoints& addresses, Deadline until,
                                                 Stop stop) {
   std::unique_ptr<Stream> stream(new Stream(io));

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -137,9 +138,9 @@ class Stream {
   explicit Stream(boost::asio::io_context& io) : socket_(io) {}
 
   // Each call has a time of its own.
-  void begin() { socket_.until = std::min(whole_, deadline_in(stall_)); }
+  void begin() { socket_.until = stall_ ? std::min(whole_, deadline_in(*stall_)) : whole_; }
 
-  std::chrono::milliseconds stall_{0};
+  std::optional<std::chrono::milliseconds> stall_;  // none before limit()
   Deadline whole_ = Deadline::max();
   TimedSocket socket_;
   std::unique_ptr<boost::asio::ssl::stream<TimedSocket&>> tls_;
@@ -147,8 +148,5 @@ class Stream {
 
 // timed_out, closed (the peer's end of the stream), cancelled, or connection_failed.
 Error stream_error(const error_code& ec);
-
-// The addresses of a host as the system's resolver has them, without a deadline. None: they are not known.
-TcpEndpoints system_addresses(boost::asio::io_context& io, const std::string& host, uint16_t port);
 
 }  // namespace verbena::net

@@ -72,7 +72,6 @@ std::expected<std::unique_ptr<Tracer>, std::string> Tracer::create(Options optio
   net::HttpOptions http{.host = url->host, .port = url->port, .tls = url->tls};
   http.connect_timeout = http.stall_timeout = options.timeout;
   http.idle_connections_max = 1;
-  http.bounded_lookup = true;
   auto client = net::HttpClient::create(std::move(http));
   if (!client) return std::unexpected(std::string(client.error().context));
   const std::string target = url->target == "/" ? std::string(path_of_traces) : url->target;

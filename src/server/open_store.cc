@@ -78,6 +78,7 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.index_cache = config.index_cache;
   options.scrub_rate = config.scrub_rate;
   options.scrub_rest = config.scrub_rest;
+  options.keep_free = config.keep_free;
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;

@@ -216,5 +216,5 @@ class CephCluster:
         return {**os.environ, "CEPH_CONF": self.conf}
 
     def _daemon(self, *args):
-        subprocess.run(args, env=self._environment(), cwd="/", timeout=60, check=True, stdout=subprocess.DEVNULL,
+        subprocess.run(args, env=self._environment(), cwd="/", timeout=180, check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)

@@ -65,6 +65,9 @@ OPERATIONS, SECONDS, LONG = 100_000, 100, 1_000_000
 
 
 class Run:
+    nemesis = Nemesis
+    first_program = None  # with which the servers begin; None: the program under test
+
     def __init__(self, arguments, verbena, pool):
         self.arguments, self.verbena, self.pool = arguments, verbena, pool
         self.choose = random.Random(arguments.seed)
@@ -402,9 +405,10 @@ class Run:
     def prepare(self, ceph):
         self.sweep = Sweep(self, ceph, {"register": PLAIN, "versions": VERSIONED, "pair": DIRECTORY})
         rows = SPLIT_ROWS_LONG if self.is_long else SPLIT_ROWS
-        self.servers.append(Server(ceph, 0, rows).start())
         while len(self.servers) < SERVERS:
-            self.servers.append(Server(ceph, len(self.servers), rows, self.servers[0]).start())
+            self.servers.append(Server(ceph, len(self.servers), rows, *self.servers[:1]))
+            self.servers[-1].program = self.first_program
+            self.servers[-1].start()
         s3 = boto3_client(self.servers[0].http)
         for bucket in (PLAIN, VERSIONED, LARGE):
             s3.create_bucket(Bucket=bucket)
@@ -431,7 +435,7 @@ class Run:
             works.append(self.upgrade.work)
         threads += [threading.Thread(target=self.guarded, args=(work,)) for work in works]
         if not self.arguments.calm:
-            threads += Nemesis(self, ceph).threads()
+            threads += self.nemesis(self, ceph).threads()
         self.began = told = time.monotonic()
         operations = 0
         for thread in threads:

@@ -55,6 +55,9 @@ class SlowFile final : public File {
     return below_->truncate(size);
   }
   Result<FileStat> stat() override { return below_->stat(); }
+  Result<std::optional<std::pair<uint64_t, uint64_t>>> data_range(uint64_t from) override {
+    return below_->data_range(from);
+  }
   bool direct() const override { return below_->direct(); }
   Result<size_t> pread_cached(MutableBytes into, uint64_t offset) override {
     return below_->pread_cached(into, offset);

@@ -25,6 +25,9 @@ class Disk final : public store::local::FileSystem {
   Result<store::local::FileStat> stat(const Path& path) override;
   Result<bool> is_directory(const Path& path) override;
   Result<uint64_t> free_bytes(const Path& path) override;
+  bool overwrites_in_place(const Path& path, std::string* name) override {
+    return below_.overwrites_in_place(path, name);
+  }
   Result<std::unique_ptr<store::local::FileLock>> lock(const Path& path) override;
 
  private:

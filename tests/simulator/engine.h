@@ -23,6 +23,7 @@ class Engine {
                                                      std::string& trouble) = 0;
   // Where servers share the store: whether this one does what one of them does.
   virtual std::function<bool()> duty(size_t /*server*/) const { return {}; }
+  virtual std::function<uint64_t()> term(size_t /*server*/) const { return {}; }  // 0: another one's, or none
   // A server is open: draws what befalls it, and when.
   virtual void begin_round() = 0;
   // What befalls it in this round, in a word.

@@ -28,6 +28,7 @@ Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memor
   options.volume_size_max = 4 * MiB;
   options.allocate_step = 0;
   options.free_bytes_min = 0;
+  options.keep_free = draw(3) == 0 ? 0 : 16 * MiB;  // one start may keep what the next gives back
   options.scrub_rate = 64 * MiB;
   options.scrub_rest = std::chrono::seconds(1);
   options.trouble = &trouble;

@@ -8,14 +8,21 @@ namespace verbena::simulator {
 std::string Plan::command() const {
   std::string text = fmt::format("./dev simulate --seed {} --operations {}", seed, operations);
   if (engine != Plan{}.engine) text += " --engine " + engine;
+  if (native) text += " --native";
   if (clients != Plan{}.clients) text += fmt::format(" --clients {}", clients);
   if (!without.empty()) text += fmt::format(" --without {}", fmt::join(without, ","));
+  if (!scenes.empty()) text += fmt::format(" --scenes {}", fmt::join(scenes, ","));
   return text;
 }
 
 const std::vector<std::string>& parts() {
-  static const std::vector<std::string> all{"faults", "jumps", "passes",    "rules",  "damage",
-                                            "plain",  "other", "versioned", "locked", "folder"};
+  static const std::vector<std::string> all{"faults", "jumps", "passes", "rules",     "damage", "storms",
+                                            "stalls", "plain", "other",  "versioned", "locked", "folder"};
+  return all;
+}
+
+const std::vector<std::string>& scene_names() {
+  static const std::vector<std::string> all{"keys", "races", "quotas", "buckets", "events", "suspensions"};
   return all;
 }
 
@@ -39,6 +46,12 @@ Plan shrink(Plan plan, uint64_t failed_after, const std::function<std::optional<
   for (const std::string& part : parts()) {
     Plan smaller = plan;
     smaller.without.push_back(part);
+    take(smaller);
+  }
+  const auto scenes = plan.scenes;
+  for (const std::string& scene : scenes) {
+    Plan smaller = plan;
+    std::erase(smaller.scenes, scene);
     take(smaller);
   }
   for (const int clients : {1, 2, 3}) {

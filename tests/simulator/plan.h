@@ -14,16 +14,20 @@ struct Plan {
   uint64_t seed = 1;
   uint64_t operations = 2000;
   int clients = 6;
-  unsigned seconds_max = 200;  // of the machine's clock
+  unsigned seconds_max = 100;  // of a processor's time
   std::string engine = "local";
+  bool native = false;  // half of the clients use the native door
   std::vector<std::string> without{};  // of parts()
+  std::vector<std::string> scenes{};   // of scene_names(), besides
 
   bool has(const std::string& part) const { return std::ranges::find(without, part) == without.end(); }
+  bool has_scene(const std::string& name) const { return std::ranges::find(scenes, name) != scenes.end(); }
   std::string command() const;  // that runs it
 };
 
 // What a world may be without: its buckets, what befalls it, its lifecycle.
 const std::vector<std::string>& parts();
+const std::vector<std::string>& scene_names();
 
 // Of a world that fails a smaller one that fails, too: without parts, with fewer clients and operations. `fails` runs
 // one, and says after how many operations it failed.

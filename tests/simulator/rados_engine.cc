@@ -45,7 +45,8 @@ Result<std::unique_ptr<store::Store>> RadosEngine::open(size_t server, memory::A
   options.pool = "data";
   options.index_pool = "index";
   options.name_space = "store";
-  options.split_rows = split_rows_;
+  // A server with a larger size joins what the others split.
+  options.split_rows = split_rows_ == one_tablet || draw(3) != 0 ? split_rows_ : 8 * split_rows_;
   options.arena = &arena;
   options.read_leases = hot_;
   auto opened = RadosStore::connect(options);
@@ -63,6 +64,10 @@ Result<std::unique_ptr<store::Store>> RadosEngine::open(size_t server, memory::A
 
 std::function<bool()> RadosEngine::duty(size_t server) const {
   return [store = stores_[server]] { return store->leader_term() != 0; };
+}
+
+std::function<uint64_t()> RadosEngine::term(size_t server) const {
+  return [store = stores_[server]] { return store->leader_term(); };
 }
 
 void RadosEngine::begin_round() {

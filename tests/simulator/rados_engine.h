@@ -17,6 +17,7 @@ class RadosEngine final : public Engine {
   Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
                                              std::string& trouble) override;
   std::function<bool()> duty(size_t server) const override;
+  std::function<uint64_t()> term(size_t server) const override;
   bool shared() const override { return true; }
   void begin_round() override;
   std::string fate() const override;

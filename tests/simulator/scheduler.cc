@@ -44,11 +44,12 @@ Scheduler& Scheduler::get() {
   return *one;
 }
 
-void Scheduler::start(uint64_t seed) {
+void Scheduler::start(uint64_t seed, bool stalls) {
   seed_ = seed;
   choices_.seed(seed);
   draws_.seed(~seed);
   pause_mask_ = (uint64_t{4} << 2 * (choices_() % 4)) - 1;
+  if (const uint64_t rare = choices_() % 4; stalls && rare != 0) stall_mask_ = (uint64_t{64} << 2 * rare) - 1;
   self_ = static_cast<Thread*>(register_thread());
   self_->kernel_id = static_cast<int>(kernel(SYS_gettid));
   running_ = self_;
@@ -119,7 +120,10 @@ void Scheduler::pause() {
 }
 
 void Scheduler::maybe_pause() {
-  if (on() && (choices_() & pause_mask_) == 0) pause();
+  if (!on()) return;
+  const uint64_t drawn = choices_();
+  if (stall_mask_ != 0 && (drawn >> 16 & stall_mask_) == 0) return sleep_until(now_ns_ + (1000 << (drawn >> 48) % 15));
+  if ((drawn & pause_mask_) == 0) pause();
 }
 
 void Scheduler::block(Thread& self, int64_t deadline_ns) {
@@ -188,7 +192,8 @@ void Scheduler::end_thread() {
 void Scheduler::wait_for_end(pthread_t of) {
   for (auto thread = threads_.rbegin(); thread != threads_.rend(); ++thread) {
     if (pthread_equal(thread->handle, of) == 0) continue;
-    while (!thread->ended) wait(&*thread);
+    Thread& found = *thread;  // it stays where it is while others are made; an iterator does not
+    while (!found.ended) wait(&found);
     return;
   }
 }

@@ -21,14 +21,14 @@ class Scheduler {
   static Scheduler& get();
 
   // The calling thread, the only one, is scheduled from here on.
-  void start(uint64_t seed);
+  void start(uint64_t seed, bool stalls = false);
   // Whether the calling thread is scheduled.
   bool on() const;
   int id() const;  // of the calling thread, from 1; 1 before start()
 
   // A point at which another thread may go on.
   void pause();        // always drawn
-  void maybe_pause();  // at a rate that the seed chose
+  void maybe_pause();  // at a rate that the seed chose; a few last as if the machine ran something else meanwhile
   // Waits for a wake() of `on`. False: the deadline, in nanoseconds of the steady clock, came first.
   bool wait(const void* on, int64_t deadline_ns = never);
   void wake(const void* on, size_t at_most = SIZE_MAX);  // which of its waiters is drawn
@@ -89,7 +89,7 @@ class Scheduler {
   int64_t frozen_until_ns_[groups] = {};
   std::mt19937_64 choices_, draws_;
   int64_t now_ns_ = 1'000'000'000'000, wall_offset_ns_ = 1'700'000'000'000'000'000;
-  uint64_t seed_ = 0, trace_ = 0xcbf29ce484222325u, switches_ = 0, pause_mask_ = 15;
+  uint64_t seed_ = 0, trace_ = 0xcbf29ce484222325u, switches_ = 0, pause_mask_ = 15, stall_mask_ = 0;
 };
 
 // Past interposition.

@@ -63,7 +63,7 @@ int run_seed(const Plan& plan) {
   const auto now = [](timespec& time) { kernel(SYS_clock_gettime, CLOCK_MONOTONIC, reinterpret_cast<long>(&time)); };
   now(from);
   Scheduler& scheduler = Scheduler::get();
-  scheduler.start(plan.seed);
+  scheduler.start(plan.seed, plan.engine == "local" && plan.has("stalls"));
   World world(plan, make_engine(plan));
   const bool held = world.run();
   now(to);
@@ -143,11 +143,16 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", seconds, "begins no seed later than this");
   app.add_option("--operations", plan.operations, "of each seed");
   app.add_option("--engine", plan.engine, "local or rados")->check(CLI::IsMember({"local", "rados"}));
+  app.add_flag("--native", plan.native, "half of the clients use the native door, over a simulated fabric");
   app.add_option("--clients", plan.clients, "at once");
-  app.add_option("--seconds-max", plan.seconds_max, "of a seed: after them it hangs");
-  app.add_option("--without", plan.without, "parts of the world: faults, jumps, passes, rules, damage, or a bucket")
+  app.add_option("--seconds-max", plan.seconds_max, "of a processor's time: a seed that takes longer hangs");
+  app.add_option("--without", plan.without,
+                 "parts of the world: faults, jumps, passes, rules, damage, storms, stalls, or a bucket")
       ->delimiter(',')
       ->check(CLI::IsMember(parts()));
+  app.add_option("--scenes", plan.scenes, "buckets with oracles of their own, besides")
+      ->delimiter(',')
+      ->check(CLI::IsMember(scene_names()));
   app.add_flag("--whole", whole, "a world that fails is not made smaller");
   app.add_flag("--log", log, "the server's errors, too: a crashing disk leaves many");
   CLI11_PARSE(app, argc, argv);

@@ -35,15 +35,16 @@ void World::act_on_upload(Loop& loop, Bucket& bucket, uint32_t key) {
 }
 
 void World::begin_upload(Loop& loop, Bucket& bucket, uint32_t key) {
-  const int64_t begun_ns = Scheduler::get().wall_ns() / 1000 * 1000;
+  int64_t begun_ns = Scheduler::get().wall_ns() / 1000 * 1000;
+  const auto noted = begins_.insert(begins_.end(), &begun_ns);
   ++clock_;
   s3::Headers headers;
   if (draw(4) == 0) headers.emplace_back("x-amz-server-side-encryption", "AES256");
   const Reply reply =
       ask(loop, "POST", fmt::format("/{}/{}?uploads", bucket.name, bucket.history.model().key(key)), headers);
+  begins_.erase(noted);
   if (!reply.ok()) return note_failure("an upload's begin", reply, bucket, key);
-  const int64_t answered_ns = Scheduler::get().wall_ns() / 1000 * 1000;
-  uploads_.push_back({bucket, key, reply.element("UploadId"), std::min(begun_ns, answered_ns)});
+  uploads_.push_back({bucket, key, reply.element("UploadId"), begun_ns});
   uploads_.back().busy = false;
 }
 

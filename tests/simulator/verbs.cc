@@ -125,7 +125,10 @@ void World::remove_version(Loop& loop, Bucket& bucket) {
   if (bucket.versions.empty()) return;
   // Often one of the newest: what it uncovers becomes current.
   const size_t among = draw(2) == 0 ? std::min<size_t>(4, bucket.versions.size()) : bucket.versions.size();
-  const Bucket::Known known = bucket.versions[bucket.versions.size() - 1 - draw(among)];
+  Bucket::Known known = bucket.versions[bucket.versions.size() - 1 - draw(among)];
+  for (int tries = 0; in_storm() && known.key != storm_.key && tries < 8; ++tries) {
+    known = bucket.versions[draw(bucket.versions.size())];
+  }
   Operation& operation = begin(
       bucket,
       {.kind = Kind::remove_version, .key = known.key, .value = known.value, .bypass = bucket.locks && draw(3) == 0});
@@ -199,6 +202,12 @@ void World::set_lock(Loop& loop, Bucket& bucket) {
                                       format_iso8601(until_s * 1'000'000)));
   if (reply.ok()) return answer(bucket, under_way);
   if (reply.code == "AccessDenied") return answer(bucket, under_way, Outcome::refused);
+  // The clock has jumped there meanwhile: it was no operation at all.
+  if (reply.code == "InvalidArgument" &&
+      std::max(latest_ns_, Scheduler::get().wall_ns()) >= under_way.with.locked_until_ns) {
+    under_way.kind = Kind::read;
+    return close(bucket, under_way, 253);
+  }
   if (reply.code == "NoSuchVersion" || reply.code == "NoSuchKey" || reply.code == "MethodNotAllowed") {
     return answer(bucket, under_way, Outcome::missing);
   }

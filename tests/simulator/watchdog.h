@@ -5,8 +5,9 @@
 
 namespace verbena::simulator {
 
-// After so many seconds of the machine's clock the process prints the seed, what each thread waits for and where the
-// one is whose turn it is, and exits with `hung`.
+// When the process has worked for so many seconds, or has neither worked nor changed turns for a minute, it prints the
+// seed, what each thread waits for and where the one is whose turn it is, and exits with `hung`. On a busy machine a
+// world may take as long as it takes.
 inline constexpr int hung = 4;
 void begin_watchdog(uint64_t seed, unsigned seconds);
 

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <boost/asio/detached.hpp>
 
+#include "s3/documents/access_generation.h"
+#include "simulator/native.h"
+#include "simulator/scene.h"
 #include "simulator/scheduler.h"
 #include "simulator/server.h"
 
@@ -61,6 +64,8 @@ World::World(Plan plan, std::unique_ptr<Engine> engine)
     if (plan_.has(bucket.name.substr(0, bucket.name.find('-')))) used_.push_back(&bucket);
   }
   if (used_.empty()) used_.push_back(&buckets_.front());
+  if (plan_.native) native_ = std::make_unique<Native>(*this);
+  scenes_ = make_scenes(*this, plan_);
 }
 
 World::~World() = default;
@@ -104,6 +109,7 @@ void World::disturb() {
       latest_ns_ = std::max(latest_ns_, scheduler.wall_ns());
       scheduler.jump_wall(-by_ns);
       for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
+      for (int64_t* begun_ns : begins_) *begun_ns -= by_ns;
   }
 }
 
@@ -111,11 +117,14 @@ void World::disturb() {
 void World::close(std::unique_ptr<Server>& server) {
   if (!server) return;
   server->lifecycle.reset();
+  for (const auto& scene : scenes_) scene->closes(*server);
   server->router.reset();
   server->service.reset();
   server->store.reset();
-  engine_->left(server->number);
+  const size_t number = server->number;
+  engine_->left(number);
   server.reset();
+  for (const auto& scene : scenes_) scene->gone(number);
 }
 
 // Those that are not there.
@@ -149,6 +158,9 @@ bool World::open_one(size_t at) {
       s3::Service{.store = *server_->store, .arena = *server_->arena, .clock = system_clock()});
   server_->service->lifecycle_day_s = day_s_;
   server_->service->encryption.keys = keys_.get();
+  // Other servers change buckets' documents, too.
+  if (engine_->shared()) server_->service->access->keep_where([](std::string_view) { return false; });
+  for (const auto& scene : scenes_) scene->opened(*server_);
   server_->router = std::make_unique<s3::Router>(*server_->service, nullptr, s3::Router::Options{});
   return true;
 }
@@ -182,28 +194,40 @@ bool World::make_buckets(Loop& loop) {
       if (!set.ok()) fail_with("no versioning: " + set.body);
     }
   }
+  for (const auto& scene : scenes_) scene->begin(loop);
   return failure_.empty();
 }
 
 // One incarnation of the server: clients and background work until a number of operations, or until the machine stops.
 bool World::round() {
   for (Bucket& bucket : buckets_) set_rules(server_->loops.emplace_back(), bucket);
+  for (const auto& scene : scenes_) scene->begin_round(server_->loops.emplace_back());
   if (plan_.has("faults")) engine_->begin_round();
   fates_.push_back(engine_->fate());
   until_ = clock_ + 100 + draw(400);
   stop_ = !failure_.empty();
   faulty_ = false;
   stop_passes_ = draw(2) == 0 || !plan_.has("passes");
+  pass_rest_ms_ = draw(2) == 0 ? 100 : 1500;
+  storm_ = {};
+  if (native_) native_->begin_round(*server_);
   std::deque<std::thread> threads;
   for (int i = 0; i < plan_.clients; ++i) {
     Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
-    threads.emplace_back([this, &server, &loop = server.loops.emplace_back()] { client(server, loop); });
+    threads.emplace_back([this, i, &server, &loop = server.loops.emplace_back()] {
+      if (native_) native_->enter(i);
+      client(server, loop);
+    });
   }
   std::thread background([this, &server = *server_, &loop = server_->loops.emplace_back()] { passes(server, loop); });
   for (std::thread& thread : threads) thread.join();
   stop_passes_ = true;
   background.join();
+  if (native_) native_->end_round(server_->loops.emplace_back());
   if (failure_.empty() && !engine_->befell()) check_lifecycle();
+  for (const auto& scene : scenes_) {
+    if (failure_.empty() && !engine_->befell()) scene->settle(server_->loops.emplace_back());
+  }
   for (const auto& server : servers_) server->lifecycle.reset();
   if (!failure_.empty()) return false;
   if (!engine_->befell() && !check_usage()) return false;
@@ -219,6 +243,7 @@ bool World::round() {
     bucket.unsettled = 0;
   }
   for (Upload& upload : uploads_) upload.busy = false;
+  for (const auto& scene : scenes_) scene->crash();
   const std::string wrong = engine_->check();
   if (!wrong.empty()) fail_with(fmt::format("after crash {}: {}", crashes_, wrong));
   return failure_.empty() && open() && read_all();
@@ -282,6 +307,7 @@ bool World::read_all() {
   }
   for (Upload& upload : uploads_) list_parts(loop, upload);
   std::erase_if(uploads_, [](const Upload& upload) { return upload.id.empty(); });
+  for (const auto& scene : scenes_) scene->look(loop);
   return failure_.empty();
 }
 
@@ -292,7 +318,8 @@ void World::client(Server& server, Loop& loop) {
     // What has met an error goes on for a while.
     if (engine_->ends_soon() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
     if (engine_->may_be_disturbed() && draw(400) == 0 && plan_.has("jumps")) disturb();
-    sleep_for(static_cast<int64_t>(draw(8) == 0 ? draw(700'000) : draw(500)) * 1000);
+    if (draw(200) == 0) begin_storm();
+    rest();
   }
 }
 
@@ -302,28 +329,36 @@ void World::passes(Server& server, Loop& loop) {
   const s3::LifecycleOptions options{
       .day_s = day_s_, .page_size = static_cast<int>(2 + draw(12)), .pause = std::chrono::milliseconds(1)};
   while (!stop_passes_) {
+    if (draw(3) == 0) begin_storm();
     s3::LifecyclePass pass(*server_->store, system_clock(), options, stop_passes_);
     boost::asio::co_spawn(loop, pass.run(), boost::asio::detached);
     loop.restart();
     loop.run();
     const bool settles = std::ranges::any_of(buckets_, [](const Bucket& bucket) { return bucket.unsettled != 0; });
-    sleep_for(draw_ns(settles ? 10'000 : 100));
+    sleep_for(draw_ns(settles ? 10'000 : pass_rest_ms_));
   }
 }
 
 void World::act(Loop& loop) {
-  Bucket& bucket = *used_[draw(used_.size())];
-  if (bucket.unsettled >= pending_max && engine_->errors_pend()) {
+  if (!scenes_.empty() && draw(5) == 0) return scenes_[draw(scenes_.size())]->act(loop);
+  Bucket& bucket = in_storm() ? *storm_.bucket : *used_[draw(used_.size())];
+  if ((bucket.unsettled >= pending_max || (bucket.unsettled != 0 && !bucket.history.has_room())) &&
+      engine_->errors_pend()) {
     ++clock_;  // the round is to end
     return;
   }
-  // While calls there may still happen, others are few: each may have come before or after.
-  if (!bucket.history.has_room() || (bucket.unsettled != 0 && draw(8) != 0)) return sleep_for(draw_ns(500));
-  act_on(loop, bucket);
+  if (!may_act(bucket)) return sleep_for(in_storm() ? static_cast<int64_t>(draw(200)) * 1000 : draw_ns(500));
+  if (in_storm()) return act_in_storm(loop, bucket);
+  act_on(loop, bucket, static_cast<uint32_t>(draw(keys_count)));
 }
 
-void World::act_on(Loop& loop, Bucket& bucket) {
-  const auto key = static_cast<uint32_t>(draw(keys_count));
+// While calls there may still happen, others are few: each may have come before or after.
+bool World::may_act(const Bucket& bucket) {
+  return bucket.history.has_room() && (bucket.unsettled == 0 || draw(8) == 0);
+}
+
+void World::act_on(Loop& loop, Bucket& bucket, uint32_t key) {
+  if (native_ && native_->act(loop, bucket, key)) return;
   const uint64_t choice = draw(100);
   if (choice < 25) return put(loop, bucket, key);
   if (choice < 33) return remove(loop, bucket, key);
@@ -345,19 +380,23 @@ Operation& World::begin(Bucket& bucket, Operation operation) {
   ++clock_;
   operation.begin = ++order_;
   operation.begin_ns = Scheduler::get().wall_ns() / 1000 * 1000;  // stored times are in microseconds
-  return bucket.history.begin(std::move(operation));
+  Operation& under_way = bucket.history.begin(std::move(operation));
+  if (native_) native_->began(under_way);
+  return under_way;
 }
 
 void World::close(Bucket& bucket, Operation& operation, uint64_t noted) {
   latest_ns_ = std::max(latest_ns_, Scheduler::get().wall_ns());
   operation.end_ns = latest_ns_;
+  if (native_) native_->ended(operation);
   Scheduler::get().note(static_cast<uint64_t>(operation.kind) << 56 ^ uint64_t{operation.value} << 24 ^ noted);
   if (!bucket.history.end()) fail_with(bucket.history.why());
 }
 
 void World::answer(Bucket& bucket, Operation& operation, Operation::Outcome outcome) {
-  operation.end = ++order_;
+  operation.end = std::min(operation.end, ++order_);  // a watch may have told of it before
   operation.outcome = outcome;
+  if (native_) native_->answered(bucket, operation);
   uint64_t noted = static_cast<uint64_t>(outcome);
   for (const auto& seen : operation.seen) {
     for (const uint32_t value : seen) noted = noted * 31 + value;
@@ -427,9 +466,11 @@ World::Reply World::ask(Loop& loop, std::string_view method, const std::string& 
   Reply reply{.status = whole ? response.status : 0,
               .code = response.error_code,
               .body = sink.begun ? sink.text : response.body,
-              .version_id = {}};
+              .version_id = {},
+              .etag = {}};
   for (const auto& [name, value] : response.headers) {
     if (std::string_view(name) == "x-amz-version-id") reply.version_id = value;
+    if (std::string_view(name) == "etag") reply.etag = value;
   }
   return reply;
 }

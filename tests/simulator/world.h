@@ -22,8 +22,13 @@
 
 namespace verbena::simulator {
 
+class Scene;
+
 class World {
  public:
+  using Loop = boost::asio::io_context;
+  struct Server;  // from one start to the next crash
+  struct Reply;
   World(Plan plan, std::unique_ptr<Engine> engine);
   ~World();
   // False: the store has lied, or has not come back; failure() says how.
@@ -33,9 +38,8 @@ class World {
   uint64_t crashes() const { return crashes_; }
 
  private:
-  using Loop = boost::asio::io_context;
-  struct Server;  // from one start to the next crash
-  struct Reply;
+  struct Native;  // clients of the native door
+  friend class Scene;
   struct Bucket {
     Bucket(std::string name, BucketKind kind, bool locks, const Values& values, int64_t day_ns);
     const std::string name;
@@ -81,7 +85,20 @@ class World {
   void passes(Server& server, Loop& loop);
   void enter(Server& server);  // the calling thread
   void act(Loop& loop);
-  void act_on(Loop& loop, Bucket& bucket);
+  void act_on(Loop& loop, Bucket& bucket, uint32_t key);
+  bool may_act(const Bucket& bucket);
+
+  // storms.cc
+  struct Storm {
+    Bucket* bucket = nullptr;
+    uint32_t key = 0;
+    uint64_t until = 0;  // by clock_
+  };
+  // It ends when a call fails that may still happen: its bucket would fill with others, and no client would go on.
+  bool in_storm() const { return clock_ < storm_.until && storm_.bucket->unsettled == 0; }
+  void begin_storm();
+  void rest();
+  void act_in_storm(Loop& loop, Bucket& bucket);
 
   // verbs.cc
   void put(Loop& loop, Bucket& bucket, uint32_t key);
@@ -151,15 +168,20 @@ class World {
   std::deque<Bucket> buckets_;
   std::vector<Bucket*> used_;  // by clients
   std::list<Upload> uploads_;
+  std::vector<std::unique_ptr<Scene>> scenes_;
+  std::list<int64_t*> begins_;  // of uploads that begin: not earlier than this
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
   int64_t latest_ns_ = 0;  // of the wall clock
   bool stop_ = false, faulty_ = false;
   std::atomic<bool> stop_passes_{false};
+  uint64_t pass_rest_ms_ = 100;
+  Storm storm_;
   // By server, bucket and key: a server that was given up while it could not be reached has lost its receipts. It may
   // say of its next change there that it does not know what became of it.
   std::set<std::tuple<size_t, const Bucket*, uint32_t>> doubts_;
   std::vector<std::string> fates_;  // of the rounds
   std::string failure_;
+  std::unique_ptr<Native> native_{};
 };
 
 }  // namespace verbena::simulator

@@ -5,6 +5,7 @@
 
 #include "auth/bucket_token.h"
 #include "base/checksum.h"
+#include "client/native/session_request.h"
 #include "native/wire/message.h"
 #include "net/http_client.h"
 
@@ -76,7 +77,28 @@ net::HttpRequest session_request(const NativeOptions& options, const std::string
   return request;
 }
 
+AskForSession& asks_by() {
+  static AskForSession ask;
+  return ask;
+}
+
+Result<net::HttpReply> ask(const NativeOptions& options, const std::string& body, std::string& server_ip) {
+  if (asks_by()) return asks_by()(options, session_request(options, options.host, body));
+  VB_ASSIGN(auto http, net::HttpClient::create({.host = options.host,
+                                                .port = options.port,
+                                                .tls = options.tls,
+                                                .ca_file = options.ca_file,
+                                                .insecure = options.insecure,
+                                                .connect_timeout = options.connect_timeout,
+                                                .stall_timeout = options.connect_timeout}));
+  VB_ASSIGN(net::HttpReply reply, http->request(session_request(options, http->host_header(), body)));
+  server_ip = http->peer_address();
+  return reply;
+}
+
 }  // namespace
+
+void ask_for_sessions_by(AskForSession ask) { asks_by() = std::move(ask); }
 
 Result<NativeAnswer> parse_session_answer(std::string_view body) {
   const Error bad{.code = Errc::malformed, .sys = 0, .context = "native: session answer"};
@@ -112,13 +134,6 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
 }
 
 Result<SessionTerms> request_session(const NativeOptions& options) {
-  VB_ASSIGN(auto http, net::HttpClient::create({.host = options.host,
-                                                .port = options.port,
-                                                .tls = options.tls,
-                                                .ca_file = options.ca_file,
-                                                .insecure = options.insecure,
-                                                .connect_timeout = options.connect_timeout,
-                                                .stall_timeout = options.connect_timeout}));
   wire::Nonce nonce;
   fill_random(nonce);
   // Servers from before version 2 read "version" alone.
@@ -128,7 +143,8 @@ Result<SessionTerms> request_session(const NativeOptions& options) {
                        {"user_agent", net::client_name},
                        {"providers", options.providers}};
   const std::string body = wanted.dump();
-  VB_ASSIGN(const net::HttpReply reply, http->request(session_request(options, http->host_header(), body)));
+  std::string server_ip;
+  VB_ASSIGN(const net::HttpReply reply, ask(options, body, server_ip));
   if (reply.status != 200) return std::unexpected(refusal(reply));
 
   VB_ASSIGN(NativeAnswer answer, parse_session_answer(reply.body));
@@ -138,7 +154,7 @@ Result<SessionTerms> request_session(const NativeOptions& options) {
   if (!proof || !equal_constant_time(as_bytes(*proof), as_bytes(wire::answer_proof(terms.master, reply.body)))) {
     return fail(Errc::malformed, "native: the session answer's proof does not fit the secret key");
   }
-  terms.server_ip = http->peer_address();
+  terms.server_ip = std::move(server_ip);
   return std::move(terms);
 }
 

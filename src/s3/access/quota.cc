@@ -100,22 +100,33 @@ Result<Reservation> Reservation::make(Service& service, const BucketAccess& acce
 
 Result<void> Reservation::grow(uint64_t bytes) { return store_ == nullptr ? Result<void>() : add(bytes, 0, false); }
 
-// Data of an older server counts after it has been counted; until then only what was stored since counts.
+// What is held is read after the claims (Limits::fits()). Data of an older server counts after it has been counted;
+// until then only what was stored since counts.
 Result<void> Reservation::add(uint64_t bytes, uint64_t objects, bool optional) {
-  VB_ASSIGN(const store::UsageNow now, store_->usage_now(bucket_));
-  const auto fits = [&](const auth::LimitsPtr& limits, const store::Usage& held, bool counted) {
-    if (limits == nullptr) return true;
-    return counted ? limits->reserve(bytes, objects, held.all_bytes(), held.all_objects())
-                   : limits->reserve(bytes, objects, 0, 0);
+  const auto claim = [&](const auth::LimitsPtr& limits) {
+    return limits == nullptr ? std::optional<auth::Limits::Claim>() : limits->claim(bytes, objects);
   };
-  if (!fits(of_bucket_, now.bucket, now.bucket_counted)) {
-    if (!optional) refused_by_quota("bucket").add();
-    return fail(Errc::quota_exceeded, "The bucket's quota is used up: the request would exceed it.");
+  const auto of_bucket = claim(of_bucket_), of_owner = claim(of_owner_);
+  const auto give_back = [&] {
+    if (of_bucket) of_bucket_->release(bytes, objects);
+    if (of_owner) of_owner_->release(bytes, objects);
+  };
+  const auto now = store_->usage_now(bucket_);
+  if (!now) {
+    give_back();
+    return std::unexpected(now.error());
   }
-  if (!fits(of_owner_, now.owner, now.owner_counted)) {
-    if (of_bucket_ != nullptr) of_bucket_->release(bytes, objects);
-    if (!optional) refused_by_quota("account").add();
-    return fail(Errc::quota_exceeded, "The quota of the bucket's account is used up: the request would exceed it.");
+  const auto fits = [](const auth::LimitsPtr& limits, const auto& claimed, const store::Usage& held, bool counted) {
+    if (limits == nullptr) return true;
+    return claimed && limits->fits(*claimed, counted ? held.all_bytes() : 0, counted ? held.all_objects() : 0);
+  };
+  const bool in_bucket = fits(of_bucket_, of_bucket, now->bucket, now->bucket_counted);
+  if (!in_bucket || !fits(of_owner_, of_owner, now->owner, now->owner_counted)) {
+    give_back();
+    if (!optional) refused_by_quota(in_bucket ? "account" : "bucket").add();
+    return fail(Errc::quota_exceeded, in_bucket
+                                          ? "The quota of the bucket's account is used up: the request would exceed it."
+                                          : "The bucket's quota is used up: the request would exceed it.");
   }
   bytes_ += bytes;
   objects_ += objects;
@@ -165,33 +176,67 @@ static uint64_t counted_requests(const Service& service, const Call& caller, con
   return access.lists_count() ? 1 : 0;
 }
 
-Task<Result<void>> admit_requests(Service& service, const Call& caller, const std::string& bucket, uint64_t requests,
-                                  uint64_t* wait_ns) {
-  if (is_superuser(caller)) co_return Result<void>();
-  const int64_t now_ns = steady_ns();
-  uint64_t wait = 0;
-  const char* why = "caller_rate";
-  bool limited = false;
-  for_each_of_caller(caller, [&](const auth::Limits& limits) {
-    limited = true;
-    if (wait == 0) wait = limits.admit(requests, now_ns);
-  });
-  if (wait == 0 && !bucket.empty()) {
-    const auto access = co_await bucket_access(service, bucket);  // without a record the verb reports the error
-    if (access && (*access)->limits != nullptr) {
-      limited = true;
-      const uint64_t counted = counted_requests(service, caller, **access, requests);
-      if (counted != 0) wait = (*access)->limits->admit(counted, now_ns);
-      why = "bucket_rate";
+// What requests were charged for. A refusal by a later limit gives it all back.
+class ChargedRequests {
+ public:
+  explicit ChargedRequests(int64_t now_ns) : now_ns_(now_ns) {}
+
+  // The time to wait; 0: charged.
+  uint64_t charge(const auth::Limits& limits, uint64_t requests) {
+    const uint64_t wait = limits.admit(requests, now_ns_);
+    if (wait == 0) {
+      charged_.emplace_back(&limits, requests);
+    } else {
+      for (const auto& [earlier, count] : charged_) earlier->withdraw(count);
+      charged_.clear();
     }
+    return wait;
   }
-  if (wait == 0) {
-    if (limited) charged_requests().add(requests);
-    co_return Result<void>();
+  bool any() const { return !charged_.empty(); }
+
+ private:
+  const int64_t now_ns_;
+  std::vector<std::pair<const auth::Limits*, uint64_t>> charged_;
+};
+
+// The time to wait, and which limit it is that has no room.
+static std::pair<uint64_t, const char*> charge_requests(const Service& service, const Call& caller,
+                                                        const BucketAccess* access, uint64_t requests,
+                                                        ChargedRequests& charged) {
+  uint64_t wait = 0;
+  for_each_of_caller(caller, [&](const auth::Limits& limits) {
+    if (wait == 0) wait = charged.charge(limits, requests);
+  });
+  if (wait != 0) return {wait, "caller_rate"};
+  if (access == nullptr || access->limits == nullptr) return {0, ""};
+  const uint64_t counted = counted_requests(service, caller, *access, requests);
+  return {counted == 0 ? 0 : charged.charge(*access->limits, counted), "bucket_rate"};
+}
+
+Task<Result<void>> admit_requests(Service& service, const Call& caller, std::span<const BucketRequests> asked,
+                                  RateRefusal& refusal) {
+  if (is_superuser(caller)) co_return Result<void>();
+  std::vector<BucketAccessPtr> accesses;  // null: without a record the verb reports the error
+  for (const auto& [bucket, requests] : asked) {
+    auto& access = accesses.emplace_back();
+    if (bucket.empty() || requests == 0) continue;
+    if (auto found = co_await bucket_access(service, bucket)) access = std::move(*found);
   }
-  refused_by_quota(why).add();
-  if (wait_ns != nullptr) *wait_ns = wait;
-  co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
+  ChargedRequests charged(steady_ns());
+  uint64_t total = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto& [bucket, requests] = asked[i];
+    if (requests == 0) continue;
+    const auto [wait, why] = charge_requests(service, caller, accesses[i].get(), requests, charged);
+    if (wait != 0) {
+      refused_by_quota(why).add();
+      refusal = {wait, bucket};
+      co_return fail(Errc::slow_down, "More requests or bytes came than the quota allows in a second.");
+    }
+    total += requests;
+  }
+  if (charged.any()) charged_requests().add(total);
+  co_return Result<void>();
 }
 
 ByteCharge::ByteCharge(const Call& caller, const BucketAccess& access) {

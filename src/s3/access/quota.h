@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -74,10 +75,18 @@ void count_marker_refusal();  // for a removal that needed a marker and had no r
 Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
                                          uint64_t bytes);
 
-// Charges `requests` of the caller on the bucket (empty: none) before anything is done. slow_down, with the time to
-// wait. Call only if auth::rates_are_in_use().
-Task<Result<void>> admit_requests(Service& service, const Call& caller, const std::string& bucket, uint64_t requests,
-                                  uint64_t* wait_ns = nullptr);
+// A number of requests on a bucket; an empty name: on none.
+using BucketRequests = std::pair<std::string, uint64_t>;
+
+struct RateRefusal {
+  uint64_t wait_ns = 0;
+  std::string bucket;  // of the requests that were refused
+};
+
+// Charges the caller's requests before anything is done: all of them, or with slow_down none. Call only if
+// auth::rates_are_in_use().
+Task<Result<void>> admit_requests(Service& service, const Call& caller, std::span<const BucketRequests> asked,
+                                  RateRefusal& refusal);
 
 // The charge for one request's bytes. The request itself finishes, and later ones wait until its bytes are paid off, so
 // bytes are charged when their transfer begins. Finally the charge is what was moved: more is charged as it moves, less

@@ -55,6 +55,32 @@ TEST_F(QuotaTest, ABucketHoldsNoMoreObjectsThanItsQuota) {
   EXPECT_EQ(put_as_alice("b", 1).status, 200);
 }
 
+// Another request stores its object, completely, while this one learns what is held.
+class StoredMeanwhile final : public store::in_memory::TestStore {
+ public:
+  using TestStore::TestStore;
+  Result<store::UsageNow> usage_now(std::string_view) override {
+    const store::UsageNow now = held;
+    if (const auto happens = std::exchange(meanwhile, nullptr)) happens();
+    return now;
+  }
+  store::UsageNow held{.bucket = {}, .owner = {}, .bucket_counted = true, .owner_counted = true};
+  std::function<void()> meanwhile;
+};
+
+TEST_F(QuotaTest, WhatIsStoredWhileUsageIsReadCounts) {
+  StoredMeanwhile counted(*arena);
+  Service of_it{.store = counted, .arena = *arena, .clock = system_clock()};
+  BucketAccess access;
+  access.name = "bucket";
+  access.limits = auth::make_limits({.bytes = 100});
+  counted.meanwhile = [&] {
+    if (Reservation::make(of_it, access, 60, 1)) counted.held.bucket.bytes += 60;
+  };
+  const auto mine = Reservation::make(of_it, access, 60, 1);
+  EXPECT_LE(counted.held.bucket.bytes + (mine ? 60 : 0), 100u);
+}
+
 TEST_F(QuotaTest, WhoeverBringsItTheBucketsOwnerPays) {
   set_account_quota({.bytes = 100});
   policy(R"({"Effect":"Allow","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/*"})");

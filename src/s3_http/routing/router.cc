@@ -18,6 +18,7 @@
 #include "s3_http/error_details.h"
 #include "s3_http/error_response.h"
 #include "s3_http/headers.h"
+#include "s3_http/request_record.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -377,10 +378,11 @@ void fill_context_error(Context& context, const Error& error) {
 
 // Checks the request rates of caller and bucket.
 Task<Result<void>> count_request(Context& context) {
-  uint64_t wait_ns = 0;
-  auto admitted = co_await admit_requests(context.service, context.caller(), context.bucket, 1, &wait_ns);
+  const BucketRequests one{context.bucket, 1};
+  RateRefusal refusal;
+  auto admitted = co_await admit_requests(context.service, context.caller(), std::span(&one, 1), refusal);
   if (!admitted && admitted.error() == Errc::slow_down) {
-    context.error_headers.emplace_back("retry-after", std::to_string(wait_ns / 1'000'000'000 + 1));
+    context.error_headers.emplace_back("retry-after", std::to_string(refusal.wait_ns / 1'000'000'000 + 1));
   }
   co_return admitted;
 }

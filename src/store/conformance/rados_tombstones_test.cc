@@ -131,6 +131,22 @@ TEST_F(TombstonesOnRados, IdsAndTimesOfAKeyGrowWhateverTheClocksSay) {
   }
 }
 
+// Also one of keys whose ids are below those that were swept before.
+TEST_F(TombstonesOnRados, EachSweepRaisesTheFence) {
+  const auto fence = [&] {
+    return *rados::decode_fence(*rig_->run(registry().row(state()->tablets[0].object, std::string(rados::fence_row))));
+  };
+  ASSERT_TRUE(put_by_other("low"));
+  ASSERT_TRUE(rig_->put("b", "high", "x"));
+  ASSERT_TRUE(rig_->remove("b", "high"));
+  sweep();
+  const rados::Fence first = fence();
+  ASSERT_TRUE(rig_->remove("b", "low"));
+  sweep();
+  EXPECT_EQ(fence().last_id, first.last_id);
+  EXPECT_GT(fence().number, first.number);
+}
+
 TEST_F(TombstonesOnRados, TheyAreSweptWhenTheyAreOldAndNotBefore) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig_->put("b", key(i), "x"));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig_->remove("b", key(i)));

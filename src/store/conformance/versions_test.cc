@@ -145,6 +145,18 @@ TEST_P(VersionStore, ADeleteMakesAMarkerAndRemovingTheMarkerBringsTheObjectBack)
   EXPECT_TRUE(t.remove("b", "ghost")->delete_marker);
 }
 
+TEST_P(VersionStore, AMarkerThatIsTheNewestAgainHidesTheKey) {
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  const std::string one = put("one");
+  const std::string marker = t.remove("b", "k")->version_id;
+  const std::string two = put("two");
+  ASSERT_TRUE(t.remove_version("b", "k", two));
+  EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
+  EXPECT_EQ(t.run(t.engine().stat("b", "k")).error(), Errc::no_such_key);
+  EXPECT_TRUE(t.list("b")->entries.empty());
+  EXPECT_EQ(history(), (List{"*!" + marker, one}));
+}
+
 TEST_P(VersionStore, SuspendedThereIsOneNullVersion) {
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
   std::string one = put("one");

@@ -20,6 +20,7 @@ constexpr size_t in_flight_max = 4;       // writes at a time, each of at most o
 constexpr uint64_t run_size_max = 64 * MiB;
 // Runs grow with the bytes received, not with the promised size: a client that promises 64 MiB and sends 1 holds 2.
 constexpr uint64_t first_run_size = 1 * MiB;
+constexpr uint64_t long_run = 1 * MiB;  // at least so much of a longer one is in one place, where free space is reused
 
 }  // namespace
 
@@ -135,12 +136,14 @@ Task<Result<void>> VolumeBlobWriter::next_run(uint64_t at_least) {
   if (size_hint_ && *size_hint_ > reserved_) want = std::min(want, align_up(*size_hint_ - reserved_));
   uint64_t most = std::min(run_size_max, engine_->volumes->run_max());
   uint64_t bytes = std::min(std::max(want, align_up(at_least)), most);
-  auto run = engine_->volumes->try_reserve(kind_, bytes);
+  // A shorter run is enough for bytes of unknown number; of a long blob, shorter ones would be too many.
+  const uint64_t least = std::min(size_hint_ ? bytes : align_up(at_least), long_run);
+  auto run = engine_->volumes->try_reserve(kind_, bytes, least);
   if (!run) {
-    auto work = [engine = engine_, kind = kind_, bytes] { return engine->volumes->reserve(kind, bytes); };
+    auto work = [engine = engine_, kind = kind_, bytes, least] { return engine->volumes->reserve(kind, bytes, least); };
     VB_CO_ASSIGN(run, co_await engine_->pool().run("volume growth", std::move(work)));
   }
-  reserved_ += bytes;
+  reserved_ += run->length;
   run_used_ = 0;
   runs_.push_back(std::move(*run));
   co_return Result<void>();

@@ -60,6 +60,7 @@ class Workload {
     remove("multi");
     t_.store->drain();
     put("last", 70'000, 11);
+    if (t_.options.keep_free != 0) reuse();
     versions();
     document("<Cors/>");
     document("<Cors>2</Cors>");
@@ -83,6 +84,13 @@ class Workload {
   bool remove(const std::string& key) {
     expected_.begin(key, std::nullopt);
     return settle(key, t_.remove("b", key).has_value());
+  }
+  void reuse() {
+    put("again", 200'000, 12);
+    put("again", 150'000, 13);
+    t_.store->drain();
+    put("more", 120'000, 14);
+    put("again", 60'000, 15);
   }
   // One key through the states of versioning: its value must be the one acknowledged last.
   void versions() {
@@ -151,9 +159,10 @@ void check(TestStore& t, const Expected& expected) {
 }
 
 // Injects the fault at operation n of the workload. False when the workload has fewer operations.
-bool crash_at(uint64_t n, Loss loss) {
+bool crash_at(uint64_t n, Loss loss, uint64_t keep_free) {
   FaultyFileSystem fs;
   TestStore t(&fs);
+  t.options.keep_free = keep_free;
   t.options.volume_size_max = 1 * MiB;
   t.open();
   t.make_bucket("b");
@@ -188,33 +197,46 @@ struct QuietLog {
   ~QuietLog() { log::set_level(log::Level::info); }
 };
 
-class Crash : public ::testing::TestWithParam<Loss> {
+// Freed space goes back at once, or is used again.
+constexpr uint64_t keeps_none = 0, keeps_all = 1 * GiB;
+
+// Every second operation from 0 or 1 on: two tests that can run side by side.
+class Crash : public ::testing::TestWithParam<std::tuple<Loss, uint64_t, uint64_t>> {
   QuietLog quiet_;
 };
-class Failure : public ::testing::Test {
+class Failure : public ::testing::TestWithParam<std::tuple<uint64_t, uint64_t>> {
   QuietLog quiet_;
 };
 
-std::string loss_name(const ::testing::TestParamInfo<Loss>& info) {
-  switch (info.param) {
+std::string loss_name(const ::testing::TestParamInfo<std::tuple<Loss, uint64_t, uint64_t>>& info) {
+  const auto [loss, keep_free, first] = info.param;
+  const std::string reusing = std::string(keep_free == keeps_none ? "" : "Reusing") + (first == 0 ? "" : "Odd");
+  switch (loss) {
     case Loss::nothing:
-      return "LosingNothing";
+      return reusing + "LosingNothing";
     case Loss::unsynced:
-      return "LosingAllUnsynced";
+      return reusing + "LosingAllUnsynced";
     case Loss::torn:
-      return "TearingUnsynced";
+      return reusing + "TearingUnsynced";
   }
   return "";
 }
 
-INSTANTIATE_TEST_SUITE_P(Power, Crash, ::testing::Values(Loss::nothing, Loss::unsynced, Loss::torn), loss_name);
+INSTANTIATE_TEST_SUITE_P(Power, Crash,
+                         ::testing::Combine(::testing::Values(Loss::nothing, Loss::unsynced, Loss::torn),
+                                            ::testing::Values(keeps_none, keeps_all), ::testing::Values(0, 1)),
+                         loss_name);
+INSTANTIATE_TEST_SUITE_P(Once, Failure,
+                         ::testing::Combine(::testing::Values(keeps_none, keeps_all), ::testing::Values(0, 1)));
 
 TEST_P(Crash, AtEveryOperationKeepsWhatWasAcknowledgedAndNothingPartial) {
   // All operations if everything unsynced is lost, which is the harshest; the others in steps, to keep the test short.
-  uint64_t n = 0, step = (GetParam() == Loss::unsynced ? 1 : 3) * stride;
+  const auto [loss, keep_free, first] = GetParam();
+  const uint64_t each = (loss == Loss::unsynced ? 1 : 3) * stride, step = 2 * each;
+  uint64_t n = first * each;
   for (; n < 2000; n += step) {
     SCOPED_TRACE("operation " + std::to_string(n));
-    if (!crash_at(n, GetParam())) break;
+    if (!crash_at(n, loss, keep_free)) break;
     if (HasFailure()) return;
   }
   EXPECT_GT(n, 50u);
@@ -222,9 +244,10 @@ TEST_P(Crash, AtEveryOperationKeepsWhatWasAcknowledgedAndNothingPartial) {
 }
 
 // A single failure after which the store continues: refused changes leave nothing, acknowledged ones stay.
-void fail_once_at(uint64_t n, Fault fault, bool* more) {
+void fail_once_at(uint64_t n, Fault fault, uint64_t keep_free, bool* more) {
   FaultyFileSystem fs;
   TestStore t(&fs);
+  t.options.keep_free = keep_free;
   t.options.volume_size_max = 1 * MiB;
   t.open();
   t.make_bucket("b");
@@ -251,19 +274,21 @@ void fail_once_at(uint64_t n, Fault fault, bool* more) {
   check(t, expected);
 }
 
-TEST_F(Failure, NoSpaceAtAnyOperationIsRefusedCleanly) {
+TEST_P(Failure, NoSpaceAtAnyOperationIsRefusedCleanly) {
   bool more = true;
-  for (uint64_t n = 0; more && n < 2000 && !HasFailure(); n += 2 * stride) {
+  const auto [keep_free, first] = GetParam();
+  for (uint64_t n = first * 2 * stride; more && n < 2000 && !HasFailure(); n += 4 * stride) {
     SCOPED_TRACE("operation " + std::to_string(n));
-    fail_once_at(n, Fault::no_space, &more);
+    fail_once_at(n, Fault::no_space, keep_free, &more);
   }
 }
 
-TEST_F(Failure, AnIoErrorAtAnyOperationLosesNothingAcknowledged) {
+TEST_P(Failure, AnIoErrorAtAnyOperationLosesNothingAcknowledged) {
   bool more = true;
-  for (uint64_t n = 1; more && n < 2000 && !HasFailure(); n += 2 * stride) {
+  const auto [keep_free, first] = GetParam();
+  for (uint64_t n = 1 + first * 2 * stride; more && n < 2000 && !HasFailure(); n += 4 * stride) {
     SCOPED_TRACE("operation " + std::to_string(n));
-    fail_once_at(n, Fault::io_error, &more);
+    fail_once_at(n, Fault::io_error, keep_free, &more);
   }
 }
 

@@ -359,5 +359,17 @@ TEST(LogScan, WhatLooksLikeARecordInsideOfOneIsNone) {
   EXPECT_TRUE(scan(outer).behind.empty());
 }
 
+// The index has checksums of its own; this one goes from the writer's memory to the reader's.
+TEST(Damage, ASmallObjectIsKnownByItsChecksum) {
+  const std::string value = encode_inline(as_bytes(std::string_view("small")));
+  ASSERT_EQ(*decode_inline(value), "small");
+  for (size_t bit = 0; bit < value.size() * 8; ++bit) {
+    std::string damaged = value;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
+    EXPECT_EQ(decode_inline(damaged).error(), Errc::corrupt_object) << bit;
+  }
+  EXPECT_EQ(decode_inline("abc").error(), Errc::corrupt_object);
+}
+
 }  // namespace
 }  // namespace verbena::store::local

@@ -67,6 +67,9 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unexpected<Error> refuse(std::string sentence) const;
   Result<void> recover_volumes();
   Result<void> recover_volume(uint64_t id);
+  uint64_t space_to_keep() const;
+  Result<void> load_kept_space();
+  Result<void> resolve_overlaps();
   Result<void> queue_dead_blobs();
   Result<void> queue_removed_buckets();
 };

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,6 +43,35 @@ FileStat to_file_stat(const struct stat& s) {
 // Writes through the page cache start write-back in pieces of this size. Otherwise all would go with the next sync, and
 // any change of the file system's own data would wait for it, too.
 constexpr size_t write_out_from = 256 * KiB;
+
+struct KnownFileSystem {
+  const char* name = "an unknown file system";
+  bool in_place = false;
+};
+
+// By the magic numbers of statfs(2). Those that are not named may copy on write.
+KnownFileSystem known_file_system(uint64_t magic) {
+  switch (magic) {
+    case 0xef53:
+      return {"ext4", true};
+    case 0x58465342:
+      return {"XFS", true};
+    case 0x9123683e:
+      return {"btrfs", false};
+    case 0x794c7630:
+      return {"overlay", false};
+    case 0x01021994:
+      return {"tmpfs", false};
+    case 0xf2f52010:
+      return {"F2FS", false};
+    case 0x2fc12fc1:
+      return {"ZFS", false};
+    case 0x6969:
+      return {"NFS", false};
+    default:
+      return {};
+  }
+}
 
 class RealFile final : public File {
  public:
@@ -98,6 +128,15 @@ class RealFile final : public File {
     struct stat s{};
     if (::fstat(fd_, &s) != 0) return failed("file: fstat", errno);
     return to_file_stat(s);
+  }
+  // The descriptor's own position is used for nothing else.
+  Result<std::optional<std::pair<uint64_t, uint64_t>>> data_range(uint64_t from) override {
+    const off_t begin = ::lseek(fd_, static_cast<off_t>(from), SEEK_DATA);
+    if (begin < 0 && errno == ENXIO) return std::nullopt;
+    if (begin < 0) return failed("file: seek data", errno);
+    const off_t end = ::lseek(fd_, begin, SEEK_HOLE);
+    if (end < 0) return failed("file: seek hole", errno);
+    return std::pair(static_cast<uint64_t>(begin), static_cast<uint64_t>(end));
   }
   bool direct() const override { return direct_.load(std::memory_order_relaxed); }
   Result<size_t> pread_cached(MutableBytes into, uint64_t offset) override {
@@ -197,6 +236,13 @@ class RealFileSystem final : public FileSystem {
     struct statvfs s{};
     if (::statvfs(path.c_str(), &s) != 0) return failed("file system: statvfs", errno);
     return static_cast<uint64_t>(s.f_bavail) * s.f_frsize;
+  }
+  bool overwrites_in_place(const Path& path, std::string* name) override {
+    struct statfs s{};
+    if (::statfs(path.c_str(), &s) != 0) return false;
+    const KnownFileSystem known = known_file_system(static_cast<uint64_t>(s.f_type));
+    if (name != nullptr) *name = known.name;
+    return known.in_place;
   }
   Result<std::unique_ptr<FileLock>> lock(const Path& path) override {
     int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

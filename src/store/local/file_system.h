@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -41,6 +43,9 @@ class File {
   virtual Result<void> punch(uint64_t offset, uint64_t length) = 0;
   virtual Result<void> truncate(uint64_t size) = 0;
   virtual Result<FileStat> stat() = 0;
+  // The first range at or after `from` that has been written since it got its blocks: begin and end. Empty: none, or
+  // the file system does not tell.
+  virtual Result<std::optional<std::pair<uint64_t, uint64_t>>> data_range(uint64_t /*from*/) { return std::nullopt; }
   // True when I/O bypasses the page cache and so must be aligned.
   virtual bool direct() const { return false; }
 
@@ -82,6 +87,9 @@ class FileSystem {
   virtual Result<FileStat> stat(const Path& path) = 0;
   virtual Result<bool> is_directory(const Path& path) = 0;
   virtual Result<uint64_t> free_bytes(const Path& path) = 0;
+  // Whether a write into written blocks of a file goes to these blocks: then it changes no metadata. False where the
+  // file system copies on write, is none of a disk, or is unknown; `name`, if not null, receives its name.
+  virtual bool overwrites_in_place(const Path& /*path*/, std::string* /*name*/) { return false; }
   // Locks `path` (made if missing) against other processes and other holders in this one. would_block when taken.
   virtual Result<std::unique_ptr<FileLock>> lock(const Path& path) = 0;
 };

@@ -11,7 +11,6 @@ namespace verbena::store::local {
 namespace {
 
 constexpr size_t collect_max = 256;  // blobs in one step
-constexpr auto write_behind_every = std::chrono::seconds(1);
 
 metrics::Counter& punched_bytes() {
   static auto& counter = metrics::counter("verbena_store_punched_bytes_total", "Bytes given back to the file system");
@@ -45,7 +44,9 @@ void Garbage::drain() {
   std::unique_lock lock(mutex_);
   ++drains_;
   wake_.notify_all();
-  const auto idle = [&] { return !working_ && dying_.empty() && !has_work_locked(); };
+  const auto idle = [&] {
+    return !working_ && dying_.empty() && cooling_.empty() && to_load_.empty() && !has_work_locked();
+  };
   idle_.wait(lock, [&] { return stopped_ || !thread_.joinable() || idle(); });
   --drains_;
 }
@@ -83,13 +84,16 @@ void Garbage::try_again_locked() {
   for (uint64_t blob : std::exchange(dying_again_, {})) dying_.push_back(blob);
   for (Run& run : std::exchange(runs_again_, {})) runs_.push_back(std::move(run));
   for (BucketSweep& bucket : std::exchange(removed_again_, {})) removed_.push_back(std::move(bucket));
+  for (Cooling& cooling : std::exchange(cooling_again_, {})) cooling_.push_back(std::move(cooling));
+  to_load_.merge(std::exchange(to_load_again_, {}));
 }
 
 void Garbage::loop() {
   auto next = Clock::now() + write_behind_every;
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait_until(lock, next, [&] { return stopping_ || has_work_locked() || is_awaited_locked(); });
+    wake_.wait_until(lock, to_load_.empty() ? next : std::min(next, load_at_),
+                     [&] { return stopping_ || has_work_locked() || is_awaited_locked(); });
     const bool tick = Clock::now() >= next;
     if (tick && !stopping_) try_again_locked();
     const bool due = tick || stopping_ || is_awaited_locked();
@@ -113,6 +117,9 @@ void Garbage::loop() {
       write_behind();
       next = Clock::now() + write_behind_every;
     }
+    release_cooled(!due);
+    if (!last) load_next();
+    if (tick && !last) give_back();
     tidy(std::exchange(reconsider_, {}), last);
 
     lock.lock();
@@ -141,8 +148,13 @@ void Garbage::write_behind() {
 void Garbage::reclaim_now(std::vector<Run>& runs) {
   std::set<uint64_t> touched;
   for (Run& run : runs) {
+    if (run.volume->failed()) volumes_.bar(run.volume->id());
+    if (run.reused && volumes_.keep({run.volume->id(), run.offset, run.length})) {
+      volumes_.settle(run);
+      continue;
+    }
     // A run that could not be punched stays unsettled: its volume is then not marked clean, and the next start frees
-    // it.
+    // it. One that was not written whole has blocks that no later start would find.
     if (!punch(run.volume->id(), run.offset, run.length)) {
       runs_again_.push_back(std::move(run));
       continue;
@@ -166,43 +178,60 @@ void Garbage::sweep(BucketSweep& bucket) {
   if (!bucket.done()) removed_.push_back(std::move(bucket));
 }
 
+void Garbage::remember_failed(const std::vector<uint64_t>& collecting) {
+  dead_again_.insert(dead_again_.end(), collecting.begin(), collecting.end());
+  for (uint64_t blob : collecting) pins_.collected(blob);
+}
+
 void Garbage::collect(std::vector<uint64_t> blobs) {
   before_collecting_(blobs);
   Batch batch(index_);
   std::set<uint64_t> touched;
+  std::vector<Extent> freed;
   std::vector<uint64_t> collecting;
+  // A blob may be queued twice, after a failure: its space is free once.
+  std::ranges::sort(blobs);
+  blobs.erase(std::ranges::unique(blobs).begin(), blobs.end());
   for (uint64_t blob : blobs) {
     if (!pins_.try_collect(blob)) continue;
     collecting.push_back(blob);
-    if (auto done = collect_one(blob, batch, touched); !done) {
+    if (auto done = collect_one(blob, batch, touched, freed); !done) {
       log::warn("store: blob {:x} keeps its space for now: {}", blob, describe(done.error()));
       dead_again_.push_back(blob);
     }
   }
   // The records go only after the holes are durable; otherwise a crash could forget both.
   for (uint64_t id : touched) {
-    if (!sync_holes(id)) {
-      dead_again_.insert(dead_again_.end(), collecting.begin(), collecting.end());
-      for (uint64_t blob : collecting) pins_.collected(blob);
-      return;
-    }
+    if (!sync_holes(id)) return remember_failed(collecting);
   }
-  // Unsynced: if these removals are lost, the dead records are back too and the holes are punched again.
-  if (!batch.empty() && !index_.write(batch)) {
-    dead_again_.insert(dead_again_.end(), collecting.begin(), collecting.end());
-  }
+  // Unsynced: if these removals are lost, the dead records are back too and the space is freed again.
+  if (!batch.empty() && !index_.write(batch)) return remember_failed(collecting);
+  cool(freed);
   for (uint64_t blob : collecting) pins_.collected(blob);
   tidy(std::move(touched), false);
 }
 
-Result<void> Garbage::collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched) {
+// Damage to the log can bring a removed blob's records back (accept_data_loss): its space may be another blob's since.
+Result<bool> Garbage::owns(uint64_t blob, const Extent& extent) {
+  auto value = index_.get(Family::extents, keys::extent(extent.volume, extent.offset));
+  if (!value && value.error() == Errc::not_found) return false;
+  if (!value) return std::unexpected(value.error());
+  VB_ASSIGN(const ExtentOwner owner, decode_extent_owner(*value));
+  return owner.blob == blob && owner.length == extent.length;
+}
+
+Result<void> Garbage::collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched,
+                                  std::vector<Extent>& freed) {
   std::vector<std::string> segments;
   std::vector<Extent> extents;
   Cursor cursor = index_.cursor(Family::segments, keys::segment_prefix(blob));
   for (; cursor.valid(); cursor.next()) {
     VB_ASSIGN(Segment segment, decode_segment(cursor.value()));
     segments.emplace_back(cursor.key());
-    extents.insert(extents.end(), segment.extents.begin(), segment.extents.end());
+    for (const Extent& x : segment.extents) {
+      VB_ASSIGN(const bool its, owns(blob, x));
+      if (its) extents.push_back(x);
+    }
   }
   VB_TRY(cursor.status());
   // Adjacent extents are merged first, so that a large object costs few calls.
@@ -214,12 +243,14 @@ Result<void> Garbage::collect_one(uint64_t blob, Batch& batch, std::set<uint64_t
       holes.push_back(x);
     }
   }
-  for (const Extent& hole : holes) VB_TRY(punch(hole.volume, hole.offset, hole.length));
-  for (const std::string& key : segments) batch.erase(Family::segments, key);
-  for (const Extent& x : extents) {
-    batch.erase(Family::extents, keys::extent(x.volume, x.offset));
-    touched.insert(x.volume);
+  const auto punched = std::ranges::partition(holes, [&](const Extent& hole) { return volumes_.keeps(hole.volume); });
+  for (const Extent& hole : punched) {
+    VB_TRY(punch(hole.volume, hole.offset, hole.length));
+    touched.insert(hole.volume);
   }
+  freed.insert(freed.end(), holes.begin(), punched.begin());
+  for (const std::string& key : segments) batch.erase(Family::segments, key);
+  for (const Extent& x : extents) batch.erase(Family::extents, keys::extent(x.volume, x.offset));
   batch.erase(Family::meta, keys::dead(blob));
   return {};
 }
@@ -251,17 +282,33 @@ void Garbage::tidy(std::set<uint64_t> touched, bool all) {
     touched.insert(volume->id());
   }
   if (!batch.empty() && !index_.write(batch)) return;
-  for (uint64_t id : touched) {
-    if (!index_.get(Family::meta, keys::volume_clean(id))) continue;  // still written to, or not settled
-    // Safe in this order: a volume that is marked clean is never written to again.
+  for (uint64_t id : touched) remove_empty(id);
+}
+
+void Garbage::remove_empty(uint64_t id) {
+  if (!volumes_.may_go(id) || is_cooling(id)) return;
+  if (!index_.get(Family::meta, keys::volume_clean(id))) return;  // still appended to, or not settled
+  const auto named = [&] {
     Cursor cursor = index_.cursor(Family::extents, keys::extent_prefix(id));
-    if (cursor.valid() || !cursor.status()) continue;
-    // The removal of the last extent must be durable before its file is unlinked.
-    if (!index_.sync() || !volumes_.drop(id)) continue;
-    Batch gone(index_);
-    gone.erase(Family::meta, keys::volume_clean(id));
-    (void)index_.write(gone);
+    return cursor.valid() || !cursor.status();
+  };
+  if (named()) return;
+  auto kept = volumes_.empty_out(id);
+  if (!kept) return;
+  // Bytes in its free space may have been named since; now nothing more can be. The removal of the last extent must be
+  // durable before its file is unlinked.
+  if (named() || !index_.sync() || !volumes_.drop(id)) {
+    for (const FreeSpace::Piece& piece : *kept) volumes_.keep(piece);
+    return;
   }
+  {
+    std::lock_guard lock(mutex_);
+    to_load_.erase(id);
+    to_load_again_.erase(id);
+  }
+  Batch gone(index_);
+  gone.erase(Family::meta, keys::volume_clean(id));
+  (void)index_.write(gone);
 }
 
 }  // namespace verbena::store::local

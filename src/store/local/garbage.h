@@ -1,6 +1,8 @@
-// Frees space, on a thread of its own: holes of dead blobs and of runs that were never named, then volumes without live
-// extents. The order is always: the index change is durable, no reader holds the extent, the hole is punched, its
-// records are removed. A crash between any two steps is repaired by repeating the step.
+// Frees space, on a thread of its own: that of dead blobs and of runs that were never named, then volumes without live
+// extents. Always first: the index change is durable, and no reader holds the extent. Space that goes back to the file
+// system is then punched, and its records are removed: a crash between the two is repaired by repeating the step. Space
+// that its volume keeps (garbage_reuse.cc) is used again when the removal of its records is durable and cannot be
+// undone.
 //
 // The same thread makes `memory` buckets durable, once a second. Removals in them wait for that: a removal must be
 // durable before its bytes are freed, and a sync for each removal would be one per client request.
@@ -50,25 +52,50 @@ class Garbage {
 
   // Checks at the start whether the volume is dead (before start()).
   void reconsider(uint64_t volume) { reconsider_.insert(volume); }
+  // Volumes that an earlier start may have left with space for reuse: found out bit by bit (before start()).
+  // `on_loaded`: when all are, on the garbage thread.
+  void load_later(const std::vector<uint64_t>& volumes, std::function<void()> on_loaded) {
+    to_load_.insert(volumes.begin(), volumes.end());
+    on_loaded_ = std::move(on_loaded);
+  }
 
   bool pin(uint64_t blob) { return pins_.pin(blob); }
   void unpin(uint64_t blob);
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr auto write_behind_every = std::chrono::seconds(1);
   bool has_work_locked() const { return !dead_.empty() || !runs_.empty() || !removed_.empty(); }
-  bool is_awaited_locked() const { return drains_ != 0 && !dying_.empty(); }
+  bool is_awaited_locked() const { return drains_ != 0 && (!dying_.empty() || !cooling_.empty() || !to_load_.empty()); }
   void loop();
   void try_again_locked();
   void write_behind();
   void reclaim_now(std::vector<Run>& runs);
   void sweep(BucketSweep& bucket);
   void collect(std::vector<uint64_t> blobs);
-  // Punches the blob's extents and adds the removal of its records to the batch.
-  Result<void> collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched);
+  // Punches the blob's extents, or adds them to `freed` if their volume keeps them, and adds the removal of its records
+  // to the batch. `touched`: volumes with a hole.
+  Result<void> collect_one(uint64_t blob, Batch& batch, std::set<uint64_t>& touched, std::vector<Extent>& freed);
+  Result<bool> owns(uint64_t blob, const Extent& extent);
+  void remember_failed(const std::vector<uint64_t>& collecting);
   Result<void> punch(uint64_t volume, uint64_t offset, uint64_t length);
   Result<void> sync_holes(uint64_t volume);
   void tidy(std::set<uint64_t> touched, bool all);
+  void remove_empty(uint64_t volume);
+
+  // Space without records, which may not be used before the change of the index that removed them is past undoing.
+  struct Cooling {
+    Index::Moment since;
+    std::vector<Extent> pieces;
+  };
+  void cool(const std::vector<Extent>& freed);
+  void release_cooled(bool again);
+  bool is_cooling(uint64_t volume);
+  void load_next();
+  // Finds the space of a volume that no record names and that has its blocks.
+  Result<std::vector<Extent>> find_free(uint64_t volume);
+  void load(uint64_t volume);
+  void give_back();
 
   Index& index_;
   Volumes& volumes_;
@@ -86,6 +113,11 @@ class Garbage {
   std::vector<Run> runs_again_;
   std::vector<BucketSweep> removed_again_;
   std::set<uint64_t> reconsider_;
+  // Guarded by mutex_; changed by the garbage thread alone.
+  std::deque<Cooling> cooling_, cooling_again_;
+  std::set<uint64_t> to_load_, to_load_again_;
+  std::function<void()> on_loaded_;
+  Clock::time_point load_at_{};
   bool behind_failed_ = false;
   bool working_ = false, stopping_ = false, stopped_ = false;
   std::thread thread_;

@@ -407,6 +407,15 @@ Result<void> Index::write(Batch& batch) {
   return write_locked(batch);
 }
 
+Index::Moment Index::moment() const {
+  return {db_->GetLatestSequenceNumber(), hidings_.load(std::memory_order_acquire)};
+}
+
+bool Index::is_past(const Moment& moment) const {
+  if (failed() || durable_sequence_.load(std::memory_order_acquire) < moment.sequence) return false;
+  return moment.hidings % 2 == 0 || hidings_.load(std::memory_order_acquire) != moment.hidings;
+}
+
 Result<void> Index::write_hidden(Batch& batch) {
   const std::lock_guard lock(write_mutex_);
   if (failed()) return fail(Errc::io_error, "index: an earlier write failed");

@@ -138,6 +138,14 @@ class Index {
   Result<void> check_tables(std::string& trouble);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
+  // The time of all writes so far. It is past when they are durable, and no group that was hidden then can be undone
+  // any more, which would also undo what changed its keys before it did.
+  struct Moment {
+    uint64_t sequence = 0, hidings = 0;
+  };
+  Moment moment() const;
+  bool is_past(const Moment& moment) const;
+
  private:
   friend class Batch;
   Index() = default;

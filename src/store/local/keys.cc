@@ -4,6 +4,7 @@ namespace verbena::store::local::keys {
 
 std::string epoch() { return "m:epoch"; }
 std::string scrub() { return "m:scrub"; }
+std::string space_kept() { return "m:kept"; }
 std::string volume_clean(uint64_t volume) { return tagged('v', volume); }
 std::string dead_prefix() { return "d"; }
 std::string dead(uint64_t blob) { return tagged('d', blob); }

@@ -31,6 +31,7 @@ using namespace store::keys;
 std::string epoch();
 std::string scrub();
 std::string volume_clean(uint64_t volume);
+std::string space_kept();  // volumes may have space that no extent names
 std::string dead_prefix();
 std::string dead(uint64_t blob);
 std::optional<uint64_t> parse_dead(std::string_view key);

@@ -40,6 +40,7 @@ Result<LocalStore::Usage> LocalStore::usage() {
     usage.live_bytes += owner.length;
   }
   VB_TRY(cursor.status());
+  usage.kept_bytes = engine_->volumes->kept_bytes();
   VB_ASSIGN(auto ids, engine_->volumes->on_disk());
   for (uint64_t id : ids) {
     auto stat = engine_->fs->stat(engine_->volumes->path(id));

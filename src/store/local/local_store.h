@@ -1,4 +1,4 @@
-// The embedded engine behind store.h: an index in RocksDB, data in append-only volume files, group commit.
+// The embedded engine behind store.h: an index in RocksDB, data in volume files, group commit.
 //
 // DIR/VERSION  format number; a newer one is refused     DIR/LOCK     held while open
 // DIR/index/   RocksDB                                   DIR/volumes/ data
@@ -33,6 +33,9 @@ struct Options {
   uint64_t volume_size_max = 1 * GiB;
   uint64_t allocate_step = 16 * MiB;   // volumes grow by this; 0: as needed
   uint64_t free_bytes_min = 64 * MiB;  // less free than this: PUTs get insufficient_storage, deletes still work
+  // Freed bytes that volumes keep, to be used again in place, at most (also at most what the file system has free). 0,
+  // or a file system that does not overwrite in place: freed space goes back to the file system at once.
+  uint64_t keep_free = 0;
   // Limits of open files: of volumes besides those in use, and of the index.
   size_t open_volumes_max = 256;
   size_t open_index_files_max = 256;
@@ -70,6 +73,7 @@ class LocalStore final : public EngineStore {
   struct Usage {
     uint64_t live_bytes = 0;       // named by the index
     uint64_t allocated_bytes = 0;  // blocks the file system holds for it
+    uint64_t kept_bytes = 0;       // of these, free and kept for reuse
     uint64_t volumes = 0;
   };
   Result<Usage> usage();  // blocks; walks the space map

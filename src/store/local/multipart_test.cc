@@ -61,5 +61,14 @@ TEST_F(Multipart, AKeptReaderDoesNotKeepTheSpaceOfARemovedObject) {
   EXPECT_EQ(t.store->usage()->live_bytes, 0u);
 }
 
+TEST_F(Multipart, APartThatReplacesAnotherLeavesNothingOfIt) {
+  UploadInfo upload = start("k");
+  part(upload, 1, pattern(300'000, 1));
+  ASSERT_TRUE(t.complete(upload, {part(upload, 1, pattern(200'000, 2))}));
+  ASSERT_TRUE(t.remove("b", "k"));
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
+}
+
 }  // namespace
 }  // namespace verbena::store::local

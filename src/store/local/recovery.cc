@@ -24,9 +24,10 @@
 namespace verbena::store::local {
 namespace {
 
-// 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. Each version reads all
-// earlier formats, and opening a directory converts it.
-constexpr int format_number = 5;
+// 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. 6: volumes keep free
+// space, which an older program would never free. Each version reads all earlier formats, and opening a directory
+// converts it.
+constexpr int format_number = 6;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 // The most starts that the index may have forgotten because of damage to the log.
@@ -63,6 +64,7 @@ Result<void> Engine::start() {
                                                  .allocate_step = align_up(options.allocate_step),
                                                  .free_bytes_min = options.free_bytes_min,
                                                  .open_max = options.open_volumes_max,
+                                                 .keep_free = space_to_keep(),
                                                  .next_id = ids});
   VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
@@ -76,6 +78,7 @@ Result<void> Engine::start() {
   VB_TRY(load_usage());
   VB_TRY(check_volumes());
   VB_TRY(recover_volumes());
+  VB_TRY(load_kept_space());
   VB_TRY(queue_dead_blobs());
   VB_TRY(queue_removed_buckets());
   garbage->start();
@@ -227,6 +230,7 @@ Result<void> Engine::open_index() {
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
   usage_lost = log == LogMode::around_damage;
+  if (usage_lost) VB_TRY(resolve_overlaps());
   if (usage_lost) epoch += starts_forgotten_max;
   Batch batch(*index);
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
@@ -332,6 +336,68 @@ Result<void> Engine::recover_volume(uint64_t id) {
             format_size(punched));
   garbage->reconsider(id);
   return {};
+}
+
+// 0: freed space goes back to the file system at once.
+uint64_t Engine::space_to_keep() const {
+  if (options.keep_free == 0) return 0;
+  std::string name;
+  if (fs->overwrites_in_place(options.directory, &name)) {
+    log::info("store: on {}: up to {} of freed space is kept and used again in place", name,
+              format_size(options.keep_free));
+    return options.keep_free;
+  }
+  log::info("store: on {}, which does not overwrite in place: freed space goes back to it at once", name);
+  return 0;
+}
+
+// The volumes' free space is what the space map does not name. Only a start that may have kept some leaves any.
+Result<void> Engine::load_kept_space() {
+  const std::string mark = keys::space_kept();
+  const auto marked = index->get(Family::meta, mark);
+  if (!marked && !(marked.error() == Errc::not_found)) return std::unexpected(marked.error());
+  const bool keeps = volumes->keeps_any();
+  if (marked) {
+    VB_ASSIGN(const auto ids, volumes->on_disk());
+    garbage->load_later(ids, [this, keeps, mark] {
+      Batch batch(*index);
+      batch.erase(Family::meta, mark);
+      if (!keeps) (void)index->write(batch);
+    });
+    return {};
+  }
+  if (!keeps) return {};
+  Batch batch(*index);
+  batch.put(Family::meta, mark, "");
+  VB_TRY(index->write(batch));
+  return index->sync();
+}
+
+// What damage to the log has brought back may name space that is another blob's since. Ids grow, so of two extents that
+// overlap the one of the greater id was written last: the other's bytes are lost.
+Result<void> Engine::resolve_overlaps() {
+  Batch batch(*index);
+  std::optional<std::pair<uint64_t, uint64_t>> last;  // volume, offset
+  uint64_t end = 0, owner_of_last = 0, lost = 0;
+  for (Cursor cursor = index->cursor(Family::extents, ""); cursor.valid(); cursor.next()) {
+    if (cursor.key().empty()) continue;  // the mark that Index::recover() leaves
+    const auto place = keys::parse_extent(cursor.key());
+    VB_ASSIGN(const ExtentOwner owner, decode_extent_owner(cursor.value()));
+    if (!place) return fail(Errc::corrupt_object, "store: space map");
+    if (last && last->first == place->first && place->second < end) {
+      ++lost;
+      const bool newer = owner.blob > owner_of_last;
+      batch.erase(Family::extents, newer ? keys::extent(last->first, last->second) : std::string(cursor.key()));
+      if (!newer) continue;
+    }
+    last = place;
+    end = place->second + owner.length;
+    owner_of_last = owner.blob;
+  }
+  if (lost == 0) return {};
+  log::error("store: {} extents that damage to the log brought back have been overwritten since", lost);
+  VB_TRY(index->write(batch));
+  return index->sync();
 }
 
 Result<void> Engine::queue_dead_blobs() {

@@ -252,6 +252,9 @@ Result<Scrub::Walk> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& r
 }
 
 void Scrub::tell(uint64_t blob, const Wrong& wrong, ScrubReport& report) {
+  if (wrong.damaged + wrong.unreadable == 0) return;
+  // Nothing names it any more, and after a crash its space may have been used again already.
+  if (engine_.index->get(Family::meta, keys::dead(blob))) return;
   report.damaged_blocks += wrong.damaged;
   report.unreadable_blocks += wrong.unreadable;
   counters().damaged.add(wrong.damaged);

@@ -45,6 +45,7 @@ class FaultyFile final : public File {
     VB_TRY(fs_.begin(&last));
     size_t n = from.size();
     if (fs_.short_io_ && n > 1) n = 1 + fs_.random_() % n;
+    if (fs_.is_under(node_->made_as, fs_.dropping_folder_)) return n;
     VB_TRY(fs_.write_pages(*node_, from.first(n), offset));
     if (last) return fail(Errc::io_error, "faulty: crashed", EIO);
     return n;
@@ -72,6 +73,7 @@ class FaultyFile final : public File {
   Result<void> allocate(uint64_t offset, uint64_t length) override {
     std::lock_guard lock(fs_.mutex_);
     VB_TRY(fs_.begin());
+    fs_.note_space_change(node_->made_as);
     uint64_t first = offset / fs_.page_size, end = (offset + length + fs_.page_size - 1) / fs_.page_size;
     uint64_t missing = 0;
     for (uint64_t page = first; page < end; ++page) missing += node_->now.pages.contains(page) ? 0 : 1;
@@ -87,6 +89,7 @@ class FaultyFile final : public File {
   Result<void> punch(uint64_t offset, uint64_t length) override {
     std::lock_guard lock(fs_.mutex_);
     VB_TRY(fs_.begin());
+    fs_.note_space_change(node_->made_as);
     drop_pages(align_up(offset), align_down(offset + length));
     return {};
   }
@@ -94,6 +97,7 @@ class FaultyFile final : public File {
   Result<void> truncate(uint64_t size) override {
     std::lock_guard lock(fs_.mutex_);
     VB_TRY(fs_.begin());
+    fs_.note_space_change(node_->made_as);
     drop_pages(align_up(size), UINT64_MAX);
     node_->now.size = size;
     return {};
@@ -102,6 +106,18 @@ class FaultyFile final : public File {
   Result<FileStat> stat() override {
     std::lock_guard lock(fs_.mutex_);
     return FileStat{node_->now.size, node_->now.pages.size() * fs_.page_size, 0};
+  }
+
+  // Reserved pages count as written.
+  Result<std::optional<std::pair<uint64_t, uint64_t>>> data_range(uint64_t from) override {
+    std::lock_guard lock(fs_.mutex_);
+    const auto& pages = node_->now.pages;
+    auto at = pages.lower_bound(from / fs_.page_size);
+    if (at == pages.end()) return std::nullopt;
+    const uint64_t first = at->first;
+    uint64_t end = first;
+    for (; at != pages.end() && at->first == end; ++at) ++end;
+    return std::pair(std::max(from, first * fs_.page_size), end * fs_.page_size);
   }
 
  private:
@@ -202,6 +218,7 @@ Result<void> FaultyFileSystem::write_pages(Node& node, Bytes from, uint64_t offs
     missing += node.now.pages.contains(page) ? 0 : 1;
   }
   VB_TRY(reserve_pages(missing));
+  if (missing != 0) note_space_change(node.made_as);
   for (size_t done = 0; done < from.size();) {
     uint64_t page = (offset + done) / page_size, at = (offset + done) % page_size;
     size_t piece = std::min<size_t>(from.size() - done, page_size - at);
@@ -316,6 +333,17 @@ uint64_t FaultyFileSystem::syncs(const Path& folder) const {
       std::ranges::count_if(syncs_, [&](const std::string& name) { return is_under(name, normal(folder)); }));
 }
 
+uint64_t FaultyFileSystem::space_changes(const Path& folder) const {
+  std::lock_guard lock(mutex_);
+  const auto found = space_changes_.find(normal(folder));
+  return found == space_changes_.end() ? 0 : found->second;
+}
+
+void FaultyFileSystem::drop_writes(const Path& folder) {
+  std::lock_guard lock(mutex_);
+  dropping_folder_ = folder.empty() ? std::string() : normal(folder);
+}
+
 void FaultyFileSystem::set_open_max(const Path& folder, size_t max) {
   std::lock_guard lock(mutex_);
   limited_folder_ = normal(folder);
@@ -351,6 +379,7 @@ Result<std::unique_ptr<File>> FaultyFileSystem::open(const Path& path, OpenMode 
     VB_TRY(begin());
     it = now_.emplace(name, std::make_shared<Node>()).first;
     it->second->made_as = name;
+    note_space_change(name);
   } else if (mode.truncate) {
     VB_TRY(begin());
     it->second = std::make_shared<Node>();
@@ -362,6 +391,7 @@ Result<std::unique_ptr<File>> FaultyFileSystem::open(const Path& path, OpenMode 
 Result<void> FaultyFileSystem::unlink(const Path& path) {
   std::lock_guard lock(mutex_);
   VB_TRY(begin());
+  note_space_change(normal(path));
   if (now_.erase(normal(path)) == 0) return fail(Errc::not_found, "faulty: unlink", ENOENT);
   return {};
 }
@@ -434,6 +464,11 @@ Result<uint64_t> FaultyFileSystem::free_bytes(const Path&) {
   std::lock_guard lock(mutex_);
   uint64_t in_use = used();
   return capacity_ > in_use ? capacity_ - in_use : 0;
+}
+
+bool FaultyFileSystem::overwrites_in_place(const Path&, std::string* name) {
+  if (name != nullptr) *name = "memory";
+  return true;
 }
 
 Result<std::unique_ptr<FileLock>> FaultyFileSystem::lock(const Path& path) {

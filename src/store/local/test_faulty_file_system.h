@@ -53,6 +53,11 @@ class FaultyFileSystem final : public FileSystem {
   void release_syncs();
   void fail_syncs(const Path& folder);       // EIO on every one of files under it; empty: no more
   uint64_t syncs(const Path& folder) const;  // of files under it, so far
+  // Changes of files under this folder that a file system would have to note in its own records, so far: making,
+  // unlinking, reserving, punching, cutting, and writes to where nothing was.
+  uint64_t space_changes(const Path& folder) const;
+  // The disk lies: writes to files under this folder are answered and not done; empty: no more.
+  void drop_writes(const Path& folder);
   // At most so many files under this folder are open at a time: more get slow_down (EMFILE).
   void set_open_max(const Path& folder, size_t max);
   size_t open_files() const;  // of those
@@ -68,6 +73,7 @@ class FaultyFileSystem final : public FileSystem {
   Result<FileStat> stat(const Path& path) override;
   Result<bool> is_directory(const Path& path) override;
   Result<uint64_t> free_bytes(const Path& path) override;
+  bool overwrites_in_place(const Path& path, std::string* name) override;
   Result<std::unique_ptr<FileLock>> lock(const Path& path) override;
 
  private:
@@ -90,6 +96,7 @@ class FaultyFileSystem final : public FileSystem {
   static bool is_under(const std::string& name, const std::string& folder);
   void wait_while_held(const std::string& name, std::unique_lock<std::mutex>& lock);
   Result<void> begin(bool* apply_then_fail = nullptr);  // counts, meets the fault
+  void note_space_change(const std::string& name) { ++space_changes_[Path(name).parent_path().string()]; }
   Result<void> write_pages(Node& node, Bytes from, uint64_t offset);
   Result<void> reserve_pages(uint64_t n);
   uint64_t used() const;
@@ -108,6 +115,8 @@ class FaultyFileSystem final : public FileSystem {
   int released_ = 0;
   size_t open_ = 0, open_max_ = SIZE_MAX;
   std::vector<std::string> syncs_;
+  std::map<std::string, uint64_t> space_changes_;  // by folder
+  std::string dropping_folder_;
 };
 
 }  // namespace verbena::store::local

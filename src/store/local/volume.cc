@@ -12,6 +12,7 @@ namespace verbena::store::local {
 namespace {
 
 constexpr std::string_view suffix = ".volume";
+constexpr uint64_t give_back_least = 64 * MiB;  // when the file system is full
 
 metrics::Counter& syncs() {
   static auto& counter = metrics::counter("verbena_store_volume_syncs_total", "fdatasync calls on volumes");
@@ -69,6 +70,9 @@ Result<std::vector<uint64_t>> Volumes::on_disk() {
 
 Result<bool> Volumes::has_space() {
   VB_ASSIGN(uint64_t free, options_.fs->free_bytes(options_.directory));
+  if (free > options_.free_bytes_min || kept_bytes() == 0) return free > options_.free_bytes_min;
+  give_back(std::max(2 * options_.free_bytes_min, give_back_least));
+  VB_ASSIGN(free, options_.fs->free_bytes(options_.directory));
   return free > options_.free_bytes_min;
 }
 
@@ -80,17 +84,27 @@ std::optional<Run> Volumes::take(Active& active, uint64_t bytes) {
   return run;
 }
 
-std::optional<Run> Volumes::try_reserve(VolumeKind kind, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
-  return take(active_[static_cast<size_t>(kind)], bytes);
+Result<Run> Volumes::reserve(VolumeKind kind, uint64_t bytes, uint64_t least) {
+  std::lock_guard growing(grow_mutex_);
+  // Another thread's volume may close the one that was opened: not for ever.
+  for (int tries = 0; tries < 4 && kind == VolumeKind::durable && open_for_reuse(bytes, least); ++tries) {
+    if (auto run = try_reserve(kind, bytes, least)) return std::move(*run);
+  }
+  for (;;) {
+    if (auto run = append(kind, bytes)) return std::move(*run);
+    auto grown = grow(kind, bytes);
+    if (!grown && grown.error() == Errc::insufficient_storage) {
+      if (kept_bytes() == 0) return std::unexpected(grown.error());
+      give_back(std::max(2 * bytes, give_back_least));
+      grown = grow(kind, bytes);
+    }
+    VB_TRY(grown);
+  }
 }
 
-Result<Run> Volumes::reserve(VolumeKind kind, uint64_t bytes) {
-  std::lock_guard growing(grow_mutex_);
-  for (;;) {
-    if (auto run = try_reserve(kind, bytes)) return std::move(*run);
-    VB_TRY(grow(kind, bytes));
-  }
+std::optional<Run> Volumes::append(VolumeKind kind, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  return take(active_[static_cast<size_t>(kind)], bytes);
 }
 
 Result<void> Volumes::grow(VolumeKind kind, uint64_t bytes) {
@@ -138,7 +152,7 @@ void Volumes::end(VolumeKind kind) {
 
 std::optional<Run> Volumes::trim(Run& run, uint64_t used) {
   if (used >= run.length) return std::nullopt;
-  Run rest{run.volume, run.offset + used, run.length - used};
+  Run rest{run.volume, run.offset + used, run.length - used, run.reused};
   run.length = used;
   std::lock_guard lock(mutex_);
   for (Active& active : active_) {
@@ -188,6 +202,10 @@ bool Volumes::finish(const Ended& ended) {
 
 void Volumes::leave(const Ended& ended, bool clean) {
   std::lock_guard lock(mutex_);
+  if (!clean) {
+    free_.remove(ended.volume->id());
+    barred_.insert(ended.volume->id());
+  }
   if (!clean && ended.kind == VolumeKind::written_behind && ended.volume->dirty()) {
     undurable_.insert(ended.volume->id());
     DiskTrouble::get().undurable_volumes.set(static_cast<int64_t>(undurable_.size()));

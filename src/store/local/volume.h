@@ -1,5 +1,5 @@
-// Volumes: append-only files that hold extents. Space in a volume is allocated once and never again, so a hole may be
-// punched twice and a lost index record can never refer to another blob's bytes.
+// Volumes: files that hold extents. New bytes take free space that volumes keep, in place; else they are appended.
+// README.md says when space is free, and why no record can refer to another blob's bytes.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "store/local/file_system.h"
+#include "store/local/free_space.h"
 #include "store/local/open_volumes.h"
 #include "store/local/record.h"
 
@@ -52,11 +53,12 @@ class Volume {
   std::mutex sync_mutex_;
 };
 
-// Reserved space. The holder must settle it in the end: the index names it, or it is punched.
+// Reserved space. The holder must settle it in the end: the index names it, or it is freed.
 struct Run {
   std::shared_ptr<Volume> volume;
   uint64_t offset = 0;
   uint64_t length = 0;
+  bool reused = false;  // all of it has been written before
 };
 
 class Volumes {
@@ -68,17 +70,22 @@ class Volumes {
     uint64_t allocate_step = 16 * MiB;   // blocks are reserved from the file system in steps; 0: as needed
     uint64_t free_bytes_min = 64 * MiB;  // new data is refused below this, so that deletes still work
     size_t open_max = 256;               // files that stay open besides those in use
+    uint64_t keep_free = 0;              // freed bytes that volumes keep for reuse, at most; 0: none
     std::function<uint64_t()> next_id;
   };
-  explicit Volumes(Options options) : options_(std::move(options)), open_(options_.open_max) {}
+  explicit Volumes(Options options)
+      : options_(std::move(options)), target_(options_.keep_free), open_(options_.open_max) {}
 
-  // Without blocking; nullopt when the volume must grow or another must be started: then reserve().
-  std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes);
+  // Without blocking; nullopt when a volume must be opened or must grow, or another must be started: then reserve().
+  // The run may be shorter than `bytes`, but not than `least`.
+  std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes, uint64_t least);
   // May block. bytes is a multiple of 4096, at most run_max(). insufficient_storage.
-  Result<Run> reserve(VolumeKind kind, uint64_t bytes);
+  Result<Run> reserve(VolumeKind kind, uint64_t bytes, uint64_t least);
+  std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes) { return try_reserve(kind, bytes, bytes); }
+  Result<Run> reserve(VolumeKind kind, uint64_t bytes) { return reserve(kind, bytes, bytes); }
   uint64_t run_max() const { return options_.volume_size_max; }
   // Cuts `run` to `used` bytes. The rest returns to the volume if nothing was reserved after it; else it is returned as
-  // a run of its own, to be punched.
+  // a run of its own, to be freed.
   std::optional<Run> trim(Run& run, uint64_t used);
   void settle(const Run& run) { run.volume->unsettled.fetch_sub(1, std::memory_order_acq_rel); }
 
@@ -88,7 +95,8 @@ class Volumes {
   Result<std::shared_ptr<Volume>> open(uint64_t id);  // blocks. not_found; slow_down: too many files are open
   std::filesystem::path path(uint64_t id) const;
   Result<std::vector<uint64_t>> on_disk();  // ids of the existing files
-  Result<bool> has_space();                 // more than free_bytes_min is free
+  // More than free_bytes_min is free, if need be after giving kept space back. Blocks.
+  Result<bool> has_space();
 
   // Makes everything in `written_behind` volumes before the call durable. Once that has failed for one of them it fails
   // until the volume is dropped or the store opened again: those bytes may be gone.
@@ -98,6 +106,24 @@ class Volumes {
   std::vector<std::shared_ptr<Volume>> take_finished(bool all);
   // Drops a volume and unlinks its file. True when that was allowed: not active, nothing unsettled.
   bool drop(uint64_t id);
+
+  // Reuse (volume_reuse.cc). True: free pieces of this volume are kept, so they need not be punched.
+  bool keeps(uint64_t id);
+  bool keeps_any() const { return options_.keep_free != 0; }
+  // Space for reuse, from now on: nothing names, reads or writes it. False: the volume keeps none.
+  bool keep(const FreeSpace::Piece& piece);
+  // After a failed write or sync: the volume's space is not used again before the next start.
+  void bar(uint64_t id);
+  // Takes all free space of a volume that nothing writes to, so that nothing will, if enough is kept without it.
+  std::optional<std::vector<FreeSpace::Piece>> empty_out(uint64_t id);
+  bool may_go(uint64_t id);  // whether empty_out() would
+  uint64_t kept_bytes();
+  bool wants_free();  // less is kept than half of the watermark
+  // Bytes that are kept beyond the watermark: keep_free, and never more than the file system has free.
+  Result<uint64_t> surplus();
+  std::optional<FreeSpace::Piece> longest_kept();
+  // Punches kept space, the longest pieces first.
+  void give_back(uint64_t bytes);
 
  private:
   struct Active {
@@ -111,6 +137,11 @@ class Volumes {
     VolumeKind kind = VolumeKind::durable;
   };
   std::optional<Run> take(Active& active, uint64_t bytes);
+  std::optional<Run> append(VolumeKind kind, uint64_t bytes);
+  std::optional<Run> reuse(uint64_t want, uint64_t least, bool* closed);
+  bool open_for_reuse(uint64_t want, uint64_t least);
+  bool may_go_locked(uint64_t id) const;
+  bool keeps_locked(uint64_t id) const;
   void end(VolumeKind kind);
   static bool finish(const Ended& ended);
   void leave(const Ended& ended, bool clean);
@@ -123,6 +154,9 @@ class Volumes {
   Active active_[2];
   std::vector<Ended> ended_;
   std::set<uint64_t> undurable_;  // ended, with bytes written behind that could not be synced
+  FreeSpace free_;
+  std::set<uint64_t> barred_;
+  std::atomic<uint64_t> target_;  // the watermark as of the last surplus()
   OpenVolumes open_;
 };
 

@@ -22,6 +22,7 @@
 #include "store/rados/members/leader_lease.h"
 #include "store/rados/rados_store.h"
 #include "store/rados/rows/formats.h"
+#include "store/rados/upkeep/joiner.h"
 
 namespace verbena::store::rados {
 
@@ -76,6 +77,7 @@ class Engine final : public Context {
   UsageBook book{registry, io};
   Batcher batcher{*cluster, io, [this](uint64_t bucket, const Usage& change) { book.count(bucket, change); }};
   Splitter splitter;
+  Joiner joiner;
   std::optional<LeaderLease> leader;
   std::optional<EventRows> events;
   std::shared_ptr<Garbage> garbage;

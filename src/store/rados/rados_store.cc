@@ -38,7 +38,10 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
       intent_lasts(options.intent_lasts),
       cluster(std::move(connected)),
       formats(registry, options.format_rest),
-      splitter(registry, io, clock_source, options.split_rows) {}
+      splitter(registry, io, clock_source, options.split_rows),
+      joiner(registry, splitter, formats, options.split_rows) {
+  splitter.set_small([this](uint64_t bucket, uint64_t tablet) { return joiner.look_at(bucket, tablet); });
+}
 
 Engine::~Engine() { close(); }
 
@@ -56,7 +59,9 @@ Result<uint64_t> Engine::take_incarnation() {
 Task<Result<void>> Engine::look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living) {
   std::string object = bucket->tablets[tablet].object;
   VB_CO_TRY(co_await book.take_over(std::move(object), living));
-  co_return co_await sweep_tablet(registry, std::move(bucket), tablet, clock_source.now_us(), std::move(living));
+  const uint64_t id = bucket->id, number = bucket->tablets[tablet].number;
+  VB_CO_TRY(co_await sweep_tablet(registry, std::move(bucket), tablet, clock_source.now_us(), std::move(living)));
+  co_return co_await joiner.look_at(id, number);
 }
 
 Task<Result<bool>> Engine::has_object(std::string object) {
@@ -178,6 +183,7 @@ void Engine::close() {
   if (!thread.joinable()) return;
   if (in_flight) in_flight->stop();
   splitter.stop();
+  joiner.stop();
   cluster->close();
   if (read_leases) read_leases->stop();
   if (leasing.valid()) leasing.get();

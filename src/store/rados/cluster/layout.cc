@@ -81,6 +81,20 @@ std::optional<uint64_t> parse_usage_row(std::string_view row) {
   return keys::parse_number(row.substr(1));
 }
 
+std::string joined_usage_row(uint64_t incarnation, uint64_t tablet) {
+  return "$j" + keys::number(incarnation) + keys::number(tablet);
+}
+std::optional<JoinedUsage> parse_joined_usage_row(std::string_view row) {
+  if (!row.starts_with("$j") || row.size() != 18) return std::nullopt;
+  return JoinedUsage{keys::read_number(row.substr(2, 8)), keys::read_number(row.substr(10))};
+}
+
+std::string joined_row(uint64_t tablet) { return keys::tagged('g', tablet); }
+std::optional<uint64_t> parse_joined_row(std::string_view row) {
+  if (!row.starts_with('g') || row.size() != 9) return std::nullopt;
+  return keys::read_number(row.substr(1));
+}
+
 std::string receipt_row(uint64_t incarnation) { return keys::tagged('w', incarnation); }
 std::optional<uint64_t> parse_receipt_row(std::string_view row) {
   if (!row.starts_with('w')) return std::nullopt;

@@ -18,7 +18,7 @@
 //   accounts     users and their keys, sealed; xattr "h": SHA-256 of it, "w": the tokens of its last changes
 //   b.ID         a bucket. xattr "e": its epoch. omap: "r" its record, "t" lowest key -> tablet, "c" name -> document,
 //                "p" what happens to it as a whole (removing, splitting, moving a key), and whose doing that is,
-//                "w" the tokens of its last changes (fate.h)
+//                "w" the tokens of its last changes (fate.h), "g" tablet -> the one that it was joined with (joiner.h)
 //   t.ID.N       a tablet: the rows of the keys from one on up to another. xattr "e": the bucket's epoch; every call
 //                that reads or changes rows is guarded by it
 // Data pool:
@@ -32,7 +32,7 @@
 //   "i" K 00 00 ~blob -> CRC32C and bytes of a small blob
 //   "!" blob -> bytes that are to be removed when they have no reader any more
 //   "$" server -> what that server's changes made of the tablet's usage (batcher.h); of server 0: what others' did that
-//                are gone
+//                are gone. "$j" server tablet -> likewise of a tablet that was joined with this one
 //   "e" queue 00 id size -> an event of a key's change: in the tablet that the key lay in
 //   "f" the tablet's fence, and the greatest id of the version tokens that were swept (tombstones.h)
 //   "w" server -> the token of the last of that server's calls that was made here (fate.h)
@@ -89,6 +89,14 @@ std::string dead_row(uint64_t blob);
 std::optional<uint64_t> parse_dead_row(std::string_view row);
 std::string usage_row(uint64_t incarnation);
 std::optional<uint64_t> parse_usage_row(std::string_view row);
+// The same of a tablet that was joined with this one.
+std::string joined_usage_row(uint64_t incarnation, uint64_t tablet);
+struct JoinedUsage {
+  uint64_t incarnation = 0, tablet = 0;
+};
+std::optional<JoinedUsage> parse_joined_usage_row(std::string_view row);
+std::string joined_row(uint64_t tablet);
+std::optional<uint64_t> parse_joined_row(std::string_view row);
 inline constexpr const char* fence_row = "f";
 std::string receipt_row(uint64_t incarnation);
 std::optional<uint64_t> parse_receipt_row(std::string_view row);

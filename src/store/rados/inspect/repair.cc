@@ -67,6 +67,7 @@ Task<Result<void>> Repair::keep_named_tablets() {
     if (!state) bucket->second.clear();
     if (state) {
       for (const Tablet& tablet : (*state)->tablets) bucket->second.erase(tablet.number);
+      for (const uint64_t joined : (*state)->joined) bucket->second.erase(joined);
     }
     bucket = bucket->second.empty() ? strays_.erase(bucket) : std::next(bucket);
   }
@@ -84,6 +85,7 @@ Task<Result<void>> Repair::remove_strays() {
     for (const uint64_t number : numbers) {
       const auto named = [number](const Tablet& tablet) { return tablet.number == number; };
       if (now == nullptr || std::ranges::any_of(now->tablets, named)) continue;
+      if (std::ranges::find(now->joined, number) != now->joined.end()) continue;
       librados::ObjectWriteOperation gone;
       gone.remove();
       const int code = co_await cluster_.write(Pool::index, tablet_object(bucket, number), std::move(gone));

@@ -108,7 +108,7 @@ Task<int> Batcher::read(std::string tablet, Tally& tally) {
   librados::ObjectReadOperation op;
   op.omap_get_vals_by_keys({name, receipt}, &reply->rows, &reply->code);
   const int code = co_await cluster_.read(Cluster::Pool::index, std::move(tablet), std::move(op), reply);
-  if (code < 0 && code != -ENOENT) {
+  if (code < 0) {  // of a tablet that is gone, what was counted is in another one
     tally.stale = true;
     co_return code;
   }

@@ -42,14 +42,17 @@ Result<void> decode_phase(BucketState& state, std::string text) {
   if (state.phase_text.empty()) return {};
   const std::string_view left = state.phase_text;
   const char letter = left.front();
-  if (letter != 'r' && letter != 's' && letter != 'm' && letter != 'd')
-    return fail(Errc::corrupt_object, "rados: phase of a bucket");
+  if (!std::string_view("rsmjkd").contains(letter)) return fail(Errc::corrupt_object, "rados: phase of a bucket");
   state.phase = static_cast<Phase>(letter);
   if (left.size() < 9) return fail(Errc::corrupt_object, "rados: phase of a bucket");
   state.phase_tablet = keys::read_number(left.substr(1, 8));
   if (state.phase == Phase::moving) {
     VB_ASSIGN(const Move move, decode_move(left.substr(std::min<size_t>(left.size(), 17))));
     state.phase_other = move.to;
+  }
+  if (state.phase == Phase::joining || state.phase == Phase::closing) {
+    if (left.size() != 25) return fail(Errc::corrupt_object, "rados: phase of a bucket");
+    state.phase_other = keys::read_number(left.substr(17));
   }
   return {};
 }
@@ -75,6 +78,8 @@ Result<BucketPtr> decode_state(uint64_t id, std::string_view epoch, std::map<std
       const auto tablet = keys::parse_number(value);
       if (!tablet) return fail(Errc::corrupt_object, "rados: tablet of a bucket");
       state->tablets.push_back({key.substr(1), *tablet, tablet_object(id, *tablet)});
+    } else if (const auto joined = parse_joined_row(key)) {
+      state->joined.push_back(*joined);
     }
   }
   if (state->row.empty() || state->record.id != id || state->tablets.empty() || !state->tablets.front().low.empty()) {
@@ -170,13 +175,15 @@ Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
     auto reply = std::make_shared<OmapReply>();
     auto record = std::make_shared<OmapReply>();
     struct Both {
-      std::shared_ptr<OmapReply> tablets, record;
+      std::shared_ptr<OmapReply> tablets, record, joined;
     };
-    auto both = std::make_shared<Both>(Both{reply, record});
+    auto joined = std::make_shared<OmapReply>();
+    auto both = std::make_shared<Both>(Both{reply, record, joined});
     librados::ObjectReadOperation op;
     op.getxattr(epoch_attribute, &reply->epoch, &reply->epoch_code);
     op.omap_get_vals_by_keys({"p", "r", tokens_row}, &record->rows, &record->rows_code);
     op.omap_get_vals2("", "t", page_rows, &reply->rows, &reply->more, &reply->rows_code);
+    op.omap_get_vals2("", "g", page_rows, &joined->rows, &joined->more, &joined->rows_code);
     const int code = co_await cluster_.read(Pool::index, bucket_object(bucket), std::move(op), both);
     if (code == -ENOENT || code == -ENODATA) {
       forget(bucket);
@@ -187,6 +194,7 @@ Task<Result<BucketPtr>> Registry::load(uint64_t bucket) {
     rows.clear();
     for (auto& [key, value] : record->rows) rows.emplace(key, to_text(value));
     for (auto& [key, value] : reply->rows) rows.emplace(key, to_text(value));
+    for (auto& [key, value] : joined->rows) rows.emplace(key, to_text(value));
     epoch = to_text(reply->epoch);
     if (!reply->more) break;
     VB_CO_ASSIGN(auto tablets, co_await all(bucket_object(bucket), "t"));

@@ -27,9 +27,18 @@ struct Tablet {
 };
 
 // The phase of a bucket as a whole. While it is being removed its rows do not change; while a tablet is being split
-// that tablet's rows do not. While a key moves between two tablets, these are neither changed nor read. `removed`:
-// decided and never undone.
-enum class Phase : char { live = 'l', removing = 'r', splitting = 's', moving = 'm', removed = 'd' };
+// that tablet's rows do not, and while two are being joined theirs do not. While a key moves between two tablets, and
+// when a join is about to be decided (`closing`), these are neither changed nor read. `removed`: decided and never
+// undone.
+enum class Phase : char {
+  live = 'l',
+  removing = 'r',
+  splitting = 's',
+  moving = 'm',
+  joining = 'j',
+  closing = 'k',
+  removed = 'd',
+};
 
 // The change of the source's tablet after a key has moved to another one: any server can make it.
 struct Move {
@@ -49,18 +58,24 @@ struct BucketState {
   std::string epoch_text;
   Deadline read_at{};  // the cluster returned this epoch not later than this time
   Phase phase = Phase::live;
-  std::string phase_text;  // letter, number of the tablet that is split or moved from, the acting server; the move
+  // Letter, number of the tablet that is split, moved from or joined, the acting server; the move, or the other tablet.
+  std::string phase_text;
   uint64_t phase_tablet = 0, phase_other = 0;
-  std::string tokens;           // tokens of its last changes (fate.h)
-  std::vector<Tablet> tablets;  // by their lowest key; the first one's is empty
+  std::string tokens;            // tokens of its last changes (fate.h)
+  std::vector<Tablet> tablets;   // by their lowest key; the first one's is empty
+  std::vector<uint64_t> joined;  // tablets without a name, whose rows are in others now
 
   size_t tablet_of(std::string_view stored) const;  // of a stored row
   bool may_change(const Tablet& tablet) const {
-    return may_read(tablet) && (phase == Phase::live || phase == Phase::moving ||
-                                (phase == Phase::splitting && tablet.number != phase_tablet));
+    if (phase == Phase::splitting) return tablet.number != phase_tablet;
+    if (phase == Phase::joining) return !is_one_of_two(tablet);
+    return may_read(tablet) && (phase == Phase::live || phase == Phase::moving || phase == Phase::closing);
   }
   bool may_read(const Tablet& tablet) const {
-    return phase != Phase::moving || (tablet.number != phase_tablet && tablet.number != phase_other);
+    return (phase != Phase::moving && phase != Phase::closing) || !is_one_of_two(tablet);
+  }
+  bool is_one_of_two(const Tablet& tablet) const {
+    return tablet.number == phase_tablet || tablet.number == phase_other;
   }
   std::string phase_who() const { return phase_text.substr(9, 8); }
 };

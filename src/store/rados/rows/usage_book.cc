@@ -4,6 +4,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/log.h"
@@ -17,6 +18,13 @@ using Pool = Cluster::Pool;
 constexpr size_t rows_taken_over_max = 500;  // in one call
 
 }  // namespace
+
+std::optional<uint64_t> usage_counted_in(std::string_view row, const BucketState& state) {
+  const auto joined = parse_joined_usage_row(row);
+  if (!joined) return parse_usage_row(row).value_or(0);
+  const bool is_tablet = std::ranges::find(state.tablets, joined->tablet, &Tablet::number) != state.tablets.end();
+  return is_tablet ? std::nullopt : std::optional(joined->incarnation);
+}
 
 void UsageBook::count(uint64_t bucket, const Usage& change) {
   const std::lock_guard lock(mutex_);
@@ -61,8 +69,10 @@ Task<Result<UsageBook::Sums>> UsageBook::sum(BucketPtr state) {
     if (!rows && rows.error() == Errc::not_found) co_return fail(Errc::no_such_bucket);
     if (!rows) co_return std::unexpected(rows.error());
     for (const auto& [row, value] : *rows) {
+      const auto of = usage_counted_in(row, *state);
+      if (!of) continue;
       VB_CO_ASSIGN(const Usage counted, decode_usage(value));
-      (parse_usage_row(row) == incarnation_ ? sums.own : sums.others) += counted;
+      (*of == incarnation_ ? sums.own : sums.others) += counted;
     }
   }
   co_return sums;

@@ -19,6 +19,10 @@
 
 namespace verbena::store::rados {
 
+// The server that has counted what this row of a tablet says; nullopt: the row means nothing yet, since the tablet that
+// it is of has not been joined with this one.
+std::optional<uint64_t> usage_counted_in(std::string_view row, const BucketState& state);
+
 class UsageBook {
  public:
   static constexpr std::chrono::seconds look_every{2};      // for requested buckets

@@ -22,6 +22,7 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr int sign_attempts_max = 5;
+constexpr std::chrono::minutes joined_rest{5};               // longer than any call
 constexpr std::chrono::milliseconds look_for_sign_every{2};  // doubled each time
 constexpr std::chrono::milliseconds look_for_sign_at_least_every{64};
 
@@ -430,15 +431,38 @@ Task<Result<void>> Garbage::look_into(uint64_t bucket, std::set<uint64_t> living
     if (!entry.blobs.empty()) push(std::move(entry));
     VB_CO_TRY(co_await helpers_.look_into_tablet(state, i, living));
   }
+  co_return co_await remove_joined(std::move(state));
+}
+
+// Their rows are in other tablets. The objects stay until no server looks there any more for what became of its calls.
+Task<Result<void>> Garbage::remove_joined(BucketPtr state) {
+  const auto now = SteadyClock::now();
+  for (const uint64_t number : state->joined) {
+    std::string object = tablet_object(state->id, number);
+    if (now - joined_seen_.try_emplace(object, now).first->second < joined_rest) continue;
+    librados::ObjectWriteOperation gone;
+    gone.remove();
+    const int code = co_await registry_.cluster().write(Pool::index, object, std::move(gone));
+    if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: joined tablet"));
+    VB_CO_ASSIGN(BucketPtr current, co_await registry_.load(state->id));
+    Registry::Fill forget = [number](librados::ObjectWriteOperation& op) { op.omap_rm_keys({joined_row(number)}); };
+    const auto forgotten = co_await registry_.change(current, std::move(forget));
+    if (!forgotten && forgotten.error() == Errc::conditional_conflict) continue;  // the next round
+    if (!forgotten) co_return std::unexpected(forgotten.error());
+    joined_seen_.erase(object);
+  }
   co_return Result<void>{};
 }
 
 Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
-  auto tablets = co_await registry_.all(bucket_object(bucket), "t");
+  auto tablets = co_await registry_.all(bucket_object(bucket), "");
   if (!tablets && !(tablets.error() == Errc::not_found)) co_return std::unexpected(tablets.error());
   if (tablets) {
-    for (const auto& [low, number] : *tablets) {
-      Entry entry{tablet_object(bucket, keys::parse_number(number).value_or(0)), {}, /*whole_tablet=*/true};
+    for (const auto& [name, named] : *tablets) {
+      const auto joined = parse_joined_row(name);
+      if (!joined && !name.starts_with('t')) continue;
+      const uint64_t number = joined ? *joined : keys::parse_number(named).value_or(0);
+      Entry entry{tablet_object(bucket, number), {}, /*whole_tablet=*/true};
       for (std::string after;;) {
         auto page = co_await registry_.page(entry.tablet, after, "");
         if (!page && page.error() == Errc::not_found) break;

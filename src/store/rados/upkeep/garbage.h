@@ -130,6 +130,7 @@ class Garbage {
   Task<Result<std::set<uint64_t>>> living();
   Task<Result<void>> look_for_leftovers();
   Task<Result<void>> look_into(uint64_t bucket, std::set<uint64_t> living);
+  Task<Result<void>> remove_joined(BucketPtr state);
   Task<Result<void>> collect_bucket(uint64_t bucket);
   Task<void> probe_space();
 
@@ -159,6 +160,7 @@ class Garbage {
   uint64_t beats_ = 0;
   uint64_t least_ = 0;  // the oldest era with readers at the last look
   Deadline next_probe_{}, next_round_{};
+  std::map<std::string, Deadline> joined_seen_;  // tablets that were joined with others
 };
 
 }  // namespace verbena::store::rados

@@ -20,11 +20,6 @@ constexpr uint64_t looks_per_size = 4;   // row counts while a tablet fills up
 constexpr int purge_attempts_max = 100;  // each continues where the previous one ended
 constexpr size_t keys_kept_max = 1024;   // to choose the middle
 
-size_t find_tablet(const BucketState& bucket, uint64_t number) {
-  const auto found = std::ranges::find(bucket.tablets, number, &Tablet::number);
-  return static_cast<size_t>(found - bucket.tablets.begin());
-}
-
 // The start of the next tablet's rows of that letter; nullopt: none.
 std::optional<std::string> end_of(const BucketState& bucket, size_t tablet, char letter) {
   if (tablet + 1 >= bucket.tablets.size()) return std::nullopt;
@@ -39,6 +34,11 @@ void thin_out(std::vector<std::string>& keys) {
 }
 
 }  // namespace
+
+size_t find_tablet(const BucketState& bucket, uint64_t number) {
+  const auto found = std::ranges::find(bucket.tablets, number, &Tablet::number);
+  return static_cast<size_t>(found - bucket.tablets.begin());
+}
 
 void Splitter::count(uint64_t bucket, uint64_t tablet, uint64_t rows) {
   const Name name(bucket, tablet);
@@ -71,6 +71,7 @@ Task<Result<void>> Splitter::look_at(Name name) {
   if (tablet == bucket->tablets.size()) co_return Result<void>{};
   VB_CO_ASSIGN(Found found, co_await survey(bucket, tablet));
   if (found.left_over) VB_CO_TRY(co_await purge(bucket, name.second));
+  if (found.rows <= rows_max_ / looks_per_size && small_) co_return co_await small_(name.first, name.second);
   if (found.rows <= rows_max_ || found.keys.size() < 2) co_return Result<void>{};
   const std::string middle = found.keys[found.keys.size() / 2];
   VB_CO_ASSIGN(bucket, co_await registry_.writable(bucket, ""));
@@ -114,6 +115,23 @@ Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) 
   }
 }
 
+Task<Result<uint64_t>> Splitter::count_rows(BucketPtr bucket, size_t tablet, uint64_t most) {
+  uint64_t rows = 0;
+  for (const char letter : tablet_letters) {
+    const auto end = end_of(*bucket, tablet, letter);
+    for (std::string after;;) {
+      VB_CO_ASSIGN(auto page, co_await registry_.page(bucket->tablets[tablet].object, after, std::string(1, letter)));
+      for (const auto& [row, value] : page->rows) {
+        after = row;
+        if (!end || row < *end) ++rows;
+      }
+      if (rows > most) co_return rows;
+      if (!page->more || page->rows.empty() || (end && after >= *end)) break;
+    }
+  }
+  co_return rows;
+}
+
 Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_from(std::string object, std::string start, std::string after) {
   if (!after.empty()) co_return co_await registry_.page(object, after, start.substr(0, 1));
   // Pages begin after a row; this one may begin with the row `start` itself.
@@ -133,7 +151,7 @@ Task<Result<std::shared_ptr<OmapReply>>> Splitter::rows_named(std::string object
   co_return found;
 }
 
-// Guarded by the new tablet's epoch until it is in use, so that no late call overwrites new rows with old ones.
+// Guarded by that tablet's epoch until its rows are in use, so that no late call overwrites new rows with old ones.
 Task<Result<void>> Splitter::put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page) {
   librados::ObjectWriteOperation op;
   op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(frozen->epoch_text));
@@ -143,7 +161,7 @@ Task<Result<void>> Splitter::put_rows(BucketPtr frozen, std::string to, std::sha
   co_return Result<void>{};
 }
 
-Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
+Task<Result<void>> Splitter::copy_keys(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
   const std::string from = frozen->tablets[tablet].object;
   for (const char letter : tablet_letters) {
     const auto end = end_of(*frozen, tablet, letter);
@@ -157,6 +175,12 @@ Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string k
       if (!more) break;
     }
   }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
+  const std::string from = frozen->tablets[tablet].object;
+  VB_CO_TRY(co_await copy_keys(frozen, tablet, std::move(key), to));
   // The new tablet gets the fence too, because swept version tokens may be of its keys.
   std::set<std::string> fence = {fence_row};
   VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(fence)));

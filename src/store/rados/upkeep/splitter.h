@@ -5,7 +5,9 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -18,6 +20,8 @@
 
 namespace verbena::store::rados {
 
+size_t find_tablet(const BucketState& bucket, uint64_t number);  // the number of tablets: it has none of that number
+
 class Splitter {
  public:
   Splitter(Registry& registry, boost::asio::io_context& io, const WallClock& clock, uint64_t rows_max)
@@ -26,6 +30,19 @@ class Splitter {
   // Records so many rows written to a tablet. Its rows are counted from time to time.
   void count(uint64_t bucket, uint64_t tablet, uint64_t rows);
   void stop();  // begins no further split
+  // Called after a look at a tablet with few rows.
+  void set_small(std::function<Task<Result<void>>(uint64_t bucket, uint64_t tablet)> small) {
+    small_ = std::move(small);
+  }
+
+  // For joins, too. How many rows of keys the tablet has; counts no further than to one more than `most`.
+  Task<Result<uint64_t>> count_rows(BucketPtr bucket, size_t tablet, uint64_t most);
+  // Copies the rows of the tablet's keys from `key` on into an object that does not show them yet.
+  Task<Result<void>> copy_keys(BucketPtr frozen, size_t tablet, std::string key, std::string to);
+  Task<Result<void>> copy_tokens(BucketPtr frozen, std::string from, std::string to);
+  Task<Result<void>> put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page);
+  // Removes rows behind the tablet's end.
+  Task<Result<Attempt>> purge_at(BucketPtr bucket, size_t tablet);
 
  private:
   using Name = std::pair<uint64_t, uint64_t>;  // bucket, tablet
@@ -40,19 +57,16 @@ class Splitter {
   Task<Result<Found>> survey(BucketPtr bucket, size_t tablet);
   Task<Result<void>> split(BucketPtr bucket, size_t tablet, std::string key);
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);
-  Task<Result<void>> copy_tokens(BucketPtr frozen, std::string from, std::string to);
   Task<Result<void>> purge(BucketPtr bucket, uint64_t number);
-  Task<Result<Attempt>> purge_at(BucketPtr bucket, size_t tablet);
   // A page of rows of one letter, from a key to the tablet's end.
   Task<Result<std::shared_ptr<OmapReply>>> rows_from(std::string object, std::string start, std::string after);
   Task<Result<std::shared_ptr<OmapReply>>> rows_named(std::string object, std::set<std::string> names);
-  // Copies into a tablet that has no name yet.
-  Task<Result<void>> put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page);
 
   Registry& registry_;
   boost::asio::io_context& io_;
   const WallClock& clock_;
   const uint64_t rows_max_;
+  std::function<Task<Result<void>>(uint64_t, uint64_t)> small_;
   std::mutex mutex_;  // guards the following members
   std::map<Name, uint64_t> written_;
   std::set<Name> looking_;

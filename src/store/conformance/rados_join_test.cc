@@ -1,0 +1,206 @@
+// Tablets that are joined again, on the cluster that tests/rados starts.
+#include <atomic>
+#include <thread>
+
+#include "store/conformance/on_rados.h"
+#include "store/logic/keys.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+constexpr int joined_keys = 60;
+
+class JoiningOnRados : public OnRados {
+ protected:
+  // A bucket of many tablets, in a store that joins none until join_now().
+  void SetUp() override {
+    OnRados::SetUp();
+    if (IsSkipped()) return;
+    t_ = std::make_unique<RadosRig>();
+    t_->options.split_rows = 4;
+    t_->open();
+    set_format(1);
+    t_->make_bucket("b");
+    for (int i = 0; i < joined_keys; ++i) ASSERT_TRUE(t_->put("b", key(i), value(i)));
+    ASSERT_TRUE(eventually([&] { return tablets() >= 4; }));
+    t_->options.split_rows = 4000;
+    t_->reopen();
+    ASSERT_EQ(engine().formats.current(), 1u);
+    id_ = engine().buckets.find("b")->id;
+  }
+  static std::string value(int i) { return pattern(i % 10 == 0 ? 70'000 : 100, static_cast<uint64_t>(i)); }
+  rados::Engine& engine() { return parts_of(*t_); }
+  rados::BucketPtr state() { return *engine().run(engine().registry.load(id_)); }
+  uint64_t tablets() {
+    const auto survey = t_->store().survey();
+    return survey ? survey->tablets : 0;
+  }
+  void set_format(int format) {
+    librados::ObjectWriteOperation op;
+    const std::map<std::string, rados::Buffer> row = {{"format", rados::to_buffer(std::to_string(format) + " 0")}};
+    op.omap_set(row);
+    ASSERT_EQ(engine().run(engine().cluster->write(rados::Cluster::Pool::index, std::string(rados::servers_object),
+                                                   std::move(op))),
+              0);
+  }
+  void allow() {
+    set_format(2);
+    ASSERT_TRUE(eventually([&] { return engine().formats.current() == 2; }));
+  }
+  void join_now(rados::Engine& by) {
+    const auto done = by.run(by.joiner.look_at(id_, 0));
+    ASSERT_TRUE(done) << describe(done.error());
+  }
+  void expect_all(int from = 0) {
+    std::vector<std::string> wanted;
+    for (int i = from; i < joined_keys; ++i) wanted.push_back(key(i));
+    for (const int page : {7, 1000}) EXPECT_EQ(keys_of(*t_, page), wanted);
+    for (int i = from; i < joined_keys; ++i) EXPECT_EQ(t_->get("b", key(i)).value_or("nothing"), value(i)) << i;
+  }
+  void set_rows(const std::string& object, const std::map<std::string, std::string>& rows) {
+    librados::ObjectWriteOperation op;
+    std::map<std::string, rados::Buffer> set;
+    for (const auto& [row, text] : rows) set.emplace(row, rados::to_buffer(text));
+    op.omap_set(set);
+    ASSERT_EQ(engine().run(engine().cluster->write(rados::Cluster::Pool::index, object, std::move(op))), 0);
+  }
+  std::unique_ptr<RadosRig> t_;
+  uint64_t id_ = 0;
+};
+
+TEST_F(JoiningOnRados, NoneIsJoinedWhileServersRunThatDoNotKnowIt) {
+  const uint64_t before = tablets();
+  join_now(engine());
+  EXPECT_EQ(tablets(), before);
+}
+
+TEST_F(JoiningOnRados, TabletsWithFewRowsBecomeOneAndEverythingIsThere) {
+  allow();
+  const auto counted = t_->usage("b");
+  join_now(engine());
+  EXPECT_EQ(tablets(), 1u);
+  EXPECT_FALSE(state()->joined.empty()) << "the objects stay for a while";
+  expect_all();
+  EXPECT_EQ(t_->usage("b").value(), counted.value());
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(t_->remove("b", key(i)));
+  EXPECT_EQ(t_->usage("b")->objects, counted->objects - 20);
+  ASSERT_TRUE(engine().run(engine().book.look(id_)));
+  EXPECT_EQ(t_->engine().usage_now("b")->bucket, t_->usage("b").value());
+  t_->reopen();
+  expect_all(20);
+  EXPECT_EQ(t_->engine().usage_now("b")->bucket, t_->usage("b").value());
+  EXPECT_FALSE(t_->leaks());
+}
+
+TEST_F(JoiningOnRados, TwoServersJoinWhileKeysAreWrittenAndListed) {
+  auto other = rados::RadosStore::connect(t_->options);
+  ASSERT_TRUE(other) << other.error();
+  auto& others = static_cast<rados::Engine&>(*(*other)->context());
+  allow();
+  ASSERT_TRUE(eventually([&] { return others.formats.current() == 2; }));
+  std::atomic<bool> stop{false};
+  std::thread joining([&] {
+    while (!stop) {
+      (void)others.run(others.joiner.look_at(id_, 0));
+      (void)others.run(others.joiner.look_at(id_, state()->tablets.back().number));
+    }
+  });
+  std::vector<std::string> wanted;
+  for (int i = 0; i < joined_keys; ++i) wanted.push_back(key(i));
+  for (int round = 0; round < 200 && (round < 10 || state()->tablets.size() > 1); ++round) {
+    for (int i = round % 7; i < joined_keys; i += 7) {
+      ASSERT_TRUE(t_->put("b", key(i), value(i + round + 1)));
+      EXPECT_EQ(t_->get("b", key(i)).value_or("nothing"), value(i + round + 1));
+    }
+    EXPECT_EQ(keys_of(*t_, 7), wanted);
+    join_now(engine());
+  }
+  stop = true;
+  joining.join();
+  EXPECT_EQ(tablets(), 1u);
+  EXPECT_EQ(keys_of(*t_, 1000), wanted);
+  EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(joined_keys));
+  other->reset();
+  EXPECT_FALSE(t_->leaks());
+}
+
+// As a server leaves it that is killed, in each of the two phases, with rows copied that change afterwards.
+TEST_F(JoiningOnRados, AJoinThatWasLeftIsUndoneAndWhatItCopiedIsNeverSeen) {
+  for (const rados::Phase phase : {rados::Phase::joining, rados::Phase::closing}) {
+    const auto before = state();
+    const rados::Tablet first = before->tablets[0], second = before->tablets[1];
+    const std::string left = second.low;
+    const auto frozen =
+        engine().run(engine().registry.set_phase(before, phase, first.number, keys::number(second.number)));
+    ASSERT_TRUE(frozen);
+    EXPECT_FALSE((*frozen)->may_change(first) || (*frozen)->may_change(second));
+    EXPECT_EQ((*frozen)->may_read(second), phase == rados::Phase::joining);
+    std::map<std::string, std::string> rows;
+    for (const char letter : rados::tablet_letters) {
+      const auto found = engine().run(engine().registry.all(second.object, std::string(1, letter)));
+      ASSERT_TRUE(found);
+      rows.insert(found->begin(), found->end());
+    }
+    set_rows(first.object, rows);
+    ASSERT_TRUE(t_->remove("b", left)) << "another server undoes it after 15 s";
+    EXPECT_EQ(state()->phase, rados::Phase::live);
+    EXPECT_EQ(t_->get("b", left).error(), Errc::no_such_key);
+    ASSERT_TRUE(t_->put("b", left + "/other", "x"));
+    EXPECT_EQ(t_->get("b", left + "/other").value_or("nothing"), "x");
+    ASSERT_TRUE(t_->remove("b", left + "/other"));
+    if (phase == rados::Phase::closing) continue;
+    ASSERT_TRUE(t_->put("b", left, value(1)));
+  }
+  const std::string gone = state()->tablets[1].low;
+  allow();
+  join_now(engine());
+  EXPECT_EQ(tablets(), 1u);
+  EXPECT_EQ(t_->get("b", gone).error(), Errc::no_such_key) << "a copy from before it was removed";
+  EXPECT_EQ(keys_of(*t_, 1000).size(), static_cast<size_t>(joined_keys) - 1);
+  EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(joined_keys) - 1);
+}
+
+TEST_F(JoiningOnRados, AServerThatWasAwayWhileItsJoinWasUndoneNamesNothing) {
+  const auto before = state();
+  const rados::Tablet first = before->tablets[0], second = before->tablets[1];
+  const auto frozen = engine().run(
+      engine().registry.set_phase(before, rados::Phase::joining, first.number, keys::number(second.number)));
+  ASSERT_TRUE(frozen);
+  ASSERT_TRUE(t_->put("b", second.low, "new"));  // the others went on
+  const auto late = engine().run(
+      engine().registry.set_phase(*frozen, rados::Phase::closing, first.number, keys::number(second.number)));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error(), Errc::conditional_conflict);
+  EXPECT_EQ(t_->get("b", second.low).value_or("nothing"), "new");
+}
+
+TEST_F(JoiningOnRados, ATabletWhoseEventsWaitIsNotJoined) {
+  allow();
+  const auto before = state();
+  set_rows(before->tablets[1].object, {{rados::event_row("queue", 1, 1), "x"}});
+  join_now(engine());
+  EXPECT_EQ(state()->tablets[1].number, before->tablets[1].number);
+  ASSERT_TRUE(t_->run(t_->store().remove_events("queue", id_, {1})));
+  join_now(engine());
+  EXPECT_EQ(tablets(), 1u);
+  expect_all();
+}
+
+TEST_F(JoiningOnRados, ABucketOfJoinedTabletsIsRemovedWithAllOfThem) {
+  allow();
+  join_now(engine());
+  const auto joined = state()->joined;
+  ASSERT_FALSE(joined.empty());
+  for (int i = 0; i < joined_keys; ++i) ASSERT_TRUE(t_->remove("b", key(i)));
+  ASSERT_TRUE(t_->run(t_->store().remove_bucket("b")));
+  EXPECT_TRUE(eventually([&] {
+    for (const uint64_t number : joined) {
+      if (engine().run(engine().registry.all(rados::tablet_object(id_, number), ""))) return false;
+    }
+    return true;
+  }));
+  EXPECT_FALSE(t_->leaks());
+}
+
+}  // namespace
+}  // namespace verbena::store::conformance
