@@ -150,7 +150,7 @@ std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
     }
     const Members members = Members(group.members).subspan(from);
     for (const Pending& pending : members) waits().observe_since(pending.queued);
-    if (queue.durable) sync_data(members);
+    sync_data(queue, members);
     refuse_without_space(members);
     lock.lock();
     write_piece(queue, group, from);
@@ -208,9 +208,12 @@ void Committer::requeue_moved(Group& group) {
   });
 }
 
-void Committer::sync_data(Members members) {
+// A `memory` bucket's volumes are synced behind. Space that is used again is in other volumes, which nothing else
+// syncs: a bucket that was durable when the blob was begun has written there.
+void Committer::sync_data(const CommitQueue& queue, Members members) {
   for (Pending& pending : members) {
     for (const Run& run : pending.mutation.runs) {
+      if (!queue.durable && !run.reused) continue;
       // Volume::sync() is free for all members after the first.
       pending.outcome = run.volume->sync();
       if (!pending.outcome) break;

@@ -110,7 +110,7 @@ class Committer {
   void loop(CommitQueue& queue);
   std::vector<Pending> process(CommitQueue& queue);
   bool take(CommitQueue& queue, Group& group);
-  void sync_data(Members members);
+  static void sync_data(const CommitQueue& queue, Members members);
   void refuse_without_space(Members members);
   void requeue_moved(Group& group);
   void let_go(Mutation& mutation);

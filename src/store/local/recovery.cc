@@ -342,7 +342,7 @@ Result<void> Engine::recover_volume(uint64_t id) {
 uint64_t Engine::space_to_keep() const {
   if (options.keep_free == 0) return 0;
   std::string name;
-  if (fs->overwrites_in_place(options.directory, &name)) {
+  if (fs->overwrites_in_place(options.directory / "volumes", &name)) {
     log::info("store: on {}: up to {} of freed space is kept and used again in place", name,
               format_size(options.keep_free));
     return options.keep_free;
@@ -379,7 +379,8 @@ Result<void> Engine::resolve_overlaps() {
   Batch batch(*index);
   std::optional<std::pair<uint64_t, uint64_t>> last;  // volume, offset
   uint64_t end = 0, owner_of_last = 0, lost = 0;
-  for (Cursor cursor = index->cursor(Family::extents, ""); cursor.valid(); cursor.next()) {
+  Cursor cursor = index->cursor(Family::extents, "");
+  for (; cursor.valid(); cursor.next()) {
     if (cursor.key().empty()) continue;  // the mark that Index::recover() leaves
     const auto place = keys::parse_extent(cursor.key());
     VB_ASSIGN(const ExtentOwner owner, decode_extent_owner(cursor.value()));
@@ -394,6 +395,7 @@ Result<void> Engine::resolve_overlaps() {
     end = place->second + owner.length;
     owner_of_last = owner.blob;
   }
+  VB_TRY(cursor.status());
   if (lost == 0) return {};
   log::error("store: {} extents that damage to the log brought back have been overwritten since", lost);
   VB_TRY(index->write(batch));

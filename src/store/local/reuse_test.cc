@@ -197,6 +197,29 @@ TEST_F(Reuse, APowerLossDuringAReuseLeavesTheNewObjectOrNone) {
   }
 }
 
+// Begun while its bucket was durable, the object is in space that is used again: nothing but its commit syncs that.
+TEST_F(Reuse, ABucketThatIsDurableAgainHasWhatWasBegunBeforeItWasNot) {
+  ASSERT_TRUE(put("old", pattern(150'000, 2)));
+  ASSERT_TRUE(t.remove("b", "old"));
+  const uint64_t kept = usage().kept_bytes;
+  const std::string bytes = pattern(150'000, 3);
+  auto writer = t.run(t.store->create("b", "new", bytes.size()));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.append(**writer, bytes, 64 * KiB));
+  ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::memory)));
+  ObjectInfo info;
+  info.size = bytes.size();
+  info.etag = TestStore::etag_of(bytes);
+  ASSERT_TRUE(t.run((*writer)->commit(std::move(info), {})));
+  writer->reset();
+  EXPECT_LT(usage().kept_bytes, kept) << "the extent is not reused: this shows nothing";
+  ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::sync)));
+  t.close();
+  fs.crash(FaultyFileSystem::Loss::unsynced, 1);
+  t.open();
+  expect_same("new", bytes);
+}
+
 TEST_F(Reuse, AVolumeWhoseSyncFailedIsNotUsedAgain) {
   ASSERT_TRUE(put("stays", pattern(100'000, 1)));
   ASSERT_TRUE(put("goes", pattern(300'000, 2)));

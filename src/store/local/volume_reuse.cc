@@ -90,8 +90,13 @@ bool Volumes::keep(const FreeSpace::Piece& piece) {
   std::lock_guard lock(mutex_);
   if (!keeps_locked(piece.volume)) return false;
   if (!free_.add(piece)) {
+    // The piece on the list may have an owner as well, and a punch could be wrong: no space of the volume is used
+    // again.
     log::error("store: volume {:016x}: {} at {} is free twice; left alone", piece.volume, piece.length, piece.offset);
-    return true;  // punching it could be wrong, too
+    free_.remove(piece.volume);
+    barred_.insert(piece.volume);
+    kept_gauge().set(static_cast<int64_t>(free_.bytes()));
+    return true;
   }
   kept_gauge().set(static_cast<int64_t>(free_.bytes()));
   return true;
