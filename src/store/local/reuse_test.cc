@@ -214,6 +214,7 @@ TEST_F(Reuse, ABucketThatIsDurableAgainHasWhatWasBegunBeforeItWasNot) {
   writer->reset();
   EXPECT_LT(usage().kept_bytes, kept) << "the extent is not reused: this shows nothing";
   ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::sync)));
+  fs.fail_at(0, FaultyFileSystem::Fault::crash);
   t.close();
   fs.crash(FaultyFileSystem::Loss::unsynced, 1);
   t.open();

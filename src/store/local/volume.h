@@ -73,8 +73,7 @@ class Volumes {
     uint64_t keep_free = 0;              // freed bytes that volumes keep for reuse, at most; 0: none
     std::function<uint64_t()> next_id;
   };
-  explicit Volumes(Options options)
-      : options_(std::move(options)), target_(options_.keep_free), open_(options_.open_max) {}
+  explicit Volumes(Options options);
 
   // Without blocking; nullopt when a volume must be opened or must grow, or another must be started: then reserve().
   // The run may be shorter than `bytes`, but not than `least`.

@@ -27,6 +27,12 @@ metrics::Counter& given_back() {
 
 }  // namespace
 
+Volumes::Volumes(Options options)
+    : options_(std::move(options)), target_(options_.keep_free), open_(options_.open_max) {
+  kept_gauge();
+  reused_bytes();  // told from the start on
+}
+
 std::optional<Run> Volumes::try_reserve(VolumeKind kind, uint64_t bytes, uint64_t least) {
   std::lock_guard lock(mutex_);
   if (kind == VolumeKind::durable && options_.keep_free != 0) {
