@@ -47,6 +47,7 @@ struct Mutation {
   std::shared_ptr<const Bucket> bucket;    // decides the queue; null: durable
   bool takes_space = false;                // refused when the disk is nearly full; deletes are not
   bool more_follow = false;                // Change::more_follow
+  bool written_behind = false;             // brings in an acknowledged object: never in one group with other changes
 };
 
 class Committer {

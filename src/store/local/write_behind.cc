@@ -174,6 +174,23 @@ std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_vi
   return object->info;
 }
 
+// After settle() few objects wait, so that walking all of them is short.
+std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) const {
+  Batch objects;
+  std::unique_ptr<Moment> now;
+  {
+    const std::lock_guard lock(mutex_);
+    now = rows.moment();
+    if (!holds_any(bucket)) return now;
+    for (const auto* all : {&waiting_, &writing_}) {
+      for (const auto& [sequence, object] : *all) {
+        if (object->bucket->id == bucket.id) objects.push_back(object);
+      }
+    }
+  }
+  return with_acknowledged(std::move(now), objects);
+}
+
 void WriteBehind::forget_locked(const Acknowledged& object) {
   bytes_ -= object.held_bytes;
   bytes_gauge_.set(static_cast<int64_t>(bytes_));
@@ -354,7 +371,8 @@ void WriteBehind::write(Batch batch) {
                       .blob = nullptr,
                       .runs = std::move(written->blob.runs),
                       .bucket = object->bucket,
-                      .takes_space = true};
+                      .takes_space = true,
+                      .written_behind = true};
     auto done = [this, object, all](const Result<void>& outcome) {
       if (!outcome) failed(object, outcome.error());
       all->count_down();

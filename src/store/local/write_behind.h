@@ -6,6 +6,11 @@
 // object overwritten in memory never costs a write. Until the index has an object, look-ups find it here; it leaves in
 // the same transaction that brings it into the index, so that no reader ever sees an older one after a newer one.
 //
+// What a bucket holds at one moment is this table before the index, for look-ups of a key as for listings (moment()). A
+// change that was judged beneath an object of its key is not seen: it counts as made just before that object was
+// acknowledged. So no change of a key becomes visible in the index together with an object that is written behind
+// (Mutation::written_behind): it would be newer, and the table would hide it until the object has left.
+//
 // Every other operation on a key or a bucket first waits until everything acknowledged before it is in the index
 // (settle), or shuts the table for its bucket while it runs (Early::Shut). The table is bounded; when it is full, when
 // the disk refuses writes, or when the bucket is shut, put() declines and the PUT goes through the index.
@@ -25,6 +30,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "store/catalogue.h"
 #include "store/local/blob_writer.h"
 #include "store/logic/early.h"
 
@@ -45,6 +51,8 @@ using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
 // A reader of the acknowledged memory.
 std::shared_ptr<ObjectReader> open_acknowledged(AcknowledgedPtr object);
+// These rows with the heads of these objects of one bucket, the later of a key before the earlier.
+std::unique_ptr<Moment> with_acknowledged(std::unique_ptr<Moment> rows, const std::vector<AcknowledgedPtr>& objects);
 
 class WriteBehind final : public Early {
  public:
@@ -63,6 +71,7 @@ class WriteBehind final : public Early {
                                 memory::Chunk& bytes) override;
   std::shared_ptr<ObjectReader> open(const Bucket& bucket, std::string_view key) const override;
   std::optional<ObjectInfo> stat(const Bucket& bucket, std::string_view key) const override;
+  std::unique_ptr<Moment> moment(const Bucket& bucket, View& rows) const override;
   Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket, std::string key) override;
   Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket) override;
 

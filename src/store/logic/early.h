@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/task.h"
+#include "store/catalogue.h"
 #include "store/logic/bucket.h"
 
 namespace verbena::store {
@@ -33,6 +34,9 @@ class Early {
   // The newest object of the key that the catalogue does not have yet, or null.
   virtual std::shared_ptr<ObjectReader> open(const Bucket& bucket, std::string_view key) const = 0;
   virtual std::optional<ObjectInfo> stat(const Bucket& bucket, std::string_view key) const = 0;
+  // The rows and what they do not have yet of the bucket, as of one moment: what open() and stat() would find then of
+  // all keys. `rows` outlives it.
+  virtual std::unique_ptr<Moment> moment(const Bucket& bucket, View& rows) const = 0;
   // Waits until everything acknowledged of the key, or of the bucket, before the call is in the catalogue. slow_down:
   // it takes too long, as on a full disk.
   virtual Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket, std::string key) = 0;

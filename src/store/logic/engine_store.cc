@@ -42,6 +42,16 @@ Place place_of(const Bucket& bucket, std::string_view key = {}) {
   return {bucket.id, key, bucket.durability.load(std::memory_order_acquire)};
 }
 
+// The look for a page of a listing: of one moment, also of what is acknowledged and not in the catalogue yet.
+template <class Lister>
+auto page_of(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::shared_ptr<Lister> lister) {
+  return [context, bucket, lister, moment = std::shared_ptr<Moment>()](View& rows) mutable {
+    const bool early = context->early != nullptr && (Early::suits(*bucket) || Early::holds_any(*bucket));
+    if (early && !moment) moment = context->early->moment(*bucket, rows);
+    return lister->run(moment ? *moment : rows);
+  };
+}
+
 }  // namespace
 
 // Buckets.
@@ -345,6 +355,8 @@ Task<Result<ObjectInfo>> EngineStore::rename(std::string_view bucket, RenameRequ
   VB_CO_TRY(check_key(request.from));
   VB_CO_TRY(check_key(request.to));
   auto renaming = std::make_shared<Renaming>(Renaming{found, std::move(request)});
+  // An object acknowledged meanwhile would hide the change of one key, and not that of the other.
+  Early::Shut shut(context->early, found);
   if (Early::holds_any(*found)) {
     VB_CO_TRY(co_await context->early->settle(found, renaming->request.from));
     VB_CO_TRY(co_await context->early->settle(found, renaming->request.to));
@@ -380,7 +392,7 @@ Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest re
   VB_CO_BUCKET(auto found, context, bucket);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   auto lister = std::make_shared<ObjectLister>(found, std::move(request));
-  auto look = [lister](View& rows) { return lister->run(rows); };
+  auto look = page_of(context, found, lister);
   co_return co_await look_up(*context->rows, "object list", place_of(*found), std::move(look));
 }
 
@@ -389,7 +401,7 @@ Task<Result<VersionPage>> EngineStore::list_versions(std::string_view bucket, Li
   VB_CO_BUCKET(auto found, context, bucket);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   auto lister = std::make_shared<VersionLister>(found, std::move(request));
-  auto look = [lister](View& rows) { return lister->run(rows); };
+  auto look = page_of(context, found, lister);
   co_return co_await look_up(*context->rows, "version list", place_of(*found), std::move(look));
 }
 
