@@ -41,8 +41,8 @@ Task<Result<bool>> Joiner::look_once(uint64_t bucket, uint64_t tablet) {
   if (rows > most) co_return false;
   VB_CO_ASSIGN(const uint64_t others, co_await splitter_.count_rows(state, at + 1, most));
   if (rows + others > most) co_return false;
-  VB_CO_ASSIGN(const auto events, co_await registry_.page(state->tablets[at + 1].object, "", "e"));
-  if (!events->rows.empty()) co_return false;
+  VB_CO_ASSIGN(const bool settled, co_await is_settled(state->tablets[at + 1].object));
+  if (!settled) co_return false;
   co_return co_await join(state, at);
 }
 
@@ -69,17 +69,25 @@ Task<Result<bool>> Joiner::join(BucketPtr bucket, size_t tablet) {
   co_return true;
 }
 
+// No events wait, and no bytes are to be removed: both end by calls that do not know of the phase.
+Task<Result<bool>> Joiner::is_settled(std::string tablet) {
+  for (const std::string letter : {"e", "!"}) {
+    VB_CO_ASSIGN(const auto page, co_await registry_.page(tablet, "", letter));
+    if (!page->rows.empty()) co_return false;
+  }
+  co_return true;
+}
+
 // Everything that servers look for in the second tablet. False: not now.
 Task<Result<bool>> Joiner::fill(BucketPtr frozen, size_t tablet) {
   const std::string to = frozen->tablets[tablet].object, from = frozen->tablets[tablet + 1].object;
-  VB_CO_ASSIGN(const auto events, co_await registry_.page(from, "", "e"));
-  if (!events->rows.empty()) co_return false;
+  VB_CO_ASSIGN(const bool settled, co_await is_settled(from));
+  if (!settled) co_return false;
   VB_CO_ASSIGN(const Attempt purged, co_await splitter_.purge_at(frozen, tablet));
   if (purged != Attempt::done) co_return false;
   VB_CO_TRY(co_await splitter_.copy_keys(frozen, tablet + 1, frozen->tablets[tablet + 1].low, to));
   VB_CO_TRY(co_await merge_fences(frozen, from, to));
   VB_CO_TRY(co_await splitter_.copy_tokens(frozen, from, to));
-  VB_CO_TRY(co_await copy_rows_of_no_key(frozen, from, "!", to));
   VB_CO_TRY(co_await copy_rows_of_no_key(frozen, from, "z", to));
   VB_CO_TRY(co_await copy_usage(frozen, tablet + 1, to));
   co_return true;
@@ -98,8 +106,7 @@ Task<Result<void>> Joiner::merge_fences(BucketPtr frozen, std::string from, std:
   co_return co_await splitter_.put_rows(frozen, std::move(to), std::move(page));
 }
 
-// Twice is as good as once: bytes that are to be removed, and tombstones, may stand in both tablets if the join is
-// undone.
+// Twice is as good as once: tombstones may stand in both tablets if the join is undone.
 Task<Result<void>> Joiner::copy_rows_of_no_key(BucketPtr frozen, std::string from, std::string letter, std::string to) {
   for (std::string after;;) {
     VB_CO_ASSIGN(auto page, co_await registry_.page(from, after, letter));

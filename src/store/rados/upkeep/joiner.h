@@ -11,7 +11,8 @@
 //
 // A server that dies before the third step has changed nothing that shows. The second tablet's object stays for a while
 // (row "g" of the bucket), since servers look there whether their last calls were made; the leader removes it
-// (garbage.h). Its events would be out of order in another tablet: it is joined when they are delivered.
+// (garbage.h). Its events would be out of order in another tablet: it is joined when they are delivered, and
+// when the bytes are gone that it names for removal.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,7 @@ class Joiner {
  private:
   Task<Result<bool>> look_once(uint64_t bucket, uint64_t tablet);
   Task<Result<bool>> join(BucketPtr bucket, size_t tablet);
+  Task<Result<bool>> is_settled(std::string tablet);
   Task<Result<bool>> fill(BucketPtr frozen, size_t tablet);
   Task<Result<void>> merge_fences(BucketPtr frozen, std::string from, std::string to);
   Task<Result<void>> copy_usage(BucketPtr frozen, size_t from, std::string to);
