@@ -64,6 +64,15 @@ class JoiningOnRados : public OnRados {
     op.omap_set(set);
     ASSERT_EQ(engine().run(engine().cluster->write(rados::Cluster::Pool::index, object, std::move(op))), 0);
   }
+  std::map<std::string, std::string> rows_of_keys(const rados::Tablet& tablet) {
+    std::map<std::string, std::string> rows;
+    for (const char letter : rados::tablet_letters) {
+      const auto found = engine().run(engine().registry.all(tablet.object, std::string(1, letter)));
+      EXPECT_TRUE(found);
+      if (found) rows.insert(found->begin(), found->end());
+    }
+    return rows;
+  }
   std::unique_ptr<RadosRig> t_;
   uint64_t id_ = 0;
 };
@@ -136,13 +145,7 @@ TEST_F(JoiningOnRados, AJoinThatWasLeftIsUndoneAndWhatItCopiedIsNeverSeen) {
     ASSERT_TRUE(frozen);
     EXPECT_FALSE((*frozen)->may_change(first) || (*frozen)->may_change(second));
     EXPECT_EQ((*frozen)->may_read(second), phase == rados::Phase::joining);
-    std::map<std::string, std::string> rows;
-    for (const char letter : rados::tablet_letters) {
-      const auto found = engine().run(engine().registry.all(second.object, std::string(1, letter)));
-      ASSERT_TRUE(found);
-      rows.insert(found->begin(), found->end());
-    }
-    set_rows(first.object, rows);
+    set_rows(first.object, rows_of_keys(second));
     ASSERT_TRUE(t_->remove("b", left)) << "another server undoes it after 15 s";
     EXPECT_EQ(state()->phase, rados::Phase::live);
     EXPECT_EQ(t_->get("b", left).error(), Errc::no_such_key);
@@ -159,6 +162,29 @@ TEST_F(JoiningOnRados, AJoinThatWasLeftIsUndoneAndWhatItCopiedIsNeverSeen) {
   EXPECT_EQ(t_->get("b", gone).error(), Errc::no_such_key) << "a copy from before it was removed";
   EXPECT_EQ(keys_of(*t_, 1000).size(), static_cast<size_t>(joined_keys) - 1);
   EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(joined_keys) - 1);
+}
+
+// Another server looks at the first tablet while the second one's rows are being copied behind its end.
+TEST_F(JoiningOnRados, RowsThatAJoinCopiesAreNotTakenForWhatASplitLeftBehind) {
+  const auto before = state();
+  const rados::Tablet first = before->tablets[0], second = before->tablets[1];
+  const rados::Splitter::Name name(id_, first.number);
+  const auto all = [&] { return engine().run(engine().registry.all(first.object, "")).value(); };
+  auto now = before;
+  for (const rados::Phase phase : {rados::Phase::joining, rados::Phase::closing}) {
+    const auto set = engine().run(engine().registry.set_phase(now, phase, first.number, keys::number(second.number)));
+    ASSERT_TRUE(set) << describe(set.error());
+    now = *set;
+    if (phase == rados::Phase::joining) set_rows(first.object, rows_of_keys(second));
+    const auto copied = all();
+    ASSERT_TRUE(engine().run(engine().splitter.look_at(name)));
+    EXPECT_EQ(all(), copied);
+  }
+  ASSERT_TRUE(engine().run(engine().registry.set_phase(now, rados::Phase::live)));
+  ASSERT_TRUE(engine().run(engine().splitter.look_at(name)));
+  const auto left = all();
+  for (const auto& [row, value] : rows_of_keys(second)) EXPECT_FALSE(left.contains(row)) << "the join was undone";
+  expect_all();
 }
 
 TEST_F(JoiningOnRados, AServerThatWasAwayWhileItsJoinWasUndoneNamesNothing) {

@@ -26,6 +26,11 @@ std::optional<std::string> end_of(const BucketState& bucket, size_t tablet, char
   return first_row(letter, bucket.tablets[tablet + 1].low);
 }
 
+bool is_being_joined(const BucketState& bucket, size_t tablet) {
+  const bool joins = bucket.phase == Phase::joining || bucket.phase == Phase::closing;
+  return joins && bucket.is_one_of_two(bucket.tablets[tablet]);
+}
+
 // Keeps every second one.
 void thin_out(std::vector<std::string>& keys) {
   size_t kept = 0;
@@ -206,13 +211,13 @@ Task<Result<void>> Splitter::copy_tokens(BucketPtr frozen, std::string from, std
 }
 
 // Rows behind the tablet's end belong to another one, which has them. They are not read here once the tablet has the
-// current epoch.
+// current epoch. While it is joined with the next one, they are what the join has copied: left to that one.
 Task<Result<void>> Splitter::purge(BucketPtr bucket, uint64_t number) {
   const std::string object = tablet_object(bucket->id, number);
   for (int attempt = 0; attempt < purge_attempts_max; ++attempt) {
     VB_CO_ASSIGN(bucket, co_await registry_.refresh(bucket, object));
     const size_t tablet = find_tablet(*bucket, number);
-    if (tablet + 1 >= bucket->tablets.size()) co_return Result<void>{};
+    if (tablet + 1 >= bucket->tablets.size() || is_being_joined(*bucket, tablet)) co_return Result<void>{};
     VB_CO_ASSIGN(const Attempt outcome, co_await purge_at(bucket, tablet));
     if (outcome == Attempt::done) co_return Result<void>{};
   }

@@ -24,11 +24,15 @@ size_t find_tablet(const BucketState& bucket, uint64_t number);  // the number o
 
 class Splitter {
  public:
+  using Name = std::pair<uint64_t, uint64_t>;  // bucket, tablet
+
   Splitter(Registry& registry, boost::asio::io_context& io, const WallClock& clock, uint64_t rows_max)
       : registry_(registry), io_(io), clock_(clock), rows_max_(rows_max) {}
 
   // Records so many rows written to a tablet. Its rows are counted from time to time.
   void count(uint64_t bucket, uint64_t tablet, uint64_t rows);
+  // Splits the tablet if it has too many rows; else removes what is left behind its end.
+  Task<Result<void>> look_at(Name name);
   void stop();  // begins no further split
   // Called after a look at a tablet with few rows.
   void set_small(std::function<Task<Result<void>>(uint64_t bucket, uint64_t tablet)> small) {
@@ -45,7 +49,6 @@ class Splitter {
   Task<Result<Attempt>> purge_at(BucketPtr bucket, size_t tablet);
 
  private:
-  using Name = std::pair<uint64_t, uint64_t>;  // bucket, tablet
   struct Found {
     uint64_t rows = 0;
     std::vector<std::string> keys;  // a sample of the current objects' keys, in order
@@ -53,7 +56,6 @@ class Splitter {
   };
 
   Task<> look(Name name);
-  Task<Result<void>> look_at(Name name);
   Task<Result<Found>> survey(BucketPtr bucket, size_t tablet);
   Task<Result<void>> split(BucketPtr bucket, size_t tablet, std::string key);
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);

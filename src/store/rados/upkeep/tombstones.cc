@@ -16,11 +16,14 @@ using SweptRows = std::map<std::string, std::string>;  // with their values, as 
 constexpr size_t swept_at_once = 500;
 
 // Removes rows that are unchanged, and raises the fence, so that earlier calls fail. conditional_conflict: something
-// has changed; the next look finds the rest.
+// has changed, or the tablet is being split or joined, with copies of both; the next look finds the rest.
 Task<Result<void>> sweep_rows(Registry& registry, BucketPtr bucket, size_t tablet, SweptRows rows) {
   static auto& swept =
       metrics::counter("verbena_rados_version_tokens_swept_total", "Version tokens of removed objects that were swept");
   const std::string object = bucket->tablets[tablet].object;
+  if (!bucket->may_change(bucket->tablets[tablet])) {
+    co_return fail(Errc::conditional_conflict, "rados: version tokens to be swept");
+  }
   std::string name = fence_row;
   VB_CO_ASSIGN(const std::string seen, co_await registry.row(object, std::move(name)));
   VB_CO_ASSIGN(Fence fence, decode_fence(seen));
