@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "store/conformance/on_rados.h"
+#include "store/logic/usage.h"
 #include "store/logic/keys.h"
 
 namespace verbena::store::conformance {
@@ -145,7 +146,11 @@ TEST_F(JoiningOnRados, AJoinThatWasLeftIsUndoneAndWhatItCopiedIsNeverSeen) {
     ASSERT_TRUE(frozen);
     EXPECT_FALSE((*frozen)->may_change(first) || (*frozen)->may_change(second));
     EXPECT_EQ((*frozen)->may_read(second), phase == rados::Phase::joining);
-    set_rows(first.object, rows_of_keys(second));
+    auto copied = rows_of_keys(second);
+    Usage of_a_server_that_died;
+    of_a_server_that_died.objects = 5;
+    copied.emplace(rados::joined_usage_row(77, second.number), encode(of_a_server_that_died));
+    set_rows(first.object, copied);
     ASSERT_TRUE(t_->remove("b", left)) << "another server undoes it after 15 s";
     EXPECT_EQ(state()->phase, rados::Phase::live);
     EXPECT_EQ(t_->get("b", left).error(), Errc::no_such_key);

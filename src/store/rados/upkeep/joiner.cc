@@ -131,6 +131,12 @@ Task<Result<void>> Joiner::copy_usage(BucketPtr frozen, size_t from, std::string
     VB_CO_ASSIGN(const Usage counted, decode_usage(value));
     sums[*of] += counted;
   }
+  // What a join that was undone has left, of a server that counts no more here, is of the same tablet.
+  VB_CO_ASSIGN(const auto there, co_await registry_.all(to, "$j"));
+  for (const auto& [row, value] : there) {
+    const auto joined = parse_joined_usage_row(row);
+    if (joined && joined->tablet == tablet.number) sums.try_emplace(joined->incarnation);
+  }
   auto page = std::make_shared<OmapReply>();
   for (const auto& [server, usage] : sums) {
     page->rows.emplace(joined_usage_row(server, tablet.number), to_buffer(encode(usage)));
