@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -24,6 +25,7 @@ namespace verbena::auth {
 namespace {
 
 constexpr size_t file_size_max = 64 * KiB;
+constexpr size_t shared_ids_bytes_max = 64 * KiB;
 constexpr std::string_view file_head =
     "# Verbena's master keys, the newest last. Keep a copy in another place: what a key has encrypted is lost with "
     "it.\n";
@@ -96,10 +98,16 @@ std::string with_ids(const std::set<std::string>& ids, const std::optional<std::
   return lines;
 }
 
-std::string known_text(const MasterKeys& keys) {
-  std::string text(known_head);
-  for (const auto& id : ids_of(keys)) text += id + "\n";
-  return text;
+// Adds the keys that are not there; one whose version another key has gets a later one.
+void merge_keys(MasterKeys& keys, const MasterKeys& more) {
+  const std::set<std::string> ids = ids_of(keys);
+  for (const auto& key : more) {
+    if (ids.contains(to_hex(key->id)) || keys.size() == master_keys_max) continue;
+    const bool free = std::ranges::none_of(keys, [&](const auto& one) { return one->version == key->version; });
+    if (!free && keys.back()->version >= key_version_max) continue;
+    keys.push_back(free ? key : std::make_shared<const MasterKey>(keys.back()->version + 1, key->key.copy()));
+    std::ranges::sort(keys, {}, [](const auto& one) { return one->version; });
+  }
 }
 
 // Keeps a key file from two writers at once: a server that takes a key, and `rotate`. Empty: no such file.
@@ -121,7 +129,7 @@ KeyRing::~KeyRing() = default;
 
 std::unique_ptr<KeyRing> KeyRing::in_memory() {
   std::unique_ptr<KeyRing> ring(new KeyRing({}, {}));
-  ring->set({std::make_shared<const MasterKey>(1, Secret::random(aead_key_size))}, {});
+  ring->set({std::make_shared<const MasterKey>(1, Secret::random(aead_key_size))});
   return ring;
 }
 
@@ -163,22 +171,54 @@ std::expected<void, std::string> KeyRing::save(const std::filesystem::path& path
   return done;
 }
 
-void KeyRing::set(Keys keys, const std::set<std::string>& used) {
+// The newest key that was used seals: what other servers have noted or lost since makes it no older one.
+void KeyRing::set(Keys keys) {
   std::unique_lock lock(mutex_);
   newest_ = keys.back();
   for (const auto& key : keys) {
-    if (used.contains(to_hex(key->id))) newest_ = key;
+    if (used_.contains(to_hex(key->id))) newest_ = key;
   }
   keys_ = std::move(keys);
 }
 
-// Takes the keys if no previously used one is missing, and registers the new ones: in the store that servers share
-// first, so that no server starts without a key under which this one encrypts.
-std::expected<void, std::string> KeyRing::adopt(Keys keys) {
+// The keys decrypt from now on.
+void KeyRing::hold(const Keys& keys) {
+  const std::lock_guard lock(file_mutex_);
+  Keys all = keys;
+  merge_keys(all, held());
+  set(std::move(all));
+}
+
+KeyRing::Keys KeyRing::held() const {
+  std::shared_lock lock(mutex_);
+  return keys_;
+}
+
+// The ids file. Of a key file that comes from another server without one, the newest key counts as used.
+std::expected<void, std::string> KeyRing::read_used(const Keys& keys) {
   auto known = read_file(known_path_, false);
   if (!known) return std::unexpected(known.error());
-  std::set<std::string> noted;
-  if (*known) noted = ids_in(std::string((*known)->text()));
+  const std::lock_guard lock(file_mutex_);
+  noted_.clear();
+  if (*known) noted_ = ids_in(std::string((*known)->text()));
+  used_.insert(noted_.begin(), noted_.end());
+  if (used_.empty() && !keys.empty()) used_.insert(to_hex(keys.back()->id));
+  return {};
+}
+
+std::expected<void, std::string> KeyRing::note_used() {
+  if (noted_ == used_) return {};
+  std::string text(known_head);
+  for (const auto& id : used_) text += id + "\n";
+  auto done = replace_file(known_path_, text);
+  if (done) noted_ = used_;
+  return done;
+}
+
+// Takes the keys if no previously used one is missing, and registers the new ones: in the store that servers share
+// first, so that no server starts without a key under which this one encrypts. Until then it has used none of them.
+std::expected<void, std::string> KeyRing::adopt(Keys keys) {
+  if (auto read = read_used(keys); !read) return read;
   if (sharing_) {
     const auto texts = read_shared();
     if (!texts) return std::unexpected(texts.error());
@@ -186,22 +226,30 @@ std::expected<void, std::string> KeyRing::adopt(Keys keys) {
   }
   const std::set<std::string> ids = ids_of(keys);
   std::string missing;
-  for (const std::string& id : noted) {
-    if (!ids.contains(id)) missing = id;
+  {
+    const std::lock_guard lock(file_mutex_);
+    for (const std::string& id : noted_) {
+      if (!ids.contains(id)) missing = id;
+    }
   }
   if (!missing.empty()) {
     return std::unexpected(path_.string() + " does not hold master key " + missing + ", which " + known_path_.string() +
                            " says was used: what it has encrypted could not be read. Restore the key file");
   }
   if (sharing_) {
+    hold(keys);
     if (auto done = note_shared(keys); !done) return done;
   }
   const std::lock_guard lock(file_mutex_);
-  if (noted != ids_of(keys)) {
-    if (auto done = replace_file(known_path_, known_text(keys)); !done) return done;
+  std::expected<void, std::string> done;
+  if (sharing_ || !shared_) {
+    used_.merge(ids_of(keys));
+    done = note_used();
+    if (!done && !sharing_) return done;
   }
-  set(std::move(keys), {});
-  return {};
+  merge_keys(keys, held());
+  set(std::move(keys));
+  return done;
 }
 
 // Keys that are in the file and not among these stay there: they were added by a rotation that was not read yet.
@@ -214,6 +262,9 @@ std::expected<void, std::string> KeyRing::add_to_file(const Keys& keys) {
   bool same = true;
   for (auto& key : *there) {
     if (!ids.contains(to_hex(key->id))) {
+      if (all.size() == master_keys_max || all.back()->version >= key_version_max) {
+        return std::unexpected(path_.string() + " is full");
+      }
       all.push_back(std::make_shared<const MasterKey>(all.back()->version + 1, key->key.copy()));
     }
   }
@@ -221,6 +272,12 @@ std::expected<void, std::string> KeyRing::add_to_file(const Keys& keys) {
     same &= std::ranges::any_of(*there, [&](const auto& one) { return one->id == key->id; });
   }
   return same ? std::expected<void, std::string>() : save(path_, all);
+}
+
+std::expected<void, std::string> KeyRing::write_keys(const Keys& keys) {
+  auto added = add_to_file(keys);
+  unwritten_ = !added;
+  return added;
 }
 
 std::expected<void, std::string> KeyRing::make(Keys& keys) {
@@ -253,6 +310,7 @@ std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::fi
   ring->shared_.emplace(shared);
   auto loaded = load(keys);
   if (!loaded) return std::unexpected(loaded.error());
+  if (auto read = ring->read_used(*loaded); !read) return std::unexpected(read.error());
   auto texts = ring->read_shared();
   if (!texts) return std::unexpected(texts.error());
   ring->take_shared(*loaded, *texts);
@@ -267,19 +325,29 @@ std::expected<std::unique_ptr<KeyRing>, std::string> KeyRing::open(const std::fi
 std::expected<KeyRing::Texts, std::string> KeyRing::read_shared() const {
   auto ids = shared_->ids.read();
   auto sealed = shared_->sealed.read();
+  if (ids && ids->value_or("").size() > shared_ids_bytes_max) {
+    return std::unexpected("the list of master keys that the servers share is longer than it can be");
+  }
   if (ids && sealed) return Texts{std::move(*ids), std::move(*sealed)};
   return std::unexpected("the servers' master keys: " + describe(ids ? sealed.error() : ids.error()));
 }
 
-// A file that cannot be written is no reason to go without a key: the next start takes it again.
+// The store's ids are those that servers have used, as long as only servers write there: alone they take none away.
+std::set<std::string> KeyRing::used_with(const std::optional<std::string>& shared_ids) const {
+  std::set<std::string> used = ids_in(shared_ids);
+  used.insert(used_.begin(), used_.end());
+  return used;
+}
+
+// A file that cannot be written is no reason to go without a key: it is tried again.
 void KeyRing::take_shared(Keys& keys, const Texts& texts) {
+  const std::lock_guard lock(file_mutex_);
   std::string trouble;
-  const size_t taken = take_sealed_keys(keys, texts.sealed.value_or(""), ids_in(texts.ids), trouble);
+  const size_t taken = take_sealed_keys(keys, texts.sealed.value_or(""), used_with(texts.ids), trouble);
   if (!trouble.empty()) log::error("master keys: {}", trouble);
   if (taken == 0) return;
   log::info("master keys: {} taken that another server has added, the newest is {}", taken, to_hex(keys.back()->id));
-  const std::lock_guard lock(file_mutex_);
-  if (auto added = add_to_file(keys); !added) log::warn("master keys: {}", added.error());
+  if (auto added = write_keys(keys); !added) log::warn("master keys: {}", added.error());
 }
 
 // Checks that all keys used by any server are present.
@@ -319,88 +387,89 @@ std::expected<bool, std::string> KeyRing::try_to_note(Keys& keys) {
   if (auto right = check_shared(keys, *texts); !right) return std::unexpected(right.error());
   const std::string ids = with_ids(ids_of(keys), texts->ids);
   const std::string sealed = with_sealed_keys(keys, texts->sealed.value_or(""));
-  const auto failed = [](const Error& error) {
-    return std::unexpected("the servers' master keys: " + describe(error) +
-                           " Nothing is encrypted under a new one yet");
+  const auto failed = [](const Error& error, const char* what) {
+    return std::unexpected("the servers' master keys: " + describe(error) + what);
   };
   if (!sealed.empty() && (sealed != texts->sealed || ids != texts->ids)) {
     const auto told = shared_->sealed.replace(texts->sealed, sealed);
-    if (!told) return failed(told.error());
+    if (!told) return failed(told.error(), " Nothing is encrypted under a new one yet");
     if (!*told) return false;
   }
   if (ids == texts->ids) return true;
   const auto noted = shared_->ids.replace(texts->ids, ids);
-  if (!noted) return failed(noted.error());
+  if (!noted) return failed(noted.error(), " A new one may be in use already");
   return *noted;
 }
 
 std::expected<bool, std::string> KeyRing::take(const std::optional<std::string>& ids,
                                                const std::optional<std::string>& sealed) {
-  missed_ = true;
-  if (noting_) return false;  // note_shared() reads the texts itself, and catch_up() does afterwards
-  missed_ = false;
-  const std::set<std::string> used = ids_in(ids);
   const std::lock_guard lock(file_mutex_);
-  Keys keys;
-  std::shared_ptr<const MasterKey> before;
-  {
-    std::shared_lock reading(mutex_);
-    keys = keys_;
-    before = newest_;
-  }
+  const bool too_long = ids.value_or("").size() > shared_ids_bytes_max;
+  const Texts texts{too_long ? std::nullopt : ids, sealed};
+  const auto before = newest();
+  Keys keys = held();
   std::string trouble;
-  const bool taken = take_sealed_keys(keys, sealed.value_or(""), used, trouble) != 0;
-  if (taken) {
-    if (auto added = add_to_file(keys); !added) trouble = added.error();
-    if (auto done = replace_file(known_path_, known_text(keys)); !done) trouble = done.error();
+  const bool taken = take_sealed_keys(keys, sealed.value_or(""), used_with(texts.ids), trouble) != 0;
+  if (taken || unwritten_) {
+    if (auto added = write_keys(keys); !added) trouble = added.error();
   }
-  const auto complete = check_shared(keys, {ids, sealed});
-  set(std::move(keys), used);
+  const std::set<std::string> shared = ids_in(texts.ids);
+  if (sharing_ && !std::ranges::includes(shared, used_)) {
+    trouble =
+        "the list of master keys that the servers share lacks some that were used: it is damaged or an old one. "
+        "They stay in use here, and the next server that starts, or gets SIGHUP, lists them again";
+  }
+  std::ranges::set_intersection(shared, ids_of(keys), std::inserter(used_, used_.end()));
+  if (sharing_) {
+    if (auto done = note_used(); !done) trouble = done.error();
+  }
+  const auto complete = check_shared(keys, texts);
+  set(std::move(keys));
   if (!complete) return std::unexpected(complete.error());
   if (!trouble.empty()) return std::unexpected(std::move(trouble));
   return taken || newest() != before;
 }
 
-// What came while the ring gave its own keys to the others.
-void KeyRing::catch_up() {
-  if (!missed_.exchange(false)) return;
-  const auto texts = read_shared();
-  const auto taken = texts ? take(texts->ids, texts->sealed) : std::unexpected(texts.error());
-  if (!taken) log::error("master keys: {}", taken.error());
-}
-
 std::expected<void, std::string> KeyRing::share() {
-  noting_ = true;
-  Keys keys;
-  {
-    std::shared_lock lock(mutex_);
-    keys = keys_;
-  }
+  Keys keys = held();
   auto noted = note_shared(keys);
   if (noted) {
     sharing_ = true;
-    auto adopted = adopt(std::move(keys));
-    noting_ = false;
-    catch_up();
-    return adopted;
+    return adopt(std::move(keys));
   }
-  if (made_) {  // nothing was encrypted under it
-    std::error_code ignored;
-    std::filesystem::remove(known_path_, ignored);
-    std::filesystem::remove(path_, ignored);
-  }
+  if (made_) remove_made();
   return noted;
 }
 
+// A change of the shared ids may have been made although it failed. Then another server may seal under the key already.
+void KeyRing::remove_made() {
+  const auto texts = read_shared();
+  const std::set<std::string> own = ids_of(held());
+  const auto is_own = [&](const std::string& id) { return own.contains(id); };
+  if (!texts || std::ranges::any_of(ids_in(texts->ids), is_own)) {
+    log::warn("master keys: {} stays: its key may be one of the servers' by now", path_.string());
+    return;
+  }
+  std::error_code ignored;
+  std::filesystem::remove(known_path_, ignored);
+  std::filesystem::remove(path_, ignored);
+}
+
+// Keys that only the memory has are written, too.
 std::expected<void, std::string> KeyRing::reload() {
   auto loaded = load(path_);
   if (!loaded) return std::unexpected(loaded.error());
   if (loaded->empty()) return std::unexpected("the key file " + path_.string() + " is missing");
-  noting_ = true;
-  auto adopted = adopt(std::move(*loaded));
-  noting_ = false;
-  if (shared_) catch_up();
-  return adopted;
+  {
+    const std::lock_guard lock(file_mutex_);
+    if (unwritten_) {
+      Keys all = held();
+      merge_keys(all, *loaded);
+      *loaded = std::move(all);
+      if (auto written = write_keys(*loaded); !written) log::warn("master keys: {}", written.error());
+    }
+  }
+  return adopt(std::move(*loaded));
 }
 
 std::expected<std::string, std::string> KeyRing::rotate(const std::filesystem::path& path) {
@@ -408,7 +477,9 @@ std::expected<std::string, std::string> KeyRing::rotate(const std::filesystem::p
   auto loaded = load(path);
   if (!loaded) return std::unexpected(loaded.error());
   if (loaded->empty()) return std::unexpected("there is no key file " + path.string());
-  if (loaded->size() == master_keys_max) return std::unexpected(path.string() + " is full");
+  if (loaded->size() == master_keys_max || loaded->back()->version >= key_version_max) {
+    return std::unexpected(path.string() + " is full");
+  }
   loaded->push_back(std::make_shared<const MasterKey>(loaded->back()->version + 1, Secret::random(aead_key_size)));
   if (auto saved = save(path, *loaded); !saved) return std::unexpected(saved.error());
   return to_hex(loaded->back()->id);

@@ -60,6 +60,11 @@ std::vector<Line> parse_lines(std::string_view text, size_t& damaged) {
   return lines;
 }
 
+// Whether a key of this version may come after the other one. What leaps further would leave no versions to later keys.
+bool follows(uint32_t version, uint32_t before) {
+  return version > before && version - before <= key_version_step_max && version <= key_version_max;
+}
+
 // nullptr: not a key, or not that one.
 std::shared_ptr<const MasterKey> open_line(const MasterKey& under, const Line& line) {
   const auto plain = under.unseal(line.sealed, key_context(line.id));
@@ -68,7 +73,7 @@ std::shared_ptr<const MasterKey> open_line(const MasterKey& under, const Line& l
   uint32_t version = 0;
   for (size_t i = 0; i < version_size; ++i) version = version << 8 | std::to_integer<uint32_t>(bytes[i]);
   auto key = std::make_shared<const MasterKey>(version, Secret(bytes.subspan(version_size)));
-  return version > under.version && to_hex(key->id) == line.id ? key : nullptr;
+  return follows(version, under.version) && to_hex(key->id) == line.id ? key : nullptr;
 }
 
 // The version of the newest of the keys that were used: a key under an older one is not taken.
@@ -80,7 +85,14 @@ uint32_t newest_used(const MasterKeys& keys, const std::set<std::string>& used) 
   return newest;
 }
 
+bool has_another_version(const MasterKeys& keys, const MasterKey& key) {
+  const MasterKey* own = find_key(keys, key.id);
+  return own != nullptr && own->version != key.version;
+}
+
+// Empty: no server would take it, after a version that leaps too far.
 std::string seal_line(const MasterKey& under, const MasterKey& key) {
+  if (!follows(key.version, under.version)) return {};
   Secret plain(version_size + aead_key_size);
   const auto out = plain.writable();
   for (size_t i = 0; i < version_size; ++i) out[i] = static_cast<std::byte>(key.version >> (24 - 8 * i));
@@ -93,7 +105,7 @@ std::string seal_line(const MasterKey& under, const MasterKey& key) {
 bool make_room(MasterKeys& keys, uint32_t version, const std::set<std::string>& used) {
   const auto same = std::ranges::find(keys, version, [](const auto& key) { return key->version; });
   if (same == keys.end()) return true;
-  if (used.contains(to_hex((*same)->id)) || keys.back()->version == UINT32_MAX) return false;
+  if (used.contains(to_hex((*same)->id)) || keys.back()->version >= key_version_max) return false;
   auto later = std::make_shared<const MasterKey>(keys.back()->version + 1, Secret((*same)->key.bytes()));
   keys.erase(same);
   keys.push_back(std::move(later));
@@ -137,7 +149,8 @@ std::string with_sealed_keys(const MasterKeys& keys, std::string_view text) {
   std::set<std::string> sealed;
   for (const Line& line : parse_lines(text, damaged)) {
     const MasterKey* under = find_key(keys, *sealing_id(line.sealed));
-    if (under != nullptr && open_line(*under, line) == nullptr) continue;
+    const auto opened = under == nullptr ? nullptr : open_line(*under, line);
+    if (under != nullptr && (opened == nullptr || has_another_version(keys, *opened))) continue;
     if (under != nullptr) sealed.insert(line.id);
     kept.append(line.text).append("\n");
   }

@@ -66,8 +66,11 @@ Result<void> replace_private_file(const std::filesystem::path& path, std::string
 Result<void> replace_private_file_alike(const std::filesystem::path& path, std::string_view text) {
   struct stat there{};
   const bool replaces = ::stat(path.c_str(), &there) == 0;
-  VB_TRY(put_file(path, text, replaces ? &there : nullptr));
-  return sync_folder_of(path);
+  std::error_code missing;
+  const auto linked = std::filesystem::canonical(path, missing);
+  const auto& target = missing ? path : linked;
+  VB_TRY(put_file(target, text, replaces ? &there : nullptr));
+  return sync_folder_of(target);
 }
 
 std::expected<Secret, std::string> read_secret_file(const std::filesystem::path& path, size_t bytes_max,

@@ -25,7 +25,7 @@ Result<void> sync_folder_of(const std::filesystem::path& path);
 // Both.
 Result<void> replace_private_file(const std::filesystem::path& path, std::string_view text);
 // Likewise; a file that is replaced leaves its owner, where this process may give it, and its own part of the mode
-// (400).
+// (400). Of a link, the file that it names is replaced.
 Result<void> replace_private_file_alike(const std::filesystem::path& path, std::string_view text);
 
 // Bits that a secret file's mode must not have.

@@ -107,11 +107,14 @@ std::expected<void, std::string> Server::State::open_cluster_engine() {
     if (told_service != nullptr) told_service->access->changed();  // quotas of owners are cached with their buckets
     return taken;
   };
-  listener.on_keys = [this](const std::optional<std::string>& ids, const std::optional<std::string>& sealed) {
+  listener.on_keys = [this, logged = std::string()](const std::optional<std::string>& ids,
+                                                    const std::optional<std::string>& sealed) mutable {
     const std::lock_guard lock(told_mutex);
     if (told_keys == nullptr) return;
     const auto taken = told_keys->take(ids, sealed);
-    if (!taken) log::error("server: master keys of the other servers: {}", taken.error());
+    const std::string trouble = taken ? "" : taken.error();
+    if (!taken && trouble != logged) log::error("server: master keys of the other servers: {}", trouble);
+    logged = trouble;
     if (taken && *taken) {
       log::info("server: {} master keys, the newest is {}, from another server", told_keys->size(),
                 told_keys->newest_id());

@@ -96,9 +96,12 @@ Task<Result<void>> Engine::reload_keys() {
 }
 
 Task<Result<bool>> Engine::replace_keys(std::string_view row, std::optional<std::string> before, std::string text) {
-  VB_CO_ASSIGN(const bool replaced,
-               co_await replace_keys_row(registry, std::string(row), std::move(before), std::move(text)));
-  if (replaced) VB_CO_TRY(co_await bus->tell(InvalidationBus::master_keys));
+  const auto replaced = co_await replace_keys_row(registry, std::string(row), std::move(before), std::move(text));
+  if (!replaced) {  // perhaps it is
+    bus->tell_again(InvalidationBus::master_keys);
+    co_return replaced;
+  }
+  if (*replaced) VB_CO_TRY(co_await bus->tell(InvalidationBus::master_keys));
   co_return replaced;
 }
 
