@@ -5,6 +5,7 @@
 
 #include "store/local/index_check.h"
 #include "store/local/log_scan.h"
+#include "store/local/record.h"
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
