@@ -7,43 +7,21 @@ namespace {
 
 using store::rados::RadosStore;
 
-// The accounts of all servers of a cluster.
-class AccountsInCluster final : public auth::SharedText {
+// One of the texts that all servers of a cluster share: its reading and its replacement by the store.
+class TextInCluster final : public auth::SharedText {
  public:
-  explicit AccountsInCluster(RadosStore& store) : store_(store) {}
-  Result<std::optional<std::string>> read() override { return store_.read_accounts(); }
+  using Read = Result<std::optional<std::string>> (RadosStore::*)();
+  using Replace = Result<bool> (RadosStore::*)(const std::optional<std::string>& before, const std::string& text);
+  TextInCluster(RadosStore& store, Read read, Replace replace) : store_(store), read_(read), replace_(replace) {}
+  Result<std::optional<std::string>> read() override { return (store_.*read_)(); }
   Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
-    return store_.replace_accounts(before, text);
+    return (store_.*replace_)(before, text);
   }
 
  private:
   RadosStore& store_;
-};
-
-// The ids of their master keys.
-class KeyIdsInCluster final : public auth::SharedText {
- public:
-  explicit KeyIdsInCluster(RadosStore& store) : store_(store) {}
-  Result<std::optional<std::string>> read() override { return store_.read_key_ids(); }
-  Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
-    return store_.replace_key_ids(before, text);
-  }
-
- private:
-  RadosStore& store_;
-};
-
-// These keys, each sealed under an earlier one.
-class SealedKeysInCluster final : public auth::SharedText {
- public:
-  explicit SealedKeysInCluster(RadosStore& store) : store_(store) {}
-  Result<std::optional<std::string>> read() override { return store_.read_sealed_keys(); }
-  Result<bool> replace(const std::optional<std::string>& before, const std::string& text) override {
-    return store_.replace_sealed_keys(before, text);
-  }
-
- private:
-  RadosStore& store_;
+  const Read read_;
+  const Replace replace_;
 };
 
 }  // namespace
@@ -66,9 +44,10 @@ std::expected<server::ClusterEngine, std::string> open_cluster(const Config& con
   if (!opened) return std::unexpected("cannot open the store in the Ceph cluster: " + opened.error());
   RadosStore& store = **opened;
   server::ClusterEngine engine;
-  engine.accounts = std::make_unique<AccountsInCluster>(store);
-  engine.key_ids = std::make_unique<KeyIdsInCluster>(store);
-  engine.sealed_keys = std::make_unique<SealedKeysInCluster>(store);
+  engine.accounts = std::make_unique<TextInCluster>(store, &RadosStore::read_accounts, &RadosStore::replace_accounts);
+  engine.key_ids = std::make_unique<TextInCluster>(store, &RadosStore::read_key_ids, &RadosStore::replace_key_ids);
+  engine.sealed_keys =
+      std::make_unique<TextInCluster>(store, &RadosStore::read_sealed_keys, &RadosStore::replace_sealed_keys);
   engine.feeds = &store;
   engine.shared_keys = &store;
   engine.may_keep = [&store](std::string_view bucket) { return store.may_keep(bucket); };
