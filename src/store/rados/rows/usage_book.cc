@@ -111,7 +111,7 @@ std::set<uint64_t> UsageBook::due() {
 Task<> UsageBook::run() {
   while (!stopping_) {
     const auto began = SteadyClock::now();
-    const std::set<uint64_t> buckets = due();
+    const std::set<uint64_t> buckets = registry_.cluster().may_write() ? due() : std::set<uint64_t>();
     for (const uint64_t bucket : buckets) {
       if (stopping_) co_return;
       auto looked = co_await look(bucket);
