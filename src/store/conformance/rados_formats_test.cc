@@ -1,5 +1,7 @@
 // Servers of several versions over one cluster (rows/formats.h), on the cluster that tests/rados starts.
+#include <atomic>
 #include <cerrno>
+#include <latch>
 #include <map>
 #include <thread>
 
@@ -10,6 +12,8 @@ namespace {
 
 using rados::Cluster;
 
+class FormatsOnRados : public OnRados {};
+
 void set_row(rados::Engine& engine, const std::string& name, const std::string& value) {
   librados::ObjectWriteOperation op;
   if (value.empty()) {
@@ -18,8 +22,7 @@ void set_row(rados::Engine& engine, const std::string& name, const std::string& 
     const std::map<std::string, rados::Buffer> row = {{name, rados::to_buffer(value)}};
     op.omap_set(row);
   }
-  librados::IoCtx& pool = engine.cluster->context(Cluster::Pool::index);
-  ASSERT_EQ(pool.operate(std::string(rados::servers_object), &op), 0);
+  ASSERT_EQ(engine.run(engine.cluster->withdraw(std::string(rados::servers_object), std::move(op))), 0);
 }
 
 rados::ServersRows rows_of(rados::Engine& engine) {
@@ -29,7 +32,7 @@ rados::ServersRows rows_of(rados::Engine& engine) {
 // A server of a version from before formats has a sign of life, and says nothing of formats.
 const std::string old_server = rados::server_row(1'000'000), its_sign = std::string(16, '\1');
 
-TEST_F(OnRados, ANewFormatIsUsedWhenAllServersThatRunKnowIt) {
+TEST_F(FormatsOnRados, ANewFormatIsUsedWhenAllServersThatRunKnowIt) {
   RadosRig t;
   t.options.format_rest = {};
   t.open();
@@ -38,7 +41,9 @@ TEST_F(OnRados, ANewFormatIsUsedWhenAllServersThatRunKnowIt) {
   set_row(parts_of(t), old_server, its_sign);
   set_row(parts_of(t), "format", "");
   set_row(parts_of(t), "master", "0123456789abcdef\n");
-  parts_of(t).cluster->context(Cluster::Pool::index).rmxattr(std::string(rados::root_object), "formats");
+  librados::ObjectWriteOperation unmarked;
+  unmarked.setxattr("formats", rados::to_buffer("0"));
+  ASSERT_EQ(parts_of(t).run(parts_of(t).cluster->withdraw(std::string(rados::root_object), std::move(unmarked))), 0);
   t.reopen();
   EXPECT_EQ(parts_of(t).formats.current(), 1u);
   std::this_thread::sleep_for(std::chrono::seconds(5));
@@ -51,7 +56,7 @@ TEST_F(OnRados, ANewFormatIsUsedWhenAllServersThatRunKnowIt) {
   EXPECT_GT(ids->size(), 17u) << "a line that keeps servers from before formats from starting";
 }
 
-TEST_F(OnRados, AServerThatDoesNotKnowTheFormatDoesNotStartAndOneThatRunsAnswersNothing) {
+TEST_F(FormatsOnRados, AServerThatDoesNotKnowTheFormatDoesNotStartAndOneThatRunsAnswersNothing) {
   RadosRig t;
   t.open();
   t.make_bucket("b");
@@ -64,7 +69,27 @@ TEST_F(OnRados, AServerThatDoesNotKnowTheFormatDoesNotStartAndOneThatRunsAnswers
   EXPECT_TRUE(eventually([&] { return t.put("b", "k", "x").has_value(); }));
 }
 
-TEST_F(OnRados, AServerThatMayNotRunChangesNothing) {
+// They are written into files, with locks and syncs.
+TEST_F(FormatsOnRados, WhatTakesTheKeysOfOtherServersHoldsUpNothingElse) {
+  RadosRig t;
+  std::latch over(1);
+  std::atomic<bool> waits{false};
+  t.options.on_keys = [&](const auto&, const auto& sealed) {
+    if (sealed != "sealed") return;
+    waits = true;
+    over.wait();
+  };
+  t.open();
+  t.make_bucket("b");
+  std::thread replacing([&] { EXPECT_TRUE(t.store().replace_sealed_keys(std::nullopt, "sealed")); });
+  EXPECT_TRUE(eventually([&] { return waits.load(); }));
+  EXPECT_TRUE(t.put("b", "k", "x"));
+  EXPECT_TRUE(t.remove("b", "k"));
+  over.count_down();
+  replacing.join();
+}
+
+TEST_F(FormatsOnRados, AServerThatMayNotRunChangesNothing) {
   RadosRig t;
   t.open();
   t.make_bucket("b");
@@ -86,7 +111,7 @@ TEST_F(OnRados, AServerThatMayNotRunChangesNothing) {
   EXPECT_TRUE(rows_of(engine).contains(own));
 }
 
-TEST_F(OnRados, AServerThatDoesNotStartLeavesNoSignOfLife) {
+TEST_F(FormatsOnRados, AServerThatDoesNotStartLeavesNoSignOfLife) {
   RadosRig t;
   t.open();
   const auto before = rows_of(parts_of(t));
@@ -97,7 +122,7 @@ TEST_F(OnRados, AServerThatDoesNotStartLeavesNoSignOfLife) {
   }
 }
 
-TEST_F(OnRados, AServerFromBeforeFormatsThatStartsWhileOneIsRaisedIsSeen) {
+TEST_F(FormatsOnRados, AServerFromBeforeFormatsThatStartsWhileOneIsRaisedIsSeen) {
   RadosRig t;
   t.open();
   rados::Engine& engine = parts_of(t);
@@ -119,7 +144,7 @@ TEST_F(OnRados, AServerFromBeforeFormatsThatStartsWhileOneIsRaisedIsSeen) {
   EXPECT_EQ(rados::format_in(rows_of(engine)), 2u);
 }
 
-TEST_F(OnRados, TheGateLineIsWrittenAgainWhenAnOperatorHasRemovedIt) {
+TEST_F(FormatsOnRados, TheGateLineIsWrittenAgainWhenAnOperatorHasRemovedIt) {
   RadosRig t;
   t.open();
   const auto is_closed = [&] {
@@ -135,7 +160,7 @@ TEST_F(OnRados, TheGateLineIsWrittenAgainWhenAnOperatorHasRemovedIt) {
   EXPECT_TRUE(is_closed()) << "by a server that starts";
 }
 
-TEST_F(OnRados, AFormatThatIsLostOrNoNumberIsNotGuessed) {
+TEST_F(FormatsOnRados, AFormatThatIsLostOrNoNumberIsNotGuessed) {
   RadosRig t;
   t.open();
   t.make_bucket("b");
@@ -152,7 +177,7 @@ TEST_F(OnRados, AFormatThatIsLostOrNoNumberIsNotGuessed) {
   EXPECT_TRUE(rados::RadosStore::connect(t.options));
 }
 
-TEST_F(OnRados, AStoreThatHasLostTheObjectOfItsServersIsNotTakenForANewOne) {
+TEST_F(FormatsOnRados, AStoreThatHasLostTheObjectOfItsServersIsNotTakenForANewOne) {
   RadosRig t;
   t.open();
   t.make_bucket("b");

@@ -98,7 +98,9 @@ TEST_F(JoiningOnRados, NoneIsJoinedWhileOneRunsThatWasAwayWhenOthersBeganTo) {
   const uint64_t before = tablets();
   join_now(engine());
   EXPECT_EQ(tablets(), before);
-  engine().cluster->context(rados::Cluster::Pool::index).omap_rm_keys(std::string(rados::servers_object), {away});
+  librados::ObjectWriteOperation ends;
+  ends.omap_rm_keys({away});
+  ASSERT_EQ(engine().run(engine().cluster->withdraw(std::string(rados::servers_object), std::move(ends))), 0);
   ASSERT_TRUE(eventually([&] { return engine().formats.all_know_it(); }));
   join_now(engine());
   EXPECT_EQ(tablets(), 1u);
@@ -110,10 +112,12 @@ TEST_F(JoiningOnRados, AJoinThatFailsHalfWayIsUndoneAtOnce) {
   const auto before = state();
   ASSERT_GE(before->tablets.size(), 3u);
   const rados::Tablet first = before->tablets[0], second = before->tablets[1], last = before->tablets.back();
-  librados::IoCtx& pool = engine().cluster->context(rados::Cluster::Pool::index);
-  rados::Buffer epoch, damaged = rados::to_buffer("no number");
-  ASSERT_GT(pool.getxattr(last.object, rados::epoch_attribute, epoch), 0);
-  ASSERT_EQ(pool.setxattr(last.object, rados::epoch_attribute, damaged), 0);
+  const auto set_epoch = [&](const std::string& text) {
+    librados::ObjectWriteOperation op;
+    op.setxattr(rados::epoch_attribute, rados::to_buffer(text));
+    ASSERT_EQ(engine().run(engine().cluster->withdraw(last.object, std::move(op))), 0);
+  };
+  set_epoch("no number");
   const auto began = std::chrono::steady_clock::now();
   EXPECT_FALSE(engine().run(engine().joiner.look_at(id_, first.number)));
   EXPECT_EQ(state()->phase, rados::Phase::live);
@@ -129,7 +133,7 @@ TEST_F(JoiningOnRados, AJoinThatFailsHalfWayIsUndoneAtOnce) {
   engine().run(engine().joiner.undo(id_, first.number, second.number, state()->epoch));
   EXPECT_EQ(state()->phase, rados::Phase::live);
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(12)) << "others wait for 15 s";
-  ASSERT_EQ(pool.setxattr(last.object, rados::epoch_attribute, epoch), 0);
+  set_epoch(before->epoch_text);
   expect_all();
   join_now(engine());
   EXPECT_EQ(tablets(), 1u);

@@ -19,7 +19,7 @@ namespace {
 
 const std::string format_row = "format";
 constexpr int joins_tried_max = 100;
-constexpr const char* mark_attribute = "formats";
+constexpr const char *mark_attribute = "formats", *marked_text = "1";
 constexpr std::string_view gate_line = "servers-of-this-cluster-have-format-";
 constexpr std::chrono::seconds silence_of_others_max{30};  // a server that starts has a sign before it has a row
 
@@ -133,13 +133,14 @@ Task<Result<bool>> Formats::is_marked() {
   const int code =
       co_await registry_.cluster().read(Cluster::Pool::index, std::string(root_object), std::move(op), reply);
   if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: root"));
-  co_return reply->attributes.contains(mark_attribute);
+  const auto found = reply->attributes.find(mark_attribute);
+  co_return found != reply->attributes.end() && to_text(found->second) == marked_text;
 }
 
 Task<int> Formats::mark() {
   librados::ObjectWriteOperation op;
   op.create(false);
-  op.setxattr(mark_attribute, to_buffer("1"));
+  op.setxattr(mark_attribute, to_buffer(marked_text));
   co_return co_await registry_.cluster().write(Cluster::Pool::index, std::string(root_object), std::move(op));
 }
 
