@@ -14,7 +14,7 @@ namespace {
 constexpr size_t names_max = 100;
 
 constexpr int looks_max = 50;  // at what a bucket that others change names
-constexpr std::chrono::milliseconds look_again{100};
+constexpr std::chrono::milliseconds check_again_after{100};
 
 bool misses(const RowSurvey& rows, const std::string& small) {
   return rows.small_wanted.contains(small) && !rows.small_there.contains(small);
@@ -65,7 +65,7 @@ Task<Result<bool>> has_bytes(Engine& engine, std::string tablet, const RowSurvey
 // keeps the rows of then for a while. It is, as long as the bucket's epoch is the same.
 Task<Result<bool>> is_lost(Engine& engine, RowSurvey::Named named) {
   for (int look = 0; look < looks_max; ++look) {
-    if (look != 0) co_await pause(look_again);
+    if (look != 0) co_await pause(check_again_after);
     const auto state = co_await engine.registry.load(named.bucket);
     if (!state && state.error() == Errc::no_such_bucket) co_return false;
     if (!state) co_return std::unexpected(state.error());
