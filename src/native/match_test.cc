@@ -208,7 +208,10 @@ TEST_F(MatchTest, AKeyThatMayNotBeReadEndsTheList) {
   EXPECT_EQ(match(request(hashes(0, 20), {20})).refused, Errc::access_denied);
 }
 
-TEST_F(MatchTest, EachKeyIsARequestOfTheRate) {
+// By itself: the process remembers that it has had rates.
+class MatchRatesTest : public MatchTest {};
+
+TEST_F(MatchRatesTest, EachKeyIsARequestOfTheRate) {
   auth::Principal limited = *auth::superuser();
   limited.superuser = false;
   limited.account_limits = auth::make_limits({.requests_per_s = 20});

@@ -8,6 +8,7 @@ import time
 from typing import NamedTuple, Optional
 
 from . import _native, errors
+from ._match import Matches
 
 _BATCH_MAX = 4096
 _BATCH_BYTES_MAX = 64 << 20  # packed into one batch
@@ -142,7 +143,7 @@ class Watch:
         self._native.end()
 
 
-class Client(_native.Client):
+class Client(Matches, _native.Client):
     """A client of one server. Cheap calls, any thread; `with` or close() ends it. Make one in each process.
 
     Options by keyword, as in docs/python.md: endpoint, native_endpoint, access_key, secret_key, session_token, region, via, provider,

@@ -64,6 +64,10 @@ def make(number, message, s3_code, request_id, http_status):
     return _BY_NUMBER.get(number, VerbenaError)(message, s3_code, request_id, http_status)
 
 
+def code_of(number):
+    return _BY_NUMBER.get(number, VerbenaError).code if number else None
+
+
 def of_item(number, bucket, key):
     kind = _BY_NUMBER.get(number, VerbenaError)
     return kind(f"{bucket}/{key}: {kind.code}")

@@ -17,7 +17,8 @@ std::vector<std::byte> encoded(const Match& request) {
 }
 
 Match two_lists(Bytes keys) {
-  Match request{.window = {}, .details = match_sizes, .width = 16, .bucket = "b", .prefix = "ns/", .counts = {}, .keys = keys};
+  Match request{
+      .window = {}, .details = match_sizes, .width = 16, .bucket = "b", .prefix = "ns/", .counts = {}, .keys = keys};
   request.counts.add(2);
   request.counts.add(1);
   return request;
