@@ -47,6 +47,15 @@ class Doors(PythonCase):
         with self.assertRaises(verbena.errors.InvalidRange):
             self.client.get("bucket", "k", range=(10, 5))
 
+    def test_what_is_there_is_not_stored_again(self):
+        for via in ("native", "http"):
+            with self.connect(via=via) as client:
+                client.put("bucket", f"dup/{via}/1", b"old")
+                done = client.put_many([("bucket", f"dup/{via}/{i}", b"new") for i in range(3)], if_absent=True).check()
+                self.assertEqual([(one.exists, one.error) for one in done], [(False, None), (True, None), (False, None)])
+                self.assertEqual(done.failed, 0)
+                self.assertEqual([bytes(client.get("bucket", f"dup/{via}/{i}")) for i in range(3)], [b"new", b"old", b"new"])
+
     def test_match_counts_leading_keys_by_each_door(self):
         hashes = [bytes([i]) * 16 for i in range(20)]
         self.client.put_many([("bucket", f"model/{one.hex()}", b"x" * 7) for one in hashes[:12]]).check()

@@ -88,8 +88,8 @@ bool MatchWriter::add(KeyPlace place, uint64_t size) {
   if (run_.count != 0 && run_.place == now.place && run_.size == now.size) {
     ++run_.count;
   } else {
-    // Room for the run that ends, and for this one.
-    if (out_.left() < 2 * run_size) return false;
+    // Room for the run that ends, if any, and for this one.
+    if (out_.left() < (run_.count != 0 ? 2 : 1) * run_size) return false;
     end_run();
     run_ = now;
   }

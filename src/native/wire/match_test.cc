@@ -109,7 +109,7 @@ TEST(WireMatch, AnAnswerEndsWhereItsRoomDoes) {
   ASSERT_TRUE(out.begin_list());
   uint64_t added = 0;
   while (out.add(KeyPlace::memory, added)) ++added;
-  EXPECT_EQ(added, 5u);
+  EXPECT_EQ(added, 6u);
   out.end_list(Errc::ok, true);
   EXPECT_FALSE(out.begin_list());
   const size_t size = out.finish(0);
