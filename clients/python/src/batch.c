@@ -2,7 +2,7 @@
 #include "native.h"
 
 enum { items_max = 4096 };
-typedef enum { batch_get, batch_put, batch_head, batch_remove } BatchKind;
+typedef enum { batch_get, batch_put, batch_head, batch_remove, batch_put_absent } BatchKind;
 
 typedef struct {
   PyObject_HEAD
@@ -24,12 +24,14 @@ static bool place_of(PyObject* value, size_t* into) {
   return false;
 }
 
-static bool read_item(PyObject* given, bool placed, verbena_item* item) {
+static bool read_item(PyObject* given, BatchKind kind, verbena_item* item) {
+  const bool placed = kind != batch_head && kind != batch_remove;
   if (!PyTuple_Check(given) || PyTuple_Size(given) != (placed ? 4 : 2)) {
     PyErr_SetString(PyExc_TypeError, placed ? "an item is a tuple (bucket, key, offset, size)" : "an item is a tuple (bucket, key)");
     return false;
   }
   item->struct_size = sizeof *item;
+  if (kind == batch_put_absent) item->if_none_match = "*";
   item->bucket = text_of(PyTuple_GetItem(given, 0), "bucket");
   item->key = item->bucket == NULL ? NULL : text_of(PyTuple_GetItem(given, 1), "key");
   if (item->key == NULL || !placed) return item->key != NULL;
@@ -50,7 +52,8 @@ static bool inside(const verbena_item* items, size_t count, size_t size) {
 static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch) {
   switch (kind) {
     case batch_get: return verbena_get_many(used, batch, NULL);
-    case batch_put: return verbena_put_many(used, batch, NULL);
+    case batch_put:
+    case batch_put_absent: return verbena_put_many(used, batch, NULL);
     case batch_head: return verbena_head_many(used, batch, NULL);
     case batch_remove: return verbena_delete_many(used, batch, NULL);
   }
@@ -77,7 +80,10 @@ static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory,
   verbena_buffer_free(own);
   Py_END_ALLOW_THREADS
   if (code != VERBENA_OK) return raise_last(code) != NULL;
-  for (size_t i = 0; i < results->count; ++i) results->failed += results->results[i].code != VERBENA_OK;
+  for (size_t i = 0; i < results->count; ++i) {
+    const bool present = kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
+    results->failed += results->results[i].code != VERBENA_OK && !present;
+  }
   return true;
 }
 
@@ -92,11 +98,11 @@ static Results* new_results(size_t count) {
 }
 
 static bool batch_of(Client* client, BatchKind kind, PyObject* kept, PyObject* memory, Results* results) {
-  const bool placed = kind == batch_get || kind == batch_put;
+  const bool placed = kind != batch_head && kind != batch_remove;
   verbena_item* items = PyMem_Calloc(results->count, sizeof *items);
   bool ok = items != NULL;
   if (!ok) PyErr_NoMemory();
-  for (size_t i = 0; ok && i < results->count; ++i) ok = read_item(PyTuple_GetItem(kept, (Py_ssize_t)i), placed, &items[i]);
+  for (size_t i = 0; ok && i < results->count; ++i) ok = read_item(PyTuple_GetItem(kept, (Py_ssize_t)i), kind, &items[i]);
   verbena_client* used = ok ? begin_use(client) : NULL;
   ok = used != NULL;
   if (ok && placed) {
@@ -116,7 +122,7 @@ static bool batch_of(Client* client, BatchKind kind, PyObject* kept, PyObject* m
 
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
   const long kind = nargs == 3 && names == NULL ? PyLong_AsLong(values[0]) : -1;
-  if (kind < batch_get || kind > batch_remove) {
+  if (kind < batch_get || kind > batch_put_absent) {
     PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory)");
     return NULL;
   }

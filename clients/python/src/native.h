@@ -144,6 +144,9 @@ Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, con
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyTypeObject* make_results_type(void);
 
+// match.c
+PyObject* client_match_hashes(PyObject* self, PyObject* arguments);
+
 // pieces.c
 PyObject* client_get_bytes(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 // GET into the caller's own memory. NULL: not applicable or failed; an ordinary GET then reports the error.
