@@ -679,7 +679,7 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory) -> Results\n\n"
+         "batch(kind, items, memory, progress=None, if_absent=False) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2) and remove_many (3) are made of: at most 4096 items."),
     KEYWORDS("put_part", client_put_part,
              "put_part(bucket, key, upload_id, number, data, *, checksum=None, md5_etag=False, describe=False) -> Reply\n\n"

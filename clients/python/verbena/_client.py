@@ -68,6 +68,11 @@ class Outcomes(collections.abc.Sequence):
         """The number of items with an error."""
         return self._parts[0].failed if len(self._parts) == 1 else sum(part.failed for part in self._parts)
 
+    @property
+    def shorter(self):
+        """The number of objects that did not fill their place (get_many)."""
+        return sum(part.shorter for part in self._parts)
+
     def check(self):
         """Raises the first item's error, if any has one; returns itself."""
         if self.failed:
@@ -155,31 +160,37 @@ class Client(_native.Client):
     def __exit__(self, *exception):
         self.close()
 
-    def _many(self, kind, items, memory):
+    def _many(self, kind, items, memory, progress=None, if_absent=False):
         items = tuple(items)
         if 0 < len(items) <= _BATCH_MAX:
-            return Outcomes(items, (self.batch(kind, items, memory),))
-        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory)
+            return Outcomes(items, (self.batch(kind, items, memory, progress, if_absent),))
+        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, if_absent)
                                 for first in range(0, len(items), _BATCH_MAX)])
 
-    def get_many(self, items, into):
-        """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`.
+    def get_many(self, items, into, progress=None):
+        """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`; or (bucket,
+        key, offset, size, first, length): that range of the object.
 
         Returns Outcomes: a Done for each item, in their order. A missing object, or one longer than its place, has an `error`; the others
-        are independent of it. Places must not overlap.
+        are independent of it. Places must not overlap. With a Progress other threads see how many leading items have arrived; at the end
+        of the call every wait for it returns.
         """
-        return self._many(_GET, items, into)
+        try:
+            return self._many(_GET, items, into, progress)
+        finally:
+            if progress is not None:
+                progress.end()
 
-    def put_many(self, items, data=None):
+    def put_many(self, items, data=None, *, if_absent=False):
         """Stores many objects in few messages, each as atomically and durably as put does. Items are (bucket, key,
         bytes), or with `data` (bucket, key, offset, size): those bytes of it. Returns Outcomes. A key may be named
-        once in 4096 items."""
+        once in 4096 items. With `if_absent` a key that exists stays as it is, and its item has a PreconditionFailed."""
         if data is not None:
-            return self._many(_PUT, items, data)
+            return self._many(_PUT, items, data, None, if_absent)
         items, parts = tuple(items), []
         for some, size in _batches_of_bytes(items):
             with self.allocate(max(size, 1)) as memory:
-                parts.append(self.batch(_PUT, _packed(some, memory), memory))
+                parts.append(self.batch(_PUT, _packed(some, memory), memory, None, if_absent))
         return Outcomes(items, parts)
 
     def head_many(self, items):
