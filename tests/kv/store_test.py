@@ -58,7 +58,7 @@ class Blocks(Case):
         store.save(hashes[:2] + hashes[3:], memory, SIZE).result()
         self.assertEqual(store.leading(hashes), 2)
 
-    def test_many_hashes_are_one_question_in_slices(self):
+    def test_many_hashes_are_one_question(self):
         store = self.store()
         hashes = [i.to_bytes(16, "big") for i in range(1500)]
         memory = store.allocate(1500 * 16)
@@ -284,8 +284,7 @@ class Batches(Case):
             done = client.put_many([("batches", "a", b"0123456789"), ("batches", "b", b"abcdefghij")], if_absent=True).check()
             self.assertEqual(done.failed, 0)
             again = client.put_many([("batches", "a", b"other"), ("batches", "c", b"new")], if_absent=True)
-            self.assertIsInstance(again[0].error, verbena.errors.PreconditionFailed)
-            self.assertIsNone(again[1].error)
+            self.assertEqual([one.exists for one in again], [True, False])
             progress, into = verbena.Progress(), bytearray(12)
             done = client.get_many([("batches", "a", 0, 3, 2, 3), ("batches", "b", 3, 3, 0, 3), ("batches", "a", 6, 6, 7, 0)], into, progress)
             self.assertEqual(bytes(into[:9]), b"234abc789")

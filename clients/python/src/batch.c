@@ -2,13 +2,12 @@
 #include "native.h"
 
 enum { items_max = 4096 };
-typedef enum { batch_get, batch_put, batch_head, batch_remove } BatchKind;
+typedef enum { batch_get, batch_put, batch_head, batch_remove, batch_put_absent } BatchKind;
 
 // One call, while it runs.
 typedef struct {
   BatchKind kind;
-  bool if_absent;      // put: only keys that do not exist
-  Progress* progress;  // get: may be NULL
+  Progress* progress;  // of a get; may be NULL
 } Call;
 
 typedef struct {
@@ -41,14 +40,14 @@ static bool read_range(PyObject* given, verbena_item* item) {
 }
 
 static bool read_item(PyObject* given, const Call* call, verbena_item* item) {
-  const bool placed = call->kind == batch_get || call->kind == batch_put;
+  const bool placed = call->kind != batch_head && call->kind != batch_remove;
   const Py_ssize_t count = PyTuple_Check(given) ? PyTuple_Size(given) : 0;
   if (count != (placed ? 4 : 2) && !(call->kind == batch_get && count == 6)) {
     PyErr_SetString(PyExc_TypeError, placed ? "an item is a tuple (bucket, key, offset, size)" : "an item is a tuple (bucket, key)");
     return false;
   }
   item->struct_size = sizeof *item;
-  item->if_none_match = call->if_absent ? "*" : NULL;
+  if (call->kind == batch_put_absent) item->if_none_match = "*";
   item->bucket = text_of(PyTuple_GetItem(given, 0), "bucket");
   item->key = item->bucket == NULL ? NULL : text_of(PyTuple_GetItem(given, 1), "key");
   if (item->key == NULL || !placed) return item->key != NULL;
@@ -70,7 +69,8 @@ static bool inside(const verbena_item* items, size_t count, size_t size) {
 static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch) {
   switch (kind) {
     case batch_get: return verbena_get_many(used, batch, NULL);
-    case batch_put: return verbena_put_many(used, batch, NULL);
+    case batch_put:
+    case batch_put_absent: return verbena_put_many(used, batch, NULL);
     case batch_head: return verbena_head_many(used, batch, NULL);
     case batch_remove: return verbena_delete_many(used, batch, NULL);
   }
@@ -101,7 +101,8 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
   if (code != VERBENA_OK) return raise_last(code) != NULL;
   for (size_t i = 0; i < results->count; ++i) {
     const bool failed = results->results[i].code != VERBENA_OK;
-    results->failed += failed;
+    const bool present = call->kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
+    results->failed += failed && !present;
     results->shorter += call->kind == batch_get && !failed && results->results[i].bytes != items[i].size;
   }
   return true;
@@ -118,7 +119,7 @@ static Results* new_results(size_t count) {
 }
 
 static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject* memory, Results* results) {
-  const bool placed = call->kind == batch_get || call->kind == batch_put;
+  const bool placed = call->kind != batch_head && call->kind != batch_remove;
   verbena_item* items = PyMem_Calloc(results->count, sizeof *items);
   bool ok = items != NULL;
   if (!ok) PyErr_NoMemory();
@@ -140,17 +141,16 @@ static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject*
   return ok;
 }
 
-// batch(kind, items, memory[, progress[, if_absent]])
+// batch(kind, items, memory[, progress])
 static bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
-  const long kind = nargs >= 3 && nargs <= 5 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const long kind = nargs >= 3 && nargs <= 4 && names == NULL ? PyLong_AsLong(values[0]) : -1;
   const bool watched = nargs > 3 && values[3] != Py_None;
-  if (kind < batch_get || kind > batch_remove || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, if_absent)");
+  if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress)");
     return false;
   }
   call->kind = (BatchKind)kind;
   call->progress = watched ? (Progress*)values[3] : NULL;
-  call->if_absent = nargs > 4 && PyObject_IsTrue(values[4]) == 1;
   return true;
 }
 

@@ -150,6 +150,9 @@ void progress_in_order(void* context, size_t leading);
 void progress_batch_ended(Progress* progress, size_t count);
 PyTypeObject* make_progress_type(void);
 
+// match.c
+PyObject* client_match_hashes(PyObject* self, PyObject* arguments);
+
 // pieces.c
 PyObject* client_get_bytes(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 // GET into the caller's own memory. NULL: not applicable or failed; an ordinary GET then reports the error.

@@ -42,6 +42,10 @@ class Transfer:
             return [False] * self.count
         return self._outcome
 
+    def outcome(self):
+        """As result, of a transfer that is drained, however late that was."""
+        return self._outcome if self._outcome is not None else [False] * self.count
+
     def ended(self, outcome, error=None):
         self._outcome, self.error = outcome, error
         with self._lock:
@@ -56,12 +60,16 @@ class Load(Transfer):
 
     def __init__(self, count, deadline, release=None):
         super().__init__(count, deadline, release)
-        self.progress = Progress()
+        self.progress, self.done = Progress(), None
 
     def wait(self, leading):
         """Until that many leading items have arrived or failed. False: the deadline was earlier, or the transfer broke."""
         left = self.deadline - time.monotonic()
         return self.progress.wait(leading, max(int(left * 1000) + 1, 0)) >= leading
+
+    def sizes(self):
+        """Of each item how many bytes it has, 0 if it is missing: of a load that is drained."""
+        return [0 if one.error is not None else one.bytes for one in self.done] if self.done is not None else [0] * self.count
 
 
 def arrived(done, items):
@@ -72,5 +80,5 @@ def arrived(done, items):
 
 
 def is_miss(error):
-    """Outcomes of an item that say nothing against the server: the block is not there, or another one is there already."""
-    return isinstance(error, (errors.NoSuchKey, errors.PreconditionFailed, errors.InvalidRange, errors.BufferTooSmall))
+    """Errors of an item that say nothing against the server: the block is not there, or has another size."""
+    return isinstance(error, (errors.NoSuchKey, errors.InvalidRange, errors.BufferTooSmall))

@@ -20,12 +20,13 @@ from typing import Optional
 
 from .. import errors
 from .._client import connect
+from .._match import DISK, MEMORY
 from ._breaker import Breaker
 from ._statistics import Statistics
 from ._transfer import Load, Transfer, arrived, is_miss
 
 log = logging.getLogger("verbena.kv")
-_HEAD_SLICE = 512  # keys of one question without MATCH: an early end costs at most these
+_MATCH_MAX = 65536  # hashes of one question
 
 
 class Mismatch(ValueError):
@@ -46,7 +47,7 @@ class Options:
     deadline_ms: int = 1000      # of a load
     lookup_ms: int = 200         # of a question
     save_ms: int = 10_000        # of a save, which no request waits for
-    lease_ms: int = 5000         # how long a block that was found stays, where the server has leases
+    lease_ms: int = 0            # how long a block that was found stays although it is evicted
     failures_max: int = 3
     retry_ms: int = 1000         # the breaker's first probe; doubled up to 10 s
     threads: int = 4
@@ -115,6 +116,7 @@ class KvStore:
         self._documents = {"namespace.json": canonical(self.description).encode()}
         self._client, self._verified, self._mismatch = None, False, None
         self._saves = threading.BoundedSemaphore(self.options.saves_max)
+        self._leased = {"lease_ms": self.options.lease_ms} if self.options.lease_ms else {}
         self._breaker = Breaker(self._probe, failures_max=self.options.failures_max, retry_s=self.options.retry_ms / 1000)
         self._pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv")
         self._agree_now()
@@ -229,6 +231,19 @@ class KvStore:
             if keys:
                 self._client.remove_many([(self.bucket, key) for key in keys]).check()
 
+    def remove(self, hashes):
+        """Removes blocks. True if the server has done so, or had none."""
+        try:
+            return self._client is not None and self._client.remove_many([(self.bucket, self.key(one)) for one in hashes]).failed == 0
+        except errors.VerbenaError as error:
+            self._failed(error)
+            return False
+
+    def names(self):
+        """The hashes of all blocks, as hexadecimal texts. Raises what goes wrong."""
+        start = len(self.namespace) + 1
+        return [entry.key[start:] for entry in self._client.list(self.bucket, f"{self.namespace}/") if not entry.key.endswith(".json")]
+
     # ---- Memory ----
 
     def allocate(self, size):
@@ -286,10 +301,15 @@ class KvStore:
         return found
 
     def _leading_of(self, hashes, namespace):
-        for first in range(0, len(hashes), _HEAD_SLICE):
-            there = self._heads(hashes[first:first + _HEAD_SLICE], namespace)
-            if False in there:
-                return first + there.index(False)
+        for first in range(0, len(hashes), _MATCH_MAX):
+            some = hashes[first:first + _MATCH_MAX]
+            found = self._client.match(self.bucket, namespace, some, places=True, **self._leased)
+            if found.ended not in (None, "no_such_key"):
+                raise errors.VerbenaError(f"{self.bucket}/{namespace}: {found.ended}")
+            if found.places is not None:
+                self.statistics.add(found_in_memory=found.places.count(MEMORY), found_on_disk=found.places.count(DISK))
+            if found.leading < len(some):
+                return first + found.leading
         return len(hashes)
 
     def _heads(self, hashes, namespace):
@@ -358,7 +378,7 @@ class KvStore:
         began, there, error = time.monotonic(), None, None
         try:
             done = self._client.get_many(items, memory, load.progress)
-            there = arrived(done, items)
+            there, load.done = arrived(done, items), done
             error = _fault(done)
         except Exception as caught:
             error = caught
@@ -383,9 +403,8 @@ class KvStore:
         try:
             done = self._client.put_many(items, memory, if_absent=True)
             error = _fault(done)
-            present = sum(isinstance(one.error, errors.PreconditionFailed) for one in done) if done.failed else 0
-            outcome = [True] * len(items) if not done.failed else [one.error is None or isinstance(one.error, errors.PreconditionFailed)
-                                                                   for one in done]
+            present = sum(one.exists for one in done)
+            outcome = [True] * len(items) if not done.failed else [one.error is None for one in done]
         except Exception as caught:
             error, present = caught, 0
         self._saves.release()
