@@ -679,7 +679,7 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory) -> Results\n\n"
+         "batch(kind, items, memory, progress=None) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2), remove_many (3) and put_many if absent (4) are made\n"
          "of: at most 4096 items."),
     {"match_hashes", client_match_hashes, METH_VARARGS,
