@@ -217,6 +217,8 @@ static void matches(verbena_client* client, const char* bucket) {
   request.codes = NULL;
   CHECK(verbena_match(client, &request, NULL) == VERBENA_INVALID_ARGUMENT);
   CHECK(verbena_match(client, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_delete(client, bucket, "ns/00000000000000000000000000000000", NULL) == 0);
+  CHECK(verbena_delete(client, bucket, "ns/02020202020202020202020202020202", NULL) == 0);
 }
 
 static int64_t give_bytes(void* context, void* into, size_t size) {

@@ -75,8 +75,9 @@ class Doors(PythonCase):
                 for wrong in ((packed, None), (packed[:-1], 16), ([b"short"], None), ([b"x" * 16, b"x" * 32], None)):
                     with self.assertRaises(ValueError):
                         client.match("bucket", "model", wrong[0], width=wrong[1])
-                with self.assertRaises(verbena.errors.NoSuchBucket):
-                    client.match("nothing-there", "model", hashes)
+                if via != "http":  # the answer to a HEAD over HTTP does not say what is missing
+                    with self.assertRaises(verbena.errors.NoSuchBucket):
+                        client.match("nothing-there", "model", hashes)
 
     def test_logs_grow_and_objects_get_other_names(self):
         bucket = "py-logs--local1-az1--x-s3"

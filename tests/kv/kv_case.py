@@ -45,6 +45,7 @@ class DurableServer(CacheServer):
 def torch_or_skip():
     try:
         import torch
+        torch.set_num_threads(1)
         return torch
     except ImportError:
         print("skipped: torch is not installed")

@@ -14,6 +14,7 @@ import asyncio
 import inspect
 import json
 import logging
+import time
 import urllib.parse
 
 try:
@@ -24,7 +25,7 @@ try:
 except ImportError as error:
     raise ImportError(f"verbena.kv.lmcache is loaded by LMCache, which cannot be imported here ({error}): install lmcache") from error
 
-from ._arena import Arena, address_of, copy, tensors_in
+from ._arena import Arena, address_of, tensors_in
 from .store import KvStore, hash_of
 
 log = logging.getLogger("verbena.kv")
@@ -51,6 +52,7 @@ def parse_url(url):
 def describe(config, metadata):
     """What the chunks are. Rank and chunk are in each key."""
     facts = {"engine": "lmcache", "serde": str(getattr(config, "remote_serde", None)), "layerwise": bool(getattr(config, "use_layerwise", False))}
+    facts["chunk_meta"] = bool((getattr(config, "extra_config", None) or {}).get("save_chunk_meta", True))
     for name in ("model_name", "world_size", "kv_dtype", "kv_shape", "use_mla"):
         if hasattr(metadata, name):
             value = getattr(metadata, name)
@@ -74,8 +76,13 @@ class VerbenaRemoteConnector(RemoteConnector):
         if "metadata" in inspect.signature(RemoteConnector.__init__).parameters:
             super().__init__(context.config, context.metadata)
         self._loop, self._backend = context.loop, context.local_cpu_backend
-        self._store = KvStore(description={**describe(context.config, context.metadata)}, **parse_url(context.url))
-        self._arenas, self._agreed = None, False
+        self._store = KvStore(description=describe(context.config, context.metadata), **parse_url(context.url))
+        self._arenas, self._agreed = [], False
+        if hasattr(self, "meta_shapes"):
+            self._agree()
+
+    def post_init(self):
+        self._agree()
 
     # ---- Shapes ----
 
@@ -129,8 +136,6 @@ class VerbenaRemoteConnector(RemoteConnector):
     def _arena(self, chunks):
         """The host's memory that all of the chunks lie in, if it is one tensor."""
         spans = [(address_of(chunk.byte_array), len(chunk.byte_array)) for chunk in chunks]
-        if self._arenas is None:
-            self._arenas = []
         for arena in self._arenas:
             if all(arena.holds(*span) for span in spans):
                 return arena, spans
@@ -150,8 +155,8 @@ class VerbenaRemoteConnector(RemoteConnector):
 
     async def _ended(self, transfer, deadline=True):
         """Waits without holding the loop. With a deadline, until that at most."""
-        done = asyncio.get_running_loop().create_future()
         loop = asyncio.get_running_loop()
+        done = loop.create_future()
 
         def tell():
             try:
@@ -159,7 +164,6 @@ class VerbenaRemoteConnector(RemoteConnector):
             except RuntimeError:  # the loop has ended
                 pass
         transfer.when_drained(tell)
-        import time
         try:
             await asyncio.wait_for(done, max(transfer.deadline - time.monotonic(), 0) if deadline else None)
         except asyncio.TimeoutError:
