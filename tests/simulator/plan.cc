@@ -26,6 +26,13 @@ const std::vector<std::string>& scene_names() {
   return all;
 }
 
+std::vector<Plan> kinds() {
+  return {{.operations = 2000},
+          {.operations = 1000, .scenes = scene_names()},
+          {.operations = 1000, .engine = "rados"},
+          {.operations = 500, .engine = "rados", .scenes = scene_names()}};
+}
+
 // Another plan makes another world of the same seed: some seeds of it are tried.
 Plan shrink(Plan plan, uint64_t failed_after, const std::function<std::optional<uint64_t>(const Plan&)>& fails,
             const std::function<bool()>& has_time) {

@@ -16,7 +16,7 @@ struct Plan {
   int clients = 6;
   unsigned seconds_max = 100;  // of a processor's time
   std::string engine = "local";
-  bool native = false;  // half of the clients use the native door
+  bool native = false;                 // half of the clients use the native door
   std::vector<std::string> without{};  // of parts()
   std::vector<std::string> scenes{};   // of scene_names(), besides
 
@@ -28,6 +28,8 @@ struct Plan {
 // What a world may be without: its buckets, what befalls it, its lifecycle.
 const std::vector<std::string>& parts();
 const std::vector<std::string>& scene_names();
+// A world of each kind: over each engine, without scenes and with all of them.
+std::vector<Plan> kinds();
 
 // Of a world that fails a smaller one that fails, too: without parts, with fewer clients and operations. `fails` runs
 // one, and says after how many operations it failed.

@@ -109,15 +109,17 @@ void tell_smaller(const Plan& plan) {
   run_apart(smaller, /*quiet=*/false);
 }
 
-// Until a seed fails or the time is over.
-int run_seeds(Plan plan, uint64_t last, double seconds, bool shrinks) {
+// Until a seed fails or the time is over. The kind of a seed's world is the one of `kinds` at the seed's remainder.
+int run_seeds(const std::vector<Plan>& kinds, uint64_t first, uint64_t last, double seconds, bool shrinks) {
   const auto began = std::chrono::steady_clock::now();
   uint64_t count = 0;
-  for (; plan.seed <= last; ++plan.seed) {
+  for (uint64_t seed = first; seed <= last; ++seed) {
     if (seconds > 0 && std::chrono::steady_clock::now() - began > std::chrono::duration<double>(seconds)) break;
+    Plan plan = kinds[seed % kinds.size()];
+    plan.seed = seed;
     const int status = run_apart(plan, /*quiet=*/false);
     if (status != 0) {
-      std::printf("seed %lu: FAILED (status %d); again: %s\n", plan.seed, status, plan.command().c_str());
+      std::printf("seed %lu: FAILED (status %d); again: %s\n", seed, status, plan.command().c_str());
       if (shrinks && WEXITSTATUS(status) != hung) tell_smaller(plan);
       return 1;
     }
@@ -137,7 +139,7 @@ int main(int argc, char** argv) {
   Plan plan;
   std::string seeds;
   double seconds = 0;
-  bool log = false, whole = false;
+  bool mixed = false, log = false, whole = false;
   app.add_option("--seed", plan.seed, "the world");
   app.add_option("--seeds", seeds, "FROM..TO, one after another");
   app.add_option("--seconds", seconds, "begins no seed later than this");
@@ -153,17 +155,18 @@ int main(int argc, char** argv) {
   app.add_option("--scenes", plan.scenes, "buckets with oracles of their own, besides")
       ->delimiter(',')
       ->check(CLI::IsMember(scene_names()));
+  app.add_flag("--mixed", mixed, "worlds of all kinds in turn: over each engine, without and with scenes");
   app.add_flag("--whole", whole, "a world that fails is not made smaller");
   app.add_flag("--log", log, "the server's errors, too: a crashing disk leaves many");
   CLI11_PARSE(app, argc, argv);
   verbena::log::set_level(verbena::log::Level::error);
   if (!log && std::freopen("/dev/null", "w", stderr) == nullptr) return 2;
+  const std::vector<Plan> worlds = mixed ? kinds() : std::vector{plan};
   const size_t dots = seeds.find("..");
   if (seconds > 0 && seeds.empty()) {
     if (app.count("--seed") == 0) plan.seed = static_cast<uint64_t>(std::time(nullptr)) * 1000;
-    return run_seeds(plan, UINT64_MAX, seconds, !whole);
+    return run_seeds(worlds, plan.seed, UINT64_MAX, seconds, !whole);
   }
   if (dots == std::string::npos) return run_seed(plan);
-  plan.seed = std::stoull(seeds);
-  return run_seeds(plan, std::stoull(seeds.substr(dots + 2)), seconds, !whole);
+  return run_seeds(worlds, std::stoull(seeds), std::stoull(seeds.substr(dots + 2)), seconds, !whole);
 }

@@ -110,17 +110,17 @@ std::set<uint64_t> UsageBook::due() {
 
 Task<> UsageBook::run() {
   while (!stopping_) {
-    const auto began = SteadyClock::now();
-    const std::set<uint64_t> buckets = due();
-    for (const uint64_t bucket : buckets) {
+    ReadingPace pace;
+    for (const uint64_t bucket : registry_.cluster().may_write() ? due() : std::set<uint64_t>()) {
       if (stopping_) co_return;
+      const auto began = SteadyClock::now();
       auto looked = co_await look(bucket);
+      pace.add(SteadyClock::now() - began);
       if (!looked && !(looked.error() == Errc::no_such_bucket)) {
         log::debug("rados: what bucket {} holds is not known for now: {}", bucket, describe(looked.error()));
       }
     }
-    // Spreads the reading, so that it is a small part of this process's work.
-    timer_.expires_after(std::max<SteadyClock::duration>(look_every, 3 * (SteadyClock::now() - began)));
+    timer_.expires_after(pace.rest());
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
   }

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -23,9 +24,23 @@ namespace verbena::store::rados {
 // it is of has not been joined with this one.
 std::optional<uint64_t> usage_counted_in(std::string_view row, const BucketState& state);
 
+// The rest after a round of readings, so that they are a small part of this process's work.
+class ReadingPace {
+ public:
+  static constexpr std::chrono::seconds rest_min{2};
+  // Of one reading. What an OSD keeps waiting for half a minute is no work, and not to be followed by minutes in which
+  // nothing is read.
+  static constexpr std::chrono::milliseconds counted_max{100};
+
+  void add(SteadyClock::duration took) { work_ += std::min<SteadyClock::duration>(took, counted_max); }
+  SteadyClock::duration rest() const { return std::max<SteadyClock::duration>(rest_min, 3 * work_); }
+
+ private:
+  SteadyClock::duration work_{};
+};
+
 class UsageBook {
  public:
-  static constexpr std::chrono::seconds look_every{2};      // for requested buckets
   static constexpr std::chrono::seconds asked_for_max{60};  // after the last request
   static constexpr size_t others_at_once = 16;              // other buckets read each time
 
