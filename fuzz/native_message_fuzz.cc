@@ -5,6 +5,7 @@
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
 #include "native/wire/list_values.h"
+#include "native/wire/match.h"
 #include "native/wire/message.h"
 #include "native/wire/watch.h"
 #include "support/message_mutator.h"
@@ -78,6 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto list = wire::decode_list(message)) expect_same(*list, message);
   if (const auto list = wire::decode_list_values(message)) expect_same(*list, message);
+  if (const auto match = wire::decode_match(message)) expect_same(*match, message);
   if (const auto watch = wire::decode_watch(message)) expect_same(*watch, message);
   if (const auto next = wire::decode_watch_next(message)) expect_same(*next, message);
   if (const auto end = wire::decode_watch_end(message)) expect_same(*end, message);

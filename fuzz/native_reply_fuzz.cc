@@ -4,6 +4,7 @@
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
 #include "native/wire/list_values.h"
+#include "native/wire/match.h"
 #include "native/wire/message.h"
 #include "native/wire/watch.h"
 #include "support/reply_mutator.h"
@@ -34,6 +35,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     wire::ValueEntry value;
     while (reader->left() != 0 && reader->next(value)) {
       if (value.key.empty() || value.key.size() > wire::key_size_max || value.entry.in_reply) std::abort();
+    }
+  }
+  if (auto reader = wire::MatchReader::open(message)) {
+    wire::MatchedList list;
+    while (reader->left() != 0 && reader->next(list)) {
+      uint64_t named = 0;
+      for (wire::MatchRun run; reader->next_run(run);) named += run.count;
+      if (named > list.leading) std::abort();
     }
   }
   (void)wire::decode_watch_started(message);

@@ -9,6 +9,7 @@
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
 #include "native/wire/list_values.h"
+#include "native/wire/match.h"
 #include "native/wire/watch.h"
 #include "support/mutator.h"
 
@@ -182,6 +183,12 @@ class MessageMutator : public FieldChanger {
         return again(wire::decode_watch_next(body), [&](auto& b) { change_one(b.watch, b.seen, b.wait_ms); });
       case watch_end:
         return again(wire::decode_watch_end(body), [&](auto& b) { change_one(b.watch); });
+      case match:
+        return again(wire::decode_match(body), [&](auto& b) {
+          change_one(b.window, b.details, b.width, b.lease_ms, b.lease, b.bucket, b.prefix, b.counts, b.keys);
+          if (chance.percent(60) && b.width != 0 && b.window.size == 0)
+            b.keys = as_bytes(keep(std::string(b.total() % 512 * b.width, 'h')));
+        });
       default:
         return wire::is_batch(type) ? mutate_batch(type, body) : std::nullopt;
     }
@@ -268,6 +275,6 @@ inline constexpr wire::Type request_types[] = {
     wire::Type::hello,    wire::Type::ping,        wire::Type::bye,         wire::Type::get,      wire::Type::head,
     wire::Type::put,      wire::Type::del,         wire::Type::list,        wire::Type::get_many, wire::Type::head_many,
     wire::Type::put_many, wire::Type::delete_many, wire::Type::list_values, wire::Type::append,   wire::Type::rename,
-    wire::Type::watch,    wire::Type::watch_next,  wire::Type::watch_end};
+    wire::Type::watch,    wire::Type::watch_next,  wire::Type::watch_end,   wire::Type::match};
 
 }  // namespace verbena::fuzz

@@ -271,6 +271,32 @@ struct ValuePage {
   Transfer transfer = {};
 };
 
+// MATCH: how many leading keys of a list exist. A key is "<namespace>/<hash in lower-case hexadecimal>".
+inline constexpr size_t match_keys_max = 65'536;  // of all lists of a call
+
+struct MatchOptions {
+  bool sizes = false, places = false;    // of the leading objects
+  std::chrono::milliseconds lease = {};  // keeps them for so long; zero: no lease
+};
+// Where an object's bytes lie. unknown: not requested, or not known.
+enum class KeyPlace : uint8_t { unknown, memory, disk };
+// Neighbours with the same place and size.
+struct MatchRun {
+  uint32_t count = 0;
+  KeyPlace place = KeyPlace::unknown;
+  uint64_t size = 0;
+};
+struct MatchList {
+  uint32_t leading = 0;
+  std::optional<ErrorCode> ended = {};  // why the key behind them does not count; none: all of the list do
+  std::vector<MatchRun> runs = {};      // of the leading keys, if sizes or places were requested
+};
+struct MatchReply {
+  std::vector<MatchList> lists = {};  // in the order of the request
+  uint64_t lease = 0;                 // 0: none
+  Transfer transfer = {};
+};
+
 // A change of a key.
 enum class KeyEvent : uint8_t {
   created = 1,   // a new object: put, copied, completed
@@ -402,6 +428,13 @@ class Client {
   Outcome<Transfer> put_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
                              std::span<BatchResult> results) const;
   Outcome<Transfer> remove_many(std::span<const BatchItem> items, std::span<BatchResult> results) const;
+
+  // For each list, how many of its leading keys exist and may be read: as many HEADs, up to the first that fails, in
+  // one message by the native door. `hashes`: all lists' hashes one after the other, each of `width` (16 or 32) bytes;
+  // `counts`: of each list, at least one. invalid_argument: more than match_keys_max, or they do not fit `hashes`.
+  // unsupported: a lease, by another door or an older server.
+  Outcome<MatchReply> match(const std::string& bucket, const std::string& name_space, std::span<const std::byte> hashes,
+                            size_t width, std::span<const uint32_t> counts, const MatchOptions& options = {}) const;
 
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync) const;
   Outcome<> remove_bucket(const std::string& bucket) const;

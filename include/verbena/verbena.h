@@ -353,6 +353,29 @@ int verbena_head_many(verbena_client* client, const verbena_batch* batch, verben
 int verbena_put_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
 int verbena_delete_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer);
 
+/* How many leading keys of each list exist and may be read (verbena::Client::match). A key is the namespace, a slash
+ * and the hash in lower-case hexadecimal. */
+typedef struct verbena_match_request {
+  size_t struct_size;
+  const char* bucket;
+  const char* name_space; /* NULL or empty: the keys are the hashes alone */
+  const void* hashes;     /* of all lists, one after the other */
+  size_t hashes_size;     /* bytes */
+  size_t width;           /* of a hash: 16 or 32 */
+  const uint32_t* counts; /* keys of each list, at least one; at most 65,536 together */
+  size_t lists;
+  uint64_t lease_ms; /* keeps what was found for so long; 0: no lease */
+  /* Filled. `leading` and `codes` have an element for each list: how many leading keys count, and why the next one does
+   * not (a verbena_code; 0: all of them do). `sizes` and `places` have one for each key, and may be NULL: those of keys
+   * that count are set. */
+  uint32_t* leading;
+  int* codes;
+  uint64_t* sizes;
+  unsigned char* places; /* 0 unknown, 1 memory, 2 disk */
+  uint64_t lease;        /* 0: none */
+} verbena_match_request;
+int verbena_match(verbena_client* client, verbena_match_request* request, verbena_transfer* transfer);
+
 /* ---- Listings ---- */
 
 typedef struct verbena_list_options {

@@ -55,6 +55,8 @@ std::string_view name_of(size_t type) {
       return "watch_next";
     case wire::Type::watch_end:
       return "watch_end";
+    case wire::Type::match:
+      return "match";
   }
   return {};
 }

@@ -52,6 +52,8 @@ bool load_traced(Op& op, Bytes body) {
       return load_watch_next(op, rest);
     case wire::Type::watch_end:
       return load_watch_end(op, rest);
+    case wire::Type::match:
+      return load_match(op, rest);
     default:
       return false;
   }
@@ -217,6 +219,9 @@ void Endpoint::start_verb(SessionStream& stream, const wire::Header& header, Byt
       break;
     case wire::Type::watch_end:
       loaded = load_watch_end(*op, body), serve = serve_watch_end;
+      break;
+    case wire::Type::match:
+      loaded = load_match(*op, body), serve = serve_match;
       break;
     default:
       return;

@@ -36,6 +36,7 @@ std::string_view action_of(wire::Type type) {
     case wire::Type::get_many:
       return "GET object";
     case wire::Type::head_many:
+    case wire::Type::match:
       return "HEAD object";
     case wire::Type::put_many:
       return "PUT object";
@@ -63,6 +64,7 @@ call::Verb verb_of(wire::Type type) {
       return call::Verb::list;
     case wire::Type::get_many:
     case wire::Type::head_many:
+    case wire::Type::match:
     case wire::Type::list_values:
       return call::Verb::read_batch;
     case wire::Type::put_many:
@@ -73,10 +75,14 @@ call::Verb verb_of(wire::Type type) {
   }
 }
 
+// Whether its items are accounted for, and it itself only if it is refused as a whole.
+bool has_items(wire::Type type) { return wire::is_batch(type) || type == wire::Type::match; }
+
 // The operation of each item of a batch.
 wire::Type item_type(wire::Type type) {
   switch (type) {
     case wire::Type::head_many:
+    case wire::Type::match:
       return wire::Type::head;
     case wire::Type::put_many:
       return wire::Type::put;
@@ -106,6 +112,7 @@ Target target_of(const Op& op) {
     case wire::Type::head_many:
     case wire::Type::put_many:
     case wire::Type::delete_many:
+    case wire::Type::match:
       return {op.bucket, none};  // refused as a whole
     default:
       return {op.bucket, op.list.prefix};
@@ -172,7 +179,7 @@ void Endpoint::begin_note(Op& op) const {
   noted.trace = {};
   const auto of_caller = std::exchange(noted.of_caller, std::nullopt);
   observe::Tracer* const tracer = door_->observers.tracer;
-  const bool alone = !wire::is_batch(type_of(op));
+  const bool alone = !has_items(type_of(op));
   noted.traced = tracer != nullptr && alone ? tracer->begin(of_caller, op.began) : observe::Traced();
   if (alone) op.caller.trace = &noted.trace;
   noted.refused.items = noted.refused.refused = 0;
@@ -213,7 +220,7 @@ Task<void> Endpoint::begin_logs(Op& op, const Requests& requests) {
 
 void Endpoint::account(Op& op) const {
   const wire::Type type = type_of(op);
-  const bool batch = wire::is_batch(type);
+  const bool batch = has_items(type);
   const bool lists_values = type == wire::Type::list_values;
   if ((batch || lists_values) && op.is_told()) call::account_refused(op.caller, duration_us(op));
   if (batch && op.outcome == Errc::ok) return;                    // its items were accounted for

@@ -4,6 +4,7 @@
 
 #include "native/door_state.h"
 #include "native/endpoint.h"
+#include "native/match.h"
 #include "native/read_batch.h"
 #include "native/wire/list_values.h"
 #include "native/wire/watch.h"

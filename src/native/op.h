@@ -24,6 +24,7 @@ namespace verbena::native {
 class Endpoint;
 class ReadBatch;
 class WriteBatch;
+struct MatchRequest;
 
 struct Op {
   Op();
@@ -74,6 +75,7 @@ struct Op {
   // GET_MANY and HEAD_MANY, PUT_MANY and DELETE_MANY
   std::unique_ptr<ReadBatch> read;
   std::unique_ptr<WriteBatch> write;
+  std::unique_ptr<MatchRequest> match;  // MATCH
 
   // Objects' bytes that moved (of a batch, of all its items), and whether the answer is a range.
   struct Moved {
@@ -125,6 +127,7 @@ bool load_list_values(Op& op, Bytes body);
 bool load_watch(Op& op, Bytes body);
 bool load_watch_next(Op& op, Bytes body);
 bool load_watch_end(Op& op, Bytes body);
+bool load_match(Op& op, Bytes body);
 
 // Serves a GET of an object in memory whose bytes can be sent at once. True: the reply is ready, success or error.
 // False: nothing was sent; `opened` has the opened object, if any.
@@ -141,5 +144,6 @@ Task<void> serve_list_values(OpPtr op);
 Task<void> serve_watch(OpPtr op);
 Task<void> serve_watch_next(OpPtr op);
 Task<void> serve_watch_end(OpPtr op);
+Task<void> serve_match(OpPtr op);
 
 }  // namespace verbena::native

@@ -30,7 +30,7 @@ inline bool takes_no_credit(uint8_t type) {
 }
 inline uint32_t load_of(uint8_t type) {
   if (takes_no_credit(type)) return 0;
-  return wire::version_of(type) == 2 ? 8 : 1;
+  return wire::version_of(type) == 2 || type == static_cast<uint8_t>(wire::Type::match) ? 8 : 1;
 }
 
 struct SessionStream {

@@ -10,6 +10,7 @@
 #include "base/copy.h"
 #include "base/ticks.h"
 #include "memory/budget.h"
+#include "native/absent_source.h"
 #include "native/batch_check.h"
 #include "native/endpoint.h"
 #include "native/sinks.h"
@@ -345,7 +346,12 @@ Task<void> WriteBatch::write(Shared shared, CallerPtr caller, size_t index, s3::
   if (from_window) {
     auto part = std::make_unique<WindowPart>(batch.windows_[place.window], place.offset, place.size);
     rdma::WindowSource source(std::move(part), place.size, op.operation_deadline());
-    stored = co_await s3::put_object(service, *caller, std::move(request), source);
+    if (request.conditions.if_none_match == "*") {
+      AbsentSource absent(service.store, bucket, key, source);
+      stored = co_await s3::put_object(service, *caller, std::move(request), absent);
+    } else {
+      stored = co_await s3::put_object(service, *caller, std::move(request), source);
+    }
   } else {
     InlineSource source(inline_bytes);
     stored = co_await s3::put_object(service, *caller, std::move(request), source);

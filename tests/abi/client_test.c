@@ -196,6 +196,31 @@ static void batches(verbena_client* client, const char* bucket) {
   verbena_buffer_free(buffer);
 }
 
+static void matches(verbena_client* client, const char* bucket) {
+  unsigned char hashes[3 * 16];
+  for (size_t i = 0; i < sizeof hashes; ++i) hashes[i] = (unsigned char)(i / 16);
+  CHECK(verbena_put_bytes(client, bucket, "ns/00000000000000000000000000000000", "abc", 3, NULL, NULL, NULL) == 0);
+  CHECK(verbena_put_bytes(client, bucket, "ns/02020202020202020202020202020202", "de", 2, NULL, NULL, NULL) == 0);
+  const uint32_t counts[] = {2, 1};
+  uint32_t leading[2];
+  int codes[2];
+  uint64_t of[3] = {0, 0, 0};
+  verbena_match_request request = {.struct_size = sizeof request, .bucket = bucket, .name_space = "ns", .hashes = hashes,
+                                   .hashes_size = sizeof hashes, .width = 16, .counts = counts, .lists = 2,
+                                   .leading = leading, .codes = codes, .sizes = of};
+  verbena_transfer transfer = {.struct_size = sizeof transfer};
+  CHECK(verbena_match(client, &request, &transfer) == 0);
+  CHECK(leading[0] == 1 && codes[0] == VERBENA_NO_SUCH_KEY && leading[1] == 1 && codes[1] == 0);
+  CHECK(of[0] == 3 && of[2] == 2 && request.lease == 0);
+  request.hashes_size = 47;
+  CHECK(verbena_match(client, &request, NULL) == VERBENA_INVALID_ARGUMENT);
+  request.codes = NULL;
+  CHECK(verbena_match(client, &request, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_match(client, NULL, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_delete(client, bucket, "ns/00000000000000000000000000000000", NULL) == 0);
+  CHECK(verbena_delete(client, bucket, "ns/02020202020202020202020202020202", NULL) == 0);
+}
+
 static int64_t give_bytes(void* context, void* into, size_t size) {
   size_t* left = context;
   const size_t n = size < *left ? size : *left;
@@ -596,6 +621,7 @@ int main(int argc, char** argv) {
   watches(http, client, bucket, via);
   logs(http, client, "abi-logs--local1-az1--x-s3", via, (pid_t)atoi(argv[2]));
   batches(client, bucket);
+  matches(client, bucket);
   parts(client, bucket, via);
   queues(client, bucket);
   cancellations(client, bucket, (pid_t)atoi(argv[2]));

@@ -20,6 +20,8 @@ int main(void) {
   AT(verbena_object, version_id);
   SIZE(verbena_transfer);
   AT(verbena_transfer, fell_back_reason);
+  SIZE(verbena_match_request);
+  AT(verbena_match_request, lease);
   SIZE(verbena_pair);
   SIZE(verbena_range);
   SIZE(verbena_get_options);

@@ -47,6 +47,38 @@ class Doors(PythonCase):
         with self.assertRaises(verbena.errors.InvalidRange):
             self.client.get("bucket", "k", range=(10, 5))
 
+    def test_what_is_there_is_not_stored_again(self):
+        for via in ("native", "http"):
+            with self.connect(via=via) as client:
+                client.put("bucket", f"dup/{via}/1", b"old")
+                done = client.put_many([("bucket", f"dup/{via}/{i}", b"new") for i in range(3)], if_absent=True).check()
+                self.assertEqual([(one.exists, one.error) for one in done], [(False, None), (True, None), (False, None)])
+                self.assertEqual(done.failed, 0)
+                self.assertEqual([bytes(client.get("bucket", f"dup/{via}/{i}")) for i in range(3)], [b"new", b"old", b"new"])
+
+    def test_match_counts_leading_keys_by_each_door(self):
+        hashes = [bytes([i]) * 16 for i in range(20)]
+        self.client.put_many([("bucket", f"model/{one.hex()}", b"x" * 7) for one in hashes[:12]]).check()
+        for via in ("native", "http", "auto"):
+            with self.connect(via=via) as client:
+                found = client.match("bucket", "model", hashes, sizes=True, places=True)
+                self.assertEqual((found.leading, found.ended, list(found.sizes)), (12, "no_such_key", [7] * 12))
+                self.assertEqual(len(found.places), 12)
+                packed = b"".join(hashes)
+                for form in (packed, bytearray(packed), memoryview(packed)):
+                    self.assertEqual(client.match("bucket", "model", form, width=16).leading, 12)
+                lists = client.match_lists("bucket", "model", [hashes[:3], [], hashes[5:], hashes[12:]])
+                self.assertEqual([(one.leading, one.ended) for one in lists],
+                                 [(3, None), (0, None), (7, "no_such_key"), (0, "no_such_key")])
+                self.assertEqual(client.match("bucket", "other", hashes).leading, 0)
+                self.assertEqual(client.match("bucket", "model", []).leading, 0)
+                for wrong in ((packed, None), (packed[:-1], 16), ([b"short"], None), ([b"x" * 16, b"x" * 32], None)):
+                    with self.assertRaises(ValueError):
+                        client.match("bucket", "model", wrong[0], width=wrong[1])
+                if via != "http":  # the answer to a HEAD over HTTP does not say what is missing
+                    with self.assertRaises(verbena.errors.NoSuchBucket):
+                        client.match("nothing-there", "model", hashes)
+
     def test_logs_grow_and_objects_get_other_names(self):
         bucket = "py-logs--local1-az1--x-s3"
         self.connect(via="http").make_bucket(bucket)

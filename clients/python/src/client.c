@@ -679,8 +679,12 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory) -> Results\n\n"
-         "What get_many (kind 0), put_many (1), head_many (2) and remove_many (3) are made of: at most 4096 items."),
+         "batch(kind, items, memory, progress=None) -> Results\n\n"
+         "What get_many (kind 0), put_many (1), head_many (2), remove_many (3) and put_many if absent (4) are made\n"
+         "of: at most 4096 items."),
+    {"match_hashes", client_match_hashes, METH_VARARGS,
+     "match_hashes(bucket, namespace, hashes, width, counts, sizes, places, lease_ms)\n"
+     "    -> (leading, codes, sizes or None, places or None, lease)\n\nWhat match and match_lists are made of."},
     KEYWORDS("put_part", client_put_part,
              "put_part(bucket, key, upload_id, number, data, *, checksum=None, md5_etag=False, describe=False) -> Reply\n\n"
              "A part of an upload that another client of S3 began: by token where that works, else over HTTP."),

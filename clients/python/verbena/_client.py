@@ -8,10 +8,11 @@ import time
 from typing import NamedTuple, Optional
 
 from . import _native, errors
+from ._match import Matches
 
 _BATCH_MAX = 4096
 _BATCH_BYTES_MAX = 64 << 20  # packed into one batch
-_GET, _PUT, _HEAD, _REMOVE = range(4)
+_GET, _PUT, _HEAD, _REMOVE, _PUT_ABSENT = range(5)
 _WATCH_SLICE = 0.25  # seconds
 
 
@@ -30,7 +31,7 @@ class ListedObject(NamedTuple):
 
 class Done(NamedTuple):
     """The result of one item of a batch. `bytes` were moved, the whole object has `size` (unknown for put and
-    remove)."""
+    remove). `exists`: put_many with `if_absent` has found an object of that key, and left it as it is."""
 
     bytes: int
     size: int
@@ -38,15 +39,16 @@ class Done(NamedTuple):
     etag: str
     version_id: str
     error: Optional[errors.VerbenaError]
+    exists: bool = False
 
 
 class Outcomes(collections.abc.Sequence):
     """A Done for each item of a batch, in their order; created on access."""
 
-    __slots__ = ("_items", "_parts", "_starts")
+    __slots__ = ("_items", "_parts", "_starts", "_if_absent")
 
-    def __init__(self, items, parts):
-        self._items, self._parts = items, parts
+    def __init__(self, items, parts, if_absent=False):
+        self._items, self._parts, self._if_absent = items, parts, if_absent
         self._starts = (0,) if len(parts) == 1 else list(itertools.accumulate(map(len, parts), initial=0))
 
     def __len__(self):
@@ -60,13 +62,19 @@ class Outcomes(collections.abc.Sequence):
             raise IndexError("no such item")
         part = bisect.bisect_right(self._starts, at) - 1
         code, moved, size, modified_us, etag, version_id = self._parts[part][at - self._starts[part]]
-        error = errors.of_item(code, *self._items[at][:2]) if code else None
-        return Done(moved, size, modified_us, etag, version_id, error)
+        exists = self._if_absent and code == errors.PRECONDITION_FAILED
+        error = errors.of_item(code, *self._items[at][:2]) if code and not exists else None
+        return Done(moved, size, modified_us, etag, version_id, error, exists)
 
     @property
     def failed(self):
         """The number of items with an error."""
         return self._parts[0].failed if len(self._parts) == 1 else sum(part.failed for part in self._parts)
+
+    @property
+    def shorter(self):
+        """The number of objects that did not fill their place (get_many)."""
+        return sum(part.shorter for part in self._parts)
 
     def check(self):
         """Raises the first item's error, if any has one; returns itself."""
@@ -142,7 +150,7 @@ class Watch:
         self._native.end()
 
 
-class Client(_native.Client):
+class Client(Matches, _native.Client):
     """A client of one server. Cheap calls, any thread; `with` or close() ends it. Make one in each process.
 
     Options by keyword, as in docs/python.md: endpoint, native_endpoint, access_key, secret_key, session_token, region, via, provider,
@@ -155,32 +163,40 @@ class Client(_native.Client):
     def __exit__(self, *exception):
         self.close()
 
-    def _many(self, kind, items, memory):
+    def _many(self, kind, items, memory, progress=None):
         items = tuple(items)
         if 0 < len(items) <= _BATCH_MAX:
-            return Outcomes(items, (self.batch(kind, items, memory),))
-        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory)
-                                for first in range(0, len(items), _BATCH_MAX)])
+            return Outcomes(items, (self.batch(kind, items, memory, progress),), kind == _PUT_ABSENT)
+        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress)
+                                for first in range(0, len(items), _BATCH_MAX)], kind == _PUT_ABSENT)
 
-    def get_many(self, items, into):
-        """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`.
+    def get_many(self, items, into, progress=None):
+        """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`; or (bucket,
+        key, offset, size, first, length): that range of the object.
 
         Returns Outcomes: a Done for each item, in their order. A missing object, or one longer than its place, has an `error`; the others
-        are independent of it. Places must not overlap.
+        are independent of it. Places must not overlap. With a Progress other threads see how many leading items have arrived; at the end
+        of the call every wait for it returns.
         """
-        return self._many(_GET, items, into)
+        try:
+            return self._many(_GET, items, into, progress)
+        finally:
+            if progress is not None:
+                progress.end()
 
-    def put_many(self, items, data=None):
+    def put_many(self, items, data=None, *, if_absent=False):
         """Stores many objects in few messages, each as atomically and durably as put does. Items are (bucket, key,
         bytes), or with `data` (bucket, key, offset, size): those bytes of it. Returns Outcomes. A key may be named
-        once in 4096 items."""
+        once in 4096 items. With `if_absent` an object that is there stays, and its item's outcome says `exists`; by the
+        native door its bytes are not transferred."""
+        kind = _PUT_ABSENT if if_absent else _PUT
         if data is not None:
-            return self._many(_PUT, items, data)
+            return self._many(kind, items, data)
         items, parts = tuple(items), []
         for some, size in _batches_of_bytes(items):
             with self.allocate(max(size, 1)) as memory:
-                parts.append(self.batch(_PUT, _packed(some, memory), memory))
-        return Outcomes(items, parts)
+                parts.append(self.batch(kind, _packed(some, memory), memory))
+        return Outcomes(items, parts, if_absent)
 
     def head_many(self, items):
         """Properties of many objects, (bucket, key) each. Returns Outcomes."""

@@ -60,8 +60,15 @@ class Closed(VerbenaError, ValueError, number=-1): """The client was closed befo
 # fmt: on
 
 
+PRECONDITION_FAILED = 7
+
+
 def make(number, message, s3_code, request_id, http_status):
     return _BY_NUMBER.get(number, VerbenaError)(message, s3_code, request_id, http_status)
+
+
+def code_of(number):
+    return _BY_NUMBER.get(number, VerbenaError).code if number else None
 
 
 def of_item(number, bucket, key):

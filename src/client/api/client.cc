@@ -183,6 +183,12 @@ Outcome<ValuePage> Client::list_values(const std::string& bucket, const Buffer& 
   return impl_->list_values(bucket, options, into);
 }
 
+Outcome<MatchReply> Client::match(const std::string& bucket, const std::string& name_space,
+                                  std::span<const std::byte> hashes, size_t width, std::span<const uint32_t> counts,
+                                  const MatchOptions& options) const {
+  return impl_->match({bucket, name_space, hashes, width, counts}, options);
+}
+
 std::future<Outcome<Transfer>> Client::get_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
                                                       std::span<BatchResult> results, BatchOptions options) const {
   return impl_->many_async(Impl::Many::get, std::move(items), std::move(windows), results, std::move(options));

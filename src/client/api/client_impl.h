@@ -43,6 +43,15 @@ namespace client {
 // True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
+
+// The keys of a match.
+struct MatchKeys {
+  const std::string& bucket;
+  const std::string& name_space;
+  Bytes hashes;
+  size_t width;
+  std::span<const uint32_t> counts;
+};
 }  // namespace client
 
 class Client::Impl {
@@ -83,6 +92,8 @@ class Client::Impl {
 
   Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
+  Outcome<MatchReply> match(const client::MatchKeys& keys, const MatchOptions& options);
+
   Outcome<std::unique_ptr<client::NativeWatch>> watch(const std::string& bucket, const WatchOptions& options);
 
   Outcome<Buffer> allocate(size_t size);
@@ -122,6 +133,8 @@ class Client::Impl {
   // Completes a put that the native door has answered.
   void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome);
   client::Appends::Ways ways_of_appends();
+  Outcome<MatchList> match_by_heads(const client::MatchKeys& keys, size_t first, uint32_t count,
+                                    const MatchOptions& options, Transfer& transfer);
   // Sends all pending appends to this key before the next call.
   void flush_appends(const std::string& bucket, const std::string& key);
   void rest_token(const std::string& why);

@@ -388,6 +388,31 @@ Outcome<> SessionDoor::list_values(const std::string& bucket, const ValueOptions
   return {};
 }
 
+Outcome<> SessionDoor::match(const NativeMatch& keys, const MatchOptions& options, MatchReply& reply) {
+  OUT_ASSIGN(auto session, this->session());
+  NativeMatch request = keys;
+  request.sizes = options.sizes;
+  request.places = options.places;
+  request.lease = options.lease;
+  request.timeout = options_.request_timeout;
+  NativeMatched matched;
+  const auto once = [&](NativeStreams& streams) -> Result<void> {
+    VB_ASSIGN(matched, client::match(streams, request));
+    return {};
+  };
+  if (auto done = session->with_streams(true, once); !done) return std::unexpected(native_error(done.error(), 0));
+  reply.lease = matched.lease;
+  for (NativeMatchedList& from : matched.lists) {
+    MatchList& list = reply.lists.emplace_back();
+    list.leading = from.leading;
+    if (from.code != Errc::ok) list.ended = from_error({.code = from.code, .sys = 0, .context = ""}, "").code;
+    for (const native::wire::MatchRun& run : from.runs) {
+      list.runs.push_back({run.count, static_cast<KeyPlace>(run.place), run.size});
+    }
+  }
+  return {};
+}
+
 namespace {
 
 // A cancelled watch cannot have changed anything.

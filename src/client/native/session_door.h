@@ -8,6 +8,7 @@
 #include <string>
 
 #include "client/native/many.h"
+#include "client/native/match.h"
 #include "client/native/session.h"
 #include "client/native/watch.h"
 #include "client/outcome.h"
@@ -43,6 +44,9 @@ class SessionDoor {
   // failure.
   Outcome<> many(ManyCall& call);
   Outcome<> list_values(const std::string& bucket, const ValueOptions& options, MutableBytes into, ValuePage& page);
+
+  // `unsupported`: the server knows no MATCH.
+  Outcome<> match(const NativeMatch& keys, const MatchOptions& options, MatchReply& reply);
 
   // `unsupported`: the server has no change feed.
   Outcome<std::unique_ptr<NativeWatch>> watch(const std::string& bucket, const std::string& prefix,

@@ -1,0 +1,296 @@
+#include "native/match.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+
+#include "base/hex.h"
+#include "memory/budget.h"
+#include "native/endpoint.h"
+#include "s3/access/quota.h"
+#include "s3/objects/read.h"
+
+namespace verbena::native {
+namespace {
+
+void write_hex(Bytes hash, char* to) {
+  for (const std::byte byte : hash) {
+    const auto value = static_cast<unsigned>(byte);
+    *to++ = lower_hex_digits[value >> 4];
+    *to++ = lower_hex_digits[value & 15];
+  }
+}
+
+}  // namespace
+
+bool load_match(Op& op, Bytes body) {
+  const auto match = wire::decode_match(body);
+  if (!match) return false;
+  op.bucket.assign(match->bucket);
+  op.list.prefix.clear();
+  if (op.match == nullptr) op.match = std::make_unique<MatchRequest>();
+  MatchRequest& request = *op.match;
+  request.window = match->window;
+  request.details = match->details;
+  request.width = match->width;
+  request.lease_ms = match->lease_ms;
+  request.lease = match->lease;
+  request.prefix.assign(match->prefix);
+  request.counts.assign(match->counts.begin(), match->counts.end());
+  request.keys.assign(match->keys.begin(), match->keys.end());
+  return true;
+}
+
+Result<void> MatchKeys::open(Op& op) {
+  op_ = &op;
+  request_ = op.match.get();
+  here_ = request_->keys;
+  for (std::string& key : keys_) key.assign(request_->prefix).resize(request_->prefix.size() + 2 * request_->width);
+  const wire::Descriptor& lent = request_->window;
+  if (lent.size == 0) return {};
+  for (const uint32_t count : request_->counts) end_ += uint64_t{count} * request_->width;
+  ++op.stream->moved.windows;
+  VB_ASSIGN(window_, op.endpoint->port().open_window(op.stream->peer, {lent.base, lent.size, lent.key},
+                                                     fabric::Access::server_reads));
+  return {};
+}
+
+Task<Result<void>> MatchKeys::fetch() {
+  if (!here_.empty() || window_ == nullptr) co_return Result<void>{};
+  const size_t wanted = std::min<uint64_t>(piece_max, end_ - at_);
+  if (lease_.size() == 0) {
+    memory::Share share(op_->endpoint->door().service.arena, op_->caller.peer_address, wanted);
+    VB_CO_ASSIGN(lease_, co_await share.lease(wanted));
+  }
+  const size_t size = std::min(wanted, lease_.size()) / request_->width * request_->width;
+  const MutableBytes into = lease_.bytes().first(size);
+  if (window_->immediate_size_max() >= size) {
+    VB_CO_TRY(window_->read_now(into, at_));
+  } else {
+    VB_CO_TRY(co_await window_->read(into, at_, deadline_in(op_->operation_deadline())));
+  }
+  at_ += size;
+  here_ = into;
+  co_return Result<void>{};
+}
+
+std::span<const std::string> MatchKeys::next(size_t most) {
+  most = std::min(most, group_max);
+  const size_t width = request_->width, prefix = request_->prefix.size();
+  size_t count = 0;
+  if (width == 0) {
+    wire::Reader in(here_);
+    for (; count < most; ++count) keys_[count].replace(prefix, std::string::npos, wire::get_text16(in, here_.size()));
+    here_ = here_.last(in.left());
+    return std::span(keys_).first(count);
+  }
+  for (; count < most && !here_.empty(); ++count) {
+    write_hex(here_.first(width), keys_[count].data() + prefix);
+    here_ = here_.subspan(width);
+  }
+  return std::span(keys_).first(count);
+}
+
+void MatchKeys::skip(size_t keys) {
+  if (request_->width == 0) {
+    wire::Reader in(here_);
+    for (; keys != 0; --keys) wire::get_text16(in, here_.size());
+    here_ = here_.last(in.left());
+    return;
+  }
+  const uint64_t bytes = uint64_t{keys} * request_->width;
+  const size_t from_here = std::min<uint64_t>(bytes, here_.size());
+  here_ = here_.subspan(from_here);
+  at_ += bytes - from_here;
+}
+
+// Ends with its coroutine, however that ends.
+struct Matching::Running {
+  explicit Running(std::shared_ptr<Matching> m) : matching(std::move(m)) {}
+  Running(const Running&) = delete;
+  ~Running() {
+    matching->op_->endpoint->end_read_ahead(*matching->op_->stream->client);
+    --matching->running_;
+    matching->ended_.cancel();
+  }
+  std::shared_ptr<Matching> matching;
+};
+
+Matching::Matching(OpPtr op)
+    : op_(std::move(op)),
+      hot_(op_->endpoint->door().service, op_->caller, op_->bucket),
+      out_(op_->body_space(), op_->match->details),
+      ended_(op_->endpoint->core().io(), SteadyClock::time_point::max()) {
+  const auto patience = std::chrono::milliseconds(op_->header.timeout_ms);
+  until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
+  turn_until_ = deadline_in(turn_time);
+}
+
+Task<void> Matching::serve(std::shared_ptr<Matching> self) {
+  const std::shared_ptr<Endpoint> endpoint = self->op_->endpoint;
+  // Yields to what arrived earlier.
+  if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
+  const auto done = co_await self->run();
+  self->account();
+  OpPtr op = std::move(self->op_);
+  if (done) {
+    op->body_size = self->out_.finish(0);
+  } else {
+    op->fail(done.error().code);
+  }
+  endpoint->reply(std::move(op));
+}
+
+Task<Result<void>> Matching::run() {
+  if (op_->match->lease_ms != 0) co_return fail(Errc::not_implemented, "match: leases");
+  VB_CO_TRY(keys_.open(*op_));
+  for (const uint32_t count : op_->match->counts) {
+    if (!out_.begin_list()) break;
+    VB_CO_ASSIGN(const bool goes_on, co_await match_list(count));
+    if (!goes_on) break;
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<bool>> Matching::match_list(uint32_t count) {
+  for (uint32_t left = count; left != 0;) {
+    if (is_late()) {
+      out_.end_list(Errc::ok, true);
+      co_return false;
+    }
+    VB_CO_TRY(co_await keys_.fetch());
+    const std::span<const std::string> keys = keys_.next(left);
+    left -= static_cast<uint32_t>(keys.size());
+    if (auto admitted = co_await admit(keys.size()); !admitted) {
+      keys_.skip(left);
+      out_.end_list(wire_code(admitted.error().code), false);
+      co_return true;
+    }
+    co_await look(keys);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (this->count(keys[i], seen_[i])) continue;
+      keys_.skip(left);
+      out_.end_list(full_ ? Errc::ok : seen_[i].code, full_);
+      co_return !full_;
+    }
+    co_await take_turn(keys.size());
+  }
+  out_.end_list(Errc::ok, false);
+  co_return true;
+}
+
+bool Matching::is_late() const {
+  return op_->stream->closed || (until_ != Deadline::max() && SteadyClock::now() >= until_);
+}
+
+// Asked for each group: keys and policies change meanwhile.
+bool Matching::still_allowed() {
+  if (!op_->endpoint->still_known(*op_->stream)) return false;
+  if (Endpoint::is_old(op_->caller, *op_->stream)) Endpoint::renew(op_->caller, *op_->stream);
+  return true;
+}
+
+// Each key is a request. The first one was admitted with the message.
+Task<Result<void>> Matching::admit(size_t keys) {
+  if (!auth::rates_are_in_use()) co_return Result<void>{};
+  const bool first = !std::exchange(admitted_, true);
+  const std::array<s3::BucketRequests, 1> asked{{{op_->bucket, keys - (first ? 1 : 0)}}};
+  s3::RateRefusal refusal;
+  co_return co_await s3::admit_requests(op_->endpoint->door().service, op_->caller, asked, refusal);
+}
+
+Task<void> Matching::take_turn(size_t keys) {
+  in_turn_ += keys;
+  if (in_turn_ < turn_keys && SteadyClock::now() < turn_until_) co_return;
+  op_->endpoint->took_turn(in_turn_, 0);
+  in_turn_ = 0;
+  co_await op_->endpoint->turn();
+  turn_until_ = deadline_in(turn_time);
+}
+
+Task<void> Matching::look(std::span<const std::string> keys) {
+  seen_.fill({});
+  if (!still_allowed()) {
+    for (Seen& seen : seen_) seen.code = Errc::access_denied;
+    co_return;
+  }
+  look_in_memory(keys);
+  Endpoint& endpoint = *op_->endpoint;
+  ClientLoad& client = *op_->stream->client;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (seen_[i].known) continue;
+    const bool last = std::all_of(seen_.begin() + static_cast<ptrdiff_t>(i) + 1,
+                                  seen_.begin() + static_cast<ptrdiff_t>(keys.size()), [](auto& s) { return s.known; });
+    if (last || !endpoint.may_read_ahead(client)) {
+      co_await look_up(keys[i], seen_[i]);
+      if (seen_[i].code != Errc::ok) break;
+      continue;
+    }
+    ++running_;
+    endpoint.begin_read_ahead(client);
+    boost::asio::co_spawn(endpoint.core().io(), look_up_aside(shared_from_this(), keys[i], seen_[i]),
+                          boost::asio::detached);
+  }
+  while (running_ != 0) co_await ended_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+}
+
+void Matching::look_in_memory(std::span<const std::string> keys) {
+  if (!hot_.looks_in_memory()) return;
+  std::array<store::Store::HotLookup, MatchKeys::group_max> lookups;
+  for (size_t i = 0; i < keys.size(); ++i) lookups[i] = {.bucket = op_->bucket, .key = keys[i]};
+  op_->endpoint->door().service.store.hot_many(std::span(lookups).first(keys.size()));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const store::ObjectReader* const object = lookups[i].found.get();
+    if (object == nullptr || !s3::is_sent_as_it_lies(object->info())) continue;
+    seen_[i] = {.place = wire::KeyPlace::memory, .size = object->info().size, .known = true};
+  }
+}
+
+Task<void> Matching::look_up_aside(std::shared_ptr<Matching> self, const std::string& key, Seen& seen) {
+  const Running running(self);
+  co_await self->look_up(key, seen);
+}
+
+Task<void> Matching::look_up(const std::string& key, Seen& seen) {
+  s3::GetRequest request;
+  request.bucket = op_->bucket;
+  request.key = key;
+  s3::ObjectRead read(op_->endpoint->door().service, op_->caller, request, s3::ObjectRead::Of::head);
+  const auto step = co_await read.finish(read.look());
+  seen.known = true;
+  if (step == s3::ObjectRead::Step::refusal) {
+    seen.code = wire_code(read.error().code);
+    co_return;
+  }
+  seen.place = read.found() != nullptr ? wire::KeyPlace::memory : wire::KeyPlace::disk;
+  seen.size = read.info().size;
+}
+
+bool Matching::count(const std::string& key, const Seen& seen) {
+  const bool ok = seen.code == Errc::ok;
+  if (ok && !out_.add(seen.place, seen.size)) {
+    full_ = true;
+    return false;
+  }
+  ++looked_at_;
+  if (!op_->is_told()) {
+    if (ok) ++counted_;
+    return ok;
+  }
+  Endpoint::Item item{.bucket_name = op_->bucket, .key = key, .outcome = seen.code};
+  if (ok) item.object_size = seen.size;
+  op_->endpoint->account(*op_, item);
+  return ok;
+}
+
+void Matching::account() {
+  op_->endpoint->door().metrics.batch_items.add(looked_at_);
+  if (counted_ != 0) op_->endpoint->account(*op_, {.bucket_name = op_->bucket, .requests = counted_});
+}
+
+Task<void> serve_match(OpPtr op) { co_await Matching::serve(std::make_shared<Matching>(std::move(op))); }
+
+}  // namespace verbena::native
