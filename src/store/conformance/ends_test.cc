@@ -78,7 +78,9 @@ TEST_P(Ends, AnObjectIsGoneForEveryReaderFromItsEndOn) {
   EXPECT_EQ(listed(), std::vector<std::string>{"z"});
   EXPECT_EQ(listed("/"), std::vector<std::string>{"z"});
   EXPECT_EQ(t.all_versions("b").value_or(std::vector<VersionEntry>{}).size(), 1u);
-  const auto tagged = t.run(t.engine().update("b", "a/k", "", ObjectChange{.tags = Tags{{"a", "b"}}}));
+  ObjectChange change;
+  change.tags = Tags{{"a", "b"}};
+  const auto tagged = t.run(t.engine().update("b", "a/k", "", std::move(change)));
   EXPECT_TRUE(!tagged && tagged.error() == Errc::no_such_key);
 }
 
