@@ -167,6 +167,8 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-verbena-durability", kinds(create_bucket)},
     {"x-verbena-append", kinds(create_bucket)},
     {"x-verbena-etag", kinds(put_object, upload_part)},
+    {"x-verbena-ttl", kinds(put_object, copy_object, create_upload, touch_object)},
+    {"x-verbena-expires", 0, kinds(put_object) | sent_back, all, "it tells of the source"},
 });
 
 }  // namespace header_rows
@@ -239,6 +241,7 @@ RequestKind kind_of_object(std::string_view method, std::string_view selector) {
   if (selector.empty()) return put_object;
   if (selector == "uploadId") return upload_part;
   if (selector == "renameObject") return rename_object;
+  if (selector == "verbena-touch") return touch_object;
   if (selector == "acl") return put_object_acl;
   return selector == "retention" ? put_object_retention : put_object_document;
 }
