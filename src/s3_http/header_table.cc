@@ -22,7 +22,7 @@ constexpr RequestKinds reads = kinds(list_buckets, create_session, list_objects,
 // A body, or a document of a bucket or an object, that is compared with its checksum.
 constexpr RequestKinds documents =
     kinds(create_bucket, put_bucket_acl, put_versioning, put_lifecycle, put_policy, put_notification, put_object_lock,
-          put_bucket_document, delete_objects, put_object_acl, put_object_retention, put_object_document);
+          put_bucket_document, delete_objects, put_object_acl, put_object_retention, put_object_document, touch_object);
 constexpr RequestKinds summed = documents | kinds(put_object, upload_part, post_object, complete_upload);
 constexpr RequestKinds lists = kinds(create_bucket, put_bucket_acl, put_object_acl) | new_object;
 constexpr RequestKinds customer_keys =
