@@ -166,6 +166,7 @@ struct PutOptions {
   // own outcome, and the ETag is that of the object after the message. A cancelled one has its outcome at once, and may
   // still be made.
   std::optional<uint64_t> append_at = {};
+  std::chrono::seconds ttl{0};  // the object ends so long after its commit, at most ten years; 0: it has no end
   std::stop_token cancel = {};  // as GetOptions::cancel
   // Also fill PutReply::headers (the HTTP doors always do).
   bool describe = false;
@@ -236,6 +237,7 @@ struct BatchItem {
   std::string_view version_id = {};                    // not put
   std::string_view if_match = {}, if_none_match = {};  // ETags without quotes, or "*"; remove has if_match alone
   std::string_view content_type = {};                  // put
+  std::chrono::seconds ttl{0};                         // put: as PutOptions::ttl
 };
 // Filled for each item of a call. Reusing it for the next call reuses its memory.
 struct BatchResult {

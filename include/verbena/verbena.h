@@ -209,6 +209,7 @@ typedef struct verbena_put_options {
   int md5_etag;         /* make the ETag the MD5 of the bytes by every door */
   verbena_cancellation* cancellation;
   verbena_info** info; /* as in verbena_get_options: the server's headers about the new object */
+  uint64_t ttl_s;      /* the object ends so many seconds after its commit, at most ten years; 0: it has no end */
 } verbena_put_options;
 
 typedef struct verbena_head_options {

@@ -212,6 +212,7 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
   if (what == Many::put) {
     PutOptions options;
     options.content_type = item.content_type;
+    options.ttl = item.ttl;
     options.if_match = item.if_match;
     options.if_none_match = item.if_none_match;
     OUT_ASSIGN(auto put, this->put(bucket, key, {memory, nullptr}, options, native_too));

@@ -87,7 +87,7 @@ void ManyMessage::choose(size_t room) {
     reply += entry_space;
     if (is_get() || is_put()) request += carried ? 4 : 17;
     if (is_get() && carried) reply += item.size;
-    if (is_put()) request += 32 + item.content_type.size() + (carried ? item.size : 0);
+    if (is_put()) request += (item.ttl.count() == 0 ? 32 : 64) + item.content_type.size() + (carried ? item.size : 0);
     if (!carried) bytes += item.size;
     if (!items_.empty() && (request > room || reply > reply_room || bytes > message_bytes_max)) break;
     if (bucket == buckets_.end()) bucket = buckets_.insert(buckets_.end(), item.bucket);
@@ -178,7 +178,7 @@ Result<void> ManyMessage::encode(NativeStream::Body& body, const wire::BatchHead
   wire::BatchWriter batch(body.out, call_.type);
   if (!batch.begin(head)) return fail(Errc::unsupported, "batch: buckets and windows exceed a message");
   wire::BatchItem out;
-  std::string crc;
+  std::string crc, ttl;
   for (size_t i = 0; i < items_.size(); ++i) {
     const BatchItem& item = call_.items[items_[i]];
     const bool carried = in_message(item);
@@ -210,6 +210,10 @@ Result<void> ManyMessage::encode(NativeStream::Body& body, const wire::BatchHead
         out.expected = wire::ChecksumView{Algorithm::crc32c, 0, crc};
       }
       if (!item.content_type.empty()) out.headers.add({"content-type", item.content_type});
+      if (item.ttl.count() != 0) {
+        ttl = std::to_string(item.ttl.count());
+        out.headers.add({"x-verbena-ttl", ttl});
+      }
       if (out.expected || out.headers.count != 0) out.fields |= wire::field_stored;
       if (carried) out.fields |= wire::field_inline, out.inline_bytes = bytes;
     }
