@@ -83,6 +83,23 @@ bool History::judge() {
   return true;
 }
 
+size_t History::Hash::operator()(const std::pair<uint64_t, State>& of) const {
+  uint64_t hash = of.first;
+  const auto mix = [&hash](uint64_t more) {
+    hash = (hash ^ more) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  for (const Versions& versions : of.second) {
+    mix(versions.size());
+    for (const Version& version : versions) {
+      mix(uint64_t{version.value} << 8 ^ static_cast<uint64_t>(version.may_be_gone) << 1 ^
+          static_cast<uint64_t>(version.may_be));
+      mix(static_cast<uint64_t>(version.asked_ns));
+    }
+  }
+  return hash;
+}
+
 void History::explore(uint64_t done, const State& state, Seen& seen, std::set<State>& ends) const {
   if (!seen.emplace(done, state).second) return;
   bool all = true;
