@@ -118,6 +118,7 @@ void Context::begin() {
 
 void Context::lend() {
   storage_ = storage_of_thread();
+  kernel_id_ = kernel(SYS_gettid);
   const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   verbena_leave_stack(&stack_, reinterpret_cast<void*>((here - other_stack_below) & ~uintptr_t{15}),
                       wait_on_other_stack, this);
@@ -144,8 +145,13 @@ void Context::end(Context& next) {
   change(&stack_, next.stack_, next.storage_);
 }
 
+// Which addresses the next allocations get would depend on how far a thread has come that is at its end.
 void Context::arrive() {
-  if (Context* const before = std::exchange(ended, nullptr)) set(before->given_back_);
+  Context* const before = std::exchange(ended, nullptr);
+  if (before == nullptr) return;
+  set(before->given_back_);
+  const long process = kernel(SYS_getpid);
+  while (kernel(SYS_tgkill, process, before->kernel_id_, 0) == 0) kernel(SYS_sched_yield);
 }
 
 }  // namespace verbena::simulator

@@ -28,6 +28,7 @@ class Context {
   void* stack_ = nullptr;               // where its registers are
   uint64_t storage_ = 0;                // the base of its thread-local storage
   uint32_t lent_ = 0, given_back_ = 0;  // futexes
+  long kernel_id_ = 0;                  // of the kernel thread that lends it
 };
 
 }  // namespace verbena::simulator
