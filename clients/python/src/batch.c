@@ -8,6 +8,7 @@ typedef struct {
   PyObject_HEAD
   verbena_item_result* results;
   size_t count, failed;
+  uint64_t lease;  // that is read by; 0: none
 } Results;
 
 static PyTypeObject* results_type;
@@ -49,9 +50,9 @@ static bool inside(const verbena_item* items, size_t count, size_t size) {
 
 // ---- The call ----
 
-static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch) {
+static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch, uint64_t lease) {
   switch (kind) {
-    case batch_get: return verbena_get_many(used, batch, NULL);
+    case batch_get: return verbena_get_many_leased(used, batch, lease, NULL);
     case batch_put:
     case batch_put_absent: return verbena_put_many(used, batch, NULL);
     case batch_head: return verbena_head_many(used, batch, NULL);
@@ -75,7 +76,7 @@ static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory,
     const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = results->count, .windows = &window,
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
                                  .result_size = sizeof *results->results};
-    code = run(used, kind, &batch);
+    code = run(used, kind, &batch, results->lease);
   }
   verbena_buffer_free(own);
   Py_END_ALLOW_THREADS
@@ -121,9 +122,9 @@ static bool batch_of(Client* client, BatchKind kind, PyObject* kept, PyObject* m
 }
 
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
-  const long kind = nargs == 3 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const long kind = (nargs == 3 || nargs == 4) && names == NULL ? PyLong_AsLong(values[0]) : -1;
   if (kind < batch_get || kind > batch_put_absent) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory)");
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, lease=0)");
     return NULL;
   }
   PyObject* kept = PySequence_Tuple(values[1]);  // keeps the items' texts alive while bytes move
@@ -135,7 +136,8 @@ PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs
   } else {
     results = new_results((size_t)count);
   }
-  if (results != NULL && !batch_of((Client*)self, (BatchKind)kind, kept, values[2], results)) {
+  if (results != NULL && nargs == 4) results->lease = PyLong_AsUnsignedLongLong(values[3]);
+  if (results != NULL && (PyErr_Occurred() || !batch_of((Client*)self, (BatchKind)kind, kept, values[2], results))) {
     Py_DECREF((PyObject*)results);
     results = NULL;
   }

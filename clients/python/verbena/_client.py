@@ -158,20 +158,20 @@ class Client(Matches, _native.Client):
     def __exit__(self, *exception):
         self.close()
 
-    def _many(self, kind, items, memory):
+    def _many(self, kind, items, memory, lease=0):
         items = tuple(items)
         if 0 < len(items) <= _BATCH_MAX:
-            return Outcomes(items, (self.batch(kind, items, memory),), kind == _PUT_ABSENT)
-        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory)
+            return Outcomes(items, (self.batch(kind, items, memory, lease),), kind == _PUT_ABSENT)
+        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, lease)
                                 for first in range(0, len(items), _BATCH_MAX)], kind == _PUT_ABSENT)
 
-    def get_many(self, items, into):
+    def get_many(self, items, into, *, lease=None):
         """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`.
 
         Returns Outcomes: a Done for each item, in their order. A missing object, or one longer than its place, has an `error`; the others
-        are independent of it. Places must not overlap.
+        are independent of it. Places must not overlap. With the `lease` of a match, the versions that it holds are read.
         """
-        return self._many(_GET, items, into)
+        return self._many(_GET, items, into, lease or 0)
 
     def put_many(self, items, data=None, *, if_absent=False):
         """Stores many objects in few messages, each as atomically and durably as put does. Items are (bucket, key,
