@@ -74,7 +74,7 @@ def collect(build, package, headers):
 def metadata(version, tag):
     readme = (ROOT / "clients" / "python" / "README.md").read_text()
     return {"METADATA": f"Metadata-Version: 2.1\nName: verbena\nVersion: {version}\nSummary: Client of Verbena, an S3-compatible object store "
-                        f"over RDMA\nRequires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n{readme}",
+                        f"over RDMA\nRequires-Python: >=3.9\nProvides-Extra: kv\nDescription-Content-Type: text/markdown\n\n{readme}",
             "WHEEL": f"Wheel-Version: 1.0\nGenerator: verbena\nRoot-Is-Purelib: false\nTag: {tag}\n",
             "entry_points.txt": "[fsspec.specs]\nverbena = verbena.fs:VerbenaFileSystem\n\n[pytest11]\nverbena = pytest_verbena\n"}
 

@@ -31,7 +31,7 @@ export const Button = ({ icon, children, kind = '', label, ...rest }) => html`
     ${icon && html`<${Icon} name=${icon} />`}${children && html`<span>${children}</span>`}
   </button>`
 
-// Calls `load` now and when `keys` change: {value, error, loading, again}.
+// Calls `load` now and when `keys` change: {value, error, loading, again}. A failed `again` leaves the last value.
 export function useLoad(load, keys) {
   const [state, set] = useState({ loading: true })
   const turn = useRef(0)
@@ -40,7 +40,7 @@ export function useLoad(load, keys) {
     set((old) => ({ ...old, loading: true }))
     return load().then(
       (value) => mine === turn.current && set({ value, loading: false }),
-      (error) => mine === turn.current && set({ error, loading: false })
+      (error) => mine === turn.current && set((old) => ({ value: old.value, error, loading: false }))
     )
   }, keys)
   useEffect(() => {

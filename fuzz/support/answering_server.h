@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -32,16 +34,25 @@ class AnsweringServer {
   }
   uint16_t port() const { return port_; }
 
-  // What the next connection gets. It stays until the connection has ended: call before connecting.
-  void answer_with(std::string_view bytes) { bytes_ = bytes; }
+  // What the next connection gets: call before connecting. An earlier one may still be sent to, as a client may end
+  // before it has read all.
+  void answer_with(std::string_view bytes) {
+    const std::lock_guard lock(mutex_);
+    bytes_ = bytes;
+  }
 
  private:
-  // The accepting of a connection orders its reading of bytes_ after the writing.
+  std::string answer() {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+
   [[noreturn]] void serve() {
     for (;;) {
       const Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!fd) continue;
-      std::string_view rest = bytes_;
+      const std::string bytes = answer();
+      std::string_view rest = bytes;
       while (!rest.empty()) {
         const ssize_t n = ::send(fd.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
         if (n <= 0) break;
@@ -56,7 +67,8 @@ class AnsweringServer {
 
   Fd listener_;
   uint16_t port_ = 0;
-  std::string_view bytes_;
+  std::mutex mutex_;
+  std::string bytes_;
 };
 
 }  // namespace verbena::fuzz

@@ -41,8 +41,9 @@ ssize_t LdapStream::read(void* into, size_t size) {
   const size_t n = stream_->read_some(boost::asio::buffer(into, size), ec);
   if (n == 0) return no_bytes(ec);
   read_bytes_ += n;
-  if (read_bytes_ <= read_bytes_max) return static_cast<ssize_t>(n);
-  errno = EMSGSIZE;
+  const bool is_long = read_bytes_ > read_bytes_max;
+  if (!is_long && frames_.accept({static_cast<const std::byte*>(into), n})) return static_cast<ssize_t>(n);
+  errno = is_long ? EMSGSIZE : EPROTO;
   return -1;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "net/stream.h"
+#include "sign_in/ldap_frames.h"
 
 namespace verbena::sign_in {
 
@@ -22,7 +23,8 @@ class LdapStream {
   // connection_failed also when the certificate is not trusted, or not of `host`. `tls` outlives the stream.
   Result<void> start_tls(boost::asio::ssl::context& tls, const std::string& host);
 
-  // As recv() and send(): -1 with errno also past the deadline, and for input longer than any valid answer.
+  // As recv() and send(): -1 with errno also past the deadline, and for input that is longer than any valid answer, no
+  // message or an unsolicited one.
   ssize_t read(void* into, size_t size);
   ssize_t write(const void* from, size_t size);
   bool has_received() const { return stream_->has_received(); }  // bytes that are invisible to poll()
@@ -39,6 +41,7 @@ class LdapStream {
   const Deadline until_;
   const std::atomic<bool>& stop_;
   size_t read_bytes_ = 0;
+  LdapFrames frames_;
 };
 
 }  // namespace verbena::sign_in

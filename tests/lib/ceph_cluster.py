@@ -178,14 +178,14 @@ class CephCluster:
         time.sleep(0.2)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def ceph(self, *args, timeout=30):
+    def ceph(self, *args, timeout=180):
         done = subprocess.run(["ceph", *args], env=self._environment(), cwd="/", timeout=timeout, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"ceph {' '.join(args)}: {done.stderr.strip()}")
         return done.stdout
 
-    def rados(self, *args, pool="index", timeout=30):
+    def rados(self, *args, pool="index", timeout=180):
         """What the command `rados` prints, as bytes."""
         return subprocess.run(["rados", "-p", pool, *args], env=self._environment(), cwd="/", timeout=timeout, check=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout
@@ -195,7 +195,7 @@ class CephCluster:
         if size is not None:
             self.ceph("osd", "pool", "set", name, "size", str(size), *(["--yes-i-really-mean-it"] if size == 1 else []))
 
-    def wait_for_osds(self, count, seconds=30):
+    def wait_for_osds(self, count, seconds=180):
         deadline = time.monotonic() + seconds
         while json.loads(self.ceph("osd", "stat", "-f", "json"))["num_up_osds"] != count:
             if time.monotonic() > deadline:

@@ -11,7 +11,8 @@ from keeps_test import metric
 
 SPLIT_ROWS, SPLIT_ROWS_LONG = 150, 600  # a run of millions of operations would have thousands of tablets
 START_S = 240  # on a busy machine
-TOTALS = {"verbena_rados_read_leases_total": "read leases that were taken", "verbena_rados_lease_recalls_total": "read leases that were recalled"}
+TOTALS = {"verbena_rados_read_leases_total": "read leases that were taken", "verbena_rados_lease_recalls_total": "read leases that were recalled",
+          "verbena_rados_splits_total": "tablets that were split", "verbena_rados_joins_total": "tablets that were joined"}
 
 
 def place(ceph):

@@ -402,11 +402,14 @@ class Run:
 
     # All of it.
 
+    def split_rows_of(self, _):
+        return SPLIT_ROWS_LONG if self.is_long else SPLIT_ROWS
+
     def prepare(self, ceph):
         self.sweep = Sweep(self, ceph, {"register": PLAIN, "versions": VERSIONED, "pair": DIRECTORY})
-        rows = SPLIT_ROWS_LONG if self.is_long else SPLIT_ROWS
         while len(self.servers) < SERVERS:
-            self.servers.append(Server(ceph, len(self.servers), rows, *self.servers[:1]))
+            number = len(self.servers)
+            self.servers.append(Server(ceph, number, self.split_rows_of(number), *self.servers[:1]))
             self.servers[-1].program = self.first_program
             self.servers[-1].start()
         s3 = boto3_client(self.servers[0].http)

@@ -3,7 +3,8 @@
 and backfilled, one at a time. The history checker judges every answer (history_test.py).
 
 Four OSDs on files (bluestore), the index in three copies (two must be there), the bytes erasure-coded (2+1), placement
-groups that remember their last ten calls, scrubs all the time, servers' clocks 50 ms and 2 s apart. Servers are killed and
+groups that remember their last ten calls, scrubs all the time, servers' clocks 50 ms and 2 s apart. One server's
+tablets may have eight times as many rows as the others', so that it joins what they split. Servers are killed and
 frozen as in history_test.py; with --older they begin as that build and are replaced one by one after a tenth of the run.
 After each disturbance of an OSD the next one waits until every placement group is active and clean.
 
@@ -103,6 +104,10 @@ class OsdHarm(Nemesis):
 
 class Soak(history_test.Run):
     nemesis = OsdHarm
+    split_rows = (150, 150, 1200)
+
+    def split_rows_of(self, number):
+        return self.split_rows[number]
 
     def __init__(self, arguments, verbena, pool):
         super().__init__(arguments, verbena, pool)

@@ -4,11 +4,18 @@
 enum { items_max = 4096 };
 typedef enum { batch_get, batch_put, batch_head, batch_remove, batch_put_absent } BatchKind;
 
+// One call, while it runs.
+typedef struct {
+  BatchKind kind;
+  Progress* progress;  // of a get; may be NULL
+  uint64_t lease;      // that a get reads by; 0: none
+} Call;
+
 typedef struct {
   PyObject_HEAD
   verbena_item_result* results;
   size_t count, failed;
-  uint64_t lease;  // that is read by; 0: none
+  size_t shorter;  // get: without an error, and with fewer bytes than their place
 } Results;
 
 static PyTypeObject* results_type;
@@ -25,18 +32,28 @@ static bool place_of(PyObject* value, size_t* into) {
   return false;
 }
 
-static bool read_item(PyObject* given, BatchKind kind, verbena_item* item) {
-  const bool placed = kind != batch_head && kind != batch_remove;
-  if (!PyTuple_Check(given) || PyTuple_Size(given) != (placed ? 4 : 2)) {
+static bool read_range(PyObject* given, verbena_item* item) {
+  size_t first = 0, length = 0;
+  if (!place_of(PyTuple_GetItem(given, 4), &first) || !place_of(PyTuple_GetItem(given, 5), &length)) return false;
+  item->range_first = first;
+  item->range_length = length;
+  return true;
+}
+
+static bool read_item(PyObject* given, const Call* call, verbena_item* item) {
+  const bool placed = call->kind != batch_head && call->kind != batch_remove;
+  const Py_ssize_t count = PyTuple_Check(given) ? PyTuple_Size(given) : 0;
+  if (count != (placed ? 4 : 2) && !(call->kind == batch_get && count == 6)) {
     PyErr_SetString(PyExc_TypeError, placed ? "an item is a tuple (bucket, key, offset, size)" : "an item is a tuple (bucket, key)");
     return false;
   }
   item->struct_size = sizeof *item;
-  if (kind == batch_put_absent) item->if_none_match = "*";
+  if (call->kind == batch_put_absent) item->if_none_match = "*";
   item->bucket = text_of(PyTuple_GetItem(given, 0), "bucket");
   item->key = item->bucket == NULL ? NULL : text_of(PyTuple_GetItem(given, 1), "key");
   if (item->key == NULL || !placed) return item->key != NULL;
-  return place_of(PyTuple_GetItem(given, 2), &item->offset) && place_of(PyTuple_GetItem(given, 3), &item->size);
+  return place_of(PyTuple_GetItem(given, 2), &item->offset) && place_of(PyTuple_GetItem(given, 3), &item->size) &&
+         (count == 4 || read_range(given, item));
 }
 
 static bool inside(const verbena_item* items, size_t count, size_t size) {
@@ -62,7 +79,7 @@ static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch,
 }
 
 // Runs with the memory acquired (NULL for head and remove) and the client in use.
-static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory, const verbena_item* items, Results* results) {
+static bool transfer(verbena_client* used, const Call* call, const Memory* memory, const verbena_item* items, Results* results) {
   if (memory != NULL && !inside(items, results->count, memory->size)) return false;
   verbena_buffer* own = NULL;
   int code = VERBENA_OK;
@@ -75,15 +92,19 @@ static bool transfer(verbena_client* used, BatchKind kind, const Memory* memory,
   if (code == VERBENA_OK) {
     const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = results->count, .windows = &window,
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
-                                 .result_size = sizeof *results->results};
-    code = run(used, kind, &batch, results->lease);
+                                 .result_size = sizeof *results->results, .context = call->progress,
+                                 .in_order = call->progress == NULL ? NULL : progress_in_order};
+    code = run(used, call->kind, &batch, call->lease);
+    if (code == VERBENA_OK && call->progress != NULL) progress_batch_ended(call->progress, results->count);
   }
   verbena_buffer_free(own);
   Py_END_ALLOW_THREADS
   if (code != VERBENA_OK) return raise_last(code) != NULL;
   for (size_t i = 0; i < results->count; ++i) {
-    const bool present = kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
-    results->failed += results->results[i].code != VERBENA_OK && !present;
+    const bool failed = results->results[i].code != VERBENA_OK;
+    const bool present = call->kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
+    results->failed += failed && !present;
+    results->shorter += call->kind == batch_get && !failed && results->results[i].bytes != items[i].size;
   }
   return true;
 }
@@ -98,35 +119,46 @@ static Results* new_results(size_t count) {
   return (Results*)PyErr_NoMemory();
 }
 
-static bool batch_of(Client* client, BatchKind kind, PyObject* kept, PyObject* memory, Results* results) {
-  const bool placed = kind != batch_head && kind != batch_remove;
+static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject* memory, Results* results) {
+  const bool placed = call->kind != batch_head && call->kind != batch_remove;
   verbena_item* items = PyMem_Calloc(results->count, sizeof *items);
   bool ok = items != NULL;
   if (!ok) PyErr_NoMemory();
-  for (size_t i = 0; ok && i < results->count; ++i) ok = read_item(PyTuple_GetItem(kept, (Py_ssize_t)i), kind, &items[i]);
+  for (size_t i = 0; ok && i < results->count; ++i) ok = read_item(PyTuple_GetItem(kept, (Py_ssize_t)i), call, &items[i]);
   verbena_client* used = ok ? begin_use(client) : NULL;
   ok = used != NULL;
   if (ok && placed) {
     Memory opened;
-    ok = open_memory(&opened, memory, kind == batch_get);
+    ok = open_memory(&opened, memory, call->kind == batch_get);
     if (ok) {
-      ok = transfer(used, kind, &opened, items, results);
+      ok = transfer(used, call, &opened, items, results);
       close_memory(&opened);
     }
   } else if (ok) {
-    ok = transfer(used, kind, NULL, items, results);
+    ok = transfer(used, call, NULL, items, results);
   }
   if (used != NULL) end_use(client, used);
   PyMem_Free(items);
   return ok;
 }
 
-PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
-  const long kind = (nargs == 3 || nargs == 4) && names == NULL ? PyLong_AsLong(values[0]) : -1;
-  if (kind < batch_get || kind > batch_put_absent) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, lease=0)");
-    return NULL;
+// batch(kind, items, memory[, progress[, lease]])
+static bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
+  const long kind = nargs >= 3 && nargs <= 5 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const bool watched = nargs > 3 && values[3] != Py_None;
+  if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease)");
+    return false;
   }
+  call->kind = (BatchKind)kind;
+  call->progress = watched ? (Progress*)values[3] : NULL;
+  if (nargs > 4) call->lease = PyLong_AsUnsignedLongLong(values[4]);
+  return !PyErr_Occurred();
+}
+
+PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {
+  Call call = {0};
+  if (!read_call(values, nargs, names, &call)) return NULL;
   PyObject* kept = PySequence_Tuple(values[1]);  // keeps the items' texts alive while bytes move
   if (kept == NULL) return NULL;
   const Py_ssize_t count = PyTuple_Size(kept);
@@ -136,8 +168,7 @@ PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs
   } else {
     results = new_results((size_t)count);
   }
-  if (results != NULL && nargs == 4) results->lease = PyLong_AsUnsignedLongLong(values[3]);
-  if (results != NULL && (PyErr_Occurred() || !batch_of((Client*)self, (BatchKind)kind, kept, values[2], results))) {
+  if (results != NULL && !batch_of((Client*)self, &call, kept, values[2], results)) {
     Py_DECREF((PyObject*)results);
     results = NULL;
   }
@@ -165,6 +196,11 @@ static PyObject* get_failed(PyObject* self, void* unused) {
   return PyLong_FromSize_t(((Results*)self)->failed);
 }
 
+static PyObject* get_shorter(PyObject* self, void* unused) {
+  (void)unused;
+  return PyLong_FromSize_t(((Results*)self)->shorter);
+}
+
 static void results_dealloc(PyObject* self) {
   PyMem_Free(((Results*)self)->results);
   PyTypeObject* type = Py_TYPE(self);
@@ -173,6 +209,7 @@ static void results_dealloc(PyObject* self) {
 }
 
 static PyGetSetDef results_attributes[] = {{"failed", get_failed, NULL, "How many items have failed.", NULL},
+                                           {"shorter", get_shorter, NULL, "How many objects did not fill their place.", NULL},
                                            {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject* make_results_type(void) {

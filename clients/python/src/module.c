@@ -1,6 +1,6 @@
 #include "native.h"
 
-PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type;
+PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type, *progress_type;
 
 static PyObject* error_maker;  // verbena.errors.make
 
@@ -70,7 +70,7 @@ PyMODINIT_FUNC PyInit__native(void) {
   operation_type = make_operation_type();
   if (!add(module, "Client", client_type) || !add(module, "Buffer", buffer_type) || !add(module, "Reply", reply_type) ||
       !add(module, "Queue", queue_type) || !add(module, "Operation", operation_type) || !add(module, "Results", make_results_type()) ||
-      !add(module, "Watch", make_watch_type()) ||
+      !add(module, "Watch", make_watch_type()) || !add(module, "Progress", make_progress_type()) ||
       PyModule_AddStringConstant(module, "version", verbena_version()) < 0) {
     return NULL;
   }

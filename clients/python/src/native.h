@@ -64,7 +64,7 @@ typedef struct {
   verbena_operation* operation;  // owner of the info; NULL: the reply owns it
 } Reply;
 
-extern PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type;
+extern PyTypeObject *client_type, *buffer_type, *reply_type, *queue_type, *operation_type, *progress_type;
 PyTypeObject* make_client_type(void);
 PyTypeObject* make_buffer_type(void);
 PyTypeObject* make_reply_type(void);
@@ -143,6 +143,12 @@ Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, con
 // One batch of get_many, put_many, head_many, remove_many (batch.c).
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyTypeObject* make_results_type(void);
+
+// The arrival of a batch's items (progress.c). progress_in_order is verbena_batch::in_order; neither call needs the GIL.
+typedef struct Progress Progress;
+void progress_in_order(void* context, size_t leading);
+void progress_batch_ended(Progress* progress, size_t count);
+PyTypeObject* make_progress_type(void);
 
 // match.c
 PyObject* client_match_hashes(PyObject* self, PyObject* arguments);

@@ -190,6 +190,8 @@ constexpr std::string_view upload_attribute = "upload";
 Task<Result<store::ObjectInfo>> completed_before(Context& context, const std::string& upload_id,
                                                  const std::vector<CompletePart>& wanted) {
   auto info = co_await context.service.store.stat(context.bucket, context.key, "");
+  // A failure to look says nothing of the upload: told that there is none, a client would give its parts up.
+  if (!info && !(info.error() == Errc::no_such_key)) co_return info;
   if (info) {
     const std::string* from = store::find_attribute(info->attributes, upload_attribute);
     if (from != nullptr && *from == upload_id && info->etag == multipart_etag(wanted)) co_return info;

@@ -1,10 +1,12 @@
 // Tablets that are joined again, on the cluster that tests/rados starts.
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "store/conformance/on_rados.h"
-#include "store/logic/usage.h"
 #include "store/logic/keys.h"
+#include "store/logic/usage.h"
+#include "store/rados/inspect/survey.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -86,6 +88,91 @@ TEST_F(JoiningOnRados, NoneIsJoinedWhileServersRunThatDoNotKnowIt) {
   const uint64_t before = tablets();
   join_now(engine());
   EXPECT_EQ(tablets(), before);
+}
+
+TEST_F(JoiningOnRados, NoneIsJoinedWhileOneRunsThatWasAwayWhenOthersBeganTo) {
+  allow();
+  const std::string away = rados::server_row(1'000'000);
+  set_rows(std::string(rados::servers_object), {{away, std::string(16, '\1')}});
+  ASSERT_TRUE(eventually([&] { return !engine().formats.all_know_it(); }));
+  const uint64_t before = tablets();
+  join_now(engine());
+  EXPECT_EQ(tablets(), before);
+  librados::ObjectWriteOperation ends;
+  ends.omap_rm_keys({away});
+  ASSERT_EQ(engine().run(engine().cluster->withdraw(std::string(rados::servers_object), std::move(ends))), 0);
+  ASSERT_TRUE(eventually([&] { return engine().formats.all_know_it(); }));
+  join_now(engine());
+  EXPECT_EQ(tablets(), 1u);
+}
+
+// A phase whose epoch does not reach each tablet has begun all the same.
+TEST_F(JoiningOnRados, AJoinThatFailsHalfWayIsUndoneAtOnce) {
+  allow();
+  const auto before = state();
+  ASSERT_GE(before->tablets.size(), 3u);
+  const rados::Tablet first = before->tablets[0], second = before->tablets[1], last = before->tablets.back();
+  const auto set_epoch = [&](const std::string& text) {
+    librados::ObjectWriteOperation op;
+    op.setxattr(rados::epoch_attribute, rados::to_buffer(text));
+    ASSERT_EQ(engine().run(engine().cluster->withdraw(last.object, std::move(op))), 0);
+  };
+  set_epoch("no number");
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_FALSE(engine().run(engine().joiner.look_at(id_, first.number)));
+  EXPECT_EQ(state()->phase, rados::Phase::live);
+  EXPECT_GT(state()->epoch, before->epoch);
+  const auto closing = [&] {
+    return engine().run(
+        engine().registry.set_phase(state(), rados::Phase::closing, first.number, keys::number(second.number)));
+  };
+  EXPECT_FALSE(closing());
+  ASSERT_EQ(state()->phase, rados::Phase::closing);
+  engine().run(engine().joiner.undo(id_, first.number, second.number, state()->epoch - 1));
+  EXPECT_EQ(state()->phase, rados::Phase::closing) << "of a later time: of another server";
+  engine().run(engine().joiner.undo(id_, first.number, second.number, state()->epoch));
+  EXPECT_EQ(state()->phase, rados::Phase::live);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(12)) << "others wait for 15 s";
+  set_epoch(before->epoch_text);
+  expect_all();
+  join_now(engine());
+  EXPECT_EQ(tablets(), 1u);
+  expect_all();
+}
+
+// Of a check that began before a join, and takes longer than the joined tablet's object stays.
+TEST_F(JoiningOnRados, ACheckBesideJoinsTellsNoLoss) {
+  allow();
+  const auto before = state();
+  const std::string row = "o" + key(50);
+  rados::Survey counts, later;
+  rados::RowSurvey early(engine().registry, counts), late(engine().registry, later);
+  ASSERT_TRUE(engine().run(early.look_at_bucket(before)));
+  const auto named = std::ranges::find(early.striped, row, [](const auto& one) { return one.second.row; });
+  ASSERT_NE(named, early.striped.end());
+  EXPECT_FALSE(engine().run(rados::is_lost(engine(), named->second)).value());
+  join_now(engine());
+  ASSERT_TRUE(t_->put("b", key(50), value(20)));
+  EXPECT_TRUE(eventually([&] { return t_->store().settled(); }));  // the bytes that were replaced are gone
+  rados::Survey stale;
+  rados::RowSurvey kept(engine().registry, stale);
+  ASSERT_TRUE(engine().run(kept.look_at_bucket(before)));
+  EXPECT_TRUE(kept.striped.contains(named->first)) << "the joined tablet's object still names them";
+  EXPECT_FALSE(engine().run(rados::is_lost(engine(), named->second)).value());
+  for (const uint64_t number : state()->joined) {
+    engine().cluster->context(rados::Cluster::Pool::index).remove(rados::tablet_object(id_, number));
+  }
+  ASSERT_TRUE(engine().run(late.look_at_bucket(before)));
+  EXPECT_EQ(later.objects, static_cast<uint64_t>(joined_keys));
+  const auto now = std::ranges::find(late.striped, row, [](const auto& one) { return one.second.row; });
+  ASSERT_NE(now, late.striped.end());
+  EXPECT_FALSE(engine().run(rados::is_lost(engine(), now->second)).value());
+  librados::IoCtx& data = engine().cluster->context(rados::Cluster::Pool::data);
+  ASSERT_EQ(data.remove(rados::stripe_object(now->first, 0)), 0);
+  EXPECT_TRUE(engine().run(rados::is_lost(engine(), now->second)).value());
+  const auto survey = t_->store().survey();
+  ASSERT_TRUE(survey);
+  EXPECT_EQ(survey->lost, std::vector<std::string>{"b/" + key(50)});
 }
 
 TEST_F(JoiningOnRados, TabletsWithFewRowsBecomeOneAndEverythingIsThere) {

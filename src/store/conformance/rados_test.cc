@@ -426,53 +426,6 @@ TEST_F(OnRados, WhatCameFromTwoDirectoriesUnderOneIdDoesNotGoIntoOne) {
   EXPECT_EQ(*alone.get("two", "k"), b + "again");
 }
 
-void set_servers_row(rados::Engine& engine, const std::string& name, const std::string& value) {
-  librados::ObjectWriteOperation op;
-  if (value.empty()) {
-    op.omap_rm_keys({name});
-  } else {
-    const std::map<std::string, rados::Buffer> row = {{name, rados::to_buffer(value)}};
-    op.omap_set(row);
-  }
-  ASSERT_EQ(
-      engine.run(engine.cluster->write(rados::Cluster::Pool::index, std::string(rados::servers_object), std::move(op))),
-      0);
-}
-
-TEST_F(OnRados, ANewFormatIsUsedWhenAllServersThatRunKnowIt) {
-  RadosRig t;
-  t.options.format_rest = {};
-  t.open();
-  EXPECT_EQ(parts_of(t).formats.current(), rados::format_newest) << "a new store";
-  // The store as older servers left it, one of which runs: it has a sign of life, and says nothing of formats.
-  set_servers_row(parts_of(t), rados::server_row(1'000'000), std::string(16, '\1'));
-  set_servers_row(parts_of(t), "format", "");
-  set_servers_row(parts_of(t), "master", "0123456789abcdef\n");
-  t.reopen();
-  EXPECT_EQ(parts_of(t).formats.current(), 1u);
-  std::this_thread::sleep_for(std::chrono::seconds(5));
-  EXPECT_EQ(parts_of(t).formats.current(), 1u);
-  set_servers_row(parts_of(t), rados::server_row(1'000'000), "");  // it ends
-  EXPECT_TRUE(eventually([&] { return parts_of(t).formats.current() == rados::format_newest; }));
-  const auto ids = parts_of(t).run(parts_of(t).registry.row(std::string(rados::servers_object), "master"));
-  ASSERT_TRUE(ids);
-  EXPECT_TRUE(ids->starts_with("0123456789abcdef\n")) << *ids;
-  EXPECT_GT(ids->size(), 17u) << "a line that keeps servers from before formats from starting";
-}
-
-TEST_F(OnRados, AServerThatDoesNotKnowTheFormatDoesNotStartAndOneThatRunsAnswersNothing) {
-  RadosRig t;
-  t.open();
-  t.make_bucket("b");
-  set_servers_row(parts_of(t), "format", "99 0");
-  const auto late = rados::RadosStore::connect(t.options);
-  ASSERT_FALSE(late);
-  EXPECT_NE(late.error().find("too old for the cluster"), std::string::npos) << late.error();
-  EXPECT_TRUE(eventually([&] { return t.put("b", "k", "x").error() == Errc::service_unavailable; }));
-  set_servers_row(parts_of(t), "format", "2 0");
-  EXPECT_TRUE(eventually([&] { return t.put("b", "k", "x").has_value(); }));
-}
-
 TEST_F(OnRados, ATabletIsSplitWhileKeysAreWrittenAndEveryOneIsThere) {
   SplittingRadosRig t;
   t.open();

@@ -89,6 +89,7 @@ class Garbage {
     std::vector<Extent> pieces;
   };
   void cool(const std::vector<Extent>& freed);
+  void tell_if_loaded();
   void release_cooled(bool again);
   bool is_cooling(uint64_t volume);
   void load_next();

@@ -52,6 +52,7 @@ void Garbage::release_cooled(bool again) {
   }
   lock.unlock();
   tidy(std::move(touched), false);
+  tell_if_loaded();
 }
 
 bool Garbage::is_cooling(uint64_t volume) {
@@ -87,9 +88,19 @@ void Garbage::load(uint64_t id) {
     return;
   }
   if (!found->empty()) cooling_.push_back({index_.moment(), std::move(*found)});
-  const bool all = to_load_.empty() && to_load_again_.empty();
   lock.unlock();
-  if (all && on_loaded_) std::exchange(on_loaded_, {})();
+  tell_if_loaded();
+}
+
+// Not before what was found has been kept or given back: a start after a crash would no longer look for it.
+void Garbage::tell_if_loaded() {
+  std::function<void()> tell;
+  {
+    std::lock_guard lock(mutex_);
+    if (!to_load_.empty() || !to_load_again_.empty() || !cooling_.empty() || !cooling_again_.empty()) return;
+    tell = std::exchange(on_loaded_, {});
+  }
+  if (tell) tell();
 }
 
 // Nothing writes to the volume yet: all that the space map does not name is free.

@@ -360,9 +360,10 @@ Result<void> Engine::load_kept_space() {
   if (marked) {
     VB_ASSIGN(const auto ids, volumes->on_disk());
     garbage->load_later(ids, [this, keeps, mark] {
+      if (keeps) return;
       Batch batch(*index);
       batch.erase(Family::meta, mark);
-      if (!keeps) (void)index->write(batch);
+      (void)index->write(batch);
     });
     return {};
   }

@@ -202,10 +202,7 @@ bool Volumes::finish(const Ended& ended) {
 
 void Volumes::leave(const Ended& ended, bool clean) {
   std::lock_guard lock(mutex_);
-  if (!clean) {
-    free_.remove(ended.volume->id());
-    barred_.insert(ended.volume->id());
-  }
+  if (!clean) bar_locked(ended.volume->id());
   if (!clean && ended.kind == VolumeKind::written_behind && ended.volume->dirty()) {
     undurable_.insert(ended.volume->id());
     DiskTrouble::get().undurable_volumes.set(static_cast<int64_t>(undurable_.size()));

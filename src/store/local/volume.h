@@ -141,6 +141,8 @@ class Volumes {
   bool open_for_reuse(uint64_t want, uint64_t least);
   bool may_go_locked(uint64_t id) const;
   bool keeps_locked(uint64_t id) const;
+  void bar_locked(uint64_t id);
+  void tell_kept_locked() const;
   void end(VolumeKind kind);
   static bool finish(const Ended& ended);
   void leave(const Ended& ended, bool clean);

@@ -52,13 +52,12 @@ std::optional<Run> Volumes::reuse(uint64_t want, uint64_t least, bool* closed) {
       return std::nullopt;
     }
     if (volume->failed()) {
-      free_.remove(*id);
-      barred_.insert(*id);
+      bar_locked(*id);
       continue;
     }
     const auto piece = free_.take(*id, want, least, block_size);
     if (!piece) return std::nullopt;
-    kept_gauge().set(static_cast<int64_t>(free_.bytes()));
+    tell_kept_locked();
     reused_bytes().add(piece->length);
     volume->unsettled.fetch_add(1, std::memory_order_acq_rel);
     return Run{std::move(volume), piece->offset, piece->length, true};
@@ -99,20 +98,25 @@ bool Volumes::keep(const FreeSpace::Piece& piece) {
     // The piece on the list may have an owner as well, and a punch could be wrong: no space of the volume is used
     // again.
     log::error("store: volume {:016x}: {} at {} is free twice; left alone", piece.volume, piece.length, piece.offset);
-    free_.remove(piece.volume);
-    barred_.insert(piece.volume);
-    kept_gauge().set(static_cast<int64_t>(free_.bytes()));
+    bar_locked(piece.volume);
     return true;
   }
-  kept_gauge().set(static_cast<int64_t>(free_.bytes()));
+  tell_kept_locked();
   return true;
 }
 
 void Volumes::bar(uint64_t id) {
   std::lock_guard lock(mutex_);
+  bar_locked(id);
+}
+
+void Volumes::bar_locked(uint64_t id) {
   free_.remove(id);
   barred_.insert(id);
+  tell_kept_locked();
 }
+
+void Volumes::tell_kept_locked() const { kept_gauge().set(static_cast<int64_t>(free_.bytes())); }
 
 bool Volumes::may_go_locked(uint64_t id) const {
   const auto is_it = [&](const auto& each) { return each.volume && each.volume->id() == id; };
@@ -133,7 +137,7 @@ std::optional<std::vector<FreeSpace::Piece>> Volumes::empty_out(uint64_t id) {
   const auto volume = open_.find(id);
   if (volume && volume->unsettled.load(std::memory_order_acquire) != 0) return std::nullopt;
   auto pieces = free_.remove(id);
-  kept_gauge().set(static_cast<int64_t>(free_.bytes()));
+  tell_kept_locked();
   return pieces;
 }
 
@@ -166,7 +170,7 @@ void Volumes::give_back(uint64_t bytes) {
       if (!piece) return;
       piece->length = std::min({piece->length, punch_max, align_up(bytes)});
       free_.remove(*piece);
-      kept_gauge().set(static_cast<int64_t>(free_.bytes()));
+      tell_kept_locked();
     }
     bytes -= std::min(bytes, piece->length);
     // What cannot be punched is found again by a later start.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/blocking.h"
 #include "store/logic/context.h"
 #include "store/logic/keys.h"
 #include "store/rados/catalogue.h"
@@ -70,6 +71,7 @@ class Engine final : public Context {
   boost::asio::io_context io{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
   std::thread thread;
+  std::unique_ptr<BlockingPool> files;  // where on_keys runs, which locks and syncs files; null: without on_keys
   Registry registry{*cluster};
   Formats formats;
   bool new_store = false;  // no server has been here before
@@ -99,6 +101,7 @@ class Engine final : public Context {
   Task<Result<void>> look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
   Task<Result<std::string>> read_account_tokens();
   std::expected<void, std::string> check_root();
+  std::expected<void, std::string> check_new();
   void make_bus();
 };
 

@@ -24,6 +24,7 @@ namespace {
 
 constexpr size_t servers_max = 1000;  // living at once
 constexpr size_t buckets_at_once = 32;
+constexpr size_t keys_waiting_max = 16;  // one at a time waits
 
 }  // namespace
 
@@ -40,6 +41,7 @@ Engine::Engine(const Options& options, std::unique_ptr<Cluster> connected)
       formats(registry, options.format_rest),
       splitter(registry, io, clock_source, options.split_rows),
       joiner(registry, splitter, formats, options.split_rows) {
+  if (on_keys) files = std::make_unique<BlockingPool>(1, keys_waiting_max);
   splitter.set_small([this](uint64_t bucket, uint64_t tablet) { return joiner.look_at(bucket, tablet); });
 }
 
@@ -85,12 +87,26 @@ std::expected<void, std::string> Engine::check_root() {
   const auto used = run(has_object(std::string(servers_object)));
   if (!used) return std::unexpected("the index pool: " + describe(used.error()));
   new_store = !*used;
-  if (new_store) return {};
+  if (new_store) return check_new();
   const auto rooted = run(has_object(std::string(root_object)));
   if (!rooted) return std::unexpected("the index pool: " + describe(rooted.error()));
   if (*rooted) return {};
   return std::unexpected("the index pool has lost its object `" + std::string(root_object) +
                          "`, which names all buckets: see `ceph health`. Nothing is made in its place");
+}
+
+// A store with buckets had that object before the first one. Looked for again, as another first server may have made
+// both since.
+std::expected<void, std::string> Engine::check_new() {
+  const auto named = run(registry.all(std::string(root_object), "b"));
+  if (!named && named.error() == Errc::not_found) return {};
+  if (!named) return std::unexpected("the index pool: " + describe(named.error()));
+  if (named->empty()) return {};
+  new_store = false;
+  const auto used = run(has_object(std::string(servers_object)));
+  if (!used) return std::unexpected("the index pool: " + describe(used.error()));
+  if (*used) return {};
+  return std::unexpected(format_in({}, /*marked=*/true).error());
 }
 
 std::expected<void, std::string> Engine::open(memory::Arena& arena) {
@@ -127,7 +143,10 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
     return std::unexpected("the index pool: " + describe(signed_in.error()));
   }
-  if (auto joined = run(formats.join(*incarnation, new_store)); !joined) return joined;
+  if (auto joined = run(formats.join(*incarnation, new_store)); !joined) {
+    run(garbage->sign_out());
+    return joined;
+  }
   events.emplace(registry, io, *leader, [this] { return garbage->rounds(); });
   space.emplace(*cluster, garbage, arena);
   striped.emplace(*space);

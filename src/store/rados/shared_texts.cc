@@ -91,8 +91,11 @@ Task<Result<void>> Engine::reload_keys() {
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(name)));
   VB_CO_ASSIGN(const auto ids, co_await read_keys_row(registry, std::string(key_ids_row)));
   VB_CO_ASSIGN(const auto sealed, co_await read_keys_row(registry, std::string(sealed_keys_row)));
-  on_keys(ids, sealed);
-  co_return Result<void>{};
+  auto take = [this, ids, sealed] {
+    on_keys(ids, sealed);
+    return Result<void>{};
+  };
+  co_return co_await files->run("master_keys", std::move(take));
 }
 
 Task<Result<bool>> Engine::replace_keys(std::string_view row, std::optional<std::string> before, std::string text) {

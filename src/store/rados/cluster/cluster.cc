@@ -260,13 +260,23 @@ Task<int> Cluster::read(Pool pool, std::string object, librados::ObjectReadOpera
 
 // Removals and changes of rows succeed on a full pool; calls that would create an object get ENOSPC at once instead of
 // waiting for space.
-Task<int> Cluster::write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes) {
+Cluster::Start Cluster::start_of(Pool pool, std::string object, librados::ObjectWriteOperation op) {
   counters().writes.add();
   auto held = std::make_shared<librados::ObjectWriteOperation>(std::move(op));
-  Start start = [this, pool, object = std::move(object), held](librados::AioCompletion* completion) {
+  return [this, pool, object = std::move(object), held](librados::AioCompletion* completion) {
     return context(pool).aio_operate(object, completion, held.get(), librados::OPERATION_FULL_TRY);
   };
+}
+
+Task<int> Cluster::write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes) {
+  if (!may_write()) co_return -EROFS;
+  Start start = start_of(pool, std::move(object), std::move(op));
   co_return co_await call(std::move(start), nullptr, bytes);
+}
+
+Task<int> Cluster::withdraw(std::string object, librados::ObjectWriteOperation op) {
+  Start start = start_of(Pool::index, std::move(object), std::move(op));
+  co_return co_await call(std::move(start), nullptr);
 }
 
 }  // namespace verbena::store::rados

@@ -60,6 +60,12 @@ class Cluster {
   Task<int> read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
                  size_t bytes = 0, uint64_t* version = nullptr);
   Task<int> write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes = 0);
+  // Whether this server may change anything: it knows the format that the others write (rows/formats.h). While it may
+  // not, write() is refused before it is sent (-EROFS), whatever it is part of.
+  void allow_writes(bool allowed) { may_write_.store(allowed, std::memory_order_relaxed); }
+  bool may_write() const { return may_write_.load(std::memory_order_relaxed); }
+  // Likewise, but never refused: for what only takes this server's own signs away.
+  Task<int> withdraw(std::string object, librados::ObjectWriteOperation op);
 
   // Any other call with a completion.
   using Start = std::function<int(librados::AioCompletion*)>;
@@ -83,6 +89,7 @@ class Cluster {
   explicit Cluster(ClusterOptions options) : options_(std::move(options)) {}
   Task<int> make_call(Start start, std::shared_ptr<void> keep, size_t bytes,
                       std::optional<std::chrono::milliseconds> most, uint64_t* version = nullptr);
+  Start start_of(Pool pool, std::string object, librados::ObjectWriteOperation op);
   Task<bool> enter(size_t bytes);
   void leave(size_t bytes);
   void wake();  // the calls that fit; mutex_ is held
@@ -92,6 +99,7 @@ class Cluster {
   librados::Rados rados_;
   librados::IoCtx index_, data_;
   std::atomic<uint64_t> calls_{0};
+  std::atomic<bool> may_write_{true};
 
   struct Waiter {
     size_t bytes;

@@ -5,7 +5,8 @@
 //   root         omap: "b" bucket's name -> id; "x" id -> a removed bucket that is still to be swept, and
 //                whether it ever had a name; "next" -> the next id of buckets and of
 //                incarnations; "u" id -> a bucket of that id may be given a name; "f" -> another one whenever a name
-//                becomes free. Every server watches it.
+//                becomes free. xattr "formats": servers that know formats have run (formats.h). Every server
+//                watches it.
 //   servers      omap: "era" -> the era; "s" server -> the oldest era that it has readers of (garbage.h); "duty" -> the
 //                leader's last sign (leader_lease.h); "k" lease holder -> "live" or "broken" (read_leases.h);
 //                "format" -> the format that the servers write, "v" server -> those that it knows (formats.h);

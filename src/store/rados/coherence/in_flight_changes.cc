@@ -111,7 +111,7 @@ Task<Result<void>> InFlightChanges::read_once(std::string name) {
 }
 
 void InFlightChanges::look() {
-  if (ending_ || stopping_ || intents_.over(SteadyClock::now()).empty()) return;
+  if (ending_ || stopping_ || !registry_.cluster().may_write() || intents_.over(SteadyClock::now()).empty()) return;
   ending_ = true;
   boost::asio::co_spawn(io_, end_old(), boost::asio::detached);
 }

@@ -211,7 +211,11 @@ Task<> ReadLeases::run() {
   static auto& gauge =
       metrics::gauge("verbena_rados_lease_holder", "1: this server holds read leases and answers from memory by them");
   while (!stopping_) {
-    if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));
+    if (!registry_.cluster().may_write()) {
+      if (holder_ != 0) co_await leave();  // others end what it leaves behind
+    } else if (auto done = co_await pass(); !done) {
+      log::info("rados: {}", describe(done.error()));
+    }
     gauge.set(term(LeaseClock::now()) != 0 ? 1 : 0);
     timer_.expires_after(look_every);
     boost::system::error_code woken;

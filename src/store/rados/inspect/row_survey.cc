@@ -1,14 +1,35 @@
 #include "store/rados/inspect/row_survey.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "store/logic/keys.h"
 
 namespace verbena::store::rados {
+namespace {
+
+// The key of a row of an object, a version or parts, and what follows it.
+std::optional<std::pair<std::string, std::string>> parse_row(std::string_view row) {
+  const std::string rest(row.substr(1));
+  if (row.front() == 'o') return std::pair(rest, std::string());
+  if (row.front() == 'v') {
+    const auto version = keys::parse_version(keys::number(0) + rest);
+    return version ? std::optional(std::pair(version->first, std::string())) : std::nullopt;
+  }
+  if (row.front() != 'x') return std::nullopt;
+  // Like an upload's row: key, end mark, and the rest.
+  const auto upload = keys::parse_upload(keys::upload_prefix(0).append(rest));
+  return upload ? std::optional(std::pair(upload->first, std::string(upload->second))) : std::nullopt;
+}
+
+}  // namespace
 
 Task<Result<void>> RowSurvey::run() {
   VB_CO_ASSIGN(auto buckets, co_await registry_.all(std::string(root_object), "b"));
   for (const auto& [name, value] : buckets) {
     const uint64_t id = keys::parse_number(value).value_or(0);
-    auto looked = co_await look_at_bucket(id);
+    auto state = co_await registry_.load(id);
+    auto looked = state ? co_await look_at_bucket(std::move(*state)) : std::unexpected(state.error());
     const bool missing = !looked && (looked.error() == Errc::no_such_bucket || looked.error() == Errc::not_found);
     if (missing) looked = co_await registry_.check_removed(name.substr(1), id);
     if (!looked) co_return looked;
@@ -16,17 +37,28 @@ Task<Result<void>> RowSurvey::run() {
   co_return Result<void>{};
 }
 
-Task<Result<void>> RowSurvey::look_at_bucket(uint64_t id) {
-  VB_CO_ASSIGN(const BucketPtr state, co_await registry_.load(id));
+// A tablet that is joined while those before it are read goes some minutes later. Its keys are in another one then.
+Task<Result<void>> RowSurvey::look_at_bucket(BucketPtr state) {
   ++survey_.buckets;
-  for (size_t i = 0; i < state->tablets.size(); ++i) {
+  for (std::string from;;) {
+    const size_t tablet = state->tablet_of("o" + from);
+    const uint64_t number = state->tablets[tablet].number;
+    auto looked = co_await look_at(*state, tablet, from);
+    if (!looked && looked.error() == Errc::not_found) {
+      VB_CO_ASSIGN(state, co_await registry_.load(state->id));
+      const bool is_lost = std::ranges::find(state->tablets, number, &Tablet::number) != state->tablets.end();
+      if (is_lost) co_return looked;
+      continue;
+    }
+    if (!looked) co_return looked;
     ++survey_.tablets;
-    VB_CO_TRY(co_await look_at(*state, i));
+    if (tablet + 1 == state->tablets.size()) co_return Result<void>{};
+    from = state->tablets[tablet + 1].low;
   }
-  co_return Result<void>{};
 }
 
-Task<Result<void>> RowSurvey::look_at(const BucketState& state, size_t tablet) {
+// The rows of keys from that one on.
+Task<Result<void>> RowSurvey::look_at(const BucketState& state, size_t tablet, const std::string& from) {
   const std::string object = state.tablets[tablet].object;
   for (std::string after;;) {
     VB_CO_ASSIGN(auto page, co_await registry_.page(object, after, ""));
@@ -34,7 +66,8 @@ Task<Result<void>> RowSurvey::look_at(const BucketState& state, size_t tablet) {
       after = row;
       const char letter = row.front();
       // Rows left behind by a split belong to another tablet.
-      if (tablet_letters.contains(letter) && state.tablet_of(row) != tablet) continue;
+      const bool of_key = tablet_letters.contains(letter);
+      if (of_key && (state.tablet_of(row) != tablet || row < first_row(letter, from))) continue;
       VB_CO_TRY(add(state, row, to_text(value)));
     }
     if (!page->more || page->rows.empty()) co_return Result<void>{};
@@ -42,11 +75,9 @@ Task<Result<void>> RowSurvey::look_at(const BucketState& state, size_t tablet) {
 }
 
 Result<void> RowSurvey::add(const BucketState& state, const std::string& row, const std::string& value) {
-  const std::string bucket = state.record.info.name + "/";
   switch (row.front()) {
     case '!':
-      waiting.insert(parse_dead_row(row).value_or(0));
-      ++survey_.waiting_blobs;
+      if (waiting.insert(parse_dead_row(row).value_or(0)).second) ++survey_.waiting_blobs;
       return {};
     case 'i':
       ++survey_.small_blobs;
@@ -54,78 +85,71 @@ Result<void> RowSurvey::add(const BucketState& state, const std::string& row, co
       small_there.insert(std::to_string(state.id) + row);
       return {};
     case 'o':
-    case 'v': {
-      VB_ASSIGN(const ObjectRecord record, decode_object(value));
-      ++(row.front() == 'o' ? survey_.objects : survey_.versions);
-      std::string key = row.substr(1);
-      if (row.front() == 'v') {
-        const auto parsed = keys::parse_version(keys::number(state.id) + row.substr(1));
-        if (!parsed) return fail(Errc::corrupt_object, "rados: row of a version");
-        key = parsed->first;
-      }
-      if (record.part_count == 0) name(state.id, key, record.blob, bucket + key);
-      return {};
+      ++survey_.objects;
+      break;
+    case 'v':
+      ++survey_.versions;
+      break;
+    case 'x': {
+      const auto parsed = parse_row(row);
+      if (parsed && keys::is_part(parsed->second)) ++survey_.parts;
+      break;
     }
-    case 'x':
-      return add_parts(state, row.substr(1), value, bucket);
     default:
       return {};
   }
-}
-
-Result<void> RowSurvey::add_parts(const BucketState& state, const std::string& row, const std::string& value,
-                                  const std::string& bucket) {
-  // Like an upload's row: key, end mark, and the rest.
-  const auto parsed = keys::parse_upload(keys::upload_prefix(state.id) + row);
-  if (!parsed) return fail(Errc::corrupt_object, "rados: row of parts");
-  const auto& [key, rest] = *parsed;
-  if (keys::is_part(rest)) {
-    VB_ASSIGN(const StoredPart part, decode_part(value));
-    ++survey_.parts;
-    name(state.id, key, part.blob, bucket + key + " (a part)");
-  } else if (keys::is_object_parts(rest)) {
-    VB_ASSIGN(const auto parts, decode_parts(value));
-    for (const StoredPart& part : parts) name(state.id, key, part.blob, bucket + key);
+  VB_ASSIGN(const auto blobs, blobs_in(row, value));
+  for (const BlobRef& blob : blobs) {
+    Named named{blob, state.id, row};
+    if (blob.kind == BlobKind::in_index) {
+      small_wanted.emplace(std::to_string(state.id) + small_row(row, blob), std::move(named));
+    } else if (blob.kind == BlobKind::extents) {
+      striped.insert_or_assign(blob.id, std::move(named));
+    }
   }
   return {};
 }
 
-void RowSurvey::name(uint64_t bucket, const std::string& key, const BlobRef& blob, std::string by) {
-  if (blob.kind == BlobKind::in_index) {
-    small_wanted.emplace(std::to_string(bucket) + inline_row(key, blob.id), std::move(by));
+std::string name_in(std::string_view row) {
+  const auto parsed = parse_row(row);
+  if (!parsed) return {};
+  return parsed->first + (keys::is_part(parsed->second) ? " (a part)" : "");
+}
+
+std::string small_row(std::string_view row, const BlobRef& blob) {
+  const auto parsed = parse_row(row);
+  return parsed ? inline_row(parsed->first, blob.id) : std::string();
+}
+
+Result<std::vector<BlobRef>> blobs_in(std::string_view row, std::string_view value) {
+  const auto parsed = parse_row(row);
+  if (!parsed && row.front() == 'v') return fail(Errc::corrupt_object, "rados: row of a version");
+  if (!parsed && row.front() == 'x') return fail(Errc::corrupt_object, "rados: row of parts");
+  std::vector<BlobRef> blobs;
+  if (!parsed) return blobs;
+  if (row.front() != 'x') {
+    VB_ASSIGN(const ObjectRecord record, decode_object(value));
+    if (record.part_count == 0) blobs.push_back(record.blob);
+  } else if (keys::is_part(parsed->second)) {
+    VB_ASSIGN(const StoredPart part, decode_part(value));
+    blobs.push_back(part.blob);
+  } else if (keys::is_object_parts(parsed->second)) {
+    VB_ASSIGN(const auto parts, decode_parts(value));
+    for (const StoredPart& part : parts) blobs.push_back(part.blob);
   }
-  if (blob.kind == BlobKind::extents) striped.insert_or_assign(blob.id, Named{blob.size, std::move(by)});
+  return blobs;
 }
 
 Result<void> add_striped(std::string_view row, std::string_view value, std::set<uint64_t>& blobs) {
-  const auto add = [&blobs](const BlobRef& blob) {
-    if (blob.kind == BlobKind::extents) blobs.insert(blob.id);
-  };
-  switch (row.front()) {
-    case '!':
-      blobs.insert(parse_dead_row(row).value_or(0));
-      return {};
-    case 'o':
-    case 'v': {
-      VB_ASSIGN(const ObjectRecord record, decode_object(value));
-      if (record.part_count == 0) add(record.blob);
-      return {};
-    }
-    case 'x': {
-      const auto parsed = keys::parse_upload(keys::upload_prefix(0).append(row.substr(1)));
-      if (!parsed) return fail(Errc::corrupt_object, "rados: row of parts");
-      if (keys::is_part(parsed->second)) {
-        VB_ASSIGN(const StoredPart part, decode_part(value));
-        add(part.blob);
-      } else if (keys::is_object_parts(parsed->second)) {
-        VB_ASSIGN(const auto parts, decode_parts(value));
-        for (const StoredPart& part : parts) add(part.blob);
-      }
-      return {};
-    }
-    default:
-      return {};
+  if (row.front() == '!') {
+    blobs.insert(parse_dead_row(row).value_or(0));
+    return {};
   }
+  VB_ASSIGN(const auto named, blobs_in(row, value));
+  for (const BlobRef& blob : named) {
+    if (blob.kind == BlobKind::extents) blobs.insert(blob.id);
+  }
+  return {};
 }
 
 }  // namespace verbena::store::rados

@@ -199,7 +199,7 @@ void InvalidationBus::tell_again(uint64_t bucket, int times) {
 
 void InvalidationBus::look_at_unsure() {
   const auto now = SteadyClock::now();
-  if (stopping_ || unsure_.empty() || now < next_again_) return;
+  if (stopping_ || unsure_.empty() || now < next_again_ || !cluster_.may_write()) return;
   next_again_ = now + again_every;
   for (auto& [bucket, left] : unsure_) {
     boost::asio::co_spawn(io_, tell_unsure(bucket), boost::asio::detached);

@@ -82,7 +82,11 @@ Task<> LeaderLease::run() {
       "verbena_rados_leader", "1: this server holds the leader lease and does the jobs that only one server may do");
   while (!stopping_) {
     gauge.set(holds() ? 1 : 0);  // checked again: this process may have been frozen
-    if (auto done = co_await pass(); !done) log::info("rados: {}", describe(done.error()));
+    if (!cluster_.may_write()) {
+      until_ = 0;  // another server takes the lease
+    } else if (auto done = co_await pass(); !done) {
+      log::info("rados: {}", describe(done.error()));
+    }
     gauge.set(holds() ? 1 : 0);
     timer_.expires_after(renew_every);
     boost::system::error_code woken;
@@ -96,7 +100,7 @@ Task<> LeaderLease::run() {
       {leader_row, {to_buffer(own_), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(expected, nullptr);
   op.omap_rm_keys({leader_row});
-  (void)co_await cluster_.write(Pool::index, std::string(servers_object), std::move(op));
+  (void)co_await cluster_.withdraw(std::string(servers_object), std::move(op));
 }
 
 void LeaderLease::stop() {

@@ -30,7 +30,7 @@ class LeaderLease {
       : cluster_(cluster), incarnation_(incarnation), timer_(io) {}
 
   // Check before each action. Thread-safe.
-  bool holds() const { return LeaseClock::now().time_since_epoch().count() < until_.load(); }
+  bool holds() const { return cluster_.may_write() && LeaseClock::now().time_since_epoch().count() < until_.load(); }
   // Likewise: this process's term number, 0: not the leader. Read in this order, since the number grows before a new
   // term begins.
   uint64_t term() const { return holds() ? terms_.load() : 0; }

@@ -124,7 +124,7 @@ Task<> EventRows::run() {
     boost::system::error_code woken;
     if (!stopping_) co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
     // The leader knows its own events without a hint.
-    if (!leader_.holds()) co_await tell();
+    if (!leader_.holds() && registry_.cluster().may_write()) co_await tell();
   }
   co_await tell();
 }

@@ -4,12 +4,18 @@
 // Row "format" of the servers' object: the cluster's format, which every server writes and reads, and a random token.
 // Row "v" server: the oldest and the newest format that the server knows, as long as it runs. A server that starts
 // replaces the token in the call that writes its own row, and does not start if it does not know the cluster's format.
-// The leader raises the format to the newest that all servers know, when that has been so for a while (until then an
-// older version can come back), by a call that compares the token: a server that came meanwhile is seen. A new store
-// has the newest format at once.
+// A new store has the newest format at once.
 //
 // Servers from before formats have no such row and count as knowing format 1. They do not read "format", but the ids of
-// the master keys: a line there that is no id keeps them from starting once the format is above 1.
+// the master keys, after their first sign of life: a line there that is no id (the gate line) keeps them from starting.
+// It stands there whenever the format is above 1; whichever server starts, or leads, writes it again if it was lost.
+//
+// The leader raises the format to the newest that all servers know, when that has been so for a while (until then an
+// older version can come back), in two steps. First it writes the gate line. Then it reads the signs of life anew: a
+// server from before formats that read the ids before the line was there had its sign there earlier, and is seen now.
+// If each server with a sign has said that it knows the new format, a call raises it that compares the token, so that a
+// server that came meanwhile is seen, too. What remains is such a server that was silent until the others gave it up,
+// and continues later: while its sign is there, nothing is done that needs a format above 1 (all_know_it()).
 //
 //   1  as it always was
 //   2  tablets are joined (upkeep/joiner.h)
@@ -32,8 +38,21 @@ namespace verbena::store::rados {
 inline constexpr uint64_t format_oldest = 1, format_newest = 2;
 inline constexpr uint64_t format_of_joins = 2;
 
+using ServersRows = std::map<std::string, std::string>;  // of the servers' object
+
 // A sentence for operators if a server that knows the formats from `oldest` to `newest` may not run beside the others.
 std::optional<std::string> refused(uint64_t format, uint64_t oldest, uint64_t newest);
+
+// The cluster's format; 1 if no server has ever known formats. Else a row that is missing or no number is an error, a
+// sentence for operators. That servers knew formats is told by their rows, by the gate line, which each store has whose
+// format is not 1, and by an attribute of the root object (`marked`).
+std::expected<uint64_t, std::string> format_in(const ServersRows& rows, bool marked = false);
+// The newest format, up to `newest`, that each server with a sign of life knows.
+uint64_t known_by_all(const ServersRows& rows, uint64_t newest);
+
+// The ids of the master keys with the gate line of that format, or whether they have one.
+std::string with_gate_line(std::string_view ids, uint64_t format);
+bool has_gate_line(std::string_view ids);
 
 // A server's row.
 std::string formats_row(uint64_t incarnation);
@@ -45,23 +64,37 @@ class Formats {
 
   // Call with a sign of life in place. The error is a sentence for operators: this server may not run.
   Task<std::expected<void, std::string>> join(uint64_t incarnation, bool new_store);
+  // Whether servers that know formats have run over this store.
+  Task<Result<bool>> is_marked();
   // All rows of the servers' object, as read every few seconds. The leader raises the format. A server that others gave
   // up joins again.
-  Task<Result<void>> look(const std::map<std::string, std::string>& rows, bool is_leader);
+  Task<Result<void>> look(const ServersRows& rows, bool is_leader);
 
   uint64_t current() const { return current_.load(std::memory_order_relaxed); }
-  // False: the others have gone on to a format that this server does not know, while it was away.
-  bool may_run() const { return current() <= format_newest; }
+  // False: the others have gone on to a format that this server does not know, while it was away. It answers nothing
+  // then, and changes nothing in the cluster (Cluster::allow_writes).
+  bool may_run() const { return registry_.cluster().may_write(); }
+  // False: a server runs that does not know the cluster's format.
+  bool all_know_it() const { return all_know_it_.load(std::memory_order_relaxed); }
 
  private:
-  Task<Result<void>> raise(const std::map<std::string, std::string>& rows, std::string seen, uint64_t to);
+  Task<std::expected<bool, std::string>> join_once(uint64_t incarnation, bool new_store);
+  Task<int> mark();
+  enum class Step : uint8_t { close_gate, raise };
+  Task<Result<void>> look_as_leader(const ServersRows& rows, uint64_t format);
+  Task<Result<void>> take(Step step, const ServersRows& rows, uint64_t to);
   void know(uint64_t format);
+  void watch_others(const ServersRows& rows, uint64_t format);
+  void complain(const std::string& trouble);
 
   Registry& registry_;
   const std::chrono::milliseconds rest_;
   std::atomic<uint64_t> current_{1};
-  uint64_t incarnation_ = 0;                // 0: has not joined yet
-  std::optional<Deadline> all_know_since_;  // on the leader
+  std::atomic<bool> all_know_it_{true};
+  uint64_t incarnation_ = 0;                   // 0: has not joined yet
+  std::optional<Deadline> all_know_since_;     // on the leader: a newer format
+  std::optional<Deadline> some_do_not_since_;  // the cluster's
+  std::string complaint_;                      // told last
 };
 
 }  // namespace verbena::store::rados

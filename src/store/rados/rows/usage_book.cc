@@ -111,7 +111,7 @@ std::set<uint64_t> UsageBook::due() {
 Task<> UsageBook::run() {
   while (!stopping_) {
     ReadingPace pace;
-    for (const uint64_t bucket : due()) {
+    for (const uint64_t bucket : registry_.cluster().may_write() ? due() : std::set<uint64_t>()) {
       if (stopping_) co_return;
       const auto began = SteadyClock::now();
       auto looked = co_await look(bucket);

@@ -118,25 +118,40 @@ Task<bool> Garbage::may_name(uint64_t life, Deadline read_at) {
 Task<> Garbage::run_signs() {
   while (!stopping_) {
     sign_wanted_ = false;
-    if (auto done = co_await exchange_signs(); !done) log::warn("rados: sign of life: {}", describe(done.error()));
+    auto exchange = registry_.cluster().may_write() ? exchange_signs() : wait_outside();
+    if (auto done = co_await std::move(exchange); !done) log::warn("rados: sign of life: {}", describe(done.error()));
     if (stopping_) break;
     if (sign_wanted_) continue;
     sign_timer_.expires_after(batches_.empty() ? std::chrono::milliseconds(beat) : std::chrono::milliseconds(100));
     boost::system::error_code woken;
     co_await sign_timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
   }
-  // Removes the sign, so that others need not wait for this server's silence. Nothing may be named from here on.
-  life_ = 0;
+  life_ = 0;  // nothing may be named from here on
+  co_await sign_out();
+}
+
+Task<> Garbage::sign_out() {
   librados::ObjectWriteOperation op;
   op.omap_rm_keys({server_row(incarnation_), formats_row(incarnation_)});
-  (void)co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
+  (void)co_await registry_.cluster().withdraw(std::string(servers_object), std::move(op));
+}
+
+// Until the others write a format again that this server knows.
+Task<Result<void>> Garbage::wait_outside() {
+  if (std::exchange(is_living_, false)) {
+    co_await sign_out();
+    sign_.clear();
+  }
+  VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
+  co_return co_await helpers_.look_at_formats(rows);
 }
 
 Task<> Garbage::run() {
   while (!stopping_) {
-    const auto done = co_await pass();
-    const bool failed = !done;
-    if (failed) log::warn("rados: removing unnamed bytes: {}", describe(done.error()));
+    const bool may_write = registry_.cluster().may_write();
+    const auto done = may_write ? co_await pass() : Result<void>{};
+    const bool failed = !done || !may_write;
+    if (!done) log::warn("rados: removing unnamed bytes: {}", describe(done.error()));
     if (stopping_) break;
     bool more = false;
     {
@@ -207,6 +222,9 @@ Task<Result<void>> Garbage::sign() {
 // The eras that others read, and the silent servers among them.
 Task<Result<void>> Garbage::look_at_signs() {
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
+  Result<void> looked;
+  if (helpers_.look_at_formats) looked = co_await helpers_.look_at_formats(rows);
+  if (!registry_.cluster().may_write()) co_return looked;
   uint64_t least = oldest();
   std::map<std::string, std::string> silent;
   for (const auto& [name, value] : rows) {
@@ -242,8 +260,7 @@ Task<Result<void>> Garbage::look_at_signs() {
     if (helpers_.server_gone && helpers_.is_leader && helpers_.is_leader()) helpers_.server_gone();
   }
   least_ = least;
-  if (helpers_.look_at_formats) co_return co_await helpers_.look_at_formats(rows);
-  co_return Result<void>{};
+  co_return looked;
 }
 
 Task<Result<void>> Garbage::exchange_signs() {

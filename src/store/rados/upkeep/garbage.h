@@ -13,6 +13,8 @@
 // Blobs left by other servers are looked for when a process starts, and by the leader every few minutes and when a
 // server is gone.
 //
+// A server that may not run (rows/formats.h) removes nothing and has no sign of life: others wait for no reader here.
+//
 // Two tasks on the store's own thread: one renews the sign of life, however long the other one's removals take.
 #pragma once
 
@@ -76,6 +78,7 @@ class Garbage {
 
   // Call before the first blob.
   Task<Result<void>> sign_in();
+  Task<> sign_out();   // so that others need not wait for this server's silence
   Task<> run_signs();  // until stop(), which removes the sign
   Task<> run();        // likewise
   void stop();
@@ -124,6 +127,7 @@ class Garbage {
   Task<Result<void>> sign();
   Task<Result<void>> look_at_signs();
   Task<Result<void>> exchange_signs();
+  Task<Result<void>> wait_outside();
   Task<Result<void>> remove(const Entry& entry);
   Task<Result<void>> remove_blob(const BlobRef& blob);
   Task<Result<void>> try_discarded();

@@ -17,11 +17,14 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr uint64_t part_of_size = 4;  // joined tablets have room to grow before they are split again
+constexpr int undo_attempts_max = 10;
+constexpr std::chrono::milliseconds undo_again_after{200};  // doubled each time
 
 }  // namespace
 
 Task<Result<void>> Joiner::look_at(uint64_t bucket, uint64_t tablet) {
-  for (bool more = true; more && !stopping_ && formats_.current() >= format_of_joins;) {
+  const auto may_join = [this] { return formats_.current() >= format_of_joins && formats_.all_know_it(); };
+  for (bool more = true; more && !stopping_ && may_join();) {
     auto joined = co_await look_once(bucket, tablet);
     if (!joined && joined.error() == Errc::no_such_bucket) co_return Result<void>{};
     // Another server changes the bucket: the next look.
@@ -49,13 +52,40 @@ Task<Result<bool>> Joiner::look_once(uint64_t bucket, uint64_t tablet) {
 Task<Result<bool>> Joiner::join(BucketPtr bucket, size_t tablet) {
   static auto& joins = metrics::counter("verbena_rados_joins_total", "Tablets that were joined with the one before");
   const Tablet first = bucket->tablets[tablet], second = bucket->tablets[tablet + 1];
+  auto joined = co_await make_phases(bucket, tablet);
+  if (joined && *joined) {
+    joins.add();
+    log::debug("rados: two tablets of bucket {} were joined", log::printable(bucket->record.info.name));
+  } else {
+    co_await undo(bucket->id, first.number, second.number, bucket->epoch + 2);
+  }
+  co_return joined;
+}
+
+Task<> Joiner::undo(uint64_t bucket, uint64_t first, uint64_t second, uint64_t epoch) {
+  auto rest = undo_again_after;
+  for (int attempt = 0; attempt < undo_attempts_max; ++attempt) {
+    const auto state = co_await registry_.load(bucket);
+    if (!state && state.error() == Errc::no_such_bucket) co_return;
+    if (state) {
+      const BucketState& now = **state;
+      const bool joins = now.phase == Phase::joining || now.phase == Phase::closing;
+      if (!joins || now.phase_tablet != first || now.phase_other != second || now.epoch > epoch) co_return;
+      const auto undone = co_await registry_.set_phase(*state, Phase::live);
+      if (undone || undone.error() == Errc::conditional_conflict) co_return;
+    }
+    if (stopping_) co_return;
+    co_await pause(rest);
+    rest *= 2;
+  }
+}
+
+Task<Result<bool>> Joiner::make_phases(BucketPtr bucket, size_t tablet) {
+  const Tablet first = bucket->tablets[tablet], second = bucket->tablets[tablet + 1];
   const std::string other = keys::number(second.number);
   VB_CO_ASSIGN(const BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::joining, first.number, other));
-  auto filled = co_await fill(frozen, tablet);
-  if (!filled || !*filled) {
-    (void)co_await registry_.set_phase(frozen, Phase::live);
-    co_return filled;
-  }
+  VB_CO_ASSIGN(const bool filled, co_await fill(frozen, tablet));
+  if (!filled) co_return false;
   VB_CO_ASSIGN(const BucketPtr closed, co_await registry_.set_phase(frozen, Phase::closing, first.number, other));
   Registry::Fill forget_it = [&second, &first](librados::ObjectWriteOperation& op) {
     const std::map<std::string, Buffer> row = {{joined_row(second.number), to_buffer(keys::number(first.number))}};
@@ -64,8 +94,6 @@ Task<Result<bool>> Joiner::join(BucketPtr bucket, size_t tablet) {
   };
   // After an error the bucket says whether it was made.
   VB_CO_TRY(co_await registry_.change(closed, std::move(forget_it)));
-  joins.add();
-  log::debug("rados: two tablets of bucket {} were joined", log::printable(bucket->record.info.name));
   co_return true;
 }
 

@@ -6,8 +6,7 @@
 // 2. The next phase (closing): neither tablet is read. From here on no server that has an earlier state of the bucket
 //    reads the second tablet, whose epoch no later server raises any more.
 // 3. One call on the bucket's object takes the second tablet's name away and ends the phase: the first one reaches up
-// to
-//    the second one's end.
+//    to the second one's end.
 //
 // A server that dies before the third step has changed nothing that shows. The second tablet's object stays for a while
 // (row "g" of the bucket), since servers look there whether their last calls were made; the leader removes it
@@ -32,10 +31,14 @@ class Joiner {
   // Joins the tablet with the next ones as long as they have few rows together.
   Task<Result<void>> look_at(uint64_t bucket, uint64_t tablet);
   void stop() { stopping_ = true; }  // begins no further join
+  // Ends a phase of this server's join of these two tablets, if the bucket is in one that began by `epoch`: one that
+  // began or ended half way would stop both tablets until others undo it.
+  Task<> undo(uint64_t bucket, uint64_t first, uint64_t second, uint64_t epoch);
 
  private:
   Task<Result<bool>> look_once(uint64_t bucket, uint64_t tablet);
   Task<Result<bool>> join(BucketPtr bucket, size_t tablet);
+  Task<Result<bool>> make_phases(BucketPtr bucket, size_t tablet);
   Task<Result<bool>> is_settled(std::string tablet);
   Task<Result<bool>> fill(BucketPtr frozen, size_t tablet);
   Task<Result<void>> merge_fences(BucketPtr frozen, std::string from, std::string to);

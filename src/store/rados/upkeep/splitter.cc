@@ -50,7 +50,9 @@ void Splitter::count(uint64_t bucket, uint64_t tablet, uint64_t rows) {
   const std::lock_guard lock(mutex_);
   uint64_t& written = written_[name];
   written += rows;
-  if (stopping_ || written < std::max<uint64_t>(rows_max_ / looks_per_size, 1) || looking_.contains(name)) return;
+  if (stopping_ || !registry_.cluster().may_write() || written < std::max<uint64_t>(rows_max_ / looks_per_size, 1) ||
+      looking_.contains(name))
+    return;
   written = 0;
   looking_.insert(name);
   boost::asio::co_spawn(io_, look(name), boost::asio::detached);

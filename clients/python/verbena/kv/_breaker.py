@@ -1,0 +1,56 @@
+"""A breaker: after failures in a row calls are refused at once, until a probe in the background succeeds."""
+import threading
+import time
+
+
+class Breaker:
+    """Closed (calls pass), or open (calls are misses). While it is open, a thread calls `probe` from time to time: half
+    open, it costs no caller any time. `probe` raises as long as the server is not usable."""
+
+    def __init__(self, probe, *, failures_max=3, retry_s=1.0, retry_max_s=10.0):
+        self._probe, self._failures_max = probe, failures_max
+        self._retry_s, self._retry_max_s = retry_s, retry_max_s
+        self._lock, self._end = threading.Lock(), threading.Event()
+        self._failures, self._open, self.opened = 0, False, 0
+
+    @property
+    def closed(self):
+        return not self._open
+
+    def succeeded(self):
+        self._failures = 0
+
+    def failed(self):
+        """A call failed for the server's sake. Returns True if that opened the breaker."""
+        with self._lock:
+            self._failures += 1
+            if self._open or self._failures < self._failures_max or self._end.is_set():
+                return False
+            return self._opened()
+
+    def open(self):
+        """Opens it at once, as for a server that is not there at the start."""
+        with self._lock:
+            return not self._open and not self._end.is_set() and self._opened()
+
+    def _opened(self):
+        self._open, self.opened = True, self.opened + 1
+        threading.Thread(target=self._until_usable, name="verbena-kv-probe", daemon=True).start()
+        return True
+
+    def _until_usable(self):
+        wait, next_try = self._retry_s, time.monotonic() + self._retry_s
+        while not self._end.wait(max(next_try - time.monotonic(), 0)):
+            try:
+                usable = self._probe()
+            except Exception:  # whatever it was, the server is not usable
+                usable = False
+            if usable:
+                with self._lock:
+                    self._open, self._failures = False, 0
+                return
+            wait = min(wait * 2, self._retry_max_s)
+            next_try = time.monotonic() + wait
+
+    def close(self):
+        self._end.set()

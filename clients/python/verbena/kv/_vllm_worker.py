@@ -1,0 +1,212 @@
+"""A worker's half of the vLLM connector: blocks between the engine's tensors and registered memory, and that memory and the store.
+
+The network never writes into the engine's tensors: a block that was given up at the deadline may be in use again. So a load goes to
+memory of the client's, and what has arrived in time is copied, layer by layer.
+"""
+import torch
+
+from .store import KvStore
+
+
+class Layer:
+    """A layer's tensor: a block of it is one slice of dimension `dim`, and `size` bytes at `first` of the group's objects."""
+
+    def __init__(self, name, group, tensor, blocks):
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"layer {name} keeps its state in several tensors (a Mamba layer?): VerbenaConnector moves attention blocks only")
+        found = [dim for dim in range(min(tensor.dim(), 3)) if tensor.shape[dim] == blocks]
+        if not found:
+            raise ValueError(f"layer {name} has the shape {tuple(tensor.shape)}, in which no dimension is that of its {blocks} blocks")
+        self.name, self.group, self.tensor, self.dim, self.first = name, group, tensor, found[0], 0
+        self.block_shape = tuple(size for dim, size in enumerate(tensor.shape) if dim != self.dim)
+        self.size = tensor.element_size() * tensor.numel() // blocks
+
+    def copy_out(self, rows, block_ids):
+        """Blocks into their rows of memory."""
+        index = torch.tensor(block_ids, dtype=torch.long, device=self.tensor.device)
+        some = self.tensor.index_select(self.dim, index).movedim(self.dim, 0).reshape(len(block_ids), -1).contiguous()
+        rows[:, self.first:self.first + self.size].copy_(some.view(torch.uint8).reshape(len(block_ids), -1))
+
+    def copy_in(self, rows, block_ids):
+        index = torch.tensor(block_ids, dtype=torch.long, device=self.tensor.device)
+        some = rows[:, self.first:self.first + self.size].contiguous().to(self.tensor.device).view(self.tensor.dtype)
+        self.tensor.index_copy_(self.dim, index, some.reshape(len(block_ids), *self.block_shape).movedim(0, self.dim))
+
+
+class Rows:
+    """Memory for blocks of one group, as rows of bytes."""
+
+    def __init__(self, store, count, size):
+        self.memory = store.allocate(count * size)
+        self.bytes = torch.frombuffer(memoryview(self.memory), dtype=torch.uint8)[:count * size].view(count, size)
+
+
+class Step:
+    """The loads of one step, layer by layer."""
+
+    def __init__(self, load, order, rows, block_ids):
+        self.load, self.order, self.rows, self.block_ids = load, order, rows, block_ids
+        self.copied, self.lost = set(), False
+
+    def all_blocks(self):
+        return {one for ids in self.block_ids.values() for one in ids}
+
+
+class Working:
+    def __init__(self, config, groups, asynchronous, description, options, saves):
+        self._groups, self._asynchronous, self._saves = groups, asynchronous, saves
+        self.store = KvStore(description=description, **options)
+        self._layers, self._by_group, self._sizes, self._step = {}, {}, {}, None
+        self._loading, self._lost, self._saving = {}, set(), []
+
+    # ---- The engine's memory ----
+
+    def register(self, caches, blocks):
+        """The engine's tensors, by layer. The layout is agreed on with the other users of the namespace."""
+        of_layer = {name: group for group, names in enumerate(self._groups) for name in names}
+        for name, tensor in caches.items():
+            self._layers[name] = Layer(name, of_layer.get(name, 0), tensor, blocks)
+        for group in sorted({layer.group for layer in self._layers.values()}):
+            first = 0
+            for layer in self._of_group(group):
+                layer.first, first = first, first + layer.size
+            self._sizes[group] = first
+        self.store.agree("layout.json", {str(group): [[layer.name, layer.size] for layer in self._of_group(group)] for group in self._sizes})
+
+    def register_one(self, tensor, blocks):
+        """One tensor for all layers."""
+        self._groups = [["all layers"]]
+        self.register({"all layers": tensor}, blocks)
+
+    def _of_group(self, group):
+        return [layer for layer in self._layers.values() if layer.group == group]
+
+    # ---- Loads ----
+
+    def start(self, loads):
+        if self._asynchronous:
+            for moved in loads:
+                self._loading[moved.request_id] = [self._whole(moved, group) for group in self._sizes if moved.hashes[group]]
+        elif loads:
+            self._step = self._by_layer(loads)
+
+    @staticmethod
+    def _real(moved, group):
+        """Of a group's blocks those that are in use: block 0 stands for one outside the window."""
+        return [(one, block) for one, block in zip(moved.hashes[group], moved.block_ids[group]) if block != 0]
+
+    def _whole(self, moved, group):
+        real = self._real(moved, group)
+        rows = Rows(self.store, len(real), self._sizes[group]) if real else None
+        load = self.store.load([one for one, _ in real], rows and rows.memory, self._sizes[group])
+        return load, rows, group, [block for _, block in real]
+
+    def _by_layer(self, loads):
+        rows, ids, names, items, order = {}, {}, {}, [], {}
+        for group, size in self._sizes.items():
+            real = [pair for moved in loads for pair in self._real(moved, group)]
+            ids[group], names[group] = [block for _, block in real], [self.store.key(one) for one, _ in real]
+            rows[group] = Rows(self.store, len(real), size) if real else None
+        total, starts = self._one_memory(rows)
+        for layer in self._layers.values():
+            size = self._sizes[layer.group]
+            items += [(self.store.bucket, name, starts[layer.group] + row * size + layer.first, layer.size, layer.first, layer.size)
+                      for row, name in enumerate(names[layer.group])]
+            order[layer.name] = len(items)
+        return Step(self.store.load_items(items, total), order, rows, ids)
+
+    def _one_memory(self, rows):
+        """The groups' rows in one memory, since a batch has one."""
+        used = {group: one for group, one in rows.items() if one is not None}
+        if len(used) == 1:
+            return next(iter(used.values())).memory, dict.fromkeys(rows, 0)
+        total = self.store.allocate(max(sum(one.bytes.numel() for one in used.values()), 1))
+        view, starts, first = torch.frombuffer(memoryview(total), dtype=torch.uint8), dict.fromkeys(rows, 0), 0
+        for group, one in used.items():
+            count, size = one.bytes.shape
+            starts[group], one.memory = first, total
+            one.bytes = view[first:first + count * size].view(count, size)
+            first += count * size
+        return total, starts
+
+    def wait_layer(self, name):
+        """Until the layer's blocks are in the engine's tensor; at the deadline all of the step's blocks are lost."""
+        step = self._step
+        if step is None:
+            return
+        wanted = [name] if name in self._layers else list(self._layers)  # one tensor for all layers
+        for one in wanted:
+            if one in step.copied or step.lost:
+                continue
+            layer = self._layers[one]
+            if not step.load.wait(step.order[one]):
+                step.lost = True
+            elif step.block_ids[layer.group]:
+                layer.copy_in(step.rows[layer.group].bytes, step.block_ids[layer.group])
+            step.copied.add(one)
+
+    def end_step(self):
+        """After the forward pass: blocks that did not arrive, and those of layers that it did not wait for, are lost."""
+        step, self._step = self._step, None
+        if step is None:
+            return
+        if step.lost or len(step.copied) < len(self._layers):
+            self._lost |= step.all_blocks()
+            return
+        there, at = step.load.result(), 0
+        for layer in self._layers.values():
+            for block in step.block_ids[layer.group]:
+                if not there[at]:
+                    self._lost.add(block)
+                at += 1
+
+    def loaded(self):
+        """Requests whose loads have ended, with what arrived in the engine's tensors."""
+        ended = set()
+        for request_id, parts in list(self._loading.items()):
+            if all(load.drained or load.late for load, *_ in parts):
+                for part in parts:
+                    self._take_in(*part)
+                del self._loading[request_id]
+                ended.add(request_id)
+        return ended
+
+    def _take_in(self, load, rows, group, block_ids):
+        there = load.result() if load.drained else [False] * len(block_ids)
+        self._lost |= {block for block, one in zip(block_ids, there) if not one}
+        good = [row for row, one in enumerate(there) if one]
+        if good:
+            some = rows.bytes if len(good) == len(block_ids) else rows.bytes[good]
+            for layer in self._of_group(group):
+                layer.copy_in(some, [block_ids[row] for row in good])
+
+    def lost(self):
+        lost, self._lost = self._lost, set()
+        return lost
+
+    # ---- Saves ----
+
+    def begin_saves(self, saves):
+        """Memory for the blocks of this step, which save_layer fills."""
+        self._saving = []
+        if not self._saves or not self.store.usable:
+            return
+        for group, size in self._sizes.items():
+            real = list(dict(pair for moved in saves for pair in self._real(moved, group)).items())
+            if real:
+                self._saving.append((group, Rows(self.store, len(real), size), [one for one, _ in real], [block for _, block in real], set()))
+
+    def save_layer(self, name):
+        layer = self._layers.get(name)
+        for group, rows, _, block_ids, done in self._saving:
+            if layer is not None and layer.group == group and name not in done:
+                layer.copy_out(rows.bytes, block_ids)
+                done.add(name)
+
+    def end_saves(self):
+        """The engine's tensors may change after this; the bytes leave later."""
+        for name in self._layers:
+            self.save_layer(name)
+        for group, rows, hashes, _, _ in self._saving:
+            self.store.save(hashes, rows.memory, self._sizes[group])
+        self._saving = []

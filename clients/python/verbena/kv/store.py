@@ -1,0 +1,425 @@
+"""The cache that the connectors share: blocks by hash in a namespace of a bucket.
+
+    store = KvStore("kv", {"model": "m", "dtype": "bfloat16", "block_bytes": 65536}, endpoint="http://127.0.0.1:9000")
+    found = store.leading(hashes)                        # how many leading blocks are there
+    load = store.load(hashes[:found], memory, 65536)     # into registered memory, one after the other
+    load.result()                                        # of each block whether it arrived before the deadline
+    store.save(hashes, memory, 65536).result()           # blocks that are there already are not sent again
+
+A server that is lost, slow or wrong costs a call its deadline at most and counts as a miss; after a few failures in a
+row no call waits for it until a probe has succeeded.
+"""
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import logging
+import threading
+import time
+from typing import Optional
+
+from .. import errors
+from .._client import connect
+from .._match import DISK, MEMORY
+from ._breaker import Breaker
+from ._statistics import Statistics
+from ._transfer import Load, Transfer, arrived, is_miss
+
+log = logging.getLogger("verbena.kv")
+_MATCH_MAX = 65536  # hashes of one question
+
+
+class Mismatch(ValueError):
+    """The namespace exists with another description: its blocks are another model's."""
+
+
+@dataclasses.dataclass
+class Options:
+    """How a cache is reached. Everything but the bucket has a default; endpoint and keys come from the environment as connect's do."""
+
+    bucket: str
+    endpoint: Optional[str] = None
+    native_endpoint: Optional[str] = None
+    access_key: Optional[str] = None
+    secret_key: Optional[str] = None
+    via: str = "auto"
+    provider: Optional[str] = None
+    deadline_ms: int = 1000      # of a load
+    lookup_ms: int = 200         # of a question
+    save_ms: int = 10_000        # of a save, which no request waits for
+    lease_ms: int = 0            # how long a block that was found stays although it is evicted
+    failures_max: int = 3
+    retry_ms: int = 1000         # the breaker's first probe; doubled up to 10 s
+    threads: int = 4
+    saves_max: int = 16          # in flight; further ones are dropped
+    make_bucket: bool = True
+
+    @classmethod
+    def of(cls, settings):
+        """Options from an engine's settings, which may be texts. An unknown name is a ValueError that says which there are."""
+        kinds = {field.name: field.default for field in dataclasses.fields(cls)}
+        unknown = sorted(set(settings) - set(kinds))
+        if unknown:
+            raise ValueError(f"verbena.kv has no option {', '.join(unknown)}; there are {', '.join(sorted(kinds))}")
+        if not settings.get("bucket"):
+            raise ValueError("verbena.kv needs the option bucket")
+        return cls(**{name: _as(kinds[name], value) for name, value in settings.items()})
+
+    def connect_options(self):
+        chosen = {"native_endpoint": self.native_endpoint, "access_key": self.access_key, "secret_key": self.secret_key,
+                  "provider": self.provider}
+        return {**{name: value for name, value in chosen.items() if value is not None}, "via": self.via, "attempts_max": 1,
+                "connect_timeout_ms": self.deadline_ms, "operation_timeout_ms": max(self.deadline_ms, self.lookup_ms)}
+
+
+def _as(default, value):
+    if isinstance(default, bool):
+        return value if isinstance(value, bool) else str(value).lower() in ("1", "true", "yes")
+    return int(value) if isinstance(default, int) else value
+
+
+def canonical(description):
+    return json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def namespace_id(description):
+    """The namespace of a description: 32 hex digits."""
+    return hashlib.sha256(canonical(description).encode()).hexdigest()[:32]
+
+
+def hash_of(value):
+    """A block's hash as 16 or 32 bytes, from an engine's bytes, number or text."""
+    if isinstance(value, (bytes, bytearray)) and len(value) in (16, 32):
+        return bytes(value)
+    if isinstance(value, str):
+        if len(value) in (32, 64):
+            try:
+                return bytes.fromhex(value)
+            except ValueError:
+                pass
+        value = value.encode()
+    elif isinstance(value, int):
+        value = b"%d" % value
+    elif not isinstance(value, (bytes, bytearray)):
+        raise TypeError(f"a block's hash is bytes, an int or a str, not {type(value).__name__}")
+    return hashlib.blake2b(value, digest_size=16).digest()
+
+
+class KvStore:
+    """A cache of one namespace; any thread. Blocks are named by hashes of 16 or 32 bytes (hash_of)."""
+
+    def __init__(self, bucket, description, **options):
+        self.options = Options.of({"bucket": bucket, **options})
+        self.bucket, self.description = bucket, dict(description)
+        self.namespace = namespace_id(self.description)
+        self.statistics = Statistics()
+        self._documents = {"namespace.json": canonical(self.description).encode()}
+        self._client, self._verified, self._mismatch = None, False, None
+        self._saves = threading.BoundedSemaphore(self.options.saves_max)
+        self._leased = {"lease_ms": self.options.lease_ms} if self.options.lease_ms else {}
+        self._breaker = Breaker(self._probe, failures_max=self.options.failures_max, retry_s=self.options.retry_ms / 1000)
+        self._pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv")
+        self._agree_now()
+
+    # ---- The server ----
+
+    def _agree_now(self):
+        asked = self._pool.submit(self._verify)
+        try:
+            asked.result(self.options.deadline_ms / 1000)
+        except (Mismatch, errors.InvalidArgument, errors.AccessDenied, errors.NoSuchBucket):  # waiting does not mend these
+            self.close()
+            raise
+        except (errors.VerbenaError, concurrent.futures.TimeoutError) as error:
+            log.warning("verbena.kv: %s is not usable (%s): everything is a miss until it is", self.options.endpoint or "the server",
+                        str(error) or "no answer before the deadline")
+            self._breaker.open()
+
+    def agree(self, name, facts):
+        """Facts that all users of the namespace share, stored once as `name` beside its description; others are a Mismatch."""
+        self._documents[name], self._verified = canonical(facts).encode(), False
+        self._agree_now()
+
+    def _verify(self):
+        """Connects, and stores the namespace's documents or compares them with what is stored."""
+        if self._mismatch is not None:
+            raise self._mismatch
+        if self._client is None:
+            self._client = connect(self.options.endpoint, **self.options.connect_options())
+        for name, wanted in list(self._documents.items()):
+            stored = self._stored(f"{self.namespace}/{name}", wanted)
+            if stored == wanted:
+                continue
+            self._mismatch = Mismatch(f"{name} of namespace {self.namespace} in bucket {self.bucket} is {stored.decode(errors='replace')}, not "
+                                      f"{wanted.decode()}")
+            log.error("verbena.kv: %s", self._mismatch)
+            raise self._mismatch
+        self._verified = True
+        return True
+
+    def _stored(self, key, wanted):
+        """The document of that key, which is `wanted` if there was none."""
+        try:
+            return bytes(self._client.get(self.bucket, key))
+        except (errors.NoSuchBucket, errors.NoSuchKey):
+            pass
+        try:
+            return self._describe(key, wanted)
+        except errors.NoSuchBucket:
+            if not self.options.make_bucket:
+                raise
+        self._make_bucket()
+        return self._describe(key, wanted)
+
+    def _make_bucket(self):
+        try:
+            self._client.make_bucket(self.bucket)
+        except errors.BucketExists:
+            pass
+
+    def _describe(self, key, wanted):
+        try:
+            self._client.put(self.bucket, key, wanted, if_none_match="*")
+            return wanted
+        except errors.PreconditionFailed:
+            return bytes(self._client.get(self.bucket, key))
+
+    def _probe(self):
+        return self._verify()  # what was found before may have been lost with the server
+
+    @property
+    def usable(self):
+        """Whether calls go to the server: it was seen, and the breaker is closed."""
+        return self._verified and self._breaker.closed
+
+    def _failed(self, error):
+        self.statistics.add(errors=1)
+        if self._breaker.failed():
+            log.warning("verbena.kv: the server is lost (%s): everything is a miss until it answers again", error)
+
+    def _missed_deadline(self):
+        self.statistics.add(deadlines=1)
+        self._failed("no answer before the deadline")
+
+    def flush(self, timeout=10.0):
+        """Waits for the saves in flight. False if some are left."""
+        until, mine = time.monotonic() + timeout, 0
+        while mine < self.options.saves_max and self._saves.acquire(timeout=max(until - time.monotonic(), 0)):
+            mine += 1
+        if mine:
+            self._saves.release(mine)
+        return mine == self.options.saves_max
+
+    def close(self):
+        """Ends what is in flight; later calls are misses."""
+        self._breaker.open()
+        self._breaker.close()
+        if self._client is not None:
+            self._client.close()
+        self._pool.shutdown(wait=False)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def clear(self, namespaces=None):
+        """Removes every block of the namespaces, as when a model's weights have changed. Raises what goes wrong."""
+        for namespace in namespaces or (self.namespace,):
+            keys = [entry.key for entry in self._client.list(self.bucket, f"{namespace}/") if not entry.key.endswith(".json")]
+            if keys:
+                self._client.remove_many([(self.bucket, key) for key in keys]).check()
+
+    def remove(self, hashes):
+        """Removes blocks. True if the server has done so, or had none."""
+        try:
+            return self._client is not None and self._client.remove_many([(self.bucket, self.key(one)) for one in hashes]).failed == 0
+        except errors.VerbenaError as error:
+            self._failed(error)
+            return False
+
+    def names(self):
+        """The hashes of all blocks, as hexadecimal texts. Raises what goes wrong."""
+        start = len(self.namespace) + 1
+        return [entry.key[start:] for entry in self._client.list(self.bucket, f"{self.namespace}/") if not entry.key.endswith(".json")]
+
+    # ---- Memory ----
+
+    def allocate(self, size):
+        """Memory that is cheapest to transfer; ordinary memory as long as the server was never seen."""
+        return self._client.allocate(size) if self._client is not None else bytearray(size)
+
+    def register(self, array):
+        """The array's own memory, registered once for any number of transfers; the array as long as the server was never seen."""
+        return self._client.register(array) if self._client is not None else array
+
+    # ---- Questions ----
+
+    def key(self, block_hash, namespace=None):
+        return f"{namespace or self.namespace}/{block_hash.hex()}"
+
+    def leading(self, hashes, namespaces=None):
+        """How many leading blocks are there, in every one of the namespaces (its own if none is named)."""
+        if not hashes or not self.usable:
+            self.statistics.add(refused=bool(hashes))
+            return 0
+        namespaces = namespaces or (self.namespace,)
+        found = self._answer(self._pool.submit(self._leading, hashes, namespaces), 0)
+        self.statistics.add(lookups=1, blocks_asked=len(hashes), blocks_found=found)
+        return found
+
+    def present(self, hashes):
+        """Of each block whether it is there."""
+        if not hashes or not self.usable:
+            self.statistics.add(refused=bool(hashes))
+            return [False] * len(hashes)
+        found = self._answer(self._pool.submit(self._heads, hashes, self.namespace), [False] * len(hashes))
+        self.statistics.add(lookups=1, blocks_asked=len(hashes), blocks_found=sum(found))
+        return found
+
+    def _answer(self, asked, otherwise):
+        """The answer to a question, or `otherwise` after the deadline or a failure."""
+        try:
+            answer = asked.result(self.options.lookup_ms / 1000)
+        except concurrent.futures.TimeoutError:
+            asked.cancel()
+            self._missed_deadline()
+            return otherwise
+        except (errors.VerbenaError, concurrent.futures.CancelledError, RuntimeError) as error:
+            self._failed(error)
+            return otherwise
+        self._breaker.succeeded()
+        return answer
+
+    def _leading(self, hashes, namespaces):
+        found = len(hashes)
+        for namespace in namespaces:
+            found = self._leading_of(hashes[:found], namespace)
+            if found == 0:
+                break
+        return found
+
+    def _leading_of(self, hashes, namespace):
+        for first in range(0, len(hashes), _MATCH_MAX):
+            some = hashes[first:first + _MATCH_MAX]
+            found = self._client.match(self.bucket, namespace, some, places=True, **self._leased)
+            if found.ended not in (None, "no_such_key"):
+                raise errors.VerbenaError(f"{self.bucket}/{namespace}: {found.ended}")
+            if found.places is not None:
+                self.statistics.add(found_in_memory=found.places.count(MEMORY), found_on_disk=found.places.count(DISK))
+            if found.leading < len(some):
+                return first + found.leading
+        return len(hashes)
+
+    def _heads(self, hashes, namespace):
+        done = self._client.head_many([(self.bucket, self.key(one, namespace)) for one in hashes])
+        if done.failed == 0:
+            return [True] * len(hashes)
+        for one in done:
+            if one.error is not None and not is_miss(one.error):
+                raise one.error
+        return [one.error is None for one in done]
+
+    # ---- Blocks ----
+
+    def load(self, hashes, memory, size, *, offsets=None, deadline_ms=None):
+        """Loads blocks of `size` bytes into places of `memory`, one after the other unless `offsets` names them. Returns a Load."""
+        prefix, bucket = f"{self.namespace}/", self.bucket
+        offsets = range(0, size * len(hashes), size) if offsets is None else offsets
+        return self.load_items([(bucket, prefix + one.hex(), offset, size) for one, offset in zip(hashes, offsets)], memory,
+                               deadline_ms=deadline_ms)
+
+    def load_layers(self, hashes, memory, offsets, layers, *, deadline_ms=None):
+        """Loads blocks whose objects hold all layers one after the other, the first layer of all blocks first. `layers` are the
+        (first byte, bytes) of each layer in an object, and likewise in a block's place in `memory`. Load.wait(blocks * n): n layers."""
+        names = [(f"{self.namespace}/{one.hex()}", offset) for one, offset in zip(hashes, offsets)]
+        return self.load_items([(self.bucket, name, offset + first, size, first, size) for first, size in layers for name, offset in names],
+                               memory, deadline_ms=deadline_ms)
+
+    def load_items(self, items, memory, *, deadline_ms=None):
+        """Loads get_many's items. Returns a Load, at once."""
+        load = Load(len(items), time.monotonic() + (deadline_ms or self.options.deadline_ms) / 1000)
+        if not self.usable or not self._begin(self._run_load, load, items, memory):
+            self.statistics.add(refused=1, blocks_missed=len(items))
+            load.progress.end()
+            load.ended([False] * len(items))
+        return load
+
+    def save(self, hashes, memory, size, *, offsets=None, release=None):
+        """Saves blocks of `memory` that are not there yet. Returns a Transfer; `release` is called when the memory is free again."""
+        prefix, bucket = f"{self.namespace}/", self.bucket
+        offsets = range(0, size * len(hashes), size) if offsets is None else offsets
+        return self.save_items([(bucket, prefix + one.hex(), offset, size) for one, offset in zip(hashes, offsets)], memory, release=release)
+
+    def save_items(self, items, memory, *, release=None):
+        save = Transfer(len(items), time.monotonic() + self.options.save_ms / 1000, release)
+        begun = bool(items) and self.usable and self._saves.acquire(blocking=False)
+        if begun and not self._begin(self._run_save, save, items, memory):
+            self._saves.release()
+            begun = False
+        if not begun:
+            self.statistics.add(blocks_dropped=len(items))
+            save.ended([False] * len(items))
+        return save
+
+    def _begin(self, run, transfer, items, memory):
+        try:
+            self._pool.submit(run, transfer, items, memory)
+        except RuntimeError:  # the pool has ended
+            return False
+        return True
+
+    def _run_load(self, load, items, memory):
+        if load.late:  # it waited for a thread that long
+            load.progress.end()
+            load.ended(None)
+            return self._missed_deadline()
+        began, there, error = time.monotonic(), None, None
+        try:
+            done = self._client.get_many(items, memory, load.progress)
+            there, load.done = arrived(done, items), done
+            error = _fault(done)
+        except Exception as caught:
+            error = caught
+        load.progress.end()
+        load.ended(there, error)
+        self._account_load(load, items, there, error, began)
+
+    def _account_load(self, load, items, there, error, began):
+        loaded = 0 if there is None else there.count(True)
+        moved = sum(item[3] for item in items) if loaded == len(items) else sum(item[3] for item, one in zip(items, there or ()) if one)
+        self.statistics.add(loads=1, blocks_loaded=loaded, blocks_missed=len(items) - loaded, bytes_loaded=moved,
+                            load_us=int((time.monotonic() - began) * 1e6))
+        if load.late:
+            self._missed_deadline()
+        elif error is not None:
+            self._failed(error)
+        else:
+            self._breaker.succeeded()
+
+    def _run_save(self, save, items, memory):
+        began, error, outcome = time.monotonic(), None, None
+        try:
+            done = self._client.put_many(items, memory, if_absent=True)
+            error = _fault(done)
+            present = sum(one.exists for one in done)
+            outcome = [True] * len(items) if not done.failed else [one.error is None for one in done]
+        except Exception as caught:
+            error, present = caught, 0
+        self._saves.release()
+        save.ended(outcome, error)
+        saved = outcome.count(True) - present if outcome else 0
+        self.statistics.add(saves=1, blocks_saved=saved, blocks_present=present, blocks_dropped=len(items) - saved - present,
+                            bytes_saved=saved * items[0][3], save_us=int((time.monotonic() - began) * 1e6))
+        if error is not None:
+            self._failed(error)
+        else:
+            self._breaker.succeeded()
+
+
+def _fault(done):
+    """The first error of a batch that is the server's, not a block's."""
+    if done.failed == 0:
+        return None
+    return next((one.error for one in done if one.error is not None and not is_miss(one.error)), None)

@@ -1,0 +1,204 @@
+"""VerbenaConnector: vLLM's attention blocks in Verbena.
+
+    vllm serve MODEL --kv-transfer-config '{"kv_connector": "VerbenaConnector", "kv_connector_module_path": "verbena.kv.vllm",
+      "kv_role": "kv_both", "kv_load_failure_policy": "recompute", "kv_connector_extra_config": {"bucket": "kvcache"}}'
+
+Further settings are those of verbena.kv.Options, and `load`: "layers" (each layer waits for its own blocks) or "async" (the request
+waits outside the batch until all of them are there).
+"""
+import dataclasses
+import inspect
+import logging
+import os
+
+try:
+    from vllm.distributed.kv_transfer.kv_connector.v1 import base as _host
+except ImportError as error:
+    raise ImportError(f"verbena.kv.vllm is loaded by vLLM, which cannot be imported here ({error}): install vllm") from error
+
+from ._vllm_scheduler import Scheduling, describe, own_rank
+from ._vllm_worker import Working
+
+log = logging.getLogger("verbena.kv")
+_NEEDED = ("KVConnectorBase_V1", "KVConnectorMetadata", "KVConnectorRole")
+_missing = [name for name in _NEEDED if not hasattr(_host, name)]
+if _missing or not hasattr(_host.KVConnectorBase_V1, "get_block_ids_with_load_errors"):
+    raise ImportError(f"this vLLM is too old for VerbenaConnector: its connectors have no "
+                      f"{_missing[0] if _missing else 'get_block_ids_with_load_errors'}, so that a lost block could not be computed again")
+
+try:
+    from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorStats as _HostStats
+except ImportError:
+    _HostStats = None
+
+_bases = (_host.KVConnectorBase_V1,) + ((_host.SupportsHMA,) if hasattr(_host, "SupportsHMA") else ())
+
+
+@dataclasses.dataclass
+class VerbenaMetadata(_host.KVConnectorMetadata):
+    """What the workers move in one step."""
+
+    loads: list = dataclasses.field(default_factory=list)
+    saves: list = dataclasses.field(default_factory=list)
+
+
+if _HostStats is not None:
+
+    class VerbenaStats(_HostStats):
+        """Sums of the cache's counters over workers and steps."""
+
+        def reset(self):
+            self.data = {}
+
+        def aggregate(self, other):
+            for name, amount in other.data.items():
+                self.data[name] = self.data.get(name, 0) + amount
+            return self
+
+        def reduce(self):
+            return dict(self.data)
+
+        def is_empty(self):
+            return not self.data
+
+
+class VerbenaConnector(*_bases):
+    def __init__(self, vllm_config, role, kv_cache_config=None):
+        takes = inspect.signature(_host.KVConnectorBase_V1.__init__).parameters
+        if "kv_cache_config" in takes:
+            super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
+        else:
+            super().__init__(vllm_config=vllm_config, role=role)
+        self._blocks = getattr(kv_cache_config, "num_blocks", None)
+        groups = self._groups_of(vllm_config, kv_cache_config)
+        settings = dict(vllm_config.kv_transfer_config.kv_connector_extra_config or {})
+        asynchronous = _asynchronous(settings.pop("load", "layers"))
+        self._cross_layers = bool(settings.pop("cross_layers", False))
+        _check(vllm_config)
+        self._scheduling = self._working = None
+        if role == _host.KVConnectorRole.SCHEDULER:
+            self._scheduling = Scheduling(vllm_config, max(len(groups), 1), asynchronous, settings)
+        else:
+            parallel, rank = vllm_config.parallel_config, own_rank(vllm_config)
+            first = getattr(parallel, "rank", 0) % (parallel.tensor_parallel_size * parallel.pipeline_parallel_size) == rank
+            self._working = Working(vllm_config, groups, asynchronous, describe(vllm_config, rank), settings, saves=first)
+
+    @staticmethod
+    def _groups_of(vllm_config, kv_cache_config):
+        """The names of the layers of each group of blocks."""
+        groups = list(getattr(kv_cache_config, "kv_cache_groups", None) or [])
+        for group in groups:
+            size = getattr(group.kv_cache_spec, "block_size", vllm_config.cache_config.block_size)
+            if size != vllm_config.cache_config.block_size:
+                raise ValueError(f"VerbenaConnector needs blocks of one size: a group has {size} tokens a block, the cache "
+                                 f"{vllm_config.cache_config.block_size}")
+        return [list(group.layer_names) for group in groups]
+
+    @property
+    def prefer_cross_layer_blocks(self):
+        return self._cross_layers
+
+    @property
+    def requires_kv_delivery(self):
+        return False
+
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config):
+        return not _asynchronous((extra_config or {}).get("load", "layers"))
+
+    # ---- Worker ----
+
+    def register_kv_caches(self, kv_caches):
+        first = next(iter(kv_caches.values()))
+        self._working.register(kv_caches, self._blocks or _blocks_of(first))
+
+    def register_cross_layers_kv_cache(self, kv_cache, attn_backend):
+        self._working.register_one(kv_cache, self._blocks or _blocks_of(kv_cache))
+
+    def start_load_kv(self, forward_context, **kwargs):
+        meta = self._get_connector_metadata()
+        self._working.start(meta.loads)
+        self._working.begin_saves(meta.saves)
+
+    def wait_for_layer_load(self, layer_name):
+        self._working.wait_layer(layer_name)
+
+    def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs):
+        self._working.save_layer(layer_name)
+
+    def wait_for_save(self):
+        self._working.end_step()
+        self._working.end_saves()
+
+    def get_finished(self, finished_req_ids):
+        self._working.end_step()
+        return None, self._working.loaded() or None
+
+    def get_block_ids_with_load_errors(self):
+        self._working.end_step()
+        return self._working.lost()
+
+    def get_kv_connector_stats(self):
+        new = (self._working or self._scheduling).store.statistics.take()
+        return VerbenaStats(data=new) if new and _HostStats is not None else None
+
+    @classmethod
+    def build_kv_connector_stats(cls, data=None):
+        return VerbenaStats(data=data or {}) if _HostStats is not None else None
+
+    def shutdown(self):
+        store = (self._working or self._scheduling).store
+        if store.usable:
+            store.flush(2.0)
+        store.close()
+
+    # ---- Scheduler ----
+
+    def get_num_new_matched_tokens(self, request, num_computed_tokens):
+        return self._scheduling.matched(request, num_computed_tokens)
+
+    def update_state_after_alloc(self, request, blocks, num_external_tokens):
+        self._scheduling.allocated(request, blocks, num_external_tokens)
+
+    def build_connector_meta(self, scheduler_output):
+        loads, saves = self._scheduling.step(scheduler_output)
+        return VerbenaMetadata(loads, saves)
+
+    def request_finished(self, request, block_ids):
+        self._scheduling.finished(request.request_id)
+        return False, None  # what is being saved is in memory of the client's already
+
+    def request_finished_all_groups(self, request, block_ids):
+        return self.request_finished(request, block_ids)
+
+    def reset_cache(self):
+        """The weights have changed: every rank's blocks are removed."""
+        try:
+            self._scheduling.store.clear(self._scheduling.namespaces)
+        except Exception as error:
+            log.error("verbena.kv: the cache was not reset: %s", error)
+            return False
+        return True
+
+
+def _asynchronous(load):
+    if load not in ("layers", "async"):
+        raise ValueError(f'load is "layers" or "async", not {load!r}')
+    return load == "async"
+
+
+def _blocks_of(tensor):
+    return tensor.shape[1] if tensor.shape[0] == 2 and tensor.dim() > 3 else tensor.shape[0]
+
+
+def _check(config):
+    parallel = config.parallel_config
+    for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
+        if getattr(parallel, name, 1) > 1:
+            raise ValueError(f"VerbenaConnector does not serve {name} > 1: a block's tokens lie on several ranks")
+    if os.environ.get("PYTHONHASHSEED") in (None, "", "random"):
+        log.warning("verbena.kv: set PYTHONHASHSEED (to 0, say): without it every start of vLLM names its blocks differently and finds none")
+
+
+if VerbenaConnector.__abstractmethods__:
+    raise ImportError(f"this vLLM is too new for VerbenaConnector: it asks for {', '.join(sorted(VerbenaConnector.__abstractmethods__))}")

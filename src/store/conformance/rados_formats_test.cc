@@ -1,0 +1,198 @@
+// Servers of several versions over one cluster (rows/formats.h), on the cluster that tests/rados starts.
+#include <atomic>
+#include <cerrno>
+#include <latch>
+#include <map>
+#include <thread>
+
+#include "store/conformance/on_rados.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+using rados::Cluster;
+
+class FormatsOnRados : public OnRados {};
+
+void set_row(rados::Engine& engine, const std::string& name, const std::string& value) {
+  librados::ObjectWriteOperation op;
+  if (value.empty()) {
+    op.omap_rm_keys({name});
+  } else {
+    const std::map<std::string, rados::Buffer> row = {{name, rados::to_buffer(value)}};
+    op.omap_set(row);
+  }
+  ASSERT_EQ(engine.run(engine.cluster->withdraw(std::string(rados::servers_object), std::move(op))), 0);
+}
+
+rados::ServersRows rows_of(rados::Engine& engine) {
+  return engine.run(engine.registry.all(std::string(rados::servers_object), "")).value_or(rados::ServersRows{});
+}
+
+// A server of a version from before formats has a sign of life, and says nothing of formats.
+const std::string old_server = rados::server_row(1'000'000), its_sign = std::string(16, '\1');
+
+TEST_F(FormatsOnRados, ANewFormatIsUsedWhenAllServersThatRunKnowIt) {
+  RadosRig t;
+  t.options.format_rest = {};
+  t.open();
+  EXPECT_EQ(parts_of(t).formats.current(), rados::format_newest) << "a new store";
+  // The store as older servers left it, one of which runs: it has a sign of life, and says nothing of formats.
+  set_row(parts_of(t), old_server, its_sign);
+  set_row(parts_of(t), "format", "");
+  set_row(parts_of(t), "master", "0123456789abcdef\n");
+  librados::ObjectWriteOperation unmarked;
+  unmarked.setxattr("formats", rados::to_buffer("0"));
+  ASSERT_EQ(parts_of(t).run(parts_of(t).cluster->withdraw(std::string(rados::root_object), std::move(unmarked))), 0);
+  t.reopen();
+  EXPECT_EQ(parts_of(t).formats.current(), 1u);
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  EXPECT_EQ(parts_of(t).formats.current(), 1u);
+  set_row(parts_of(t), old_server, "");  // it ends
+  EXPECT_TRUE(eventually([&] { return parts_of(t).formats.current() == rados::format_newest; }));
+  const auto ids = parts_of(t).run(parts_of(t).registry.row(std::string(rados::servers_object), "master"));
+  ASSERT_TRUE(ids);
+  EXPECT_TRUE(ids->starts_with("0123456789abcdef\n")) << *ids;
+  EXPECT_GT(ids->size(), 17u) << "a line that keeps servers from before formats from starting";
+}
+
+TEST_F(FormatsOnRados, AServerThatDoesNotKnowTheFormatDoesNotStartAndOneThatRunsAnswersNothing) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  set_row(parts_of(t), "format", "99 0");
+  const auto late = rados::RadosStore::connect(t.options);
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().find("too old for the cluster"), std::string::npos) << late.error();
+  EXPECT_TRUE(eventually([&] { return t.put("b", "k", "x").error() == Errc::service_unavailable; }));
+  set_row(parts_of(t), "format", "2 0");
+  EXPECT_TRUE(eventually([&] { return t.put("b", "k", "x").has_value(); }));
+}
+
+// They are written into files, with locks and syncs.
+TEST_F(FormatsOnRados, WhatTakesTheKeysOfOtherServersHoldsUpNothingElse) {
+  RadosRig t;
+  std::latch over(1);
+  std::atomic<bool> waits{false};
+  t.options.on_keys = [&](const auto&, const auto& sealed) {
+    if (sealed != "sealed") return;
+    waits = true;
+    over.wait();
+  };
+  t.open();
+  t.make_bucket("b");
+  std::thread replacing([&] { EXPECT_TRUE(t.store().replace_sealed_keys(std::nullopt, "sealed")); });
+  EXPECT_TRUE(eventually([&] { return waits.load(); }));
+  EXPECT_TRUE(t.put("b", "k", "x"));
+  EXPECT_TRUE(t.remove("b", "k"));
+  over.count_down();
+  replacing.join();
+}
+
+TEST_F(FormatsOnRados, AServerThatMayNotRunChangesNothing) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  rados::Engine& engine = parts_of(t);
+  const std::string own = rados::server_row(engine.garbage->incarnation());
+  set_row(engine, "format", "99 0");
+  ASSERT_TRUE(eventually([&] { return !engine.formats.may_run(); }));
+  EXPECT_EQ(t.store().leader_term(), 0u);
+  EXPECT_TRUE(eventually([&] { return !rows_of(engine).contains(own); })) << "others wait for it";
+  librados::ObjectWriteOperation op;
+  op.create(false);
+  EXPECT_EQ(engine.run(engine.cluster->write(Cluster::Pool::index, "any", std::move(op))), -EROFS);
+  const auto before = rows_of(engine);
+  std::this_thread::sleep_for(2 * rados::Garbage::beat);
+  EXPECT_EQ(rows_of(engine), before);
+  set_row(engine, "format", "2 0");
+  EXPECT_TRUE(eventually([&] { return t.put("b", "k", pattern(70'000, 1)).has_value(); }));
+  EXPECT_TRUE(eventually([&] { return t.store().leader_term() != 0; }));
+  EXPECT_TRUE(rows_of(engine).contains(own));
+}
+
+TEST_F(FormatsOnRados, AServerThatDoesNotStartLeavesNoSignOfLife) {
+  RadosRig t;
+  t.open();
+  const auto before = rows_of(parts_of(t));
+  set_row(parts_of(t), "format", "99 0");
+  EXPECT_FALSE(rados::RadosStore::connect(t.options));
+  for (const auto& [row, value] : rows_of(parts_of(t))) {
+    EXPECT_TRUE(!row.starts_with('s') || before.contains(row));
+  }
+}
+
+TEST_F(FormatsOnRados, AServerFromBeforeFormatsThatStartsWhileOneIsRaisedIsSeen) {
+  RadosRig t;
+  t.open();
+  rados::Engine& engine = parts_of(t);
+  set_row(engine, "format", "1 0");
+  set_row(engine, "master", "0123456789abcdef\n");
+  rados::Formats leaders(engine.registry, {});
+  const auto earlier = rows_of(engine);
+  set_row(engine, old_server, its_sign);  // it has read the ids
+  ASSERT_TRUE(engine.run(leaders.look(earlier, true)));
+  const auto closed = rows_of(engine);
+  EXPECT_TRUE(rados::has_gate_line(closed.at("master"))) << "no other one starts from here on";
+  EXPECT_EQ(rados::format_in(closed), 1u);
+  for (const auto* seen : {&earlier, &closed}) {
+    ASSERT_TRUE(engine.run(leaders.look(*seen, true)));
+    EXPECT_EQ(rados::format_in(rows_of(engine)), 1u);
+  }
+  set_row(engine, old_server, "");  // it ends
+  ASSERT_TRUE(engine.run(leaders.look(rows_of(engine), true)));
+  EXPECT_EQ(rados::format_in(rows_of(engine)), 2u);
+}
+
+TEST_F(FormatsOnRados, TheGateLineIsWrittenAgainWhenAnOperatorHasRemovedIt) {
+  RadosRig t;
+  t.open();
+  const auto is_closed = [&] {
+    const auto rows = rows_of(parts_of(t));
+    return rows.contains("master") && rados::has_gate_line(rows.at("master"));
+  };
+  EXPECT_TRUE(is_closed()) << "a new store";
+  set_row(parts_of(t), "master", "");
+  EXPECT_TRUE(eventually(is_closed)) << "by the leader";
+  rados::Formats of_another(parts_of(t).registry, {});
+  set_row(parts_of(t), "master", "");
+  ASSERT_TRUE(parts_of(t).run(of_another.join(2'000'000, /*new_store=*/false)));
+  EXPECT_TRUE(is_closed()) << "by a server that starts";
+}
+
+TEST_F(FormatsOnRados, AFormatThatIsLostOrNoNumberIsNotGuessed) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  for (const std::string text : {"", "x", "0 0", "2x 0", "-1"}) {
+    set_row(parts_of(t), "format", text);
+    const auto late = rados::RadosStore::connect(t.options);
+    ASSERT_FALSE(late) << text;
+    EXPECT_NE(late.error().find("setomapval servers format"), std::string::npos) << late.error();
+    std::this_thread::sleep_for(rados::Garbage::beat);
+    EXPECT_TRUE(t.put("b", "k", "x")) << "what runs goes on";
+    EXPECT_EQ(parts_of(t).formats.current(), rados::format_newest);
+  }
+  set_row(parts_of(t), "format", "2");
+  EXPECT_TRUE(rados::RadosStore::connect(t.options));
+}
+
+TEST_F(FormatsOnRados, AStoreThatHasLostTheObjectOfItsServersIsNotTakenForANewOne) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  librados::IoCtx& pool = parts_of(t).cluster->context(Cluster::Pool::index);
+  ASSERT_EQ(pool.remove(std::string(rados::servers_object)), 0);
+  // The running server makes the object anew with its sign.
+  const auto late = eventually([&] {
+    (void)pool.remove(std::string(rados::servers_object));
+    const auto connected = rados::RadosStore::connect(t.options);
+    return !connected && connected.error().find("setomapval servers format") != std::string::npos;
+  });
+  EXPECT_TRUE(late);
+  ASSERT_TRUE(eventually([&] { return !rows_of(parts_of(t)).empty(); })) << "the running server's sign";
+  EXPECT_FALSE(rados::RadosStore::connect(t.options)) << "which says nothing of formats";
+}
+
+}  // namespace
+}  // namespace verbena::store::conformance

@@ -1,0 +1,338 @@
+"""A simulated engine around a vLLM connector: a scheduler with real block tables and a prefix cache, and workers whose "attention" fills a
+block's place in each layer with bytes that follow from the block's hash alone. So every block that a connector loads can be compared bit by
+bit with what computing it would have given: Worker.check does that for every block that a request counts as computed.
+"""
+import hashlib
+import multiprocessing
+import types
+
+import torch
+
+import vllm_host
+
+BLOCK, HEADS, WIDTH = 4, 2, 8  # tokens in a block, heads, values of a head
+
+
+def expected(block_hash, layer, rank):
+    """A block of a layer as computing it gives it."""
+    raw = hashlib.shake_128(block_hash + f"/{layer}/{rank}".encode()).digest(2 * BLOCK * HEADS * WIDTH * 2)
+    return torch.frombuffer(bytearray(raw), dtype=torch.int16).reshape(2, BLOCK, HEADS, WIDTH)
+
+
+class Request:
+    def __init__(self, request_id, tokens, outputs=0):
+        self.request_id, self.tokens, self.outputs = request_id, list(tokens), outputs
+        self.num_computed_tokens, self.block_ids, self.state, self.block_hashes = 0, [], "waiting", []
+        self.rehash()
+
+    @property
+    def num_tokens(self):
+        return len(self.tokens)
+
+    def rehash(self):
+        while (len(self.block_hashes) + 1) * BLOCK <= len(self.tokens):
+            at = len(self.block_hashes) * BLOCK
+            before = self.block_hashes[-1] if self.block_hashes else b"root"
+            self.block_hashes.append(hashlib.sha256(before + repr(self.tokens[at:at + BLOCK]).encode()).digest())
+
+
+class Worker:
+    """One rank: its tensors, and its half of the connector."""
+
+    def __init__(self, settings, rank, tp, layers, blocks, **more):
+        vllm_host.install()
+        self.rank, self.layers = rank, [f"model.layers.{i}.attn" for i in range(layers)]
+        self.caches = {name: torch.zeros(2, blocks, BLOCK, HEADS, WIDTH, dtype=torch.int16) for name in self.layers}
+        config = vllm_host.config(settings, tp=tp, rank=rank, **more)
+        self.connector = vllm_host.load(config, vllm_host.KVConnectorRole.WORKER, vllm_host.cache_config(self.layers, blocks))
+        self.connector.register_kv_caches(self.caches)
+
+    def step(self, meta, computed, finished):
+        """One engine step: `computed` are (hash, block) that this step's forward pass fills."""
+        self.connector.bind_connector_metadata(meta)
+        self.connector.handle_preemptions(meta)
+        self.connector.start_load_kv(None)
+        for name in self.layers if computed else ():
+            self.connector.wait_for_layer_load(name)
+            for block_hash, block in computed:
+                self.caches[name][:, block] = expected(block_hash, name, self.rank)
+            self.connector.save_kv_layer(name, self.caches[name], None)
+        if computed:
+            self.connector.wait_for_save()
+        _, received = self.connector.get_finished(finished)
+        lost = self.connector.get_block_ids_with_load_errors()
+        stats = self.connector.get_kv_connector_stats()
+        self.connector.clear_connector_metadata()
+        return received or set(), lost, dict(stats.data) if stats else {}
+
+    def check(self, blocks):
+        """How many of the (hash, block) differ from what computing them gives."""
+        return sum(not torch.equal(self.caches[name][:, block], expected(block_hash, name, self.rank))
+                   for block_hash, block in blocks for name in self.layers)
+
+    def forget(self):
+        for cache in self.caches.values():
+            cache.fill_(-1)
+
+    def flush(self):
+        return self.connector._working.store.flush()
+
+    def shutdown(self):
+        self.connector.shutdown()
+
+
+def _serve(pipe, arguments, more):
+    worker = Worker(*arguments, **more)
+    pipe.send(None)
+    while True:
+        name, *given = pipe.recv()
+        pipe.send(getattr(worker, name)(*given))
+        if name == "shutdown":
+            return
+
+
+class RemoteWorker:
+    """A worker in a process of its own."""
+
+    def __init__(self, *arguments, **more):
+        self._pipe, other = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("fork").Process(target=_serve, args=(other, arguments, more), daemon=True)
+        self._process.start()
+
+    def begin(self, name, *given):
+        self._pipe.send((name, *given))
+
+    def end(self):
+        return self._pipe.recv()
+
+
+class Engine:
+    """Scheduler, block tables and workers. `step` decides what runs, as vLLM's does: running requests first, then waiting ones, with
+    preemption of the youngest when blocks run out; a lost block puts its request back to the last good one."""
+
+    def __init__(self, settings, *, blocks=32, layers=3, tp=1, tokens_max=16, processes=False, **more):
+        make = RemoteWorker if processes else Worker
+        self.workers = [make(settings, rank, tp, layers, blocks, **more) for rank in range(tp)]
+        for worker in self.workers if processes else ():
+            worker.end()
+        vllm_host.install()
+        config = vllm_host.config(settings, tp=tp, **more)
+        self.connector = vllm_host.load(config, vllm_host.KVConnectorRole.SCHEDULER,
+                                        vllm_host.cache_config([f"model.layers.{i}.attn" for i in range(layers)], blocks))
+        self.free, self.held = list(range(1, blocks)), {}      # block 0 stands for none; held: block -> references
+        self.cached, self.names = {}, {}                       # hash -> block, and back: what the engine itself has
+        self.waiting, self.running, self.loading = [], [], {}  # loading: request id -> request
+        self.finished, self.tokens_max = set(), tokens_max
+        self.loaded = self.preempted = self.lost = self.wrong = self.compared = 0
+
+    # ---- Blocks ----
+
+    def _take(self, count):
+        if count > len(self.free):
+            return None
+        taken, self.free = self.free[:count], self.free[count:]
+        for block in taken:
+            self.held[block] = 1
+            self.cached.pop(self.names.pop(block, None), None)
+        return taken
+
+    def _let_go(self, blocks):
+        for block in reversed(blocks):
+            self.held[block] -= 1
+            if self.held[block] == 0:
+                self.free.append(block)
+
+    def _local(self, request):
+        """The leading blocks that the engine itself has. At least one token is computed."""
+        found = []
+        for block_hash in request.block_hashes[:(request.num_tokens - 1) // BLOCK]:
+            if block_hash not in self.cached:
+                break
+            found.append(self.cached[block_hash])
+        for block in found:
+            if self.held.get(block, 0) == 0:
+                self.free.remove(block)
+                self.held[block] = 0
+            self.held[block] += 1
+        return found
+
+    def forget(self):
+        """The engine's own prefix cache is emptied, its memory overwritten."""
+        assert not self.running and not self.loading
+        self.cached.clear()
+        self.names.clear()
+        self._all("forget")
+
+    # ---- Steps ----
+
+    def add(self, request):
+        self.waiting.append(request)
+
+    def _preempt(self):
+        victim = self.running.pop()
+        self._let_go(victim.block_ids)
+        victim.block_ids, victim.num_computed_tokens, victim.state = [], 0, "preempted"
+        self.waiting.insert(0, victim)
+        self.preempted += 1
+
+    def _start(self, request):
+        """A waiting request: what it has here, what the connector has, and blocks for all of it."""
+        local = self._local(request)
+        computed = len(local) * BLOCK
+        for _ in range(2):  # the question may be repeated
+            external, later = self.connector.get_num_new_matched_tokens(request, computed)
+        wanted = -(-request.num_tokens // BLOCK) - len(local)
+        new = self._take(wanted)
+        if new is None:
+            self._let_go(local)
+            return None
+        request.block_ids, request.num_computed_tokens = local + new, computed
+        held = types.SimpleNamespace(get_block_ids=lambda: (list(request.block_ids),))
+        self.connector.update_state_after_alloc(request, held, external)
+        request.num_computed_tokens += external
+        self.loaded += external // BLOCK
+        return later
+
+    def _schedule(self):
+        new, cached, tokens = [], [], {}
+        for request in list(self.running):
+            if request not in self.running:
+                continue  # preempted a moment ago
+            while len(request.block_ids) * BLOCK < request.num_tokens:
+                more = self._take(1)
+                if more is not None:
+                    request.block_ids += more
+                    cached_ids = more
+                    request.fresh = getattr(request, "fresh", []) + cached_ids
+                    continue
+                self._preempt()
+                if request not in self.running:
+                    break
+            if request in self.running:
+                cached.append(request)
+                tokens[request.request_id] = min(request.num_tokens - request.num_computed_tokens, self.tokens_max)
+        while self.waiting:
+            request = self.waiting[0]
+            if request.state == "arrived":
+                later = False
+                held = types.SimpleNamespace(get_block_ids=lambda: (list(request.block_ids),))
+                self.connector.update_state_after_alloc(request, held, 0)
+            else:
+                later = self._start(request)
+            if later is None:
+                break
+            self.waiting.pop(0)
+            if later:
+                request.state, self.loading[request.request_id] = "loading", request
+                continue
+            request.again = request.state == "preempted"
+            (cached if request.again else new).append(request)
+            request.state, request.fresh = "running", list(request.block_ids)
+            self.running.append(request)
+            tokens[request.request_id] = min(request.num_tokens - request.num_computed_tokens, self.tokens_max)
+        cached = [one for one in cached if one in self.running]
+        tokens = {name: count for name, count in tokens.items() if any(one.request_id == name for one in self.running)}
+        return new, cached, tokens
+
+    @staticmethod
+    def _output(new, cached, tokens, finished):
+        space = types.SimpleNamespace
+        made = space(scheduled_new_reqs=[space(req_id=one.request_id, block_ids=(list(one.block_ids),), num_computed_tokens=one.num_computed_tokens)
+                                         for one in new],
+                     scheduled_cached_reqs=space(req_ids=[one.request_id for one in cached],
+                                                 resumed_req_ids={one.request_id for one in cached if getattr(one, "again", False)},
+                                                 new_block_ids=[(list(one.fresh),) if getattr(one, "fresh", []) else None for one in cached],
+                                                 num_computed_tokens=[one.num_computed_tokens for one in cached]),
+                     num_scheduled_tokens=tokens, finished_req_ids=finished)
+        for one in new + cached:
+            one.fresh, one.again = [], False
+        return made
+
+    def _all(self, name, *given):
+        if isinstance(self.workers[0], RemoteWorker):
+            for worker in self.workers:
+                worker.begin(name, *given)
+            return [worker.end() for worker in self.workers]
+        return [getattr(worker, name)(*given) for worker in self.workers]
+
+    def step(self):
+        """Returns False when there is nothing left to do."""
+        new, cached, tokens = self._schedule()
+        finished, self.finished = self.finished, set()
+        meta = self.connector.build_connector_meta(self._output(new, cached, tokens, finished))
+        computed = []
+        for request in new + cached:
+            end = request.num_computed_tokens + tokens[request.request_id]
+            computed += [(request.block_hashes[i], request.block_ids[i])
+                         for i in range(request.num_computed_tokens // BLOCK, min(end // BLOCK, len(request.block_hashes)))]
+        partial = bool(tokens) and not computed
+        results = self._all("step", meta, computed or ([(b"partial", 0)] if partial else []), finished)
+        lost = set().union(*(one[1] for one in results))
+        self._advance(new + cached, tokens, lost)
+        self._arrived(set.intersection(*(one[0] for one in results)) if results else set(), lost)
+        return bool(self.waiting or self.running or self.loading)
+
+    def _back(self, request, lost):
+        """A request with a lost block counts as computed up to the first of them."""
+        bad = [i for i, block in enumerate(request.block_ids) if block in lost]
+        if bad:
+            self.lost += len(bad)
+            request.num_computed_tokens = min(request.num_computed_tokens, bad[0] * BLOCK)
+        return bool(bad)
+
+    def _arrived(self, received, lost):
+        for request_id in received:
+            request = self.loading.pop(request_id)
+            self._back(request, lost)
+            request.state = "arrived"
+            self.waiting.insert(0, request)
+            self._compare(request)
+
+    def _advance(self, requests, tokens, lost):
+        for request in requests:
+            if self._back(request, lost):
+                continue  # computed again in a later step
+            request.num_computed_tokens += tokens[request.request_id]
+            self._compare(request)
+            if request.num_computed_tokens < request.num_tokens:
+                continue
+            if request.outputs:
+                request.outputs -= 1
+                request.tokens.append(1_000_000 + len(request.tokens))
+                request.rehash()
+                continue
+            self._finish(request)
+
+    def _finish(self, request):
+        self.running.remove(request)
+        held, _ = self.connector.request_finished(request, list(request.block_ids))
+        assert not held
+        self._let_go(request.block_ids)
+        self.finished.add(request.request_id)
+
+    def _compare(self, request):
+        """Every block that counts as computed, bit by bit."""
+        done = [(block_hash, block) for block_hash, block in
+                zip(request.block_hashes[:request.num_computed_tokens // BLOCK], request.block_ids)]
+        for block_hash, block in done:
+            if block_hash not in self.cached:
+                self.cached[block_hash], self.names[block] = block, block_hash
+        self.wrong += sum(self._all("check", done))
+        self.compared += len(done)
+
+    def run(self, between=None):
+        steps = 0
+        while self.step():
+            steps += 1
+            if between is not None:
+                between(steps)
+            assert steps < 2000, "the engine does not come to an end"
+        return steps
+
+    def flush(self):
+        """Waits for the saves, which leave after their steps."""
+        assert all(self._all("flush"))
+
+    def shutdown(self):
+        self._all("shutdown")
+        self.connector.shutdown()

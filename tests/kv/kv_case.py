@@ -1,0 +1,52 @@
+"""A server that restarts on the same ports, and the settings of caches on it. Used by the tests under tests/kv."""
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+sys.path.insert(0, os.environ.get("CLIENT_PYTHON") or str(HERE.parents[1] / "build" / "python"))
+os.environ.setdefault("PYTHONHASHSEED", "0")  # as the connector asks for; the tests' hashes do not depend on it
+
+from verbena_server import ACCESS_KEY, SECRET_KEY, Server, program  # noqa: E402
+
+BUCKET = "kvcache"
+
+
+class CacheServer(Server):
+    """In memory; after a restart it is empty and has the same ports."""
+
+    def __init__(self, **options):
+        super().__init__(memory=True, **options)
+        self.at = ("127.0.0.1:0", "127.0.0.1:0")
+
+    def start(self):
+        where = ["--memory"] if self.memory else [self.directory]
+        self.process = subprocess.Popen([program(), "server", *where, "--http", self.at[0], "--rdma", self.at[1], *self.args],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self.env)
+        self._read_endpoints()
+        self.at = (self.http.split("//")[1], self.native)
+        return self
+
+    def settings(self, **more):
+        return {"bucket": BUCKET, "endpoint": f"http://{self.at[0]}", "native_endpoint": self.at[1], "access_key": ACCESS_KEY,
+                "secret_key": SECRET_KEY, **more}
+
+
+class DurableServer(CacheServer):
+    """On disk: what it had is there after a restart."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.memory = False
+
+
+def torch_or_skip():
+    try:
+        import torch
+        torch.set_num_threads(1)
+        return torch
+    except ImportError:
+        print("skipped: torch is not installed")
+        sys.exit(77)

@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+"""The LMCache connector under a host of our own, in the forms of its newer and of its older releases: every call, chunks compared bit by bit."""
+import abc
+import asyncio
+import importlib
+import signal
+import sys
+import time
+import unittest
+
+import kv_case
+
+torch = kv_case.torch_or_skip()
+import lmcache_host  # noqa: E402
+from lmcache_host import Key  # noqa: E402
+
+FORMS = [(newer, plain) for newer in (True, False) for plain in (True, False)]
+
+
+class Loading(unittest.TestCase):
+    def test_without_the_host_it_says_so(self):
+        for name in [name for name in sys.modules if name.split(".")[0] == "lmcache" or name == "verbena.kv.lmcache"]:
+            del sys.modules[name]
+        with self.assertRaisesRegex(ImportError, "install lmcache"):
+            importlib.import_module("verbena.kv.lmcache")
+
+    def test_a_host_without_batches_is_too_old(self):
+        lmcache_host.install(base=abc.ABCMeta("Base", (), {}))
+        with self.assertRaisesRegex(ImportError, "too old"):
+            importlib.import_module("verbena.kv.lmcache")
+
+    def test_a_host_with_a_method_that_it_does_not_know_is_too_new(self):
+        lmcache_host.install(base=abc.ABCMeta("Base", (lmcache_host.NewerConnector,), {"fly": abc.abstractmethod(lambda self: None)}))
+        with self.assertRaisesRegex(ImportError, "too new.*fly"):
+            importlib.import_module("verbena.kv.lmcache")
+
+    def test_urls(self):
+        lmcache_host.install()
+        parse = importlib.import_module("verbena.kv.lmcache").parse_url
+        self.assertEqual(parse("verbena://host:9100/bucket"),
+                         {"via": "native", "make_bucket": "false", "bucket": "bucket", "native_endpoint": "host:9100"})
+        told = parse("verbena://key:se%2Fcret@host/b?endpoint=http://host:9000&deadline_ms=7")
+        self.assertEqual(told, {"endpoint": "http://host:9000", "deadline_ms": "7", "bucket": "b", "native_endpoint": "host:9100",
+                                "access_key": "key", "secret_key": "se/cret"})
+        for wrong in ("verbena:///bucket", "verbena://host:9100", "verbena://host:9100/b?x"):
+            with self.assertRaises(ValueError):
+                parse(wrong)
+
+
+class Chunks(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = kv_case.CacheServer()
+        cls.server.start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None, None, None)
+
+    def connect(self, query="deadline_ms=20000&lookup_ms=20000", **form):
+        key, secret = kv_case.ACCESS_KEY, kv_case.SECRET_KEY.replace("/", "%2F").replace("+", "%2B")
+        url = f"verbena://{key}:{secret}@{self.server.at[1]}/kvcache?endpoint=http://{self.server.at[0]}&{query}"
+        made, backend = lmcache_host.connect(url, asyncio.get_running_loop(), model=self.id(), **form)
+        self.addAsyncCleanup(made.close)
+        return made, backend
+
+    def chunk(self, backend, tokens=8):
+        shape = torch.Size((2, 2, tokens, 16))
+        made = backend.allocate([shape] if backend.newer else shape, [torch.float16] if backend.newer else torch.float16,
+                                lmcache_host.MemoryFormat.KV_2LTD)
+        made.tensor.copy_(torch.randn(*shape).to(torch.float16))
+        return made
+
+    async def test_what_one_worker_put_another_one_gets(self):
+        for newer, plain in FORMS:
+            with self.subTest(newer=newer, plain=plain):
+                form = {"newer": newer, "plain": plain}
+                one, mine = self.connect(**form)
+                keys = [Key(1000 * newer + 100 * plain + i) for i in range(5)]
+                chunks = [self.chunk(mine) for _ in keys[:3]] + [self.chunk(mine, tokens=3)]
+                await one.batched_put(keys[:4], chunks)
+                one._store.flush()
+                other, theirs = self.connect(**form)
+                got = await other.batched_get(keys)
+                self.assertIsNone(got[4])
+                for chunk, wanted in zip(got[:4], chunks):
+                    self.assertEqual(chunk.get_shape(), wanted.get_shape())
+                    self.assertTrue(torch.equal(chunk.tensor, wanted.tensor))
+                self.assertEqual(theirs.live, set(got[:4]))  # the missing one was let go of
+                self.assertEqual([one.references for one in got[:4]], [1] * 4)
+                single = await other.get(keys[0])
+                self.assertTrue(torch.equal(single.tensor, chunks[0].tensor))
+                prefix = await other.batched_get_non_blocking("lookup", [keys[0], keys[4], keys[1]])
+                self.assertEqual(len(prefix), 1)
+                self.assertEqual(theirs.live, {*got[:4], single, *prefix})
+                self.assertEqual(bool(other._arenas), True)  # straight into the host's own memory
+
+    async def test_questions(self):
+        for newer in (True, False):
+            one, mine = self.connect(newer=newer)
+            keys = [Key(i, worker=newer) for i in range(4)]
+            await one.put(keys[0], self.chunk(mine))
+            await one.put(keys[1], self.chunk(mine))
+            await one.put(keys[3], self.chunk(mine))
+            self.assertEqual(one.batched_contains(keys), 2 if newer else [True, True, False, False])
+            self.assertEqual(await one.batched_async_contains("id", keys, True), 2)
+            self.assertEqual((await one.exists(keys[3]), one.exists_sync(keys[2])), (True, False))
+            self.assertEqual((one.support_ping(), await one.ping()), (True, 0))
+            self.assertEqual([one.support_batched_get(), one.support_batched_put(), one.support_batched_contains(),
+                              one.support_batched_async_contains(), one.support_batched_get_non_blocking()], [True] * 5)
+            self.assertGreaterEqual(len(await one.list()), 3)
+            self.assertTrue(one.remove_sync(keys[0]))
+            self.assertEqual(await one.batched_async_contains("id", keys), 0)
+            self.assertEqual(one.statistics()["errors"], 0)
+
+    async def test_chunks_outside_of_one_tensor_are_copied(self):
+        one, mine = self.connect()
+        chunk = self.chunk(mine)
+        chunk.raw_data = chunk.raw_data.clone()
+        wanted = chunk.tensor.clone()
+        await one.put(Key(77), chunk)
+        one._store.flush()
+        self.assertTrue(torch.equal((await one.get(Key(77))).tensor, wanted))
+
+    async def test_a_full_allocator_gives_fewer_chunks(self):
+        one, mine = self.connect()
+        keys = [Key(500 + i) for i in range(3)]
+        await one.batched_put(keys, [self.chunk(mine) for _ in keys])
+        other, _ = self.connect(size=2 * 2 * 2 * 2 * 8 * 16)
+        got = await other.batched_get(keys)
+        self.assertEqual([one is not None for one in got], [True, True, False])
+
+    async def test_a_frozen_server_is_a_miss_at_the_deadline(self):
+        one, mine = self.connect("deadline_ms=300&lookup_ms=200&retry_ms=50")
+        await one.put(Key(900), self.chunk(mine))
+        one._store.flush()
+        held = set(mine.live)
+        self.server.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        self.assertEqual(await one.batched_get([Key(900)]), [None])
+        self.assertLess(time.monotonic() - began, 2)
+        self.assertFalse(one.exists_sync(Key(900)))
+        self.server.process.send_signal(signal.SIGCONT)
+        until = time.monotonic() + 30
+        while mine.live != held:  # the chunk is let go of when the server cannot write into it any more
+            self.assertLess(time.monotonic(), until)
+            await asyncio.sleep(0.05)
+        while not await one.exists(Key(900)):
+            self.assertLess(time.monotonic(), until)
+            await asyncio.sleep(0.05)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[1:]])
