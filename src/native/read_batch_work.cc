@@ -87,9 +87,11 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
   }
   if (slot.opened) {
     slot.opened->peer = op_->caller.peer_address;
+  } else if (lease_ != 0) {
+    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_leased(slot.request));
+    slot.open(std::move(opened));
   } else {
-    VB_CO_ASSIGN(s3::OpenObject opened, co_await (lease_ != 0 ? open_leased(slot.request)
-                                                              : s3::open_object(service, op_->caller, slot.request)));
+    VB_CO_ASSIGN(s3::OpenObject opened, co_await s3::open_object(service, op_->caller, slot.request));
     slot.open(std::move(opened));
   }
   slot.in_reply = goes_in_reply(slot.place, slot.length);
