@@ -253,6 +253,8 @@ struct BatchOptions {
   // memory of reported items is not written any more. Results come later: if a session breaks before an item's result,
   // the item is connection_failed, unless it names its bytes by a version or an ETag and can be requested again.
   std::function<void(size_t)> in_order = {};
+  // get: reads the versions that this lease of a match holds; other keys, and all if it has ended, as they are now.
+  uint64_t lease = 0;
 };
 
 // A listing with the bytes of small objects: a prefix of them in one answer.
@@ -437,6 +439,8 @@ class Client {
   // unsupported: a lease, by another door or an older server.
   Outcome<MatchReply> match(const std::string& bucket, const std::string& name_space, std::span<const std::byte> hashes,
                             size_t width, std::span<const uint32_t> counts, const MatchOptions& options = {}) const;
+  // Ends a lease of a match before its time. Succeeds for one that has ended.
+  Outcome<> end_lease(uint64_t lease) const;
 
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync) const;
   Outcome<> remove_bucket(const std::string& bucket) const;

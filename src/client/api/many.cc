@@ -132,6 +132,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   call.windows = memory;
   call.results = results;
   call.in_order = options.in_order;
+  if (what == Many::get) call.lease = options.lease;
   bool native_too = true;
   if (session_) {
     // A refused message changed nothing; items that were answered are not requested again.

@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/copy.h"
+#include "client/native/match.h"
 #include "client/native/request.h"
 
 namespace verbena::client {
@@ -99,7 +100,9 @@ void ManyMessage::choose(size_t room) {
 }
 
 Result<void> ManyMessage::prepare(NativeStream::Body& body) {
-  choose(body.out.left());
+  // The room of what is behind the body.
+  const size_t lease_size = call_.lease != 0 ? wire::lease_size : 0;
+  choose(body.out.left() - lease_size);
   told_ = call_.told;
   wire::BatchHead head;
   head.details = details_of(call_);
@@ -110,7 +113,12 @@ Result<void> ManyMessage::prepare(NativeStream::Body& body) {
   }
   if (is_get() || is_put()) VB_TRY(lend(body, head));
   if (is_get() && call_.in_order) VB_TRY(lend_progress(body, head));
-  return encode(body, head);
+  VB_TRY(encode(body, head));
+  if (call_.lease != 0) {
+    body.out.u64(ClientLease::id(call_.lease));
+    body.flags |= wire::flag_lease;
+  }
+  return {};
 }
 
 // Lends, of each of the caller's windows, the part that the items use. A part that cannot be lent is replaced by a
