@@ -11,6 +11,11 @@ namespace {
 // Less than a word, so that a client can say with it which stream the lease is of.
 constexpr uint64_t lease_id_mask = (uint64_t{1} << 48) - 1;
 
+bool is_same_version(const store::ObjectInfo& one, const store::ObjectInfo& other) {
+  return one.version_id == other.version_id && one.etag == other.etag && one.modified_us == other.modified_us &&
+         one.size == other.size;
+}
+
 std::string lease_name(std::string_view bucket, std::string_view key) {
   std::string name;
   name.reserve(bucket.size() + 1 + key.size());
@@ -39,16 +44,21 @@ bool LeaseLimits::fits(const Party& party, uint64_t bytes, unsigned share) const
   return party.keys < options_.keys_max / share && party.bytes <= bytes_max && bytes <= bytes_max - party.bytes;
 }
 
+uint64_t lease_memory(uint64_t bytes, bool in_memory) {
+  constexpr uint64_t least = 4 * KiB, description = 1 * KiB, small = 64 * KiB;
+  return description + (in_memory || bytes <= small ? std::max(bytes, least) : 0);
+}
+
 bool LeaseLimits::take(Party& account, Party& stream, uint64_t bytes, bool in_memory) {
   const std::lock_guard lock(mutex_);
-  const bool memory_fits =
-      !in_memory || (bytes <= options_.memory_bytes_max && memory_bytes_ <= options_.memory_bytes_max - bytes);
+  const uint64_t memory = lease_memory(bytes, in_memory);
+  const bool memory_fits = memory <= options_.memory_bytes_max && memory_bytes_ <= options_.memory_bytes_max - memory;
   if (!memory_fits || !fits(all_, bytes, 1) || !fits(account, bytes, 2) || !fits(stream, bytes, 4)) {
     refused_.add();
     return false;
   }
   for (Party* const party : {&all_, &account, &stream}) ++party->keys, party->bytes += bytes;
-  if (in_memory) memory_bytes_ += bytes;
+  memory_bytes_ += memory;
   keys_gauge_.add(1);
   bytes_gauge_.add(static_cast<int64_t>(bytes));
   return true;
@@ -57,7 +67,7 @@ bool LeaseLimits::take(Party& account, Party& stream, uint64_t bytes, bool in_me
 void LeaseLimits::give_back(Party& account, Party& stream, uint64_t bytes, bool in_memory) {
   const std::lock_guard lock(mutex_);
   for (Party* const party : {&all_, &account, &stream}) --party->keys, party->bytes -= bytes;
-  if (in_memory) memory_bytes_ -= bytes;
+  memory_bytes_ -= lease_memory(bytes, in_memory);
   keys_gauge_.add(-1);
   bytes_gauge_.add(-static_cast<int64_t>(bytes));
 }
@@ -76,28 +86,36 @@ uint64_t Leases::begin(uint64_t id, Deadline until) {
       fill_random(std::as_writable_bytes(std::span(&id, 1)));
       id &= lease_id_mask;
     } while (id == 0 || leases_.contains(id));
-    found = leases_.emplace(id, Lease{.until = until, .kept = false, .keys = {}}).first;
+    found = leases_.emplace(id, Lease{.until = until, .last = deadline_in(longest), .keys = {}}).first;
     by_end_.emplace(until, id);
   }
-  Lease& lease = found->second;
-  if (until > lease.until) {
-    by_end_.erase({lease.until, id});
-    by_end_.emplace(lease.until = until, id);
-  }
+  if (until > found->second.until) end_at(*found, until);
   return id;
 }
 
-Result<void> Leases::add(uint64_t id, std::string_view bucket, std::string_view key,
+void Leases::end_at(std::pair<const uint64_t, Lease>& lease, Deadline until) {
+  by_end_.erase({lease.second.until, lease.first});
+  by_end_.emplace(lease.second.until = until, lease.first);
+}
+
+Result<void> Leases::add(uint64_t id, const s3::BucketAccessPtr& bucket, std::string_view key,
                          std::shared_ptr<store::ObjectReader> reader, bool in_memory) {
   const auto found = leases_.find(id);
   if (found == leases_.end()) return fail(Errc::no_such_key, "native: the lease has ended");
-  std::string name = lease_name(bucket, key);
+  std::string name = lease_name(bucket->name, key);
   auto& keys = found->second.keys;
-  if (keys.contains(name)) return {};
+  if (const auto known = keys.find(name); known != keys.end()) {
+    if (is_same_version(known->second.reader->info(), reader->info()) &&
+        known->second.bucket->created_us == bucket->created_us) {
+      return {};
+    }
+    release(known->first, known->second);
+    keys.erase(known);
+  }
   const uint64_t bytes = store::stored_size(reader->info());
   if (!limits_.take(*account_, own_, bytes, in_memory)) return fail(Errc::slow_down, "native: leases hold too much");
-  store::KeyPins::get().pin(bucket, key);
-  keys.emplace(std::move(name), Kept{std::move(reader), bytes, in_memory, bucket.size()});
+  store::KeyPins::get().pin(bucket->name, key);
+  keys.emplace(std::move(name), Kept{std::move(reader), bucket, bytes, in_memory});
   return {};
 }
 
@@ -109,18 +127,17 @@ bool Leases::keep_until(uint64_t id, Deadline until) {
     end(id);
     return false;
   }
-  const Deadline at = lease.kept ? std::max(until, lease.until) : until;
-  lease.kept = true;
-  by_end_.erase({lease.until, id});
-  by_end_.emplace(lease.until = at, id);
+  lease.promised = std::min(std::max(until, lease.promised), lease.last);
+  end_at(*found, lease.promised);
   return true;
 }
 
-std::shared_ptr<store::ObjectReader> Leases::find(uint64_t id, std::string_view bucket, std::string_view key) const {
+Leases::Found Leases::find(uint64_t id, std::string_view bucket, std::string_view key) const {
   const auto found = leases_.find(id);
-  if (found == leases_.end() || found->second.until <= SteadyClock::now()) return nullptr;
+  if (found == leases_.end() || found->second.until <= SteadyClock::now()) return {};
   const auto kept = found->second.keys.find(lease_name(bucket, key));
-  return kept == found->second.keys.end() ? nullptr : kept->second.reader;
+  if (kept == found->second.keys.end()) return {};
+  return {kept->second.reader, kept->second.bucket};
 }
 
 void Leases::end(uint64_t id) {
@@ -157,8 +174,8 @@ void Leases::release_some() {
 }
 
 void Leases::release(const std::string& name, Kept& kept) {
-  const std::string_view whole = name;
-  store::KeyPins::get().unpin(whole.substr(0, kept.bucket_size), whole.substr(kept.bucket_size + 1));
+  const std::string& bucket = kept.bucket->name;
+  store::KeyPins::get().unpin(bucket, std::string_view(name).substr(bucket.size() + 1));
   kept.reader.reset();
   limits_.give_back(*account_, own_, kept.bytes, kept.in_memory);
 }

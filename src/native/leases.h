@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/result.h"
+#include "s3/access/access.h"
 #include "store/store.h"
 
 namespace verbena::native {
@@ -29,7 +30,7 @@ class LeaseLimits {
   struct Options {
     uint64_t keys_max = 0;          // 0: no leases
     uint64_t bytes_max = 0;         // of the objects
-    uint64_t memory_bytes_max = 0;  // of those that lie in the hot tier's memory
+    uint64_t memory_bytes_max = 0;  // of what they hold in memory: lease_memory()
   };
   struct Party {
     std::atomic<uint64_t> keys{0}, bytes{0};
@@ -38,7 +39,8 @@ class LeaseLimits {
 
   explicit LeaseLimits(Options options);
   PartyPtr account(std::string_view name);
-  // One key more. False: a limit is reached, and nothing was taken.
+  bool are_off() const { return options_.keys_max == 0; }
+  // One key more, of an object of `bytes`. False: a limit is reached, and nothing was taken.
   bool take(Party& account, Party& stream, uint64_t bytes, bool in_memory);
   void give_back(Party& account, Party& stream, uint64_t bytes, bool in_memory);
 
@@ -54,26 +56,35 @@ class LeaseLimits {
   metrics::Counter& refused_;
 };
 
+// What a lease holds in memory of an object: all of one in the hot tier or small enough to lie in the index, and what
+// describes it.
+uint64_t lease_memory(uint64_t bytes, bool in_memory);
+
 // Of one stream; used on its core.
 class Leases {
  public:
-  static constexpr std::chrono::milliseconds longest{600'000};
+  // From a lease's begin, however often it is prolonged: so long the space of a removed object may be kept.
+  static constexpr std::chrono::milliseconds longest{60'000};
 
   // `limits` outlives it.
   Leases(LeaseLimits& limits, std::string_view account);
   ~Leases();
   Leases(const Leases&) = delete;
 
-  // A new lease, or `id` if it exists, prolonged to at least `until`.
+  // A new lease, or `id` if it exists. It does not end before `until`, which leaves time for the answer.
   uint64_t begin(uint64_t id, Deadline until);
-  // slow_down: a limit is reached. no_such_key: the lease has ended.
-  Result<void> add(uint64_t id, std::string_view bucket, std::string_view key,
+  // In place of another version of the key. `bucket` is its record from before the object was found. slow_down: a limit
+  // is reached. no_such_key: the lease has ended.
+  Result<void> add(uint64_t id, const s3::BucketAccessPtr& bucket, std::string_view key,
                    std::shared_ptr<store::ObjectReader> reader, bool in_memory);
-  // From now on it ends at `until`, unless it ends later already; a lease without keys ends at once. False: it has
-  // ended.
+  // The client knows of it: it ends at `until`, or when an earlier answer said, if that is later, but not after its
+  // longest; one without keys ends at once. False: it has ended.
   bool keep_until(uint64_t id, Deadline until);
-  // Null: the lease or the key in it does not exist.
-  std::shared_ptr<store::ObjectReader> find(uint64_t id, std::string_view bucket, std::string_view key) const;
+  struct Found {
+    std::shared_ptr<store::ObjectReader> reader;  // null: the lease or the key in it does not exist
+    s3::BucketAccessPtr bucket;
+  };
+  Found find(uint64_t id, std::string_view bucket, std::string_view key) const;
   void end(uint64_t id);
   // Ends those whose time is over, and releases some of what has ended.
   void sweep(Deadline now);
@@ -81,16 +92,17 @@ class Leases {
  private:
   struct Kept {
     std::shared_ptr<store::ObjectReader> reader;
+    s3::BucketAccessPtr bucket;
     uint64_t bytes = 0;
     bool in_memory = false;
-    size_t bucket_size = 0;  // of the name, "bucket/key"
   };
   struct Lease {
-    Deadline until;
-    bool kept = false;  // the client knows it
+    Deadline until, last;
+    Deadline promised = Deadline::min();  // to the client
     std::unordered_map<std::string, Kept> keys;
   };
   static constexpr size_t release_max = 16'384;  // keys at once: a large lease does not stop the core
+  void end_at(std::pair<const uint64_t, Lease>& lease, Deadline until);
   void release_some();
   void release(const std::string& name, Kept& kept);
 

@@ -140,6 +140,16 @@ TEST_F(LeaseTest, ARightThatWasTakenAwayIsNotKept) {
   end(found.lease);
 }
 
+TEST_F(LeaseTest, AChangedPolicyDoesNotLoseTheVersion) {
+  be_the_owner();
+  peer_ = hello(60, wire::version_of_match);
+  const Found found = match(60'000);
+  store_.put("bucket", "ns/a", "new");
+  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/other/*")");
+  EXPECT_EQ(get(found.lease, "ns/a"), "old ns/a");
+  end(found.lease);
+}
+
 TEST_F(LeaseTest, AMalformedOneIsRefused) {
   std::vector<std::byte> short_one(7);
   deliver(peer_, peer_.seal(wire::Type::get_many, ++request_, Bytes(short_one), wire::flag_lease));
@@ -154,6 +164,12 @@ class LeaseLimitsTest : public LeaseTest {
     store_.is_hot = [](std::string_view) { return true; };
     return store_.hot("bucket", key);
   }
+  static s3::BucketAccessPtr record() {
+    auto made = std::make_shared<s3::BucketAccess>();
+    made->name = "bucket";
+    return made;
+  }
+  const s3::BucketAccessPtr bucket_ = record();
 };
 
 TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
@@ -161,7 +177,7 @@ TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
   const Deadline later = deadline_in(std::chrono::minutes(1));
   const auto object = reader("ns/a");
   const auto add = [&](Leases& leases, uint64_t id, const char* key) {
-    const auto added = leases.add(id, "bucket", key, object, false);
+    const auto added = leases.add(id, bucket_, key, object, false);
     return added ? Errc::ok : added.error().code;
   };
   {
@@ -180,24 +196,55 @@ TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
     EXPECT_EQ(add(one, id, "1"), Errc::no_such_key);
   }
   EXPECT_EQ(held(), 0);
-  LeaseLimits small({.keys_max = 100, .bytes_max = 4 * 20, .memory_bytes_max = 10});
+  LeaseLimits small({.keys_max = 100, .bytes_max = 4 * 20, .memory_bytes_max = 2 * lease_memory(8, true)});
   Leases leases(small, "account");
   const uint64_t id = leases.begin(0, later);
   EXPECT_EQ(add(leases, id, "1"), Errc::ok) << "8 of 20 bytes";
-  EXPECT_TRUE(leases.add(id, "bucket", "2", object, true));
-  EXPECT_FALSE(leases.add(id, "bucket", "3", object, true)) << "too much in memory";
+  EXPECT_TRUE(leases.add(id, bucket_, "2", object, true));
+  EXPECT_FALSE(leases.add(id, bucket_, "3", object, true)) << "too much in memory";
   EXPECT_EQ(add(leases, id, "3"), Errc::slow_down);
 }
 
+TEST_F(LeaseLimitsTest, ItEndsHoweverOftenItIsProlonged) {
+  LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
+  Leases leases(limits, "account");
+  const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
+  EXPECT_TRUE(leases.add(id, bucket_, "k", reader("ns/a"), false));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::hours(1))));
+  EXPECT_EQ(leases.begin(id, deadline_in(std::chrono::minutes(1))), id);
+  EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::hours(1))));
+  leases.sweep(deadline_in(Leases::longest));
+  EXPECT_EQ(held(), 0);
+}
+
+TEST_F(LeaseLimitsTest, AnotherVersionTakesTheKeysPlace) {
+  LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
+  Leases leases(limits, "account");
+  const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
+  EXPECT_TRUE(leases.add(id, bucket_, "ns/a", reader("ns/a"), false));
+  store_.put("bucket", "ns/a", "another one");
+  EXPECT_TRUE(leases.add(id, bucket_, "ns/a", reader("ns/a"), false));
+  EXPECT_EQ(held(), 1);
+  EXPECT_EQ(leases.find(id, "bucket", "ns/a").reader->info().size, 11u);
+  EXPECT_EQ(leases.find(id, "bucket", "ns/b").reader, nullptr);
+}
+
+TEST_F(LeaseLimitsTest, WhatIsHeldInMemoryCountsAsSuch) {
+  EXPECT_EQ(lease_memory(1, true), 5 * KiB);
+  EXPECT_EQ(lease_memory(1, false), 5 * KiB) << "it may lie in the index";
+  EXPECT_EQ(lease_memory(MiB, false), KiB);
+  EXPECT_EQ(lease_memory(MiB, true), MiB + KiB);
+}
+
 TEST_F(LeaseLimitsTest, AMillionLeasesEndWithTheirTime) {
-  LeaseLimits limits({.keys_max = 400'000, .bytes_max = GiB, .memory_bytes_max = 0});
+  LeaseLimits limits({.keys_max = 400'000, .bytes_max = GiB, .memory_bytes_max = GiB});
   Leases leases(limits, "account");
   const auto object = reader("ns/a");
   const Deadline soon = SteadyClock::now();
   size_t refused = 0;
   for (int i = 0; i < 150'000; ++i) {
     const uint64_t id = leases.begin(0, soon);
-    if (!leases.add(id, "bucket", "k", object, false)) ++refused;
+    if (!leases.add(id, bucket_, "k", object, false)) ++refused;
     (void)leases.keep_until(id, soon);
   }
   EXPECT_EQ(refused, 50'000u);

@@ -10,7 +10,9 @@
 #include "base/hex.h"
 #include "memory/budget.h"
 #include "native/endpoint.h"
+#include "s3/access/authorize.h"
 #include "s3/access/quota.h"
+#include "s3/names.h"
 #include "s3/objects/read.h"
 
 namespace verbena::native {
@@ -139,7 +141,7 @@ Task<void> Matching::serve(std::shared_ptr<Matching> self) {
   if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
   const auto done = co_await self->run();
   self->account();
-  const uint64_t lease = self->finish_lease();
+  const uint64_t lease = self->finish_lease(done.has_value());
   wire::MatchWriter& out = self->out_;
   OpPtr op = std::move(self->op_);
   if (done) {
@@ -151,7 +153,7 @@ Task<void> Matching::serve(std::shared_ptr<Matching> self) {
 }
 
 Task<Result<void>> Matching::run() {
-  begin_lease();
+  if (op_->match->lease_ms != 0) co_await begin_lease();
   VB_CO_TRY(keys_.open(*op_));
   for (const uint32_t count : op_->match->counts) {
     if (!out_.begin_list()) break;
@@ -300,15 +302,20 @@ void Matching::account() {
   if (counted_ != 0) op_->endpoint->account(*op_, {.bucket_name = op_->bucket, .requests = counted_});
 }
 
-// Until the answer is ready, longer than any of it takes.
-void Matching::begin_lease() {
+// The bucket's record is from before any object is found: one of a later bucket of that name is not read by the lease.
+// Until the answer is ready the lease lasts longer than any of it takes.
+Task<void> Matching::begin_lease() {
+  LeaseLimits& limits = op_->endpoint->door().lease_limits;
+  if (limits.are_off() || !s3::check_bucket_name(op_->bucket)) co_return;
+  auto bucket = co_await s3::bucket_access(op_->endpoint->door().service, op_->bucket);
+  if (!bucket || op_->stream->closed) co_return;
+  bucket_ = std::move(*bucket);
   const MatchRequest& request = *op_->match;
-  if (request.lease_ms == 0) return;
   SessionStream& stream = *op_->stream;
   if (stream.leases == nullptr) {
     const auth::PrincipalPtr& who = op_->caller.identity.principal;
     const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
-    stream.leases = std::make_unique<Leases>(op_->endpoint->door().lease_limits, account);
+    stream.leases = std::make_unique<Leases>(limits, account);
   }
   lease_ = stream.leases->begin(request.lease, deadline_in(lease_time(request) + std::chrono::minutes(1)));
 }
@@ -327,12 +334,15 @@ Task<void> Matching::open_for_lease(const std::string& key, Seen& seen) {
 bool Matching::take_for_lease(const std::string& key, Seen& seen) {
   Leases* const leases = op_->stream->leases.get();
   const bool in_memory = seen.place == wire::KeyPlace::memory;
-  return leases != nullptr && leases->add(lease_, op_->bucket, key, std::move(seen.object), in_memory);
+  return leases != nullptr && leases->add(lease_, bucket_, key, std::move(seen.object), in_memory);
 }
 
-uint64_t Matching::finish_lease() {
+uint64_t Matching::finish_lease(bool answered) {
   Leases* const leases = op_->stream->leases.get();
   if (lease_ == 0 || leases == nullptr) return 0;
+  const bool is_known = lease_ == op_->match->lease;
+  if (!answered && !is_known) leases->end(lease_);  // its client would never learn of it
+  if (!answered) return 0;
   return leases->keep_until(lease_, deadline_in(lease_time(*op_->match))) ? lease_ : 0;
 }
 

@@ -87,10 +87,10 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   // True: the key counts, and the list goes on.
   bool count(const std::string& key, Seen& seen);
   void account();
-  void begin_lease();
+  Task<void> begin_lease();
   Task<void> open_for_lease(const std::string& key, Seen& seen);
   bool take_for_lease(const std::string& key, Seen& seen);
-  uint64_t finish_lease();
+  uint64_t finish_lease(bool answered);
 
   OpPtr op_;
   MatchKeys keys_;
@@ -100,7 +100,8 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   Deadline until_;  // the end of the client's wait
   Deadline turn_until_;
   size_t in_turn_ = 0, looked_at_ = 0, counted_ = 0;
-  uint64_t lease_ = 0;  // 0: none
+  uint64_t lease_ = 0;          // 0: none
+  s3::BucketAccessPtr bucket_;  // for the lease
   bool full_ = false, admitted_ = false;
   size_t running_ = 0;
   boost::asio::steady_timer ended_;  // cancelled whenever a look-up ends

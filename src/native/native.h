@@ -48,7 +48,7 @@ struct Options {
   std::chrono::milliseconds watch_deaf_after{60'000};   // without a request for so long a watch has no queue
   std::chrono::milliseconds watch_ends_after{300'000};  // and is removed
   // What leases hold: of the process; at most half for one account, a quarter for one session on one endpoint.
-  uint64_t lease_keys_max = 1 << 20;
+  uint64_t lease_keys_max = 1 << 18;  // 0: no leases
   uint64_t lease_bytes_max = 256 * GiB;
   call::AccessLog* access_log = nullptr;        // nullptr: none
   observe::RequestWatch* watch = nullptr;       // likewise: live view of requests

@@ -103,13 +103,23 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
 // The version that the lease holds, by the caller's rights of now; without one, the current object.
 Task<Result<s3::OpenObject>> ReadBatch::open_leased(const s3::GetRequest& request) {
   s3::Service& service = op_->endpoint->door().service;
-  s3::FoundObject kept;
+  Leases::Found kept;
   if (request.version_id.empty() && op_->stream->leases != nullptr) {
-    kept = {op_->stream->leases->find(lease_, request.bucket, request.key), service.access->now()};
+    kept = op_->stream->leases->find(lease_, request.bucket, request.key);
   }
-  s3::ObjectRead read(service, op_->caller, request, s3::ObjectRead::Of::bytes, std::move(kept));
-  if (co_await read.finish(read.look()) == s3::ObjectRead::Step::refusal) co_return std::unexpected(read.error());
-  co_return read.take();
+  if (kept.reader == nullptr) co_return co_await s3::open_object(service, op_->caller, request);
+  // Each time anew: a read that does not find the bucket's record in memory discards the object that it was given.
+  constexpr int tries_max = 4;
+  for (int tries = 0; tries < tries_max; ++tries) {
+    VB_CO_ASSIGN(const s3::BucketAccessPtr bucket, co_await s3::same_bucket_access(service, *kept.bucket));
+    if (s3::cached_access(service, bucket->name) == nullptr) continue;
+    s3::ObjectRead read(service, op_->caller, request, s3::ObjectRead::Of::bytes, {kept.reader, service.access->now()});
+    const s3::ObjectRead::Step step = read.look();
+    if (step == s3::ObjectRead::Step::needs_bucket) continue;
+    if (co_await read.finish(step) == s3::ObjectRead::Step::refusal) co_return std::unexpected(read.error());
+    co_return read.take();
+  }
+  co_return fail(Errc::slow_down, "native: the bucket's record changes all the time");
 }
 
 // Starts a worker for the items behind one that has to wait.

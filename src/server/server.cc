@@ -128,6 +128,8 @@ std::expected<void, std::string> Server::State::open_cores() {
     log::info("native: sessions_max={} per_account={} per_client={}", *config.rdma.sessions_max,
               *config.rdma.sessions_per_account_max, *config.rdma.sessions_per_client_max);
     native::Options options = native_limits(config.rdma);
+    // There a reader holds back the removal of everything that was removed later, in the whole cluster.
+    if (config.engine == EngineChoice::rados) options.lease_keys_max = 0;
     options.feeds = feeds;
     options.access_log = access_log.get();
     options.watch = &watch;

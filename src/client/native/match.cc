@@ -65,7 +65,9 @@ Result<void> MatchCall::answered(Bytes body) {
   if (!reader || reader->details() != details_of(request) || reader->left() == 0 || reader->left() > lists) {
     return std::unexpected(bad);
   }
-  if (matched.lease != 0 && reader->lease() != matched.lease) return std::unexpected(bad);
+  if (matched.lease != 0 && reader->lease() != matched.lease) {
+    return fail(Errc::timed_out, "native: the lease ended before the match did");
+  }
   matched.lease = reader->lease();
   for (wire::MatchedList list; reader->left() != 0;) {
     const uint32_t asked = request.counts[position.list] - position.key;
