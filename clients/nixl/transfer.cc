@@ -1,0 +1,154 @@
+#include "transfer.h"
+
+#include <cstdio>
+
+namespace verbena::nixl {
+namespace {
+
+constexpr size_t told_max = 8;  // lines of one transfer
+
+}  // namespace
+
+Status status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::no_such_bucket:
+    case ErrorCode::no_such_key:
+      return not_found;
+    case ErrorCode::access_denied:
+    case ErrorCode::unknown_access_key:
+      return not_allowed;
+    case ErrorCode::invalid_argument:
+      return invalid_parameter;
+    case ErrorCode::invalid_range:
+    case ErrorCode::buffer_too_small:
+    case ErrorCode::too_large:
+      return mismatch;
+    case ErrorCode::unsupported:
+      return not_supported;
+    case ErrorCode::connection_failed:
+    case ErrorCode::timed_out:
+      return remote_disconnect;
+    case ErrorCode::cancelled:
+      return cancelled;
+    default:
+      return backend_error;
+  }
+}
+
+void complain(const std::string& text) {
+  const std::string line = "verbena: nixl: " + text + "\n";
+  std::fputs(line.c_str(), stderr);
+}
+
+std::expected<std::unique_ptr<Transfer>, Status> Transfer::prepare(Operation operation, const MetaList& local,
+                                                                   const MetaList& remote, const std::string& bucket) {
+  if (operation != read_op && operation != write_op) return std::unexpected(invalid_parameter);
+  if (local.segment() == vram) return std::unexpected(not_supported);
+  if (local.segment() != dram || remote.segment() != object || local.size() != remote.size() || local.size() == 0) {
+    return std::unexpected(invalid_parameter);
+  }
+  std::unique_ptr<Transfer> made(new Transfer(operation));
+  for (size_t i = 0; i < local.size(); ++i) {
+    const Status added = made->add(i, local[i], remote[i], bucket);
+    if (added != success) return std::unexpected(added);
+  }
+  made->places_.clear();
+  return made;
+}
+
+// The batch and the number of the window for the next item in this memory.
+std::pair<Transfer::Batch&, unsigned> Transfer::place_for(const LocalMemory& memory) {
+  auto& [batch, window] = places_[&memory];
+  if (batch == nullptr || batch->items.size() == batch_items_max) {
+    const bool has_room = !batches_.empty() && batches_.back().windows.size() < batch_windows_max &&
+                          batches_.back().items.size() < batch_items_max;
+    batch = has_room ? &batches_.back() : &batches_.emplace_back();
+    window = static_cast<unsigned>(batch->windows.size());
+    batch->windows.push_back(memory.buffer);
+  }
+  return {*batch, window};
+}
+
+Status Transfer::add(size_t number, const MetaDescriptor& local, const MetaDescriptor& remote,
+                     const std::string& bucket) {
+  const auto* memory = dynamic_cast<const LocalMemory*>(local.metadata);
+  const auto* name = dynamic_cast<const ObjectKey*>(remote.metadata);
+  if (memory == nullptr || name == nullptr || local.length == 0) return invalid_parameter;
+  if (remote.length != local.length) return mismatch;
+  const size_t offset = local.address - memory->address;
+  if (local.address < memory->address || offset > memory->length || local.length > memory->length - offset) {
+    return invalid_parameter;
+  }
+  if (operation_ == write_op && remote.address != 0) {
+    complain("an object is written as a whole: there is no write at offset " + std::to_string(remote.address));
+    return not_supported;
+  }
+  auto [batch, window] = place_for(*memory);
+  BatchItem item{.bucket = bucket, .key = keys_.emplace_back(name->key)};
+  item.offset = offset;
+  item.size = local.length;
+  item.window = window;
+  if (operation_ == read_op) item.range = Range{.offset = remote.address, .length = local.length};
+  batch.items.push_back(item);
+  batch.descriptors.push_back(number);
+  ++count_;
+  return success;
+}
+
+Status Transfer::post(const Client& client) {
+  if (check() == in_progress) return repost_active;
+  status_ = in_progress;
+  told_ = 0;
+  for (Batch& batch : batches_) {
+    batch.results.assign(batch.items.size(), {});
+    batch.done = operation_ == read_op ? client.get_many_async(batch.items, batch.windows, batch.results)
+                                       : client.put_many_async(batch.items, batch.windows, batch.results);
+  }
+  return in_progress;
+}
+
+void Transfer::tell(const std::string& key, size_t number, const std::string& why) {
+  if (told_++ >= told_max) return;
+  complain((operation_ == read_op ? "reading " : "writing ") + key + " (descriptor " + std::to_string(number) + " of " +
+           std::to_string(count_) + "): " + why);
+}
+
+// The first failure of an ended batch.
+Status Transfer::end(Batch& batch) {
+  const auto outcome = batch.done.get();
+  if (!outcome) {
+    tell(std::string(batch.items.front().key), batch.descriptors.front(), outcome.error().message);
+    return status_of(outcome.error().code);
+  }
+  Status first = success;
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchResult& result = batch.results[i];
+    const bool is_short = !result.error && result.bytes != batch.items[i].size;
+    if (!result.error && !is_short) continue;
+    tell(std::string(batch.items[i].key), batch.descriptors[i],
+         is_short ? "the object ends before this range" : std::string(to_string(*result.error)));
+    if (first == success) first = is_short ? mismatch : status_of(*result.error);
+  }
+  return first;
+}
+
+Status Transfer::check() {
+  if (status_ != in_progress) return status_;
+  for (const Batch& batch : batches_) {
+    if (batch.done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return in_progress;
+  }
+  Status first = success;
+  for (Batch& batch : batches_) {
+    const Status ended = end(batch);
+    if (first == success) first = ended;
+  }
+  return status_ = first;
+}
+
+Transfer::~Transfer() {
+  for (const Batch& batch : batches_) {
+    if (batch.done.valid()) batch.done.wait();
+  }
+}
+
+}  // namespace verbena::nixl
