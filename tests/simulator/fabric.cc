@@ -68,6 +68,13 @@ void Fabric::trouble_all() {
   for (auto& count : troubles_) ++count;
 }
 
+bool Fabric::holds_broken(size_t host) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(connections_, [&](const auto& of) {
+    return of.second->host == host && !(of.second->open && of.second->server_open);
+  });
+}
+
 std::string Fabric::wrong() const {
   const std::lock_guard lock(mutex_);
   return wrong_;
@@ -157,10 +164,10 @@ void Fabric::land(Connection& connection, Letter& letter) {
 
 // --- Breaks ----------------------------------------------------------------------------------------------------------
 
-// What is under way still arrives or not: in order the first of them, of a device any.
-void Fabric::break_off(const ConnectionPtr& connection) {
+// What is under way still arrives or not: in order the first of them, of a device any. `befalls`: not by the client.
+void Fabric::break_off(const ConnectionPtr& connection, bool befalls) {
   if (!connection->open) return;
-  ++troubles_[connection->host % hosts_max];
+  if (befalls) trouble(connection->host);
   const auto arrives = [&](size_t at, size_t first) { return kind_ == Kind::device ? draw(2) : at < first; };
   const size_t up_first = random_number() % (connection->up.size() + 1);
   for (size_t at = 0; Letter & letter : connection->up) {
@@ -184,9 +191,11 @@ void Fabric::tell_gone(const ConnectionPtr& connection) {
       if (draw(4)) move(*connection, *transfer, piece);
     }
     transfer->refused = true;
-    at(now_ns() + delay(), [this, connection, transfer] {
-      finish(connection, transfer, fail(Errc::closed, "simulated: the connection broke"));
-    });
+    // A completion that was due says so, too, unless all had landed.
+    const auto landed = [](const Transfer::Piece& piece) { return piece.landed; };
+    const Result<void> broke = fail(Errc::closed, "simulated: the connection broke");
+    if (!std::ranges::all_of(transfer->pieces, landed)) transfer->outcome = broke;
+    at(now_ns() + delay(), [this, connection, transfer, broke] { finish(connection, transfer, broke); });
   }
   if (kind_ == Kind::device) {
     connection->server_open = false;

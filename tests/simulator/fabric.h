@@ -45,6 +45,8 @@ class Fabric {
   uint64_t troubles(size_t host) const { return troubles_[host % hosts_max]; }
   void trouble(size_t host) { ++troubles_[host % hosts_max]; }
   void trouble_all();
+  // Whether a connection is broken that this host's client has not given up yet.
+  bool holds_broken(size_t host) const;
   // Whether no message is on its way to a port.
   bool quiet() const { return under_way_ == 0; }
   // What was wrong with memory that it had given out; empty: nothing.
@@ -74,7 +76,7 @@ class Fabric {
   void arrive_down(const ConnectionPtr& connection);
   void hand_over(const ConnectionPtr& connection, Letter letter);
   void land(Connection& connection, Letter& letter);
-  void break_off(const ConnectionPtr& connection);
+  void break_off(const ConnectionPtr& connection, bool befalls = true);
   void tell_gone(const ConnectionPtr& connection);
   void start(const ConnectionPtr& connection, const std::shared_ptr<Transfer>& transfer);
   void move(Connection& connection, Transfer& transfer, size_t piece);

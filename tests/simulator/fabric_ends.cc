@@ -261,9 +261,7 @@ class SimulatedLink final : public fabric::Link {
   ~SimulatedLink() override {
     const std::lock_guard lock(fabric_.mutex_);
     // What was sent arrives or not; the peer then learns that this end has gone.
-    const uint64_t troubles = fabric_.troubles(connection_->host);
-    fabric_.break_off(connection_);
-    fabric_.troubles_[connection_->host % Fabric::hosts_max] = troubles;
+    fabric_.break_off(connection_, /*befalls=*/false);
     fabric_.connections_.erase(connection_->id);
   }
 

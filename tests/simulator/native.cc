@@ -174,7 +174,8 @@ std::shared_ptr<client::NativeSession> World::Native::session(Slot& slot) {
 }
 
 World::Native::Attempt World::Native::attempt(Slot& slot, std::shared_ptr<client::NativeSession> session) const {
-  return {slot, std::move(session), fabric_.troubles(slot.host), slot.dials};
+  return {slot,       std::move(session), fabric_.troubles(slot.host),
+          slot.dials, slot.good,          fabric_.holds_broken(slot.host)};
 }
 
 void World::Native::succeeded(const Attempt& attempt) {
@@ -183,7 +184,8 @@ void World::Native::succeeded(const Attempt& attempt) {
 
 // --- Errors ----------------------------------------------------------------------------------------------------------
 
-// Something has befallen this host's connections since its last call that went well.
+// Something has befallen this host's connections since the last call that went well before this one; or a session's
+// stream, of several, was broken when the call began, which a call on another stream does not notice.
 bool World::Native::is_excused(const Attempt& attempt, const Error& error) const {
   if (error == Errc::slow_down) return true;
   if (error == Errc::request_timeout && attempt.slot.watches) return true;  // an older one has come late, for this one
@@ -191,7 +193,7 @@ bool World::Native::is_excused(const Attempt& attempt, const Error& error) const
   const bool of_transport = error == Errc::closed || error == Errc::connection_failed || error == Errc::timed_out ||
                             error == Errc::rdma_transfer_failed || error == Errc::request_timeout ||
                             error == Errc::service_unavailable || error == Errc::incomplete_body;
-  return of_transport && (now != attempt.troubles || now != attempt.slot.good);
+  return of_transport && (attempt.broken || now != attempt.troubles || now != attempt.good);
 }
 
 void World::Native::note_error(const Attempt& attempt, std::string_view what, const Error& error) {

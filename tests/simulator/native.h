@@ -65,7 +65,8 @@ struct World::Native {
   struct Attempt {
     Slot& slot;
     std::shared_ptr<client::NativeSession> session;
-    uint64_t troubles, dials;
+    uint64_t troubles, dials, good;
+    bool broken;
   };
   struct Late {  // memory of a call that has failed: nothing lands there any more
     std::shared_ptr<Guarded> memory;

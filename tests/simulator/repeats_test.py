@@ -5,9 +5,8 @@ import subprocess
 import sys
 
 
-def trace(seed, engine):
-    operations = '1000' if engine == 'local' else '300'
-    command = [sys.argv[1], '--engine', engine, '--seed', str(seed), '--operations', operations]
+def trace(seed, arguments):
+    command = [sys.argv[1], *arguments.split(), '--seed', str(seed)]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(run.stdout + run.stderr)
@@ -15,10 +14,13 @@ def trace(seed, engine):
 
 
 seen = set()
-for seed, engine in [(seed, 'local') for seed in range(1, 7)] + [(seed, 'rados') for seed in range(7, 9)]:
-    first, again = trace(seed, engine), trace(seed, engine)
+worlds = [(seed, '--operations 1000') for seed in range(1, 7)]
+worlds += [(seed, '--engine rados --operations 300') for seed in range(7, 9)]
+worlds += [(1, '--native --operations 1000')]
+for world in worlds:
+    first, again = trace(*world), trace(*world)
     if first != again:
-        sys.exit(f'seed {seed}, {engine}: {first}, again {again}')
+        sys.exit(f'seed {world[0]} {world[1]}: {first}, again {again}')
     seen.add(first)
-if len(seen) != 8:
-    sys.exit(f'of 8 seeds {len(seen)} differ')
+if len(seen) != len(worlds):
+    sys.exit(f'of {len(worlds)} worlds {len(seen)} differ')

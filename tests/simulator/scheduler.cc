@@ -112,7 +112,16 @@ void Scheduler::go_on_with(Thread& next) {
   const bool ended = self.ended;
   running_ = &next;
   give_turn(next.go);
-  if (!ended) wait_for_turn(self.go);
+  if (!ended) take_turn(self);
+}
+
+// Which addresses the next allocations get would depend on how far a thread has come that is at its end.
+void Scheduler::take_turn(Thread& self) {
+  wait_for_turn(self.go);
+  if (leaving_ == 0) return;
+  const long process = kernel(SYS_getpid);
+  while (kernel(SYS_tgkill, process, leaving_, 0) == 0) kernel(SYS_sched_yield);
+  leaving_ = 0;
 }
 
 void Scheduler::pause() {
@@ -176,7 +185,7 @@ void Scheduler::name_thread(void* thread, pthread_t as) { static_cast<Thread*>(t
 void Scheduler::adopt(void* thread) {
   self_ = static_cast<Thread*>(thread);
   self_->kernel_id = static_cast<int>(kernel(SYS_gettid));
-  wait_for_turn(self_->go);
+  take_turn(*self_);
 }
 
 void Scheduler::end_thread() {
@@ -185,6 +194,7 @@ void Scheduler::end_thread() {
   self.runnable = false;
   std::erase(live_, &self);
   wake(&self);
+  leaving_ = self.kernel_id;
   go_on_with(choose());
   self_ = nullptr;
 }

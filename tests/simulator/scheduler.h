@@ -77,12 +77,14 @@ class Scheduler {
   void go_on_with(Thread& next);
   void wake(Thread& thread);
   void block(Thread& self, int64_t deadline_ns);
+  void take_turn(Thread& self);
   [[noreturn]] void deadlocked();
 
   bool is_frozen(const Thread& thread) const { return frozen_until_ns_[thread.group % groups] > now_ns_; }
 
   static thread_local Thread* self_;
   Thread* running_ = nullptr;
+  int leaving_ = 0;             // the kernel's number of a thread that has ended, but frees memory of its own yet
   std::deque<Thread> threads_;  // ended ones, too: a thread that is waited for keeps its record
   std::vector<Thread*> live_;
   static constexpr size_t groups = 8;

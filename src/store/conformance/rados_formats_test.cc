@@ -71,9 +71,9 @@ TEST_F(FormatsOnRados, AServerThatDoesNotKnowTheFormatDoesNotStartAndOneThatRuns
 
 // They are written into files, with locks and syncs.
 TEST_F(FormatsOnRados, WhatTakesTheKeysOfOtherServersHoldsUpNothingElse) {
-  RadosRig t;
   std::latch over(1);
   std::atomic<bool> waits{false};
+  RadosRig t;
   t.options.on_keys = [&](const auto&, const auto& sealed) {
     if (sealed != "sealed") return;
     waits = true;

@@ -139,6 +139,7 @@ Task<> Garbage::sign_out() {
 // Until the others write a format again that this server knows.
 Task<Result<void>> Garbage::wait_outside() {
   if (std::exchange(is_living_, false)) {
+    signed_at_ = 0;  // no sign of before lets a change name a blob
     co_await sign_out();
     sign_.clear();
   }
