@@ -166,6 +166,7 @@ struct PutOptions {
   // own outcome, and the ETag is that of the object after the message. A cancelled one has its outcome at once, and may
   // still be made.
   std::optional<uint64_t> append_at = {};
+  std::chrono::seconds ttl{0};  // the object ends so long after its commit, at most ten years; 0: it has no end
   std::stop_token cancel = {};  // as GetOptions::cancel
   // Also fill PutReply::headers (the HTTP doors always do).
   bool describe = false;
@@ -236,6 +237,7 @@ struct BatchItem {
   std::string_view version_id = {};                    // not put
   std::string_view if_match = {}, if_none_match = {};  // ETags without quotes, or "*"; remove has if_match alone
   std::string_view content_type = {};                  // put
+  std::chrono::seconds ttl{0};                         // put: as PutOptions::ttl
 };
 // Filled for each item of a call. Reusing it for the next call reuses its memory.
 struct BatchResult {
@@ -251,6 +253,8 @@ struct BatchOptions {
   // memory of reported items is not written any more. Results come later: if a session breaks before an item's result,
   // the item is connection_failed, unless it names its bytes by a version or an ETag and can be requested again.
   std::function<void(size_t)> in_order = {};
+  // get: reads the versions that this lease of a match holds; other keys, and all if it has ended, as they are now.
+  uint64_t lease = 0;
 };
 
 // A listing with the bytes of small objects: a prefix of them in one answer.
@@ -435,6 +439,8 @@ class Client {
   // unsupported: a lease, by another door or an older server.
   Outcome<MatchReply> match(const std::string& bucket, const std::string& name_space, std::span<const std::byte> hashes,
                             size_t width, std::span<const uint32_t> counts, const MatchOptions& options = {}) const;
+  // Ends a lease of a match before its time. Succeeds for one that has ended.
+  Outcome<> end_lease(uint64_t lease) const;
 
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync) const;
   Outcome<> remove_bucket(const std::string& bucket) const;

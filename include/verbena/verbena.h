@@ -209,6 +209,7 @@ typedef struct verbena_put_options {
   int md5_etag;         /* make the ETag the MD5 of the bytes by every door */
   verbena_cancellation* cancellation;
   verbena_info** info; /* as in verbena_get_options: the server's headers about the new object */
+  uint64_t ttl_s;      /* the object ends so many seconds after its commit, at most ten years; 0: it has no end */
 } verbena_put_options;
 
 typedef struct verbena_head_options {
@@ -375,6 +376,11 @@ typedef struct verbena_match_request {
   uint64_t lease;        /* 0: none */
 } verbena_match_request;
 int verbena_match(verbena_client* client, verbena_match_request* request, verbena_transfer* transfer);
+/* verbena_get_many of the versions that a lease holds; other keys, and all if it has ended, as they are now. */
+int verbena_get_many_leased(verbena_client* client, const verbena_batch* batch, uint64_t lease,
+                            verbena_transfer* transfer);
+/* Ends a lease before its time. Succeeds for one that has ended. */
+int verbena_end_lease(verbena_client* client, uint64_t lease);
 
 /* ---- Listings ---- */
 

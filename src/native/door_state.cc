@@ -57,6 +57,8 @@ std::string_view name_of(size_t type) {
       return "watch_end";
     case wire::Type::match:
       return "match";
+    case wire::Type::lease_end:
+      return "lease_end";
   }
   return {};
 }
@@ -82,7 +84,7 @@ Metrics::Metrics()
     dropped[i] = &metrics::counter("verbena_native_dropped_total", "Native messages dropped, by reason",
                                    {{"reason", std::string(to_string(static_cast<wire::Drop>(i)))}});
   }
-  for (size_t type = 0; type < 32; ++type) {
+  for (size_t type = 0; type < types_max; ++type) {
     const std::string op(name_of(type));
     if (op.empty()) continue;
     requests[type] = &metrics::counter("verbena_native_requests_total", "Native requests served", {{"op", op}});

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "call/observed.h"
 #include "call/request_times.h"
+#include "native/leases.h"
 #include "native/native.h"
 #include "native/session_table.h"
 #include "native/watch_limits.h"
@@ -17,10 +18,11 @@
 namespace verbena::native {
 
 struct Metrics {
+  static constexpr size_t types_max = 40;
   Metrics();
   metrics::Counter* dropped[wire::drop_count];
-  metrics::Counter* requests[32];  // by request type; nullptr for types without a counter
-  metrics::Counter* failed[32];
+  metrics::Counter* requests[types_max];  // by request type; nullptr for types without a counter
+  metrics::Counter* failed[types_max];
   metrics::Counter& batch_items;
   metrics::Counter& inline_in;  // bytes
   metrics::Counter& inline_out;
@@ -59,6 +61,9 @@ struct DoorState {
                   .account_max = this->options.account_sessions_max,
                   .client_max = this->options.client_sessions_max,
                   .reserved = this->options.reserved_sessions}),
+        lease_limits({.keys_max = this->options.lease_keys_max,
+                      .bytes_max = this->options.lease_bytes_max,
+                      .memory_bytes_max = service.arena.mapping().size() / 16}),
         watch_limits({.watches_max = this->options.watches_max, .bytes_max = this->options.watch_bytes_max}) {}
 
   s3::Service& service;
@@ -67,6 +72,7 @@ struct DoorState {
   Options options;
   const call::Observers observers{options.access_log, options.watch, options.tracer};
   SessionTable sessions;
+  LeaseLimits lease_limits;
   WatchLimits watch_limits;
   NonceMemory nonces;
   Metrics metrics;

@@ -54,6 +54,8 @@ bool load_traced(Op& op, Bytes body) {
       return load_watch_end(op, rest);
     case wire::Type::match:
       return load_match(op, rest);
+    case wire::Type::lease_end:
+      return load_lease_end(op, rest);
     default:
       return false;
   }
@@ -99,6 +101,7 @@ void Endpoint::start() {
 
 void Endpoint::abandon() {
   watches_->close();
+  streams_.each([](const std::shared_ptr<SessionStream>& stream) { stream->leases.reset(); });
   // Each of them holds this endpoint.
   auto waiting = std::move(waiting_);
   waiting_.clear();
@@ -222,6 +225,9 @@ void Endpoint::start_verb(SessionStream& stream, const wire::Header& header, Byt
       break;
     case wire::Type::match:
       loaded = load_match(*op, body), serve = serve_match;
+      break;
+    case wire::Type::lease_end:
+      loaded = load_lease_end(*op, body), serve = serve_lease_end;
       break;
     default:
       return;

@@ -90,6 +90,7 @@ void Endpoint::close(SessionStream& stream) {
   if (stream.closed) return;
   stream.closed = true;
   watches_->forget(stream);
+  stream.leases.reset();
   if (stream.dialled) port_.remove_peer(stream.peer);
   if (stream.session->streams_open.fetch_sub(1) == 1) {
     door_->sessions.end(stream.session->id);
@@ -123,6 +124,7 @@ void Endpoint::sweep() {
   streams_.each([&](const std::shared_ptr<SessionStream>& stream) {
     if (stream->touched || stream->in_flight > 0) stream->session->used(now);
     stream->touched = false;
+    if (stream->leases != nullptr) stream->leases->sweep(now);
     tell_moved(*stream);
     // Ends sessions whose key is gone: otherwise a client that only sends PINGs would keep its place for ever.
     if (!stream->closed && !stream->session->ended) (void)still_known(*stream);

@@ -24,6 +24,10 @@ void write_hex(Bytes hash, char* to) {
   }
 }
 
+std::chrono::milliseconds lease_time(const MatchRequest& request) {
+  return std::min(std::chrono::milliseconds(request.lease_ms), Leases::longest);
+}
+
 }  // namespace
 
 bool load_match(Op& op, Bytes body) {
@@ -135,9 +139,11 @@ Task<void> Matching::serve(std::shared_ptr<Matching> self) {
   if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
   const auto done = co_await self->run();
   self->account();
+  const uint64_t lease = self->finish_lease();
+  wire::MatchWriter& out = self->out_;
   OpPtr op = std::move(self->op_);
   if (done) {
-    op->body_size = self->out_.finish(0);
+    op->body_size = out.finish(lease);
   } else {
     op->fail(done.error().code);
   }
@@ -145,7 +151,7 @@ Task<void> Matching::serve(std::shared_ptr<Matching> self) {
 }
 
 Task<Result<void>> Matching::run() {
-  if (op_->match->lease_ms != 0) co_return fail(Errc::not_implemented, "match: leases");
+  begin_lease();
   VB_CO_TRY(keys_.open(*op_));
   for (const uint32_t count : op_->match->counts) {
     if (!out_.begin_list()) break;
@@ -212,7 +218,7 @@ Task<void> Matching::take_turn(size_t keys) {
 }
 
 Task<void> Matching::look(std::span<const std::string> keys) {
-  seen_.fill({});
+  for (Seen& seen : seen_) seen = {};
   if (!still_allowed()) {
     for (Seen& seen : seen_) seen.code = Errc::access_denied;
     co_return;
@@ -246,6 +252,7 @@ void Matching::look_in_memory(std::span<const std::string> keys) {
     const store::ObjectReader* const object = lookups[i].found.get();
     if (object == nullptr || !s3::is_sent_as_it_lies(object->info())) continue;
     seen_[i] = {.place = wire::KeyPlace::memory, .size = object->info().size, .known = true};
+    if (lease_ != 0) seen_[i].object = std::move(lookups[i].found);
   }
 }
 
@@ -267,9 +274,11 @@ Task<void> Matching::look_up(const std::string& key, Seen& seen) {
   }
   seen.place = read.found() != nullptr ? wire::KeyPlace::memory : wire::KeyPlace::disk;
   seen.size = read.info().size;
+  if (lease_ != 0) co_await open_for_lease(key, seen);
 }
 
-bool Matching::count(const std::string& key, const Seen& seen) {
+bool Matching::count(const std::string& key, Seen& seen) {
+  if (lease_ != 0 && seen.code == Errc::ok && !take_for_lease(key, seen)) seen.code = Errc::slow_down;
   const bool ok = seen.code == Errc::ok;
   if (ok && !out_.add(seen.place, seen.size)) {
     full_ = true;
@@ -289,6 +298,59 @@ bool Matching::count(const std::string& key, const Seen& seen) {
 void Matching::account() {
   op_->endpoint->door().metrics.batch_items.add(looked_at_);
   if (counted_ != 0) op_->endpoint->account(*op_, {.bucket_name = op_->bucket, .requests = counted_});
+}
+
+// Until the answer is ready, longer than any of it takes.
+void Matching::begin_lease() {
+  const MatchRequest& request = *op_->match;
+  if (request.lease_ms == 0) return;
+  SessionStream& stream = *op_->stream;
+  if (stream.leases == nullptr) {
+    const auth::PrincipalPtr& who = op_->caller.identity.principal;
+    const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
+    stream.leases = std::make_unique<Leases>(op_->endpoint->door().lease_limits, account);
+  }
+  lease_ = stream.leases->begin(request.lease, deadline_in(lease_time(request) + std::chrono::minutes(1)));
+}
+
+// As it is stored: the rights to it were checked, and are checked again when it is read.
+Task<void> Matching::open_for_lease(const std::string& key, Seen& seen) {
+  auto opened = co_await op_->endpoint->door().service.store.open(op_->bucket, key);
+  if (!opened) {
+    seen.code = wire_code(opened.error().code);
+    co_return;
+  }
+  seen.object = std::move(*opened);
+  seen.size = seen.object->info().size;
+}
+
+bool Matching::take_for_lease(const std::string& key, Seen& seen) {
+  Leases* const leases = op_->stream->leases.get();
+  const bool in_memory = seen.place == wire::KeyPlace::memory;
+  return leases != nullptr && leases->add(lease_, op_->bucket, key, std::move(seen.object), in_memory);
+}
+
+uint64_t Matching::finish_lease() {
+  Leases* const leases = op_->stream->leases.get();
+  if (lease_ == 0 || leases == nullptr) return 0;
+  return leases->keep_until(lease_, deadline_in(lease_time(*op_->match))) ? lease_ : 0;
+}
+
+bool load_lease_end(Op& op, Bytes body) {
+  const auto request = wire::decode_lease_end(body);
+  if (!request) return false;
+  op.bucket.clear();
+  op.list.prefix.clear();
+  op.lease = request->lease;
+  return true;
+}
+
+// A lease that has ended already is no error.
+Task<void> serve_lease_end(OpPtr op) {
+  if (op->stream->leases != nullptr) op->stream->leases->end(op->lease);
+  op->fail(Errc::ok);
+  op->endpoint->reply(std::move(op));
+  co_return;
 }
 
 Task<void> serve_match(OpPtr op) { co_await Matching::serve(std::make_shared<Matching>(std::move(op))); }

@@ -69,6 +69,7 @@ class Matching final : public std::enable_shared_from_this<Matching> {
     wire::KeyPlace place = wire::KeyPlace::unknown;
     uint64_t size = 0;
     bool known = false;
+    std::shared_ptr<store::ObjectReader> object{};  // for a lease
   };
   struct Running;
 
@@ -84,8 +85,12 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   bool is_late() const;
   bool still_allowed();
   // True: the key counts, and the list goes on.
-  bool count(const std::string& key, const Seen& seen);
+  bool count(const std::string& key, Seen& seen);
   void account();
+  void begin_lease();
+  Task<void> open_for_lease(const std::string& key, Seen& seen);
+  bool take_for_lease(const std::string& key, Seen& seen);
+  uint64_t finish_lease();
 
   OpPtr op_;
   MatchKeys keys_;
@@ -95,6 +100,7 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   Deadline until_;  // the end of the client's wait
   Deadline turn_until_;
   size_t in_turn_ = 0, looked_at_ = 0, counted_ = 0;
+  uint64_t lease_ = 0;  // 0: none
   bool full_ = false, admitted_ = false;
   size_t running_ = 0;
   boost::asio::steady_timer ended_;  // cancelled whenever a look-up ends

@@ -47,10 +47,13 @@ struct Options {
   uint64_t watch_bytes_max = 32 * MiB;                  // of queued changes, likewise
   std::chrono::milliseconds watch_deaf_after{60'000};   // without a request for so long a watch has no queue
   std::chrono::milliseconds watch_ends_after{300'000};  // and is removed
-  call::AccessLog* access_log = nullptr;                // nullptr: none
-  observe::RequestWatch* watch = nullptr;               // likewise: live view of requests
-  observe::Tracer* tracer = nullptr;                    // likewise: traces of some requests
-  auth::AuthFailures* auth_failures = nullptr;          // counts wrong signatures; nullptr: not counted
+  // What leases hold: of the process; at most half for one account, a quarter for one session on one endpoint.
+  uint64_t lease_keys_max = 1 << 20;
+  uint64_t lease_bytes_max = 256 * GiB;
+  call::AccessLog* access_log = nullptr;        // nullptr: none
+  observe::RequestWatch* watch = nullptr;       // likewise: live view of requests
+  observe::Tracer* tracer = nullptr;            // likewise: traces of some requests
+  auth::AuthFailures* auth_failures = nullptr;  // counts wrong signatures; nullptr: not counted
   // Decides whether the server may dial the fabric address in a client's HELLO. Default: an IP socket address whose IP
   // is the one that its HTTP request came from, or, if that came over loopback, one of this host's own.
   std::function<bool(std::string_view provider, std::string_view address, std::string_view http_peer)> may_dial{};

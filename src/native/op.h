@@ -76,6 +76,7 @@ struct Op {
   std::unique_ptr<ReadBatch> read;
   std::unique_ptr<WriteBatch> write;
   std::unique_ptr<MatchRequest> match;  // MATCH
+  uint64_t lease = 0;                   // LEASE_END
 
   // Objects' bytes that moved (of a batch, of all its items), and whether the answer is a range.
   struct Moved {
@@ -128,6 +129,7 @@ bool load_watch(Op& op, Bytes body);
 bool load_watch_next(Op& op, Bytes body);
 bool load_watch_end(Op& op, Bytes body);
 bool load_match(Op& op, Bytes body);
+bool load_lease_end(Op& op, Bytes body);
 
 // Serves a GET of an object in memory whose bytes can be sent at once. True: the reply is ready, success or error.
 // False: nothing was sent; `opened` has the opened object, if any.
@@ -145,5 +147,6 @@ Task<void> serve_watch(OpPtr op);
 Task<void> serve_watch_next(OpPtr op);
 Task<void> serve_watch_end(OpPtr op);
 Task<void> serve_match(OpPtr op);
+Task<void> serve_lease_end(OpPtr op);
 
 }  // namespace verbena::native

@@ -3,12 +3,15 @@
 #include "base/ticks.h"
 #include "native/endpoint.h"
 #include "native/object_bytes.h"
+#include "native/wire/match.h"
 #include "s3/objects/read.h"
 
 namespace verbena::native {
 
 Result<void> ReadBatch::begin(Op& op, Bytes body) {
   reset(op);
+  if ((op.header.flags & wire::flag_lease) != 0) [[unlikely]]
+    VB_TRY(take_lease(body));
   VB_TRY(source_.open(op, body));
   const wire::BatchHead& head = source_.head();
   reply_.begin(op, head, OrderedReply::Form::entries, source_.wants_bytes());
@@ -25,9 +28,22 @@ Result<void> ReadBatch::begin_listing(Op& op, store::ListPage page) {
   return delivery_.open(op, source_.head());
 }
 
+// Older servers do not know the flag, so older sessions do not have it.
+Result<void> ReadBatch::take_lease(Bytes& body) {
+  if (op_->version() < wire::version_of_match || static_cast<wire::Type>(op_->header.type) != wire::Type::get_many) {
+    return {};
+  }
+  if (body.size() < wire::lease_size) return fail(Errc::invalid_request, "batch: no lease behind it");
+  wire::Reader in(body.last(wire::lease_size));
+  if (op_->stream->leases != nullptr) lease_ = in.u64();
+  body = body.first(body.size() - wire::lease_size);
+  return {};
+}
+
 void ReadBatch::reset(Op& op) {
   op_ = &op;
   shared_.reset();
+  lease_ = 0;
   late_ = publishing_ = false;
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
@@ -88,6 +104,10 @@ ReadBatch::Step ReadBatch::advance(size_t& index) {
 ReadBatch::Served ReadBatch::serve_now(size_t index) {
   ReadSlot& slot = reply_.slot(index);
   const bool allowed = still_allowed();
+  if (lease_ != 0 && allowed) [[unlikely]] {
+    source_.fill_request(slot);
+    return Served::waits;
+  }
   s3::HotReads::Found hot;
   if (allowed && source_.is_plain()) hot = hot_[slot.bucket].find(source_.key());
   if (hot.object != nullptr) {
@@ -161,7 +181,7 @@ bool ReadBatch::gather(size_t index) {
 
 // Elsewhere GETs are gathered, and answered when they were written.
 bool ReadBatch::may_serve_group() const {
-  if (!source_.may_group() || !reply_.all_answered()) return false;
+  if (!source_.may_group() || !reply_.all_answered() || lease_ != 0) return false;
   return !source_.wants_bytes() || source_.head().windows.count == 0 || delivery_.writes_at_once();
 }
 

@@ -46,6 +46,7 @@ class ReadBatch {
   using Found = std::span<const store::Store::HotLookup>;
 
   void reset(Op& op);
+  Result<void> take_lease(Bytes& body);
 
   // Turns.
   Step advance(size_t& index);
@@ -71,6 +72,7 @@ class ReadBatch {
               const wire::BatchPlace& place);
 
   // Workers, and what they wait for.
+  Task<Result<s3::OpenObject>> open_leased(const s3::GetRequest& request);
   static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
   void help(const Shared& shared);
   static void leave(Shared& shared);
@@ -89,8 +91,9 @@ class ReadBatch {
   OrderedReply reply_;
   ItemDelivery delivery_;
   std::array<s3::HotReads, wire::batch_buckets_max> hot_;
-  bool late_ = false;  // the client has stopped waiting: items left are not begun
-  Deadline until_;     // the end of the client's wait
+  uint64_t lease_ = 0;  // whose objects are read before others; 0: none
+  bool late_ = false;   // the client has stopped waiting: items left are not begun
+  Deadline until_;      // the end of the client's wait
   size_t running_ = 0;
   uint64_t moved_ = 0;  // in this turn
   size_t looked_at_ = 0;

@@ -87,6 +87,9 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
   }
   if (slot.opened) {
     slot.opened->peer = op_->caller.peer_address;
+  } else if (lease_ != 0) {
+    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_leased(slot.request));
+    slot.open(std::move(opened));
   } else {
     VB_CO_ASSIGN(s3::OpenObject opened, co_await s3::open_object(service, op_->caller, slot.request));
     slot.open(std::move(opened));
@@ -95,6 +98,18 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
   if (slot.in_reply) co_return co_await delivery_.send_to_reply(slot, reply_.hold(slot));
   slot.charged = true;
   co_return co_await delivery_.send_to_window(slot);
+}
+
+// The version that the lease holds, by the caller's rights of now; without one, the current object.
+Task<Result<s3::OpenObject>> ReadBatch::open_leased(const s3::GetRequest& request) {
+  s3::Service& service = op_->endpoint->door().service;
+  s3::FoundObject kept;
+  if (request.version_id.empty() && op_->stream->leases != nullptr) {
+    kept = {op_->stream->leases->find(lease_, request.bucket, request.key), service.access->now()};
+  }
+  s3::ObjectRead read(service, op_->caller, request, s3::ObjectRead::Of::bytes, std::move(kept));
+  if (co_await read.finish(read.look()) == s3::ObjectRead::Step::refusal) co_return std::unexpected(read.error());
+  co_return read.take();
 }
 
 // Starts a worker for the items behind one that has to wait.

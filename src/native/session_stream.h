@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "fabric/fabric.h"
+#include "native/leases.h"
 #include "native/session_table.h"
 #include "native/wire/message.h"
 #include "s3/types.h"
@@ -40,9 +41,10 @@ struct SessionStream {
   wire::ReplayWindow seen;
   uint64_t last_sequence = 0;  // of the server's messages
   fabric::PeerId peer = 0;
-  bool dialled = false;  // the peer was added by add_peer()
-  bool closed = false;   // kept until the session ends, so that its sequence numbers stay used
-  bool touched = false;  // a message came since the last sweep
+  bool dialled = false;            // the peer was added by add_peer()
+  bool closed = false;             // kept until the session ends, so that its sequence numbers stay used
+  bool touched = false;            // a message came since the last sweep
+  std::unique_ptr<Leases> leases;  // null: none yet
   uint32_t in_flight = 0;
   uint32_t questions = 0;       // further requests in flight, which take no credit: takes_no_credit()
   uint32_t watches = 0;         // that are open

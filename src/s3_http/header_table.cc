@@ -22,7 +22,7 @@ constexpr RequestKinds reads = kinds(list_buckets, create_session, list_objects,
 // A body, or a document of a bucket or an object, that is compared with its checksum.
 constexpr RequestKinds documents =
     kinds(create_bucket, put_bucket_acl, put_versioning, put_lifecycle, put_policy, put_notification, put_object_lock,
-          put_bucket_document, delete_objects, put_object_acl, put_object_retention, put_object_document);
+          put_bucket_document, delete_objects, put_object_acl, put_object_retention, put_object_document, touch_object);
 constexpr RequestKinds summed = documents | kinds(put_object, upload_part, post_object, complete_upload);
 constexpr RequestKinds lists = kinds(create_bucket, put_bucket_acl, put_object_acl) | new_object;
 constexpr RequestKinds customer_keys =
@@ -167,6 +167,8 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-verbena-durability", kinds(create_bucket)},
     {"x-verbena-append", kinds(create_bucket)},
     {"x-verbena-etag", kinds(put_object, upload_part)},
+    {"x-verbena-ttl", kinds(put_object, copy_object, create_upload, touch_object)},
+    {"x-verbena-expires", 0, kinds(put_object) | sent_back, all, "it tells of the source"},
 });
 
 }  // namespace header_rows
@@ -239,6 +241,7 @@ RequestKind kind_of_object(std::string_view method, std::string_view selector) {
   if (selector.empty()) return put_object;
   if (selector == "uploadId") return upload_part;
   if (selector == "renameObject") return rename_object;
+  if (selector == "verbena-touch") return touch_object;
   if (selector == "acl") return put_object_acl;
   return selector == "retention" ? put_object_retention : put_object_document;
 }

@@ -39,6 +39,7 @@ enum class RequestKind : uint8_t {
   put_object_acl,
   put_object_retention,
   put_object_document,  // tags, legal hold
+  touch_object,
   create_upload,
   complete_upload,
   abort_upload,

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "s3/names.h"
 #include "s3/objects/object_headers.h"
+#include "store/ends.h"
 
 namespace verbena::s3 {
 namespace {
@@ -103,7 +104,7 @@ Result<Headers> read_object_headers(const Context& context) {
         add(headers, name, value);
       } else if (name == storage_class_header) {
         headers.emplace_back(name, value);
-      } else if (name == redirect_header) {
+      } else if (name == redirect_header || name == store::ttl_header) {
         headers.emplace_back(name, value);
       }
     }

@@ -114,6 +114,7 @@ Task<Result<void>> serve_list_versions(Context& context);
 // tagging.cc
 Task<Result<void>> serve_object_tagging(Context& context);
 Task<Result<void>> serve_put_object_tagging(Context& context);
+Task<Result<void>> serve_touch_object(Context& context);
 Task<Result<void>> serve_delete_object_tagging(Context& context);
 
 // lock.cc

@@ -176,6 +176,9 @@ std::expected<void, std::string> Server::State::open_store() {
   service->request_log = request_log.get();
   const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count(), .on_duty = on_duty};
   lifecycle = std::make_unique<s3::LifecycleWorker>(*service, lifecycle_options);
+  if (auto* const index = dynamic_cast<store::EndIndex*>(store.get()); index != nullptr && index->keeps_ends()) {
+    ends = std::make_unique<s3::EndsWorker>(*service, *index, s3::EndsOptions{.on_duty = on_duty});
+  }
   return open_events();
 }
 

@@ -196,6 +196,7 @@ std::expected<void, std::string> Server::State::put_contents(const FirstContents
 void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
   lifecycle->start();
+  if (ends != nullptr) ends->start();
   request_log->start();
   if (deliveries != nullptr) deliveries->start();
   std::string providers;
@@ -211,6 +212,7 @@ void Server::State::run() {
 void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
+  if (ends != nullptr) ends->stop();
   sign_in.begin_stop();
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();

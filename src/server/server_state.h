@@ -33,6 +33,7 @@
 #include "rdma/fabric_token_windows.h"
 #include "s3/events/event_queues.h"
 #include "s3/usage_metrics.h"
+#include "s3/workers/ends_worker.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3/workers/request_log.h"
 #include "server/core_parts.h"
@@ -137,6 +138,7 @@ struct Server::State {
   SignInParts sign_in;
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
+  std::unique_ptr<s3::EndsWorker> ends;  // null: the engine keeps no ends of objects
   std::unique_ptr<s3::RequestLog> request_log;
   std::unique_ptr<events::Deliveries> deliveries;  // null: the engine keeps no events
   std::unique_ptr<call::AccessLog> access_log;

@@ -1,5 +1,6 @@
 #include "store/hot_object.h"
 #include "base/copy.h"
+#include "store/ends.h"
 
 #include <algorithm>
 #include <cstring>
@@ -41,6 +42,7 @@ void HotObject::keep(uint64_t term, KeptObjects& among) {
 
 HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces)
     : first_(pieces.empty() ? Bytes() : pieces.front().bytes),
+      end_us_(end_us_of(info)),
       info_(std::move(info)),
       pieces_(std::move(pieces)),
       arena_(arena),

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
 #include "cache/hot_tier.h"
 #include "store/store.h"
 
@@ -39,6 +40,8 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
   Bytes view(uint64_t offset, uint64_t length) const override;
+  // Whether its end has come (ends.h).
+  bool is_over(const WallClock& clock) const { return end_us_ != 0 && clock.now_us() >= end_us_; }
   // Prefetches, step by step in this order (with other objects' steps between), what a GET reads of the object.
   void fetch_ahead() const;
   void fetch_ahead_behind() const;
@@ -55,6 +58,7 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   // The fields that a GET reads come first, in as few cache lines as possible.
   std::atomic<uint64_t> kept_in_{0};
   const Bytes first_;  // of the first piece
+  const int64_t end_us_;
   const ObjectInfo info_;
   const std::vector<Piece> pieces_;
   memory::Arena& arena_;

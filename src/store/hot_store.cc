@@ -128,7 +128,16 @@ HotStore::~HotStore() {
 }
 
 std::shared_ptr<HotObject> HotStore::find(std::string_view bucket, std::string_view key) {
-  return as_reader(tier_->find(cache::Key{bucket, key}));
+  auto found = as_reader(tier_->find(cache::Key{bucket, key}));
+  if (found != nullptr && is_over(bucket, key, *found)) found.reset();
+  return found;
+}
+
+// Drops the object, so that it does not come back when the clock is set back: the engine remembers that.
+bool HotStore::is_over(std::string_view bucket, std::string_view key, const HotObject& object) {
+  if (!object.is_over(*options_.clock)) return false;
+  let_go(bucket, key);
+  return true;
 }
 
 bool HotStore::is_current(const HotObject& object) const {
@@ -171,7 +180,7 @@ void HotStore::hot_many(std::span<HotLookup> lookups) {
     tier_->find_many(asked);
     for (size_t i = 0; i < now.size(); ++i) {
       auto found = as_reader(std::move(asked[i].found));
-      if (found == nullptr || !is_current(*found)) continue;
+      if (found == nullptr || !is_current(*found) || is_over(now[i].bucket, now[i].key, *found)) continue;
       found->fetch_ahead();
       now[i].found = std::move(found);
       cache::HotTier::count_hit();

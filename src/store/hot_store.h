@@ -7,6 +7,7 @@
 // process holds a read lease on its key (store/shared_keys.h).
 #pragma once
 
+#include "base/clock.h"
 #include "cache/hot_tier.h"
 #include "store/shared_keys.h"
 #include "store/store.h"
@@ -23,7 +24,8 @@ class HotStore final : public Store, private SharedKeys::Listener {
     size_t capacity = 0;             // bytes of the arena
     uint64_t object_size_max = 16 * MiB;
     SharedKeys* shared = nullptr;  // of `below`, if other processes change its keys too; else null
-    uint32_t keep_after = 4;       // successful checks before a read lease on the key is requested
+    const WallClock* clock = &system_clock();
+    uint32_t keep_after = 4;  // successful checks before a read lease on the key is requested
   };
   // `below` and the arena must outlive it. No request may be in progress when it is destroyed.
   HotStore(Store& below, Options options);
@@ -106,6 +108,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
   // Called when the engine has confirmed that the object is current.
   void passed(std::string_view bucket, std::string_view key, const std::shared_ptr<HotObject>& object);
   std::shared_ptr<HotObject> find(std::string_view bucket, std::string_view key);
+  bool is_over(std::string_view bucket, std::string_view key, const HotObject& object);
 
   Store& below_;
   const Options options_;

@@ -216,6 +216,24 @@ TEST_F(HotStoreTest, EveryChangeShowsAtOnce) {
   EXPECT_EQ(*get("k"), "part");
 }
 
+TEST_F(HotStoreTest, AnObjectWhoseEndHasComeIsNotHot) {
+  hot_.reset();
+  HotStore::Options options{&t_.arena(), 16 * MiB, 4 * MiB};
+  options.clock = &t_.clock();
+  hot_ = std::make_unique<HotStore>(*t_.store, options);
+  const auto ends = [](ObjectInfo& info) { info.headers.emplace_back("x-verbena-ttl", "60"); };
+  ASSERT_TRUE(put_whole("k", "bytes", ends));
+  ASSERT_TRUE(put("stays", "bytes"));
+  EXPECT_TRUE(is_hot("k"));
+  t_.step_clock(std::chrono::hours(1));
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_EQ(get("k").error(), Errc::no_such_key);
+  t_.step_clock(-std::chrono::hours(1));
+  EXPECT_FALSE(is_hot("k"));
+  EXPECT_EQ(get("k").error(), Errc::no_such_key);
+  EXPECT_TRUE(is_hot("stays"));
+}
+
 TEST_F(HotStoreTest, VersionsAndTagsAreTheEnginesOwn) {
   ASSERT_TRUE(put("k", "one"));
   ASSERT_TRUE(t_.run(hot_->set_versioning("b", Versioning::enabled)));

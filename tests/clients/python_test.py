@@ -56,6 +56,24 @@ class Doors(PythonCase):
                 self.assertEqual(done.failed, 0)
                 self.assertEqual([bytes(client.get("bucket", f"dup/{via}/{i}")) for i in range(3)], [b"new", b"old", b"new"])
 
+    def test_a_lease_keeps_what_a_match_found(self):
+        hashes = [bytes([i]) * 16 for i in range(5)]
+        keys = [f"leased/{one.hex()}" for one in hashes]
+        self.client.put_many([("bucket", key, b"block") for key in keys]).check()
+        with self.connect(via="native") as client:
+            found = client.match("bucket", "leased", hashes, lease_ms=60_000)
+            self.assertEqual(found.leading, 5)
+            client.remove_many([("bucket", key) for key in keys])
+            into = bytearray(25)
+            items = [("bucket", key, 5 * i, 5) for i, key in enumerate(keys)]
+            client.get_many(items, into, lease=found.lease).check()
+            self.assertEqual(into, b"block" * 5)
+            client.end_lease(found.lease)
+            self.assertEqual(client.get_many(items, into, lease=found.lease).failed, 5)
+        with self.connect(via="http") as client:
+            with self.assertRaises(verbena.errors.Unsupported):
+                client.match("bucket", "leased", hashes, lease_ms=60_000)
+
     def test_match_counts_leading_keys_by_each_door(self):
         hashes = [bytes([i]) * 16 for i in range(20)]
         self.client.put_many([("bucket", f"model/{one.hex()}", b"x" * 7) for one in hashes[:12]]).check()

@@ -69,6 +69,41 @@ TEST(MatrixMatch, LeadingKeysAreCountedByEveryWay) {
   }
 }
 
+TEST(MatrixMatch, ALeaseKeepsWhatWasFound) {
+  World world;
+  for (const auto& way : every_way()) {
+    if (way.via != Via::native) continue;
+    SCOPED_TRACE(way.name());
+    const Client client = world.client(way);
+    (void)client.make_bucket("blocks");
+    const Blocks blocks("leased", 16);
+    blocks.store(client, 0, 20, 40'000);
+    const auto hashes = blocks.hashes(0, 20);
+    const uint32_t counts[] = {20};
+    const auto matched =
+        client.match("blocks", "leased", hashes, 16, counts, {.sizes = true, .lease = std::chrono::minutes(1)});
+    ASSERT_TRUE(matched) << matched.error().message;
+    ASSERT_NE(matched->lease, 0u);
+    std::vector<std::string> keys;
+    std::vector<BatchItem> items;
+    for (unsigned i = 0; i < 20; ++i) keys.push_back("leased/" + to_hex(blocks.hashes(i, 1)));
+    for (size_t i = 0; i < 20; ++i) {
+      items.push_back({.bucket = "blocks", .key = keys[i], .offset = i * 40'000, .size = 40'000});
+      ASSERT_TRUE(client.remove("blocks", keys[i]));
+    }
+    const Buffer into = *client.allocate(20 * 40'000);
+    std::vector<BatchResult> results(20);
+    ASSERT_TRUE(client.get_many(items, std::span(&into, 1), results, {.lease = matched->lease}));
+    for (const auto& result : results) {
+      EXPECT_FALSE(result.error);
+      EXPECT_EQ(result.bytes, 40'000u);
+    }
+    ASSERT_TRUE(client.end_lease(matched->lease));
+    ASSERT_TRUE(client.get_many(items, std::span(&into, 1), results, {.lease = matched->lease}));
+    for (const auto& result : results) EXPECT_EQ(result.error, ErrorCode::no_such_key);
+  }
+}
+
 TEST(MatrixMatch, TheLongestListIsOneCall) {
   World world;
   for (const auto& way : every_way()) {

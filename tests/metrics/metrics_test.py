@@ -39,7 +39,7 @@ RECORDED = re.compile(r"\bverbena:[\w:]+")
 OF_DEVICES = {"verbena_rdma_port_active", "verbena_rdma_port_counter_total"}
 # Exported from their first event on, which this test does not cause: the sources must contain them.
 OF_EVENTS = {"verbena_access_log_dropped_total", "verbena_bucket_log_dropped_total", "verbena_bucket_log_objects_total",
-             "verbena_events_delivered_total", "verbena_events_failures_total", "verbena_events_refused_total", "verbena_events_dropped_total", "verbena_events_let_go_total",
+             "verbena_ended_objects_total", "verbena_events_delivered_total", "verbena_events_failures_total", "verbena_events_refused_total", "verbena_events_dropped_total", "verbena_events_let_go_total",
              "verbena_http_too_slow_total", "verbena_lifecycle_removals_total", "verbena_lifecycle_refusals_total",
              "verbena_lifecycle_aborts_total", "verbena_quota_charged_bytes_total", "verbena_quota_charged_requests_total", "verbena_quota_refusals_total", "verbena_rdma_tokens_refused_total",
              "verbena_traces_sent_total", "verbena_traces_lost_total"}

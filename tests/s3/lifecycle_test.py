@@ -17,9 +17,10 @@ PATIENCE_S = 60
 
 
 def setUpModule():
-    global s3, slow, made
+    global s3, slow, made, where
     s3 = boto3_client(unittest.enterModuleContext(Server(env={"VERBENA_LIFECYCLE_DAY": "1"})).http)
-    slow = boto3_client(unittest.enterModuleContext(Server()).http)   # with days of 24 hours
+    where = unittest.enterModuleContext(Server()).http   # with days of 24 hours
+    slow = boto3_client(where)
     made = 0
 
 
@@ -177,6 +178,91 @@ class Work(Case):
             s3.create_multipart_upload(Bucket=bucket, Key=key)
         configure(bucket, {"Filter": {"Prefix": "go/"}, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}})
         self.eventually(lambda: [u["Key"] for u in s3.list_multipart_uploads(Bucket=bucket).get("Uploads", [])], ["stay/1"])
+
+
+class Ends(Case):
+    """x-verbena-ttl: the end of one object."""
+
+    def client_with(self, **headers):
+        client = boto3_client(where)
+        client.meta.events.register("before-call.s3", lambda params, **_: params["headers"].update(
+            {name.replace("_", "-"): str(value) for name, value in headers.items()}))
+        return client
+
+    def expires(self, bucket, key):
+        return int(slow.head_object(Bucket=bucket, Key=key)["ResponseMetadata"]["HTTPHeaders"].get("x-verbena-expires", 0))
+
+    def missing(self, bucket, key):
+        with self.assertRaises(ClientError) as caught:
+            slow.get_object(Bucket=bucket, Key=key)
+        self.assertEqual(caught.exception.response["Error"]["Code"], "NoSuchKey")
+
+    def touch(self, bucket, key, status=200, **headers):
+        def selector(request, **_):
+            request.url += "?verbena-touch"
+        client = self.client_with(**headers)
+        client.meta.events.register("before-sign.s3.PutObject", selector)
+        try:
+            client.put_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            self.assertEqual(error.response["ResponseMetadata"]["HTTPStatusCode"], status)
+        else:
+            self.assertEqual(status, 200)
+
+    def test_an_object_with_a_ttl_ends_and_is_removed(self):
+        bucket = new_bucket(slow)
+        brief = self.client_with(x_verbena_ttl=2)
+        before = time.time()
+        brief.put_object(Bucket=bucket, Key="k", Body=b"bytes")
+        end = self.expires(bucket, "k")
+        self.assertTrue(before + 2 <= end <= time.time() + 3, (before, end))
+        upload = brief.create_multipart_upload(Bucket=bucket, Key="multi")["UploadId"]
+        part = slow.upload_part(Bucket=bucket, Key="multi", UploadId=upload, PartNumber=1, Body=b"part")["ETag"]
+        slow.complete_multipart_upload(Bucket=bucket, Key="multi", UploadId=upload,
+                                       MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part}]})
+        self.assertGreater(self.expires(bucket, "multi"), before)
+        slow.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/k")
+        self.assertEqual(self.expires(bucket, "copy"), 0)   # a copy has its own end, or none
+        brief.copy_object(Bucket=bucket, Key="brief-copy", CopySource=f"{bucket}/k")
+        last = self.expires(bucket, "brief-copy")
+        self.assertGreater(last, before)
+        time.sleep(max(0, end - time.time()) + 0.05)
+        self.missing(bucket, "k")
+        self.eventually(lambda: {o["Key"] for o in slow.list_objects_v2(Bucket=bucket).get("Contents", [])}, {"copy"})
+        slow.delete_object(Bucket=bucket, Key="copy")
+
+        def is_removed():
+            try:
+                slow.delete_bucket(Bucket=bucket)   # refused while a row is left
+            except ClientError as error:
+                return error.response["Error"]["Code"]
+            return True
+        self.eventually(is_removed, True)
+
+    def test_a_touch_renews_the_end_and_nothing_else(self):
+        bucket = new_bucket(slow)
+        self.client_with(x_verbena_ttl=1000).put_object(Bucket=bucket, Key="k", Body=b"bytes")
+        before, end = slow.head_object(Bucket=bucket, Key="k"), self.expires(bucket, "k")
+        self.touch(bucket, "k", x_verbena_ttl=5000)
+        self.assertGreaterEqual(self.expires(bucket, "k"), end + 3900)
+        time.sleep(1.1)
+        longer = self.expires(bucket, "k")
+        self.touch(bucket, "k")
+        self.assertGreater(self.expires(bucket, "k"), longer)
+        after = slow.head_object(Bucket=bucket, Key="k")
+        for name in ("ETag", "LastModified", "ContentLength"):
+            self.assertEqual(after[name], before[name])
+        slow.put_object(Bucket=bucket, Key="plain", Body=b"bytes")
+        self.touch(bucket, "plain", status=400)
+        self.touch(bucket, "nothing", status=404)
+
+    def test_a_ttl_is_a_number_of_seconds_up_to_ten_years(self):
+        bucket = new_bucket(slow)
+        for wrong in (0, -1, 315360001, "1h", "1.5"):
+            with self.assertRaises(ClientError) as caught:
+                self.client_with(x_verbena_ttl=wrong).put_object(Bucket=bucket, Key="k", Body=b"bytes")
+            self.assertEqual(caught.exception.response["Error"]["Code"], "InvalidArgument", wrong)
+        self.client_with(x_verbena_ttl=315360000).put_object(Bucket=bucket, Key="k", Body=b"bytes")
 
 
 if __name__ == "__main__":

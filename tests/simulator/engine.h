@@ -34,6 +34,8 @@ class Engine {
   virtual bool stopped(size_t /*server*/) const { return befell(); }
   // After an error, until nothing of the call can happen any more.
   virtual int64_t settles_ns() const { return 0; }
+  // At most so much a server's wall clock is ahead of the world's, or behind.
+  virtual int64_t clocks_apart_ns() const { return 0; }
   // Whether a page of a listing is one moment of all keys; else of each key.
   virtual bool one_moment() const { return true; }
   // Until some server does what one of them does.
@@ -51,6 +53,8 @@ class Engine {
   virtual bool may_be_disturbed() const { return false; }
   // No server has it open: rot, writes that went elsewhere. From then on calls may fail, but never lie. False: none.
   virtual bool damage() { return false; }
+  // The same while a server has it open.
+  virtual bool decay() { return false; }
   // What is wrong with all that is stored, while no server has it open; empty: nothing.
   virtual std::string check() = 0;
   // Likewise, while servers have it open.

@@ -11,6 +11,7 @@
 #include <deque>
 #include <set>
 #include <string>
+#include <unordered_set>
 
 #include "simulator/model.h"
 
@@ -38,7 +39,10 @@ class History {
  private:
   static constexpr size_t operations_max = 24;
   static constexpr ptrdiff_t unanswered_max = 8;  // each may be at any place, or none
-  using Seen = std::set<std::pair<uint64_t, State>>;
+  struct Hash {
+    size_t operator()(const std::pair<uint64_t, State>& of) const;
+  };
+  using Seen = std::unordered_set<std::pair<uint64_t, State>, Hash>;
 
   bool judge();
   void explore(uint64_t done, const State& state, Seen& seen, std::set<State>& ends) const;

@@ -36,7 +36,7 @@ timespec time_of(int64_t ns) { return {ns / 1'000'000'000, ns % 1'000'000'000}; 
 bool is_wall(clockid_t clock) { return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE; }
 // A time on that clock as one on the steady clock.
 int64_t deadline(clockid_t clock, const timespec& at) {
-  return ns_of(at) - (is_wall(clock) ? world().wall_offset_ns() : 0);
+  return ns_of(at) - (is_wall(clock) ? world().wall_offset_of_thread_ns() : 0);
 }
 long answer(long result) {
   if (result >= 0) return result;
@@ -258,7 +258,7 @@ int sched_yield() noexcept {
 
 int clock_gettime(clockid_t clock, timespec* time) noexcept {
   if (!world().on()) return static_cast<int>(answer(kernel(SYS_clock_gettime, clock, reinterpret_cast<long>(time))));
-  *time = time_of(is_wall(clock) ? world().wall_ns() : world().steady_ns());
+  *time = time_of(is_wall(clock) ? world().wall_of_thread_ns() : world().steady_ns());
   return 0;
 }
 int gettimeofday(timeval* time, void* /*zone*/) noexcept {

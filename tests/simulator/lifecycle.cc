@@ -38,11 +38,11 @@ void World::set_rules(Loop& loop, Bucket& bucket) {
   std::vector<Rule> rules;
   if (draw(6) != 0) rules = RuleBook::draw(bucket.versioned());
   const std::string body = rules.empty() ? "" : RuleBook::xml(rules);
-  bucket.book.begin(std::move(rules), Scheduler::get().wall_ns());
+  bucket.book.begin(std::move(rules), earliest_ns());
   const Reply reply = ask(loop, body.empty() ? "DELETE" : "PUT", "/" + bucket.name + "?lifecycle", {}, body);
-  latest_ns_ = std::max(latest_ns_, Scheduler::get().wall_ns());
+  const int64_t by_ns = latest_ns();
   if (reply.ok()) {
-    bucket.book.done(latest_ns_);
+    bucket.book.done(by_ns);
   } else {
     note_failure("rules", reply.body);
     sleep_for(engine_->settles_ns());
@@ -56,7 +56,7 @@ bool World::check_lifecycle() {
   Scheduler& scheduler = Scheduler::get();
   scheduler.sleep_until(scheduler.steady_ns() + engine_->duty_ns());
   Loop& loop = server_->loops.emplace_back();
-  const int64_t due_ns = scheduler.wall_ns() + second_ns;
+  const int64_t due_ns = scheduler.wall_ns() + second_ns - engine_->clocks_apart_ns();
   scheduler.sleep_until(scheduler.steady_ns() + second_ns);
   std::set<std::string> alone;  // markers
   for (const Bucket& bucket : buckets_) {

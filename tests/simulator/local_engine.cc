@@ -63,9 +63,21 @@ bool LocalEngine::end_round() {
 
 bool LocalEngine::damage() {
   damaged_ = true;
+  decays_ = false;
+  damage_pages();
+  return true;
+}
+
+bool LocalEngine::decay() {
+  damaged_ = decays_ = true;
+  end_ = End::orderly;
+  damage_pages();
+  return true;
+}
+
+void LocalEngine::damage_pages() {
   const char* const folder = draw(4) == 0 ? "/store/index" : "/store/volumes";
   for (uint64_t pages = 1 + draw(6); pages > 0; --pages) damage_page(folder);
-  return true;
 }
 
 // A bit of it is another one, or it has the bytes that were written to another page.

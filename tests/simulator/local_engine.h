@@ -16,20 +16,22 @@ class LocalEngine final : public Engine {
   bool end_round() override;
   bool stopped(size_t /*server*/) const override { return end_ == End::crash && befell(); }
   bool ends_soon() const override { return befell(); }
-  bool errors_pend() const override { return befell() && !damaged_; }
+  bool errors_pend() const override { return befell() && (!damaged_ || decays_); }
   bool may_be_disturbed() const override { return true; }
   bool damage() override;
+  bool decay() override;
   std::string check() override;
 
  private:
   enum class End : uint8_t { orderly, crash, no_space, write_error, read_errors };
 
+  void damage_pages();
   void damage_page(const std::filesystem::path& folder);
 
   store::local::FaultyFileSystem faulty_;
   Disk disk_{faulty_};
   End end_ = End::orderly;
-  bool damaged_ = false;
+  bool damaged_ = false, decays_ = false;
 };
 
 }  // namespace verbena::simulator

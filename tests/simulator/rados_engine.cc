@@ -27,11 +27,15 @@ void pass_time(int64_t ns) {
 }  // namespace
 
 RadosEngine::RadosEngine()
-    : servers_(1 + draw(servers_max)), hot_(draw(2) == 0), split_rows_(draw(2) == 0 ? one_tablet : 6 + draw(40)) {
+    : servers_(1 + draw(servers_max)),
+      hot_(draw(2) == 0),
+      split_rows_(draw(2) == 0 ? one_tablet : 6 + draw(40)),
+      clocks_apart_ns_(std::array<int64_t, 4>{0, 50'000'000, second_ns, 4 * second_ns}[draw(4)]) {
   RadosModel& model = RadosModel::get();
   model.add_pool("data", draw(2) == 0);
   model.add_pool("index");
   Scheduler::get().set_group(0);
+  for (size_t server = 0; server < servers_; ++server) set_clock(server);
   model.start(Scheduler::get().random(), [](uint64_t event) { Scheduler::get().note(event); });
 }
 
@@ -71,6 +75,9 @@ std::function<uint64_t()> RadosEngine::term(size_t server) const {
 }
 
 void RadosEngine::begin_round() {
+  for (size_t server = 0; server < servers_; ++server) {
+    if (draw(3) == 0) set_clock(server);
+  }
   fault_ = static_cast<Fault>(draw(8));
   victim_ = draw(servers_);
   stopped_ = over_ = false;
@@ -106,6 +113,7 @@ void RadosEngine::befall() {
 void RadosEngine::befall_once() {
   RadosModel& model = RadosModel::get();
   const size_t server = draw(servers_);
+  if (draw(6) == 0) set_clock(server);
   switch (fault_) {
     case Fault::stalls:
       return model.stall(draw(RadosModel::osds), milliseconds(draw(draw(2) == 0 ? 3000 : 40'000)));
@@ -136,6 +144,15 @@ void RadosEngine::freeze(size_t server, int64_t lasts_ns) {
   rest(lasts_ns);
   scheduler.freeze(server + 1, 0);
   RadosModel::get().freeze(user(server), false);
+}
+
+// It jumps there, and goes a little too fast or too slowly from then on.
+void RadosEngine::set_clock(size_t server) {
+  constexpr int64_t drift_ppm_max = 20'000;
+  const auto around = [](int64_t most) {
+    return static_cast<int64_t>(draw(static_cast<uint64_t>(2 * most) + 1)) - most;
+  };
+  Scheduler::get().set_clock(server + 1, around(clocks_apart_ns_), around(drift_ppm_max), clocks_apart_ns_);
 }
 
 // Calls are made up to three times, of 10 s each, and may land a minute later.

@@ -26,6 +26,7 @@ class RadosEngine final : public Engine {
   int64_t settles_ns() const override;
   bool one_moment() const override { return split_rows_ == one_tablet; }
   int64_t duty_ns() const override;
+  int64_t clocks_apart_ns() const override { return clocks_apart_ns_; }
   bool leaves(size_t server) override;
   void left(size_t server) override;
   bool end_round() override;
@@ -41,6 +42,7 @@ class RadosEngine final : public Engine {
   void befall();  // now and then, while the round lasts
   void befall_once();
   void freeze(size_t server, int64_t lasts_ns);
+  void set_clock(size_t server);
   void calm();
   bool rest(int64_t ns);  // false: the round is over
   std::string user(size_t server) const;
@@ -48,6 +50,7 @@ class RadosEngine final : public Engine {
   const size_t servers_;
   const bool hot_;
   const uint64_t split_rows_;
+  const int64_t clocks_apart_ns_;
   Fault fault_ = Fault::none;
   size_t victim_ = 0;
   bool stopped_ = false, over_ = false;

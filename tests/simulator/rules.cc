@@ -133,7 +133,9 @@ std::string RuleBook::xml(const std::vector<Rule>& rules) {
 }
 
 void RuleBook::begin(std::vector<Rule> rules, int64_t now_ns) {
-  sets_.push_back({std::move(rules), now_ns, INT64_MAX});
+  const bool only_days =
+      std::ranges::none_of(rules, [](const Rule& rule) { return rule.date_s.has_value() || rule.lone_markers; });
+  sets_.push_back({std::move(rules), now_ns, INT64_MAX, only_days});
 }
 
 void RuleBook::done(int64_t now_ns) {
@@ -144,10 +146,11 @@ void RuleBook::done(int64_t now_ns) {
 
 // Of the removals that the rules of some time allowed by now, the earliest.
 template <class Due>
-std::optional<int64_t> RuleBook::earliest(int64_t now_ns, const Due& due) const {
+std::optional<int64_t> RuleBook::earliest(bool only_days, int64_t since_ns, int64_t now_ns, const Due& due) const {
   std::optional<int64_t> first;
   for (const Set& set : sets_) {
     if (set.from_ns > now_ns) continue;
+    if ((only_days || set.only_days) && set.to_ns < since_ns + day_ns_) continue;  // withdrawn before anything was due
     for (const Rule& rule : set.rules) {
       const auto at_ns = due(rule);
       if (!at_ns || *at_ns > std::min(now_ns, set.to_ns)) continue;
@@ -158,19 +161,23 @@ std::optional<int64_t> RuleBook::earliest(int64_t now_ns, const Due& due) const 
 }
 
 bool RuleBook::may_expire(const Facts& facts, int64_t& since_ns, int64_t now_ns) const {
-  const auto first = earliest(now_ns, [&](const Rule& rule) { return expiry(rule, facts, since_ns, day_ns_); });
+  const auto first =
+      earliest(false, since_ns, now_ns, [&](const Rule& rule) { return expiry(rule, facts, since_ns, day_ns_); });
   if (first) since_ns = std::max(since_ns, *first);
   return first.has_value();
 }
 bool RuleBook::may_remove_noncurrent(const Facts& facts, int64_t since_ns, size_t newer, int64_t now_ns) const {
-  return earliest(now_ns, [&](const Rule& rule) { return noncurrent_due(rule, facts, since_ns, newer, day_ns_); })
+  return earliest(true, since_ns, now_ns,
+                  [&](const Rule& rule) { return noncurrent_due(rule, facts, since_ns, newer, day_ns_); })
       .has_value();
 }
 bool RuleBook::may_remove_marker(const Facts& facts, int64_t since_ns, int64_t now_ns) const {
-  return earliest(now_ns, [&](const Rule& rule) { return marker_due(rule, facts, since_ns, day_ns_); }).has_value();
+  return earliest(false, since_ns, now_ns, [&](const Rule& rule) { return marker_due(rule, facts, since_ns, day_ns_); })
+      .has_value();
 }
 bool RuleBook::may_abort(const Facts& facts, int64_t since_ns, int64_t now_ns) const {
-  return earliest(now_ns, [&](const Rule& rule) { return abort_due(rule, facts, since_ns, day_ns_); }).has_value();
+  return earliest(true, since_ns, now_ns, [&](const Rule& rule) { return abort_due(rule, facts, since_ns, day_ns_); })
+      .has_value();
 }
 
 bool RuleBook::must_expire(const Facts& facts, int64_t since_ns, int64_t now_ns) const {

@@ -62,12 +62,14 @@ class RuleBook {
   struct Set {
     std::vector<Rule> rules;
     int64_t from_ns, to_ns;  // at most in force so long; the clock may have gone back since
+    bool only_days;          // no date, and no removal at once
   };
+  // `only_days`: of its actions only those count that are due some days after `since_ns`.
   template <class Due>
-  std::optional<int64_t> earliest(int64_t now_ns, const Due& due) const;
+  std::optional<int64_t> earliest(bool only_days, int64_t since_ns, int64_t now_ns, const Due& due) const;
 
   const int64_t day_ns_;
-  std::deque<Set> sets_{{{}, INT64_MIN, INT64_MAX}};
+  std::deque<Set> sets_{{{}, INT64_MIN, INT64_MAX, true}};
 };
 
 }  // namespace verbena::simulator

@@ -1,6 +1,5 @@
 #include "simulator/scheduler.h"
 
-#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,21 +23,6 @@ long kernel(long number, long a, long b, long c, long d, long e, long f) {
   return result;
 }
 
-namespace {
-
-void wait_for_turn(uint32_t& go) {
-  while (__atomic_exchange_n(&go, 0, __ATOMIC_ACQUIRE) == 0) {
-    kernel(SYS_futex, reinterpret_cast<long>(&go), FUTEX_WAIT_PRIVATE, 0);
-  }
-}
-
-void give_turn(uint32_t& go) {
-  __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
-  kernel(SYS_futex, reinterpret_cast<long>(&go), FUTEX_WAKE_PRIVATE, 1);
-}
-
-}  // namespace
-
 Scheduler& Scheduler::get() {
   static Scheduler* const one = new Scheduler;  // outlives every thread
   return *one;
@@ -51,7 +35,8 @@ void Scheduler::start(uint64_t seed, bool stalls) {
   pause_mask_ = (uint64_t{4} << 2 * (choices_() % 4)) - 1;
   if (const uint64_t rare = choices_() % 4; stalls && rare != 0) stall_mask_ = (uint64_t{64} << 2 * rare) - 1;
   self_ = static_cast<Thread*>(register_thread());
-  self_->kernel_id = static_cast<int>(kernel(SYS_gettid));
+  self_->context.begin();
+  kernel_id_ = static_cast<int>(kernel(SYS_gettid));
   running_ = self_;
 }
 
@@ -109,19 +94,12 @@ void Scheduler::go_on_with(Thread& next) {
   note(static_cast<uint64_t>(next.id) << 48 ^ static_cast<uint64_t>(now_ns_));
   if (&next == &self) return;
   ++switches_;
-  const bool ended = self.ended;
   running_ = &next;
-  give_turn(next.go);
-  if (!ended) take_turn(self);
-}
-
-// Which addresses the next allocations get would depend on how far a thread has come that is at its end.
-void Scheduler::take_turn(Thread& self) {
-  wait_for_turn(self.go);
-  if (leaving_ == 0) return;
-  const long process = kernel(SYS_getpid);
-  while (kernel(SYS_tgkill, process, leaving_, 0) == 0) kernel(SYS_sched_yield);
-  leaving_ = 0;
+  if (self.ended) {
+    self.context.end(next.context);
+  } else {
+    self.context.go_on_with(next.context);
+  }
 }
 
 void Scheduler::pause() {
@@ -184,8 +162,7 @@ void Scheduler::name_thread(void* thread, pthread_t as) { static_cast<Thread*>(t
 
 void Scheduler::adopt(void* thread) {
   self_ = static_cast<Thread*>(thread);
-  self_->kernel_id = static_cast<int>(kernel(SYS_gettid));
-  take_turn(*self_);
+  self_->context.lend();
 }
 
 void Scheduler::end_thread() {
@@ -194,7 +171,6 @@ void Scheduler::end_thread() {
   self.runnable = false;
   std::erase(live_, &self);
   wake(&self);
-  leaving_ = self.kernel_id;
   go_on_with(choose());
   self_ = nullptr;
 }
@@ -221,7 +197,7 @@ int Scheduler::tell_threads(void (*tell)(const char* text, int size)) const {
     tell(line, std::snprintf(line, sizeof line, "  thread %d of group %zu %s for %p; time left: %ld ns\n", thread->id,
                              thread->group, state, thread->waits_for, left_ns));
   }
-  return running_ == nullptr ? 0 : running_->kernel_id;
+  return kernel_id_;
 }
 
 void Scheduler::deadlocked() {

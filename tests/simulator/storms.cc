@@ -6,7 +6,7 @@
 namespace verbena::simulator {
 
 void World::begin_storm() {
-  // Over Ceph calls stay open for minutes, and of a key with many of them there are too many orders.
+  // Over Ceph calls take longer: all clients' are open at once, and of one key there are too many orders to try.
   if (!plan_.has("storms") || engine_->shared() || in_storm()) return;
   Bucket& bucket = *used_[draw(used_.size())];
   if (bucket.unsettled != 0 || (!bucket.versioned() && draw(2) == 0)) return;

@@ -35,7 +35,7 @@ void World::act_on_upload(Loop& loop, Bucket& bucket, uint32_t key) {
 }
 
 void World::begin_upload(Loop& loop, Bucket& bucket, uint32_t key) {
-  int64_t begun_ns = Scheduler::get().wall_ns() / 1000 * 1000;
+  int64_t begun_ns = earliest_ns();
   const auto noted = begins_.insert(begins_.end(), &begun_ns);
   ++clock_;
   s3::Headers headers;
@@ -51,9 +51,8 @@ void World::begin_upload(Loop& loop, Bucket& bucket, uint32_t key) {
 // Told as unknown: a rule may have aborted it. Whatever else became of it, it is not used again.
 bool World::is_gone(Upload& upload, const Reply& reply) {
   if (reply.code != "NoSuchUpload") return false;
-  latest_ns_ = std::max(latest_ns_, Scheduler::get().wall_ns());
   const std::string& key = upload.bucket.history.model().key(upload.key);
-  if (!upload.bucket.book.may_abort({.key = key}, upload.begun_ns, latest_ns_)) {
+  if (!upload.bucket.book.may_abort({.key = key}, upload.begun_ns, latest_ns())) {
     fail_with(fmt::format("upload {} of {}/{} has gone; no rule aborts it", upload.id, upload.bucket.name, key));
   }
   upload.id.clear();

@@ -33,8 +33,9 @@ Version World::draw_properties(const Bucket& bucket) {
     with.hold = true;
   } else {
     with.lock = draw(2) == 0 ? Lock::governance : Lock::compliance;
-    with.locked_until_ns =
-        (Scheduler::get().wall_ns() / 1'000'000'000 + 2 + static_cast<int64_t>(draw(3))) * 1'000'000'000;
+    with.locked_until_ns = ((Scheduler::get().wall_ns() + engine_->clocks_apart_ns()) / 1'000'000'000 + 2 +
+                            static_cast<int64_t>(draw(3))) *
+                           1'000'000'000;
   }
   return with;
 }
@@ -189,7 +190,8 @@ void World::set_lock(Loop& loop, Bucket& bucket) {
   const Bucket::Known known = bucket.versions[draw(bucket.versions.size())];
   Operation operation{.kind = Kind::set_lock, .key = known.key, .value = known.value, .bypass = draw(3) == 0};
   operation.with.lock = draw(2) == 0 ? Lock::governance : Lock::compliance;
-  const int64_t until_s = Scheduler::get().wall_ns() / 1'000'000'000 + 2 + static_cast<int64_t>(draw(4));
+  const int64_t until_s =
+      (Scheduler::get().wall_ns() + engine_->clocks_apart_ns()) / 1'000'000'000 + 2 + static_cast<int64_t>(draw(4));
   operation.with.locked_until_ns = until_s * 1'000'000'000;
   Operation& under_way = begin(bucket, std::move(operation));
   s3::Headers headers;
@@ -203,8 +205,7 @@ void World::set_lock(Loop& loop, Bucket& bucket) {
   if (reply.ok()) return answer(bucket, under_way);
   if (reply.code == "AccessDenied") return answer(bucket, under_way, Outcome::refused);
   // The clock has jumped there meanwhile: it was no operation at all.
-  if (reply.code == "InvalidArgument" &&
-      std::max(latest_ns_, Scheduler::get().wall_ns()) >= under_way.with.locked_until_ns) {
+  if (reply.code == "InvalidArgument" && latest_ns() >= under_way.with.locked_until_ns) {
     under_way.kind = Kind::read;
     return close(bucket, under_way, 253);
   }

@@ -82,10 +82,25 @@ bool World::run() {
   while (clock_ < plan_.operations && failure_.empty()) {
     if (!round()) return false;
   }
+  const bool damaged = failure_.empty() && draw(2) == 0 && plan_.has("damage");
+  if (damaged && !native_ && draw(2) == 0) decay();
   for (auto& server : servers_) close(server);
-  if (failure_.empty() && draw(2) == 0 && plan_.has("damage") && engine_->damage()) last_act();
+  if (decays_) forget_calls();
+  if (failure_.empty() && damaged && engine_->damage()) last_act();
   servers_.clear();
   return failure_.empty();
+}
+
+void World::decay() {
+  decays_ = engine_->decay();
+  if (!decays_) return;
+  fates_.push_back(engine_->fate());
+  faulty_ = true;  // the number of operations stays
+  until_ = clock_ + 40 + draw(160);
+  stop_passes_ = draw(2) == 0;
+  storm_ = {};
+  work();
+  for (const auto& server : servers_) server->lifecycle.reset();
 }
 
 void World::last_act() {
@@ -106,7 +121,7 @@ void World::disturb() {
     case 1:
       return scheduler.jump_wall(by_ns);
     default:
-      latest_ns_ = std::max(latest_ns_, scheduler.wall_ns());
+      latest_ns();
       scheduler.jump_wall(-by_ns);
       for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
       for (int64_t* begun_ns : begins_) *begun_ns -= by_ns;
@@ -211,18 +226,7 @@ bool World::round() {
   pass_rest_ms_ = draw(2) == 0 ? 100 : 1500;
   storm_ = {};
   if (native_) native_->begin_round(*server_);
-  std::deque<std::thread> threads;
-  for (int i = 0; i < plan_.clients; ++i) {
-    Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
-    threads.emplace_back([this, i, &server, &loop = server.loops.emplace_back()] {
-      if (native_) native_->enter(i);
-      client(server, loop);
-    });
-  }
-  std::thread background([this, &server = *server_, &loop = server_->loops.emplace_back()] { passes(server, loop); });
-  for (std::thread& thread : threads) thread.join();
-  stop_passes_ = true;
-  background.join();
+  work();
   if (native_) native_->end_round(server_->loops.emplace_back());
   if (failure_.empty() && !engine_->befell()) check_lifecycle();
   for (const auto& scene : scenes_) {
@@ -238,15 +242,34 @@ bool World::round() {
   }
   note_doubts();
   if (engine_->end_round()) ++crashes_;
+  forget_calls();
+  const std::string wrong = engine_->check();
+  if (!wrong.empty()) fail_with(fmt::format("after crash {}: {}", crashes_, wrong));
+  return failure_.empty() && open() && read_all();
+}
+
+void World::work() {
+  std::deque<std::thread> threads;
+  for (int i = 0; i < plan_.clients; ++i) {
+    Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
+    threads.emplace_back([this, i, &server, &loop = server.loops.emplace_back()] {
+      if (native_) native_->enter(i);
+      client(server, loop);
+    });
+  }
+  std::thread background([this, &server = *server_, &loop = server_->loops.emplace_back()] { passes(server, loop); });
+  for (std::thread& thread : threads) thread.join();
+  stop_passes_ = true;
+  background.join();
+}
+
+void World::forget_calls() {
   for (Bucket& bucket : buckets_) {
     if (!bucket.history.crash(latest_ns_)) fail_with(bucket.history.why());
     bucket.unsettled = 0;
   }
   for (Upload& upload : uploads_) upload.busy = false;
   for (const auto& scene : scenes_) scene->crash();
-  const std::string wrong = engine_->check();
-  if (!wrong.empty()) fail_with(fmt::format("after crash {}: {}", crashes_, wrong));
-  return failure_.empty() && open() && read_all();
 }
 
 void World::note_doubts() {
@@ -319,6 +342,7 @@ void World::client(Server& server, Loop& loop) {
     if (engine_->ends_soon() && !std::exchange(faulty_, true)) until_ = std::min(until_, clock_ + draw(60));
     if (engine_->may_be_disturbed() && draw(400) == 0 && plan_.has("jumps")) disturb();
     if (draw(200) == 0) begin_storm();
+    if (decays_ && draw(16) == 0) engine_->decay();
     rest();
   }
 }
@@ -376,18 +400,25 @@ void World::act_on(Loop& loop, Bucket& bucket, uint32_t key) {
   return choice < 98 ? set_hold(loop, bucket) : set_lock(loop, bucket);
 }
 
+// Stored times are in microseconds.
+int64_t World::earliest_ns() const { return (Scheduler::get().wall_ns() - engine_->clocks_apart_ns()) / 1000 * 1000; }
+
+int64_t World::latest_ns() {
+  latest_ns_ = std::max(latest_ns_, Scheduler::get().wall_ns() + engine_->clocks_apart_ns());
+  return latest_ns_;
+}
+
 Operation& World::begin(Bucket& bucket, Operation operation) {
   ++clock_;
   operation.begin = ++order_;
-  operation.begin_ns = Scheduler::get().wall_ns() / 1000 * 1000;  // stored times are in microseconds
+  operation.begin_ns = earliest_ns();
   Operation& under_way = bucket.history.begin(std::move(operation));
   if (native_) native_->began(under_way);
   return under_way;
 }
 
 void World::close(Bucket& bucket, Operation& operation, uint64_t noted) {
-  latest_ns_ = std::max(latest_ns_, Scheduler::get().wall_ns());
-  operation.end_ns = latest_ns_;
+  operation.end_ns = latest_ns();
   if (native_) native_->ended(operation);
   Scheduler::get().note(static_cast<uint64_t>(operation.kind) << 56 ^ uint64_t{operation.value} << 24 ^ noted);
   if (!bucket.history.end()) fail_with(bucket.history.why());

@@ -78,7 +78,10 @@ class World {
   bool make_buckets(Loop& loop);
   bool check_usage();
   bool read_all();
-  void last_act();  // damage: what is read is right, or an error
+  void last_act();      // damage: what is read is right, or an error
+  void decay();         // damage while a server runs
+  void work();          // of all clients, until_ so many operations
+  void forget_calls();  // that are under way: the servers are gone
   void note_doubts();
   void disturb();  // the process stands still, or the wall clock jumps
   void client(Server& server, Loop& loop);
@@ -154,6 +157,9 @@ class World {
   // Of a change of a key.
   void note_failure(std::string_view what, const Reply& reply, const Bucket& bucket, uint32_t key);
   bool is_doubt(const Bucket& bucket, uint32_t key, bool unavailable);
+  // What the clock of a server may have said before a call, and says at most by now.
+  int64_t earliest_ns() const;
+  int64_t latest_ns();
   void fail_with(std::string why);
   uint64_t draw(uint64_t below);
   int64_t draw_ns(uint64_t ms_max);
@@ -172,7 +178,7 @@ class World {
   std::list<int64_t*> begins_;  // of uploads that begin: not earlier than this
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
   int64_t latest_ns_ = 0;  // of the wall clock
-  bool stop_ = false, faulty_ = false;
+  bool stop_ = false, faulty_ = false, decays_ = false;
   std::atomic<bool> stop_passes_{false};
   uint64_t pass_rest_ms_ = 100;
   Storm storm_;

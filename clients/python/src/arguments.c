@@ -147,6 +147,9 @@ static bool parse_store(Request* request, PyObject* const* values, Py_ssize_t na
       ok = optional_text(value, "checksum", &request->put.checksum);
     } else if (is(name, "md5_etag")) {
       request->put.md5_etag = PyObject_IsTrue(value) == 1;
+    } else if (is(name, "ttl")) {
+      request->put.ttl_s = value == Py_None ? 0 : PyLong_AsUnsignedLongLong(value);
+      ok = !PyErr_Occurred();
     } else if (is(name, "describe")) {
       if (PyObject_IsTrue(value) == 1) request->put.info = &request->info;
     } else if (appends && is(name, "at")) {

@@ -8,6 +8,7 @@ typedef enum { batch_get, batch_put, batch_head, batch_remove, batch_put_absent 
 typedef struct {
   BatchKind kind;
   Progress* progress;  // of a get; may be NULL
+  uint64_t lease;      // that a get reads by; 0: none
 } Call;
 
 typedef struct {
@@ -66,9 +67,9 @@ static bool inside(const verbena_item* items, size_t count, size_t size) {
 
 // ---- The call ----
 
-static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch) {
+static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch, uint64_t lease) {
   switch (kind) {
-    case batch_get: return verbena_get_many(used, batch, NULL);
+    case batch_get: return verbena_get_many_leased(used, batch, lease, NULL);
     case batch_put:
     case batch_put_absent: return verbena_put_many(used, batch, NULL);
     case batch_head: return verbena_head_many(used, batch, NULL);
@@ -93,7 +94,7 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
                                  .result_size = sizeof *results->results, .context = call->progress,
                                  .in_order = call->progress == NULL ? NULL : progress_in_order};
-    code = run(used, call->kind, &batch);
+    code = run(used, call->kind, &batch, call->lease);
     if (code == VERBENA_OK && call->progress != NULL) progress_batch_ended(call->progress, results->count);
   }
   verbena_buffer_free(own);
@@ -141,17 +142,18 @@ static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject*
   return ok;
 }
 
-// batch(kind, items, memory[, progress])
+// batch(kind, items, memory[, progress[, lease]])
 static bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
-  const long kind = nargs >= 3 && nargs <= 4 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const long kind = nargs >= 3 && nargs <= 5 && names == NULL ? PyLong_AsLong(values[0]) : -1;
   const bool watched = nargs > 3 && values[3] != Py_None;
   if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress)");
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease)");
     return false;
   }
   call->kind = (BatchKind)kind;
   call->progress = watched ? (Progress*)values[3] : NULL;
-  return true;
+  if (nargs > 4) call->lease = PyLong_AsUnsignedLongLong(values[4]);
+  return !PyErr_Occurred();
 }
 
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names) {

@@ -679,9 +679,10 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory, progress=None) -> Results\n\n"
+         "batch(kind, items, memory, progress=None, lease=0) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2), remove_many (3) and put_many if absent (4) are made\n"
          "of: at most 4096 items."),
+    {"end_lease", client_end_lease, METH_VARARGS, "end_lease(lease)\n\nEnds a lease of a match before its time."},
     {"match_hashes", client_match_hashes, METH_VARARGS,
      "match_hashes(bucket, namespace, hashes, width, counts, sizes, places, lease_ms)\n"
      "    -> (leading, codes, sizes or None, places or None, lease)\n\nWhat match and match_lists are made of."},
@@ -690,7 +691,7 @@ static PyMethodDef client_methods[] = {
              "A part of an upload that another client of S3 began: by token where that works, else over HTTP."),
     FAST("put", client_put,
          "put(bucket, key, data, *, content_type=None, metadata=None, if_match=None, if_none_match=None, checksum=None,\n"
-         "    md5_etag=False, describe=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds.\n"
+         "    md5_etag=False, ttl=None, describe=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds.\n"
          "With `describe` the reply's headers are what the server says of the new object: its encryption, when it expires."),
     FAST("put_stream", client_put_stream,
          "put_stream(bucket, key, read, *, ...) -> Reply\n\nStores what read(size) gives until it gives nothing, in bounded memory."),

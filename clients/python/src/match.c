@@ -115,3 +115,17 @@ PyObject* client_match_hashes(PyObject* self, PyObject* arguments) {
   Py_XDECREF(keys.places);
   return answer;
 }
+
+PyObject* client_end_lease(PyObject* self, PyObject* arguments) {
+  unsigned long long lease;
+  if (!PyArg_ParseTuple(arguments, "K:end_lease", &lease)) return NULL;
+  verbena_client* used = begin_use((Client*)self);
+  if (used == NULL) return NULL;
+  int code;
+  Py_BEGIN_ALLOW_THREADS
+  code = verbena_end_lease(used, lease);
+  Py_END_ALLOW_THREADS
+  end_use((Client*)self, used);
+  if (code != VERBENA_OK) return raise_last(code);
+  Py_RETURN_NONE;
+}

@@ -163,23 +163,23 @@ class Client(Matches, _native.Client):
     def __exit__(self, *exception):
         self.close()
 
-    def _many(self, kind, items, memory, progress=None):
+    def _many(self, kind, items, memory, progress=None, lease=0):
         items = tuple(items)
         if 0 < len(items) <= _BATCH_MAX:
-            return Outcomes(items, (self.batch(kind, items, memory, progress),), kind == _PUT_ABSENT)
-        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress)
+            return Outcomes(items, (self.batch(kind, items, memory, progress, lease),), kind == _PUT_ABSENT)
+        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease)
                                 for first in range(0, len(items), _BATCH_MAX)], kind == _PUT_ABSENT)
 
-    def get_many(self, items, into, progress=None):
+    def get_many(self, items, into, progress=None, *, lease=None):
         """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`; or (bucket,
         key, offset, size, first, length): that range of the object.
 
         Returns Outcomes: a Done for each item, in their order. A missing object, or one longer than its place, has an `error`; the others
         are independent of it. Places must not overlap. With a Progress other threads see how many leading items have arrived; at the end
-        of the call every wait for it returns.
+        of the call every wait for it returns. With the `lease` of a match, the versions that it holds are read.
         """
         try:
-            return self._many(_GET, items, into, progress)
+            return self._many(_GET, items, into, progress, lease or 0)
         finally:
             if progress is not None:
                 progress.end()

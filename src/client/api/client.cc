@@ -189,6 +189,8 @@ Outcome<MatchReply> Client::match(const std::string& bucket, const std::string& 
   return impl_->match({bucket, name_space, hashes, width, counts}, options);
 }
 
+Outcome<> Client::end_lease(uint64_t lease) const { return impl_->end_lease(lease); }
+
 std::future<Outcome<Transfer>> Client::get_many_async(std::vector<BatchItem> items, std::vector<Buffer> windows,
                                                       std::span<BatchResult> results, BatchOptions options) const {
   return impl_->many_async(Impl::Many::get, std::move(items), std::move(windows), results, std::move(options));

@@ -93,6 +93,7 @@ class Client::Impl {
   Outcome<ValuePage> list_values(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
   Outcome<MatchReply> match(const client::MatchKeys& keys, const MatchOptions& options);
+  Outcome<> end_lease(uint64_t lease);
 
   Outcome<std::unique_ptr<client::NativeWatch>> watch(const std::string& bucket, const WatchOptions& options);
 

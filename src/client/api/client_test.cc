@@ -236,6 +236,29 @@ TEST_P(EveryDoor, MetadataHeadAndRemove) {
   EXPECT_TRUE(client->remove(bucket, "k")) << "removing what is not there succeeds";
 }
 
+TEST_P(EveryDoor, ATtlBecomesAnEnd) {
+  const auto bytes = pattern(1000);
+  auto buffer = client->allocate(bytes.size());
+  ASSERT_TRUE(buffer) << buffer.error().message;
+  std::memcpy(buffer->data(), bytes.data(), bytes.size());
+  PutOptions options;
+  options.ttl = std::chrono::seconds(3600);
+  ASSERT_TRUE(client->put(bucket, "ends", std::span<const std::byte>(bytes), options));
+  const BatchItem item{.bucket = bucket, .key = "ends too", .size = bytes.size(), .ttl = options.ttl};
+  BatchResult result;
+  ASSERT_TRUE(client->put_many(std::span(&item, 1), std::span(&*buffer, 1), std::span(&result, 1)));
+  EXPECT_FALSE(result.error);
+  for (const char* key : {"ends", "ends too"}) {
+    auto info = client->head(bucket, key);
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_EQ(info->headers["x-verbena-ttl"], "3600") << key;
+    const auto end = std::chrono::seconds(std::stoll(info->headers["x-verbena-expires"]));
+    EXPECT_GE(end, info->last_modified.time_since_epoch() + options.ttl);
+  }
+  options.ttl = std::chrono::hours(24 * 365 * 11);
+  EXPECT_FALSE(client->put(bucket, "ends", std::span<const std::byte>(bytes), options));
+}
+
 TEST_P(EveryDoor, ListingsPageAndGroup) {
   const auto bytes = pattern(10);
   std::vector<std::string> keys;

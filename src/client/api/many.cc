@@ -132,6 +132,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   call.windows = memory;
   call.results = results;
   call.in_order = options.in_order;
+  if (what == Many::get) call.lease = options.lease;
   bool native_too = true;
   if (session_) {
     // A refused message changed nothing; items that were answered are not requested again.
@@ -212,6 +213,7 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
   if (what == Many::put) {
     PutOptions options;
     options.content_type = item.content_type;
+    options.ttl = item.ttl;
     options.if_match = item.if_match;
     options.if_none_match = item.if_none_match;
     OUT_ASSIGN(auto put, this->put(bucket, key, {memory, nullptr}, options, native_too));

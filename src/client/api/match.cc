@@ -89,6 +89,13 @@ Outcome<MatchReply> Client::Impl::match(const client::MatchKeys& keys, const Mat
   return reply;
 }
 
+// One that cannot be ended ends with its time, or has ended with its session.
+Outcome<> Client::Impl::end_lease(uint64_t lease) {
+  OUT_TRY(usable());
+  if (session_ && lease != 0) session_->end_lease(lease);
+  return {};
+}
+
 // In batches, the first ones small: most lists end early or not at all.
 Outcome<MatchList> Client::Impl::match_by_heads(const client::MatchKeys& keys, size_t first, uint32_t count,
                                                 const MatchOptions& options, Transfer& transfer) {

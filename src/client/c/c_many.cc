@@ -84,7 +84,8 @@ std::vector<verbena::BatchResult>& empty_results(size_t count, std::vector<verbe
 }
 
 template <class Call>
-int run(verbena_client* client, const verbena_batch* given, verbena_transfer* transfer, const Call& call) {
+int run(verbena_client* client, const verbena_batch* given, verbena_transfer* transfer, const Call& call,
+        uint64_t lease = 0) {
   return guarded([&]() -> Outcome<> {
     if (client == nullptr || given == nullptr) return null_argument();
     OUT_TRY(fillable(transfer));
@@ -108,6 +109,7 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
       windows.push_back(batch.windows[i]->buffer);
     }
     verbena::BatchOptions options;
+    options.lease = lease;
     if (batch.in_order != nullptr) {
       options.in_order = [&batch](size_t leading) { batch.in_order(batch.context, leading); };
     }
@@ -130,9 +132,23 @@ using Results = std::span<verbena::BatchResult>;
 extern "C" {
 
 int verbena_get_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer) {
-  return run(client, batch, transfer,
-             [](const verbena::Client& c, Items items, Windows windows, Results results,
-                const verbena::BatchOptions& options) { return c.get_many(items, windows, results, options); });
+  return verbena_get_many_leased(client, batch, 0, transfer);
+}
+
+int verbena_get_many_leased(verbena_client* client, const verbena_batch* batch, uint64_t lease,
+                            verbena_transfer* transfer) {
+  return run(
+      client, batch, transfer,
+      [](const verbena::Client& c, Items items, Windows windows, Results results,
+         const verbena::BatchOptions& options) { return c.get_many(items, windows, results, options); },
+      lease);
+}
+
+int verbena_end_lease(verbena_client* client, uint64_t lease) {
+  return guarded([&]() -> Outcome<> {
+    if (client == nullptr) return null_argument();
+    return client->client.end_lease(lease);
+  });
 }
 
 int verbena_head_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer) {

@@ -67,6 +67,8 @@ Outcome<PutRequest> put_request(const verbena_put_options* options) {
   out.if_match = text(given.if_match);
   out.if_none_match = text(given.if_none_match);
   out.checksum = text(given.checksum);
+  if (given.ttl_s > INT64_MAX) return fault(ErrorCode::invalid_argument, "ttl_s");
+  out.ttl = std::chrono::seconds(given.ttl_s);
   out.md5_etag = given.md5_etag != 0;
   out.cancel = token_of(given.cancellation);
   return request;

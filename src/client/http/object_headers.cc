@@ -62,6 +62,7 @@ Outcome<net::HttpHeaders> put_headers(const PutOptions& options) {
     if (!printable(value)) return fault(ErrorCode::invalid_argument, "metadata '" + name + "': value not printable");
     out.emplace_back(std::string(meta_prefix) + lower(name), value);
   }
+  if (options.ttl.count() != 0) out.emplace_back("x-verbena-ttl", std::to_string(options.ttl.count()));
   if (!options.if_match.empty()) out.emplace_back("if-match", quoted(options.if_match));
   if (!options.if_none_match.empty()) out.emplace_back("if-none-match", quoted(options.if_none_match));
   if (options.append_at) out.emplace_back("x-amz-write-offset-bytes", std::to_string(*options.append_at));

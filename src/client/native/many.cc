@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "client/native/many_message.h"
+#include "client/native/match.h"
 #include "client/retry.h"
 
 namespace verbena::client {
@@ -43,7 +44,7 @@ class ManyRun {
   void distribute() {
     for (uint32_t i = 0; i < call_.items.size(); ++i) {
       if (call_.answered[i] != 0 || !call_.may_ask_again(i)) continue;
-      NativeStream& stream = streams_.stream_of(call_.items[i].bucket, call_.items[i].key);
+      NativeStream& stream = stream_of(call_.items[i]);
       auto queue = std::ranges::find(queues_, &stream, &ManyQueue::stream);
       if (queue == queues_.end()) {
         queues_.emplace_back().stream = &stream;
@@ -55,6 +56,13 @@ class ManyRun {
     if (!reads || queues_.size() != 1) return;
     ManyQueue& queue = queues_.front();
     if (queue.items.size() >= 2 * half_min) queue.items_max = (queue.items.size() + 1) / 2;
+  }
+
+  // A lease is of one stream.
+  NativeStream& stream_of(const BatchItem& item) {
+    const size_t leased = ClientLease::stream(call_.lease);
+    if (call_.lease != 0 && leased < streams_.count()) return streams_.at(leased);
+    return streams_.stream_of(item.bucket, item.key);
   }
 
   // Sends as many messages as may be in flight. Never waits for a credit while holding some: two callers could
@@ -155,6 +163,7 @@ bool ManyCall::may_ask_again(size_t item) {
 
 Result<void> run_many(NativeStreams& streams, ManyCall& call) {
   if (streams.version() < 2) return fail(Errc::unsupported, "native: the server knows no batches");
+  if (streams.version() < wire::version_of_match) call.lease = 0;
   return ManyRun(streams, call).run();
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/copy.h"
+#include "client/native/match.h"
 #include "client/native/request.h"
 
 namespace verbena::client {
@@ -87,7 +88,7 @@ void ManyMessage::choose(size_t room) {
     reply += entry_space;
     if (is_get() || is_put()) request += carried ? 4 : 17;
     if (is_get() && carried) reply += item.size;
-    if (is_put()) request += 32 + item.content_type.size() + (carried ? item.size : 0);
+    if (is_put()) request += (item.ttl.count() == 0 ? 32 : 64) + item.content_type.size() + (carried ? item.size : 0);
     if (!carried) bytes += item.size;
     if (!items_.empty() && (request > room || reply > reply_room || bytes > message_bytes_max)) break;
     if (bucket == buckets_.end()) bucket = buckets_.insert(buckets_.end(), item.bucket);
@@ -99,7 +100,9 @@ void ManyMessage::choose(size_t room) {
 }
 
 Result<void> ManyMessage::prepare(NativeStream::Body& body) {
-  choose(body.out.left());
+  // The room of what is behind the body.
+  const size_t lease_size = call_.lease != 0 ? wire::lease_size : 0;
+  choose(body.out.left() - lease_size);
   told_ = call_.told;
   wire::BatchHead head;
   head.details = details_of(call_);
@@ -110,7 +113,12 @@ Result<void> ManyMessage::prepare(NativeStream::Body& body) {
   }
   if (is_get() || is_put()) VB_TRY(lend(body, head));
   if (is_get() && call_.in_order) VB_TRY(lend_progress(body, head));
-  return encode(body, head);
+  VB_TRY(encode(body, head));
+  if (call_.lease != 0) {
+    body.out.u64(ClientLease::id(call_.lease));
+    body.flags |= wire::flag_lease;
+  }
+  return {};
 }
 
 // Lends, of each of the caller's windows, the part that the items use. A part that cannot be lent is replaced by a
@@ -178,7 +186,7 @@ Result<void> ManyMessage::encode(NativeStream::Body& body, const wire::BatchHead
   wire::BatchWriter batch(body.out, call_.type);
   if (!batch.begin(head)) return fail(Errc::unsupported, "batch: buckets and windows exceed a message");
   wire::BatchItem out;
-  std::string crc;
+  std::string crc, ttl;
   for (size_t i = 0; i < items_.size(); ++i) {
     const BatchItem& item = call_.items[items_[i]];
     const bool carried = in_message(item);
@@ -210,6 +218,10 @@ Result<void> ManyMessage::encode(NativeStream::Body& body, const wire::BatchHead
         out.expected = wire::ChecksumView{Algorithm::crc32c, 0, crc};
       }
       if (!item.content_type.empty()) out.headers.add({"content-type", item.content_type});
+      if (item.ttl.count() != 0) {
+        ttl = std::to_string(item.ttl.count());
+        out.headers.add({"x-verbena-ttl", ttl});
+      }
       if (out.expected || out.headers.count != 0) out.fields |= wire::field_stored;
       if (carried) out.fields |= wire::field_inline, out.inline_bytes = bytes;
     }

@@ -1,6 +1,7 @@
 #include "client/native/match.h"
 
 #include <algorithm>
+#include <string>
 
 #include "client/native/request.h"
 
@@ -111,7 +112,10 @@ Result<NativeMatched> match(NativeStreams& streams, const NativeMatch& request) 
   NativeMatched matched;
   MatchPosition position;
   const Deadline deadline = deadline_in(request.timeout);
-  NativeStream& stream = streams.any();
+  // The first key's core, so that the clients of one server do not all ask one core.
+  const std::string first = std::string(request.prefix) + to_hex(request.hashes.first(request.width));
+  const size_t number = streams.number_of(request.bucket, first);
+  NativeStream& stream = streams.at(number);
   while (position.list < request.counts.size()) {
     MatchCall call(request, matched, position);
     call.type = wire::Type::match;
@@ -124,7 +128,20 @@ Result<NativeMatched> match(NativeStreams& streams, const NativeMatch& request) 
     if (call.position.hash == position.hash) return fail(Errc::timed_out, "native: match");
     position = call.position;
   }
+  if (matched.lease != 0) matched.lease = ClientLease::make(number, matched.lease);
   return matched;
+}
+
+Result<void> end_lease(NativeStreams& streams, uint64_t lease, std::chrono::milliseconds timeout) {
+  if (streams.version() < wire::version_of_match || ClientLease::stream(lease) >= streams.count()) return {};
+  CodeCall call;
+  call.type = wire::Type::lease_end;
+  call.deadline = deadline_in(timeout);
+  const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
+    encode(body.out, wire::LeaseEnd{ClientLease::id(lease)});
+    return {};
+  };
+  return streams.at(ClientLease::stream(lease)).run(call, prepare);
 }
 
 }  // namespace verbena::client

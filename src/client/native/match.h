@@ -30,6 +30,16 @@ struct NativeMatched {
   std::vector<NativeMatchedList> lists;
 };
 
+// A lease is of one stream of the server: the caller's number says which, beside the server's number.
+struct ClientLease {
+  static constexpr unsigned shift = 48;
+  static uint64_t make(size_t stream, uint64_t id) { return uint64_t{stream} << shift | id; }
+  static size_t stream(uint64_t lease) { return lease >> shift; }
+  static uint64_t id(uint64_t lease) { return lease & ((uint64_t{1} << shift) - 1); }
+};
+
+Result<void> end_lease(NativeStreams& streams, uint64_t lease, std::chrono::milliseconds timeout);
+
 // Precondition, not checked here: `hashes` holds what `counts` say. unsupported: the server's session is too old.
 Result<NativeMatched> match(NativeStreams& streams, const NativeMatch& request);
 

@@ -413,6 +413,13 @@ Outcome<> SessionDoor::match(const NativeMatch& keys, const MatchOptions& option
   return {};
 }
 
+void SessionDoor::end_lease(uint64_t lease) {
+  if (auto session = this->session()) {
+    (void)(*session)->with_streams(
+        true, [&](NativeStreams& streams) { return client::end_lease(streams, lease, options_.request_timeout); });
+  }
+}
+
 namespace {
 
 // A cancelled watch cannot have changed anything.

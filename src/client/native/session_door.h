@@ -47,6 +47,7 @@ class SessionDoor {
 
   // `unsupported`: the server knows no MATCH.
   Outcome<> match(const NativeMatch& keys, const MatchOptions& options, MatchReply& reply);
+  void end_lease(uint64_t lease);  // best effort
 
   // `unsupported`: the server has no change feed.
   Outcome<std::unique_ptr<NativeWatch>> watch(const std::string& bucket, const std::string& prefix,

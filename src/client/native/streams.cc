@@ -76,7 +76,11 @@ void NativeStreams::close() {
 }
 
 NativeStream& NativeStreams::stream_of(std::string_view bucket, std::string_view key) {
-  return *streams_[by_core_[wire::core_of(bucket, key, static_cast<uint32_t>(by_core_.size()))]];
+  return *streams_[number_of(bucket, key)];
+}
+
+size_t NativeStreams::number_of(std::string_view bucket, std::string_view key) const {
+  return by_core_[wire::core_of(bucket, key, static_cast<uint32_t>(by_core_.size()))];
 }
 
 bool NativeStreams::stale() const {

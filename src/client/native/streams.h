@@ -18,6 +18,10 @@ class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
   ~NativeStreams();
 
   NativeStream& stream_of(std::string_view bucket, std::string_view key);
+  // The streams by number.
+  size_t number_of(std::string_view bucket, std::string_view key) const;
+  NativeStream& at(size_t number) { return *streams_[number]; }
+  size_t count() const { return streams_.size(); }
   NativeStream& any() { return *streams_.front(); }
   // True if a stream broke, or the server may have ended the session as idle.
   bool stale() const;

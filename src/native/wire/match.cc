@@ -68,6 +68,18 @@ std::optional<Match> decode_match(Bytes body) {
   return request;
 }
 
+bool encode(Writer& out, const LeaseEnd& request) {
+  out.u64(request.lease);
+  return out.ok();
+}
+
+std::optional<LeaseEnd> decode_lease_end(Bytes body) {
+  Reader in(body);
+  const LeaseEnd request{.lease = in.u64()};
+  if (!in.complete()) return std::nullopt;
+  return request;
+}
+
 bool MatchWriter::begin_list() {
   if (out_.left() < list_size + run_size) return false;
   list_head_ = out_.reserve(list_size);

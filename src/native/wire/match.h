@@ -43,6 +43,13 @@ struct Match {
 bool encode(Writer& out, const Match& request);
 std::optional<Match> decode_match(Bytes body);
 
+struct LeaseEnd {
+  uint64_t lease = 0;
+};
+bool encode(Writer& out, const LeaseEnd& request);
+std::optional<LeaseEnd> decode_lease_end(Bytes body);
+inline constexpr size_t lease_size = 8;  // behind a body, with flag_lease
+
 // Neighbours of one place and one size.
 struct MatchRun {
   uint32_t count = 0;

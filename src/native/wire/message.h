@@ -53,6 +53,7 @@ enum class Type : uint8_t {
   watch_end = 30,
   // Version 6:
   match = 31,
+  lease_end = 32,
 };
 // The first version whose sessions know the type.
 inline constexpr unsigned version_of(uint8_t type) {
@@ -68,6 +69,7 @@ enum Flags : uint8_t {
   flag_full_headers = 2,  // GET, HEAD: answer with all stored headers
   flag_md5_etag = 4,      // PUT: the ETag must be the MD5 of the bytes
   flag_said_headers = 8,  // GET, HEAD, PUT: answer with the headers that S3 computes, too
+  flag_lease = 32,        // GET_MANY: the number of a lease is behind the body
 };
 
 struct Header {

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "s3/names.h"
+#include "store/ends.h"
 
 namespace verbena::s3 {
 namespace {
@@ -78,6 +79,10 @@ Result<void> check_object_headers(const Headers& headers) {
       system_bytes += name.size() + value.size();
     } else if (name == redirect_header) {
       VB_TRY(check_redirect(value));
+    } else if (name == store::ttl_header) {
+      if (!store::parse_ttl(value)) {
+        return fail(Errc::invalid_argument, "x-verbena-ttl must be a number of seconds from 1 to 315360000.");
+      }
     } else {
       return fail(Errc::invalid_argument, "A header that objects do not have.");
     }

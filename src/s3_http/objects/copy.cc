@@ -33,6 +33,7 @@
 #include "s3_http/objects/versions.h"
 #include "s3_http/request_record.h"
 #include "s3_http/verbs.h"
+#include "store/ends.h"
 
 namespace verbena::s3 {
 namespace {
@@ -222,6 +223,11 @@ Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const 
   co_return true;
 }
 
+Result<void> check_ttl(std::optional<std::string_view> ttl) {
+  if (!ttl) return {};
+  return check_object_headers({{std::string(store::ttl_header), std::string(*ttl)}});
+}
+
 }  // namespace
 
 Task<Result<void>> serve_copy_object(Context& context) {
@@ -233,13 +239,14 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
   const auto wanted_class = context.header("x-amz-storage-class");
   const auto redirect = context.header(redirect_header);
+  const auto ttl = context.header(store::ttl_header);
   const bool onto_itself = source.bucket == context.bucket && source.key == context.key && source.version_id.empty();
   VB_CO_ASSIGN(EncryptionWish wish, read_encryption(context));
   VB_CO_ASSIGN(wish, session_encryption(context.caller(), std::move(wish)));
   // Removing a customer's key is a change of encryption too, although the request names no method.
   const bool re_encrypts = wish.method != Encryption::none ||
                            context.header("x-amz-copy-source-server-side-encryption-customer-algorithm").has_value();
-  if (!replace && !replace_tags && !wanted_class && !redirect && !re_encrypts && onto_itself) {
+  if (!replace && !replace_tags && !wanted_class && !redirect && !ttl && !re_encrypts && onto_itself) {
     co_return fail(Errc::invalid_request,
                    "This copy request is illegal because it is trying to copy an object to itself without changing the "
                    "object's metadata, storage class, website redirect location or encryption attributes.");
@@ -262,6 +269,9 @@ Task<Result<void>> serve_copy_object(Context& context) {
   } else {
     set_storage_class(info.headers, wanted_class.value_or("STANDARD"));  // never the source's (S3)
     VB_CO_TRY(set_redirect(info.headers, redirect));                     // likewise
+    store::drop_end(info);                                               // likewise
+    if (ttl) info.headers.emplace_back(store::ttl_header, *ttl);
+    VB_CO_TRY(check_ttl(ttl));
   }
   VB_CO_TRY(settle_storage_class(info.headers, context.bucket));
   info.tags = from.tags;

@@ -109,6 +109,7 @@ constexpr std::array operations = {
     Operation{Scope::object, "PUT", "retention", serve_put_object_retention},
     Operation{Scope::object, "PUT", "legal-hold", serve_put_object_legal_hold},
     Operation{Scope::object, "PUT", "renameObject", serve_rename_object},
+    Operation{Scope::object, "PUT", "verbena-touch", serve_touch_object},
     Operation{Scope::object, "PUT", "", serve_put_object},
     Operation{Scope::object, "POST", "uploads", serve_create_upload},
     Operation{Scope::object, "POST", "uploadId", serve_complete_upload},

@@ -211,6 +211,7 @@ struct FarStore::FarContext final : Context {
     rows = &catalogue;
     blobs = near->blobs;
     clock = near->clock;
+    buckets.keep_ends(*clock);
     keeps_usage = near->keeps_usage;
     keeps_events = near->keeps_events;
     tells_changes = near->tells_changes;

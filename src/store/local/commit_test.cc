@@ -295,6 +295,29 @@ TEST(SeriesFailureTest, WhatFailsIsNotThereAndWhatWasAcknowledgedSurvivesAPowerC
   }
 }
 
+// Else it would tell of an object that never was.
+TEST_F(CommitTest, ARefusalThatRestsOnAChangeOfItsGroupFailsWithIt) {
+  fs_.hold_syncs(index_folder);
+  auto held = put_elsewhere("sync", "other", "x");
+  fs_.wait_for_held_sync();
+  auto undone = put_elsewhere("sync", "k", "never");
+  EXPECT_EQ(undone.wait_for(200ms), std::future_status::timeout);
+  auto refused = std::async(std::launch::async, [this] {
+    return Core(t_).put("sync", "k", "not either", {.if_match = {}, .if_none_match = "*"});
+  });
+  EXPECT_EQ(refused.wait_for(200ms), std::future_status::timeout);
+  fs_.release_one_sync();
+  ASSERT_TRUE(held.get());
+  fs_.wait_for_held_sync();
+  fs_.fail_at(0, Fault::no_space);
+  fs_.release_syncs();
+  const auto before = undone.get(), after = refused.get();
+  ASSERT_FALSE(before);
+  ASSERT_FALSE(after);
+  EXPECT_EQ(describe(after.error()), describe(before.error()));
+  EXPECT_EQ(t_.get("sync", "k").error(), Errc::no_such_key);
+}
+
 // Its bucket exists at the look-up, and is gone at the commit.
 TEST_F(CommitTest, ABucketThatGoesBeforeTheChangeIsJudgedTakesNothing) {
   t_.make_bucket("other");

@@ -343,8 +343,11 @@ void Committer::fail_all(Group& group) {
     std::move(runs.begin(), runs.end(), std::back_inserter(limbo_));
     runs.clear();
   }
-  for (Pending& pending : group.members) {
-    if (pending.outcome) pending.outcome = std::unexpected(group.written.error());
+  // A refusal, too, if there was a change before it in the group: it may rest on what is undone now.
+  const size_t changed = group.applied.empty() ? group.members.size() : group.applied.front();
+  for (size_t i = 0; i < group.members.size(); ++i) {
+    Pending& pending = group.members[i];
+    if (pending.outcome || i > changed) pending.outcome = std::unexpected(group.written.error());
   }
   if (!group.applied.empty()) (void)recover_index();
 }

@@ -25,9 +25,9 @@ namespace verbena::store::local {
 namespace {
 
 // 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. 6: volumes keep free
-// space, which an older program would never free. Each version reads all earlier formats, and opening a directory
-// converts it.
-constexpr int format_number = 6;
+// space, which an older program would never free. 7: objects may have an end, which an older program would not keep.
+// Each version reads all earlier formats, and opening a directory converts it.
+constexpr int format_number = 7;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 // The most starts that the index may have forgotten because of damage to the log.
@@ -99,6 +99,7 @@ void Engine::supply_seams() {
   blobs = volume_blobs.get();
   early = behind.get();
   clock = options.clock;
+  buckets.keep_ends(*clock);
   keeps_usage = true;
   keeps_events = true;
   tells_changes = true;

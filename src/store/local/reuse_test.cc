@@ -269,7 +269,7 @@ TEST_F(Reuse, ADirectoryOfAnOlderProgramIsConverted) {
   ASSERT_TRUE(replace_file(fs, "/store/VERSION", "verbena local store, format 5\n"));
   t.options.keep_free = 1 * GiB;
   t.open();
-  EXPECT_EQ(*read_small_file(fs, "/store/VERSION", 100), "verbena local store, format 6\n");
+  EXPECT_EQ(*read_small_file(fs, "/store/VERSION", 100), "verbena local store, format 7\n");
   EXPECT_EQ(usage().kept_bytes, 0u) << "a hole has no blocks to use again";
   ASSERT_TRUE(t.remove("b", "old2"));
   EXPECT_GE(usage().kept_bytes, 200'000u);

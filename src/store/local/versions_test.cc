@@ -13,7 +13,7 @@ TEST(OldDirectory, OneOfFormat1IsUpgraded) {
   t.close();
   ASSERT_TRUE(replace_file(fs, "/store/VERSION", "verbena local store, format 1\n"));
   t.open();
-  EXPECT_EQ(*read_small_file(fs, "/store/VERSION", 100), "verbena local store, format 6\n");
+  EXPECT_EQ(*read_small_file(fs, "/store/VERSION", 100), "verbena local store, format 7\n");
   EXPECT_EQ(*t.get("b", "k"), "old");
 }
 

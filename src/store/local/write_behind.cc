@@ -13,6 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "store/ends.h"
 #include "store/logic/object_ops.h"
 
 namespace verbena::store::local {
@@ -119,6 +120,8 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     object->info.modified_us = engine_.options.clock->now_us();
     if (newest != nullptr) object->info.modified_us = std::max(object->info.modified_us, newest->info.modified_us + 1);
     stored.modified_us = object->info.modified_us;
+    set_end(object->info, stored.modified_us);
+    set_end(stored, stored.modified_us);
     if (newest == nullptr) {
       bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
       bucket->count_acknowledged({.objects = 1, .bytes = stored.size});

@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "store/logic/append_layout.h"
 #include "store/logic/append_sealing.h"
+#include "store/logic/ends.h"
 #include "store/logic/events.h"
 #include "store/logic/lookup.h"
 #include "store/logic/object_ops.h"
@@ -39,7 +40,7 @@ Result<std::vector<StoredPart>> parts_of(View& rows, const ObjectRecord& record)
 // conditional_conflict: the object changed between two looks.
 Result<Base> find_base(View& rows, const Bucket& bucket, const std::string& key) {
   VB_ASSIGN(auto record, find_object(rows, bucket, key));
-  if (!record) return Base{};
+  if (!record || bucket.is_gone(record->info)) return Base{};
   auto parts = parts_of(rows, *record);
   if (!parts && parts.error() == Errc::not_found) return fail(Errc::conditional_conflict, "append: changed meanwhile");
   VB_TRY(parts);
@@ -213,12 +214,16 @@ Result<BucketRecord> check_plain_bucket(Transaction& transaction, const Bucket& 
   return fail(Errc::invalid_bucket_state, "Objects of a bucket with versioning cannot be appended to.");
 }
 
-// Replaces the object's head with one that includes the new part, `blob`.
+bool has_ended(const AppendJob& job, const std::optional<ObjectRecord>& current) {
+  return current && job.bucket->is_gone(current->info);
+}
+
+// Replaces the object's head with one that includes the new part, `blob`. `ended`: the current object's end has come.
 Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::optional<ObjectRecord>& current,
-                          const Plan& plan) {
+                          bool ended, const Plan& plan) {
   VB_ASSIGN(const BucketRecord bucket, check_plain_bucket(transaction, *job.bucket));
   Growing object;
-  if (current) object = {true, current->info};
+  if (current && !ended) object = {true, current->info};
   job.answers.clear();
   job.answers.reserve(plan.accepted.size());
   StoredPart part{.info = {.number = 1, .size = plan.added, .etag = {}, .checksums = {}}, .blob = job.blob};
@@ -231,13 +236,18 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
     job.answers.push_back(object.info);
   }
   for (const StoredPart& one : plan.absorbed) transaction.kill(one.blob);
-  if (current && current->part_count != 0) transaction.erase(Table::uploads, keys::object_parts(current->id));
+  if (ended) {
+    VB_TRY(bury(transaction, current));
+  } else if (current && current->part_count != 0) {
+    transaction.erase(Table::uploads, keys::object_parts(current->id));
+  }
   VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, job.key, current, transaction.now_us()));
-  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(object.info), time_us));
+  VB_ASSIGN(ObjectRecord record, new_record(transaction, *job.bucket, bucket, std::move(object.info), time_us));
   std::vector<StoredPart> parts = plan.kept;
   parts.push_back(std::move(part));
   VB_TRY(put_parts(transaction, record, std::move(parts), plan.seal.get()));
   transaction.put(Table::objects, keys::object(bucket.id, job.key), encode(record));
+  move_end(transaction, bucket.id, job.key, info_of(current), &record.info);
   if (current) transaction.count(-as_current(*current));
   transaction.count(as_current(record));
   for (size_t i = 0; i < job.answers.size(); ++i) {
@@ -245,7 +255,7 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
     VB_TRY(announce(transaction, plan.accepted[i]->conditions.announcement, bucket.id, job.answers[i]));
   }
   // Appends that are one change are reported as one.
-  transaction.on_commit([p = &job, what = current ? KeyEvent::appended : KeyEvent::created] {
+  transaction.on_commit([p = &job, what = current && !ended ? KeyEvent::appended : KeyEvent::created] {
     p->bucket->feed->tell(what, p->key, p->answers.back());
   });
   return {};
@@ -254,8 +264,10 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
 // conditional_conflict: the object is not the one that the plan was made for.
 Result<void> judge_append(Transaction& transaction, AppendJob& job) {
   VB_ASSIGN(const auto current, find_object(transaction, *job.bucket, job.key));
-  if ((current ? current->id : 0) != job.plan.base_id) return fail(Errc::conditional_conflict, "append: changed");
-  return replace_head(transaction, job, current, job.plan);
+  const bool ended = has_ended(job, current);
+  if ((current && !ended ? current->id : 0) != job.plan.base_id)
+    return fail(Errc::conditional_conflict, "append: changed");
+  return replace_head(transaction, job, current, ended, job.plan);
 }
 
 // For bytes that were sealed on arrival: checks that the current object has the same key and is intact.
@@ -273,18 +285,20 @@ Result<void> check_sealed_under(const AppendJob& job, const std::optional<Object
 // For bytes that are written already: adds one part to the current object, whichever that is.
 Result<void> judge_large_append(Transaction& transaction, AppendJob& job) {
   VB_ASSIGN(const auto current, find_object(transaction, *job.bucket, job.key));
+  const bool ended = has_ended(job, current);
+  const bool there = current && !ended;
   Plan plan = job.plan;
-  if (current) {
+  if (there) {
     VB_ASSIGN(plan.kept, parts_of(transaction, *current));
   }
   if (plan.kept.size() >= static_cast<size_t>(part_number_max)) return fail(Errc::too_many_parts, "append");
   if (plan.seal != nullptr) {
     Growing object;
-    if (current) object = {true, current->info};
+    if (there) object = {true, current->info};
     VB_TRY(check(object, *plan.accepted.front()));
-    VB_TRY(check_sealed_under(job, current, plan.kept));
+    VB_TRY(check_sealed_under(job, there ? current : std::nullopt, plan.kept));
   }
-  return replace_head(transaction, job, current, plan);
+  return replace_head(transaction, job, current, ended, plan);
 }
 
 Place place_for(const Bucket& bucket, std::string_view key) {

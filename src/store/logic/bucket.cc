@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "store/ends.h"
+
 namespace verbena::store {
 
 Documents::Found Documents::find(std::string_view name) const {
@@ -88,6 +90,18 @@ DocumentRoom::DocumentRoom(const Documents& documents, std::string_view name, ui
 
 DocumentRoom::~DocumentRoom() { owners_->fetch_sub(bytes_); }
 
+bool Bucket::is_gone(const ObjectInfo& info) const {
+  if (ends == nullptr || info.headers.empty()) return false;
+  const int64_t end_us = end_us_of(info);
+  if (end_us == 0) return false;
+  int64_t ended = ended_us.load(std::memory_order_relaxed);
+  if (end_us <= ended) return true;
+  if (ends->now_us() < end_us) return false;
+  while (ended < end_us && !ended_us.compare_exchange_weak(ended, end_us, std::memory_order_relaxed)) {
+  }
+  return true;
+}
+
 void Bucket::set(const BucketInfo& info) const {
   durability.store(info.durability);
   versioning.store(info.versioning);
@@ -134,6 +148,7 @@ void Buckets::add(const BucketRecord& record) {
   bucket->created_us = record.info.created_us;
   bucket->owner = record.info.owner;
   bucket->set(record.info);
+  bucket->ends = ends_;
   std::lock_guard lock(mutex_);
   auto& owners = document_bytes_[record.info.owner];
   if (!owners) owners = std::make_shared<ByteCount>(0);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "store/change_feed.h"
 #include "store/logic/record.h"
 
@@ -116,6 +117,12 @@ struct Bucket {
   mutable std::atomic<bool> uncounted{false};
   std::shared_ptr<OwnersUsage> owners = std::make_shared<OwnersUsage>();
   BucketFeedPtr feed;  // reports changes of its keys
+  // Of store/ends.h: null if the engine keeps no ends.
+  const WallClock* ends = nullptr;
+  mutable std::atomic<int64_t> ended_us{0};  // the latest end that was found to have come
+
+  // Whether the current object's end has come. An end that has come once has come for ever, whatever the clock does.
+  bool is_gone(const ObjectInfo& info) const;
 
   void set(const BucketInfo& info) const;  // updates the mutable settings
   void count(const Usage& change) const {
@@ -136,6 +143,9 @@ struct Bucket {
 // Thread-safe.
 class Buckets {
  public:
+  // Objects of buckets that are added from here on may have an end, by this clock.
+  void keep_ends(const WallClock& clock) { ends_ = &clock; }
+  bool keeps_ends() const { return ends_ != nullptr; }
   std::shared_ptr<const Bucket> find(std::string_view name) const;  // null: no such bucket
   std::vector<BucketInfo> list() const;                             // by name
   std::vector<std::shared_ptr<const Bucket>> all() const;           // by name
@@ -143,6 +153,7 @@ class Buckets {
   void remove(std::string_view name);
 
  private:
+  const WallClock* ends_ = nullptr;
   mutable std::shared_mutex mutex_;
   std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
   std::map<std::string, std::shared_ptr<ByteCount>> document_bytes_;  // by owner

@@ -1,7 +1,10 @@
 #include "store/logic/engine_store.h"
 
+#include <map>
+
 #include "store/logic/append.h"
 #include "store/logic/bucket_ops.h"
+#include "store/logic/ends.h"
 #include "store/logic/events.h"
 #include "store/logic/keys.h"
 #include "store/logic/list.h"
@@ -147,6 +150,33 @@ Result<BucketFeedPtr> EngineStore::feed(std::string_view bucket) {
   return found->feed;
 }
 
+Task<Result<std::vector<EndedKey>>> EngineStore::ended(size_t max, const EndedKey* after) {
+  auto context = context_;
+  if (!keeps_ends()) co_return std::vector<EndedKey>();
+  const auto from = std::make_shared<const std::string>(after == nullptr ? std::string() : end_row(*after));
+  const int64_t now_us = context->clock->now_us();
+  auto look = [from, now_us, max](View& rows) { return read_ended(rows, now_us, max, *from); };
+  const Place nowhere;
+  VB_CO_ASSIGN(auto found, co_await look_up(*context->rows, "ended objects", nowhere, std::move(look)));
+  if (found.empty()) co_return found;
+  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id;
+  for (auto& bucket : context->buckets.all()) by_id[bucket->id] = bucket;
+  for (EndedKey& one : found) {
+    const auto bucket = by_id.find(one.bucket_id);
+    if (bucket == by_id.end()) continue;
+    one.bucket = bucket->second->name;
+    one.bucket_created_us = bucket->second->created_us;
+  }
+  co_return found;
+}
+
+Task<Result<void>> EngineStore::forget_end(EndedKey ended) {
+  auto context = context_;
+  std::shared_ptr<const Bucket> bucket = context->buckets.find(ended.bucket);
+  if (bucket != nullptr && bucket->id != ended.bucket_id) bucket.reset();
+  co_return co_await context->rows->commit(forget_end_change(std::move(bucket), std::move(ended)));
+}
+
 bool EngineStore::keeps_events() const { return context_->keeps_events; }
 
 Task<Result<void>> EngineStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
@@ -282,6 +312,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> EngineStore::open(std::string_view b
     if (!version_id.empty()) {
       VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
     } else if (auto acknowledged = context->early->open(*found, key)) {
+      if (found->is_gone(acknowledged->info())) co_return fail(Errc::no_such_key);
       co_return acknowledged;
     }
   }
@@ -301,6 +332,7 @@ Task<Result<ObjectInfo>> EngineStore::stat(std::string_view bucket, std::string_
     if (!version_id.empty()) {
       VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
     } else if (auto acknowledged = context->early->stat(*found, key)) {
+      if (found->is_gone(*acknowledged)) co_return fail(Errc::no_such_key);
       co_return std::move(*acknowledged);
     }
   }

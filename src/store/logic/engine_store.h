@@ -6,14 +6,18 @@
 #include <memory>
 
 #include "store/change_feed.h"
+#include "store/ends.h"
 #include "store/logic/context.h"
 #include "store/store.h"
 
 namespace verbena::store {
 
-class EngineStore : public Store, public ChangeFeeds {
+class EngineStore : public Store, public ChangeFeeds, public EndIndex {
  public:
   Result<BucketFeedPtr> feed(std::string_view bucket) override;
+  bool keeps_ends() const override { return context_->buckets.keeps_ends(); }
+  Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) override;
+  Task<Result<void>> forget_end(EndedKey ended) override;
 
   Task<Result<void>> create_bucket(BucketInfo bucket) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;

@@ -91,9 +91,10 @@ Result<void> check_grounds(Transaction& transaction, const BucketRecord& bucket,
     case RemovalGrounds::Of::lone_marker:
       return check_alone(transaction, bucket.id, key, *version);
     case RemovalGrounds::Of::upload:
+    case RemovalGrounds::Of::ended:
       break;
   }
-  return fail(Errc::internal, "grounds: an upload is no version");
+  return fail(Errc::internal, "grounds: not of a rule about versions");
 }
 
 }  // namespace verbena::store

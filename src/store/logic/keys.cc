@@ -147,6 +147,19 @@ std::optional<std::string> event_queue(std::string_view index_key) {
   return std::string(index_key.substr(1, end - 1));
 }
 
+std::string end_prefix() { return "x"; }
+std::string end(int64_t end_us, uint64_t bucket, std::string_view key) {
+  std::string row = tagged('x', static_cast<uint64_t>(end_us));
+  append_number(row, bucket, 8);
+  return row.append(key);
+}
+std::optional<End> parse_end(std::string_view index_key) {
+  if (index_key.size() < 17 || index_key[0] != 'x') return std::nullopt;
+  return End{.end_us = static_cast<int64_t>(read_number(index_key.substr(1, 8))),
+             .bucket = read_number(index_key.substr(9, 8)),
+             .key = std::string(index_key.substr(17))};
+}
+
 std::string version_bucket(uint64_t bucket) { return number(bucket); }
 std::string version_key_prefix(uint64_t bucket, std::string_view key) {
   std::string out = number(bucket);

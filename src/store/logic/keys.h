@@ -53,6 +53,16 @@ std::string event(std::string_view queue, uint64_t bucket, uint64_t id);
 std::optional<std::pair<uint64_t, uint64_t>> parse_event(std::string_view index_key);  // bucket, event
 std::optional<std::string> event_queue(std::string_view index_key);                    // of an event's
 
+// Ends of objects: time, bucket id, key.
+struct End {
+  int64_t end_us = 0;
+  uint64_t bucket = 0;
+  std::string key;
+};
+std::string end_prefix();
+std::string end(int64_t end_us, uint64_t bucket, std::string_view key);
+std::optional<End> parse_end(std::string_view index_key);
+
 // versions: bucket id, key (as in an upload's), the id's complement: the newest of a key comes first
 std::string version_bucket(uint64_t bucket);
 std::string version_key_prefix(uint64_t bucket, std::string_view key);  // up to where keys differ: no end mark

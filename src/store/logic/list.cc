@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/ends.h"
 #include "store/logic/keys.h"
 #include "store/logic/record.h"
 #include "store/logic/versions.h"
@@ -54,13 +55,21 @@ Result<ListPage> ObjectLister::run(View& rows) {
 Result<PageState> ObjectLister::step() {
   std::string_view key = cursor_->key().substr(keys::object_prefix_size);
   std::string hidden(common_prefix(key, request_.prefix, request_.delimiter));
+  // Few objects have an end: of hidden ones only rows with the name of its header are decoded.
+  ObjectRecord record;
+  if (hidden.empty() || cursor_->value().find(expires_header) != std::string_view::npos) {
+    VB_ASSIGN(record, decode_object(cursor_->value()));
+    if (bucket_->is_gone(record.info)) {
+      cursor_->next();
+      return PageState::incomplete;
+    }
+  }
   const bool seen = !hidden.empty() && hidden <= request_.after;
   if (!seen && room_ == 0) {
     page_.truncated = true;
     return PageState::complete;
   }
   if (hidden.empty()) {
-    VB_ASSIGN(ObjectRecord record, decode_object(cursor_->value()));
     name_version(record.info, bucket_->versioning.load(std::memory_order_acquire));
     page_.entries.push_back({std::string(key), std::move(record.info)});
     page_.next_after = key;

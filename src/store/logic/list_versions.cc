@@ -177,6 +177,8 @@ Result<VersionPage> VersionLister::run(View& rows) {
 Result<PageState> VersionLister::step() {
   VB_ASSIGN(const bool found, cursor_->next());
   if (!found) return PageState::complete;
+  const bool versions = bucket_->versioning.load(std::memory_order_acquire) != Versioning::off;
+  if (!versions && bucket_->is_gone(cursor_->record().info)) return PageState::incomplete;
   const std::string hidden(common_prefix(cursor_->key(), request_.prefix, request_.delimiter));
   if (hidden.empty()) {
     page_.truncated = !add_version();

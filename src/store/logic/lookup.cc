@@ -29,7 +29,7 @@ Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName n
   const std::string key = keys::object(bucket.id, name.key);
   if (name.version_id.empty()) {
     VB_ASSIGN(auto current, get_record(rows, Table::objects, key));
-    if (!current) return fail(Errc::no_such_key);
+    if (!current || bucket.is_gone(current->info)) return fail(Errc::no_such_key);
     return std::move(*current);
   }
   const bool null = name.version_id == null_version_id;
@@ -45,7 +45,12 @@ Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName n
     if (current.error() == Errc::would_block) (void)get_older(*moment, bucket, name, id);  // request both rows at once
     return std::unexpected(current.error());
   }
-  if (is_it(*current)) return std::move(**current);
+  if (is_it(*current)) {
+    // Of versions, the current one ends as one, and keeps its name.
+    const bool versions = bucket.versioning.load(std::memory_order_acquire) != Versioning::off;
+    if (!versions && bucket.is_gone((*current)->info)) return fail(Errc::no_such_version);
+    return std::move(**current);
+  }
   VB_ASSIGN(auto older, get_older(*moment, bucket, name, id));
   if (is_it(older)) return std::move(*older);
   return fail(Errc::no_such_version);
@@ -57,9 +62,13 @@ Result<ObjectRecord> read_newest(View& rows, const Bucket& bucket, VersionName n
   auto record = read_record(*moment, bucket, name);
   if (record || !(record.error() == Errc::no_such_key)) return record;
   const auto cursor = moment->cursor(Table::versions, keys::version_prefix(bucket.id, name.key));
-  if (cursor->valid()) return decode_object(cursor->value());
-  VB_TRY(cursor->status());
-  return record;
+  if (!cursor->valid()) {
+    VB_TRY(cursor->status());
+    return record;
+  }
+  VB_ASSIGN(ObjectRecord newest, decode_object(cursor->value()));
+  if (!newest.info.delete_marker) return record;  // the current object is above it, and its end has come
+  return newest;
 }
 
 }  // namespace verbena::store

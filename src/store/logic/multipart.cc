@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "store/logic/ends.h"
 #include "store/logic/events.h"
 #include "store/logic/grounds.h"
 #include "store/logic/usage.h"
@@ -89,7 +90,7 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   VB_ASSIGN(auto stored, stored_parts(transaction, upload));
   VB_ASSIGN(Chosen chosen, choose(stored, c.parts));
   VB_ASSIGN(auto current, find_object(transaction, *c.bucket, c.key));
-  VB_TRY(check_conditions(current, c.conditions));
+  VB_TRY(check_conditions(*c.bucket, current, c.conditions));
 
   VB_TRY(step_aside(transaction, *c.bucket, bucket, c.key, current));
   // The parts that the object names become its own, the others are removed.
@@ -97,10 +98,11 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
   ObjectInfo info = completed_info(c, upload, chosen);
   VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, c.key, current, transaction.now_us()));
-  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), time_us));
+  VB_ASSIGN(ObjectRecord record, new_record(transaction, *c.bucket, bucket, std::move(info), time_us));
   record.part_count = static_cast<uint32_t>(chosen.parts.size());
   transaction.put(Table::uploads, keys::object_parts(record.id), encode(chosen.parts));
   transaction.put(Table::objects, keys::object(c.bucket->id, c.key), encode(record));
+  move_end(transaction, bucket.id, c.key, info_of(current), &record.info);
   transaction.count(as_current(record));
   c.stored = std::move(record.info);
   name_version(c.stored, bucket.info.versioning);

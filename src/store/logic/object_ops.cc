@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/logic/ends.h"
 #include "store/logic/usage.h"
 #include "store/logic/versions.h"
 
@@ -28,13 +29,19 @@ Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::strin
   return std::max(at_us, last + 1);
 }
 
-Result<ObjectRecord> new_record(Transaction& transaction, const BucketRecord& bucket, ObjectInfo info, int64_t at_us) {
+Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, const BucketRecord& bucket, ObjectInfo info,
+                                int64_t at_us) {
   if (info.lock != ObjectLock{} && !bucket.info.lock.enabled) {
     return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
   }
   VB_ASSIGN(const uint64_t id, transaction.next_id());
   ObjectRecord record{.id = id, .info = std::move(info), .blob = {}, .part_count = 0};
   record.info.modified_us = at_us;
+  // A key's time may be ahead of the clock.
+  set_end(record.info, std::min(at_us, transaction.now_us()));
+  if (of.ends == nullptr && end_us_of(record.info) != 0) {
+    return fail(Errc::not_implemented, "This store does not keep ends of objects (x-verbena-ttl).");
+  }
   record.info.delete_marker = false;
   record.info.version_id.clear();
   if (bucket.info.versioning == Versioning::enabled) record.info.version_id = make_version_id(record.id);
@@ -47,9 +54,10 @@ Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of,
                                      const BlobRef& blob, int64_t at_us) {
   VB_TRY(step_aside(transaction, of, bucket, key, current));
   VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, key, current, at_us));
-  VB_ASSIGN(ObjectRecord record, new_record(transaction, bucket, std::move(info), time_us));
+  VB_ASSIGN(ObjectRecord record, new_record(transaction, of, bucket, std::move(info), time_us));
   record.blob = blob;
   transaction.put(Table::objects, keys::object(bucket.id, key), encode(record));
+  move_end(transaction, bucket.id, key, info_of(current), &record.info);
   transaction.count(as_current(record));
   return record;
 }
@@ -68,12 +76,15 @@ Result<std::optional<ObjectRecord>> find_object(View& rows, const Bucket& bucket
   return decode_object(*value);
 }
 
-Result<void> check_conditions(const std::optional<ObjectRecord>& current, const CommitConditions& conditions) {
+Result<void> check_conditions(const Bucket& bucket, const std::optional<ObjectRecord>& current,
+                              const CommitConditions& conditions) {
+  if (!conditions.if_match && !conditions.if_none_match) return {};
+  const bool there = current && !bucket.is_gone(current->info);
   if (conditions.if_match) {
-    if (!current) return fail(Errc::no_such_key, "if-match: no object");
+    if (!there) return fail(Errc::no_such_key, "if-match: no object");
     if (!matches(*conditions.if_match, *current)) return fail(Errc::precondition_failed, "if-match");
   }
-  if (conditions.if_none_match && current && matches(*conditions.if_none_match, *current)) {
+  if (conditions.if_none_match && there && matches(*conditions.if_none_match, *current)) {
     return fail(Errc::precondition_failed, "if-none-match");
   }
   return {};

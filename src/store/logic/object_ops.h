@@ -18,8 +18,9 @@ Result<std::optional<std::string>> find_row(View& rows, Table table, std::string
 // The bucket as it is now. no_such_bucket when it was removed since it was looked up.
 Result<BucketRecord> check_bucket(View& rows, const Bucket& bucket);
 Result<std::optional<ObjectRecord>> find_object(View& rows, const Bucket& bucket, std::string_view key);
-// precondition_failed; no_such_key for if_match without an object.
-Result<void> check_conditions(const std::optional<ObjectRecord>& current, const CommitConditions& conditions);
+// precondition_failed; no_such_key for if_match without an object, or with one whose end has come.
+Result<void> check_conditions(const Bucket& bucket, const std::optional<ObjectRecord>& current,
+                              const CommitConditions& conditions);
 // Releases the object's bytes.
 Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& object);
 Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& object);
@@ -29,9 +30,10 @@ Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& obj
 Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key,
                            const std::optional<ObjectRecord>& before, int64_t at_us);
 
-// The head of a new current object, with id, time, version id and default retention set. invalid_request: a lock in a
-// bucket without object lock.
-Result<ObjectRecord> new_record(Transaction& transaction, const BucketRecord& bucket, ObjectInfo info, int64_t at_us);
+// The head of a new current object, with id, time, end, version id and default retention set. invalid_request: a lock
+// in a bucket without object lock. not_implemented: an end, which the engine does not keep.
+Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, const BucketRecord& bucket, ObjectInfo info,
+                                int64_t at_us);
 // Makes these bytes the key's current object, and handles the previous one as the versioning asks. At the given time,
 // or later (time_after()).
 Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of, const BucketRecord& bucket,

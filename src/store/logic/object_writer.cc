@@ -22,7 +22,7 @@ struct Put {
 Result<void> judge_put(Transaction& transaction, Put& put) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *put.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *put.bucket, put.key));
-  VB_TRY(check_conditions(current, put.conditions));
+  VB_TRY(check_conditions(*put.bucket, current, put.conditions));
   VB_ASSIGN(ObjectRecord record, replace_current(transaction, *put.bucket, bucket, put.key, current, put.info, put.blob,
                                                  transaction.now_us()));
   put.stored = std::move(record.info);

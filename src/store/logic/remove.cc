@@ -1,5 +1,6 @@
 #include "store/logic/remove.h"
 
+#include "store/logic/ends.h"
 #include "store/logic/events.h"
 #include "store/logic/grounds.h"
 #include "store/logic/object_ops.h"
@@ -8,6 +9,18 @@
 
 namespace verbena::store {
 namespace {
+
+// Whether what the removal was decided by still holds.
+Result<void> check_why(Transaction& transaction, const Removal& r, const BucketRecord& bucket,
+                       const std::optional<Version>& version) {
+  if (r.request.grounds == nullptr) return {};
+  const RemovalGrounds& grounds = *r.request.grounds;
+  if (grounds.of != RemovalGrounds::Of::ended) return check_grounds(transaction, bucket, r.key, version, grounds);
+  const bool holds = bucket.info.created_us == grounds.bucket_created_us && version && version->current &&
+                     r.bucket->is_gone(version->record.info);
+  if (holds) return {};
+  return fail(Errc::precondition_failed, "The object's end has not come.");
+}
 
 // A missing object meets any condition.
 Result<void> check_remove(const std::optional<Version>& version, const CommitConditions& conditions) {
@@ -28,7 +41,7 @@ Result<void> check_remove(const std::optional<Version>& version, const CommitCon
 Result<void> remove_one_version(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto version, find_version(transaction, r.bucket->id, r.key, r.request.version_id));
   r.removed.version_id = r.request.version_id;
-  if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, version, *r.request.grounds));
+  VB_TRY(check_why(transaction, r, bucket, version));
   if (!version) return {};
   VB_TRY(check_remove(version, r.request.conditions));
   VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
@@ -72,8 +85,9 @@ Result<void> check_marker_replaces(Transaction& transaction, const BucketRecord&
 
 Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
-  if (r.request.grounds) VB_TRY(check_grounds(transaction, bucket, r.key, newest, *r.request.grounds));
-  VB_TRY(check_remove(newest, r.request.conditions));
+  VB_TRY(check_why(transaction, r, bucket, newest));
+  const bool ended = newest && newest->current && r.bucket->is_gone(newest->record.info);
+  if (!ended) VB_TRY(check_remove(newest, r.request.conditions));
   // A conditional removal of a missing object makes no marker either.
   if (!newest && r.request.conditions.any()) return {};
   std::optional<ObjectRecord> current, before;
@@ -84,6 +98,7 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
   VB_TRY(step_aside(transaction, *r.bucket, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
+  move_end(transaction, bucket.id, r.key, info_of(current), nullptr);
   transaction.leave_us(bucket.id, r.key, r.told.modified_us);
   r.happened = true;
   r.changes_current = current.has_value();
@@ -123,18 +138,29 @@ Result<void> judge_update(Transaction& transaction, Update& u) {
   const bool newest = u.version_id.empty();
   VB_ASSIGN(auto version, newest ? find_newest(transaction, bucket.id, u.key)
                                  : find_version(transaction, bucket.id, u.key, u.version_id));
-  if (!version) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
+  const bool ended = version && version->current && u.bucket->is_gone(version->record.info);
+  if (!version || (newest && ended)) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
   ObjectInfo& info = version->record.info;
   if (info.delete_marker) return fail(newest ? Errc::no_such_key : Errc::method_not_allowed);
   if (!u.change.is_of(info)) return fail(Errc::conditional_conflict, "update: another version");
+  const ObjectInfo before = info;
+  Attributes changes = u.change.attributes;
+  if (const std::string* touch = find_attribute(changes, touch_attribute)) {
+    VB_ASSIGN(const bool renewed, renew_end(*u.bucket, *version, *touch, transaction.now_us()));
+    u.info = info;
+    name_version(u.info, bucket.info.versioning);
+    if (!renewed) return {};
+    std::erase_if(changes, [](const auto& change) { return change.first == touch_attribute; });
+  }
   if (u.change.tags) info.tags = *u.change.tags;
-  change_attributes(info.attributes, u.change.attributes);
+  change_attributes(info.attributes, changes);
   if (u.change.legal_hold) info.lock.legal_hold = *u.change.legal_hold;
   if (u.change.retention) {
     VB_TRY(check_retention(info.lock, *u.change.retention, transaction.now_us(), u.change.bypass_governance));
     std::tie(info.lock.mode, info.lock.retain_until_us) = *u.change.retention;
   }
   put_version(transaction, bucket.id, u.key, *version);
+  if (version->current) move_end(transaction, bucket.id, u.key, &before, &info);
   u.info = info;
   name_version(u.info, bucket.info.versioning);
   transaction.on_commit([p = &u, of_versions = !version->current] {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "store/logic/ends.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
 
@@ -70,10 +71,11 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   VB_ASSIGN(const bool done, was_done(transaction, r));
   if (done) return {};
   VB_ASSIGN(auto source, find_object(transaction, *r.bucket, r.request.from));
-  if (!source) return fail(Errc::no_such_key, "rename: source");
+  if (!source || r.bucket->is_gone(source->info)) return fail(Errc::no_such_key, "rename: source");
   VB_ASSIGN(const auto target, find_object(transaction, *r.bucket, r.request.to));
+  const bool target_is_there = target && !r.bucket->is_gone(target->info);
   VB_ASSIGN(r.info, whole_info(transaction, *source));
-  if (r.request.judge) VB_TRY(r.request.judge(r.info, target ? &target->info : nullptr));
+  if (r.request.judge) VB_TRY(r.request.judge(r.info, target_is_there ? &target->info : nullptr));
   VB_TRY(remember_token(transaction, r));
   if (r.request.from == r.request.to) return {};
   VB_TRY(bury(transaction, target));
@@ -85,6 +87,8 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));
   // The id stays: the list of parts, which is named by it, is not touched.
   transaction.put(Table::objects, keys::object(bucket.id, r.request.to), encode(*source));
+  move_end(transaction, bucket.id, r.request.from, &source->info, nullptr);
+  move_end(transaction, bucket.id, r.request.to, info_of(target), &source->info);
   transaction.on_commit([p = &r] {
     p->bucket->feed->tell(KeyEvent::renamed_away, p->request.from, p->gone);
     p->bucket->feed->tell(KeyEvent::renamed_here, p->request.to, p->info);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "store/logic/ends.h"
 #include "store/logic/keys.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
@@ -56,6 +57,7 @@ void put_head(Transaction& transaction, uint64_t bucket, std::string_view key, c
   transaction.take_id(record.id);
   if (current) {
     transaction.put(Table::objects, keys::object(bucket, key), encode(record));
+    move_end(transaction, bucket, key, nullptr, &record.info);
     transaction.count(as_current(record));
     return;
   }
@@ -90,6 +92,7 @@ Result<void> clear(Transaction& transaction, uint64_t bucket, const std::string&
   if (rows.current) {
     clear_version(transaction, *rows.current);
     transaction.erase(Table::objects, keys::object(bucket, key));
+    move_end(transaction, bucket, key, &rows.current->record.info, nullptr);
     transaction.count(-as_current(rows.current->record));
   }
   for (const KeyRows::Version& version : rows.older) {
@@ -350,6 +353,9 @@ Task<Result<void>> Transfer::clear_key(BucketRef bucket, std::string key, KeyRow
 Task<Result<void>> Transfer::copy_version(Pair pair, std::string key, KeyRows::Version version, bool current,
                                           bool null) {
   const uint64_t bucket = pair.target->id;
+  if (pair.target->ends == nullptr && end_us_of(version.record.info) != 0) {
+    co_return fail(Errc::not_implemented, "the other store does not keep ends of objects (x-verbena-ttl)");
+  }
   ++counts_.versions;
   if (version.record.part_count == 0) {
     Put put = [bucket, key, record = version.record, current, null](Transaction& transaction, const BlobRef& blob) {

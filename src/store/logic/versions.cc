@@ -1,6 +1,7 @@
 #include "store/logic/versions.h"
 
 #include "base/bytes.h"
+#include "store/logic/ends.h"
 #include "store/logic/usage.h"
 
 namespace verbena::store {
@@ -146,7 +147,9 @@ Result<void> step_aside(Transaction& transaction, const Bucket& of, const Bucket
     VB_TRY(remove_null_version(transaction, of, key));
   }
   if (!current) return {};
-  put_version(transaction, bucket.id, key, {*current, /*current=*/false});
+  Version older{*current, /*current=*/false};
+  drop_end(older.record.info);  // only current objects end
+  put_version(transaction, bucket.id, key, older);
   transaction.count(as_version(*current));
   return {};
 }
@@ -159,6 +162,7 @@ Result<CurrentObject> remove_version(Transaction& transaction, uint64_t bucket, 
   bool newest = version.current;
   if (version.current) {
     transaction.erase(Table::objects, keys::object(bucket, key));
+    move_end(transaction, bucket, key, &record.info, nullptr);
   } else {
     VB_ASSIGN(auto first, find_newest(transaction, bucket, key));
     newest = first && !first->current && first->record.id == record.id;

@@ -21,6 +21,7 @@ class Engine final : public Context, public Catalogue {
     rows = this;
     blobs = &heap_;
     clock = options_.clock;
+    buckets.keep_ends(*clock);
     keeps_usage = true;
     keeps_events = true;
     tells_changes = true;

@@ -415,12 +415,12 @@ Task<Result<BucketPtr>> Registry::change(BucketPtr from, Fill fill) {
   co_return now;
 }
 
-Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_t tablet, std::string more) {
+Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_t tablet, std::string more,
+                                            std::string who) {
   std::string text;
   if (phase != Phase::live) {
-    std::byte who[8];
-    fill_random(who);
-    text = std::string(1, static_cast<char>(phase)) + keys::number(tablet) + std::string(as_text(who)) + more;
+    if (who.empty()) who = keys::number(random_number());
+    text = std::string(1, static_cast<char>(phase)) + keys::number(tablet) + who + more;
   }
   Fill fill = [text](librados::ObjectWriteOperation& op) {
     if (text.empty()) {

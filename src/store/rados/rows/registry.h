@@ -130,8 +130,9 @@ class Registry {
   // raises the epoch, so that no late call can find its expected one again.
   Task<Result<void>> change_object(BucketPtr from, Fill fill);
   // Begins a phase with the next epoch, or fails with a conflict. While the epoch stays, no server has undone or
-  // finished the phase.
-  Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "");
+  // finished the phase. `who`: eight bytes that name the doing; empty: random ones.
+  Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "",
+                                    std::string who = "");
   // Resolves an unfinished move of a key, by any server: finishes it if the other tablet has the key, else undoes it.
   // Returns whether it was finished. conditional_conflict: another server resolves it.
   Task<Result<bool>> settle_move(BucketPtr state);

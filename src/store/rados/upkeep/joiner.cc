@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "store/logic/keys.h"
 #include "store/logic/usage.h"
+#include "store/rados/rows/change.h"
 #include "store/rados/rows/usage_book.h"
 
 namespace verbena::store::rados {
@@ -51,26 +52,25 @@ Task<Result<bool>> Joiner::look_once(uint64_t bucket, uint64_t tablet) {
 
 Task<Result<bool>> Joiner::join(BucketPtr bucket, size_t tablet) {
   static auto& joins = metrics::counter("verbena_rados_joins_total", "Tablets that were joined with the one before");
-  const Tablet first = bucket->tablets[tablet], second = bucket->tablets[tablet + 1];
-  auto joined = co_await make_phases(bucket, tablet);
+  const std::string who = keys::number(random_number());
+  auto joined = co_await make_phases(bucket, tablet, who);
   if (joined && *joined) {
     joins.add();
     log::debug("rados: two tablets of bucket {} were joined", log::printable(bucket->record.info.name));
   } else {
-    co_await undo(bucket->id, first.number, second.number, bucket->epoch + 2);
+    co_await undo(bucket->id, who);
   }
   co_return joined;
 }
 
-Task<> Joiner::undo(uint64_t bucket, uint64_t first, uint64_t second, uint64_t epoch) {
+Task<> Joiner::undo(uint64_t bucket, std::string who) {
   auto rest = undo_again_after;
   for (int attempt = 0; attempt < undo_attempts_max; ++attempt) {
     const auto state = co_await registry_.load(bucket);
     if (!state && state.error() == Errc::no_such_bucket) co_return;
     if (state) {
-      const BucketState& now = **state;
-      const bool joins = now.phase == Phase::joining || now.phase == Phase::closing;
-      if (!joins || now.phase_tablet != first || now.phase_other != second || now.epoch > epoch) co_return;
+      const bool joins = (*state)->phase == Phase::joining || (*state)->phase == Phase::closing;
+      if (!joins || (*state)->phase_who() != who) co_return;
       const auto undone = co_await registry_.set_phase(*state, Phase::live);
       if (undone || undone.error() == Errc::conditional_conflict) co_return;
     }
@@ -80,13 +80,13 @@ Task<> Joiner::undo(uint64_t bucket, uint64_t first, uint64_t second, uint64_t e
   }
 }
 
-Task<Result<bool>> Joiner::make_phases(BucketPtr bucket, size_t tablet) {
+Task<Result<bool>> Joiner::make_phases(BucketPtr bucket, size_t tablet, std::string who) {
   const Tablet first = bucket->tablets[tablet], second = bucket->tablets[tablet + 1];
   const std::string other = keys::number(second.number);
-  VB_CO_ASSIGN(const BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::joining, first.number, other));
+  VB_CO_ASSIGN(const BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::joining, first.number, other, who));
   VB_CO_ASSIGN(const bool filled, co_await fill(frozen, tablet));
   if (!filled) co_return false;
-  VB_CO_ASSIGN(const BucketPtr closed, co_await registry_.set_phase(frozen, Phase::closing, first.number, other));
+  VB_CO_ASSIGN(const BucketPtr closed, co_await registry_.set_phase(frozen, Phase::closing, first.number, other, who));
   Registry::Fill forget_it = [&second, &first](librados::ObjectWriteOperation& op) {
     const std::map<std::string, Buffer> row = {{joined_row(second.number), to_buffer(keys::number(first.number))}};
     op.omap_set(row);

@@ -31,14 +31,14 @@ class Joiner {
   // Joins the tablet with the next ones as long as they have few rows together.
   Task<Result<void>> look_at(uint64_t bucket, uint64_t tablet);
   void stop() { stopping_ = true; }  // begins no further join
-  // Ends a phase of this server's join of these two tablets, if the bucket is in one that began by `epoch`: one that
-  // began or ended half way would stop both tablets until others undo it.
-  Task<> undo(uint64_t bucket, uint64_t first, uint64_t second, uint64_t epoch);
+  // Ends a phase of that join, if the bucket is in one: one that began or ended half way would stop both tablets until
+  // others undo it.
+  Task<> undo(uint64_t bucket, std::string who);
 
  private:
   Task<Result<bool>> look_once(uint64_t bucket, uint64_t tablet);
   Task<Result<bool>> join(BucketPtr bucket, size_t tablet);
-  Task<Result<bool>> make_phases(BucketPtr bucket, size_t tablet);
+  Task<Result<bool>> make_phases(BucketPtr bucket, size_t tablet, std::string who);
   Task<Result<bool>> is_settled(std::string tablet);
   Task<Result<bool>> fill(BucketPtr frozen, size_t tablet);
   Task<Result<void>> merge_fences(BucketPtr frozen, std::string from, std::string to);

@@ -1,0 +1,213 @@
+// Leases: what they hold, for how long, and their limits.
+#include "native/leases.h"
+
+#include "native/test_batches.h"
+#include "native/wire/match.h"
+#include "store/key_pins.h"
+
+namespace verbena::native {
+namespace {
+
+class LeaseTest : public BatchTest {
+ protected:
+  LeaseTest() {
+    peer_ = hello(2, wire::version_of_match);
+    for (const char* key : {"ns/a", "ns/b", "ns/c"}) store_.put("bucket", key, std::string("old ") + key);
+  }
+  struct Found {
+    std::optional<Errc> refused;
+    uint64_t lease = 0;
+    uint32_t leading = 0;
+    Errc ended = Errc::ok;
+  };
+  Found match(uint32_t lease_ms, uint64_t lease = 0, std::initializer_list<const char*> keys = {"a", "b", "c"}) {
+    std::vector<std::byte> space(1000), body(2000);
+    wire::Writer packed(space), out(body);
+    for (const char* key : keys) wire::put_text16(packed, key);
+    wire::Match match;
+    match.bucket = "bucket";
+    match.prefix = "ns/";
+    match.width = 0;
+    match.lease_ms = lease_ms;
+    match.lease = lease;
+    match.counts.add(static_cast<uint32_t>(keys.size()));
+    match.keys = Bytes(space).first(packed.size());
+    EXPECT_TRUE(encode(out, match));
+    deliver(peer_, peer_.seal(wire::Type::match, ++request_, Bytes(body).first(out.size())));
+    const auto reply = reply_body(peer_);
+    Found found{.refused = wire::decode_error(reply)};
+    if (found.refused != Errc::ok) return found;
+    auto reader = wire::MatchReader::open(reply);
+    wire::MatchedList list;
+    EXPECT_TRUE(reader && reader->next(list));
+    found.lease = reader->lease();
+    found.leading = list.leading;
+    found.ended = list.code;
+    return found;
+  }
+  // The bytes of a key by the lease, or its code.
+  std::string get(uint64_t lease, const std::string& key) {
+    wire::BatchHead in_reply = head();
+    in_reply.inline_max = 1000;
+    std::vector<std::byte> message = body(wire::Type::get_many, in_reply, {{key}});
+    message.resize(message.size() + wire::lease_size);
+    wire::Writer(MutableBytes(message).last(wire::lease_size)).u64(lease);
+    deliver(peer_, peer_.seal(wire::Type::get_many, ++request_, Bytes(message), wire::flag_lease));
+    const auto answer = parsed(reply_body(peer_));
+    if (answer.entries.empty()) return "refused";
+    const wire::BatchEntry& entry = answer.entries.front();
+    return entry.code == Errc::ok ? std::string(as_text(entry.inline_bytes)) : std::string(to_string(entry.code));
+  }
+  void remove(const std::string& key) {
+    deliver(peer_,
+            peer_.seal(wire::Type::del, ++request_, wire::Delete{.bucket = "bucket", .key = key, .if_match = {}}));
+    EXPECT_EQ(reply_code(peer_), Errc::ok);
+  }
+  void end(uint64_t lease) {
+    deliver(peer_, peer_.seal(wire::Type::lease_end, ++request_, wire::LeaseEnd{lease}));
+    EXPECT_EQ(reply_code(peer_), Errc::ok);
+  }
+  static int64_t held() { return metrics::gauge("verbena_native_lease_keys", "").value(); }
+  static bool pinned(const char* key) { return store::KeyPins::get().is_pinned("bucket", key); }
+};
+
+TEST_F(LeaseTest, TheVersionThatWasFoundStaysReadable) {
+  for (const bool hot : {false, true}) {
+    if (hot) make_hot();
+    store_.put("bucket", "ns/a", "old ns/a");
+    store_.put("bucket", "ns/b", "old ns/b");
+    const Found found = match(60'000);
+    EXPECT_EQ(found.leading, 3u);
+    ASSERT_NE(found.lease, 0u);
+    EXPECT_EQ(held(), 3);
+    EXPECT_TRUE(pinned("ns/a"));
+    store_.put("bucket", "ns/a", "new");
+    remove("ns/b");
+    EXPECT_EQ(get(found.lease, "ns/a"), "old ns/a") << hot;
+    EXPECT_EQ(get(found.lease, "ns/b"), "old ns/b");
+    EXPECT_EQ(get(found.lease, "ns/b"), "old ns/b") << "as often as one likes";
+    EXPECT_EQ(get(0, "ns/a"), "new");
+    EXPECT_EQ(get(found.lease + 1, "ns/b"), "no_such_key") << "another lease";
+    end(found.lease);
+    EXPECT_EQ(held(), 0);
+    EXPECT_FALSE(pinned("ns/a"));
+    EXPECT_EQ(get(found.lease, "ns/a"), "new") << "as without one";
+    EXPECT_EQ(get(found.lease, "ns/b"), "no_such_key");
+    end(found.lease);  // once more
+  }
+}
+
+TEST_F(LeaseTest, ItEndsWithItsTime) {
+  const Found found = match(1);
+  ASSERT_NE(found.lease, 0u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  remove("ns/a");
+  EXPECT_EQ(get(found.lease, "ns/a"), "no_such_key");
+  for (int i = 0; i < 300 && held() != 0; ++i) {  // at a sweep of the endpoint, within a second
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    run();
+  }
+  EXPECT_EQ(held(), 0);
+  EXPECT_FALSE(pinned("ns/a"));
+}
+
+TEST_F(LeaseTest, ItEndsWithItsStream) {
+  ASSERT_NE(match(60'000).lease, 0u);
+  deliver(peer_, peer_.seal(wire::Type::bye, ++request_, Bytes()));
+  EXPECT_EQ(held(), 0);
+  EXPECT_FALSE(pinned("ns/a"));
+}
+
+TEST_F(LeaseTest, FurtherMatchesJoinIt) {
+  const Found first = match(60'000, 0, {"a"});
+  const Found second = match(60'000, first.lease, {"a", "b"});
+  EXPECT_EQ(second.lease, first.lease);
+  EXPECT_EQ(held(), 2);
+  EXPECT_EQ(match(60'000, 0, {"none"}).lease, 0u) << "of nothing there is none";
+  EXPECT_EQ(match(0, 0, {"a"}).lease, 0u);
+  end(first.lease);
+}
+
+TEST_F(LeaseTest, ARightThatWasTakenAwayIsNotKept) {
+  be_the_owner();
+  peer_ = hello(60, wire::version_of_match);
+  const Found found = match(60'000);
+  ASSERT_EQ(found.leading, 3u);
+  remove("ns/a");
+  EXPECT_EQ(get(found.lease, "ns/a"), "old ns/a");
+  deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*")");
+  EXPECT_EQ(get(found.lease, "ns/a"), "access_denied");
+  end(found.lease);
+}
+
+TEST_F(LeaseTest, AMalformedOneIsRefused) {
+  std::vector<std::byte> short_one(7);
+  deliver(peer_, peer_.seal(wire::Type::get_many, ++request_, Bytes(short_one), wire::flag_lease));
+  EXPECT_EQ(reply_code(peer_), Errc::invalid_request);
+  deliver(peer_, peer_.seal(wire::Type::lease_end, ++request_, Bytes(short_one)));
+  EXPECT_EQ(reply_code(peer_), Errc::invalid_request);
+}
+
+class LeaseLimitsTest : public LeaseTest {
+ protected:
+  std::shared_ptr<store::ObjectReader> reader(const char* key) {
+    store_.is_hot = [](std::string_view) { return true; };
+    return store_.hot("bucket", key);
+  }
+};
+
+TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
+  LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
+  const Deadline later = deadline_in(std::chrono::minutes(1));
+  const auto object = reader("ns/a");
+  const auto add = [&](Leases& leases, uint64_t id, const char* key) {
+    const auto added = leases.add(id, "bucket", key, object, false);
+    return added ? Errc::ok : added.error().code;
+  };
+  {
+    Leases one(limits, "account"), two(limits, "account"), three(limits, "account"), other(limits, "other");
+    const uint64_t id = one.begin(0, later), of_two = two.begin(0, later), of_three = three.begin(0, later);
+    EXPECT_EQ(add(one, id, "1"), Errc::ok);
+    EXPECT_EQ(add(one, id, "1"), Errc::ok) << "which it has";
+    EXPECT_EQ(add(one, id, "2"), Errc::ok);
+    EXPECT_EQ(add(one, id, "3"), Errc::slow_down) << "a quarter for a stream";
+    EXPECT_EQ(add(two, of_two, "1"), Errc::ok);
+    EXPECT_EQ(add(two, of_two, "2"), Errc::ok);
+    EXPECT_EQ(add(three, of_three, "1"), Errc::slow_down) << "half for an account";
+    EXPECT_EQ(add(other, other.begin(0, later), "1"), Errc::ok);
+    one.end(id);
+    EXPECT_EQ(add(three, of_three, "1"), Errc::ok);
+    EXPECT_EQ(add(one, id, "1"), Errc::no_such_key);
+  }
+  EXPECT_EQ(held(), 0);
+  LeaseLimits small({.keys_max = 100, .bytes_max = 4 * 20, .memory_bytes_max = 10});
+  Leases leases(small, "account");
+  const uint64_t id = leases.begin(0, later);
+  EXPECT_EQ(add(leases, id, "1"), Errc::ok) << "8 of 20 bytes";
+  EXPECT_TRUE(leases.add(id, "bucket", "2", object, true));
+  EXPECT_FALSE(leases.add(id, "bucket", "3", object, true)) << "too much in memory";
+  EXPECT_EQ(add(leases, id, "3"), Errc::slow_down);
+}
+
+TEST_F(LeaseLimitsTest, AMillionLeasesEndWithTheirTime) {
+  LeaseLimits limits({.keys_max = 400'000, .bytes_max = GiB, .memory_bytes_max = 0});
+  Leases leases(limits, "account");
+  const auto object = reader("ns/a");
+  const Deadline soon = SteadyClock::now();
+  size_t refused = 0;
+  for (int i = 0; i < 150'000; ++i) {
+    const uint64_t id = leases.begin(0, soon);
+    if (!leases.add(id, "bucket", "k", object, false)) ++refused;
+    (void)leases.keep_until(id, soon);
+  }
+  EXPECT_EQ(refused, 50'000u);
+  EXPECT_EQ(held(), 100'000);
+  leases.sweep(SteadyClock::now());
+  EXPECT_LT(held(), 100'000);
+  EXPECT_GT(held(), 0) << "a part of them at a time";
+  for (int i = 0; i < 10; ++i) leases.sweep(SteadyClock::now());
+  EXPECT_EQ(held(), 0);
+}
+
+}  // namespace
+}  // namespace verbena::native

@@ -1,0 +1,112 @@
+#include "s3/workers/ends_worker.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "s3/events/announce.h"
+#include "store/removal_grounds.h"
+
+namespace verbena::s3 {
+namespace {
+
+constexpr std::chrono::seconds ends_pause{1};
+
+metrics::Counter& ended_objects() {
+  static auto& counter = metrics::counter("verbena_ended_objects_total", "Objects removed because their TTL was over");
+  return counter;
+}
+
+}  // namespace
+
+// Keys that the workers of a page share. Used on one executor.
+struct EndsPass::Page {
+  explicit Page(const boost::asio::any_io_executor& executor) : changed(executor) {}
+  std::vector<store::EndedKey> keys{};
+  size_t next = 0, busy = 0;
+  boost::asio::steady_timer changed;
+};
+
+Task<> EndsPass::run() {
+  const auto executor = co_await boost::asio::this_coro::executor;
+  std::optional<store::EndedKey> last;
+  while (!stops()) {
+    auto found = co_await index_.ended(options_.page_size, last ? &*last : nullptr);
+    if (!found) {
+      log::warn("ends: {}", describe(found.error()));
+      co_return;
+    }
+    if (found->empty()) co_return;
+    last = found->back();
+    const auto page = std::make_shared<Page>(executor);
+    page->keys = std::move(*found);
+    page->busy = std::min(options_.at_once, page->keys.size());
+    for (size_t i = page->busy; i != 0; --i) {
+      boost::asio::co_spawn(executor, worker(page), boost::asio::detached);
+    }
+    while (page->busy != 0) {
+      page->changed.expires_at(boost::asio::steady_timer::time_point::max());
+      (void)co_await page->changed.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+    }
+    if (page->keys.size() < options_.page_size) co_return;
+  }
+}
+
+Task<> EndsPass::worker(std::shared_ptr<Page> page) {
+  while (page->next < page->keys.size() && !stops()) {
+    const store::EndedKey ended = std::move(page->keys[page->next++]);
+    const auto done = co_await remove(ended);
+    if (!done) log::warn("ends: {}/{}: {}", ended.bucket, log::printable(ended.key), describe(done.error()));
+  }
+  --page->busy;
+  page->changed.cancel();
+}
+
+Task<Result<void>> EndsPass::remove(const store::EndedKey& ended) {
+  if (ended.bucket.empty()) co_return co_await index_.forget_end(ended);
+  store::RemoveRequest request;
+  request.grounds = std::make_shared<const store::RemovalGrounds>(store::RemovalGrounds{
+      .bucket_created_us = ended.bucket_created_us, .rules = nullptr, .of = store::RemovalGrounds::Of::ended});
+  const Call no_caller;
+  VB_CO_ASSIGN(request.conditions.announcement,
+               co_await announce_now(service_, ended.bucket, no_caller, EventCause::expire, ended.key));
+  const auto removed = co_await service_.store.remove(ended.bucket, ended.key, std::move(request));
+  if (removed) ended_objects().add();
+  if (removed || removed.error() == Errc::no_such_bucket) co_return Result<void>();
+  // Renewed or replaced since the index was read, or an entry without an object.
+  if (removed.error() == Errc::precondition_failed) co_return co_await index_.forget_end(ended);
+  co_return std::unexpected(removed.error());
+}
+
+void EndsWorker::start() {
+  boost::asio::co_spawn(io_, loop(), boost::asio::detached);
+  thread_ = std::thread([this] { io_.run(); });
+}
+
+void EndsWorker::stop() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  boost::asio::post(io_, [this] { timer_.cancel(); });
+  thread_.join();
+}
+
+Task<> EndsWorker::loop() {
+  while (!stop_) {
+    timer_.expires_after(ends_pause);
+    // Checked again: stop() may have come before the timer was set.
+    if (!stop_) (void)co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+    if (stop_) break;
+    EndsPass pass(service_, index_, options_, stop_);
+    co_await pass.run();
+  }
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,66 @@
+// Removes objects whose end has come (store/ends.h), in the background, on a thread of its own: every second those that
+// are due, by the index of ends. Readers do not see them any more, so this only gives space back.
+//
+// A removal is one of a lifecycle rule's kind, with its events: in a bucket with versions it makes a delete marker. Its
+// commit checks that the end has come, since the object may have been overwritten or renewed meanwhile.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "s3/service.h"
+#include "store/ends.h"
+
+namespace verbena::s3 {
+
+struct EndsOptions {
+  size_t page_size = 1024;
+  size_t at_once = 32;                 // removals: they share commits
+  std::function<bool()> on_duty = {};  // as LifecycleOptions::on_duty
+};
+
+// One pass. For the worker, and for tests.
+class EndsPass {
+ public:
+  EndsPass(Service& service, store::EndIndex& index, EndsOptions options, const std::atomic<bool>& stop)
+      : service_(service), index_(index), options_(std::move(options)), stop_(stop) {}
+  Task<> run();
+
+ private:
+  struct Page;
+  Task<> worker(std::shared_ptr<Page> page);
+  Task<Result<void>> remove(const store::EndedKey& ended);
+  bool stops() const { return stop_ || (options_.on_duty && !options_.on_duty()); }
+
+  Service& service_;
+  store::EndIndex& index_;
+  const EndsOptions options_;
+  const std::atomic<bool>& stop_;
+};
+
+class EndsWorker {
+ public:
+  EndsWorker(Service& service, store::EndIndex& index, EndsOptions options)
+      : service_(service), index_(index), options_(std::move(options)) {}
+  ~EndsWorker() { stop(); }
+  void start();
+  void stop();  // ends the running pass; waits for it
+
+ private:
+  Task<> loop();
+  Service& service_;
+  store::EndIndex& index_;
+  const EndsOptions options_;
+  std::atomic<bool> stop_{false};
+  boost::asio::io_context io_{1};
+  boost::asio::steady_timer timer_{io_};
+  std::thread thread_;
+};
+
+}  // namespace verbena::s3

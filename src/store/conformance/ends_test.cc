@@ -1,0 +1,277 @@
+// Objects with an end: from then on only the sweep sees them.
+#include "store/ends.h"
+#include "store/conformance/engines.h"
+#include "store/removal_grounds.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+
+class Ends : public OnEngine {
+ protected:
+  void SetUp() override {
+    t.open();
+    if (!index().keeps_ends()) GTEST_SKIP() << "the engine keeps no ends";
+    t.make_bucket("b");
+  }
+  EndIndex& index() { return dynamic_cast<EndIndex&>(t.below()); }
+
+  static ObjectInfo described(std::string_view bytes, int64_t ttl_s) {
+    ObjectInfo info;
+    info.size = bytes.size();
+    info.etag = Rig::etag_of(bytes);
+    if (ttl_s != 0) info.headers.emplace_back(ttl_header, std::to_string(ttl_s));
+    return info;
+  }
+  Result<ObjectInfo> put(const std::string& key, const std::string& bytes, int64_t ttl_s,
+                         CommitConditions conditions = {}, const std::string& bucket = "b") {
+    VB_ASSIGN(auto writer, t.run(t.engine().create(bucket, key, bytes.size())));
+    VB_TRY(t.append(*writer, bytes));
+    return t.run(writer->commit(described(bytes, ttl_s), std::move(conditions)));
+  }
+  Result<ObjectInfo> touch(const std::string& key, std::string_view how) {
+    ObjectChange change;
+    change.attributes.emplace_back(touch_attribute, how);
+    return t.run(t.engine().update("b", key, "", std::move(change)));
+  }
+  std::vector<std::string> listed(const std::string& delimiter = {}, const std::string& bucket = "b") {
+    std::vector<std::string> names;
+    ListRequest request;
+    request.delimiter = delimiter;
+    const auto page = t.run(t.engine().list(bucket, request));
+    if (!page) return {describe(page.error())};
+    for (const ListEntry& entry : page->entries) names.push_back(entry.key);
+    names.insert(names.end(), page->common_prefixes.begin(), page->common_prefixes.end());
+    return names;
+  }
+  std::vector<EndedKey> due() { return t.run(index().ended(1000, nullptr)).value_or(std::vector<EndedKey>{}); }
+  Result<Removed> sweep(const EndedKey& ended) {
+    RemoveRequest request;
+    request.grounds = std::make_shared<const RemovalGrounds>(RemovalGrounds{
+        .bucket_created_us = ended.bucket_created_us, .rules = nullptr, .of = RemovalGrounds::Of::ended});
+    return t.run(t.engine().remove(ended.bucket, ended.key, std::move(request)));
+  }
+  void sweep_all() {
+    for (const EndedKey& ended : due()) EXPECT_TRUE(sweep(ended));
+  }
+  void expect_gone(const std::string& key, const std::string& bucket = "b") {
+    const auto info = t.run(t.engine().stat(bucket, key));
+    EXPECT_TRUE(!info && info.error() == Errc::no_such_key) << key;
+    const auto reader = t.run(t.engine().open(bucket, key));
+    EXPECT_TRUE(!reader && reader.error() == Errc::no_such_key) << key;
+  }
+};
+
+TEST_P(Ends, AnObjectIsGoneForEveryReaderFromItsEndOn) {
+  const auto stored = put("a/k", "bytes", 3600);
+  ASSERT_TRUE(stored) << describe(stored.error());
+  EXPECT_GE(end_us_of(*stored), stored->modified_us + 3'600'000'000);
+  ASSERT_TRUE(put("z", "stays", 0));
+  EXPECT_EQ(listed(), (std::vector<std::string>{"a/k", "z"}));
+  EXPECT_EQ(listed("/"), (std::vector<std::string>{"z", "a/"}));
+  EXPECT_EQ(t.get("b", "a/k").value_or(""), "bytes");
+  EXPECT_TRUE(due().empty());
+  t.step_clock(hours(2));
+  expect_gone("a/k");
+  EXPECT_EQ(listed(), std::vector<std::string>{"z"});
+  EXPECT_EQ(listed("/"), std::vector<std::string>{"z"});
+  EXPECT_EQ(t.all_versions("b").value_or(std::vector<VersionEntry>{}).size(), 1u);
+  ObjectChange change;
+  change.tags = Tags{{"a", "b"}};
+  const auto tagged = t.run(t.engine().update("b", "a/k", "", std::move(change)));
+  EXPECT_TRUE(!tagged && tagged.error() == Errc::no_such_key);
+}
+
+TEST_P(Ends, TheSweepGivesSpaceBackAndCountsIt) {
+  ASSERT_TRUE(put("k", pattern(300'000, 1), 60));
+  ASSERT_TRUE(put("other", "bytes", 7200));
+  t.step_clock(hours(1));
+  ASSERT_EQ(due().size(), 1u);
+  EXPECT_EQ(due().front().key, "k");
+  sweep_all();
+  EXPECT_TRUE(due().empty());
+  const auto usage = t.run(t.engine().bucket_usage("b"));
+  ASSERT_TRUE(usage);
+  EXPECT_EQ(usage->objects, 1u);
+  EXPECT_EQ(usage->bytes, 5u);
+  t.step_clock(hours(3));
+  sweep_all();
+  EXPECT_TRUE(t.run(t.engine().remove_bucket("b")));
+  t.expect_no_leak();
+}
+
+TEST_P(Ends, WhatHasEndedIsAbsentForConditionsAndReplacedWhole) {
+  ASSERT_TRUE(put("k", pattern(300'000, 2), 60));
+  const auto early = put("k", "new", 60, {.if_none_match = "*"});
+  EXPECT_TRUE(!early && early.error() == Errc::precondition_failed);
+  t.step_clock(hours(1));
+  const auto matched = put("k", "new", 0, {.if_match = "*"});
+  EXPECT_TRUE(!matched && matched.error() == Errc::no_such_key);
+  ASSERT_TRUE(put("k", "new", 0, {.if_none_match = "*"}));
+  EXPECT_EQ(t.get("b", "k").value_or(""), "new");
+  EXPECT_TRUE(due().empty());  // the new object has no end
+  t.step_clock(hours(1));
+  EXPECT_EQ(t.get("b", "k").value_or(""), "new");
+  t.expect_no_leak();
+}
+
+TEST_P(Ends, AnAppendToWhatHasEndedBeginsAnew) {
+  const auto append = [&](const std::string& bytes) {
+    auto writer = t.run(t.engine().create_append("b", "k", bytes.size()));
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(t.append(**writer, bytes));
+    const auto stored = t.run((*writer)->commit(described(bytes, 60), {}));
+    ASSERT_TRUE(stored) << describe(stored.error());
+  };
+  append("one");
+  append("two");
+  EXPECT_EQ(t.get("b", "k").value_or(""), "onetwo");
+  t.step_clock(hours(1));
+  append("three");
+  EXPECT_EQ(t.get("b", "k").value_or(""), "three");
+  EXPECT_TRUE(due().empty());
+  t.expect_no_leak();
+}
+
+TEST_P(Ends, ATouchRenewsAndAReadRenewsByTenths) {
+  const auto stored = put("k", "bytes", 10'000);
+  ASSERT_TRUE(stored);
+  const auto read = touch("k", touch_by_read);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(end_us_of(*read), end_us_of(*stored));
+  t.step_clock(seconds(5000));
+  const auto again = touch("k", touch_by_read);
+  ASSERT_TRUE(again);
+  EXPECT_GE(end_us_of(*again), end_us_of(*stored) + 5'000'000'000);
+  EXPECT_EQ(again->modified_us, stored->modified_us);
+  t.step_clock(seconds(8000));
+  EXPECT_EQ(t.get("b", "k").value_or(""), "bytes");
+  EXPECT_TRUE(due().empty());
+  ASSERT_TRUE(touch("k", "60"));
+  t.step_clock(seconds(100));
+  expect_gone("k");
+  EXPECT_EQ(due().size(), 1u);
+  const auto late = touch("k", touch_again);
+  EXPECT_TRUE(!late && late.error() == Errc::no_such_key);
+  ASSERT_TRUE(put("plain", "bytes", 0));
+  const auto none = touch("plain", touch_again);
+  EXPECT_TRUE(!none && none.error() == Errc::invalid_request);
+  ASSERT_TRUE(touch("plain", "60"));
+  t.step_clock(seconds(100));
+  expect_gone("plain");
+}
+
+TEST_P(Ends, ASweepThatComesLateRemovesNothingElse) {
+  ASSERT_TRUE(put("renewed", "bytes", 60));
+  ASSERT_TRUE(put("replaced", "bytes", 60));
+  t.step_clock(hours(1));
+  const auto found = due();
+  ASSERT_EQ(found.size(), 2u);
+  ASSERT_TRUE(put("renewed", "again", 7200));
+  ASSERT_TRUE(put("replaced", "again", 0));
+  for (const EndedKey& ended : found) {
+    const auto swept = sweep(ended);
+    EXPECT_TRUE(!swept && swept.error() == Errc::precondition_failed);
+    EXPECT_TRUE(t.run(index().forget_end(ended)));
+  }
+  EXPECT_EQ(t.get("b", "renewed").value_or(""), "again");
+  EXPECT_EQ(t.get("b", "replaced").value_or(""), "again");
+  t.step_clock(hours(3));
+  ASSERT_EQ(due().size(), 1u);
+  sweep_all();
+}
+
+TEST_P(Ends, AClockThatIsSetBackBringsNothingBack) {
+  ASSERT_TRUE(put("k", "bytes", 60));
+  t.step_clock(hours(1));
+  expect_gone("k");
+  t.step_clock(-hours(1));
+  expect_gone("k");
+  EXPECT_TRUE(listed().empty());
+}
+
+TEST_P(Ends, ARenamedObjectTakesItsEndWithIt) {
+  ASSERT_TRUE(put("from", "bytes", 600));
+  ASSERT_TRUE(put("to", "target", 60));
+  ASSERT_TRUE(t.run(t.engine().rename("b", {.from = "from", .to = "to"})));
+  t.step_clock(seconds(200));
+  EXPECT_EQ(t.get("b", "to").value_or(""), "bytes");
+  EXPECT_TRUE(due().empty());
+  t.step_clock(hours(1));
+  expect_gone("to");
+  const auto gone = t.run(t.engine().rename("b", {.from = "to", .to = "x"}));
+  EXPECT_TRUE(!gone && gone.error() == Errc::no_such_key);
+  sweep_all();
+  t.expect_no_leak();
+}
+
+TEST_P(Ends, AnUploadsObjectHasTheEndOfItsHeaders) {
+  const auto upload = t.start_upload("b", "k");
+  ASSERT_TRUE(upload);
+  const auto part = t.put_part(*upload, 1, "bytes");
+  ASSERT_TRUE(part) << describe(part.error());
+  ObjectInfo info;
+  info.etag = "multi-1";
+  info.headers.emplace_back(ttl_header, "60");
+  const auto done = t.run(t.engine().complete_upload("b", "k", upload->upload_id, {*part}, info, {}));
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_NE(end_us_of(*done), 0);
+  t.step_clock(hours(1));
+  expect_gone("k");
+  sweep_all();
+  t.expect_no_leak();
+}
+
+TEST_P(Ends, InABucketWithVersionsTheSweepMakesADeleteMarker) {
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  const auto stored = put("k", "bytes", 60);
+  ASSERT_TRUE(stored);
+  t.step_clock(hours(1));
+  expect_gone("k");
+  sweep_all();
+  EXPECT_TRUE(due().empty());
+  const auto versions = t.all_versions("b").value_or(std::vector<VersionEntry>{});
+  ASSERT_EQ(versions.size(), 2u);
+  EXPECT_TRUE(versions.front().info.delete_marker);
+  EXPECT_EQ(end_us_of(versions.back().info), 0);
+  EXPECT_TRUE(t.run(t.engine().stat("b", "k", stored->version_id)));
+  // The marker's removal makes it current again, without an end.
+  ASSERT_TRUE(t.remove_version("b", "k", versions.front().info.version_id));
+  EXPECT_EQ(t.get("b", "k").value_or(""), "bytes");
+}
+
+TEST_P(Ends, EndsSurviveARestartAndACrash) {
+  if (dynamic_cast<LocalRig*>(rig_.get()) == nullptr) GTEST_SKIP() << "nothing survives its store";
+  ASSERT_TRUE(put("k", "bytes", 600));
+  ASSERT_TRUE(put("long", "bytes", 100'000));
+  t.reopen();
+  EXPECT_EQ(t.get("b", "k").value_or(""), "bytes");
+  t.crash(7);
+  t.step_clock(hours(1));
+  expect_gone("k");
+  ASSERT_EQ(due().size(), 1u);
+  sweep_all();
+  t.crash(8);
+  EXPECT_TRUE(due().empty());
+  EXPECT_EQ(listed(), std::vector<std::string>{"long"});
+  t.expect_no_leak();
+}
+
+TEST_P(Ends, AlsoOfWhatIsAcknowledgedEarly) {
+  t.make_bucket("m", Durability::memory);
+  ASSERT_TRUE(put("k", "bytes", 60, {}, "m"));
+  EXPECT_EQ(listed({}, "m"), std::vector<std::string>{"k"});
+  t.step_clock(hours(1));
+  expect_gone("k", "m");
+  EXPECT_TRUE(listed({}, "m").empty());
+  ASSERT_EQ(due().size(), 1u);
+  sweep_all();
+  t.expect_no_leak();
+}
+
+ON_ALL_ENGINES(Ends);
+
+}  // namespace
+}  // namespace verbena::store::conformance
