@@ -52,6 +52,15 @@ class Blocks(Case):
         self.assertEqual(store.load(hashes, into, SIZE).result(), [True] * 4 + [False] * 2)
         self.assertEqual(bytes(into)[:4 * SIZE], bytes(memory)[:4 * SIZE])
 
+    def test_a_question_with_a_lease_finds_the_same_by_each_door(self):
+        store = self.store()
+        hashes, memory = self.filled(store, 4)
+        store.save(hashes[:3], memory, SIZE).result()
+        for via in ("native", "http"):
+            leased = self.store(lease_ms=2000, via=via)
+            self.assertEqual([leased.leading(hashes), leased.leading(hashes[:2])], [3, 2])
+            self.assertTrue(leased.usable)
+
     def test_a_hole_ends_the_leading_blocks(self):
         store = self.store()
         hashes, memory = self.filled(store, 5)
