@@ -278,7 +278,7 @@ class Faults(Case):
         return self.run_with(when, self.server.kill, self.server.start, **options)
 
     def frozen(self, when, **options):
-        return self.run_with(when, lambda: self.server.process.send_signal(signal.SIGSTOP),
+        return self.run_with(when, lambda: self.server.freeze(),
                              lambda: self.server.process.send_signal(signal.SIGCONT), **options)
 
     def test_a_server_killed_in_the_middle(self):
