@@ -4,6 +4,7 @@ bit with what computing it would have given: Worker.check does that for every bl
 """
 import hashlib
 import multiprocessing
+import time
 import types
 
 import torch
@@ -320,12 +321,12 @@ class Engine:
         self.wrong += sum(self._all("check", done))
         self.compared += len(done)
 
-    def run(self, between=None):
+    def run(self):
         steps = 0
         while self.step():
             steps += 1
-            if between is not None:
-                between(steps)
+            if self.loading and not self.running:
+                time.sleep(0.01)  # nothing to compute until a load has ended
             assert steps < 2000, "the engine does not come to an end"
         return steps
 

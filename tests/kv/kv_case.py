@@ -1,8 +1,10 @@
 """A server that restarts on the same ports, and the settings of caches on it. Used by the tests under tests/kv."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
@@ -28,6 +30,13 @@ class CacheServer(Server):
         self._read_endpoints()
         self.at = (self.http.split("//")[1], self.native)
         return self
+
+    def freeze(self):
+        """Returns when every thread has stopped."""
+        self.process.send_signal(signal.SIGSTOP)
+        stats = pathlib.Path(f"/proc/{self.process.pid}/task")
+        while any((one / "stat").read_text().rsplit(") ", 1)[1][0] != "T" for one in stats.iterdir()):
+            time.sleep(0.001)
 
     def settings(self, **more):
         return {"bucket": BUCKET, "endpoint": f"http://{self.at[0]}", "native_endpoint": self.at[1], "access_key": ACCESS_KEY,

@@ -135,7 +135,7 @@ class Chunks(unittest.IsolatedAsyncioTestCase):
         await one.put(Key(900), self.chunk(mine))
         one._store.flush()
         held = set(mine.live)
-        self.server.process.send_signal(signal.SIGSTOP)
+        self.server.freeze()
         began = time.monotonic()
         self.assertEqual(await one.batched_get([Key(900)]), [None])
         self.assertLess(time.monotonic() - began, 2)

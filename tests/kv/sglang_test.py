@@ -153,7 +153,7 @@ class Faults(Case):
         one = self.create(pool, {"deadline_ms": 300, "lookup_ms": 200, "retry_ms": 50})
         pool.kv_buffer.copy_(torch.randn(pool.kv_buffer.shape))
         one.batch_set_v1(keys, indices(0, 4))
-        self.server.process.send_signal(signal.SIGSTOP)
+        self.server.freeze()
         began = time.monotonic()
         self.assertEqual(one.batch_get_v1(keys, indices(8, 12)), [False, False])
         self.assertEqual(one.batch_exists(keys), 0)

@@ -52,6 +52,15 @@ class Blocks(Case):
         self.assertEqual(store.load(hashes, into, SIZE).result(), [True] * 4 + [False] * 2)
         self.assertEqual(bytes(into)[:4 * SIZE], bytes(memory)[:4 * SIZE])
 
+    def test_a_question_with_a_lease_finds_the_same_by_each_door(self):
+        store = self.store()
+        hashes, memory = self.filled(store, 4)
+        store.save(hashes[:3], memory, SIZE).result()
+        for via in ("native", "http"):
+            leased = self.store(lease_ms=2000, via=via)
+            self.assertEqual([leased.leading(hashes), leased.leading(hashes[:2])], [3, 2])
+            self.assertTrue(leased.usable)
+
     def test_a_hole_ends_the_leading_blocks(self):
         store = self.store()
         hashes, memory = self.filled(store, 5)
@@ -187,7 +196,7 @@ class Faults(Case):
         store = self.hasty()
         hashes, into = [b"h" * 16, b"i" * 16], store.allocate(2 * SIZE)
         store.save(hashes, bytearray(2 * SIZE), SIZE).result()
-        self.server.process.send_signal(signal.SIGSTOP)
+        self.server.freeze()
         began = time.monotonic()
         load = store.load(hashes, into, SIZE)
         load.wait(2)
@@ -209,7 +218,7 @@ class Faults(Case):
         store, freed = self.hasty(), threading.Event()
         hashes = [b"h" * 16]
         store.save(hashes, bytearray(SIZE), SIZE).result()
-        self.server.process.send_signal(signal.SIGSTOP)
+        self.server.freeze()
         load = store.load(hashes, store.allocate(SIZE), SIZE)
         load.when_drained(freed.set)
         self.assertEqual(load.result(), [False])
@@ -236,7 +245,7 @@ class Faults(Case):
 
     def test_saves_beyond_the_bound_are_dropped(self):
         store = self.hasty(saves_max=2)
-        self.server.process.send_signal(signal.SIGSTOP)
+        self.server.freeze()
         saves = [store.save([bytes([i]) * 16], bytearray(SIZE), SIZE) for i in range(5)]
         self.assertEqual([one.drained for one in saves], [False, False, True, True, True])
         self.server.process.send_signal(signal.SIGCONT)

@@ -67,7 +67,7 @@ class Case(unittest.TestCase):
         cls.server.__exit__(None, None, None)
 
     def engine(self, model=None, **options):
-        names = {"blocks", "layers", "tp", "tokens_max", "processes", "mla"}
+        names = {"blocks", "layers", "tp", "tokens_max", "processes", "mla", "kv_role"}
         patient = {"deadline_ms": 20_000, "lookup_ms": 20_000}  # a busy machine is no lost server
         settings = self.server.settings(**{**patient, **{name: value for name, value in options.items() if name not in names}})
         return Engine(settings, model=model or self.id(), **{name: value for name, value in options.items() if name in names})
@@ -124,6 +124,18 @@ class Steps(Case):
         answers = [one.connector.get_num_new_matched_tokens(request, 0) for _ in range(3)]
         self.assertEqual(answers, [(0, False)] * 3)
         one.shutdown()
+
+    def test_a_producer_loads_nothing_and_a_consumer_saves_nothing(self):
+        loaded = []
+        for role in ("kv_consumer", "kv_producer", "kv_producer", "kv_consumer"):
+            one = self.engine(model="roles", kv_role=role)
+            one.add(Request("x", SHARED + [1]))
+            one.run()
+            one.flush()
+            loaded.append(one.loaded)
+            self.good(one)
+            one.shutdown()
+        self.assertEqual(loaded, [0, 0, 0, 6])
 
     def test_another_model_shares_nothing(self):
         first, other = self.engine(model="a"), self.engine(model="b")
@@ -266,7 +278,7 @@ class Faults(Case):
         return self.run_with(when, self.server.kill, self.server.start, **options)
 
     def frozen(self, when, **options):
-        return self.run_with(when, lambda: self.server.process.send_signal(signal.SIGSTOP),
+        return self.run_with(when, lambda: self.server.freeze(),
                              lambda: self.server.process.send_signal(signal.SIGCONT), **options)
 
     def test_a_server_killed_in_the_middle(self):

@@ -58,7 +58,8 @@ class Tracked:
 
 
 class Scheduling:
-    def __init__(self, config, groups, asynchronous, options):
+    def __init__(self, config, groups, asynchronous, options, loads=True):
+        self._asked = loads
         self._block_size, self._groups, self._asynchronous = int(config.cache_config.block_size), groups, asynchronous
         self.namespaces = [namespace_id(describe(config, rank)) for rank in all_ranks(config)]
         self.store = KvStore(description=describe(config, all_ranks(config)[0]), **options)
@@ -70,7 +71,7 @@ class Scheduling:
         """How many tokens beyond `computed` can be loaded. At least one token is left to compute. No side effects."""
         blocks = max(min((request.num_tokens - 1) // self._block_size, len(request.block_hashes)), 0)
         first = computed // self._block_size
-        if computed % self._block_size or blocks <= first:
+        if not self._asked or computed % self._block_size or blocks <= first:
             return 0, False
         found = self._blocks_found(request, first, blocks)
         return found * self._block_size, self._asynchronous and found > 0

@@ -303,14 +303,26 @@ class KvStore:
     def _leading_of(self, hashes, namespace):
         for first in range(0, len(hashes), _MATCH_MAX):
             some = hashes[first:first + _MATCH_MAX]
-            found = self._client.match(self.bucket, namespace, some, places=True, **self._leased)
-            if found.ended not in (None, "no_such_key"):
+            found = self._match(namespace, some)
+            if found.ended not in (None, "no_such_key") and not (self._leased and found.ended == "slow_down"):
                 raise errors.VerbenaError(f"{self.bucket}/{namespace}: {found.ended}")
             if found.places is not None:
                 self.statistics.add(found_in_memory=found.places.count(MEMORY), found_on_disk=found.places.count(DISK))
             if found.leading < len(some):
                 return first + found.leading
         return len(hashes)
+
+    def _match(self, namespace, hashes):
+        """The question, with a lease on what it finds if there are any: then evictions pass over it. A list may end where a bound on
+        leases does."""
+        try:
+            return self._client.match(self.bucket, namespace, hashes, places=True, **self._leased)
+        except errors.Unsupported:
+            if not self._leased:
+                raise
+            log.warning("verbena.kv: no leases by this door: blocks that were found may be evicted before they are loaded, a miss then")
+            self._leased = {}
+            return self._client.match(self.bucket, namespace, hashes, places=True)
 
     def _heads(self, hashes, namespace):
         done = self._client.head_many([(self.bucket, self.key(one, namespace)) for one in hashes])

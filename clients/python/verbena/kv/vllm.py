@@ -75,13 +75,15 @@ class VerbenaConnector(*_bases):
         asynchronous = _asynchronous(settings.pop("load", "layers"))
         self._cross_layers = bool(settings.pop("cross_layers", False))
         _check(vllm_config)
+        kv_role = getattr(vllm_config.kv_transfer_config, "kv_role", "kv_both")
         self._scheduling = self._working = None
         if role == _host.KVConnectorRole.SCHEDULER:
-            self._scheduling = Scheduling(vllm_config, max(len(groups), 1), asynchronous, settings)
+            self._scheduling = Scheduling(vllm_config, max(len(groups), 1), asynchronous, settings, loads=kv_role != "kv_producer")
         else:
             parallel, rank = vllm_config.parallel_config, own_rank(vllm_config)
             first = getattr(parallel, "rank", 0) % (parallel.tensor_parallel_size * parallel.pipeline_parallel_size) == rank
-            self._working = Working(vllm_config, groups, asynchronous, describe(vllm_config, rank), settings, saves=first)
+            self._working = Working(vllm_config, groups, asynchronous, describe(vllm_config, rank), settings,
+                                    saves=first and kv_role != "kv_consumer")
 
     @staticmethod
     def _groups_of(vllm_config, kv_cache_config):
