@@ -7,6 +7,9 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -18,7 +21,8 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr std::chrono::seconds ends_pause{1};
+constexpr std::chrono::seconds ends_pause{1}, ends_pause_max{60};
+constexpr size_t failures_max = 64;  // in one pass: then it is the store that fails, not a key
 
 metrics::Counter& ended_objects() {
   static auto& counter = metrics::counter("verbena_ended_objects_total", "Objects removed because their TTL was over");
@@ -35,16 +39,16 @@ struct EndsPass::Page {
   boost::asio::steady_timer changed;
 };
 
-Task<> EndsPass::run() {
+Task<bool> EndsPass::run() {
   const auto executor = co_await boost::asio::this_coro::executor;
   std::optional<store::EndedKey> last;
-  while (!stops()) {
+  while (!stops() && failures_ < failures_max) {
     auto found = co_await index_.ended(options_.page_size, last ? &*last : nullptr);
     if (!found) {
       log::warn("ends: {}", describe(found.error()));
-      co_return;
+      co_return false;
     }
-    if (found->empty()) co_return;
+    if (found->empty()) break;
     last = found->back();
     const auto page = std::make_shared<Page>(executor);
     page->keys = std::move(*found);
@@ -56,15 +60,19 @@ Task<> EndsPass::run() {
       page->changed.expires_at(boost::asio::steady_timer::time_point::max());
       (void)co_await page->changed.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
     }
-    if (page->keys.size() < options_.page_size) co_return;
+    if (page->keys.size() < options_.page_size) break;
   }
+  if (failures_ != 0) log::warn("ends: {} objects could not be removed, at first {}", failures_, first_failure_);
+  co_return failures_ < failures_max;
 }
 
 Task<> EndsPass::worker(std::shared_ptr<Page> page) {
-  while (page->next < page->keys.size() && !stops()) {
+  while (page->next < page->keys.size() && !stops() && failures_ < failures_max) {
     const store::EndedKey ended = std::move(page->keys[page->next++]);
     const auto done = co_await remove(ended);
-    if (!done) log::warn("ends: {}/{}: {}", ended.bucket, log::printable(ended.key), describe(done.error()));
+    if (done) continue;
+    if (failures_++ != 0) continue;
+    first_failure_ = fmt::format("{}/{}: {}", ended.bucket, log::printable(ended.key), describe(done.error()));
   }
   --page->busy;
   page->changed.cancel();
@@ -99,13 +107,15 @@ void EndsWorker::stop() {
 }
 
 Task<> EndsWorker::loop() {
+  std::chrono::seconds pause = ends_pause;
   while (!stop_) {
-    timer_.expires_after(ends_pause);
+    timer_.expires_after(pause);
     // Checked again: stop() may have come before the timer was set.
     if (!stop_) (void)co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
     if (stop_) break;
     EndsPass pass(service_, index_, options_, stop_);
-    co_await pass.run();
+    const bool well = co_await pass.run();
+    pause = well ? ends_pause : std::min(2 * pause, ends_pause_max);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -30,7 +31,8 @@ class EndsPass {
  public:
   EndsPass(Service& service, store::EndIndex& index, EndsOptions options, const std::atomic<bool>& stop)
       : service_(service), index_(index), options_(std::move(options)), stop_(stop) {}
-  Task<> run();
+  // False: so much failed that another pass has time.
+  Task<bool> run();
 
  private:
   struct Page;
@@ -42,6 +44,8 @@ class EndsPass {
   store::EndIndex& index_;
   const EndsOptions options_;
   const std::atomic<bool>& stop_;
+  size_t failures_ = 0;
+  std::string first_failure_;
 };
 
 class EndsWorker {

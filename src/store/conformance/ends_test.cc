@@ -192,6 +192,32 @@ TEST_P(Ends, AClockThatIsSetBackBringsNothingBack) {
   EXPECT_TRUE(listed().empty());
 }
 
+// Else a new object would be gone before it was ever seen.
+TEST_P(Ends, AfterTheClockWasSetBackANewEndIsStillToCome) {
+  for (const char* const bucket : {"b", "m"}) {
+    if (bucket[0] == 'm') t.make_bucket("m", Durability::memory);
+    ASSERT_TRUE(put("early", "bytes", 100, {}, bucket));
+    t.step_clock(hours(1));
+    expect_gone("early", bucket);
+    t.step_clock(-hours(1));
+    ASSERT_TRUE(put("k", "bytes", 60, {}, bucket));
+    EXPECT_TRUE(t.run(t.engine().stat(bucket, "k"))) << bucket;
+  }
+  ASSERT_TRUE(put("long", "bytes", 3000));
+  ASSERT_TRUE(touch("long", "60"));
+  EXPECT_TRUE(t.run(t.engine().stat("b", "long")));
+}
+
+TEST_P(Ends, ATouchByVersionBringsNothingBack) {
+  ASSERT_TRUE(put("k", "bytes", 100));
+  t.step_clock(hours(1));
+  ObjectChange change;
+  change.attributes.emplace_back(touch_attribute, "1000");
+  const auto touched = t.run(t.engine().update("b", "k", "null", std::move(change)));
+  EXPECT_FALSE(touched);
+  expect_gone("k");
+}
+
 TEST_P(Ends, ARenamedObjectTakesItsEndWithIt) {
   ASSERT_TRUE(put("from", "bytes", 600));
   ASSERT_TRUE(put("to", "target", 60));

@@ -120,8 +120,9 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     object->info.modified_us = engine_.options.clock->now_us();
     if (newest != nullptr) object->info.modified_us = std::max(object->info.modified_us, newest->info.modified_us + 1);
     stored.modified_us = object->info.modified_us;
-    set_end(object->info, stored.modified_us);
-    set_end(stored, stored.modified_us);
+    const int64_t from_us = bucket->ttl_from(stored.modified_us);
+    set_end(object->info, from_us);
+    set_end(stored, from_us);
     if (newest == nullptr) {
       bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
       bucket->count_acknowledged({.objects = 1, .bytes = stored.size});

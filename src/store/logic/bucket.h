@@ -1,6 +1,7 @@
 // A bucket in the running store. All buckets are in memory; the catalogue persists them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <map>
@@ -123,6 +124,9 @@ struct Bucket {
 
   // Whether the current object's end has come. An end that has come once has come for ever, whatever the clock does.
   bool is_gone(const ObjectInfo& info) const;
+  // What a TTL counts from: not before an end that was told, or an object made after the clock was set back would be
+  // gone at once.
+  int64_t ttl_from(int64_t now_us) const { return std::max(now_us, ended_us.load(std::memory_order_relaxed)); }
 
   void set(const BucketInfo& info) const;  // updates the mutable settings
   void count(const Usage& change) const {

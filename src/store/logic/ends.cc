@@ -26,8 +26,9 @@ Result<bool> renew_end(const Bucket& bucket, Version& version, std::string_view 
   const int64_t ttl_us = ttl_s_of(info) * 1'000'000;
   if (ttl_us == 0 && by_read) return false;
   if (ttl_us == 0) return fail(Errc::invalid_request, "The object has no end that could be renewed.");
-  if (by_read && end_us_of(info) - now_us > ttl_us - ttl_us / 10) return false;
-  set_end(info, now_us);
+  const int64_t from_us = bucket.ttl_from(now_us);
+  if (by_read && end_us_of(info) - from_us > ttl_us - ttl_us / 10) return false;
+  set_end(info, from_us);
   return true;
 }
 

@@ -38,7 +38,7 @@ Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, cons
   ObjectRecord record{.id = id, .info = std::move(info), .blob = {}, .part_count = 0};
   record.info.modified_us = at_us;
   // A key's time may be ahead of the clock.
-  set_end(record.info, std::min(at_us, transaction.now_us()));
+  set_end(record.info, of.ttl_from(std::min(at_us, transaction.now_us())));
   if (of.ends == nullptr && end_us_of(record.info) != 0) {
     return fail(Errc::not_implemented, "This store does not keep ends of objects (x-verbena-ttl).");
   }

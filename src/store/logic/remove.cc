@@ -139,7 +139,8 @@ Result<void> judge_update(Transaction& transaction, Update& u) {
   VB_ASSIGN(auto version, newest ? find_newest(transaction, bucket.id, u.key)
                                  : find_version(transaction, bucket.id, u.key, u.version_id));
   const bool ended = version && version->current && u.bucket->is_gone(version->record.info);
-  if (!version || (newest && ended)) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
+  const bool touches = find_attribute(u.change.attributes, touch_attribute) != nullptr;
+  if (!version || (ended && (newest || touches))) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
   ObjectInfo& info = version->record.info;
   if (info.delete_marker) return fail(newest ? Errc::no_such_key : Errc::method_not_allowed);
   if (!u.change.is_of(info)) return fail(Errc::conditional_conflict, "update: another version");
