@@ -1,6 +1,7 @@
 #include "transfer.h"
 
 #include <cstdio>
+#include <exception>
 
 namespace verbena::nixl {
 namespace {
@@ -53,6 +54,7 @@ std::expected<std::unique_ptr<Transfer>, Status> Transfer::prepare(Operation ope
     if (added != success) return std::unexpected(added);
   }
   made->places_.clear();
+  made->written_.clear();
   return made;
 }
 
@@ -83,6 +85,10 @@ Status Transfer::add(size_t number, const MetaDescriptor& local, const MetaDescr
     complain("an object is written as a whole: there is no write at offset " + std::to_string(remote.address));
     return not_supported;
   }
+  if (operation_ == write_op && !written_.insert(name->key).second) {
+    complain(name->key + " is written twice in one transfer");
+    return invalid_parameter;
+  }
   auto [batch, window] = place_for(*memory);
   BatchItem item{.bucket = bucket, .key = keys_.emplace_back(name->key)};
   item.offset = offset;
@@ -100,11 +106,21 @@ Status Transfer::post(const Client& client) {
   status_ = in_progress;
   told_ = 0;
   for (Batch& batch : batches_) {
-    batch.results.assign(batch.items.size(), {});
-    batch.done = operation_ == read_op ? client.get_many_async(batch.items, batch.windows, batch.results)
-                                       : client.put_many_async(batch.items, batch.windows, batch.results);
+    try {
+      begin(batch, client);
+    } catch (const std::exception& error) {
+      std::promise<Outcome<verbena::Transfer>> failed;
+      failed.set_value(std::unexpected(ClientError{.code = ErrorCode::local_error, .message = error.what()}));
+      batch.done = failed.get_future();
+    }
   }
   return in_progress;
+}
+
+void Transfer::begin(Batch& batch, const Client& client) {
+  batch.results.assign(batch.items.size(), {});
+  batch.done = operation_ == read_op ? client.get_many_async(batch.items, batch.windows, batch.results)
+                                     : client.put_many_async(batch.items, batch.windows, batch.results);
 }
 
 void Transfer::tell(const std::string& key, size_t number, const std::string& why) {

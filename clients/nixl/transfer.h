@@ -5,7 +5,9 @@
 #include <expected>
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "abi.h"
@@ -37,7 +39,7 @@ class Transfer final : public Request {
   // `bucket` outlives the transfer; descriptors and their metadata need not.
   static std::expected<std::unique_ptr<Transfer>, Status> prepare(Operation operation, const MetaList& local,
                                                                   const MetaList& remote, const std::string& bucket);
-  // Waits for what is in flight: the memory is not touched afterwards. Bounded by the client's time-outs.
+  // Waits for what is in flight: the memory is not touched afterwards. Bounded by the client's time-outs and attempts.
   ~Transfer() override;
 
   // May be repeated once a transfer has ended.
@@ -58,10 +60,12 @@ class Transfer final : public Request {
   std::pair<Batch&, unsigned> place_for(const LocalMemory& memory);
   Status end(Batch& batch);
   void tell(const std::string& key, size_t number, const std::string& why);
+  void begin(Batch& batch, const Client& client);
 
   const Operation operation_;
   std::deque<std::string> keys_;
   std::deque<Batch> batches_;
+  std::set<std::string_view> written_;                                          // while it is prepared
   std::unordered_map<const LocalMemory*, std::pair<Batch*, unsigned>> places_;  // the newest of each memory's windows
   Status status_ = not_posted;
   size_t count_ = 0, told_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <system_error>
 
 namespace verbena::client {
 
@@ -58,11 +59,26 @@ void WorkerPool::post(std::function<void()> work) {
     grow = state_->idle < state_->queue.size();
   }
   state_->wake.notify_one();
-  if (!grow) return;
+  if (!grow || add_thread()) return;
+  // The process has no thread left for it: the caller's does the work.
+  std::unique_lock lock(state_->mutex);
+  if (state_->queue.empty()) return;
+  auto here = std::move(state_->queue.front());
+  state_->queue.pop_front();
+  lock.unlock();
+  here();
+}
+
+// False: there is no thread at all, and none could be made.
+bool WorkerPool::add_thread() {
   std::lock_guard lock(threads_mutex_);
-  if (threads_.size() < threads_max_) {
+  if (threads_.size() >= threads_max_) return true;
+  try {
     threads_.emplace_back([state = state_] { run(state); });
+  } catch (const std::system_error&) {
+    return !threads_.empty();
   }
+  return true;
 }
 
 void WorkerPool::run(const std::shared_ptr<State>& state) {

@@ -21,6 +21,7 @@ class WorkerPool {
  private:
   struct State;
   static void run(const std::shared_ptr<State>& state);
+  bool add_thread();
   std::shared_ptr<State> state_;
   std::mutex threads_mutex_;
   std::vector<std::thread> threads_;

@@ -5,6 +5,7 @@
 #include "memory/budget.h"
 #include "native/endpoint.h"
 #include "native/read_batch.h"
+#include "s3/access/authorize.h"
 #include "s3/objects/read.h"
 
 namespace verbena::native {

@@ -261,6 +261,9 @@ void errors(Engine& engine) {
   on_device.add(device.local[0]);
   device.local = MetaList(on_device);
   EXPECT(run(engine, read_op, device) == not_supported);
+  Pairs twice = one(0, 10, 0, here);
+  twice.add(bytes.data() + 10, 10, held, 0, here);
+  EXPECT(run(engine, write_op, twice) == invalid_parameter);
   Pairs some = one(0, 10, 0, here);  // one of two fails: so does the transfer
   some.add(bytes.data() + 100, 10, held, 0, missing);
   EXPECT(run(engine, read_op, some) == not_found);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <tuple>
 
@@ -33,6 +34,13 @@ bool overlap(std::span<const BatchItem> items) {
     return std::get<0>(a) == std::get<0>(b) && std::get<1>(b) < std::get<2>(a);
   };
   return std::ranges::adjacent_find(places, meets) != places.end();
+}
+
+bool is_without_server(ErrorCode code) { return code == ErrorCode::timed_out || code == ErrorCode::connection_failed; }
+
+Outcome<> without_server(ErrorCode since) {
+  if (!is_without_server(since)) return {};
+  return std::unexpected(fault(since, "the server did not answer an earlier request of this batch"));
 }
 
 bool named_twice(std::span<const BatchItem> items) {
@@ -171,6 +179,9 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
                                 std::span<BatchResult> results, std::vector<uint8_t>& answered, size_t told,
                                 const BatchOptions& options, bool native_too, Transfer& transfer) {
   std::atomic<size_t> next{0};
+  // Once an item has failed after all its attempts for want of a server: the others would wait as long, one after
+  // another.
+  std::atomic<ErrorCode> gone{};
   std::mutex mutex;
   size_t leading = told;
   const auto work = [&] {
@@ -186,7 +197,9 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
         results[i].error.reset();
         results[i].bytes = results[i].size = 0;
         Transfer one;
-        auto done = single(what, items[i], place, results[i], native_too, one);
+        Outcome<> done = client::without_server(gone);
+        if (done) done = single(what, items[i], place, results[i], native_too, one);
+        if (!done && client::is_without_server(done.error().code)) gone = done.error().code;
         std::lock_guard lock(mutex);
         if (!done) results[i].error = done.error().code;
         if (done) transfer.door = one.door, transfer.provider = one.provider;
@@ -200,7 +213,10 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
   };
   std::vector<std::jthread> threads;
   const size_t helpers = std::min<size_t>(items.size(), options_.async_threads);
-  for (size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
+  try {
+    for (size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // no thread is left: those that there are do it
+  }
   work();
 }
 

@@ -40,11 +40,13 @@ void Garbage::release_cooled(bool again) {
     const std::vector<Extent> pieces = std::move(cooling_.front().pieces);
     cooling_.pop_front();
     lock.unlock();
+    bool left = false;
     for (const Extent& x : pieces) {
-      if (!volumes_.keep({x.volume, x.offset, x.length})) (void)punch(x.volume, x.offset, x.length);
+      if (!volumes_.keep({x.volume, x.offset, x.length}) && !punch(x.volume, x.offset, x.length)) left = true;
       touched.insert(x.volume);
     }
     lock.lock();
+    if (left) on_loaded_ = {};  // the next start looks for it again
   }
   // All that could be done was done: drain() does not wait for it.
   if (!again) {

@@ -141,6 +141,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
+    run(garbage->sign_out());  // a sign without formats would count as an older server's
     return std::unexpected("the index pool: " + describe(signed_in.error()));
   }
   if (auto joined = run(formats.join(*incarnation, new_store)); !joined) {

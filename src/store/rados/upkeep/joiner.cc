@@ -17,9 +17,9 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr uint64_t part_of_size = 4;  // joined tablets have room to grow before they are split again
-constexpr int undo_attempts_max = 10;
-constexpr std::chrono::milliseconds undo_again_after{200};  // doubled each time
+constexpr uint64_t part_of_size = 4;   // joined tablets have room to grow before they are split again
+constexpr int undo_attempts_max = 12;  // some 20 s: later another server does it
+constexpr std::chrono::milliseconds undo_again_after{200}, undo_rest_max{2'000};  // doubled each time
 
 }  // namespace
 
@@ -76,7 +76,7 @@ Task<> Joiner::undo(uint64_t bucket, std::string who) {
     }
     if (stopping_) co_return;
     co_await pause(rest);
-    rest *= 2;
+    rest = std::min(2 * rest, undo_rest_max);
   }
 }
 
