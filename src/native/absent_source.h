@@ -28,15 +28,19 @@ class AbsentSource final : public memory::Source {
   }
   uint64_t arrived() const override { return from_.arrived(); }
 
+  static metrics::Counter& saved() {
+    static auto& counter = metrics::counter("verbena_native_put_present_total",
+                                            "PUTs whose bytes were not fetched because the store has the object");
+    return counter;
+  }
+
  private:
   Task<Result<void>> look() {
-    static auto& saved = metrics::counter("verbena_native_put_present_total",
-                                          "PUTs whose bytes were not fetched because the store has the object");
     if (looked_) co_return Result<void>{};
     looked_ = true;
     const auto found = co_await store_.stat(bucket_, key_);
     if (!found) co_return Result<void>{};
-    saved.add();
+    saved().add();
     co_return fail(Errc::precondition_failed, "If-None-Match");
   }
 

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <optional>
 
+#include "native/absent_source.h"
+
 namespace verbena::native {
 namespace {
 
@@ -80,6 +82,7 @@ Metrics::Metrics()
       watch_changes(metrics::counter("verbena_native_watch_changes_total", "Changes reported to watches")),
       watch_gaps(metrics::counter("verbena_native_watch_gaps_total",
                                   "Times that changes were dropped because a watching client did not take them")) {
+  AbsentSource::saved();  // told from the start on
   for (size_t i = 0; i < wire::drop_count; ++i) {
     dropped[i] = &metrics::counter("verbena_native_dropped_total", "Native messages dropped, by reason",
                                    {{"reason", std::string(to_string(static_cast<wire::Drop>(i)))}});

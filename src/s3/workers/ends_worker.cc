@@ -95,6 +95,7 @@ Task<Result<void>> EndsPass::remove(const store::EndedKey& ended) {
 }
 
 void EndsWorker::start() {
+  ended_objects();  // told from the start on
   boost::asio::co_spawn(io_, loop(), boost::asio::detached);
   thread_ = std::thread([this] { io_.run(); });
 }
