@@ -2,12 +2,12 @@
 
 #include <cstring>
 
+#include "native/wire/descriptor.h"
+
 namespace verbena::native::wire {
 
 bool encode(Writer& out, const ListValues& request) {
-  out.u64(request.window.base);
-  out.u64(request.window.size);
-  out.u64(request.window.key);
+  put_descriptor(out, request.window);
   out.u64(request.value_size_max);
   out.u32(request.max_keys);
   out.u8(request.details);
@@ -20,9 +20,7 @@ bool encode(Writer& out, const ListValues& request) {
 std::optional<ListValues> decode_list_values(Bytes body) {
   Reader in(body);
   ListValues request;
-  request.window.base = in.u64();
-  request.window.size = in.u64();
-  request.window.key = in.u64();
+  request.window = get_descriptor(in);
   request.value_size_max = in.u64();
   request.max_keys = in.u32();
   request.details = in.u8();

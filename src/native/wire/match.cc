@@ -1,5 +1,7 @@
 #include "native/wire/match.h"
 
+#include "native/wire/descriptor.h"
+
 namespace verbena::native::wire {
 namespace {
 
@@ -33,9 +35,7 @@ enum ListFlags : uint8_t { list_more = 1 };
 }  // namespace
 
 bool encode(Writer& out, const Match& request) {
-  out.u64(request.window.base);
-  out.u64(request.window.size);
-  out.u64(request.window.key);
+  put_descriptor(out, request.window);
   out.u8(request.details);
   out.u8(request.width);
   out.u32(request.lease_ms);
@@ -51,9 +51,7 @@ bool encode(Writer& out, const Match& request) {
 std::optional<Match> decode_match(Bytes body) {
   Reader in(body);
   Match request;
-  request.window.base = in.u64();
-  request.window.size = in.u64();
-  request.window.key = in.u64();
+  request.window = get_descriptor(in);
   request.details = in.u8();
   request.width = in.u8();
   request.lease_ms = in.u32();

@@ -1,20 +1,8 @@
 #include "native/wire/bodies.h"
+#include "native/wire/descriptor.h"
 
 namespace verbena::native::wire {
 namespace {
-
-void put_descriptor(Writer& out, const Descriptor& d) {
-  out.u64(d.base);
-  out.u64(d.size);
-  out.u64(d.key);
-}
-Descriptor get_descriptor(Reader& in) {
-  Descriptor d;
-  d.base = in.u64();
-  d.size = in.u64();
-  d.key = in.u64();
-  return d;
-}
 
 template <class List>
 void put_etags(Writer& out, const List& etags) {

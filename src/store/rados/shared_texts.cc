@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "base/checksum.h"
+#include "store/rados/cluster/attribute.h"
 #include "store/rados/cluster/fate.h"
 #include "store/rados/engine.h"
 #include "store/rados/rows/key_ids.h"
@@ -38,18 +39,10 @@ Task<Result<std::optional<std::string>>> Engine::read_accounts() {
 
 // Read before the change that adds a token: its comparison with the digest verifies that they are unchanged.
 Task<Result<std::string>> Engine::read_account_tokens() {
-  struct Reply {
-    std::map<std::string, Buffer> attributes;
-    int code = 0;
-  };
-  auto reply = std::make_shared<Reply>();
-  librados::ObjectReadOperation op;
-  op.getxattrs(&reply->attributes, &reply->code);
-  const int code = co_await cluster->read(Cluster::Pool::index, std::string(accounts_object), std::move(op), reply);
-  if (code == -ENOENT) co_return std::string();
-  if (code < 0) co_return std::unexpected(to_error(code, "rados: accounts"));
-  const auto found = reply->attributes.find(tokens_attribute);
-  co_return found == reply->attributes.end() ? std::string() : to_text(found->second);
+  auto tokens = co_await read_attribute(*cluster, Cluster::Pool::index, std::string(accounts_object), tokens_attribute,
+                                        "rados: accounts");
+  if (!tokens && tokens.error() == Errc::not_found) co_return std::string();
+  co_return tokens;
 }
 
 // Compares the digest of the old text, which is stored beside it.

@@ -6,6 +6,7 @@
 
 #include "base/metrics.h"
 #include "store/logic/keys.h"
+#include "store/rados/cluster/attribute.h"
 
 namespace verbena::store::rados {
 namespace {
@@ -52,17 +53,10 @@ Task<Fate> fate_by_row(Cluster& cluster, std::string object, std::string row, ui
 }
 
 Task<Fate> fate_by_attribute(Cluster& cluster, std::string object, std::string name, uint64_t token, std::string seen) {
-  struct Reply {
-    std::map<std::string, Buffer> attributes;
-    int code = 0;
-  };
-  auto reply = std::make_shared<Reply>();
-  librados::ObjectReadOperation op;
-  op.getxattrs(&reply->attributes, &reply->code);
-  const int code = co_await cluster.read(Cluster::Pool::index, std::move(object), std::move(op), reply);
-  if (code < 0) co_return Fate::unknown;
-  const auto found = reply->attributes.find(name);
-  co_return fate_of(found == reply->attributes.end() ? std::string() : to_text(found->second), token, seen);
+  const auto list =
+      co_await read_attribute(cluster, Cluster::Pool::index, std::move(object), std::move(name), "rados: tokens");
+  if (!list) co_return Fate::unknown;
+  co_return fate_of(*list, token, seen);
 }
 
 }  // namespace verbena::store::rados

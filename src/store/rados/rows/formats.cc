@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "store/logic/keys.h"
+#include "store/rados/cluster/attribute.h"
 #include "store/rados/rows/change.h"
 #include "store/rados/rows/key_ids.h"
 
@@ -123,18 +124,11 @@ void Formats::complain(const std::string& trouble) {
 }
 
 Task<Result<bool>> Formats::is_marked() {
-  struct Reply {
-    std::map<std::string, Buffer> attributes;
-    int code = 0;
-  };
-  auto reply = std::make_shared<Reply>();
-  librados::ObjectReadOperation op;
-  op.getxattrs(&reply->attributes, &reply->code);
-  const int code =
-      co_await registry_.cluster().read(Cluster::Pool::index, std::string(root_object), std::move(op), reply);
-  if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: root"));
-  const auto found = reply->attributes.find(mark_attribute);
-  co_return found != reply->attributes.end() && to_text(found->second) == marked_text;
+  const auto mark = co_await read_attribute(registry_.cluster(), Cluster::Pool::index, std::string(root_object),
+                                            mark_attribute, "rados: root");
+  if (!mark && mark.error() == Errc::not_found) co_return false;
+  if (!mark) co_return std::unexpected(mark.error());
+  co_return *mark == marked_text;
 }
 
 Task<int> Formats::mark() {
