@@ -20,7 +20,7 @@ TEST(StoreDirectory, RefusesANewerFormat) {
   TestStore t(&fs);
   t.open();
   t.close();
-  ASSERT_TRUE(replace_file(fs, "/store/VERSION", "verbena local store, format 7\n"));
+  ASSERT_TRUE(replace_file(fs, "/store/VERSION", "verbena local store, format 9999\n"));
   EXPECT_EQ(t.try_open().error(), Errc::unsupported);
   ASSERT_TRUE(replace_file(fs, "/store/VERSION", "something else"));
   EXPECT_EQ(t.try_open().error(), Errc::malformed);
