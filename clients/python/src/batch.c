@@ -9,6 +9,7 @@ typedef struct {
   BatchKind kind;
   Progress* progress;  // of a get; may be NULL
   uint64_t lease;      // that a get reads by; 0: none
+  uint64_t ttl_s;      // of what a put stores; 0: no end
 } Call;
 
 typedef struct {
@@ -48,6 +49,7 @@ static bool read_item(PyObject* given, const Call* call, verbena_item* item) {
     return false;
   }
   item->struct_size = sizeof *item;
+  item->ttl_s = call->ttl_s;
   if (call->kind == batch_put_absent) item->if_none_match = "*";
   item->bucket = text_of(PyTuple_GetItem(given, 0), "bucket");
   item->key = item->bucket == NULL ? NULL : text_of(PyTuple_GetItem(given, 1), "key");
@@ -142,17 +144,18 @@ static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject*
   return ok;
 }
 
-// batch(kind, items, memory[, progress[, lease]])
+// batch(kind, items, memory[, progress[, lease[, ttl]]])
 static bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
-  const long kind = nargs >= 3 && nargs <= 5 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const long kind = nargs >= 3 && nargs <= 6 && names == NULL ? PyLong_AsLong(values[0]) : -1;
   const bool watched = nargs > 3 && values[3] != Py_None;
   if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease)");
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl)");
     return false;
   }
   call->kind = (BatchKind)kind;
   call->progress = watched ? (Progress*)values[3] : NULL;
   if (nargs > 4) call->lease = PyLong_AsUnsignedLongLong(values[4]);
+  if (nargs > 5 && !PyErr_Occurred()) call->ttl_s = PyLong_AsUnsignedLongLong(values[5]);
   return !PyErr_Occurred();
 }
 

@@ -12,7 +12,6 @@ row no call waits for it until a probe has succeeded.
 import concurrent.futures
 import dataclasses
 import hashlib
-import json
 import logging
 import threading
 import time
@@ -21,16 +20,13 @@ from typing import Optional
 from .. import errors
 from .._client import connect
 from .._match import DISK, MEMORY
+from .._namespace import Mismatch, agree, canonical, namespace_id
 from ._breaker import Breaker
 from ._statistics import Statistics
 from ._transfer import Load, Transfer, arrived, is_miss
 
 log = logging.getLogger("verbena.kv")
 _MATCH_MAX = 65536  # hashes of one question
-
-
-class Mismatch(ValueError):
-    """The namespace exists with another description: its blocks are another model's."""
 
 
 @dataclasses.dataclass
@@ -47,6 +43,7 @@ class Options:
     deadline_ms: int = 1000      # of a load
     lookup_ms: int = 200         # of a question
     save_ms: int = 10_000        # of a save, which no request waits for
+    ttl: int = 0                 # seconds after which a block that was saved ends; 0: it has no end
     lease_ms: int = 0            # how long a block that was found stays although it is evicted
     failures_max: int = 3
     retry_ms: int = 1000         # the breaker's first probe; doubled up to 10 s
@@ -76,15 +73,6 @@ def _as(default, value):
     if isinstance(default, bool):
         return value if isinstance(value, bool) else str(value).lower() in ("1", "true", "yes")
     return int(value) if isinstance(default, int) else value
-
-
-def canonical(description):
-    return json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def namespace_id(description):
-    """The namespace of a description: 32 hex digits."""
-    return hashlib.sha256(canonical(description).encode()).hexdigest()[:32]
 
 
 def hash_of(value):
@@ -147,42 +135,29 @@ class KvStore:
         if self._client is None:
             self._client = connect(self.options.endpoint, **self.options.connect_options())
         for name, wanted in list(self._documents.items()):
-            stored = self._stored(f"{self.namespace}/{name}", wanted)
-            if stored == wanted:
-                continue
-            self._mismatch = Mismatch(f"{name} of namespace {self.namespace} in bucket {self.bucket} is {stored.decode(errors='replace')}, not "
-                                      f"{wanted.decode()}")
-            log.error("verbena.kv: %s", self._mismatch)
-            raise self._mismatch
+            try:
+                self._agree_on(name, wanted)
+            except Mismatch as mismatch:
+                self._mismatch = mismatch
+                log.error("verbena.kv: %s", mismatch)
+                raise
         self._verified = True
         return True
 
-    def _stored(self, key, wanted):
-        """The document of that key, which is `wanted` if there was none."""
+    def _agree_on(self, name, wanted):
         try:
-            return bytes(self._client.get(self.bucket, key))
-        except (errors.NoSuchBucket, errors.NoSuchKey):
-            pass
-        try:
-            return self._describe(key, wanted)
+            return agree(self._client, self.bucket, self.namespace, name, wanted)
         except errors.NoSuchBucket:
             if not self.options.make_bucket:
                 raise
         self._make_bucket()
-        return self._describe(key, wanted)
+        agree(self._client, self.bucket, self.namespace, name, wanted)
 
     def _make_bucket(self):
         try:
             self._client.make_bucket(self.bucket)
         except errors.BucketExists:
             pass
-
-    def _describe(self, key, wanted):
-        try:
-            self._client.put(self.bucket, key, wanted, if_none_match="*")
-            return wanted
-        except errors.PreconditionFailed:
-            return bytes(self._client.get(self.bucket, key))
 
     def _probe(self):
         return self._verify()  # what was found before may have been lost with the server
@@ -413,7 +388,7 @@ class KvStore:
     def _run_save(self, save, items, memory):
         began, error, outcome = time.monotonic(), None, None
         try:
-            done = self._client.put_many(items, memory, if_absent=True)
+            done = self._client.put_many(items, memory, if_absent=True, ttl=self.options.ttl)
             error = _fault(done)
             present = sum(one.exists for one in done)
             outcome = [True] * len(items) if not done.failed else [one.error is None for one in done]
