@@ -267,6 +267,10 @@ bool World::Native::act(Loop& loop, Bucket& bucket, uint32_t key) {
   const auto session = this->session(*slot_);
   if (session == nullptr) return true;
   const Attempt by = attempt(*slot_, session);
+  if (draw(6) == 0) {
+    act_on_blocks(by, loop);
+    return true;
+  }
   const uint64_t choice = draw(100);
   const bool directory = bucket.kind == BucketKind::directory;
   if (choice < 22) {

@@ -22,7 +22,7 @@ const std::vector<std::string>& parts() {
 }
 
 const std::vector<std::string>& scene_names() {
-  static const std::vector<std::string> all{"keys", "races", "quotas", "buckets", "events", "suspensions"};
+  static const std::vector<std::string> all{"keys", "races", "quotas", "buckets", "events", "suspensions", "lasting"};
   return all;
 }
 
