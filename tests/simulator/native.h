@@ -168,6 +168,7 @@ struct World::Native {
   uint64_t draw(uint64_t below) const { return world_.draw(below); }
 
   World& world_;
+  const bool blocks_used_;          // scene `blocks`
   static thread_local Slot* slot_;  // of the calling thread's client
   Fabric fabric_;
   std::deque<Slot> slots_;

@@ -36,6 +36,7 @@ bool is_answered(const ManyCall& call, size_t i) { return call.answered.size() >
 }  // namespace
 
 void World::Native::begin(Loop& loop) {
+  if (!blocks_used_) return;
   const Reply made = world_.ask(loop, "PUT", fmt::format("/{}", blocks_bucket));
   if (!made.ok()) world_.fail_with("no bucket: " + made.body);
 }
