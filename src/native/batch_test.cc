@@ -381,6 +381,7 @@ TEST_F(BatchTest, ACostlyPolicyLeavesOthersTheirTurns) {
     resources += fmt::format("b{}\"", i);
   }
   deny((R"("Action":"s3:*","Resource":[)" + resources + "]").c_str());
+  ReadBatch::turn_time = read_turn_;
   make_hot();
   auto head = this->head();
   head.details = 0;
