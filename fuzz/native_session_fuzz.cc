@@ -6,6 +6,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -104,11 +105,9 @@ struct Server {
   FakePeer open_session() {
     wire::Nonce nonce, server_nonce;
     fill_random(nonce);
-    const std::string body = nlohmann::json{
-        {"version", 1},
-        {"version_max", unsigned{wire::protocol_version_max}},
-        {"client_nonce",
-         to_hex(nonce)}}.dump();
+    constexpr unsigned newest = wire::protocol_version_max;
+    const nlohmann::json wanted{{"version", 1}, {"version_max", newest}, {"client_nonce", to_hex(nonce)}};
+    const std::string body = wanted.dump();
     http::FakeExchange exchange("POST", "/-/session", body);
     exchange.request_headers = {{"host", "server"}};
     auth::sign(root, "us-east-1", "s3", system_clock(), "POST", "/-/session", "",
