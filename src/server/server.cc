@@ -267,7 +267,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   for (auto& parts : cores) parts.close();
   door.reset();
   cores.clear();
-  connections.reset();
+  this->connections.reset();
 }
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,

@@ -4,6 +4,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "memory/budget.h"
 #include "rdma/rc/reliable_connections.h"
 #include "rdma/rc/test_device.h"
 
