@@ -4,6 +4,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "base/metrics.h"
 #include "memory/budget.h"
 #include "rdma/rc/reliable_connections.h"
 #include "rdma/rc/test_device.h"
@@ -74,8 +75,10 @@ class RcSessions : public ::testing::Test {
   }
   // Objects are destroyed in a pool.
   bool comes_to(size_t pairs) {
-    for (int i = 0; i < 2000 && fabric.pairs() != pairs; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return fabric.pairs() == pairs;
+    const metrics::Gauge& sessions = metrics::gauge("verbena_rdma_rc_sessions", "");
+    const auto there = [&] { return fabric.pairs() == pairs && sessions.value() == 0; };
+    for (int i = 0; i < 5000 && !there(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return there();
   }
 
   boost::asio::io_context io;

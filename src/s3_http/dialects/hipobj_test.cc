@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "base/hex.h"
+#include "base/metrics.h"
 #include "memory/budget.h"
 #include "rdma/rc/test_device.h"
 #include "s3_http/dialects/routes.h"
@@ -34,9 +35,12 @@ class DialectRig : public Rig {
   }
   void TearDown() override {
     EXPECT_EQ(connections->sessions.count(), 0u);
-    for (int i = 0; i < 2000 && device.pairs() > pairs_left; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(device.pairs(), pairs_left);
+    const metrics::Gauge& sessions = metrics::gauge("verbena_rdma_rc_sessions", "");
+    const auto left = [&] {
+      return sessions.value() != 0 || device.pairs() != 0 || arena->budget().charged_bytes() != 0;
+    };
+    for (int i = 0; i < 5000 && left(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(device.pairs(), 0u);
     EXPECT_EQ(device.remote_regions(), 0u);
     EXPECT_EQ(arena->budget().charged_bytes(), 0u);
   }
@@ -98,7 +102,6 @@ class DialectRig : public Rig {
 
   DeviceDouble device;
   bool has_device = true, anonymous = false;
-  size_t pairs_left = 0;
   std::string signed_headers = rdma_headers_signed;
   auth::PrincipalPtr principal;
   std::unique_ptr<rdma::rc::ReliableConnections> connections;

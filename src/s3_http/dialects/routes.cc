@@ -93,12 +93,10 @@ Task<bool> serve_dialect(Context& context, ServeRequest serve) {
   }
   const DialectCall call{context, *connections, serve};
   const auto served = hipobj ? co_await dispatch_hipobj(call) : co_await dispatch_rc(call);
-  if (!served) {
-    const bool declined = served.error() == Errc::unsupported || served.error() == Errc::rdma_not_supported;
-    if (declined) rdma::count_declined(hipobj ? rdma::TokenForm::hipobj : rdma::TokenForm::cuobject_rc);
-    answer_dialect_error(context, served.error());
-  }
-  if (hipobj) context.reply_header("x-amz-rdma-protocol", hipobj_protocol);
+  const bool declined = !served && (served.error() == Errc::unsupported || served.error() == Errc::rdma_not_supported);
+  if (declined) rdma::count_declined(hipobj ? rdma::TokenForm::hipobj : rdma::TokenForm::cuobject_rc);
+  if (!served) answer_dialect_error(context, served.error());
+  if (hipobj && !declined) context.reply_header("x-amz-rdma-protocol", hipobj_protocol);
   co_return true;
 }
 
