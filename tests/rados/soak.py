@@ -104,7 +104,7 @@ class OsdHarm(Nemesis):
 
 class Soak(history_test.Run):
     nemesis = OsdHarm
-    split_rows = (150, 150, 600)
+    split_rows = (150, 150, 1200)
 
     def split_rows_of(self, number):
         return self.split_rows[number]

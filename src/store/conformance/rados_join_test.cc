@@ -146,6 +146,15 @@ TEST_F(JoiningOnRados, AJoinThatFailsHalfWayIsUndoneAtOnce) {
   expect_all();
 }
 
+// Its first look at all tablets comes before its first look at the others' formats; the next one may be the leader's.
+TEST_F(JoiningOnRados, AServerThatStartsJoinsWhatItFinds) {
+  allow();
+  t_->reopen();
+  EXPECT_TRUE(engine().formats.all_know_it());
+  EXPECT_TRUE(eventually([&] { return tablets() == 1; }));
+  expect_all();
+}
+
 TEST_F(JoiningOnRados, ASplitWhosePhaseFailsHalfWayIsUndoneAtOnce) {
   allow();
   join_now(engine());

@@ -176,9 +176,9 @@ Task<std::expected<bool, std::string>> Formats::join_once(uint64_t incarnation, 
       {format_row, {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}},
       {std::string(key_ids_row), {to_buffer(ids), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(expected, nullptr);
-  std::map<std::string, Buffer> set = {
-      {format_row, to_buffer(format_text(*format))},
-      {formats_row(incarnation), to_buffer(keys::number(format_oldest) + keys::number(format_newest))}};
+  const std::string own = keys::number(format_oldest) + keys::number(format_newest);
+  std::map<std::string, Buffer> set = {{format_row, to_buffer(format_text(*format))},
+                                       {formats_row(incarnation), to_buffer(own)}};
   if (*format > 1 && !has_gate_line(ids)) set.emplace(key_ids_row, to_buffer(with_gate_line(ids, *format)));
   op.omap_set(set);
   int code = co_await registry_.cluster().write(Cluster::Pool::index, std::string(servers_object), std::move(op));
@@ -186,6 +186,10 @@ Task<std::expected<bool, std::string>> Formats::join_once(uint64_t incarnation, 
   if (code >= 0 && !*marked) code = co_await mark();
   if (code < 0) co_return failed(to_error(code, "rados: formats"));
   incarnation_ = incarnation;
+  // The first look at all tablets follows at once, and joins what it finds.
+  ServersRows with_own = *rows;
+  with_own[formats_row(incarnation)] = own;
+  watch_others(with_own, *format, since);
   co_return true;
 }
 

@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "store/logic/keys.h"
 #include "store/logic/rename.h"
+#include "store/rados/rows/change.h"
 
 namespace verbena::store::rados {
 namespace {
