@@ -1,4 +1,4 @@
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 version: str
 Range = Tuple[int, int]
@@ -46,6 +46,9 @@ class Client:
                   metadata: bool = False) -> Tuple[bytes, Reply]: ...
     def batch(self, kind: int, items: Iterable[Tuple[Any, ...]], memory: Any, progress: Optional[Progress] = None, lease: int = 0,
               ttl: int = 0, /) -> Results: ...
+    def batch_of_blocks(self, kind: int, bucket: str, prefix: str, hashes: Sequence[bytes], memory: Any, size: int,
+                        offsets: Optional[Iterable[int]], layers: Optional[Iterable[Tuple[int, int]]], first: int, count: int,
+                        progress: Optional[Progress], lease: int, ttl: int, /) -> Results: ...
     def end_lease(self, lease: int) -> None: ...
     def match_hashes(self, bucket: str, namespace: str, hashes: Any, width: int, counts: Tuple[int, ...], sizes: bool, places: bool,
                      lease_ms: int) -> Tuple[List[int], List[int], Optional[bytes], Optional[bytes], int]: ...
@@ -88,6 +91,7 @@ class Progress:
 class Results:
     failed: int
     shorter: int
+    present: int
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Tuple[int, int, int, int, str, str]: ...
 
