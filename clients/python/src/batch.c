@@ -10,6 +10,7 @@ typedef struct {
   Progress* progress;  // of a get; may be NULL
   uint64_t lease;      // that a get reads by; 0: none
   uint64_t ttl_s;      // of what a put stores; 0: no end
+  verbena_lease take;  // that a get or head takes of what it finds; without milliseconds none
 } Call;
 
 typedef struct {
@@ -17,6 +18,7 @@ typedef struct {
   verbena_item_result* results;
   size_t count, failed;
   size_t shorter;  // get: without an error, and with fewer bytes than their place
+  uint64_t lease;  // of what was found; 0: none
 } Results;
 
 static PyTypeObject* results_type;
@@ -81,7 +83,7 @@ static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch,
 }
 
 // Runs with the memory acquired (NULL for head and remove) and the client in use.
-static bool transfer(verbena_client* used, const Call* call, const Memory* memory, const verbena_item* items, Results* results) {
+static bool transfer(verbena_client* used, Call* call, const Memory* memory, const verbena_item* items, Results* results) {
   if (memory != NULL && !inside(items, results->count, memory->size)) return false;
   verbena_buffer* own = NULL;
   int code = VERBENA_OK;
@@ -95,13 +97,15 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
     const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = results->count, .windows = &window,
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
                                  .result_size = sizeof *results->results, .context = call->progress,
-                                 .in_order = call->progress == NULL ? NULL : progress_in_order};
+                                 .in_order = call->progress == NULL ? NULL : progress_in_order,
+                                 .take = call->take.ms == 0 ? NULL : &call->take};
     code = run(used, call->kind, &batch, call->lease);
     if (code == VERBENA_OK && call->progress != NULL) progress_batch_ended(call->progress, results->count);
   }
   verbena_buffer_free(own);
   Py_END_ALLOW_THREADS
   if (code != VERBENA_OK) return raise_last(code) != NULL;
+  results->lease = call->take.lease;
   for (size_t i = 0; i < results->count; ++i) {
     const bool failed = results->results[i].code != VERBENA_OK;
     const bool present = call->kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
@@ -121,7 +125,7 @@ static Results* new_results(size_t count) {
   return (Results*)PyErr_NoMemory();
 }
 
-static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject* memory, Results* results) {
+static bool batch_of(Client* client, Call* call, PyObject* kept, PyObject* memory, Results* results) {
   const bool placed = call->kind != batch_head && call->kind != batch_remove;
   verbena_item* items = PyMem_Calloc(results->count, sizeof *items);
   bool ok = items != NULL;
@@ -144,18 +148,21 @@ static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject*
   return ok;
 }
 
-// batch(kind, items, memory[, progress[, lease[, ttl]]])
+// batch(kind, items, memory[, progress[, lease[, ttl[, lease_ms[, joins]]]]])
 static bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
-  const long kind = nargs >= 3 && nargs <= 6 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const long kind = nargs >= 3 && nargs <= 8 && names == NULL ? PyLong_AsLong(values[0]) : -1;
   const bool watched = nargs > 3 && values[3] != Py_None;
   if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl)");
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl, lease_ms, joins)");
     return false;
   }
   call->kind = (BatchKind)kind;
   call->progress = watched ? (Progress*)values[3] : NULL;
   if (nargs > 4) call->lease = PyLong_AsUnsignedLongLong(values[4]);
   if (nargs > 5 && !PyErr_Occurred()) call->ttl_s = PyLong_AsUnsignedLongLong(values[5]);
+  if (nargs > 6 && !PyErr_Occurred()) call->take.ms = PyLong_AsUnsignedLongLong(values[6]);
+  if (nargs > 7 && !PyErr_Occurred()) call->take.lease = PyLong_AsUnsignedLongLong(values[7]);
+  call->take.struct_size = sizeof call->take;
   return !PyErr_Occurred();
 }
 
@@ -204,6 +211,11 @@ static PyObject* get_shorter(PyObject* self, void* unused) {
   return PyLong_FromSize_t(((Results*)self)->shorter);
 }
 
+static PyObject* get_lease(PyObject* self, void* unused) {
+  (void)unused;
+  return PyLong_FromUnsignedLongLong(((Results*)self)->lease);
+}
+
 static void results_dealloc(PyObject* self) {
   PyMem_Free(((Results*)self)->results);
   PyTypeObject* type = Py_TYPE(self);
@@ -213,6 +225,7 @@ static void results_dealloc(PyObject* self) {
 
 static PyGetSetDef results_attributes[] = {{"failed", get_failed, NULL, "How many items have failed.", NULL},
                                            {"shorter", get_shorter, NULL, "How many objects did not fill their place.", NULL},
+                                           {"lease", get_lease, NULL, "Of what was found; 0: none.", NULL},
                                            {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject* make_results_type(void) {

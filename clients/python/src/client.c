@@ -679,7 +679,7 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory, progress=None, lease=0, ttl=0) -> Results\n\n"
+         "batch(kind, items, memory, progress=None, lease=0, ttl=0, lease_ms=0, joins=0) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2), remove_many (3) and put_many if absent (4) are made\n"
          "of: at most 4096 items."),
     {"end_lease", client_end_lease, METH_VARARGS, "end_lease(lease)\n\nEnds a lease of a match before its time."},
