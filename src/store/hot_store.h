@@ -38,6 +38,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
                                                    std::string_view version_id = {}) override;
   std::shared_ptr<ObjectReader> hot(std::string_view bucket, std::string_view key) override;
   void hot_many(std::span<HotLookup> lookups) override;
+  void hot_sizes(const cache::KeyRun& keys, std::span<uint64_t> sizes) override;
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
                                 std::string_view version_id = {}) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
@@ -98,6 +99,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
                                   RemovalGroundsPtr grounds = {}) override;
 
  private:
+  class SizeVisitor;
   void let_go(std::string_view bucket, std::string_view key) override;
   void let_go_of_bucket(std::string_view bucket) override;
   void let_go_of_all() override;
