@@ -293,6 +293,7 @@ inline constexpr size_t match_keys_max = 65'536;  // of all lists of a call
 struct MatchOptions {
   bool sizes = false, places = false;    // of the leading objects
   std::chrono::milliseconds lease = {};  // keeps them for so long; zero: no lease
+  uint64_t join = 0;                     // with that: a lease of this client that takes them in; 0: a new one
 };
 // Where an object's bytes lie. unknown: not requested, or not known.
 enum class KeyPlace : uint8_t { unknown, memory, disk };

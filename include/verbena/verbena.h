@@ -384,6 +384,7 @@ typedef struct verbena_match_request {
   uint64_t* sizes;
   unsigned char* places; /* 0 unknown, 1 memory, 2 disk */
   uint64_t lease;        /* 0: none */
+  uint64_t join;         /* not filled: a lease of this client that takes in what is found; 0: a new one */
 } verbena_match_request;
 int verbena_match(verbena_client* client, verbena_match_request* request, verbena_transfer* transfer);
 /* verbena_get_many of the versions that a lease holds; other keys, and all if it has ended, as they are now. Another

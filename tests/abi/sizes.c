@@ -22,6 +22,7 @@ int main(void) {
   AT(verbena_transfer, fell_back_reason);
   SIZE(verbena_match_request);
   AT(verbena_match_request, lease);
+  AT(verbena_match_request, join);
   SIZE(verbena_pair);
   SIZE(verbena_range);
   SIZE(verbena_get_options);

@@ -684,7 +684,7 @@ static PyMethodDef client_methods[] = {
          "of: at most 4096 items."),
     {"end_lease", client_end_lease, METH_VARARGS, "end_lease(lease)\n\nEnds a lease of a match before its time."},
     {"match_hashes", client_match_hashes, METH_VARARGS,
-     "match_hashes(bucket, namespace, hashes, width, counts, sizes, places, lease_ms)\n"
+     "match_hashes(bucket, namespace, hashes, width, counts, sizes, places, lease_ms, join=0)\n"
      "    -> (leading, codes, sizes or None, places or None, lease)\n\nWhat match and match_lists are made of."},
     KEYWORDS("put_part", client_put_part,
              "put_part(bucket, key, upload_id, number, data, *, checksum=None, md5_etag=False, describe=False) -> Reply\n\n"

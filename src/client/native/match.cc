@@ -116,7 +116,9 @@ Result<NativeMatched> match(NativeStreams& streams, const NativeMatch& request) 
   const Deadline deadline = deadline_in(request.timeout);
   // The first key's core, so that the clients of one server do not all ask one core.
   const std::string first = std::string(request.prefix) + to_hex(request.hashes.first(request.width));
-  NativeStream& stream = streams.stream_of(request.bucket, first);
+  NativeStream& stream =
+      request.join != 0 ? streams.of_core(ClientLease::core(request.join)) : streams.stream_of(request.bucket, first);
+  matched.lease = ClientLease::id(request.join);
   while (position.list < request.counts.size()) {
     MatchCall call(request, matched, position);
     call.type = wire::Type::match;

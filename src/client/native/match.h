@@ -18,6 +18,7 @@ struct NativeMatch {
   std::span<const uint32_t> counts;
   bool sizes = false, places = false;
   std::chrono::milliseconds lease{0};
+  uint64_t join = 0;
   std::chrono::milliseconds timeout{30'000};
 };
 struct NativeMatchedList {
