@@ -104,7 +104,8 @@ Task<Result<s3::OpenObject>> ReadBatch::open_to_hold(const s3::GetRequest& reque
       continue;  // it was stored meanwhile
     }
     const std::shared_ptr<store::ObjectReader> object = *found;
-    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_held(request, {std::move(*found), *bucket}));
+    Leases::Found version{std::move(*found), *bucket};
+    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_held(request, std::move(version)));
     if (!taken_.hold(*bucket, request.key, object, false)) {
       co_return fail(Errc::slow_down, "native: leases hold too much");
     }

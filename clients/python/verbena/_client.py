@@ -78,6 +78,11 @@ class Outcomes(collections.abc.Sequence):
         return self._parts[0].failed if len(self._parts) == 1 else sum(part.failed for part in self._parts)
 
     @property
+    def present(self):
+        """The number of objects that were there already (put_many with `if_absent`)."""
+        return sum(part.present for part in self._parts)
+
+    @property
     def shorter(self):
         """The number of objects that did not fill their place (get_many)."""
         return sum(part.shorter for part in self._parts)

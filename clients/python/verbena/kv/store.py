@@ -21,6 +21,7 @@ from .. import errors
 from .._client import connect
 from .._match import DISK, MEMORY
 from .._namespace import Mismatch, agree, canonical, namespace_id
+from ._blocks import Blocks, bytes_of
 from ._breaker import Breaker
 from ._statistics import Statistics
 from ._transfer import Load, Transfer, arrived, is_miss
@@ -312,20 +313,18 @@ class KvStore:
 
     def load(self, hashes, memory, size, *, offsets=None, deadline_ms=None):
         """Loads blocks of `size` bytes into places of `memory`, one after the other unless `offsets` names them. Returns a Load."""
-        prefix, bucket = f"{self.namespace}/", self.bucket
-        offsets = range(0, size * len(hashes), size) if offsets is None else offsets
-        return self.load_items([(bucket, prefix + one.hex(), offset, size) for one, offset in zip(hashes, offsets)], memory,
-                               deadline_ms=deadline_ms)
+        return self.load_items(self._blocks(hashes, size, offsets), memory, deadline_ms=deadline_ms)
 
     def load_layers(self, hashes, memory, offsets, layers, *, deadline_ms=None):
         """Loads blocks whose objects hold all layers one after the other, the first layer of all blocks first. `layers` are the
         (first byte, bytes) of each layer in an object, and likewise in a block's place in `memory`. Load.wait(blocks * n): n layers."""
-        names = [(f"{self.namespace}/{one.hex()}", offset) for one, offset in zip(hashes, offsets)]
-        return self.load_items([(self.bucket, name, offset + first, size, first, size) for first, size in layers for name, offset in names],
-                               memory, deadline_ms=deadline_ms)
+        return self.load_items(self._blocks(hashes, 0, offsets, layers), memory, deadline_ms=deadline_ms)
+
+    def _blocks(self, hashes, size, offsets, layers=None):
+        return Blocks(self.bucket, f"{self.namespace}/", hashes, size, offsets, layers)
 
     def load_items(self, items, memory, *, deadline_ms=None):
-        """Loads get_many's items. Returns a Load, at once."""
+        """Loads get_many's items, or Blocks. Returns a Load, at once."""
         load = Load(len(items), time.monotonic() + (deadline_ms or self.options.deadline_ms) / 1000)
         if not self.usable or not self._begin(self._run_load, load, items, memory):
             self.statistics.add(refused=1, blocks_missed=len(items))
@@ -335,9 +334,7 @@ class KvStore:
 
     def save(self, hashes, memory, size, *, offsets=None, release=None):
         """Saves blocks of `memory` that are not there yet. Returns a Transfer; `release` is called when the memory is free again."""
-        prefix, bucket = f"{self.namespace}/", self.bucket
-        offsets = range(0, size * len(hashes), size) if offsets is None else offsets
-        return self.save_items([(bucket, prefix + one.hex(), offset, size) for one, offset in zip(hashes, offsets)], memory, release=release)
+        return self.save_items(self._blocks(hashes, size, offsets), memory, release=release)
 
     def save_items(self, items, memory, *, release=None):
         save = Transfer(len(items), time.monotonic() + self.options.save_ms / 1000, release)
@@ -364,7 +361,8 @@ class KvStore:
             return self._missed_deadline()
         began, there, error = time.monotonic(), None, None
         try:
-            done = self._client.get_many(items, memory, load.progress)
+            blocks = isinstance(items, Blocks)
+            done = items.get(self._client, memory, load.progress) if blocks else self._client.get_many(items, memory, load.progress)
             there, load.done = arrived(done, items), done
             error = _fault(done)
         except Exception as caught:
@@ -375,7 +373,7 @@ class KvStore:
 
     def _account_load(self, load, items, there, error, began):
         loaded = 0 if there is None else there.count(True)
-        moved = sum(item[3] for item in items) if loaded == len(items) else sum(item[3] for item, one in zip(items, there or ()) if one)
+        moved = bytes_of(items) if loaded == len(items) else sum(item[3] for item, one in zip(items, there or ()) if one)
         self.statistics.add(loads=1, blocks_loaded=loaded, blocks_missed=len(items) - loaded, bytes_loaded=moved,
                             load_us=int((time.monotonic() - began) * 1e6))
         if load.late:
@@ -388,9 +386,9 @@ class KvStore:
     def _run_save(self, save, items, memory):
         began, error, outcome = time.monotonic(), None, None
         try:
-            done = self._client.put_many(items, memory, if_absent=True, ttl=self.options.ttl)
-            error = _fault(done)
-            present = sum(one.exists for one in done)
+            blocks, ttl = isinstance(items, Blocks), self.options.ttl
+            done = items.put_absent(self._client, memory, ttl) if blocks else self._client.put_many(items, memory, if_absent=True, ttl=ttl)
+            error, present = _fault(done), done.present
             outcome = [True] * len(items) if not done.failed else [one.error is None for one in done]
         except Exception as caught:
             error, present = caught, 0
