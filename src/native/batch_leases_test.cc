@@ -84,7 +84,7 @@ TEST_F(BatchLeaseTest, WhatABatchHasFoundStaysReadable) {
       EXPECT_EQ(keys_held(), 2);
       EXPECT_TRUE(store::KeyPins::get().is_pinned("bucket", "a"));
       EXPECT_EQ(found.answer.entries[0].object_size, 5u);
-      if (type == wire::Type::get_many) EXPECT_EQ(found.bytes(2), "old b");
+      EXPECT_TRUE(type == wire::Type::head_many || found.bytes(2) == "old b");
       store_.put("bucket", "a", "new");
       remove("b");
       EXPECT_EQ(get(found.lease, "a"), "old a");
