@@ -166,7 +166,7 @@ Status Transfer::check() {
 }
 
 // A forked child has the transfer, but not the threads that end it.
-bool Transfer::is_of_a_parent() const { return status_ == in_progress && posted_by_ != ::getpid(); }
+bool Transfer::is_of_a_parent() const { return posted_by_ != 0 && posted_by_ != ::getpid(); }
 
 Transfer::~Transfer() {
   if (is_of_a_parent()) return;

@@ -362,6 +362,17 @@ Result<UsageNow> HotStore::usage_now(std::string_view bucket) { return below_.us
 std::vector<BucketUsage> HotStore::usages_now() { return below_.usages_now(); }
 bool HotStore::keeps_usage() const { return below_.keeps_usage(); }
 bool HotStore::keeps_events() const { return below_.keeps_events(); }
+bool HotStore::keeps_ends() const {
+  const auto* const ends = dynamic_cast<const EndIndex*>(&below_);
+  return ends != nullptr && ends->keeps_ends();
+}
+// Only while it keeps ends.
+Task<Result<std::vector<EndedKey>>> HotStore::ended(size_t max, const EndedKey* after) {
+  return dynamic_cast<EndIndex&>(below_).ended(max, after);
+}
+Task<Result<void>> HotStore::forget_end(EndedKey ended) {
+  return dynamic_cast<EndIndex&>(below_).forget_end(std::move(ended));
+}
 Task<Result<void>> HotStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
   return below_.announce(bucket, std::move(announcement));
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cache/hot_tier.h"
+#include "store/ends.h"
 #include "store/shared_keys.h"
 #include "store/store.h"
 
@@ -17,7 +18,7 @@ namespace verbena::store {
 class HotObject;
 class KeptObjects;
 
-class HotStore final : public Store, private SharedKeys::Listener {
+class HotStore final : public Store, public EndIndex, private SharedKeys::Listener {
  public:
   struct Options {
     memory::Arena* arena = nullptr;  // the tier makes room when it refuses leases
@@ -70,6 +71,9 @@ class HotStore final : public Store, private SharedKeys::Listener {
   std::vector<BucketUsage> usages_now() override;
   bool keeps_usage() const override;
   bool keeps_events() const override;
+  bool keeps_ends() const override;
+  Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) override;
+  Task<Result<void>> forget_end(EndedKey ended) override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
   Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;

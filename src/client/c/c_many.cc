@@ -128,7 +128,7 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
     auto& results = empty_results(items.size(), own);
     auto moved = call(client->client, items, windows, results, options);
     put_results(batch, results);
-    if (batch.take != nullptr) give(batch.take, verbena_lease{.ms = batch.take->ms, .lease = take.lease});
+    if (batch.take != nullptr) give(batch.take, verbena_lease{sizeof(verbena_lease), batch.take->ms, take.lease});
     if (!moved) return std::unexpected(std::move(moved).error());
     fill(transfer, *moved);
     return {};

@@ -336,14 +336,15 @@ class KvStore:
 
     def load(self, hashes, memory, size, *, offsets=None, deadline_ms=None, lease=None):
         """Loads blocks of `size` bytes into places of `memory`, one after the other unless `offsets` names them. Returns a Load."""
-        return self.load_items(self._blocks(hashes, size, offsets), memory, deadline_ms=deadline_ms, lease=lease)
+        return self.load_items(self.blocks(hashes, size, offsets), memory, deadline_ms=deadline_ms, lease=lease)
 
     def load_layers(self, hashes, memory, offsets, layers, *, deadline_ms=None, lease=None):
         """Loads blocks whose objects hold all layers one after the other, the first layer of all blocks first. `layers` are the
         (first byte, bytes) of each layer in an object, and likewise in a block's place in `memory`. Load.wait(blocks * n): n layers."""
-        return self.load_items(self._blocks(hashes, 0, offsets, layers), memory, deadline_ms=deadline_ms, lease=lease)
+        return self.load_items(self.blocks(hashes, 0, offsets, layers), memory, deadline_ms=deadline_ms, lease=lease)
 
-    def _blocks(self, hashes, size, offsets, layers=None):
+    def blocks(self, hashes, size, offsets=None, layers=None):
+        """Items for load_items and save_items, without an object for each."""
         return Blocks(self.bucket, f"{self.namespace}/", hashes, size, offsets, layers)
 
     def load_items(self, items, memory, *, deadline_ms=None, lease=None):
@@ -359,7 +360,7 @@ class KvStore:
 
     def save(self, hashes, memory, size, *, offsets=None, release=None):
         """Saves blocks of `memory` that are not there yet. Returns a Transfer; `release` is called when the memory is free again."""
-        return self.save_items(self._blocks(hashes, size, offsets), memory, release=release)
+        return self.save_items(self.blocks(hashes, size, offsets), memory, release=release)
 
     def save_items(self, items, memory, *, release=None):
         save = Transfer(len(items), time.monotonic() + self.options.save_ms / 1000, release)
