@@ -83,6 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto watch = wire::decode_watch(message)) expect_same(*watch, message);
   if (const auto next = wire::decode_watch_next(message)) expect_same(*next, message);
   if (const auto end = wire::decode_watch_end(message)) expect_same(*end, message);
+  if (const auto end = wire::decode_lease_end(message)) expect_same(*end, message);
   return 0;
 }
 

@@ -1,10 +1,12 @@
 // Messages of a client with a session and its keys: correctly encrypted, with arbitrary contents. They reach the whole
 // door: credits, requests, batches, listings with values, watches, windows. The door answers each message at most once,
 // with a readable reply, and at the end nothing is in flight. Input: steps of [type, flags, size in two bytes, that
-// many bytes of a body].
+// many bytes of a body]. What an input cannot know is filled in: 8 bytes a5 at the end of a body, or where MATCH names
+// one, are the number of the last lease that was given.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -60,6 +62,7 @@ class Port final : public fabric::Port {
     if (++sends % 7 == 0) return fail(Errc::would_block, "port");
     const auto header = wire::parse_header(message, ::message_size_max);
     if (!header || (header->type & wire::reply_bit) == 0) std::abort();
+    learn_lease(*header, message);
     ++replies;
     return {};
   }
@@ -71,6 +74,14 @@ class Port final : public fabric::Port {
 
   OnMessage receive;
   size_t sends = 0, replies = 0;
+  uint64_t lease = 0;
+
+ private:
+  void learn_lease(const wire::Header& header, Bytes message) {
+    if (header.type != (static_cast<uint8_t>(wire::Type::match) | wire::reply_bit)) return;
+    const auto answer = wire::MatchReader::open(wire::body_of(message));
+    if (answer && answer->lease() != 0) lease = answer->lease();
+  }
 };
 
 struct Server {
@@ -94,7 +105,9 @@ struct Server {
   FakePeer open_session() {
     wire::Nonce nonce, server_nonce;
     fill_random(nonce);
-    const std::string body = nlohmann::json{{"version", 1}, {"version_max", 4}, {"client_nonce", to_hex(nonce)}}.dump();
+    constexpr unsigned newest = wire::protocol_version_max;
+    const nlohmann::json wanted{{"version", 1}, {"version_max", newest}, {"client_nonce", to_hex(nonce)}};
+    const std::string body = wanted.dump();
     http::FakeExchange exchange("POST", "/-/session", body);
     exchange.request_headers = {{"host", "server"}};
     auth::sign(root, "us-east-1", "s3", system_clock(), "POST", "/-/session", "",
@@ -130,6 +143,21 @@ struct Server {
   NativeDoor door{service, verifier, credentials, Options{.feeds = &store}};
 };
 
+// The body with that number in place of the mark.
+Bytes with_lease(Bytes body, uint64_t lease) {
+  static std::vector<std::byte> filled;
+  constexpr size_t size = sizeof lease, in_match = 30;
+  filled.assign(body.begin(), body.end());
+  const auto fill_in = [&](size_t at) {
+    const auto is_mark = [](std::byte byte) { return byte == std::byte{0xa5}; };
+    const std::span<std::byte> place = std::span(filled).subspan(at, size);
+    if (std::ranges::all_of(place, is_mark)) std::memcpy(place.data(), &lease, size);
+  };
+  if (filled.size() >= size) fill_in(filled.size() - size);
+  if (filled.size() >= in_match + size) fill_in(in_match);
+  return filled;
+}
+
 Server& server() {
   static auto& one = *new Server;
   return one;
@@ -141,7 +169,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Server& s = server();
   s.put_objects();
   FakePeer peer = s.open_session();
-  s.port.sends = s.port.replies = 0;
+  s.port.sends = s.port.replies = s.port.lease = 0;
   size_t said = 1;
   s.port.receive(1, peer.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = message_size_max, .address = {}}));
   Bytes rest = std::as_bytes(std::span(data, size));
@@ -150,7 +178,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto flags = std::to_integer<uint8_t>(rest[1]);
     const size_t length = std::min({std::to_integer<size_t>(rest[2]) + (std::to_integer<size_t>(rest[3]) << 8),
                                     rest.size() - 4, message_size_max - wire::frame_size});
-    s.port.receive(1, peer.seal(type, ++said, rest.subspan(4, length), flags));
+    s.port.receive(1, peer.seal(type, ++said, with_lease(rest.subspan(4, length), s.port.lease), flags));
     rest = rest.subspan(4 + length);
     if (said % 3 == 0) s.turn();
   }

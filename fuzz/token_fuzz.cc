@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto token = rdma::parse_token(text);
   if (!token) return 0;
   if (rdma::redacted(*token).size() > 256) std::abort();
-  if (token->dialect != rdma::Dialect::ofi1) return 0;
+  if (token->form != rdma::TokenForm::ofi1) return 0;
   static_cast<void>(fabric::ofi::decode_socket_name(token->endpoint_name));
   const auto again = rdma::parse_token(rdma::format_token(*token));
   if (!again || again->base != token->base || again->size != token->size || again->key != token->key ||

@@ -1,5 +1,7 @@
 #include "transfer.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 
@@ -104,6 +106,7 @@ Status Transfer::add(size_t number, const MetaDescriptor& local, const MetaDescr
 Status Transfer::post(const Client& client) {
   if (check() == in_progress) return repost_active;
   status_ = in_progress;
+  posted_by_ = ::getpid();
   told_ = 0;
   for (Batch& batch : batches_) {
     try {
@@ -150,6 +153,7 @@ Status Transfer::end(Batch& batch) {
 
 Status Transfer::check() {
   if (status_ != in_progress) return status_;
+  if (is_of_a_parent()) return status_ = backend_error;
   for (const Batch& batch : batches_) {
     if (batch.done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return in_progress;
   }
@@ -161,7 +165,11 @@ Status Transfer::check() {
   return status_ = first;
 }
 
+// A forked child has the transfer, but not the threads that end it.
+bool Transfer::is_of_a_parent() const { return posted_by_ != 0 && posted_by_ != ::getpid(); }
+
 Transfer::~Transfer() {
+  if (is_of_a_parent()) return;
   for (const Batch& batch : batches_) {
     if (batch.done.valid()) batch.done.wait();
   }

@@ -1,6 +1,8 @@
 // A transfer between memory and objects: its descriptors as few batches of the client.
 #pragma once
 
+#include <sys/types.h>
+
 #include <deque>
 #include <expected>
 #include <future>
@@ -61,6 +63,7 @@ class Transfer final : public Request {
   Status end(Batch& batch);
   void tell(const std::string& key, size_t number, const std::string& why);
   void begin(Batch& batch, const Client& client);
+  bool is_of_a_parent() const;
 
   const Operation operation_;
   std::deque<std::string> keys_;
@@ -68,6 +71,7 @@ class Transfer final : public Request {
   std::set<std::string_view> written_;                                          // while it is prepared
   std::unordered_map<const LocalMemory*, std::pair<Batch*, unsigned>> places_;  // the newest of each memory's windows
   Status status_ = not_posted;
+  pid_t posted_by_ = 0;
   size_t count_ = 0, told_ = 0;
 };
 

@@ -47,6 +47,8 @@ class FieldChanger {
                                             "x-amz-storage-class",
                                             "x-amz-server-side-encryption",
                                             "x-amz-object-lock-mode",
+                                            "x-verbena-ttl",
+                                            "60",
                                             "private",
                                             "AES256",
                                             "0",
@@ -189,6 +191,8 @@ class MessageMutator : public FieldChanger {
           if (chance.percent(60) && b.width != 0 && b.window.size == 0)
             b.keys = as_bytes(keep(std::string(b.total() % 512 * b.width, 'h')));
         });
+      case lease_end:
+        return again(wire::decode_lease_end(body), [&](auto& b) { change_one(b.lease); });
       default:
         return wire::is_batch(type) ? mutate_batch(type, body) : std::nullopt;
     }
@@ -272,9 +276,10 @@ class MessageMutator : public FieldChanger {
 };
 
 inline constexpr wire::Type request_types[] = {
-    wire::Type::hello,    wire::Type::ping,        wire::Type::bye,         wire::Type::get,      wire::Type::head,
-    wire::Type::put,      wire::Type::del,         wire::Type::list,        wire::Type::get_many, wire::Type::head_many,
-    wire::Type::put_many, wire::Type::delete_many, wire::Type::list_values, wire::Type::append,   wire::Type::rename,
-    wire::Type::watch,    wire::Type::watch_next,  wire::Type::watch_end,   wire::Type::match};
+    wire::Type::hello,       wire::Type::ping,      wire::Type::bye,      wire::Type::get,
+    wire::Type::head,        wire::Type::put,       wire::Type::del,      wire::Type::list,
+    wire::Type::get_many,    wire::Type::head_many, wire::Type::put_many, wire::Type::delete_many,
+    wire::Type::list_values, wire::Type::append,    wire::Type::rename,   wire::Type::watch,
+    wire::Type::watch_next,  wire::Type::watch_end, wire::Type::match,    wire::Type::lease_end};
 
 }  // namespace verbena::fuzz

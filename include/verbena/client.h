@@ -230,6 +230,10 @@ enum class BucketDurability : uint8_t {
   sync,    // a PUT is acknowledged when it is on disk
   memory,  // acknowledged from memory and written behind: scratch data
 };
+enum class BucketEtags : uint8_t {
+  md5,   // of objects and parts whose sender asks for no other, as S3 has it
+  fast,  // no MD5, so that the server computes none
+};
 
 // Batches: many objects in one call, each with an outcome of its own.
 inline constexpr size_t batch_items_max = 4096;
@@ -474,7 +478,8 @@ class Client {
   // Ends a lease of a match before its time. Succeeds for one that has ended.
   Outcome<> end_lease(uint64_t lease) const;
 
-  Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync) const;
+  Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync,
+                        BucketEtags etags = BucketEtags::md5) const;
   Outcome<> remove_bucket(const std::string& bucket) const;
   Outcome<std::vector<BucketInfo>> buckets() const;
 

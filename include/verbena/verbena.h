@@ -341,6 +341,7 @@ typedef struct verbena_item {
   const char* if_match;
   const char* if_none_match;
   const char* content_type; /* put */
+  uint64_t ttl_s;           /* put: as in verbena_put_options */
 } verbena_item;
 
 typedef struct verbena_item_result {

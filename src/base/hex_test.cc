@@ -68,6 +68,14 @@ TEST(Hex, BytesAreReadBackAsTheyWereWritten) {
   ASSERT_TRUE(read_hex(written, read));
   EXPECT_EQ(read, bytes);
   EXPECT_TRUE(read_hex("", {}));
+  for (const size_t size : {1, 15, 16, 17, 33, 100}) {
+    text.fill('-');
+    write_hex(Bytes(bytes).last(size), text.data());
+    std::array<std::byte, 100> again;
+    ASSERT_TRUE(read_hex({text.data(), 2 * size}, std::span(again).first(size)));
+    EXPECT_TRUE(std::ranges::equal(std::span(again).first(size), Bytes(bytes).last(size)));
+    EXPECT_EQ(text[2 * size], '-');
+  }
 }
 
 TEST(Hex, TextOfTheWrongLengthFillsNothing) {

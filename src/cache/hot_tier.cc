@@ -10,7 +10,6 @@
 namespace verbena::cache {
 namespace {
 
-constexpr uint8_t uses_max = 3;
 constexpr uint8_t uses_to_stay = 1;  // uses in the small queue that move an entry to the main one
 constexpr size_t small_share = 10;   // the small queue's intended part of the bytes: a tenth
 constexpr size_t ghosts_min = 64;
@@ -43,10 +42,14 @@ HotTier::~HotTier() { evict_until(0); }
 uint64_t HotTier::salt(std::string_view bucket) const { return siphash13(secret_, as_bytes(bucket)); }
 
 // The salt is half of the bucket's own key: look-ups of many names of one bucket compute it once.
-uint64_t HotTier::hash(uint64_t salt, std::string_view name) const {
-  std::byte key[sizeof secret_];
+void HotTier::hash_key(uint64_t salt, std::byte (&key)[16]) const {
   std::memcpy(key, &salt, sizeof salt);
   std::memcpy(key + sizeof salt, secret_ + sizeof salt, sizeof secret_ - sizeof salt);
+}
+
+uint64_t HotTier::hash(uint64_t salt, std::string_view name) const {
+  std::byte key[sizeof secret_];
+  hash_key(salt, key);
   return siphash13(key, as_bytes(name));
 }
 
@@ -92,7 +95,7 @@ void HotTier::find_many(std::span<Lookup> lookups) {
   for (Lookup& one : lookups) one.found = find(one.key, one.hash);
 }
 
-void HotTier::count_hit() { meters().hits.add(); }
+void HotTier::count_hit(size_t hits) { meters().hits.add(hits); }
 
 void HotTier::count_miss() { meters().misses.add(); }
 

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/quick_mutex.h"
 #include "cache/hash_index.h"
+#include "cache/key_run.h"
 
 namespace verbena::cache {
 
@@ -51,7 +52,18 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     uint64_t hash = 0;
   };
   void find_many(std::span<Lookup> lookups);
-  static void count_hit();
+  // find() for a run of names, whose entries are shown to a visitor and not held: while a shard is locked, so it does
+  // no more than read.
+  class Visitor {
+   public:
+    virtual void fetch_ahead(const Entry& entry) = 0;  // prefetches what visit() reads of it
+    virtual void visit(size_t index, const Entry& entry) = 0;
+
+   protected:
+    ~Visitor() = default;
+  };
+  void glance(const KeyRun& keys, Visitor& visitor);
+  static void count_hit(size_t hits = 1);
   // Called once for each object that had to be read from the engine: a door may look it up several times before that.
   static void count_miss();
 
@@ -135,6 +147,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   static constexpr size_t shard_count = 1 << shard_bits;
   static constexpr size_t slot_count = 256;
   static constexpr size_t generation_slots = 16384;
+  static constexpr uint8_t uses_max = 3;
 
   struct Node {
     uint64_t hash = 0;
@@ -142,7 +155,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     EntryPtr entry;
     size_t held_bytes = 0;
     Generation generation;
-    uint8_t uses = 0;  // since it was added, or since the main queue last passed it; at most 3
+    uint8_t uses = 0;  // since it was added, or since the main queue last passed it; at most uses_max
     bool main = false;
   };
   using Queue = std::list<Node>;
@@ -165,7 +178,9 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
 
   explicit HotTier(Options options);
   uint64_t salt(std::string_view bucket) const;
+  void hash_key(uint64_t salt, std::byte (&key)[16]) const;
   uint64_t hash(uint64_t salt, std::string_view name) const;
+  void hash_run(const KeyRun& keys, uint64_t salt, std::span<uint64_t> hashes) const;
   uint64_t hash(Key key) const { return hash(salt(key.bucket), key.name); }
   Generation generation_of(uint64_t salt) const;
   FillToken token_without_epoch(Key key) const;
@@ -173,6 +188,8 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     return generations_[generation.slot].load(std::memory_order_acquire) == generation.number;
   }
   EntryPtr find(Key key, uint64_t hash);
+  void glance_at(Shard& shard, const KeyRun& keys, std::span<const uint64_t> hashes, std::span<const uint8_t> places,
+                 Visitor& visitor);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
   static Slot& slot(Shard& shard, uint64_t hash) { return shard.slots[hash / shard_count % slot_count]; }
   void begin_change(Key key, FillToken& token);

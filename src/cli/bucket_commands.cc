@@ -64,8 +64,9 @@ int run_rm(const BucketArguments& arguments) {
 
 int run_mb(const BucketArguments& arguments) {
   const auto durability = arguments.durability == "memory" ? BucketDurability::memory : BucketDurability::sync;
+  const auto etags = arguments.etag == "fast" ? BucketEtags::fast : BucketEtags::md5;
   return for_addresses(arguments, false, [&](const Client& client, const S3Address& address) -> int {
-    auto made = client.make_bucket(address.bucket, durability);
+    auto made = client.make_bucket(address.bucket, durability, etags);
     return made ? exit_ok : report(address.text(), made.error());
   });
 }

@@ -131,6 +131,9 @@ void add_object_commands(CLI::App& app, int& exit_code) {
                  "sync: a PUT is acknowledged when it is on disk; memory: before that (scratch data)")
       ->check(CLI::IsMember({"sync", "memory"}))
       ->capture_default_str();
+  mb->add_option("--etag", mb_to->etag, "md5: entity tags as S3 has them; fast: no MD5 is computed of what is put")
+      ->check(CLI::IsMember({"md5", "fast"}))
+      ->capture_default_str();
 
   auto [rb, rb_to] = add<BucketArguments>(app, exit_code, "rb", "Remove buckets", run_rb);
   rb->add_option("S3", rb_to->addresses, "s3://BUCKET ...")->required();

@@ -51,7 +51,7 @@ struct BucketArguments {  // rm, mb, rb, cat
   ClientFlags client;
   std::vector<std::string> addresses;
   bool recursive = false, force = false;
-  std::string durability = "sync";
+  std::string durability = "sync", etag = "md5";
 };
 int run_rm(const BucketArguments& arguments);
 int run_mb(const BucketArguments& arguments);

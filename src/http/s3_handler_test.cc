@@ -203,9 +203,10 @@ int count(const std::string& log, const std::string& one, const std::string& oth
 }
 
 // Its window is never opened: an empty object moves no byte.
-class NoWindows final : public rdma::TokenWindows {
+class NoWindows final : public rdma::Dialect {
  public:
-  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, std::string_view, fabric::Access) override {
+  bool serves(rdma::TokenForm) const override { return true; }
+  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, const rdma::TokenClient&, fabric::Access) override {
     ADD_FAILURE() << "a window was opened";
     return fail(Errc::rdma_not_supported);
   }

@@ -163,10 +163,9 @@ TEST_F(BatchTest, ManyObjectsAreStoredAndRemovedByOneMessage) {
 TEST_F(BatchTest, SmallItemsAreStoredWithoutAWriterWhenNothingHasToBeWaitedFor) {
   store_.put("bucket", "there", "x");
   ask(wire::Type::head_many, head(), {{"there"}});  // the bucket's access is known from here on
-  const std::string large(17 * KiB, 'l');
-  std::ranges::copy(as_bytes(large), memory_.begin());
+  memory_.assign(65 * KiB, std::byte{'l'});
   const size_t before = store_.writers_made;
-  auto put = ask(wire::Type::put_many, head(), {{"a", {}, "inline"}, {"b", {0, 64, 4 * KiB}}, {"c", {0, 0, 16 * KiB}}});
+  auto put = ask(wire::Type::put_many, head(), {{"a", {}, "inline"}, {"b", {0, 64, 4 * KiB}}, {"c", {0, 0, 64 * KiB}}});
   ASSERT_EQ(put.entries.size(), 3u);
   for (const auto& entry : put.entries) {
     EXPECT_EQ(entry.code, Errc::ok);
@@ -177,10 +176,10 @@ TEST_F(BatchTest, SmallItemsAreStoredWithoutAWriterWhenNothingHasToBeWaitedFor) 
   EXPECT_EQ(store_.writers_made, before);
   EXPECT_EQ(store_.object("bucket", "a").data, "inline");
   EXPECT_EQ(store_.object("bucket", "b").data, std::string(4 * KiB, 'l'));
-  EXPECT_EQ(store_.object("bucket", "c").data, std::string(16 * KiB, 'l'));
+  EXPECT_EQ(store_.object("bucket", "c").data, std::string(64 * KiB, 'l'));
   // What has to be waited for, or asked for, has a writer.
   put = ask(wire::Type::put_many, head(),
-            {{"large", {0, 0, 17 * KiB}}, {"new", {}, "x", wire::field_if_none_match, 0, "*"}, {"empty", {}, ""}});
+            {{"large", {0, 0, 65 * KiB}}, {"new", {}, "x", wire::field_if_none_match, 0, "*"}, {"empty", {}, ""}});
   for (const auto& entry : put.entries) EXPECT_EQ(entry.code, Errc::ok);
   EXPECT_EQ(store_.writers_made, before + 3);
   EXPECT_EQ(arena_->leased_bytes(), 0u);
@@ -381,6 +380,7 @@ TEST_F(BatchTest, ACostlyPolicyLeavesOthersTheirTurns) {
     resources += fmt::format("b{}\"", i);
   }
   deny((R"("Action":"s3:*","Resource":[)" + resources + "]").c_str());
+  ReadBatch::turn_time = read_turn_;
   make_hot();
   auto head = this->head();
   head.details = 0;

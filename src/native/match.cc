@@ -7,8 +7,6 @@
 
 #include <algorithm>
 
-#include "base/hex.h"
-#include "memory/budget.h"
 #include "native/endpoint.h"
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
@@ -18,100 +16,11 @@
 namespace verbena::native {
 namespace {
 
-void write_hex(Bytes hash, char* to) {
-  for (const std::byte byte : hash) {
-    const auto value = static_cast<unsigned>(byte);
-    *to++ = lower_hex_digits[value >> 4];
-    *to++ = lower_hex_digits[value & 15];
-  }
-}
-
 std::chrono::milliseconds lease_time(const MatchRequest& request) {
   return std::min(std::chrono::milliseconds(request.lease_ms), Leases::longest);
 }
 
 }  // namespace
-
-bool load_match(Op& op, Bytes body) {
-  const auto match = wire::decode_match(body);
-  if (!match) return false;
-  op.bucket.assign(match->bucket);
-  op.list.prefix.clear();
-  if (op.match == nullptr) op.match = std::make_unique<MatchRequest>();
-  MatchRequest& request = *op.match;
-  request.window = match->window;
-  request.details = match->details;
-  request.width = match->width;
-  request.lease_ms = match->lease_ms;
-  request.lease = match->lease;
-  request.prefix.assign(match->prefix);
-  request.counts.assign(match->counts.begin(), match->counts.end());
-  request.keys.assign(match->keys.begin(), match->keys.end());
-  return true;
-}
-
-Result<void> MatchKeys::open(Op& op) {
-  op_ = &op;
-  request_ = op.match.get();
-  here_ = request_->keys;
-  for (std::string& key : keys_) key.assign(request_->prefix).resize(request_->prefix.size() + 2 * request_->width);
-  const wire::Descriptor& lent = request_->window;
-  if (lent.size == 0) return {};
-  for (const uint32_t count : request_->counts) end_ += uint64_t{count} * request_->width;
-  ++op.stream->moved.windows;
-  VB_ASSIGN(window_, op.endpoint->port().open_window(op.stream->peer, {lent.base, lent.size, lent.key},
-                                                     fabric::Access::server_reads));
-  return {};
-}
-
-Task<Result<void>> MatchKeys::fetch() {
-  if (!here_.empty() || window_ == nullptr) co_return Result<void>{};
-  const size_t wanted = std::min<uint64_t>(piece_max, end_ - at_);
-  if (lease_.size() == 0) {
-    memory::Share share(op_->endpoint->door().service.arena, op_->caller.peer_address, wanted);
-    VB_CO_ASSIGN(lease_, co_await share.lease(wanted));
-  }
-  const size_t size = std::min(wanted, lease_.size()) / request_->width * request_->width;
-  const MutableBytes into = lease_.bytes().first(size);
-  if (window_->immediate_size_max() >= size) {
-    VB_CO_TRY(window_->read_now(into, at_));
-  } else {
-    VB_CO_TRY(co_await window_->read(into, at_, deadline_in(op_->operation_deadline())));
-  }
-  at_ += size;
-  here_ = into;
-  co_return Result<void>{};
-}
-
-std::span<const std::string> MatchKeys::next(size_t most) {
-  most = std::min(most, group_max);
-  const size_t width = request_->width, prefix = request_->prefix.size();
-  size_t count = 0;
-  if (width == 0) {
-    wire::Reader in(here_);
-    for (; count < most; ++count) keys_[count].replace(prefix, std::string::npos, wire::get_text16(in, here_.size()));
-    here_ = here_.last(in.left());
-    return std::span(keys_).first(count);
-  }
-  for (; count < most && !here_.empty(); ++count) {
-    write_hex(here_.first(width), keys_[count].data() + prefix);
-    here_ = here_.subspan(width);
-  }
-  return std::span(keys_).first(count);
-}
-
-void MatchKeys::skip(size_t keys) {
-  if (request_->width == 0) {
-    wire::Reader in(here_);
-    for (; keys != 0; --keys) wire::get_text16(in, here_.size());
-    here_ = here_.last(in.left());
-    return;
-  }
-  const uint64_t bytes = uint64_t{keys} * request_->width;
-  const size_t from_here = std::min<uint64_t>(bytes, here_.size());
-  here_ = here_.subspan(from_here);
-  at_ += bytes - from_here;
-}
 
 // Ends with its coroutine, however that ends.
 struct Matching::Running {
@@ -170,24 +79,59 @@ Task<Result<bool>> Matching::match_list(uint32_t count) {
       co_return false;
     }
     VB_CO_TRY(co_await keys_.fetch());
-    const std::span<const std::string> keys = keys_.next(left);
+    // Rates admit few keys at once.
+    const MatchKeys::Some keys = keys_.next(auth::rates_are_in_use() ? std::min<size_t>(left, together) : left);
     left -= static_cast<uint32_t>(keys.size());
     if (auto admitted = co_await admit(keys.size()); !admitted) {
       keys_.skip(left);
       out_.end_list(wire_code(admitted.error().code), false);
       co_return true;
     }
-    co_await look(keys);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      if (this->count(keys[i], seen_[i])) continue;
+    const size_t counted = count_at_a_glance(keys);
+    if (!full_ && counted < keys.size()) co_await count_each(keys.subspan(counted));
+    if (full_ || end_ != Errc::ok) {
       keys_.skip(left);
-      out_.end_list(full_ ? Errc::ok : seen_[i].code, full_);
+      out_.end_list(std::exchange(end_, Errc::ok), full_);
       co_return !full_;
     }
-    co_await take_turn(keys.size());
+    co_await take_turn((counted + glances_a_key - 1) / glances_a_key + keys.size() - counted);
   }
   out_.end_list(Errc::ok, false);
   co_return true;
+}
+
+size_t Matching::count_at_a_glance(MatchKeys::Some keys) {
+  if (lease_ != 0 || !keys_.are_packed() || !still_allowed() || !hot_.looks_in_memory()) return 0;
+  std::array<uint64_t, cache::KeyRun::count_max> sizes;
+  op_->endpoint->door().service.store.hot_sizes(keys_.run(keys), sizes);
+  size_t known = 0;
+  for (; known < keys.size() && sizes[known] != store::Store::not_hot; ++known) {
+    if (out_.add(wire::KeyPlace::memory, sizes[known])) continue;
+    full_ = true;
+    break;
+  }
+  looked_at_ += known;
+  if (!op_->is_told()) {
+    counted_ += known;
+    return known;
+  }
+  for (size_t i = 0; i < known; ++i) {
+    op_->endpoint->account(*op_, {.bucket_name = op_->bucket, .key = keys[i], .object_size = sizes[i]});
+  }
+  return known;
+}
+
+Task<void> Matching::count_each(MatchKeys::Some keys) {
+  while (!keys.empty()) {
+    const MatchKeys::Some some = keys.first(std::min(keys.size(), together));
+    keys = keys.subspan(some.size());
+    co_await look(some);
+    for (size_t i = 0; i < some.size(); ++i) {
+      if (count(some[i], seen_[i])) continue;
+      if (!full_) end_ = seen_[i].code;
+      co_return;
+    }
+  }
 }
 
 bool Matching::is_late() const {
@@ -219,7 +163,7 @@ Task<void> Matching::take_turn(size_t keys) {
   turn_until_ = deadline_in(turn_time);
 }
 
-Task<void> Matching::look(std::span<const std::string> keys) {
+Task<void> Matching::look(MatchKeys::Some keys) {
   for (Seen& seen : seen_) seen = {};
   if (!still_allowed()) {
     for (Seen& seen : seen_) seen.code = Errc::access_denied;
@@ -245,9 +189,9 @@ Task<void> Matching::look(std::span<const std::string> keys) {
   while (running_ != 0) co_await ended_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
 }
 
-void Matching::look_in_memory(std::span<const std::string> keys) {
+void Matching::look_in_memory(MatchKeys::Some keys) {
   if (!hot_.looks_in_memory()) return;
-  std::array<store::Store::HotLookup, MatchKeys::group_max> lookups;
+  std::array<store::Store::HotLookup, together> lookups;
   for (size_t i = 0; i < keys.size(); ++i) lookups[i] = {.bucket = op_->bucket, .key = keys[i]};
   op_->endpoint->door().service.store.hot_many(std::span(lookups).first(keys.size()));
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -258,12 +202,12 @@ void Matching::look_in_memory(std::span<const std::string> keys) {
   }
 }
 
-Task<void> Matching::look_up_aside(std::shared_ptr<Matching> self, const std::string& key, Seen& seen) {
+Task<void> Matching::look_up_aside(std::shared_ptr<Matching> self, std::string_view key, Seen& seen) {
   const Running running(self);
   co_await self->look_up(key, seen);
 }
 
-Task<void> Matching::look_up(const std::string& key, Seen& seen) {
+Task<void> Matching::look_up(std::string_view key, Seen& seen) {
   s3::GetRequest request;
   request.bucket = op_->bucket;
   request.key = key;
@@ -279,7 +223,7 @@ Task<void> Matching::look_up(const std::string& key, Seen& seen) {
   if (lease_ != 0) co_await open_for_lease(key, seen);
 }
 
-bool Matching::count(const std::string& key, Seen& seen) {
+bool Matching::count(std::string_view key, Seen& seen) {
   if (lease_ != 0 && seen.code == Errc::ok && !take_for_lease(key, seen)) seen.code = Errc::slow_down;
   const bool ok = seen.code == Errc::ok;
   if (ok && !out_.add(seen.place, seen.size)) {
@@ -321,7 +265,7 @@ Task<void> Matching::begin_lease() {
 }
 
 // As it is stored: the rights to it were checked, and are checked again when it is read.
-Task<void> Matching::open_for_lease(const std::string& key, Seen& seen) {
+Task<void> Matching::open_for_lease(std::string_view key, Seen& seen) {
   auto opened = co_await op_->endpoint->door().service.store.open(op_->bucket, key);
   if (!opened) {
     seen.code = wire_code(opened.error().code);
@@ -331,7 +275,7 @@ Task<void> Matching::open_for_lease(const std::string& key, Seen& seen) {
   seen.size = seen.object->info().size;
 }
 
-bool Matching::take_for_lease(const std::string& key, Seen& seen) {
+bool Matching::take_for_lease(std::string_view key, Seen& seen) {
   Leases* const leases = op_->stream->leases.get();
   const bool in_memory = seen.place == wire::KeyPlace::memory;
   return leases != nullptr && leases->add(lease_, bucket_, key, std::move(seen.object), in_memory);

@@ -11,47 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "memory/arena.h"
+#include "native/match_keys.h"
 #include "native/op.h"
 #include "native/wire/match.h"
 #include "s3/objects/hot_reads.h"
 
 namespace verbena::native {
-
-// Its arguments, copied out of the message.
-struct MatchRequest {
-  wire::Descriptor window;
-  uint8_t details = 0, width = 0;
-  uint32_t lease_ms = 0;
-  uint64_t lease = 0;
-  std::string prefix;
-  std::vector<uint32_t> counts;
-  std::vector<std::byte> keys;
-};
-
-// The keys of a request in their order, out of the message or piece by piece out of the client's window.
-class MatchKeys {
- public:
-  static constexpr size_t group_max = 16;
-
-  Result<void> open(Op& op);
-  // Reads what next() needs. Errors: the transfer.
-  Task<Result<void>> fetch();
-  // The next keys, at least one and at most `most`. Valid until the next call.
-  std::span<const std::string> next(size_t most);
-  void skip(size_t keys);
-
- private:
-  static constexpr size_t piece_max = 64 * KiB;
-
-  Op* op_ = nullptr;
-  const MatchRequest* request_ = nullptr;
-  std::unique_ptr<fabric::Window> window_;
-  memory::Lease lease_;
-  Bytes here_;                 // keys that were not returned yet
-  uint64_t at_ = 0, end_ = 0;  // of the window: bytes behind `here_`
-  std::array<std::string, group_max> keys_;
-};
 
 class Matching final : public std::enable_shared_from_this<Matching> {
  public:
@@ -60,7 +25,9 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   static Task<void> serve(std::shared_ptr<Matching> self);
 
  private:
-  static constexpr size_t turn_keys = 512;
+  static constexpr size_t together = 16;      // keys that are held, or being looked up, at once
+  static constexpr size_t turn_keys = 512;    // looked up one by one
+  static constexpr size_t glances_a_key = 8;  // count as one of these
   static constexpr std::chrono::milliseconds turn_time{1};
 
   // Of one key.
@@ -76,33 +43,38 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   Task<Result<void>> run();
   // False: the answer ends here.
   Task<Result<bool>> match_list(uint32_t count);
-  Task<void> look(std::span<const std::string> keys);
-  void look_in_memory(std::span<const std::string> keys);
-  Task<void> look_up(const std::string& key, Seen& seen);
-  static Task<void> look_up_aside(std::shared_ptr<Matching> self, const std::string& key, Seen& seen);
+  // Counts the leading ones of these that lie in memory, all looked up by one call that holds none of them.
+  size_t count_at_a_glance(MatchKeys::Some keys);
+  // Counts keys until the answer is full, or one does not count (end_).
+  Task<void> count_each(MatchKeys::Some keys);
+  Task<void> look(MatchKeys::Some keys);
+  void look_in_memory(MatchKeys::Some keys);
+  Task<void> look_up(std::string_view key, Seen& seen);
+  static Task<void> look_up_aside(std::shared_ptr<Matching> self, std::string_view key, Seen& seen);
   Task<Result<void>> admit(size_t keys);
   Task<void> take_turn(size_t keys);
   bool is_late() const;
   bool still_allowed();
   // True: the key counts, and the list goes on.
-  bool count(const std::string& key, Seen& seen);
+  bool count(std::string_view key, Seen& seen);
   void account();
   Task<void> begin_lease();
-  Task<void> open_for_lease(const std::string& key, Seen& seen);
-  bool take_for_lease(const std::string& key, Seen& seen);
+  Task<void> open_for_lease(std::string_view key, Seen& seen);
+  bool take_for_lease(std::string_view key, Seen& seen);
   uint64_t finish_lease(bool answered);
 
   OpPtr op_;
   MatchKeys keys_;
   s3::HotReads hot_;
   wire::MatchWriter out_;
-  std::array<Seen, MatchKeys::group_max> seen_;
+  std::array<Seen, together> seen_;
   Deadline until_;  // the end of the client's wait
   Deadline turn_until_;
   size_t in_turn_ = 0, looked_at_ = 0, counted_ = 0;
   uint64_t lease_ = 0;          // 0: none
   s3::BucketAccessPtr bucket_;  // for the lease
   bool full_ = false, admitted_ = false;
+  Errc end_ = Errc::ok;  // why the list ends
   size_t running_ = 0;
   boost::asio::steady_timer ended_;  // cancelled whenever a look-up ends
 };

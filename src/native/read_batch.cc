@@ -78,8 +78,7 @@ bool ReadBatch::still_allowed() {
 bool ReadBatch::has_had_its_turn() {
   if (moved_ >= turn_bytes || looked_at_ >= turn_items) return true;
   if (looked_at_ == 0) turn_began_ = ticks();
-  constexpr auto turn_ns = static_cast<uint64_t>(std::chrono::nanoseconds(turn_time).count());
-  return ns_between(turn_began_, ticks()) >= turn_ns;
+  return ns_between(turn_began_, ticks()) >= static_cast<uint64_t>(turn_time.count());
 }
 
 // Serves items until one has to wait (its index), or this turn ends.

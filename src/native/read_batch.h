@@ -19,6 +19,9 @@ namespace verbena::native {
 
 class ReadBatch {
  public:
+  // So long works a batch before other requests have their turn (a policy's cost is up to its author). Tests of the
+  // other bounds of a turn make it longer.
+  static inline std::chrono::nanoseconds turn_time = std::chrono::milliseconds(1);
   // Errors refuse the batch as a whole, before any item is served. `op` outlives the batch.
   Result<void> begin(Op& op, Bytes body);
   // The values of what was listed, each right behind the previous one.
@@ -32,10 +35,9 @@ class ReadBatch {
 
  private:
   static constexpr size_t workers_max = 16;  // of one batch; several batches together are as deep as disks like it
-  // A turn ends after so many bytes or items, or so much time (a policy's cost is up to its author).
+  // A turn ends after so many bytes or items, or after turn_time.
   static constexpr uint64_t turn_bytes = 256 * KiB;
   static constexpr size_t turn_items = 256;
-  static constexpr std::chrono::milliseconds turn_time{1};
   static constexpr uint64_t progress_bytes = 64 * KiB;  // between two writes of the progress word
 
   // What advance() stopped for: the end, the turn of other requests, an item that has to wait, a run to be written.

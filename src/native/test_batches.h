@@ -7,9 +7,11 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "native/read_batch.h"
 #include "native/test_door.h"
 #include "native/wire/batch.h"
 #include "native/wire/cursor.h"
+#include "native/write_batch.h"
 #include "s3/access/access.h"
 
 namespace verbena::native {
@@ -73,6 +75,12 @@ class BatchTest : public DoorTest {
  protected:
   BatchTest() : DoorTest({.credits = 8}) {
     port_.make_window = [this] { return std::make_unique<TestWindow>(window_); };
+  }
+  // A slow machine ends no turn before its items or bytes do.
+  void SetUp() override { ReadBatch::turn_time = WriteBatch::turn_time = std::chrono::hours(1); }
+  void TearDown() override {
+    ReadBatch::turn_time = read_turn_;
+    WriteBatch::turn_time = write_turn_;
   }
   wire::BatchHead head() const {
     wire::BatchHead head;
@@ -174,6 +182,8 @@ class BatchTest : public DoorTest {
   std::vector<std::byte>& memory_ = window_.memory;
   bool& immediate_ = window_.immediate;
   FakePeer peer_ = hello(1, 2);
+  const std::chrono::nanoseconds read_turn_ = ReadBatch::turn_time;
+  const std::chrono::nanoseconds write_turn_ = WriteBatch::turn_time;
   fabric::PeerId peer_id_ = 50;
   uint64_t request_ = 10;
 };

@@ -135,7 +135,8 @@ bool WriteBatch::from_window() const { return item_.place.window != wire::no_win
 bool WriteBatch::is_small() const {
   const uint64_t size = from_window() ? item_.place.size : item_.inline_bytes.size();
   const bool conditions = item_.has(wire::field_if_match) || item_.has(wire::field_if_none_match);
-  return size != 0 && size <= s3::put_now_max && !conditions;
+  const uint64_t most = std::min(s3::put_now_max, op_->endpoint->door().service.store.whole_put_max());
+  return size != 0 && size <= most && !conditions;
 }
 
 bool WriteBatch::has_to_be_fetched() const {

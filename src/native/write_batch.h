@@ -18,6 +18,9 @@ namespace verbena::native {
 
 class WriteBatch {
  public:
+  // So long works a batch before other requests have their turn (a policy's cost is up to its author). Tests of the
+  // other bounds of a turn make it longer.
+  static inline std::chrono::nanoseconds turn_time = std::chrono::microseconds(500);
   // The minimal size of a reply's entry. A batch whose reply could not hold this for each item is refused before
   // anything is done, because each write that happened must be reported.
   static constexpr size_t entry_size_min = wire::batch_entry_size + 16 + 3;
@@ -32,7 +35,6 @@ class WriteBatch {
   // Work before the batch yields.
   static constexpr size_t turn_items = 8;
   static constexpr uint64_t turn_bytes = 256 * KiB;
-  static constexpr std::chrono::microseconds turn_time{500};  // evaluating an item's policy may take long
 
   struct Written {
     bool done = false;

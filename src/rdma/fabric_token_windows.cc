@@ -106,9 +106,9 @@ Result<void> FabricTokenWindows::check_address(const Token& token, std::string_v
   return {};
 }
 
-Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& token, std::string_view peer_address,
+Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& token, const TokenClient& client,
                                                                  fabric::Access access) {
-  if (token.dialect != Dialect::ofi1) {
+  if (token.form != TokenForm::ofi1) {
     refused("dialect").add();
     return fail(Errc::rdma_not_supported, "token: dialect");
   }
@@ -125,7 +125,7 @@ Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& to
     refused("provider").add();
     return fail(Errc::rdma_not_supported, "token: its provider has no comparable addresses");
   }
-  VB_TRY(check_address(token, peer_address));
+  VB_TRY(check_address(token, client.address));
   auto window = (*entry)->fabric->open_window(token.endpoint_name, {token.base, token.size, token.key}, access);
   if (!window) refused(window.error().code == Errc::slow_down ? "busy" : "fabric").add();
   return window;

@@ -1,4 +1,4 @@
-// TokenWindows over the fabrics that the server opened.
+// The dialect ofi1, over the fabrics that the server opened.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -12,7 +12,7 @@
 
 #include "base/core.h"
 #include "fabric/ofi/ofi.h"
-#include "rdma/token_windows.h"
+#include "rdma/dialect.h"
 
 namespace verbena::rdma {
 
@@ -27,7 +27,7 @@ class Network {
   unsigned bits_ = 0;
 };
 
-class FabricTokenWindows final : public TokenWindows {
+class FabricTokenWindows final : public Dialect {
  public:
   struct Options {
     // Networks in which a token may name an endpoint although the HTTP peer has another address (clients behind a
@@ -47,7 +47,8 @@ class FabricTokenWindows final : public TokenWindows {
   void add_own_port(uint16_t port) { own_ports_.push_back(port); }
 
   // Called on a core's thread; a core without fabrics returns rdma_not_supported.
-  Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
+  bool serves(TokenForm form) const override { return form == TokenForm::ofi1; }
+  Result<std::unique_ptr<fabric::Window>> open(const Token& token, const TokenClient& client,
                                                fabric::Access access) override;
 
  private:

@@ -4,6 +4,7 @@
 
 #include "fabric/ofi/address.h"
 #include "fabric/ofi/testing.h"
+#include "rdma/token_windows.h"
 
 namespace verbena::rdma {
 namespace {
@@ -38,7 +39,7 @@ class TokenWindowsTest : public ::testing::Test {
   }
   Errc open(const Token& token, std::string_view peer) {
     return server.call([&] {
-      const auto window = windows->open(token, peer, Access::server_writes);
+      const auto window = windows->open(token, {peer, ""}, Access::server_writes);
       return window ? Errc::ok : window.error().code;
     });
   }
@@ -114,9 +115,9 @@ TEST_F(TokenWindowsTest, DeclineWhatIsNotServed) {
     EXPECT_EQ(open(token, own_address()), Errc::rdma_not_supported) << provider;
   }
   token = token_of(*lent);
-  token.dialect = Dialect::cuobject;
+  token.form = TokenForm::cuobject;
   EXPECT_EQ(open(token, own_address()), Errc::rdma_not_supported);
-  token.dialect = Dialect::hipobj;
+  token.form = TokenForm::hipobj;
   EXPECT_EQ(open(token, own_address()), Errc::rdma_not_supported);
 }
 
@@ -132,7 +133,8 @@ TEST_F(TokenWindowsTest, RefuseNamesThatAreNoAddress) {
 
 TEST_F(TokenWindowsTest, AreNotServedOnAThreadThatIsNoCore) {
   const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
-  const auto window = windows->open(token_of(*lent), own_address(), Access::server_writes);
+  const std::string own = own_address();
+  const auto window = windows->open(token_of(*lent), {own, ""}, Access::server_writes);
   ASSERT_FALSE(window);
   EXPECT_EQ(window.error().code, Errc::rdma_not_supported);
 }
@@ -186,7 +188,8 @@ Task<Result<uint64_t>> read_all(memory::Source* source, memory::Arena* arena, si
 class WindowStreams : public TokenWindowsTest {
  protected:
   std::unique_ptr<fabric::Window> window_of(const fabric::Lent& lent, Access access) {
-    return server.call([&] { return std::move(*windows->open(token_of(lent), own_address(), access)); });
+    const std::string own = own_address();
+    return server.call([&] { return std::move(*windows->open(token_of(lent), {own, ""}, access)); });
   }
   static constexpr std::chrono::milliseconds deadline{20'000};
 };

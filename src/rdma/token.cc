@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/bytes.h"
 #include "base/hex.h"
+#include "rdma/dialect.h"
 
 namespace verbena::rdma {
 namespace {
 
 constexpr size_t fields_max = 12;         // cuObject has 7, and some versions append more
 constexpr size_t provider_size_max = 64;  // characters
-// Tokens that are neither ofi1 nor cuObject are declined like hipObject's, of which there are several forms: a client
-// that gets a 400 has no fallback.
-constexpr Dialect other_dialect = Dialect::hipobj;
+constexpr size_t hipobj_digits = 88;
+constexpr size_t connection_digits = 32;
 constexpr uint64_t window_size_max = 64 * TiB;  // beyond any object; smaller bounds are the store's
 
 struct Fields {
@@ -77,7 +78,7 @@ Result<Token> parse_ofi1(const Fields& fields) {
   if (!is_hex(fields.at[5])) return bad("token: key");
   Token token;
   if (fields.at[5].size() > 16) {
-    token.dialect = Dialect::ofi1_raw;
+    token.form = TokenForm::ofi1_raw;
     return token;
   }
   token.provider = fields.at[3];
@@ -88,11 +89,30 @@ Result<Token> parse_ofi1(const Fields& fields) {
   return token;
 }
 
+bool is_hipobj(const Fields& fields) {
+  return (fields.count == 1 || fields.count == 3) && fields.at[0].size() == hipobj_digits && is_hex(fields.at[0]);
+}
+
+std::optional<Token> parse_cuobject_rc(const Fields& fields) {
+  if (fields.count != 5 || fields.at[0] != "rc") return std::nullopt;
+  if (fields.at[1].size() != connection_digits || !is_lower_hex(fields.at[1])) return std::nullopt;
+  const auto base = parse_hex(fields.at[2]), size = parse_hex(fields.at[3]), key = parse_hex(fields.at[4], 8);
+  if (!base || !size || !key || *size > window_size_max || *base + *size < *base) return std::nullopt;
+  Token token;
+  token.form = TokenForm::cuobject_rc;
+  token.provider = "verbs";
+  token.endpoint_name = fields.at[1];
+  token.base = *base;
+  token.size = *size;
+  token.key = *key;
+  return token;
+}
+
 }  // namespace
 
 Result<Token> parse_token(std::string_view text) {
   Token token;
-  token.dialect = other_dialect;
+  token.form = TokenForm::unknown;
   const Fields fields = split(text.substr(0, token_size_max));
   if (fields.count > 2 && is_family(fields.at[2])) {
     if (fields.at[2] == "ofi1") {
@@ -106,8 +126,12 @@ Result<Token> parse_token(std::string_view text) {
   if (text.ends_with(';')) text.remove_suffix(1);
   const Fields plain = split(text);
   if (is_cuobject(plain)) {
-    token.dialect = Dialect::cuobject;
+    token.form = TokenForm::cuobject;
     token.size = *parse_hex(plain.at[1]);
+  } else if (is_hipobj(plain)) {
+    token.form = TokenForm::hipobj;
+  } else if (auto connected = parse_cuobject_rc(plain)) {
+    return std::move(*connected);
   }
   return token;
 }
@@ -127,16 +151,7 @@ std::string format_token(const Token& token) {
 }
 
 std::string redacted(const Token& token) {
-  switch (token.dialect) {
-    case Dialect::cuobject:
-      return "cuobject";
-    case Dialect::hipobj:
-      return "hipobj or unknown";
-    case Dialect::ofi1_raw:
-      return "ofi1 with a raw key";
-    case Dialect::ofi1:
-      break;
-  }
+  if (token.form != TokenForm::ofi1) return std::string(traits_of(token.form).name);
   return "ofi1 provider=" + token.provider + " size=" + std::to_string(token.size);
 }
 

@@ -10,33 +10,38 @@
 
 namespace verbena::rdma {
 
-enum class Dialect : uint8_t {
-  ofi1,      // <base hex>:<size hex>:ofi1:<provider>:<endpoint name hex>:<key hex>
-  ofi1_raw,  // the same with a raw key (longer than 8 bytes): recognised and declined
-  cuobject,  // recognised and declined
-  hipobj,    // recognised and declined
+// The form of a token's text, which tells its dialect (docs/dialects.md).
+enum class TokenForm : uint8_t {
+  ofi1,         // <base hex>:<size hex>:ofi1:<provider>:<endpoint name hex>:<key hex>
+  ofi1_raw,     // the same with a raw key (longer than 8 bytes)
+  cuobject,     // <base hex>:<size hex>:<rkey>:<lid>:<DC target>:<GID present>:<GID>: dynamically connected queue pairs
+  cuobject_rc,  // rc:<connection, 32 hex>:<base hex>:<size hex>:<rkey hex>: a queue pair that was connected before
+  hipobj,       // 88 hex digits, perhaps with ":<base>:<size>": hipObject's, on the object itself
+  unknown,
 };
+inline constexpr size_t token_forms = 6;
 
 inline constexpr size_t token_size_max = 1024;         // characters
 inline constexpr size_t endpoint_name_size_max = 192;  // bytes
 
 struct Token {
-  Dialect dialect = Dialect::ofi1;
-  // ofi1 only:
-  std::string provider;
-  std::string endpoint_name;  // raw bytes
+  TokenForm form = TokenForm::ofi1;
+  std::string provider;       // of ofi1
+  std::string endpoint_name;  // of ofi1: raw bytes; of cuobject_rc: the connection's id, 32 lower-case hex digits
+  // Of ofi1 and cuobject_rc; of cuobject the size alone:
   uint64_t base = 0;
   uint64_t size = 0;  // bytes
   uint64_t key = 0;
 };
 
-// invalid_rdma_token for text that is no known dialect, fields out of range, or base + size overflowing.
+// invalid_rdma_token: a token of ofi1 with fields out of range, or base + size overflowing. A token of any other form
+// is recognised, however malformed: a client that gets a 400 has no way to fall back.
 Result<Token> parse_token(std::string_view text);
 
 // The ofi1 text of a token (client side).
 std::string format_token(const Token& token);
 
-// The loggable part: dialect, provider, size. Never key, base or endpoint name.
+// The loggable part: form, provider, size. Never key, base or endpoint name.
 std::string redacted(const Token& token);
 
 }  // namespace verbena::rdma

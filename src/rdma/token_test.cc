@@ -10,7 +10,7 @@ constexpr char good[] = "7f0000001000:100000:ofi1:tcp:0200232801020304:112233445
 TEST(Token, OfOfi1IsRead) {
   const auto token = parse_token(good);
   ASSERT_TRUE(token);
-  EXPECT_EQ(token->dialect, Dialect::ofi1);
+  EXPECT_EQ(token->form, TokenForm::ofi1);
   EXPECT_EQ(token->base, 0x7f0000001000u);
   EXPECT_EQ(token->size, 0x100000u);
   EXPECT_EQ(token->provider, "tcp");
@@ -29,11 +29,11 @@ TEST(Token, OfOtherDialectsIsRecognised) {
   const auto cuobject =
       parse_token("00007f0000001000:00100000:00001234:0001:00002a:1:fe80000000000000000000000000000f");
   ASSERT_TRUE(cuobject);
-  EXPECT_EQ(cuobject->dialect, Dialect::cuobject);
+  EXPECT_EQ(cuobject->form, TokenForm::cuobject);
   const auto dialect = [](const std::string& text) {
     const auto token = parse_token(text);
     EXPECT_TRUE(token) << text;
-    return token ? token->dialect : Dialect::ofi1;
+    return token ? token->form : TokenForm::ofi1;
   };
   const std::string gid = "fe80000000000000000000000000000f";
   for (const std::string& text : {
@@ -42,18 +42,45 @@ TEST(Token, OfOtherDialectsIsRecognised) {
            "7f0000001000:100000:1234:1:2a:1:" + gid,
            std::string("7F0000001000:100000:1234:1:2A:0:0;"),
        }) {
-    EXPECT_EQ(dialect(text), Dialect::cuobject) << text;
+    EXPECT_EQ(dialect(text), TokenForm::cuobject) << text;
     EXPECT_EQ(parse_token(text)->size, 0x100000u);
   }
-  EXPECT_EQ(dialect("hipobj-rc-v2:1234"), Dialect::hipobj);
-  EXPECT_EQ(dialect(std::string(128, 'a')), Dialect::hipobj);
+  EXPECT_EQ(dialect("hipobj-rc-v2:1234"), TokenForm::unknown);
+  EXPECT_EQ(dialect(std::string(128, 'a')), TokenForm::unknown);
   for (const char* family : {"ofi2", "ofi10", "uet1"}) {
-    EXPECT_EQ(dialect(std::string("0:0:") + family + ":tcp:00:0"), Dialect::hipobj) << family;
+    EXPECT_EQ(dialect(std::string("0:0:") + family + ":tcp:00:0"), TokenForm::unknown) << family;
   }
   for (const std::string& text : {std::string(), std::string("x"), std::string(":::::"), std::string("nonsense"),
                                   std::string(token_size_max + 1, '0'), std::string("0:0:ofi:tcp:00:0"), "a:" + gid,
                                   std::string("00007f0000001000:00100000:00001234:0001:00002a:1:") + gid + "00"}) {
-    EXPECT_EQ(dialect(text), Dialect::hipobj) << text;
+    EXPECT_EQ(dialect(text), TokenForm::unknown) << text;
+  }
+}
+
+TEST(Token, OfReliableConnectionsNamesItsConnection) {
+  const std::string id = "00112233445566778899aabbccddeeff";
+  const auto token = parse_token("rc:" + id + ":7f0000001000:100000:1a2b");
+  ASSERT_TRUE(token);
+  EXPECT_EQ(token->form, TokenForm::cuobject_rc);
+  EXPECT_EQ(token->endpoint_name, id);
+  EXPECT_EQ(token->base, 0x7f0000001000u);
+  EXPECT_EQ(token->size, 0x100000u);
+  EXPECT_EQ(token->key, 0x1a2bu);
+  EXPECT_EQ(redacted(*token), "cuobject_rc");
+  for (const std::string& text : {"rc:" + id, "rc:" + id + ":1:1", "rc:" + id + ":1:1:123456789", "rc:" + id + ":::",
+                                  "rc:" + id.substr(1) + ":1:1:1", "rc:" + id + ":ffffffffffffffff:2:1",
+                                  "rc:" + id + ":1:1:1:1", std::string("rc::1:1:1")}) {
+    const auto other = parse_token(text);
+    ASSERT_TRUE(other) << text;
+    EXPECT_EQ(other->form, TokenForm::unknown) << text;
+  }
+}
+
+TEST(Token, OfHipObjectHas88Digits) {
+  const std::string digits(88, 'a');
+  for (const std::string& text : {digits, digits + ":7f00:100"}) EXPECT_EQ(parse_token(text)->form, TokenForm::hipobj);
+  for (const std::string& text : {digits + "a", digits.substr(1), digits + ":1"}) {
+    EXPECT_EQ(parse_token(text)->form, TokenForm::unknown) << text;
   }
 }
 
@@ -101,7 +128,7 @@ TEST(Token, ThatIsNoTokenIsInvalid) {
 TEST(Token, WithALongKeyIsRecognisedToBeDeclined) {
   const auto token = parse_token("0:0:ofi1:efa:00:00112233445566778899");
   ASSERT_TRUE(token);
-  EXPECT_EQ(token->dialect, Dialect::ofi1_raw);
+  EXPECT_EQ(token->form, TokenForm::ofi1_raw);
 }
 
 TEST(Token, IsLoggedWithoutItsSecrets) {

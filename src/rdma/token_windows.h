@@ -1,27 +1,12 @@
-// From a token to a window: checks the address that a token makes the server connect to, then opens a window on a data
-// endpoint.
+// A client's window as Sink and Source.
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "fabric/fabric.h"
 #include "memory/stream.h"
-#include "rdma/token.h"
 
 namespace verbena::rdma {
-
-class TokenWindows {
- public:
-  virtual ~TokenWindows() = default;
-
-  // invalid_rdma_token: the endpoint name is not an address of the provider's format;
-  // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device does not
-  // support, or an endpoint that is refused: the server's own, a port or address that the configuration does not allow.
-  // Runs on the calling core; the window belongs to that core.
-  virtual Result<std::unique_ptr<fabric::Window>> open(const Token& token, std::string_view peer_address,
-                                                       fabric::Access access) = 0;
-};
 
 // A GET's bytes into a client's window. finish() returns when every write has completed.
 // After any error the window has been drained: nothing lands later.

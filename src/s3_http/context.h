@@ -9,7 +9,7 @@
 
 #include "memory/charge.h"
 #include "memory/stream.h"
-#include "rdma/token_windows.h"
+#include "rdma/dialect.h"
 #include "s3/access/actions.h"
 #include "s3/service.h"
 #include "s3_http/options.h"
@@ -52,7 +52,7 @@ class WatchedSource : public memory::Source {
 
 struct Context {
   Service& service;
-  rdma::TokenWindows* windows;
+  rdma::Dialect* windows;
   const RouterOptions& options;
   const Request& request;
   Call& call;  // of the request

@@ -166,7 +166,7 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-rdma-checksum-algorithm", tokens, kinds(head_object), all, "no byte is sent"},
     {"x-verbena-durability", kinds(create_bucket)},
     {"x-verbena-append", kinds(create_bucket)},
-    {"x-verbena-etag", kinds(put_object, upload_part)},
+    {"x-verbena-etag", kinds(create_bucket, put_object, upload_part)},
     {"x-verbena-ttl", kinds(put_object, copy_object, create_upload, touch_object)},
     {"x-verbena-expires", 0, kinds(put_object) | sent_back, all, "it tells of the source"},
 });

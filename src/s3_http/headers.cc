@@ -111,7 +111,7 @@ Result<Headers> read_object_headers(const Context& context) {
   };
   take(context.request.headers);
   take(context.hoisted);
-  VB_TRY(check_object_headers(headers));
+  VB_TRY(check_object_headers(headers, &context.service.store));
   return headers;
 }
 

@@ -216,7 +216,7 @@ class Rig : public ::testing::Test {
   auth::RootCredentials credentials{{"AKID", "SECRET", ""}};
   auth::Verifier verifier{credentials, system_clock(), {}};
   Service service;
-  rdma::TokenWindows* windows = nullptr;
+  rdma::Dialect* windows = nullptr;
   Router::Options options;
 };
 

@@ -28,12 +28,14 @@ class EmptySource : public memory::Source {
 
 std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
   if (context.windows == nullptr) return Error{Errc::rdma_not_supported, 0, "token: RDMA is off"};
-  if (token.dialect != rdma::Dialect::ofi1) return Error{Errc::rdma_not_supported, 0, "token: not of the dialect ofi1"};
+  if (!context.windows->serves(token.form)) {
+    return Error{Errc::rdma_not_supported, 0, rdma::traits_of(token.form).unserved};
+  }
   return std::nullopt;
 }
 
 Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma::Token& token, fabric::Access access) {
-  return context.windows->open(token, context.caller().peer_address, access);
+  return context.windows->open(token, {context.caller().peer_address, token_owner(context.caller())}, access);
 }
 
 // A client gives up after about 10 s and reuses its memory. So operations are posted in the first half of a transfer's
@@ -127,10 +129,13 @@ class BoundedSource : public memory::Source {
 };
 
 // `why`: a constant text for x-verbena-rdma-declined, an extension that shows why RDMA was not used.
-void mark_declined(Context& context, call::Direction direction, const char* why) {
+void mark_declined(Context& context, const rdma::Token& token, call::Direction direction, const char* why) {
   context.reply_header("x-amz-rdma-reply", "501");
   context.reply_header("x-verbena-rdma-declined", why);
+  const rdma::FormTraits& traits = rdma::traits_of(token.form);
+  if (traits.protocol_status != nullptr) context.reply_header("x-amz-rdma-protocol-status", traits.protocol_status);
   call::count_decline(direction);
+  rdma::count_declined(token.form);
 }
 
 void mark_moved(Context& context, const rdma::Token& token, call::Direction direction, uint64_t bytes,
@@ -143,6 +148,7 @@ void mark_moved(Context& context, const rdma::Token& token, call::Direction dire
   outcome.by_token = true;
   outcome.token_bytes = bytes;
   outcome.transport = rdma::transport_of(token.provider);
+  rdma::count_moved(token.form);
   (direction == call::Direction::in ? outcome.in : outcome.out) = bytes;
 }
 
@@ -188,12 +194,12 @@ Result<bool> wants_md5(const Context& context) {
   return header.has_value();
 }
 
-// Nothing is stored, so there is no ETag. Clients with cuObject tokens send a body only after a 200, as in the
-// protocol's draft; all others understand 501, and some take a 200 for a stored object.
+// Nothing is stored, so there is no ETag. The status is the one after which clients of that dialect send a body: some
+// take any other 2xx for a stored object.
 TokenPut decline_put(Context& context, const rdma::Token& token, const Error& why) {
-  mark_declined(context, call::Direction::in, why.context);
+  mark_declined(context, token, call::Direction::in, why.context);
   const Error error{Errc::rdma_not_supported, 0, ""};
-  context.response.status = token.dialect == rdma::Dialect::cuobject ? 200 : 501;
+  context.response.status = rdma::traits_of(token.form).declined_put_status;
   context.response.error_code = error_form(error.code).code;
   context.reply_header("content-type", "application/xml");
   context.response.body = error_xml(error, context.request.raw_path, context.caller().request_id);
@@ -263,6 +269,12 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
 
 }  // namespace
 
+std::string_view token_owner(const Call& caller) {
+  const auth::Identity& identity = caller.identity;
+  if (identity.anonymous) return {};
+  return identity.principal == nullptr ? auth::root_canonical_id : std::string_view(identity.principal->arn);
+}
+
 Result<std::optional<rdma::Token>> read_token(const Context& context) {
   const auto header = context.request.header("x-amz-rdma-token");
   if (!header) return std::nullopt;
@@ -276,7 +288,7 @@ Result<std::optional<rdma::Token>> read_token(const Context& context) {
 
 Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& object, const rdma::Token& token) {
   if (const auto refusal = refuse_window(context, token)) {
-    mark_declined(context, call::Direction::out, refusal->context);
+    mark_declined(context, token, call::Direction::out, refusal->context);
     co_return TokenOutcome::declined;
   }
   Delivered delivered(context);
@@ -287,14 +299,14 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   }
   // An object that does not fit is never truncated.
   if (token.size < object.length) {
-    mark_declined(context, call::Direction::out, "token: the object is larger than the window");
+    mark_declined(context, token, call::Direction::out, "token: the object is larger than the window");
     co_return TokenOutcome::declined;
   }
   auto window = open_window(context, token, fabric::Access::server_writes);
   if (!window && window.error() == Errc::invalid_rdma_token) co_return std::unexpected(window.error());
   if (!window) {
     // The window cannot be served, or no data endpoint is free: falls back to the body.
-    mark_declined(context, call::Direction::out, window.error().context);
+    mark_declined(context, token, call::Direction::out, window.error().context);
     co_return TokenOutcome::declined;
   }
 

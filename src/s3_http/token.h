@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "rdma/token.h"
+#include "rdma/dialect.h"
+#include "rdma/token_windows.h"
 #include "s3/service.h"
 #include "s3_http/context.h"
 
@@ -13,6 +14,9 @@ enum class TokenOutcome : uint8_t {
   done,      // the bytes moved by the token and the response is complete
   declined,  // nothing moved: a GET continues with the body; a PUT's response is complete and reports it
 };
+
+// The principal that signed, to which RDMA sessions and connections belong; empty: anonymous.
+std::string_view token_owner(const Call& caller);
 
 // The request's token. nullopt without one. access_denied when it is not among the signed headers, invalid_rdma_token
 // when it cannot be parsed.

@@ -4,6 +4,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "base/metrics.h"
 #include "memory/budget.h"
 #include "s3_http/test_rig.h"
 
@@ -53,14 +54,16 @@ class FakeWindow : public fabric::Window {
   ClientMemory& memory_;
 };
 
-class FakeWindows : public rdma::TokenWindows {
+class FakeWindows : public rdma::Dialect {
  public:
   explicit FakeWindows(ClientMemory& memory) : memory_(memory) {}
-  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, std::string_view peer, fabric::Access) override {
-    EXPECT_EQ(peer, "127.0.0.1");
+  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, const rdma::TokenClient& client,
+                                               fabric::Access) override {
+    EXPECT_EQ(client.address, "127.0.0.1");
     if (refuse) return fail(*refuse, "fake");
     return std::make_unique<FakeWindow>(memory_);
   }
+  bool serves(rdma::TokenForm form) const override { return form == rdma::TokenForm::ofi1; }
   std::optional<Errc> refuse;
 
  private:
@@ -258,31 +261,46 @@ TEST_F(Tokens, ABadTokenIs400WithoutAReplyHeader) {
 // After a 400 a client has no fallback.
 TEST_F(Tokens, OfUnknownDialectsAreDeclinedAndAPutByTheStatusThatItsClientsTake) {
   put("k", "data");
-  const std::string cuobject = "00007f0000001000:00100000:00001234:0001:00002a:1:fe80000000000000000000000000000f";
-  const std::pair<std::string, int> tokens[] = {
-      {cuobject, 200},
-      {cuobject + ";", 200},
-      {cuobject + ":00007f0000001000:0000000000100000", 200},
-      {"7f0000001000:100000:1234:1:2a:1:fe80", 200},
-      {"hipobj-rc-v2:1234", 501},
-      {std::string(128, 'c'), 501},
-      {"0:4:ofi2:tcp:00:1", 501},
-      {"0:4:ofi1:tcp:00:00112233445566778899", 501},
-      {"nonsense", 501},
-      {std::string(5000, 'a'), 501},
+  const std::string dc = "00007f0000001000:00100000:00001234:0001:00002a:1:fe80000000000000000000000000000f";
+  struct Case {
+    std::string text;
+    rdma::TokenForm form;
+    int status;
   };
-  for (const auto& [text, status] : tokens) {
+  using enum rdma::TokenForm;
+  const std::string connection = "00112233445566778899aabbccddeeff";
+  const Case cases[] = {
+      {dc, cuobject, 200},
+      {dc + ";", cuobject, 200},
+      {dc + ":00007f0000001000:0000000000100000", cuobject, 200},
+      {"7f0000001000:100000:1234:1:2a:1:fe80", cuobject, 200},
+      {"rc:" + connection + ":7f0000001000:100000:1234", cuobject_rc, 501},
+      {std::string(88, 'c'), hipobj, 501},
+      {"hipobj-rc-v2:1234", unknown, 501},
+      {std::string(128, 'c'), unknown, 501},
+      {"0:4:ofi2:tcp:00:1", unknown, 501},
+      {"0:4:ofi1:tcp:00:00112233445566778899", ofi1_raw, 501},
+      {"nonsense", unknown, 501},
+      {std::string(5000, 'a'), unknown, 501},
+  };
+  for (const auto& [text, form, status] : cases) {
     SCOPED_TRACE(text);
+    const rdma::FormTraits& traits = rdma::traits_of(form);
+    const metrics::Counter& declined = metrics::counter(
+        "verbena_rdma_dialect_tokens_total", "", {{"dialect", std::string(traits.name)}, {"outcome", "declined"}});
+    const uint64_t before = declined.value();
     const Reply got = call("GET", "/bucket/k", {{"x-amz-rdma-token", text}});
     EXPECT_EQ(got.status, 200);
     EXPECT_EQ(got.body, "data");
     EXPECT_EQ(got.header("x-amz-rdma-reply"), "501");
-    EXPECT_EQ(got.header("x-verbena-rdma-declined"), "token: not of the dialect ofi1");
+    EXPECT_EQ(got.header("x-verbena-rdma-declined"), traits.unserved);
+    EXPECT_EQ(got.header("x-amz-rdma-protocol-status"), form == hipobj ? "unsupported" : "(none)");
     const Reply sent = call("PUT", "/bucket/new", {{"x-amz-rdma-token", text}, {"x-amz-rdma-bytes", "3"}});
     EXPECT_EQ(sent.status, status);
     EXPECT_EQ(sent.header("x-amz-rdma-reply"), "501");
     EXPECT_EQ(sent.element("Code"), "RDMANotSupported");
     EXPECT_FALSE(sent.has("etag"));
+    EXPECT_EQ(declined.value() - before, 2u);
   }
   EXPECT_EQ(call("GET", "/bucket/new").status, 404);
   EXPECT_EQ(memory.operations, 0);

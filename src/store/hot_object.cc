@@ -43,6 +43,7 @@ void HotObject::keep(uint64_t term, KeptObjects& among) {
 HotObject::HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces)
     : first_(pieces.empty() ? Bytes() : pieces.front().bytes),
       end_us_(end_us_of(info)),
+      is_plain_(store::is_plain(info)),
       info_(std::move(info)),
       pieces_(std::move(pieces)),
       arena_(arena),
@@ -63,6 +64,12 @@ memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
   const Bytes bytes = view(offset, length);
   if (bytes.empty()) return {};
   return {{}, bytes, pieces_[offset / piece_size].lease};
+}
+
+void HotObject::fetch_size_ahead() const {
+  __builtin_prefetch(&kept_in_);
+  __builtin_prefetch(&end_us_);
+  __builtin_prefetch(&info_.size);
 }
 
 void HotObject::fetch_ahead() const {

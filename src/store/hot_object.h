@@ -42,6 +42,9 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   Bytes view(uint64_t offset, uint64_t length) const override;
   // Whether its end has come (ends.h).
   bool is_over(const WallClock& clock) const { return end_us_ != 0 && clock.now_us() >= end_us_; }
+  bool is_plain() const { return is_plain_; }
+  // Prefetches what info().size, is_plain() and is_over() read.
+  void fetch_size_ahead() const;
   // Prefetches, step by step in this order (with other objects' steps between), what a GET reads of the object.
   void fetch_ahead() const;
   void fetch_ahead_behind() const;
@@ -59,6 +62,7 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   std::atomic<uint64_t> kept_in_{0};
   const Bytes first_;  // of the first piece
   const int64_t end_us_;
+  const bool is_plain_;
   const ObjectInfo info_;
   const std::vector<Piece> pieces_;
   memory::Arena& arena_;

@@ -191,6 +191,40 @@ void HotStore::hot_many(std::span<HotLookup> lookups) {
   }
 }
 
+// Reads sizes of current plain objects. Those whose end has come are dropped by the caller, when no lock is held.
+class HotStore::SizeVisitor final : public cache::HotTier::Visitor {
+ public:
+  SizeVisitor(const HotStore& store, std::span<uint64_t> sizes) : store_(store), sizes_(sizes) {}
+  void fetch_ahead(const cache::Entry& entry) override { static_cast<const HotObject&>(entry).fetch_size_ahead(); }
+  void visit(size_t index, const cache::Entry& entry) override {
+    const auto& object = static_cast<const HotObject&>(entry);
+    if (!object.is_plain() || !store_.is_current(object)) return;
+    const bool is_over = object.is_over(*store_.options_.clock);
+    sizes_[index] = is_over ? over : object.info().size;
+    ++(is_over ? overs : hits);
+  }
+
+  static constexpr uint64_t over = not_hot - 1;
+  size_t hits = 0, overs = 0;
+
+ private:
+  const HotStore& store_;
+  const std::span<uint64_t> sizes_;
+};
+
+void HotStore::hot_sizes(const cache::KeyRun& keys, std::span<uint64_t> sizes) {
+  const auto its = sizes.first(keys.count);
+  std::ranges::fill(its, not_hot);
+  SizeVisitor visitor(*this, its);
+  tier_->glance(keys, visitor);
+  cache::HotTier::count_hit(visitor.hits);
+  for (size_t i = 0; visitor.overs != 0 && i < its.size(); ++i) {
+    if (its[i] != SizeVisitor::over) continue;
+    its[i] = not_hot;
+    let_go(keys.bucket, keys.at(i));
+  }
+}
+
 Task<Result<std::shared_ptr<ObjectReader>>> HotStore::open(std::string_view bucket, std::string_view key,
                                                            std::string_view version_id) {
   if (!version_id.empty()) co_return co_await below_.open(bucket, key, version_id);
@@ -326,6 +360,17 @@ Result<UsageNow> HotStore::usage_now(std::string_view bucket) { return below_.us
 std::vector<BucketUsage> HotStore::usages_now() { return below_.usages_now(); }
 bool HotStore::keeps_usage() const { return below_.keeps_usage(); }
 bool HotStore::keeps_events() const { return below_.keeps_events(); }
+bool HotStore::keeps_ends() const {
+  const auto* const ends = dynamic_cast<const EndIndex*>(&below_);
+  return ends != nullptr && ends->keeps_ends();
+}
+// Only while it keeps ends.
+Task<Result<std::vector<EndedKey>>> HotStore::ended(size_t max, const EndedKey* after) {
+  return dynamic_cast<EndIndex&>(below_).ended(max, after);
+}
+Task<Result<void>> HotStore::forget_end(EndedKey ended) {
+  return dynamic_cast<EndIndex&>(below_).forget_end(std::move(ended));
+}
 Task<Result<void>> HotStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
   return below_.announce(bucket, std::move(announcement));
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cache/hot_tier.h"
+#include "store/ends.h"
 #include "store/shared_keys.h"
 #include "store/store.h"
 
@@ -17,7 +18,7 @@ namespace verbena::store {
 class HotObject;
 class KeptObjects;
 
-class HotStore final : public Store, private SharedKeys::Listener {
+class HotStore final : public Store, public EndIndex, private SharedKeys::Listener {
  public:
   struct Options {
     memory::Arena* arena = nullptr;  // the tier makes room when it refuses leases
@@ -38,6 +39,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
                                                    std::string_view version_id = {}) override;
   std::shared_ptr<ObjectReader> hot(std::string_view bucket, std::string_view key) override;
   void hot_many(std::span<HotLookup> lookups) override;
+  void hot_sizes(const cache::KeyRun& keys, std::span<uint64_t> sizes) override;
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
                                 std::string_view version_id = {}) override;
   Task<Result<std::unique_ptr<ObjectWriter>>> create(std::string_view bucket, std::string_view key,
@@ -69,6 +71,9 @@ class HotStore final : public Store, private SharedKeys::Listener {
   std::vector<BucketUsage> usages_now() override;
   bool keeps_usage() const override;
   bool keeps_events() const override;
+  bool keeps_ends() const override;
+  Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) override;
+  Task<Result<void>> forget_end(EndedKey ended) override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
   Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
@@ -98,6 +103,7 @@ class HotStore final : public Store, private SharedKeys::Listener {
                                   RemovalGroundsPtr grounds = {}) override;
 
  private:
+  class SizeVisitor;
   void let_go(std::string_view bucket, std::string_view key) override;
   void let_go_of_bucket(std::string_view bucket) override;
   void let_go_of_all() override;

@@ -273,6 +273,32 @@ TEST_F(HotStoreTest, AColdReaderOfTheOldObjectDoesNotBringItBack) {
   EXPECT_TRUE(*get("k") == after);
 }
 
+TEST_F(HotStoreTest, SizesAreShownOfWhatIsHotAndPlainAndNotOver) {
+  hot_.reset();
+  HotStore::Options options{&t_.arena(), 16 * MiB, 4 * MiB};
+  options.clock = &t_.clock();
+  hot_ = std::make_unique<HotStore>(*t_.store, options);
+  const std::string names = "key-0key-1key-2key-3";
+  const cache::KeyRun run{"b", names.data(), 5, 4, 4};
+  std::array<uint64_t, 5> sizes{};
+  constexpr uint64_t none = Store::not_hot;
+  ASSERT_TRUE(put("key-0", std::string(70'000, 'x')));
+  ASSERT_TRUE(put_whole("key-1", "1", [](auto& info) { info.headers.emplace_back("x-verbena-ttl", "60"); }));
+  ASSERT_TRUE(put_whole("key-2", "22", [](auto& info) { info.attributes = {{"acl", "mine"}}; }));
+  hot_->hot_sizes(run, sizes);
+  EXPECT_EQ(sizes, (std::array<uint64_t, 5>{70'000, 1, none, none, 0}));
+  EXPECT_TRUE(is_hot("key-2"));
+  t_.step_clock(std::chrono::hours(1));
+  hot_->hot_sizes(run, sizes);
+  EXPECT_EQ(sizes, (std::array<uint64_t, 5>{70'000, none, none, none, 0}));
+  t_.step_clock(-std::chrono::hours(1));
+  hot_->hot_sizes(run, sizes);
+  EXPECT_EQ(sizes[1], none) << "what is over does not come back";
+  ASSERT_TRUE(t_.run(hot_->remove("b", "key-0", {})));
+  hot_->hot_sizes(run, sizes);
+  EXPECT_EQ(sizes[0], none);
+}
+
 TEST_F(HotStoreTest, WhatIsTooLargePassesBy) {
   const std::string bytes = pattern(4 * MiB + 1, 1);
   ASSERT_TRUE(put("k", bytes));

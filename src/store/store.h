@@ -23,6 +23,7 @@
 
 #include "base/checksum.h"
 #include "base/task.h"
+#include "cache/key_run.h"
 #include "memory/arena.h"
 #include "store/usage.h"
 
@@ -112,6 +113,9 @@ struct ObjectInfo {
   // not supported. Not stored with the object.
   uint64_t stamp = 0;
 };
+
+// Without attributes, and stored as it is.
+inline bool is_plain(const ObjectInfo& info) { return info.attributes.empty() && info.stored_size == 0; }
 
 // The bytes that an object's reader returns.
 inline uint64_t stored_size(const ObjectInfo& info) { return info.stored_size != 0 ? info.stored_size : info.size; }
@@ -414,6 +418,14 @@ class Store {
   };
   virtual void hot_many(std::span<HotLookup> lookups) {
     for (HotLookup& one : lookups) one.found = hot(one.bucket, one.key);
+  }
+  // The size of each plain object (is_plain()) that hot() would find, without holding any; not_hot for the others.
+  static constexpr uint64_t not_hot = ~uint64_t{0};
+  virtual void hot_sizes(const cache::KeyRun& keys, std::span<uint64_t> sizes) {
+    for (size_t i = 0; i < keys.count; ++i) {
+      const auto found = hot(keys.bucket, keys.at(i));
+      sizes[i] = found != nullptr && is_plain(found->info()) ? found->info().size : not_hot;
+    }
   }
   // As open() without holding the bytes: for HEAD.
   virtual Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,

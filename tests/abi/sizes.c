@@ -44,6 +44,7 @@ int main(void) {
   SIZE(verbena_bucket_options);
   SIZE(verbena_item);
   AT(verbena_item, content_type);
+  AT(verbena_item, ttl_s);
   SIZE(verbena_item_result);
   AT(verbena_item_result, version_id);
   SIZE(verbena_batch);

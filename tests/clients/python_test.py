@@ -56,6 +56,38 @@ class Doors(PythonCase):
                 self.assertEqual(done.failed, 0)
                 self.assertEqual([bytes(client.get("bucket", f"dup/{via}/{i}")) for i in range(3)], [b"new", b"old", b"new"])
 
+    def test_what_a_batch_stores_ends_with_its_ttl(self):
+        for via in ("native", "http"):
+            with self.connect(via=via) as client:
+                client.put_many([("bucket", f"ends/{via}/a", b"x"), ("bucket", f"ends/{via}/b", b"y")], ttl=3600).check()
+                memory = bytearray(b"xy")
+                client.put_many([("bucket", f"ends/{via}/c", 0, 1), ("bucket", f"ends/{via}/d", 1, 1)], memory, ttl=3600, if_absent=True).check()
+                for name in "abcd":
+                    self.assertEqual(client.head("bucket", f"ends/{via}/{name}").headers["x-verbena-ttl"], "3600")
+                client.put_many([("bucket", f"ends/{via}/a", b"x")]).check()
+                self.assertNotIn("x-verbena-ttl", client.head("bucket", f"ends/{via}/a").headers)
+                self.assertEqual(client.put_many([("bucket", f"ends/{via}/e", b"x")], ttl=400_000_000).failed, 1)
+                for wrong, error in ((-1, OverflowError), ("an hour", TypeError), (2**63, verbena.errors.InvalidArgument)):
+                    with self.assertRaises(error):
+                        client.put_many([("bucket", "ends", b"x")], ttl=wrong)
+
+    def test_a_namespace_is_described_once(self):
+        description = {"model": "m", "dtype": "bfloat16", "tp": [0, 2]}
+        for via in ("native", "http"):
+            with self.connect(via=via) as client:
+                namespace = client.namespace("bucket", description)
+                self.assertRegex(namespace, "^[0-9a-f]{32}$")
+                self.assertEqual(client.namespace("bucket", dict(reversed(description.items()))), namespace)
+                self.assertNotEqual(client.namespace("bucket", {**description, "dtype": "float8"}), namespace)
+                self.assertEqual(client.namespace("bucket", description, name=f"mine-{via}"), f"mine-{via}")
+                with self.assertRaisesRegex(verbena.Mismatch, "float8"):
+                    client.namespace("bucket", {**description, "dtype": "float8"}, name=f"mine-{via}")
+                for name in ("", "mine/"):
+                    with self.assertRaises(ValueError):
+                        client.namespace("bucket", description, name=name)
+                with self.assertRaises(verbena.errors.NoSuchBucket):
+                    client.namespace("nothing-there", description)
+
     def test_a_lease_keeps_what_a_match_found(self):
         hashes = [bytes([i]) * 16 for i in range(5)]
         keys = [f"leased/{one.hex()}" for one in hashes]

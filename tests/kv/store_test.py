@@ -61,6 +61,14 @@ class Blocks(Case):
             self.assertEqual([leased.leading(hashes), leased.leading(hashes[:2])], [3, 2])
             self.assertTrue(leased.usable)
 
+    def test_blocks_end_with_their_ttl_and_the_description_does_not(self):
+        store = self.store(ttl="3600")
+        hashes, memory = self.filled(store, 1)
+        store.save(hashes, memory, SIZE).result()
+        with verbena.connect(self.server.http, access_key=kv_case.ACCESS_KEY, secret_key=kv_case.SECRET_KEY) as client:
+            self.assertEqual(client.head(kv_case.BUCKET, store.key(hashes[0])).headers["x-verbena-ttl"], "3600")
+            self.assertNotIn("x-verbena-ttl", client.head(kv_case.BUCKET, f"{store.namespace}/namespace.json").headers)
+
     def test_a_hole_ends_the_leading_blocks(self):
         store = self.store()
         hashes, memory = self.filled(store, 5)

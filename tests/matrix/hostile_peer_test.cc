@@ -104,7 +104,7 @@ void attack_sockets(const std::vector<std::string>& sockets) {
 }
 
 std::string token_of(std::string_view endpoint_name) {
-  return rdma::format_token({.dialect = rdma::Dialect::ofi1,
+  return rdma::format_token({.form = rdma::TokenForm::ofi1,
                              .provider = "tcp",
                              .endpoint_name = std::string(endpoint_name),
                              .base = 0,

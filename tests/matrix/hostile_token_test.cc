@@ -37,7 +37,7 @@ class Tokens : public ::testing::Test {
 
   static std::string token(std::string_view provider, std::string_view address,
                            const fabric::WindowDescriptor& window) {
-    return rdma::format_token({.dialect = rdma::Dialect::ofi1,
+    return rdma::format_token({.form = rdma::TokenForm::ofi1,
                                .provider = std::string(provider),
                                .endpoint_name = std::string(address),
                                .base = window.base,

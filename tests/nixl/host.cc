@@ -4,6 +4,8 @@
 // usage: nixl_host CASE BUCKET ENDPOINT NATIVE; the keys come from the environment. Cases: all, gone (the server is
 // killed when this prints "kill").
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -286,6 +288,29 @@ void errors(Engine& engine) {
   std::cout << "errors" << std::endl;
 }
 
+// A child made while a transfer is under way has nothing that ends it: it is told so, and can let it go.
+void forked(Engine& engine) {
+  std::vector<unsigned char> bytes(32 << 20, 4);
+  Metadata* const held = memory(engine, bytes.data(), bytes.size());
+  Metadata* const key = object_named(engine, "forked");
+  Pairs pairs;
+  pairs.add(bytes.data(), bytes.size(), held, 0, key);
+  Request* request = nullptr;
+  EXPECT(engine.prepare(write_op, pairs.local, pairs.remote, "agent", request, nullptr) == success);
+  EXPECT(engine.post(write_op, pairs.local, pairs.remote, "agent", request, nullptr) == in_progress);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const bool is_told = engine.check(request) != in_progress;
+    ::_exit(is_told && engine.release(request) == success ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT(::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT(finish(engine, request) == success && engine.release(request) == success);
+  for (Metadata* each : {held, key}) EXPECT(engine.deregister(each) == success);
+  std::cout << "forked" << std::endl;
+}
+
 // A server that is gone is an error before the time-out, and what was written before is whole.
 void gone(Engine& engine) {
   std::vector<unsigned char> bytes(1 << 20, 9);
@@ -324,5 +349,6 @@ int main(int count, char** words) {
   bytes_go_and_come(*host.engine);
   many_registrations(*host.engine);
   errors(*host.engine);
+  forked(*host.engine);
   return 0;
 }

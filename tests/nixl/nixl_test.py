@@ -25,7 +25,7 @@ class Plugin(unittest.TestCase):
     def hosted(self, server, native):
         done = subprocess.run([HOST, "all", "blocks", server.http, native], env=environment(), capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.split(), ["positions", "refusals", "bytes", "registrations", "errors"])
+        self.assertEqual(done.stdout.split(), ["positions", "refusals", "bytes", "registrations", "errors", "forked"])
         return done.stderr
 
     def test_by_the_native_door_and_by_http(self):

@@ -49,7 +49,8 @@ bool Guarded::untouched_behind(size_t length) const {
 
 thread_local World::Native::Slot* World::Native::slot_ = nullptr;
 
-World::Native::Native(World& world) : world_(world), fabric_(static_cast<Fabric::Kind>(world.draw(3))) {
+World::Native::Native(World& world)
+    : world_(world), blocks_used_(world.plan_.has_scene("blocks")), fabric_(static_cast<Fabric::Kind>(world.draw(3))) {
   client::ask_for_sessions_by([this](const client::NativeOptions& options, const net::HttpRequest& request) {
     return ask(request, std::stoul(options.host));
   });
@@ -267,6 +268,10 @@ bool World::Native::act(Loop& loop, Bucket& bucket, uint32_t key) {
   const auto session = this->session(*slot_);
   if (session == nullptr) return true;
   const Attempt by = attempt(*slot_, session);
+  if (blocks_used_ && draw(6) == 0) {
+    act_on_blocks(by, loop);
+    return true;
+  }
   const uint64_t choice = draw(100);
   const bool directory = bucket.kind == BucketKind::directory;
   if (choice < 22) {

@@ -2,6 +2,7 @@
 // the clients of the router, and the same oracle judges them.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -12,10 +13,13 @@
 #include <vector>
 
 #include "client/native/many.h"
+#include "client/native/match.h"
 #include "client/native/session.h"
 #include "client/native/watch.h"
 #include "simulator/fabric.h"
+#include "simulator/lasting.h"
 #include "simulator/native_server.h"
+#include "simulator/register.h"
 #include "simulator/world.h"
 
 namespace verbena::simulator {
@@ -41,6 +45,9 @@ struct World::Native {
   explicit Native(World& world);
   ~Native();
 
+  void begin(Loop& loop);  // makes its own bucket
+  void crash();            // calls under way get no answer
+  void clock_went_back(int64_t by_ns) { calls_.clock_went_back(by_ns); }
   // The server is open; no client works.
   void begin_round(Server& server);
   // No client works any more. Judges the watches; the door closes.
@@ -126,6 +133,32 @@ struct World::Native {
   Result<void> run(const Attempt& attempt, client::ManyCall& call, bool repeatable);
   std::vector<uint32_t> draw_keys(const Bucket& bucket, bool distinct);
 
+  // native_match.cc: keys of hashes, in a bucket of their own
+  static constexpr size_t blocks_count = 8;
+  using Block = Register<Lasting>;
+  using Readings = std::vector<Block::Reading>;
+  struct Leased {  // what a lease holds of a key: one of these contents
+    std::map<size_t, std::set<uint32_t>> blocks{};
+    std::shared_ptr<client::NativeSession> session;
+    uint64_t id = 0, dials = 0, troubles = 0;
+    int64_t until_ns = 0;  // at least, of the steady clock
+  };
+  void act_on_blocks(const Attempt& attempt, Loop& loop);
+  void put_blocks(const Attempt& attempt);
+  void put_block(Loop& loop, size_t at);
+  void remove_blocks(const Attempt& attempt, Loop& loop);
+  void match(const Attempt& attempt);
+  std::vector<size_t> draw_blocks();
+  void judge_list(const Attempt& attempt, const std::vector<size_t>& blocks, const Readings& readings,
+                  const client::NativeMatchedList& list, const LastingCall& call, Leased& leased);
+  void judge_block(size_t at, Block::Reading reading, std::string_view seen,
+                   const std::function<bool(const Lasting&)>& fits);
+  void read_blocks(const Attempt& attempt, Leased& leased);
+  bool holds(const Attempt& attempt, const Leased& leased) const;
+  void judge_leased(const Attempt& attempt, Leased& leased, size_t at, Block::Reading reading,
+                    const BatchResult& result, Bytes bytes, const LastingCall& call);
+  void unsure_blocks(const std::vector<size_t>& blocks);
+
   // native_watch.cc
   void watch(Watcher& watcher);
   bool look(Watcher& watcher, int64_t for_ns);
@@ -135,6 +168,7 @@ struct World::Native {
   uint64_t draw(uint64_t below) const { return world_.draw(below); }
 
   World& world_;
+  const bool blocks_used_;          // scene `blocks`
   static thread_local Slot* slot_;  // of the calling thread's client
   Fabric fabric_;
   std::deque<Slot> slots_;
@@ -147,6 +181,8 @@ struct World::Native {
   std::atomic<bool> over_{false};        // the round
   std::map<uint32_t, Operation*> open_;  // puts under way, by their value
   bool restarts_ = false;
+  std::array<Block, blocks_count> blocks_{};
+  LastingCalls calls_;
 };
 
 }  // namespace verbena::simulator

@@ -22,15 +22,17 @@ const std::vector<std::string>& parts() {
 }
 
 const std::vector<std::string>& scene_names() {
-  static const std::vector<std::string> all{"keys", "races", "quotas", "buckets", "events", "suspensions"};
+  static const std::vector<std::string> all{"keys",   "races",       "quotas",  "buckets",
+                                            "events", "suspensions", "lasting", "blocks"};
   return all;
 }
 
 std::vector<Plan> kinds() {
+  const std::vector<std::string> scenes{"keys", "races", "quotas", "buckets", "events", "suspensions"};
   return {{.operations = 2000},
-          {.operations = 1000, .scenes = scene_names()},
+          {.operations = 1000, .scenes = scenes},
           {.operations = 1000, .engine = "rados"},
-          {.operations = 500, .engine = "rados", .scenes = scene_names()}};
+          {.operations = 500, .engine = "rados", .scenes = scenes}};
 }
 
 // Another plan makes another world of the same seed: some seeds of it are tried.

@@ -45,6 +45,8 @@ bool Scene::settled() {
 
 bool Scene::befell() const { return world_.engine_->befell(); }
 
+int64_t Scene::latest_ns() { return world_.latest_ns(); }
+
 bool Scene::shared() const { return world_.engine_->shared(); }
 
 bool Scene::one_moment() const { return world_.engine_->one_moment(); }
@@ -79,6 +81,7 @@ std::vector<std::unique_ptr<Scene>> make_scenes(World& world, const Plan& plan) 
   const std::pair<const char*, Make> known[] = {
       {"keys", make_customer_keys}, {"races", make_upload_races}, {"quotas", make_quotas},
       {"buckets", make_buckets},    {"events", make_events},      {"suspensions", make_suspensions},
+      {"lasting", make_lasting},
   };
   std::vector<std::unique_ptr<Scene>> made;
   for (const auto& [name, make] : known) {

@@ -30,6 +30,7 @@ class Scene {
   virtual void opened(World::Server& /*server*/) {}
   virtual void closes(World::Server& /*server*/) {}
   virtual void gone(size_t /*server*/) {}
+  virtual void clock_went_back(int64_t /*by_ns*/) {}
 
  protected:
   using Reply = World::Reply;
@@ -41,6 +42,7 @@ class Scene {
   // After a call without a promise. False: it may happen until the round ends.
   bool settled();
   bool befell() const;
+  int64_t latest_ns();  // World's
   // Whether servers share the store: each may know late what others did.
   bool shared() const;
   bool one_moment() const;  // Engine's
@@ -69,5 +71,6 @@ std::unique_ptr<Scene> make_events(World& world);
 std::unique_ptr<Scene> make_suspensions(World& world);
 std::unique_ptr<Scene> make_upload_races(World& world);
 std::unique_ptr<Scene> make_quotas(World& world);
+std::unique_ptr<Scene> make_lasting(World& world);
 
 }  // namespace verbena::simulator

@@ -33,7 +33,7 @@ struct World::Server {
 
 struct World::Reply {
   int status = 0;
-  std::string code, body, version_id, etag;
+  std::string code, body, version_id, etag, expires{};
   bool ok() const { return status >= 200 && status < 300; }
   std::string element(const std::string& name) const;  // the text of the first of that name
 };

@@ -125,6 +125,8 @@ void World::disturb() {
       scheduler.jump_wall(-by_ns);
       for (Bucket& bucket : buckets_) bucket.history.clock_went_back(by_ns);
       for (int64_t* begun_ns : begins_) *begun_ns -= by_ns;
+      if (native_) native_->clock_went_back(by_ns);
+      for (const auto& scene : scenes_) scene->clock_went_back(by_ns);
   }
 }
 
@@ -209,6 +211,7 @@ bool World::make_buckets(Loop& loop) {
       if (!set.ok()) fail_with("no versioning: " + set.body);
     }
   }
+  if (native_) native_->begin(loop);
   for (const auto& scene : scenes_) scene->begin(loop);
   return failure_.empty();
 }
@@ -269,6 +272,7 @@ void World::forget_calls() {
     bucket.unsettled = 0;
   }
   for (Upload& upload : uploads_) upload.busy = false;
+  if (native_) native_->crash();
   for (const auto& scene : scenes_) scene->crash();
 }
 
@@ -502,6 +506,7 @@ World::Reply World::ask(Loop& loop, std::string_view method, const std::string& 
   for (const auto& [name, value] : response.headers) {
     if (std::string_view(name) == "x-amz-version-id") reply.version_id = value;
     if (std::string_view(name) == "etag") reply.etag = value;
+    if (std::string_view(name) == "x-verbena-expires") reply.expires = value;
   }
   return reply;
 }

@@ -101,7 +101,7 @@ static inline int vb_put_read(verbena_client* client, const char* bucket, const 
 // names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata.
 // Reads from `reader` unless that is 0, else from `buffer` or `from`.
 static inline int vb_put(verbena_client* client, const char* names, uintptr_t reader, verbena_buffer* buffer, const void* from,
-                         size_t size, size_t pairs, int md5_etag, verbena_info** info, verbena_cancellation* cancellation,
+                         size_t size, size_t pairs, int md5_etag, uint64_t ttl_s, verbena_info** info, verbena_cancellation* cancellation,
                          vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names);
@@ -111,6 +111,7 @@ static inline int vb_put(verbena_client* client, const char* names, uintptr_t re
   options.content_type = vb_next(&names);
   options.checksum = vb_next(&names);
   options.md5_etag = md5_etag;
+  options.ttl_s = ttl_s;
   options.info = info;
   options.cancellation = cancellation;
   verbena_pair* metadata = pairs == 0 ? NULL : calloc(pairs, sizeof *metadata);
@@ -258,10 +259,10 @@ static inline int vb_alloc(verbena_client* client, size_t size, verbena_buffer**
   return vb_end(answer, verbena_buffer_alloc(client, size, buffer));
 }
 
-// The range of a batch item in the batch's memory, and its part of the object.
+// The range of a batch item in the batch's memory, its part of the object, and when that ends.
 typedef struct {
   size_t offset, size;
-  uint64_t range_first, range_length;
+  uint64_t range_first, range_length, ttl_s;
 } vb_place;
 
 enum { vb_get_many, vb_put_many, vb_head_many, vb_delete_many };
@@ -293,6 +294,7 @@ static inline int vb_many(verbena_client* client, int kind, const char* names, c
     item->size = places[i].size;
     item->range_first = places[i].range_first;
     item->range_length = places[i].range_length;
+    item->ttl_s = places[i].ttl_s;
   }
   verbena_buffer* own = NULL;
   int code = VERBENA_OK;

@@ -18,8 +18,9 @@ type Item struct {
 	Range        *Range // get
 	VersionID    string // not put
 	IfMatch      string
-	IfNoneMatch  string // not remove
-	ContentType  string // put
+	IfNoneMatch  string        // not remove
+	ContentType  string        // put
+	TTL          time.Duration // put: whole seconds after which the object ends; 0: it has no end
 }
 
 // Outcome is the result of one item.
@@ -89,6 +90,14 @@ func (b *Buffer) many(ctx context.Context, kind C.int, items []Item) ([]Outcome,
 }
 
 func placed(kind C.int) bool { return kind == C.vb_get_many || kind == C.vb_put_many }
+
+// A time to live, as the library takes it.
+func seconds(ttl time.Duration) (C.uint64_t, error) {
+	if ttl < 0 || ttl%time.Second != 0 {
+		return 0, &Error{Code: InvalidArgument, Message: "a time to live is whole seconds"}
+	}
+	return C.uint64_t(ttl / time.Second), nil
+}
 
 func checkPlaces(kind C.int, items []Item, size int) error {
 	if len(items) == 0 {
@@ -178,6 +187,13 @@ func (c *Client) batch(ctx context.Context, kind C.int, items []Item, memory []b
 			return nil, &Error{Code: InvalidArgument, Message: "the bucket or key is empty"}
 		}
 		texts = append(texts, item.Bucket, item.Key, item.VersionID, item.IfMatch, item.IfNoneMatch, item.ContentType)
+		if kind == C.vb_put_many {
+			ttl, err := seconds(item.TTL)
+			if err != nil {
+				return nil, err
+			}
+			places[i].ttl_s = ttl
+		}
 		if placed(kind) {
 			places[i].offset, places[i].size = C.size_t(item.Offset), C.size_t(item.Size)
 		}

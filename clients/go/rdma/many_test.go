@@ -192,3 +192,26 @@ func TestBatchesRaceClose(t *testing.T) {
 		all.Wait()
 	}
 }
+
+func TestATtlBecomesAnEnd(t *testing.T) {
+	name := bucket(t, connect(t, "auto"), "go-ttl")
+	for _, via := range []string{"native", "http"} {
+		client, key := connect(t, via), "one/"+via
+		if _, err := client.PutWith(background, name, key, []byte("x"), &PutOptions{TTL: time.Hour}); err != nil {
+			t.Fatal(via, err)
+		}
+		items := []Item{{Bucket: name, Key: "many/" + via, Size: 1, TTL: time.Hour}}
+		if stored, err := client.PutMany(background, items, []byte("x")); err != nil || FirstError(stored) != nil {
+			t.Fatal(via, err, FirstError(stored))
+		}
+		for _, key := range []string{key, items[0].Key} {
+			if found, err := client.HeadObject(background, name, key); err != nil || found.Headers["x-verbena-ttl"] != "3600" {
+				t.Fatal(via, key, err, found.Headers)
+			}
+		}
+		items[0].TTL = time.Millisecond
+		if _, err := client.PutMany(background, items, []byte("x")); !errors.Is(err, InvalidArgument) {
+			t.Fatal(via, err)
+		}
+	}
+}

@@ -32,9 +32,10 @@ type PutOptions struct {
 	Metadata    map[string]string // x-amz-meta-*, names without the prefix
 	IfMatch     string
 	IfNoneMatch string
-	Checksum    string // "CRC32C:yZRlqg==": what the bytes must have, else nothing is stored
-	MD5ETag     bool   // the ETag must be the MD5 of the bytes
-	Describe    bool   // fill Headers with the server's headers for the new object
+	Checksum    string        // "CRC32C:yZRlqg==": what the bytes must have, else nothing is stored
+	MD5ETag     bool          // the ETag must be the MD5 of the bytes
+	TTL         time.Duration // whole seconds after which the object ends; 0: it has no end
+	Describe    bool          // fill Headers with the server's headers for the new object
 }
 
 // Object has an object's properties, and how its bytes were transferred.
@@ -205,6 +206,10 @@ func (c *Client) put(ctx context.Context, bucket, key string, from source, optio
 	if err != nil {
 		return Object{}, err
 	}
+	ttl, err := seconds(options.TTL)
+	if err != nil {
+		return Object{}, err
+	}
 	var info *C.verbena_info
 	var wanted **C.verbena_info
 	if options.Describe {
@@ -212,7 +217,7 @@ func (c *Client) put(ctx context.Context, bucket, key string, from source, optio
 	}
 	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
 		return C.vb_put(c.handle, names, C.uintptr_t(from.reader), from.buffer, start(from.bytes), C.size_t(len(from.bytes)),
-			C.size_t(len(options.Metadata)), flag(options.MD5ETag), wanted, cancellation, answer)
+			C.size_t(len(options.Metadata)), flag(options.MD5ETag), ttl, wanted, cancellation, answer)
 	})
 	if err != nil {
 		return Object{}, err

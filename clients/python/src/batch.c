@@ -2,21 +2,6 @@
 #include "native.h"
 
 enum { items_max = 4096 };
-typedef enum { batch_get, batch_put, batch_head, batch_remove, batch_put_absent } BatchKind;
-
-// One call, while it runs.
-typedef struct {
-  BatchKind kind;
-  Progress* progress;  // of a get; may be NULL
-  uint64_t lease;      // that a get reads by; 0: none
-} Call;
-
-typedef struct {
-  PyObject_HEAD
-  verbena_item_result* results;
-  size_t count, failed;
-  size_t shorter;  // get: without an error, and with fewer bytes than their place
-} Results;
 
 static PyTypeObject* results_type;
 
@@ -48,6 +33,7 @@ static bool read_item(PyObject* given, const Call* call, verbena_item* item) {
     return false;
   }
   item->struct_size = sizeof *item;
+  item->ttl_s = call->ttl_s;
   if (call->kind == batch_put_absent) item->if_none_match = "*";
   item->bucket = text_of(PyTuple_GetItem(given, 0), "bucket");
   item->key = item->bucket == NULL ? NULL : text_of(PyTuple_GetItem(given, 1), "key");
@@ -67,7 +53,7 @@ static bool inside(const verbena_item* items, size_t count, size_t size) {
 
 // ---- The call ----
 
-static int run(verbena_client* used, BatchKind kind, const verbena_batch* batch, uint64_t lease) {
+static int run_kind(verbena_client* used, BatchKind kind, const verbena_batch* batch, uint64_t lease) {
   switch (kind) {
     case batch_get: return verbena_get_many_leased(used, batch, lease, NULL);
     case batch_put:
@@ -94,7 +80,7 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
                                  .result_size = sizeof *results->results, .context = call->progress,
                                  .in_order = call->progress == NULL ? NULL : progress_in_order};
-    code = run(used, call->kind, &batch, call->lease);
+    code = run_kind(used, call->kind, &batch, call->lease);
     if (code == VERBENA_OK && call->progress != NULL) progress_batch_ended(call->progress, results->count);
   }
   verbena_buffer_free(own);
@@ -104,12 +90,13 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
     const bool failed = results->results[i].code != VERBENA_OK;
     const bool present = call->kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
     results->failed += failed && !present;
+    results->present += present;
     results->shorter += call->kind == batch_get && !failed && results->results[i].bytes != items[i].size;
   }
   return true;
 }
 
-static Results* new_results(size_t count) {
+Results* new_results(size_t count) {
   Results* made = (Results*)PyType_GenericAlloc(results_type, 0);
   if (made == NULL) return NULL;
   made->results = PyMem_Malloc(count * sizeof *made->results);  // read after all are filled
@@ -119,40 +106,46 @@ static Results* new_results(size_t count) {
   return (Results*)PyErr_NoMemory();
 }
 
-static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject* memory, Results* results) {
-  const bool placed = call->kind != batch_head && call->kind != batch_remove;
-  verbena_item* items = PyMem_Calloc(results->count, sizeof *items);
-  bool ok = items != NULL;
-  if (!ok) PyErr_NoMemory();
-  for (size_t i = 0; ok && i < results->count; ++i) ok = read_item(PyTuple_GetItem(kept, (Py_ssize_t)i), call, &items[i]);
-  verbena_client* used = ok ? begin_use(client) : NULL;
-  ok = used != NULL;
-  if (ok && placed) {
+bool run_items(Client* client, const Call* call, const verbena_item* items, PyObject* memory, Results* results) {
+  verbena_client* used = begin_use(client);
+  if (used == NULL) return false;
+  bool ok = true;
+  if (call->kind != batch_head && call->kind != batch_remove) {
     Memory opened;
     ok = open_memory(&opened, memory, call->kind == batch_get);
     if (ok) {
       ok = transfer(used, call, &opened, items, results);
       close_memory(&opened);
     }
-  } else if (ok) {
+  } else {
     ok = transfer(used, call, NULL, items, results);
   }
-  if (used != NULL) end_use(client, used);
+  end_use(client, used);
+  return ok;
+}
+
+static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject* memory, Results* results) {
+  verbena_item* items = PyMem_Calloc(results->count, sizeof *items);
+  bool ok = items != NULL;
+  if (!ok) PyErr_NoMemory();
+  for (size_t i = 0; ok && i < results->count; ++i) ok = read_item(PyTuple_GetItem(kept, (Py_ssize_t)i), call, &items[i]);
+  ok = ok && run_items(client, call, items, memory, results);
   PyMem_Free(items);
   return ok;
 }
 
-// batch(kind, items, memory[, progress[, lease]])
-static bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
-  const long kind = nargs >= 3 && nargs <= 5 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+// batch(kind, items, memory[, progress[, lease[, ttl]]])
+bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
+  const long kind = nargs >= 3 && nargs <= 6 && names == NULL ? PyLong_AsLong(values[0]) : -1;
   const bool watched = nargs > 3 && values[3] != Py_None;
   if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease)");
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl)");
     return false;
   }
   call->kind = (BatchKind)kind;
   call->progress = watched ? (Progress*)values[3] : NULL;
   if (nargs > 4) call->lease = PyLong_AsUnsignedLongLong(values[4]);
+  if (nargs > 5 && !PyErr_Occurred()) call->ttl_s = PyLong_AsUnsignedLongLong(values[5]);
   return !PyErr_Occurred();
 }
 
@@ -201,6 +194,11 @@ static PyObject* get_shorter(PyObject* self, void* unused) {
   return PyLong_FromSize_t(((Results*)self)->shorter);
 }
 
+static PyObject* get_present(PyObject* self, void* unused) {
+  (void)unused;
+  return PyLong_FromSize_t(((Results*)self)->present);
+}
+
 static void results_dealloc(PyObject* self) {
   PyMem_Free(((Results*)self)->results);
   PyTypeObject* type = Py_TYPE(self);
@@ -210,6 +208,7 @@ static void results_dealloc(PyObject* self) {
 
 static PyGetSetDef results_attributes[] = {{"failed", get_failed, NULL, "How many items have failed.", NULL},
                                            {"shorter", get_shorter, NULL, "How many objects did not fill their place.", NULL},
+                                           {"present", get_present, NULL, "How many objects were there (put if absent).", NULL},
                                            {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject* make_results_type(void) {

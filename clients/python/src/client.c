@@ -679,9 +679,12 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory, progress=None, lease=0) -> Results\n\n"
+         "batch(kind, items, memory, progress=None, lease=0, ttl=0) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2), remove_many (3) and put_many if absent (4) are made\n"
          "of: at most 4096 items."),
+    FAST("batch_of_blocks", client_batch_of_blocks,
+         "batch_of_blocks(kind, bucket, prefix, hashes, memory, size, offsets, layers, first, count, progress, lease, ttl)\n"
+         "    -> Results\n\nAs batch, of blocks named by hashes behind a prefix: what verbena.kv moves blocks by."),
     {"end_lease", client_end_lease, METH_VARARGS, "end_lease(lease)\n\nEnds a lease of a match before its time."},
     {"match_hashes", client_match_hashes, METH_VARARGS,
      "match_hashes(bucket, namespace, hashes, width, counts, sizes, places, lease_ms)\n"

@@ -140,12 +140,31 @@ bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, cons
 // GET into pooled memory.
 Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, const char* key, Request* request);
 
-// One batch of get_many, put_many, head_many, remove_many (batch.c).
+// One batch of get_many, put_many, head_many, remove_many (batch.c), or of blocks (blocks.c).
+typedef struct Progress Progress;
+typedef enum { batch_get, batch_put, batch_head, batch_remove, batch_put_absent } BatchKind;
+typedef struct {
+  BatchKind kind;
+  Progress* progress;  // of a get; may be NULL
+  uint64_t lease;      // that a get reads by; 0: none
+  uint64_t ttl_s;      // of what a put stores; 0: no end
+} Call;
+typedef struct {
+  PyObject_HEAD
+  verbena_item_result* results;
+  size_t count, failed;
+  size_t shorter;  // get: without an error, and with fewer bytes than their place
+  size_t present;  // put if absent: left as they were
+} Results;
+Results* new_results(size_t count);
+bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call);
+// False with an exception. `memory` is of a get or put.
+bool run_items(Client* client, const Call* call, const verbena_item* items, PyObject* memory, Results* results);
+PyObject* client_batch_of_blocks(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyTypeObject* make_results_type(void);
 
 // The arrival of a batch's items (progress.c). progress_in_order is verbena_batch::in_order; neither call needs the GIL.
-typedef struct Progress Progress;
 void progress_in_order(void* context, size_t leading);
 void progress_batch_ended(Progress* progress, size_t count);
 PyTypeObject* make_progress_type(void);

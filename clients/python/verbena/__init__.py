@@ -9,10 +9,11 @@ from . import _load  # noqa: F401  (before _native: finds the libraries that cam
 from . import errors
 from ._client import Change, Client, Done, ListedObject, Outcomes, Watch, connect
 from ._match import Matched
+from ._namespace import Mismatch
 from ._native import Buffer, Progress, Reply, version as __version__
 from .errors import VerbenaError
 
-__all__ = ["AsyncClient", "Buffer", "Change", "Client", "Done", "ListedObject", "Matched", "Outcomes", "Progress", "Reply", "VerbenaError", "Watch", "__version__", "accelerate", "connect", "errors"]
+__all__ = ["AsyncClient", "Buffer", "Change", "Client", "Done", "ListedObject", "Matched", "Mismatch", "Outcomes", "Progress", "Reply", "VerbenaError", "Watch", "__version__", "accelerate", "connect", "errors"]
 
 
 def __getattr__(name):

@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 
 from . import _native, errors
 from ._match import Matches
+from ._namespace import Namespaces
 
 _BATCH_MAX = 4096
 _BATCH_BYTES_MAX = 64 << 20  # packed into one batch
@@ -70,6 +71,11 @@ class Outcomes(collections.abc.Sequence):
     def failed(self):
         """The number of items with an error."""
         return self._parts[0].failed if len(self._parts) == 1 else sum(part.failed for part in self._parts)
+
+    @property
+    def present(self):
+        """The number of objects that were there already (put_many with `if_absent`)."""
+        return sum(part.present for part in self._parts)
 
     @property
     def shorter(self):
@@ -150,7 +156,7 @@ class Watch:
         self._native.end()
 
 
-class Client(Matches, _native.Client):
+class Client(Matches, Namespaces, _native.Client):
     """A client of one server. Cheap calls, any thread; `with` or close() ends it. Make one in each process.
 
     Options by keyword, as in docs/python.md: endpoint, native_endpoint, access_key, secret_key, session_token, region, via, provider,
@@ -163,11 +169,11 @@ class Client(Matches, _native.Client):
     def __exit__(self, *exception):
         self.close()
 
-    def _many(self, kind, items, memory, progress=None, lease=0):
+    def _many(self, kind, items, memory, progress=None, lease=0, ttl=0):
         items = tuple(items)
         if 0 < len(items) <= _BATCH_MAX:
-            return Outcomes(items, (self.batch(kind, items, memory, progress, lease),), kind == _PUT_ABSENT)
-        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease)
+            return Outcomes(items, (self.batch(kind, items, memory, progress, lease, ttl),), kind == _PUT_ABSENT)
+        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease, ttl)
                                 for first in range(0, len(items), _BATCH_MAX)], kind == _PUT_ABSENT)
 
     def get_many(self, items, into, progress=None, *, lease=None):
@@ -184,18 +190,18 @@ class Client(Matches, _native.Client):
             if progress is not None:
                 progress.end()
 
-    def put_many(self, items, data=None, *, if_absent=False):
+    def put_many(self, items, data=None, *, if_absent=False, ttl=None):
         """Stores many objects in few messages, each as atomically and durably as put does. Items are (bucket, key,
         bytes), or with `data` (bucket, key, offset, size): those bytes of it. Returns Outcomes. A key may be named
         once in 4096 items. With `if_absent` an object that is there stays, and its item's outcome says `exists`; by the
-        native door its bytes are not transferred."""
+        native door its bytes are not transferred. With `ttl` each object ends that many seconds after it was stored."""
         kind = _PUT_ABSENT if if_absent else _PUT
         if data is not None:
-            return self._many(kind, items, data)
+            return self._many(kind, items, data, ttl=ttl or 0)
         items, parts = tuple(items), []
         for some, size in _batches_of_bytes(items):
             with self.allocate(max(size, 1)) as memory:
-                parts.append(self.batch(kind, _packed(some, memory), memory))
+                parts.append(self.batch(kind, _packed(some, memory), memory, None, 0, ttl or 0))
         return Outcomes(items, parts, if_absent)
 
     def head_many(self, items):

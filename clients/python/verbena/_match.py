@@ -25,7 +25,7 @@ def _pack(hashes, width):
             return b"", width
         size = len(hashes[0])
         packed = b"".join(hashes)
-        if len(packed) != size * len(hashes) or any(len(one) != size for one in hashes):
+        if len(set(map(len, hashes))) != 1:
             raise ValueError("the hashes of a match have one width")
         return packed, size
     with memoryview(hashes) as view:

@@ -120,9 +120,9 @@ Outcome<> Client::for_each(const std::string& bucket, const std::string& prefix,
   }
 }
 
-Outcome<> Client::make_bucket(const std::string& bucket, BucketDurability durability) const {
+Outcome<> Client::make_bucket(const std::string& bucket, BucketDurability durability, BucketEtags etags) const {
   OUT_TRY(impl_->usable());
-  return impl_->retried_change([&] { return impl_->s3().make_bucket(bucket, durability); });
+  return impl_->retried_change([&] { return impl_->s3().make_bucket(bucket, durability, etags); });
 }
 
 Outcome<> Client::remove_bucket(const std::string& bucket) const {

@@ -13,7 +13,7 @@ using verbena::client::fault;
 
 std::string_view view(const char* value) { return value == nullptr ? std::string_view() : std::string_view(value); }
 
-void item_of(const verbena_item& item, verbena::BatchItem& out) {
+Outcome<> item_of(const verbena_item& item, verbena::BatchItem& out) {
   out.bucket = item.bucket;
   out.key = item.key;
   out.offset = item.offset;
@@ -24,6 +24,9 @@ void item_of(const verbena_item& item, verbena::BatchItem& out) {
   out.if_match = view(item.if_match);
   out.if_none_match = view(item.if_none_match);
   out.content_type = view(item.content_type);
+  if (item.ttl_s > INT64_MAX) return fault(ErrorCode::invalid_argument, "ttl_s");
+  out.ttl = std::chrono::seconds(item.ttl_s);
+  return {};
 }
 
 // Reads items that lie `apart` bytes from each other. Items of this library's size are read in place; other sizes are
@@ -39,7 +42,7 @@ Outcome<> read_items(const verbena_batch& batch, size_t apart, std::vector<verbe
       item = &copied;
     }
     if (item->bucket == nullptr || item->key == nullptr) return null_argument();
-    item_of(*item, items[i]);
+    OUT_TRY(item_of(*item, items[i]));
   }
   return {};
 }

@@ -11,6 +11,14 @@
 namespace verbena {
 namespace {
 
+std::string header_of(const verbena_info* info, const std::string& name) {
+  verbena_pair pair{};
+  for (size_t i = 0; i < verbena_info_header_count(info); ++i) {
+    if (verbena_info_header(info, i, &pair) == 0 && pair.name == name) return pair.value;
+  }
+  return "none";
+}
+
 TEST(CBatches, AreStoredReadAndRemovedAndOlderCallersAreUnderstood) {
   server::TestServer server;
   const std::string http = server.http(), native = server.native();
@@ -82,6 +90,23 @@ TEST(CBatches, AreStoredReadAndRemovedAndOlderCallersAreUnderstood) {
   EXPECT_EQ(results[1].code, VERBENA_NO_SUCH_KEY);
   ASSERT_EQ(verbena_delete_many(client, &batch, nullptr), 0) << verbena_last_error();
   EXPECT_EQ(verbena_head(client, "many", keys[0].c_str(), nullptr, nullptr), VERBENA_NO_SUCH_KEY);
+
+  items.resize(1);
+  items[0].ttl_s = 3600;
+  batch.items = items.data();
+  batch.count = batch.window_count = 1;
+  batch.in_order = nullptr;
+  ASSERT_EQ(verbena_put_many(client, &batch, nullptr), 0) << verbena_last_error();
+  EXPECT_EQ(results[0].code, 0);
+  verbena_info* info = nullptr;
+  verbena_head_options described{};
+  described.struct_size = sizeof described;
+  described.info = &info;
+  ASSERT_EQ(verbena_head(client, "many", keys[0].c_str(), &described, nullptr), 0);
+  EXPECT_EQ(header_of(info, "x-verbena-ttl"), "3600");
+  verbena_info_free(info);
+  items[0].ttl_s = UINT64_MAX;
+  EXPECT_EQ(verbena_put_many(client, &batch, nullptr), VERBENA_INVALID_ARGUMENT);
 
   batch.struct_size = 0;
   EXPECT_EQ(verbena_head_many(client, &batch, nullptr), VERBENA_INVALID_ARGUMENT);

@@ -306,12 +306,13 @@ Outcome<ListPage> S3Http::list(const std::string& bucket, const ListOptions& opt
   return parse_list_xml(reply.body);
 }
 
-Outcome<> S3Http::make_bucket(const std::string& bucket, BucketDurability durability) {
+Outcome<> S3Http::make_bucket(const std::string& bucket, BucketDurability durability, BucketEtags etags) {
   if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
   S3Call request{.method = "PUT", .bucket = bucket, .replayable = false};
   const std::string document = directory_document(bucket);
   request.body = as_bytes(document);
   if (durability == BucketDurability::memory) request.headers.emplace_back("x-verbena-durability", "memory");
+  if (etags == BucketEtags::fast) request.headers.emplace_back("x-verbena-etag", "fast");
   OUT_TRY(call(request));
   return {};
 }

@@ -106,7 +106,7 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   }
   const fabric::WindowDescriptor& lent = (*loan)->descriptor();
   rdma::Token token;
-  token.dialect = rdma::Dialect::ofi1;
+  token.form = rdma::TokenForm::ofi1;
   token.provider = link->provider();
   token.endpoint_name = link->address();
   token.base = lent.base;

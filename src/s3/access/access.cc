@@ -34,11 +34,12 @@ enum class Part : uint8_t {
   quota,
   lifecycle,
   notification,
-  encryption
+  encryption,
+  etag
 };
-constexpr std::array part_names{policy_document,    policy_binding_document, acl_document,
-                                ownership_document, public_access_document,  quota_document,
-                                lifecycle_document, notification_document,   encryption_document};
+constexpr std::array part_names{
+    policy_document, policy_binding_document, acl_document,          ownership_document,  public_access_document,
+    quota_document,  lifecycle_document,      notification_document, encryption_document, etag_document};
 
 Result<void> read_policy(const store::Document& text, BucketAccess& access) {
   if (text == nullptr) return {};
@@ -124,6 +125,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_TRY(co_await read_lifecycle(part(Part::lifecycle), *access));
   VB_CO_TRY(read_notifications(part(Part::notification), *access));
   access->encrypts = part(Part::encryption) != nullptr;
+  access->opaque_etags = access->directory || part(Part::etag) != nullptr;
   co_return BucketAccessPtr(std::move(access));
 }
 

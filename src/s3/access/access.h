@@ -39,6 +39,7 @@ struct BucketAccess {
   PublicAccessBlock block;
   auth::LimitsPtr limits, owner_limits;  // quotas of the bucket and of its owner; null: none
   bool directory = false;                // a directory bucket: no ACLs, no public access
+  bool opaque_etags = false;             // entity tags of objects and parts are no MD5s: a PUT computes none
   bool encrypts = false;                 // the bucket has a default encryption, which put_now() must know
   // Not about access, but needed by every GET; null: none, or not readable.
   std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;

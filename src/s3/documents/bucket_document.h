@@ -19,6 +19,8 @@ inline constexpr std::string_view policy_binding_document = "policy-binding";  /
 inline constexpr std::string_view encryption_document = "encryption";
 // Of a bucket that is no directory bucket, whose objects may be appended to all the same.
 inline constexpr std::string_view append_document = "append";
+// Of a bucket whose entity tags are no MD5 of the bytes.
+inline constexpr std::string_view etag_document = "etag";
 
 // Sets or removes one, and invalidates cached access records.
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);

@@ -49,6 +49,16 @@ bool repeats_one_value(const Headers& headers) {
   return false;
 }
 
+Result<void> check_ttl(std::string_view value, const store::Store* store) {
+  if (!store::parse_ttl(value)) {
+    return fail(Errc::invalid_argument, "x-verbena-ttl must be a number of seconds from 1 to 315360000.");
+  }
+  if (store == nullptr) return {};
+  const auto* const ends = dynamic_cast<const store::EndIndex*>(store);
+  if (ends != nullptr && ends->keeps_ends()) return {};
+  return fail(Errc::not_implemented, "This store does not keep ends of objects (x-verbena-ttl).");
+}
+
 }  // namespace
 
 bool is_system_header(std::string_view name) { return std::ranges::find(system_headers, name) != system_headers.end(); }
@@ -62,7 +72,7 @@ bool is_storage_class(std::string_view name) {
   return std::ranges::find(storage_classes, name) != storage_classes.end();
 }
 
-Result<void> check_object_headers(const Headers& headers) {
+Result<void> check_object_headers(const Headers& headers, const store::Store* store) {
   size_t user_bytes = 0, system_bytes = 0;
   for (const auto& [name, value] : headers) {
     if (!is_field_value(value)) return fail(Errc::invalid_argument, "A header value holds a control character.");
@@ -80,9 +90,7 @@ Result<void> check_object_headers(const Headers& headers) {
     } else if (name == redirect_header) {
       VB_TRY(check_redirect(value));
     } else if (name == store::ttl_header) {
-      if (!store::parse_ttl(value)) {
-        return fail(Errc::invalid_argument, "x-verbena-ttl must be a number of seconds from 1 to 315360000.");
-      }
+      VB_TRY(check_ttl(value, store));
     } else {
       return fail(Errc::invalid_argument, "A header that objects do not have.");
     }

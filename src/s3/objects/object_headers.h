@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "s3/types.h"
+#include "store/store.h"
 
 namespace verbena::s3 {
 
@@ -24,8 +25,9 @@ bool is_field_value(std::string_view text);
 bool is_storage_class(std::string_view name);
 
 // For headers from any door: known names, no control characters in values, user metadata up to 2 KiB (names without
-// their prefix, plus values), system headers up to 8 KiB, a redirect as S3 has it.
-Result<void> check_object_headers(const Headers& headers);
+// their prefix, plus values), system headers up to 8 KiB, a redirect as S3 has it. not_implemented: a TTL that `store`
+// does not keep (null: not checked).
+Result<void> check_object_headers(const Headers& headers, const store::Store* store = nullptr);
 
 // Of an object or upload with these headers; "STANDARD" is not kept among them.
 std::string storage_class(const Headers& headers);

@@ -191,7 +191,7 @@ OpenObject ObjectRead::take() {
                     .charge = std::move(charge_)};
 }
 
-bool is_sent_as_it_lies(const store::ObjectInfo& info) { return info.attributes.empty() && info.stored_size == 0; }
+bool is_sent_as_it_lies(const store::ObjectInfo& info) { return store::is_plain(info); }
 
 Task<Result<OpenObject>> open_object(Service& service, const Call& call, const GetRequest& request) {
   ObjectRead read(service, call, request, ObjectRead::Of::bytes);

@@ -44,6 +44,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Call& call, UploadPar
   if (size.value_or(0) > store::part_size_max) co_return fail(Errc::entity_too_large, "part: declared length");
   VB_CO_ASSIGN(const store::UploadInfo upload, co_await service.store.upload(put.bucket, put.key, request.upload_id));
   VB_CO_TRY(match_upload_checksum(upload, put));
+  if (access.opaque_etags) put.md5_etag = false;
   VB_CO_ASSIGN(const Seal seal, part_seal(service, upload, put.encryption.customer));
   VB_CO_ASSIGN(Reservation room, Reservation::make(service, access, size.value_or(0), 0));
   const std::shared_ptr<ByteCharge> charge = ByteCharge::make(call, access);

@@ -13,12 +13,12 @@ namespace {
 WritePlan missing(WriteNeed what) { return {.needs = what}; }
 
 // Checks of the request alone.
-Result<void> check_request(const PlannedWrite& write) {
+Result<void> check_request(const Service& service, const PlannedWrite& write) {
   VB_TRY(check_bucket_name(write.bucket));
   if (write.of == WriteOf::part) return check_key(write.key);
   VB_TRY(check_new_key(write.key));
   if (write.headers == nullptr) return {};
-  VB_TRY(check_object_headers(*write.headers));
+  VB_TRY(check_object_headers(*write.headers, &service.store));
   return check_storage_class(*write.headers, write.bucket);
 }
 
@@ -83,7 +83,7 @@ Result<WritePlan> judge_write(const Service& service, const Call& call, const Pl
 
 Result<WritePlan> plan_write(const Service& service, const Call& call, const PlannedWrite& write,
                              const WriteFacts& have) {
-  VB_TRY(check_request(write));
+  VB_TRY(check_request(service, write));
   if (write.of == WriteOf::part) return judge_write(service, call, write, have);  // encrypted like its upload
   EncryptionWish wish;
   if (write.encryption != nullptr || session_encrypts(call)) {

@@ -109,6 +109,26 @@ TEST_F(WritePlanTest, ALookMayBeRepeatedAndLeavesTheRequestAsItIs) {
   }
 }
 
+// As the engine over Ceph is.
+class EndlessStore final : public store::in_memory::TestStore {
+ public:
+  using TestStore::TestStore;
+  bool keeps_ends() const override { return false; }
+};
+
+TEST_F(WritePlanTest, ATtlIsRefusedBeforeTheBodyWhereTheStoreKeepsNone) {
+  EndlessStore endless(*arena);
+  Service of_it{.store = endless, .arena = *arena, .clock = system_clock()};
+  request.headers = {{"x-verbena-ttl", "60"}};
+  const PlannedWrite one = write();
+  EXPECT_EQ(plan_write(of_it, call_of(alice_), one, {}).error(), Errc::not_implemented);
+  ASSERT_TRUE(look(with_access(), alice_));
+  request.headers = {{"x-verbena-ttl", "0"}};
+  EXPECT_EQ(plan_write(of_it, call_of(alice_), one, {}).error(), Errc::invalid_argument);
+  request.headers.clear();
+  EXPECT_EQ(plan_write(of_it, call_of(alice_), one, {})->needs, WriteNeed::access);
+}
+
 TEST_F(WritePlanTest, FetchingAndLookingEndsInTheAnswerOfAFirstLook) {
   request.conditions.if_match = "etag";
   service.access->changed();

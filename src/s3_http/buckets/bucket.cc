@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view durability_header = "x-verbena-durability";
 constexpr std::string_view append_header = "x-verbena-append";
+constexpr std::string_view etag_header = "x-verbena-etag";
 constexpr size_t create_document_max = 64 * KiB;
 
 Result<std::optional<store::Durability>> read_durability(const Context& context) {
@@ -45,6 +46,24 @@ Result<std::optional<bool>> read_append_setting(const Context& context) {
 Task<Result<void>> keep_append_setting(Context& context, bool enabled) {
   if (enabled) co_return co_await keep_document(context.service, context.bucket, append_document, "enabled");
   co_return co_await drop_document(context.service, context.bucket, append_document);
+}
+
+// Whether entity tags are no MD5s, if the request says so.
+Result<std::optional<bool>> read_etag_setting(const Context& context) {
+  const auto header = context.request.header(etag_header);
+  if (!header) return std::nullopt;
+  if (*header == "fast") return true;
+  if (*header != "md5") return fail(Errc::invalid_argument, "x-verbena-etag of a bucket must be md5 or fast.");
+  if (is_directory_bucket(context.bucket)) {
+    return fail(Errc::invalid_argument, "Entity tags of directory buckets are no MD5s.");
+  }
+  return false;
+}
+
+Task<Result<void>> keep_etag_setting(Context& context, bool fast) {
+  if (is_directory_bucket(context.bucket)) co_return Result<void>();  // they are fast
+  if (fast) co_return co_await keep_document(context.service, context.bucket, etag_document, "fast");
+  co_return co_await drop_document(context.service, context.bucket, etag_document);
 }
 
 // The initial properties of a new bucket.
@@ -118,6 +137,12 @@ Task<Result<void>> change_appends(Context& context, bool enabled) {
   co_return co_await keep_append_setting(context, enabled);
 }
 
+Task<Result<void>> change_etags(Context& context, bool fast) {
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  if (!is_owners_root(context.caller(), *access)) co_return fail(Errc::access_denied, "etag: not the owner's root");
+  co_return co_await keep_etag_setting(context, fast);
+}
+
 // The owner creates its bucket again: properties in headers are authorized and checked as by their own verbs.
 Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted,
                                  const std::optional<store::Durability>& durability) {
@@ -165,6 +190,7 @@ Result<void> check_new_bucket(Context& context, const NewBucketDocument& documen
 Task<Result<void>> serve_create_bucket(Context& context) {
   VB_CO_ASSIGN(const auto durability, read_durability(context));
   VB_CO_ASSIGN(const auto appends, read_append_setting(context));
+  VB_CO_ASSIGN(const auto fast_etags, read_etag_setting(context));
   VB_CO_ASSIGN(NewBucketAccess wanted_access, read_new_bucket_access(context));
   VB_CO_TRY(authorize_new_bucket(context, wanted_access, nullptr));
   VB_CO_ASSIGN(const std::string text, co_await read_text(context, create_document_max));
@@ -184,6 +210,7 @@ Task<Result<void>> serve_create_bucket(Context& context) {
   if (!created && created.error() == Errc::bucket_already_owned_by_you && context.service.region == "us-east-1") {
     VB_CO_TRY(co_await change_bucket(context, wanted_access, durability));
     if (appends) VB_CO_TRY(co_await change_appends(context, *appends));
+    if (fast_etags) VB_CO_TRY(co_await change_etags(context, *fast_etags));
   } else {
     VB_CO_TRY(std::move(created));
     const std::string_view owner = owner_of(context.caller());
@@ -191,6 +218,7 @@ Task<Result<void>> serve_create_bucket(Context& context) {
     if (wanted_access.acl.any()) acl = make_acl(wanted_access.acl, owner, owner);
     VB_CO_TRY(co_await keep_bucket_access(context, wanted_access, acl));
     if (appends) VB_CO_TRY(co_await keep_append_setting(context, *appends));
+    if (fast_etags) VB_CO_TRY(co_await keep_etag_setting(context, *fast_etags));
   }
   context.reply_header("location", "/" + context.bucket);
   co_return Result<void>();
@@ -218,6 +246,8 @@ Task<Result<void>> serve_head_bucket(Context& context) {
   add_usage_headers(context);
   const auto appends = co_await context.service.store.document(context.bucket, append_document);
   if (appends) context.reply_header(append_header, "enabled");
+  const auto etags = co_await context.service.store.document(context.bucket, etag_document);
+  if (etags || is_directory_bucket(context.bucket)) context.reply_header(etag_header, "fast");
   context.reply_header(std::string(durability_header),
                        info.durability == store::Durability::memory ? "memory" : "sync");
   context.reply_header("content-type", "application/xml");

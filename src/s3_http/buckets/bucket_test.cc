@@ -76,6 +76,26 @@ TEST_F(Buckets, DurabilityIsABucketsProperty) {
   EXPECT_EQ(call("HEAD", "/fast").header("x-verbena-durability"), "sync");
 }
 
+TEST_F(Buckets, EntityTagsAreMd5sUnlessTheBucketSaysFast) {
+  const std::string md5 = "\"900150983cd24fb0d6963f7d28e17f72\"";  // of "abc"
+  EXPECT_EQ(call("PUT", "/plain").status, 200);
+  EXPECT_FALSE(call("HEAD", "/plain").has("x-verbena-etag"));
+  EXPECT_EQ(call("PUT", "/plain/k", {}, "abc").header("etag"), md5);
+  EXPECT_EQ(call("PUT", "/odd", {{"x-verbena-etag", "sha"}}).code, "InvalidArgument");
+  EXPECT_EQ(call("PUT", "/quick", {{"x-verbena-etag", "fast"}}).status, 200);
+  EXPECT_EQ(call("HEAD", "/quick").header("x-verbena-etag"), "fast");
+  const auto first = call("PUT", "/quick/k", {}, "abc");
+  const std::string tag(first.header("etag"));
+  EXPECT_NE(tag.find('-'), std::string::npos) << "no client takes it for an MD5";
+  EXPECT_EQ(call("HEAD", "/quick/k").header("etag"), tag);
+  EXPECT_EQ(call("PUT", "/quick/k", {{"if-match", tag}}, "abc").status, 200);
+  EXPECT_EQ(call("PUT", "/quick/k", {{"if-match", tag}}, "abc").code, "PreconditionFailed");
+  EXPECT_EQ(call("PUT", "/quick/k", {{"content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="}}, "abc").code, "BadDigest");
+  // Sent again it changes the bucket.
+  EXPECT_EQ(call("PUT", "/quick", {{"x-verbena-etag", "md5"}}).status, 200);
+  EXPECT_EQ(call("PUT", "/quick/k", {}, "abc").header("etag"), md5);
+}
+
 TEST_F(Buckets, CheapQuestionsAreAnswered) {
   make_bucket();
   EXPECT_NE(call("GET", "/bucket?versioning").body.find("<VersioningConfiguration"), std::string::npos);

@@ -223,9 +223,9 @@ Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const 
   co_return true;
 }
 
-Result<void> check_ttl(std::optional<std::string_view> ttl) {
+Result<void> check_ttl(const Context& context, std::optional<std::string_view> ttl) {
   if (!ttl) return {};
-  return check_object_headers({{std::string(store::ttl_header), std::string(*ttl)}});
+  return check_object_headers({{std::string(store::ttl_header), std::string(*ttl)}}, &context.service.store);
 }
 
 }  // namespace
@@ -271,7 +271,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
     VB_CO_TRY(set_redirect(info.headers, redirect));                     // likewise
     store::drop_end(info);                                               // likewise
     if (ttl) info.headers.emplace_back(store::ttl_header, *ttl);
-    VB_CO_TRY(check_ttl(ttl));
+    VB_CO_TRY(check_ttl(context, ttl));
   }
   VB_CO_TRY(settle_storage_class(info.headers, context.bucket));
   info.tags = from.tags;

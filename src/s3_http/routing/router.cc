@@ -412,9 +412,10 @@ Task<bool> answer(Context& context) {
 
 }  // namespace
 
-Router::Router(Service& service, rdma::TokenWindows* windows, Options options)
+Router::Router(Service& service, rdma::Dialect* windows, Options options)
     : service_(service), windows_(windows), options_(std::move(options)) {
   call::register_door_metrics();
+  rdma::register_dialect_metrics();
 }
 
 const std::function<Headers()> Router::no_trailers;

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "rdma/token_windows.h"
+#include "rdma/dialect.h"
 #include "s3/service.h"
 #include "s3_http/options.h"
 #include "s3_http/request.h"
@@ -19,7 +19,7 @@ class Router {
  public:
   using Options = RouterOptions;
   // `windows` serves x-amz-rdma-token; nullptr when RDMA is off (every token is then declined).
-  Router(Service& service, rdma::TokenWindows* windows, Options options);
+  Router(Service& service, rdma::Dialect* windows, Options options);
 
   // Serves one request. Fills `response` completely before `sink.begin()`; if the sink is never begun, the door sends
   // `response` with its body. Never fails: every error becomes a response with AWS's XML. After a begun sink failed,
@@ -48,7 +48,7 @@ class Router {
                      Response& response, memory::Sink& sink);
 
   Service& service_;
-  rdma::TokenWindows* windows_;
+  rdma::Dialect* windows_;
   Options options_;
 };
 

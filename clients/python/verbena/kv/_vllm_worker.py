@@ -102,18 +102,30 @@ class Working:
         return load, rows, group, [block for _, block in real]
 
     def _by_layer(self, loads):
-        rows, ids, names, items, order = {}, {}, {}, [], {}
+        rows, ids, hashes, order, at = {}, {}, {}, {}, 0
         for group, size in self._sizes.items():
             real = [pair for moved in loads for pair in self._real(moved, group)]
-            ids[group], names[group] = [block for _, block in real], [self.store.key(one) for one, _ in real]
+            ids[group], hashes[group] = [block for _, block in real], [one for one, _ in real]
             rows[group] = Rows(self.store, len(real), size) if real else None
         total, starts = self._one_memory(rows)
+        for layer in self._layers.values():
+            at += len(hashes[layer.group])
+            order[layer.name] = at
+        return Step(self.store.load_items(self._items(hashes, starts), total), order, rows, ids)
+
+    def _items(self, hashes, starts):
+        """The first layer of all blocks first. Those of one group are made without an object for each."""
+        used = [group for group, some in hashes.items() if some]
+        if len(used) == 1:
+            some, size = hashes[used[0]], self._sizes[used[0]]
+            layers = [(layer.first, layer.size) for layer in self._of_group(used[0])]
+            return self.store.blocks(some, size, range(starts[used[0]], starts[used[0]] + len(some) * size, size), layers)
+        names, items = {group: [self.store.key(one) for one in some] for group, some in hashes.items()}, []
         for layer in self._layers.values():
             size = self._sizes[layer.group]
             items += [(self.store.bucket, name, starts[layer.group] + row * size + layer.first, layer.size, layer.first, layer.size)
                       for row, name in enumerate(names[layer.group])]
-            order[layer.name] = len(items)
-        return Step(self.store.load_items(items, total), order, rows, ids)
+        return items
 
     def _one_memory(self, rows):
         """The groups' rows in one memory, since a batch has one."""

@@ -12,7 +12,6 @@ row no call waits for it until a probe has succeeded.
 import concurrent.futures
 import dataclasses
 import hashlib
-import json
 import logging
 import threading
 import time
@@ -21,16 +20,14 @@ from typing import Optional
 from .. import errors
 from .._client import connect
 from .._match import DISK, MEMORY
+from .._namespace import Mismatch, agree, canonical, namespace_id
+from ._blocks import Blocks, bytes_of
 from ._breaker import Breaker
 from ._statistics import Statistics
 from ._transfer import Load, Transfer, arrived, is_miss
 
 log = logging.getLogger("verbena.kv")
 _MATCH_MAX = 65536  # hashes of one question
-
-
-class Mismatch(ValueError):
-    """The namespace exists with another description: its blocks are another model's."""
 
 
 @dataclasses.dataclass
@@ -47,6 +44,7 @@ class Options:
     deadline_ms: int = 1000      # of a load
     lookup_ms: int = 200         # of a question
     save_ms: int = 10_000        # of a save, which no request waits for
+    ttl: int = 0                 # seconds after which a block that was saved ends; 0: it has no end
     lease_ms: int = 0            # how long a block that was found stays although it is evicted
     failures_max: int = 3
     retry_ms: int = 1000         # the breaker's first probe; doubled up to 10 s
@@ -76,15 +74,6 @@ def _as(default, value):
     if isinstance(default, bool):
         return value if isinstance(value, bool) else str(value).lower() in ("1", "true", "yes")
     return int(value) if isinstance(default, int) else value
-
-
-def canonical(description):
-    return json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def namespace_id(description):
-    """The namespace of a description: 32 hex digits."""
-    return hashlib.sha256(canonical(description).encode()).hexdigest()[:32]
 
 
 def hash_of(value):
@@ -147,42 +136,29 @@ class KvStore:
         if self._client is None:
             self._client = connect(self.options.endpoint, **self.options.connect_options())
         for name, wanted in list(self._documents.items()):
-            stored = self._stored(f"{self.namespace}/{name}", wanted)
-            if stored == wanted:
-                continue
-            self._mismatch = Mismatch(f"{name} of namespace {self.namespace} in bucket {self.bucket} is {stored.decode(errors='replace')}, not "
-                                      f"{wanted.decode()}")
-            log.error("verbena.kv: %s", self._mismatch)
-            raise self._mismatch
+            try:
+                self._agree_on(name, wanted)
+            except Mismatch as mismatch:
+                self._mismatch = mismatch
+                log.error("verbena.kv: %s", mismatch)
+                raise
         self._verified = True
         return True
 
-    def _stored(self, key, wanted):
-        """The document of that key, which is `wanted` if there was none."""
+    def _agree_on(self, name, wanted):
         try:
-            return bytes(self._client.get(self.bucket, key))
-        except (errors.NoSuchBucket, errors.NoSuchKey):
-            pass
-        try:
-            return self._describe(key, wanted)
+            return agree(self._client, self.bucket, self.namespace, name, wanted)
         except errors.NoSuchBucket:
             if not self.options.make_bucket:
                 raise
         self._make_bucket()
-        return self._describe(key, wanted)
+        agree(self._client, self.bucket, self.namespace, name, wanted)
 
     def _make_bucket(self):
         try:
             self._client.make_bucket(self.bucket)
         except errors.BucketExists:
             pass
-
-    def _describe(self, key, wanted):
-        try:
-            self._client.put(self.bucket, key, wanted, if_none_match="*")
-            return wanted
-        except errors.PreconditionFailed:
-            return bytes(self._client.get(self.bucket, key))
 
     def _probe(self):
         return self._verify()  # what was found before may have been lost with the server
@@ -337,20 +313,19 @@ class KvStore:
 
     def load(self, hashes, memory, size, *, offsets=None, deadline_ms=None):
         """Loads blocks of `size` bytes into places of `memory`, one after the other unless `offsets` names them. Returns a Load."""
-        prefix, bucket = f"{self.namespace}/", self.bucket
-        offsets = range(0, size * len(hashes), size) if offsets is None else offsets
-        return self.load_items([(bucket, prefix + one.hex(), offset, size) for one, offset in zip(hashes, offsets)], memory,
-                               deadline_ms=deadline_ms)
+        return self.load_items(self.blocks(hashes, size, offsets), memory, deadline_ms=deadline_ms)
 
     def load_layers(self, hashes, memory, offsets, layers, *, deadline_ms=None):
         """Loads blocks whose objects hold all layers one after the other, the first layer of all blocks first. `layers` are the
         (first byte, bytes) of each layer in an object, and likewise in a block's place in `memory`. Load.wait(blocks * n): n layers."""
-        names = [(f"{self.namespace}/{one.hex()}", offset) for one, offset in zip(hashes, offsets)]
-        return self.load_items([(self.bucket, name, offset + first, size, first, size) for first, size in layers for name, offset in names],
-                               memory, deadline_ms=deadline_ms)
+        return self.load_items(self.blocks(hashes, 0, offsets, layers), memory, deadline_ms=deadline_ms)
+
+    def blocks(self, hashes, size, offsets=None, layers=None):
+        """Items for load_items and save_items, without an object for each."""
+        return Blocks(self.bucket, f"{self.namespace}/", hashes, size, offsets, layers)
 
     def load_items(self, items, memory, *, deadline_ms=None):
-        """Loads get_many's items. Returns a Load, at once."""
+        """Loads get_many's items, or Blocks. Returns a Load, at once."""
         load = Load(len(items), time.monotonic() + (deadline_ms or self.options.deadline_ms) / 1000)
         if not self.usable or not self._begin(self._run_load, load, items, memory):
             self.statistics.add(refused=1, blocks_missed=len(items))
@@ -360,9 +335,7 @@ class KvStore:
 
     def save(self, hashes, memory, size, *, offsets=None, release=None):
         """Saves blocks of `memory` that are not there yet. Returns a Transfer; `release` is called when the memory is free again."""
-        prefix, bucket = f"{self.namespace}/", self.bucket
-        offsets = range(0, size * len(hashes), size) if offsets is None else offsets
-        return self.save_items([(bucket, prefix + one.hex(), offset, size) for one, offset in zip(hashes, offsets)], memory, release=release)
+        return self.save_items(self.blocks(hashes, size, offsets), memory, release=release)
 
     def save_items(self, items, memory, *, release=None):
         save = Transfer(len(items), time.monotonic() + self.options.save_ms / 1000, release)
@@ -389,7 +362,8 @@ class KvStore:
             return self._missed_deadline()
         began, there, error = time.monotonic(), None, None
         try:
-            done = self._client.get_many(items, memory, load.progress)
+            blocks = isinstance(items, Blocks)
+            done = items.get(self._client, memory, load.progress) if blocks else self._client.get_many(items, memory, load.progress)
             there, load.done = arrived(done, items), done
             error = _fault(done)
         except Exception as caught:
@@ -400,7 +374,7 @@ class KvStore:
 
     def _account_load(self, load, items, there, error, began):
         loaded = 0 if there is None else there.count(True)
-        moved = sum(item[3] for item in items) if loaded == len(items) else sum(item[3] for item, one in zip(items, there or ()) if one)
+        moved = bytes_of(items) if loaded == len(items) else sum(item[3] for item, one in zip(items, there or ()) if one)
         self.statistics.add(loads=1, blocks_loaded=loaded, blocks_missed=len(items) - loaded, bytes_loaded=moved,
                             load_us=int((time.monotonic() - began) * 1e6))
         if load.late:
@@ -413,9 +387,9 @@ class KvStore:
     def _run_save(self, save, items, memory):
         began, error, outcome = time.monotonic(), None, None
         try:
-            done = self._client.put_many(items, memory, if_absent=True)
-            error = _fault(done)
-            present = sum(one.exists for one in done)
+            blocks, ttl = isinstance(items, Blocks), self.options.ttl
+            done = items.put_absent(self._client, memory, ttl) if blocks else self._client.put_many(items, memory, if_absent=True, ttl=ttl)
+            error, present = _fault(done), done.present
             outcome = [True] * len(items) if not done.failed else [one.error is None for one in done]
         except Exception as caught:
             error, present = caught, 0
