@@ -392,6 +392,28 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
   return status != ok ? status : copy(from, to, size, stream, false);
 }
 
+// For programs that bring their own device memory (tests/gpu/on_device.py).
+int cuMemAlloc_v2(uint64_t* address, size_t size) {
+  const int status = enter_here("cuMemAlloc_v2");
+  if (status != ok) return status;
+  *address = allocate(stack.back()->device, size, false, nullptr);
+  return *address != 0 ? ok : out_of_memory;
+}
+int cuMemFree_v2(uint64_t address) {
+  const int status = enter_here("cuMemFree_v2");
+  return status != ok ? status : double_free(address) ? ok : invalid_value;
+}
+int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
+  const int status = enter_here("cuMemcpyHtoD_v2");
+  if (status == ok) double_poke(to, from, size);
+  return status;
+}
+int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
+  const int status = enter_here("cuMemcpyDtoH_v2");
+  if (status == ok) double_peek(to, from, size);
+  return status;
+}
+
 uint64_t double_allocate(int device, size_t size) { return allocate(device, size, false, nullptr); }
 uint64_t double_allocate_managed(size_t size) { return allocate(0, size, true, nullptr); }
 uint64_t double_allocate_at(int device, uint64_t address, size_t size) {
