@@ -71,7 +71,7 @@ Fault Driver::fault(const char* call, int status) const {
 }
 
 Outcome<std::unique_ptr<Driver>> Driver::load() {
-  const char* const named = ::secure_getenv("VERBENA_TEST_CUDA_DRIVER");
+  const char* const named = ::secure_getenv("TEST_VERBENA_CUDA_DRIVER");
   const char* const path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
   void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);  // never unloaded: its threads would go on
   if (library == nullptr) {

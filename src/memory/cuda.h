@@ -49,7 +49,7 @@ struct Allocation {
 class Driver {
  public:
   // Loads and initializes it on the first call; later calls return the same. In the child of a fork that came after
-  // initialization it fails, as the driver itself would. VERBENA_TEST_CUDA_DRIVER names another library, for tests.
+  // initialization it fails, as the driver itself would. TEST_VERBENA_CUDA_DRIVER names another library, for tests.
   static Outcome<const Driver*> get();
 
   int version() const { return version_; }  // 12040: 12.4

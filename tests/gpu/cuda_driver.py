@@ -9,7 +9,7 @@ class Driver:
     """Memory of one device."""
 
     def __init__(self, device=0):
-        self.library = ctypes.CDLL(os.environ.get("VERBENA_TEST_CUDA_DRIVER") or "libcuda.so.1")
+        self.library = ctypes.CDLL(os.environ.get("TEST_VERBENA_CUDA_DRIVER") or "libcuda.so.1")
         self.context = ctypes.c_void_p()
         self.call("cuInit", 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)

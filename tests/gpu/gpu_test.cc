@@ -42,7 +42,7 @@ class Gpu : public testing::Test {
   static void SetUpTestSuite() {
     Dl_info info{};
     ASSERT_NE(::dladdr(reinterpret_cast<void*>(&double_allocate), &info), 0);
-    ::setenv("VERBENA_TEST_CUDA_DRIVER", info.dli_fname, 1);
+    ::setenv("TEST_VERBENA_CUDA_DRIVER", info.dli_fname, 1);
   }
   void SetUp() override {
     double_reset_counts();

@@ -139,7 +139,7 @@ class Arrays(PythonCase):
         self.assertIn("CUDA 12.4", told["gpu driver"])
         self.assertIn("Double 1", told["gpu 1"])
         self.assertIn("shared", told["gpu memory as a window"])
-        environment = {**os.environ, "VERBENA_TEST_CUDA_DRIVER": "/nonexistent/libcuda.so.1"}
+        environment = {**os.environ, "TEST_VERBENA_CUDA_DRIVER": "/nonexistent/libcuda.so.1"}
         done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100, env=environment)
         told = {line["subject"]: line["found"] for line in map(json.loads, done.stdout.splitlines())}
         self.assertIn("no NVIDIA driver", told["gpu"])
