@@ -251,6 +251,11 @@ struct BatchResult {
   std::string etag = {}, version_id = {};
   std::chrono::system_clock::time_point last_modified = {};
 };
+// A lease of what a batch finds: kept, as by MatchOptions::lease.
+struct BatchLease {
+  std::chrono::milliseconds time = {};
+  uint64_t lease = 0;  // in: a lease that it joins; 0: a new one. Out: its number; 0: nothing found, or no leases
+};
 struct BatchOptions {
   // get: called with the number of leading items that have arrived, each time that it grows, while the others are in
   // flight; never concurrently. Must not call the client. Failed items count once the server has reported them. The
@@ -259,6 +264,9 @@ struct BatchOptions {
   std::function<void(size_t)> in_order = {};
   // get: reads the versions that this lease of a match holds; other keys, and all if it has ended, as they are now.
   uint64_t lease = 0;
+  // get, head: each item without an error and without a version is held, or is slow_down if there is no room. Not
+  // repeated on another session. Null: no lease.
+  BatchLease* take = nullptr;
 };
 
 // A listing with the bytes of small objects: a prefix of them in one answer.
@@ -285,6 +293,7 @@ inline constexpr size_t match_keys_max = 65'536;  // of all lists of a call
 struct MatchOptions {
   bool sizes = false, places = false;    // of the leading objects
   std::chrono::milliseconds lease = {};  // keeps them for so long; zero: no lease
+  uint64_t join = 0;                     // with that: a lease of this client that takes them in; 0: a new one
 };
 // Where an object's bytes lie. unknown: not requested, or not known.
 enum class KeyPlace : uint8_t { unknown, memory, disk };
@@ -431,7 +440,8 @@ class Client {
   // and `results`, must stay valid until the call returns.
   Outcome<Transfer> get_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
                              std::span<BatchResult> results, const BatchOptions& options = {}) const;
-  Outcome<Transfer> head_many(std::span<const BatchItem> items, std::span<BatchResult> results) const;
+  Outcome<Transfer> head_many(std::span<const BatchItem> items, std::span<BatchResult> results,
+                              const BatchOptions& options = {}) const;
   // Each is atomic and durable as a single put is.
   Outcome<Transfer> put_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
                              std::span<BatchResult> results) const;
@@ -440,7 +450,8 @@ class Client {
   // For each list, how many of its leading keys exist and may be read: as many HEADs, up to the first that fails, in
   // one message by the native door. `hashes`: all lists' hashes one after the other, each of `width` (16 or 32) bytes;
   // `counts`: of each list, at least one. invalid_argument: more than match_keys_max, or they do not fit `hashes`.
-  // unsupported: a lease, by another door or an older server.
+  // unsupported: a lease, by another door or an older server. A lease is read by (BatchOptions::lease) by every client
+  // of the same account that has a connection to the same core of the server; the others read what is there.
   Outcome<MatchReply> match(const std::string& bucket, const std::string& name_space, std::span<const std::byte> hashes,
                             size_t width, std::span<const uint32_t> counts, const MatchOptions& options = {}) const;
   // Ends a lease of a match before its time. Succeeds for one that has ended.

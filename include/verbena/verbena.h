@@ -335,6 +335,14 @@ typedef struct verbena_item_result {
   char version_id[128];
 } verbena_item_result;
 
+/* A lease of what a batch finds, as that of a match: by the native door alone. Each item without an error and without a
+ * version is held; one for which there is no room is VERBENA_SLOW_DOWN. */
+typedef struct verbena_lease {
+  size_t struct_size;
+  uint64_t ms;    /* how long: at most a minute counts */
+  uint64_t lease; /* a lease that it joins; 0: a new one. Filled: its number; 0: nothing was found, or no leases */
+} verbena_lease;
+
 typedef struct verbena_batch {
   size_t struct_size;
   const verbena_item* items; /* each struct_size of the first apart */
@@ -347,6 +355,7 @@ typedef struct verbena_batch {
    * call the client. */
   void (*in_order)(void* context, size_t leading);
   void* context;
+  verbena_lease* take; /* get, head. May be NULL */
 } verbena_batch;
 
 /* 0 when every item has its result; else the outcome of items without a code is unknown. */
@@ -375,9 +384,11 @@ typedef struct verbena_match_request {
   uint64_t* sizes;
   unsigned char* places; /* 0 unknown, 1 memory, 2 disk */
   uint64_t lease;        /* 0: none */
+  uint64_t join;         /* not filled: a lease of this client that takes in what is found; 0: a new one */
 } verbena_match_request;
 int verbena_match(verbena_client* client, verbena_match_request* request, verbena_transfer* transfer);
-/* verbena_get_many of the versions that a lease holds; other keys, and all if it has ended, as they are now. */
+/* verbena_get_many of the versions that a lease holds; other keys, and all if it has ended, as they are now. Another
+ * client of the same account reads by the lease, too, if it is connected to the same core of the server. */
 int verbena_get_many_leased(verbena_client* client, const verbena_batch* batch, uint64_t lease,
                             verbena_transfer* transfer);
 /* Ends a lease before its time. Succeeds for one that has ended. */

@@ -679,7 +679,7 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory, progress=None, lease=0, ttl=0) -> Results\n\n"
+         "batch(kind, items, memory, progress=None, lease=0, ttl=0, lease_ms=0, joins=0) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2), remove_many (3) and put_many if absent (4) are made\n"
          "of: at most 4096 items."),
     FAST("batch_of_blocks", client_batch_of_blocks,
@@ -687,7 +687,7 @@ static PyMethodDef client_methods[] = {
          "    -> Results\n\nAs batch, of blocks named by hashes behind a prefix: what verbena.kv moves blocks by."),
     {"end_lease", client_end_lease, METH_VARARGS, "end_lease(lease)\n\nEnds a lease of a match before its time."},
     {"match_hashes", client_match_hashes, METH_VARARGS,
-     "match_hashes(bucket, namespace, hashes, width, counts, sizes, places, lease_ms)\n"
+     "match_hashes(bucket, namespace, hashes, width, counts, sizes, places, lease_ms, join=0)\n"
      "    -> (leading, codes, sizes or None, places or None, lease)\n\nWhat match and match_lists are made of."},
     KEYWORDS("put_part", client_put_part,
              "put_part(bucket, key, upload_id, number, data, *, checksum=None, md5_etag=False, describe=False) -> Reply\n\n"

@@ -148,6 +148,7 @@ typedef struct {
   Progress* progress;  // of a get; may be NULL
   uint64_t lease;      // that a get reads by; 0: none
   uint64_t ttl_s;      // of what a put stores; 0: no end
+  verbena_lease take;  // that a get or head takes of what it finds; without milliseconds none
 } Call;
 typedef struct {
   PyObject_HEAD
@@ -155,6 +156,7 @@ typedef struct {
   size_t count, failed;
   size_t shorter;  // get: without an error, and with fewer bytes than their place
   size_t present;  // put if absent: left as they were
+  uint64_t lease;  // of what was found; 0: none
 } Results;
 Results* new_results(size_t count);
 bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call);

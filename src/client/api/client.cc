@@ -165,8 +165,9 @@ Outcome<Transfer> Client::get_many(std::span<const BatchItem> items, std::span<c
   return impl_->many(Impl::Many::get, items, windows, results, options);
 }
 
-Outcome<Transfer> Client::head_many(std::span<const BatchItem> items, std::span<BatchResult> results) const {
-  return impl_->many(Impl::Many::head, items, {}, results, {});
+Outcome<Transfer> Client::head_many(std::span<const BatchItem> items, std::span<BatchResult> results,
+                                    const BatchOptions& options) const {
+  return impl_->many(Impl::Many::head, items, {}, results, {.in_order = {}, .lease = 0, .take = options.take});
 }
 
 Outcome<Transfer> Client::put_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
