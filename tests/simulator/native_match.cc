@@ -70,24 +70,24 @@ void World::Native::unsure_blocks(const std::vector<size_t>& blocks) {
 // What is there stays.
 void World::Native::put_blocks(const Attempt& attempt) {
   constexpr size_t sizes[] = {8, 300, 5000, block_size_max};
+  std::vector<uint32_t> values;
+  for (size_t i = 0; i < blocks_count; ++i) values.push_back(world_.values_.add(sizes[draw(4)]));
   std::vector<size_t> blocks = draw_blocks();
   std::erase_if(blocks, [&](size_t at) { return blocks_[at].busy(); });
   if (blocks.empty()) return;
+  for (size_t i = 0; i < blocks.size(); ++i) blocks_[blocks[i]].begin({{.content = values[i]}});
   std::string bytes;
   std::vector<std::string> keys;
-  std::vector<uint32_t> contents;
   std::vector<BatchItem> items;
   std::vector<BatchResult> results(blocks.size());
   for (const size_t at : blocks) keys.push_back(block_key(at));
   for (size_t i = 0; i < blocks.size(); ++i) {
-    contents.push_back(world_.values_.add(sizes[draw(4)]));
     items.push_back({.bucket = blocks_bucket,
                      .key = keys[i],
                      .offset = bytes.size(),
-                     .size = world_.values_.size(contents[i]),
+                     .size = world_.values_.size(values[i]),
                      .if_none_match = "*"});
-    bytes += world_.values_.bytes(contents[i]);
-    blocks_[blocks[i]].begin({{.content = contents[i]}});
+    bytes += world_.values_.bytes(values[i]);
   }
   const MutableBytes window = std::as_writable_bytes(std::span(bytes));
   ManyCall call = call_of(Type::put_many, items, results);
@@ -101,7 +101,7 @@ void World::Native::put_blocks(const Attempt& attempt) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     Block& block = blocks_[blocks[i]];
     if (is_answered(call, i) && !results[i].error) {
-      block.done({.content = contents[i]});
+      block.done({.content = values[i]});
     } else if (is_answered(call, i) && *results[i].error == ErrorCode::precondition_failed) {
       block.refused();
       judge_block(blocks[i], block.begin_read(), "there already", [&](const auto& one) { return span.may_find(one); });
@@ -115,8 +115,8 @@ void World::Native::put_blocks(const Attempt& attempt) {
 // Over what is there, by the router: a lease keeps the version from before.
 void World::Native::put_block(Loop& loop, size_t at) {
   Block& block = blocks_[at];
-  if (block.busy()) return;
   const uint32_t content = world_.values_.add(8 + draw(block_size_max - 8));
+  if (block.busy()) return;
   const int64_t ttl_s = draw(2) == 0 ? 0 : static_cast<int64_t>(1 + draw(4));
   s3::Headers headers;
   if (ttl_s != 0) headers.emplace_back("x-verbena-ttl", std::to_string(ttl_s));
