@@ -185,6 +185,9 @@ class Finder:
             return None
         if failed := re.search(r"^seed (\d+): FAILED: (.*)", done.stdout, re.M):
             return f"seed {failed[1]}: {failed[2][:100]}"
+        if crashed := re.search(r"^seed (\d+): FAILED \(status (\d+)\)", done.stdout, re.M):
+            signal, status = int(crashed[2]) & 127, int(crashed[2]) >> 8  # as waitpid() tells them
+            return f"seed {crashed[1]}: " + (f"ended by signal {signal}" if signal else f"ended with status {status}")
         if failed := re.search(r"\[  FAILED  \] (\S+?),? ", done.stdout):
             return failed[1]
         if failed := re.search(r"^WRONG:\s*(.*)", done.stdout, re.M):

@@ -130,7 +130,8 @@ typedef enum verbena_memory_kind {
   VERBENA_MEMORY_DMABUF = 4
 } verbena_memory_kind;
 
-/* Memory of the caller. Only host memory is supported; every other kind gets VERBENA_UNSUPPORTED. */
+/* Memory of the caller, of kind VERBENA_MEMORY_HOST, or VERBENA_MEMORY_CUDA: as verbena_register_device without a
+ * stream. Every other kind gets VERBENA_UNSUPPORTED. */
 typedef struct verbena_memory {
   size_t struct_size;
   void* address;
@@ -145,6 +146,22 @@ typedef struct verbena_memory {
  * client. */
 int verbena_buffer_alloc(verbena_client* client, size_t size, verbena_buffer** buffer);
 int verbena_buffer_register(verbena_client* client, const verbena_memory* memory, verbena_buffer** buffer);
+/* Memory of a device (verbena::DeviceBuffer). It serves verbena_get, verbena_put, verbena_start_get, verbena_start_put,
+ * verbena_get_many, verbena_get_many_leased and verbena_put_many; verbena_buffer_data is then its address. */
+typedef struct verbena_device_memory {
+  size_t struct_size;
+  int kind;         /* VERBENA_MEMORY_CUDA */
+  int any_device;   /* not 0: `device` is not known, and the driver is asked */
+  int device;       /* its number */
+  int read_only;    /* a get into it is VERBENA_INVALID_ARGUMENT */
+  uint64_t address; /* as the device's driver gave it */
+  uint64_t size;
+  int has_stream;  /* else the caller has waited for its own work on the memory */
+  uint64_t stream; /* a CUstream: calls come after what it has got by then */
+} verbena_device_memory;
+/* VERBENA_INVALID_ARGUMENT: not the device's memory, managed memory, or beyond its allocation (now, or freed when it is
+ * used); VERBENA_UNSUPPORTED: no driver; VERBENA_LOCAL_ERROR: the driver's answer. */
+int verbena_register_device(verbena_client* client, const verbena_device_memory* memory, verbena_buffer** buffer);
 void* verbena_buffer_data(const verbena_buffer* buffer);
 size_t verbena_buffer_size(const verbena_buffer* buffer);
 void verbena_buffer_free(verbena_buffer* buffer);
@@ -167,6 +184,7 @@ typedef struct verbena_transfer {
   char door[16];              /* "native", "token", "http" */
   char provider[32];          /* "local", "tcp", "verbs;ofi_rxm", "http" */
   char fell_back_reason[256]; /* empty when no faster door was skipped */
+  char device_path[16];       /* "staged", "shared" (verbena::DevicePath); empty: host memory */
 } verbena_transfer;
 
 typedef struct verbena_pair {
@@ -335,6 +353,14 @@ typedef struct verbena_item_result {
   char version_id[128];
 } verbena_item_result;
 
+/* A lease of what a batch finds, as that of a match: by the native door alone. Each item without an error and without a
+ * version is held; one for which there is no room is VERBENA_SLOW_DOWN. */
+typedef struct verbena_lease {
+  size_t struct_size;
+  uint64_t ms;    /* how long: at most a minute counts */
+  uint64_t lease; /* a lease that it joins; 0: a new one. Filled: its number; 0: nothing was found, or no leases */
+} verbena_lease;
+
 typedef struct verbena_batch {
   size_t struct_size;
   const verbena_item* items; /* each struct_size of the first apart */
@@ -347,6 +373,7 @@ typedef struct verbena_batch {
    * call the client. */
   void (*in_order)(void* context, size_t leading);
   void* context;
+  verbena_lease* take; /* get, head. May be NULL */
 } verbena_batch;
 
 /* 0 when every item has its result; else the outcome of items without a code is unknown. */
@@ -375,9 +402,11 @@ typedef struct verbena_match_request {
   uint64_t* sizes;
   unsigned char* places; /* 0 unknown, 1 memory, 2 disk */
   uint64_t lease;        /* 0: none */
+  uint64_t join;         /* not filled: a lease of this client that takes in what is found; 0: a new one */
 } verbena_match_request;
 int verbena_match(verbena_client* client, verbena_match_request* request, verbena_transfer* transfer);
-/* verbena_get_many of the versions that a lease holds; other keys, and all if it has ended, as they are now. */
+/* verbena_get_many of the versions that a lease holds; other keys, and all if it has ended, as they are now. Another
+ * client of the same account reads by the lease, too, if it is connected to the same core of the server. */
 int verbena_get_many_leased(verbena_client* client, const verbena_batch* batch, uint64_t lease,
                             verbena_transfer* transfer);
 /* Ends a lease before its time. Succeeds for one that has ended. */

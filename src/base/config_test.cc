@@ -89,7 +89,7 @@ TEST(Config, BadValuesSayWhatIsWanted) {
       {"rdma: {provider: shm}", "v.yaml:1: rdma.provider: 'shm' is not one of auto, verbs, efa, cxi, tcp, local"},
       {"rdma: {fabric_ports: 9200-9100}", "v.yaml:1: rdma.fabric_ports: not a range like 9101-9116"},
       {"rdma: {token_provider: shm}",
-       "v.yaml:1: rdma.token_provider: 'shm' is not one of auto, none, verbs, efa, cxi, tcp"},
+       "v.yaml:1: rdma.token_provider: 'shm' is not one of auto, none, verbs, efa, cxi, tcp, rc"},
       {"rdma: {token_provider: [none, tcp]}", "v.yaml:1: rdma.token_provider: 'none' stands alone"},
       {"rdma: {token_ports: 0-10}", "v.yaml:1: rdma.token_ports: not a range like 9101-9116"},
       {"admin: {console_provider: http://id.example.com}",

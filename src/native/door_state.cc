@@ -137,6 +137,12 @@ bool is_own(const ip::address& address) {
 
 }  // namespace
 
+std::shared_ptr<LeaseBook> DoorState::lease_book(unsigned core) {
+  std::shared_ptr<LeaseBook>& book = lease_books[core];
+  if (book == nullptr) book = std::make_shared<LeaseBook>(lease_limits);
+  return book;
+}
+
 bool may_dial_peer(std::string_view, std::string_view address, std::string_view http_peer) {
   boost::system::error_code ec;
   const ip::address peer = unmapped(ip::make_address(std::string(http_peer), ec));

@@ -66,6 +66,9 @@ struct DoorState {
                       .memory_bytes_max = service.arena.mapping().size() / 16}),
         watch_limits({.watches_max = this->options.watches_max, .bytes_max = this->options.watch_bytes_max}) {}
 
+  // Called as endpoints are added.
+  std::shared_ptr<LeaseBook> lease_book(unsigned core);
+
   s3::Service& service;
   const auth::Verifier& verifier;
   const auth::CredentialStore& credentials;
@@ -73,6 +76,7 @@ struct DoorState {
   const call::Observers observers{options.access_log, options.watch, options.tracer};
   SessionTable sessions;
   LeaseLimits lease_limits;
+  std::map<unsigned, std::shared_ptr<LeaseBook>> lease_books;  // of the cores; complete before the first session
   WatchLimits watch_limits;
   NonceMemory nonces;
   Metrics metrics;

@@ -83,7 +83,7 @@ std::vector<s3::BucketRequests> requests_of(const Op& op, Bytes body) {
 }  // namespace
 
 Endpoint::Endpoint(std::shared_ptr<DoorState> door, Core& core, fabric::Port& port, uint16_t index)
-    : door_(std::move(door)), core_(core), port_(port), index_(index) {
+    : door_(std::move(door)), core_(core), port_(port), index_(index), leases_(door_->lease_book(info().core)) {
   fill_random(std::as_writable_bytes(std::span(&request_ids_, 1)));
 }
 
@@ -102,6 +102,8 @@ void Endpoint::start() {
 void Endpoint::abandon() {
   watches_->close();
   streams_.each([](const std::shared_ptr<SessionStream>& stream) { stream->leases.reset(); });
+  while (leases_->work(SteadyClock::now())) {
+  }
   // Each of them holds this endpoint.
   auto waiting = std::move(waiting_);
   waiting_.clear();

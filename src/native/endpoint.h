@@ -35,6 +35,7 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   const EndpointInfo& info() const { return door_->endpoints[index_]; }
   Core& core() { return core_; }
   KeyWatches& watches() { return *watches_; }
+  const std::shared_ptr<LeaseBook>& lease_book() { return leases_; }
   // Stops all reports to watches. Any thread.
   void stop_watches() { watches_->close(); }
   OpPtr take_op(SessionStream& stream, const wire::Header& header);
@@ -106,6 +107,9 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   Result<void> send(Op& op);
   void tell_moved(SessionStream& stream);
   void sweep();
+  // Releases what leases held, turn by turn.
+  void release_leases();
+  static Task<void> release_leases_by_turns(std::shared_ptr<Endpoint> self);
   static Task<void> sweep_forever(std::weak_ptr<Endpoint> endpoint);
 
   void measure(Op& op) const;  // called when its reply was sent
@@ -125,6 +129,8 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   Core& core_;
   fabric::Port& port_;
   const uint16_t index_;
+  const std::shared_ptr<LeaseBook> leases_;  // of the core
+  bool releasing_ = false;                   // release_leases_by_turns() is running
   StreamMap streams_;
   std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a stream
   std::vector<std::unique_ptr<Op>> spare_ops_;

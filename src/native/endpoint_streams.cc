@@ -124,7 +124,6 @@ void Endpoint::sweep() {
   streams_.each([&](const std::shared_ptr<SessionStream>& stream) {
     if (stream->touched || stream->in_flight > 0) stream->session->used(now);
     stream->touched = false;
-    if (stream->leases != nullptr) stream->leases->sweep(now);
     tell_moved(*stream);
     // Ends sessions whose key is gone: otherwise a client that only sends PINGs would keep its place for ever.
     if (!stream->closed && !stream->session->ended) (void)still_known(*stream);
@@ -137,11 +136,25 @@ void Endpoint::sweep() {
   });
   // An ended session's id is not in the table any more, so no recorded message of it can be replayed.
   if (dead) streams_.keep_if([](const SessionStream& stream) { return !stream.session->ended; });
+  release_leases();
   watches_->sweep();
   if (index_ == 0) {
     door_->sessions.sweep(now);
     door_->metrics.sessions.set(static_cast<int64_t>(door_->sessions.size()));
   }
+}
+
+void Endpoint::release_leases() {
+  if (releasing_ || !leases_->work(SteadyClock::now())) return;
+  releasing_ = true;
+  boost::asio::co_spawn(core_.io(), release_leases_by_turns(shared_from_this()), boost::asio::detached);
+}
+
+Task<void> Endpoint::release_leases_by_turns(std::shared_ptr<Endpoint> self) {
+  do {
+    co_await self->turn();
+  } while (self->leases_->work(SteadyClock::now()));
+  self->releasing_ = false;
 }
 
 Task<void> Endpoint::sweep_forever(std::weak_ptr<Endpoint> endpoint) {

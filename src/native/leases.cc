@@ -4,17 +4,13 @@
 
 #include "base/bytes.h"
 #include "store/key_pins.h"
+#include "store/reads_behind.h"
 
 namespace verbena::native {
 namespace {
 
 // Less than a word, so that a client can say with it which stream the lease is of.
 constexpr uint64_t lease_id_mask = (uint64_t{1} << 48) - 1;
-
-bool is_same_version(const store::ObjectInfo& one, const store::ObjectInfo& other) {
-  return one.version_id == other.version_id && one.etag == other.etag && one.modified_us == other.modified_us &&
-         one.size == other.size;
-}
 
 std::string lease_name(std::string_view bucket, std::string_view key) {
   std::string name;
@@ -72,112 +68,146 @@ void LeaseLimits::give_back(Party& account, Party& stream, uint64_t bytes, bool 
   bytes_gauge_.add(-static_cast<int64_t>(bytes));
 }
 
-Leases::Leases(LeaseLimits& limits, std::string_view account) : limits_(limits), account_(limits.account(account)) {}
-
-Leases::~Leases() {
-  for (auto& [id, lease] : leases_) ended_.push_back(std::move(lease));
-  while (!ended_.empty()) release_some();
+bool is_same_version(const store::ObjectInfo& one, const store::ObjectInfo& other) {
+  return one.version_id == other.version_id && one.etag == other.etag && one.modified_us == other.modified_us &&
+         one.size == other.size;
 }
 
-uint64_t Leases::begin(uint64_t id, Deadline until) {
-  auto found = leases_.find(id);
-  if (id == 0 || found == leases_.end()) {
-    do {
-      fill_random(std::as_writable_bytes(std::span(&id, 1)));
-      id &= lease_id_mask;
-    } while (id == 0 || leases_.contains(id));
-    found = leases_.emplace(id, Lease{.until = until, .last = deadline_in(longest), .keys = {}}).first;
-    by_end_.emplace(until, id);
+LeaseBook::~LeaseBook() {
+  while (work(Deadline::max())) {
   }
-  if (until > found->second.until) end_at(*found, until);
+}
+
+uint64_t LeaseBook::make(OwnerPtr owner, Deadline until) {
+  uint64_t id = 0;
+  do {
+    fill_random(std::as_writable_bytes(std::span(&id, 1)));
+    id &= lease_id_mask;
+  } while (id == 0 || leases_.contains(id));
+  owner->leases.insert(id);
+  leases_.emplace(id, Lease{.owner = std::move(owner), .until = until, .last = deadline_in(Leases::longest)});
+  by_end_.emplace(until, id);
   return id;
 }
 
-void Leases::end_at(std::pair<const uint64_t, Lease>& lease, Deadline until) {
-  by_end_.erase({lease.second.until, lease.first});
-  by_end_.emplace(lease.second.until = until, lease.first);
+LeaseBook::Lease* LeaseBook::of(const Owner& owner, uint64_t id) {
+  const auto found = leases_.find(id);
+  return found == leases_.end() || found->second.owner.get() != &owner ? nullptr : &found->second;
+}
+
+void LeaseBook::end_at(uint64_t id, Lease& lease, Deadline until) {
+  by_end_.erase({lease.until, id});
+  by_end_.emplace(lease.until = until, id);
+}
+
+void LeaseBook::end(Leased::iterator lease) {
+  by_end_.erase({lease->second.until, lease->first});
+  lease->second.owner->leases.erase(lease->first);
+  ended_.push_back(std::move(lease->second));
+  leases_.erase(lease);
+}
+
+bool LeaseBook::work(Deadline now) {
+  size_t ends = turn_max, releases = turn_max;
+  while (!closed_.empty() && ends != 0) {
+    Owner& owner = *closed_.back();
+    for (; !owner.leases.empty() && ends != 0; --ends) end(leases_.find(*owner.leases.begin()));
+    if (owner.leases.empty()) closed_.pop_back();
+  }
+  for (; !by_end_.empty() && by_end_.begin()->first <= now && ends != 0; --ends) {
+    end(leases_.find(by_end_.begin()->second));
+  }
+  while (!ended_.empty() && releases != 0) {
+    auto& [owner, until, last, promised, keys] = ended_.back();
+    for (; !keys.empty() && releases != 0; --releases) {
+      release(*owner, keys.begin()->first, keys.begin()->second);
+      keys.erase(keys.begin());
+    }
+    if (keys.empty()) ended_.pop_back();
+  }
+  return !closed_.empty() || !ended_.empty() || (!by_end_.empty() && by_end_.begin()->first <= now);
+}
+
+void LeaseBook::release(Owner& owner, const std::string& name, Kept& kept) {
+  const std::string& bucket = kept.bucket->name;
+  store::KeyPins::get().unpin(bucket, std::string_view(name).substr(bucket.size() + 1));
+  kept.reader.reset();
+  limits_.give_back(*owner.payer, owner.own, kept.bytes, kept.in_memory);
+}
+
+Leases::Leases(std::shared_ptr<LeaseBook> book, std::string_view account)
+    : book_(std::move(book)),
+      owner_(std::make_shared<LeaseBook::Owner>(std::string(account), book_->limits().account(account))) {}
+
+// What a turn leaves is released at the sweeps of the endpoint.
+Leases::~Leases() {
+  owner_->open = false;
+  book_->closed_.push_back(owner_);
+  (void)book_->work(SteadyClock::now());
+}
+
+uint64_t Leases::begin(uint64_t id, Deadline until) {
+  LeaseBook::Lease* const known = id == 0 ? nullptr : book_->of(*owner_, id);
+  if (known == nullptr) return book_->make(owner_, until);
+  if (until > known->until) book_->end_at(id, *known, until);
+  return id;
 }
 
 Result<void> Leases::add(uint64_t id, const s3::BucketAccessPtr& bucket, std::string_view key,
                          std::shared_ptr<store::ObjectReader> reader, bool in_memory) {
-  const auto found = leases_.find(id);
-  if (found == leases_.end()) return fail(Errc::no_such_key, "native: the lease has ended");
+  LeaseBook::Lease* const lease = book_->of(*owner_, id);
+  if (lease == nullptr) return fail(Errc::no_such_key, "native: the lease has ended");
+  reader = store::behind(std::move(reader));
   std::string name = lease_name(bucket->name, key);
-  auto& keys = found->second.keys;
+  auto& keys = lease->keys;
   if (const auto known = keys.find(name); known != keys.end()) {
     if (is_same_version(known->second.reader->info(), reader->info()) &&
         known->second.bucket->created_us == bucket->created_us) {
       return {};
     }
-    release(known->first, known->second);
+    book_->release(*owner_, known->first, known->second);
     keys.erase(known);
   }
   const uint64_t bytes = store::stored_size(reader->info());
-  if (!limits_.take(*account_, own_, bytes, in_memory)) return fail(Errc::slow_down, "native: leases hold too much");
+  in_memory = in_memory || (bytes != 0 && !reader->peek(0, 1).bytes.empty());
+  if (!book_->limits().take(*owner_->payer, owner_->own, bytes, in_memory)) {
+    return fail(Errc::slow_down, "native: leases hold too much");
+  }
   store::KeyPins::get().pin(bucket->name, key);
-  keys.emplace(std::move(name), Kept{std::move(reader), bucket, bytes, in_memory});
+  keys.emplace(std::move(name), LeaseBook::Kept{std::move(reader), bucket, bytes, in_memory});
   return {};
 }
 
 bool Leases::keep_until(uint64_t id, Deadline until) {
-  const auto found = leases_.find(id);
-  if (found == leases_.end()) return false;
-  Lease& lease = found->second;
-  if (lease.keys.empty()) {
+  LeaseBook::Lease* const lease = book_->of(*owner_, id);
+  if (lease == nullptr) return false;
+  if (lease->keys.empty()) {
     end(id);
     return false;
   }
-  lease.promised = std::min(std::max(until, lease.promised), lease.last);
-  end_at(*found, lease.promised);
+  lease->promised = std::min(std::max(until, lease->promised), lease->last);
+  book_->end_at(id, *lease, lease->promised);
   return true;
 }
 
+// The rights to the object are checked at each read, so what another session of the account adds is the name of a
+// version that its key may not have any more.
 Leases::Found Leases::find(uint64_t id, std::string_view bucket, std::string_view key) const {
-  const auto found = leases_.find(id);
-  if (found == leases_.end() || found->second.until <= SteadyClock::now()) return {};
+  const auto found = book_->leases_.find(id);
+  if (found == book_->leases_.end() || found->second.until <= SteadyClock::now()) return {};
+  const LeaseBook::Owner& owner = *found->second.owner;
+  const bool same_account = !owner.account.empty() && owner.account == owner_->account;
+  if (!owner.open || (&owner != owner_.get() && !same_account)) return {};
   const auto kept = found->second.keys.find(lease_name(bucket, key));
   if (kept == found->second.keys.end()) return {};
   return {kept->second.reader, kept->second.bucket};
 }
 
 void Leases::end(uint64_t id) {
-  const auto found = leases_.find(id);
-  if (found == leases_.end()) return;
-  by_end_.erase({found->second.until, id});
-  ended_.push_back(std::move(found->second));
-  leases_.erase(found);
-  release_some();
-}
-
-void Leases::sweep(Deadline now) {
-  while (!by_end_.empty() && by_end_.begin()->first <= now) {
-    const uint64_t id = by_end_.begin()->second;
-    by_end_.erase(by_end_.begin());
-    const auto found = leases_.find(id);
-    ended_.push_back(std::move(found->second));
-    leases_.erase(found);
-  }
-  release_some();
-}
-
-void Leases::release_some() {
-  size_t left = release_max;
-  while (!ended_.empty()) {
-    auto& keys = ended_.back().keys;
-    for (; !keys.empty() && left != 0; --left) {
-      release(keys.begin()->first, keys.begin()->second);
-      keys.erase(keys.begin());
-    }
-    if (!keys.empty()) return;
-    ended_.pop_back();
-  }
-}
-
-void Leases::release(const std::string& name, Kept& kept) {
-  const std::string& bucket = kept.bucket->name;
-  store::KeyPins::get().unpin(bucket, std::string_view(name).substr(bucket.size() + 1));
-  kept.reader.reset();
-  limits_.give_back(*account_, own_, kept.bytes, kept.in_memory);
+  const auto found = book_->leases_.find(id);
+  if (found == book_->leases_.end() || found->second.owner != owner_) return;
+  book_->end(found);
+  (void)book_->work(SteadyClock::now());
 }
 
 }  // namespace verbena::native

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
@@ -60,14 +61,69 @@ class LeaseLimits {
 // describes it.
 uint64_t lease_memory(uint64_t bytes, bool in_memory);
 
-// Of one stream; used on its core.
+// Whether they are the same bytes.
+bool is_same_version(const store::ObjectInfo& one, const store::ObjectInfo& other);
+
+// The leases of one core's streams; used on that core.
+class LeaseBook {
+ public:
+  // Of a turn: leases that end, and keys that are released. A large lease does not stop the core.
+  static constexpr size_t turn_max = 1024;
+
+  explicit LeaseBook(LeaseLimits& limits) : limits_(limits) {}  // `limits` outlives it
+  ~LeaseBook();
+  LeaseBook(const LeaseBook&) = delete;
+
+  LeaseLimits& limits() { return limits_; }
+  // Ends leases whose time or stream is over, and releases what has ended: as much as in a turn. True: some is left.
+  bool work(Deadline now);
+
+ private:
+  friend class Leases;
+  // A stream. It outlives its leases.
+  struct Owner {
+    std::string account;  // empty: of a client without one
+    LeaseLimits::PartyPtr payer;
+    LeaseLimits::Party own{};
+    std::unordered_set<uint64_t> leases{};
+    bool open = true;
+  };
+  using OwnerPtr = std::shared_ptr<Owner>;
+  struct Kept {
+    std::shared_ptr<store::ObjectReader> reader;
+    s3::BucketAccessPtr bucket;
+    uint64_t bytes = 0;
+    bool in_memory = false;
+  };
+  struct Lease {
+    OwnerPtr owner;
+    Deadline until, last;
+    Deadline promised = Deadline::min();  // to the client
+    std::unordered_map<std::string, Kept> keys{};
+  };
+  using Leased = std::unordered_map<uint64_t, Lease>;
+
+  uint64_t make(OwnerPtr owner, Deadline until);
+  // Null: it has ended, or is another stream's.
+  Lease* of(const Owner& owner, uint64_t id);
+  void end_at(uint64_t id, Lease& lease, Deadline until);
+  void end(Leased::iterator lease);
+  void release(Owner& owner, const std::string& name, Kept& kept);
+
+  LeaseLimits& limits_;
+  Leased leases_;
+  std::set<std::pair<Deadline, uint64_t>> by_end_;
+  std::vector<OwnerPtr> closed_;  // whose leases have to be ended
+  std::vector<Lease> ended_;      // to be released
+};
+
+// Those of one stream.
 class Leases {
  public:
   // From a lease's begin, however often it is prolonged: so long the space of a removed object may be kept.
   static constexpr std::chrono::milliseconds longest{60'000};
 
-  // `limits` outlives it.
-  Leases(LeaseLimits& limits, std::string_view account);
+  Leases(std::shared_ptr<LeaseBook> book, std::string_view account);
   ~Leases();
   Leases(const Leases&) = delete;
 
@@ -84,34 +140,13 @@ class Leases {
     std::shared_ptr<store::ObjectReader> reader;  // null: the lease or the key in it does not exist
     s3::BucketAccessPtr bucket;
   };
+  // By a lease of this stream, or of another one of the same account on this core.
   Found find(uint64_t id, std::string_view bucket, std::string_view key) const;
   void end(uint64_t id);
-  // Ends those whose time is over, and releases some of what has ended.
-  void sweep(Deadline now);
 
  private:
-  struct Kept {
-    std::shared_ptr<store::ObjectReader> reader;
-    s3::BucketAccessPtr bucket;
-    uint64_t bytes = 0;
-    bool in_memory = false;
-  };
-  struct Lease {
-    Deadline until, last;
-    Deadline promised = Deadline::min();  // to the client
-    std::unordered_map<std::string, Kept> keys;
-  };
-  static constexpr size_t release_max = 16'384;  // keys at once: a large lease does not stop the core
-  void end_at(std::pair<const uint64_t, Lease>& lease, Deadline until);
-  void release_some();
-  void release(const std::string& name, Kept& kept);
-
-  LeaseLimits& limits_;
-  const LeaseLimits::PartyPtr account_;
-  LeaseLimits::Party own_;
-  std::unordered_map<uint64_t, Lease> leases_;
-  std::set<std::pair<Deadline, uint64_t>> by_end_;
-  std::vector<Lease> ended_;  // to be released
+  const std::shared_ptr<LeaseBook> book_;
+  const LeaseBook::OwnerPtr owner_;
 };
 
 }  // namespace verbena::native

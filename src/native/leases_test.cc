@@ -4,6 +4,7 @@
 #include "native/test_batches.h"
 #include "native/wire/match.h"
 #include "store/key_pins.h"
+#include "store/reads_behind.h"
 
 namespace verbena::native {
 namespace {
@@ -174,6 +175,7 @@ class LeaseLimitsTest : public LeaseTest {
 
 TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
   LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
+  const auto book = std::make_shared<LeaseBook>(limits);
   const Deadline later = deadline_in(std::chrono::minutes(1));
   const auto object = reader("ns/a");
   const auto add = [&](Leases& leases, uint64_t id, const char* key) {
@@ -181,7 +183,7 @@ TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
     return added ? Errc::ok : added.error().code;
   };
   {
-    Leases one(limits, "account"), two(limits, "account"), three(limits, "account"), other(limits, "other");
+    Leases one(book, "account"), two(book, "account"), three(book, "account"), other(book, "other");
     const uint64_t id = one.begin(0, later), of_two = two.begin(0, later), of_three = three.begin(0, later);
     EXPECT_EQ(add(one, id, "1"), Errc::ok);
     EXPECT_EQ(add(one, id, "1"), Errc::ok) << "which it has";
@@ -197,7 +199,7 @@ TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
   }
   EXPECT_EQ(held(), 0);
   LeaseLimits small({.keys_max = 100, .bytes_max = 4 * 20, .memory_bytes_max = 2 * lease_memory(8, true)});
-  Leases leases(small, "account");
+  Leases leases(std::make_shared<LeaseBook>(small), "account");
   const uint64_t id = leases.begin(0, later);
   EXPECT_EQ(add(leases, id, "1"), Errc::ok) << "8 of 20 bytes";
   EXPECT_TRUE(leases.add(id, bucket_, "2", object, true));
@@ -207,19 +209,21 @@ TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
 
 TEST_F(LeaseLimitsTest, ItEndsHoweverOftenItIsProlonged) {
   LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
-  Leases leases(limits, "account");
+  const auto book = std::make_shared<LeaseBook>(limits);
+  Leases leases(book, "account");
   const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
   EXPECT_TRUE(leases.add(id, bucket_, "k", reader("ns/a"), false));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::hours(1))));
   EXPECT_EQ(leases.begin(id, deadline_in(std::chrono::minutes(1))), id);
   EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::hours(1))));
-  leases.sweep(deadline_in(Leases::longest));
+  EXPECT_FALSE(book->work(deadline_in(Leases::longest)));
   EXPECT_EQ(held(), 0);
 }
 
 TEST_F(LeaseLimitsTest, AnotherVersionTakesTheKeysPlace) {
   LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
-  Leases leases(limits, "account");
+  const auto book = std::make_shared<LeaseBook>(limits);
+  Leases leases(book, "account");
   const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
   EXPECT_TRUE(leases.add(id, bucket_, "ns/a", reader("ns/a"), false));
   store_.put("bucket", "ns/a", "another one");
@@ -238,9 +242,10 @@ TEST_F(LeaseLimitsTest, WhatIsHeldInMemoryCountsAsSuch) {
 
 TEST_F(LeaseLimitsTest, AMillionLeasesEndWithTheirTime) {
   LeaseLimits limits({.keys_max = 400'000, .bytes_max = GiB, .memory_bytes_max = GiB});
-  Leases leases(limits, "account");
+  const auto book = std::make_shared<LeaseBook>(limits);
+  Leases leases(book, "account");
   const auto object = reader("ns/a");
-  const Deadline soon = SteadyClock::now();
+  const Deadline soon = deadline_in(std::chrono::seconds(50)), later = soon + std::chrono::seconds(1);
   size_t refused = 0;
   for (int i = 0; i < 150'000; ++i) {
     const uint64_t id = leases.begin(0, soon);
@@ -249,11 +254,99 @@ TEST_F(LeaseLimitsTest, AMillionLeasesEndWithTheirTime) {
   }
   EXPECT_EQ(refused, 50'000u);
   EXPECT_EQ(held(), 100'000);
-  leases.sweep(SteadyClock::now());
-  EXPECT_LT(held(), 100'000);
-  EXPECT_GT(held(), 0) << "a part of them at a time";
-  for (int i = 0; i < 10; ++i) leases.sweep(SteadyClock::now());
+  EXPECT_TRUE(book->work(later));
+  EXPECT_EQ(held(), 100'000 - static_cast<int64_t>(LeaseBook::turn_max)) << "a part of them at a time";
+  while (book->work(later)) {
+  }
   EXPECT_EQ(held(), 0);
+}
+
+TEST_F(LeaseLimitsTest, AStreamThatHeldMuchIsReleasedTurnByTurn) {
+  LeaseLimits limits({.keys_max = 40'000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  const auto object = reader("ns/a");
+  const Deadline later = deadline_in(std::chrono::minutes(1));
+  uint64_t large = 0;
+  Leases other(book, "account");
+  {
+    Leases leases(book, "account");
+    large = leases.begin(0, later);
+    for (int i = 0; i < 5'000; ++i) EXPECT_TRUE(leases.add(large, bucket_, "k" + std::to_string(i), object, false));
+    for (int i = 0; i < 2'000; ++i) EXPECT_TRUE(leases.add(leases.begin(0, later), bucket_, "k", object, false));
+    EXPECT_NE(other.find(large, "bucket", "k1").reader, nullptr) << "by another stream of the account";
+  }
+  constexpr auto turn = static_cast<int64_t>(LeaseBook::turn_max);
+  EXPECT_EQ(held(), 7'000 - turn);
+  EXPECT_EQ(other.find(large, "bucket", "k1").reader, nullptr) << "it has ended all the same";
+  int turns = 1;
+  for (; book->work(SteadyClock::now()); ++turns) EXPECT_EQ(held(), std::max<int64_t>(7'000 - turn * (turns + 1), 0));
+  EXPECT_LT(turns, 9);
+  EXPECT_EQ(held(), 0);
+}
+
+TEST_F(LeaseLimitsTest, OtherAccountsDoNotReadByALease) {
+  LeaseLimits limits({.keys_max = 100, .bytes_max = GiB, .memory_bytes_max = GiB});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  Leases mine(book, "account"), twin(book, "account"), other(book, "other"), guest(book, ""), guest2(book, "");
+  const Deadline later = deadline_in(std::chrono::minutes(1));
+  const uint64_t id = mine.begin(0, later), of_guest = guest.begin(0, later);
+  EXPECT_TRUE(mine.add(id, bucket_, "k", reader("ns/a"), false));
+  EXPECT_TRUE(guest.add(of_guest, bucket_, "k", reader("ns/a"), false));
+  EXPECT_NE(twin.find(id, "bucket", "k").reader, nullptr);
+  EXPECT_EQ(other.find(id, "bucket", "k").reader, nullptr);
+  EXPECT_NE(guest.find(of_guest, "bucket", "k").reader, nullptr);
+  EXPECT_EQ(guest2.find(of_guest, "bucket", "k").reader, nullptr);
+  twin.end(id);
+  EXPECT_FALSE(twin.add(id, bucket_, "l", reader("ns/a"), false));
+  EXPECT_FALSE(twin.keep_until(id, later));
+  EXPECT_NE(twin.begin(id, later), id) << "its own";
+  EXPECT_NE(mine.find(id, "bucket", "k").reader, nullptr);
+}
+
+// One reader of an object in memory that no hot tier has.
+class InMemory final : public store::ObjectReader {
+ public:
+  InMemory() { info_.size = bytes_.size(); }
+  const store::ObjectInfo& info() const override { return info_; }
+  Task<Result<memory::Chunk>> read(uint64_t, size_t) override { co_return memory::Chunk{}; }
+  memory::Chunk peek(uint64_t, uint64_t) const override { return {.lease = {}, .bytes = Bytes(bytes_)}; }
+
+ private:
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(MiB);
+  store::ObjectInfo info_;
+};
+
+// Fills a cache beside, as long as it exists.
+class Filling final : public store::ObjectReader, public store::ReadsBehind {
+ public:
+  explicit Filling(std::shared_ptr<store::ObjectReader> below) : below_(std::move(below)) {}
+  const store::ObjectInfo& info() const override { return below_->info(); }
+  Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override { return below_->read(offset, length); }
+  const std::shared_ptr<store::ObjectReader>& behind() const override { return below_; }
+
+ private:
+  std::shared_ptr<store::ObjectReader> below_;
+};
+
+TEST_F(LeaseLimitsTest, AnObjectInMemoryWithoutAHotTierCountsAsSuch) {
+  LeaseLimits limits({.keys_max = 100, .bytes_max = GiB, .memory_bytes_max = 3 * MiB});
+  Leases leases(std::make_shared<LeaseBook>(limits), "account");
+  const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
+  const auto object = std::make_shared<InMemory>();
+  EXPECT_TRUE(leases.add(id, bucket_, "1", object, false));
+  EXPECT_TRUE(leases.add(id, bucket_, "2", object, false));
+  EXPECT_FALSE(leases.add(id, bucket_, "3", object, false));
+}
+
+TEST_F(LeaseLimitsTest, AReaderThatFillsTheHotTierIsNotKept) {
+  LeaseLimits limits({.keys_max = 100, .bytes_max = GiB, .memory_bytes_max = GiB});
+  Leases leases(std::make_shared<LeaseBook>(limits), "account");
+  const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
+  auto filling = std::make_shared<Filling>(reader("ns/a"));
+  const std::weak_ptr<Filling> gone = filling;
+  EXPECT_TRUE(leases.add(id, bucket_, "ns/a", std::move(filling), false));
+  EXPECT_TRUE(gone.expired());
+  EXPECT_EQ(leases.find(id, "bucket", "ns/a").reader->info().size, 8u);
 }
 
 }  // namespace

@@ -14,14 +14,6 @@
 #include "s3/objects/read.h"
 
 namespace verbena::native {
-namespace {
-
-std::chrono::milliseconds lease_time(const MatchRequest& request) {
-  return std::min(std::chrono::milliseconds(request.lease_ms), Leases::longest);
-}
-
-}  // namespace
-
 // Ends with its coroutine, however that ends.
 struct Matching::Running {
   explicit Running(std::shared_ptr<Matching> m) : matching(std::move(m)) {}
@@ -50,7 +42,7 @@ Task<void> Matching::serve(std::shared_ptr<Matching> self) {
   if (!endpoint->may_serve_at_once()) co_await endpoint->turn();
   const auto done = co_await self->run();
   self->account();
-  const uint64_t lease = self->finish_lease(done.has_value());
+  const uint64_t lease = self->lease_.finish(done.has_value());
   wire::MatchWriter& out = self->out_;
   OpPtr op = std::move(self->op_);
   if (done) {
@@ -101,7 +93,7 @@ Task<Result<bool>> Matching::match_list(uint32_t count) {
 }
 
 size_t Matching::count_at_a_glance(MatchKeys::Some keys) {
-  if (lease_ != 0 || !keys_.are_packed() || !still_allowed() || !hot_.looks_in_memory()) return 0;
+  if (lease_.is_on() || !keys_.are_packed() || !still_allowed() || !hot_.looks_in_memory()) return 0;
   std::array<uint64_t, cache::KeyRun::count_max> sizes;
   op_->endpoint->door().service.store.hot_sizes(keys_.run(keys), sizes);
   size_t known = 0;
@@ -198,7 +190,7 @@ void Matching::look_in_memory(MatchKeys::Some keys) {
     const store::ObjectReader* const object = lookups[i].found.get();
     if (object == nullptr || !s3::is_sent_as_it_lies(object->info())) continue;
     seen_[i] = {.place = wire::KeyPlace::memory, .size = object->info().size, .known = true};
-    if (lease_ != 0) seen_[i].object = std::move(lookups[i].found);
+    if (lease_.is_on()) seen_[i].object = std::move(lookups[i].found);
   }
 }
 
@@ -220,11 +212,11 @@ Task<void> Matching::look_up(std::string_view key, Seen& seen) {
   }
   seen.place = read.found() != nullptr ? wire::KeyPlace::memory : wire::KeyPlace::disk;
   seen.size = read.info().size;
-  if (lease_ != 0) co_await open_for_lease(key, seen);
+  if (lease_.is_on()) co_await open_for_lease(key, seen);
 }
 
 bool Matching::count(std::string_view key, Seen& seen) {
-  if (lease_ != 0 && seen.code == Errc::ok && !take_for_lease(key, seen)) seen.code = Errc::slow_down;
+  if (lease_.is_on() && seen.code == Errc::ok && !hold(key, seen)) seen.code = Errc::slow_down;
   const bool ok = seen.code == Errc::ok;
   if (ok && !out_.add(seen.place, seen.size)) {
     full_ = true;
@@ -246,22 +238,12 @@ void Matching::account() {
   if (counted_ != 0) op_->endpoint->account(*op_, {.bucket_name = op_->bucket, .requests = counted_});
 }
 
-// The bucket's record is from before any object is found: one of a later bucket of that name is not read by the lease.
-// Until the answer is ready the lease lasts longer than any of it takes.
 Task<void> Matching::begin_lease() {
-  LeaseLimits& limits = op_->endpoint->door().lease_limits;
-  if (limits.are_off() || !s3::check_bucket_name(op_->bucket)) co_return;
+  if (!s3::check_bucket_name(op_->bucket)) co_return;
   auto bucket = co_await s3::bucket_access(op_->endpoint->door().service, op_->bucket);
-  if (!bucket || op_->stream->closed) co_return;
+  if (!bucket) co_return;
   bucket_ = std::move(*bucket);
-  const MatchRequest& request = *op_->match;
-  SessionStream& stream = *op_->stream;
-  if (stream.leases == nullptr) {
-    const auth::PrincipalPtr& who = op_->caller.identity.principal;
-    const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
-    stream.leases = std::make_unique<Leases>(limits, account);
-  }
-  lease_ = stream.leases->begin(request.lease, deadline_in(lease_time(request) + std::chrono::minutes(1)));
+  lease_.begin(*op_, {op_->match->lease_ms, op_->match->lease});
 }
 
 // As it is stored: the rights to it were checked, and are checked again when it is read.
@@ -275,19 +257,8 @@ Task<void> Matching::open_for_lease(std::string_view key, Seen& seen) {
   seen.size = seen.object->info().size;
 }
 
-bool Matching::take_for_lease(std::string_view key, Seen& seen) {
-  Leases* const leases = op_->stream->leases.get();
-  const bool in_memory = seen.place == wire::KeyPlace::memory;
-  return leases != nullptr && leases->add(lease_, bucket_, key, std::move(seen.object), in_memory);
-}
-
-uint64_t Matching::finish_lease(bool answered) {
-  Leases* const leases = op_->stream->leases.get();
-  if (lease_ == 0 || leases == nullptr) return 0;
-  const bool is_known = lease_ == op_->match->lease;
-  if (!answered && !is_known) leases->end(lease_);  // its client would never learn of it
-  if (!answered) return 0;
-  return leases->keep_until(lease_, deadline_in(lease_time(*op_->match))) ? lease_ : 0;
+bool Matching::hold(std::string_view key, Seen& seen) {
+  return lease_.hold(bucket_, key, std::move(seen.object), seen.place == wire::KeyPlace::memory);
 }
 
 bool load_lease_end(Op& op, Bytes body) {

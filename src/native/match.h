@@ -13,6 +13,7 @@
 
 #include "native/match_keys.h"
 #include "native/op.h"
+#include "native/taken_lease.h"
 #include "native/wire/match.h"
 #include "s3/objects/hot_reads.h"
 
@@ -60,8 +61,7 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   void account();
   Task<void> begin_lease();
   Task<void> open_for_lease(std::string_view key, Seen& seen);
-  bool take_for_lease(std::string_view key, Seen& seen);
-  uint64_t finish_lease(bool answered);
+  bool hold(std::string_view key, Seen& seen);
 
   OpPtr op_;
   MatchKeys keys_;
@@ -71,7 +71,7 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   Deadline until_;  // the end of the client's wait
   Deadline turn_until_;
   size_t in_turn_ = 0, looked_at_ = 0, counted_ = 0;
-  uint64_t lease_ = 0;          // 0: none
+  TakenLease lease_;
   s3::BucketAccessPtr bucket_;  // for the lease
   bool full_ = false, admitted_ = false;
   Errc end_ = Errc::ok;  // why the list ends

@@ -3,19 +3,28 @@
 #include <utility>
 
 #include "native/endpoint.h"
+#include "native/wire/match.h"
 #include "s3/errors.h"
 #include "s3/objects/send.h"
 
 namespace verbena::native {
+namespace {
+
+size_t head_size(OrderedReply::Form form) {
+  if (form == OrderedReply::Form::listing) return wire::list_values_head_size;
+  return wire::batch_reply_head_size + (form == OrderedReply::Form::leased_entries ? wire::lease_size : 0);
+}
+
+}  // namespace
 
 void OrderedReply::begin(Op& op, const wire::BatchHead& head, Form form, bool wants_bytes) {
   op_ = &op;
   head_ = &head;
   wants_bytes_ = wants_bytes;
-  const bool lists = form == Form::listing;
-  out_.emplace(op.body_space().subspan(lists ? wire::list_values_head_size : wire::batch_reply_head_size));
+  form_ = form;
+  out_.emplace(op.body_space().subspan(head_size(form)));
   values_.reset();
-  if (lists) values_.emplace(*out_, head.details);
+  if (form == Form::listing) values_.emplace(*out_, head.details);
   full_ = failed_ = false;
   taken_ = answered_ = 0;
   held_bytes_ = arrived_ = inline_bytes_ = window_bytes_ = 0;
@@ -146,18 +155,19 @@ void OrderedReply::account_for_buckets() {
   }
 }
 
-void OrderedReply::finish(bool more) {
+void OrderedReply::finish(bool more, uint64_t lease) {
   account_for_unanswered();
   account_for_buckets();
-  const size_t head_size = reply_head_size();
-  wire::Writer head(op_->body_space().first(head_size));
+  const size_t size = head_size(form_);
+  wire::Writer head(op_->body_space().first(size));
   const auto answered = static_cast<uint16_t>(answered_);
   if (values_) {
     wire::encode_list_values_head(head, more, head_->details, answered);
   } else {
     wire::encode_batch_reply_head(head, head_->details, answered);
+    if (form_ == Form::leased_entries) head.u64(lease);
   }
-  op_->body_size = head_size + out_->size();
+  op_->body_size = size + out_->size();
   Metrics& metrics = op_->endpoint->door().metrics;
   metrics.inline_out.add(inline_bytes_);
   metrics.window_out.add(window_bytes_);

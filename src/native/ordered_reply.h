@@ -24,7 +24,7 @@ class OrderedReply {
     uint64_t bytes() const { return in_reply + in_window; }
   };
 
-  enum class Form : uint8_t { entries, listing };
+  enum class Form : uint8_t { entries, leased_entries, listing };  // leased: the answer has a lease's number
   // `head` outlives the batch.
   void begin(Op& op, const wire::BatchHead& head, Form form, bool wants_bytes);
   // Releases the objects of answers that were not written.
@@ -71,13 +71,12 @@ class OrderedReply {
   uint64_t arrived() const { return arrived_; }
   uint64_t bytes_moved() const { return inline_bytes_ + window_bytes_; }
 
-  // Writes the head, and counts what was answered. `more`: of a listing.
-  void finish(bool more);
+  // Writes the head, and counts what was answered. `more`: of a listing. `lease`: of leased entries.
+  void finish(bool more, uint64_t lease);
 
  private:
   static constexpr size_t entry_space = 80;  // of an answer without bytes, approximately
 
-  size_t reply_head_size() const { return values_ ? wire::list_values_head_size : wire::batch_reply_head_size; }
   wire::BatchEntry entry_of(const store::ObjectInfo& info, uint64_t length, bool partial, bool in_reply) const {
     const bool has_checksum = (head_->details & wire::detail_checksum) != 0 && !partial;
     return {.partial = partial,
@@ -101,6 +100,7 @@ class OrderedReply {
   Op* op_ = nullptr;
   const wire::BatchHead* head_ = nullptr;
   bool wants_bytes_ = true;
+  Form form_ = Form::entries;
   std::optional<wire::Writer> out_;
   std::optional<wire::ValueWriter> values_;  // of a listing
   std::array<ReadSlot, slots_max> slots_;

@@ -3,22 +3,25 @@
 #include "base/ticks.h"
 #include "native/endpoint.h"
 #include "native/object_bytes.h"
-#include "native/wire/match.h"
 #include "s3/objects/read.h"
 
 namespace verbena::native {
 
 Result<void> ReadBatch::begin(Op& op, Bytes body) {
   reset(op);
-  if ((op.header.flags & wire::flag_lease) != 0) [[unlikely]]
-    VB_TRY(take_lease(body));
+  if ((op.header.flags & (wire::flag_lease | wire::flag_take_lease)) != 0) [[unlikely]]
+    VB_TRY(read_leases(body));
   VB_TRY(source_.open(op, body));
   const wire::BatchHead& head = source_.head();
-  reply_.begin(op, head, OrderedReply::Form::entries, source_.wants_bytes());
+  const auto form = wish_.milliseconds != 0 ? OrderedReply::Form::leased_entries : OrderedReply::Form::entries;
+  reply_.begin(op, head, form, source_.wants_bytes());
   for (size_t i = 0; i < head.buckets.count; ++i) {
     hot_[i] = s3::HotReads(op.endpoint->door().service, op.caller, head.buckets[i]);
   }
-  return delivery_.open(op, head);
+  VB_TRY(delivery_.open(op, head));
+  if (leased_) [[unlikely]]
+    taken_.begin(op, wish_);
+  return {};
 }
 
 Result<void> ReadBatch::begin_listing(Op& op, store::ListPage page) {
@@ -28,22 +31,12 @@ Result<void> ReadBatch::begin_listing(Op& op, store::ListPage page) {
   return delivery_.open(op, source_.head());
 }
 
-// Older servers do not know the flag, so older sessions do not have it.
-Result<void> ReadBatch::take_lease(Bytes& body) {
-  if (op_->version() < wire::version_of_match || static_cast<wire::Type>(op_->header.type) != wire::Type::get_many) {
-    return {};
-  }
-  if (body.size() < wire::lease_size) return fail(Errc::invalid_request, "batch: no lease behind it");
-  wire::Reader in(body.last(wire::lease_size));
-  if (op_->stream->leases != nullptr) lease_ = in.u64();
-  body = body.first(body.size() - wire::lease_size);
-  return {};
-}
-
 void ReadBatch::reset(Op& op) {
   op_ = &op;
   shared_.reset();
   lease_ = 0;
+  wish_ = {};
+  leased_ = false;
   late_ = publishing_ = false;
   const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
   until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
@@ -103,10 +96,8 @@ ReadBatch::Step ReadBatch::advance(size_t& index) {
 ReadBatch::Served ReadBatch::serve_now(size_t index) {
   ReadSlot& slot = reply_.slot(index);
   const bool allowed = still_allowed();
-  if (lease_ != 0 && allowed) [[unlikely]] {
-    source_.fill_request(slot);
-    return Served::waits;
-  }
+  if (leased_ && allowed) [[unlikely]]
+    return serve_leased_now(index);
   s3::HotReads::Found hot;
   if (allowed && source_.is_plain()) hot = hot_[slot.bucket].find(source_.key());
   if (hot.object != nullptr) {
@@ -180,7 +171,7 @@ bool ReadBatch::gather(size_t index) {
 
 // Elsewhere GETs are gathered, and answered when they were written.
 bool ReadBatch::may_serve_group() const {
-  if (!source_.may_group() || !reply_.all_answered() || lease_ != 0) return false;
+  if (!source_.may_group() || !reply_.all_answered() || leased_) return false;
   return !source_.wants_bytes() || source_.head().windows.count == 0 || delivery_.writes_at_once();
 }
 
@@ -253,7 +244,8 @@ bool ReadBatch::append(ItemDelivery::Together& writes, OrderedReply::Answered& a
 
 void ReadBatch::finish() {
   publish_progress(true);
-  reply_.finish(source_.is_listing() && source_.has_more_than(reply_.answered()));
+  const uint64_t lease = leased_ ? taken_.finish(true) : 0;
+  reply_.finish(source_.is_listing() && source_.has_more_than(reply_.answered()), lease);
   end();
 }
 

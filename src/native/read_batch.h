@@ -13,6 +13,7 @@
 #include "native/item_source.h"
 #include "native/op.h"
 #include "native/ordered_reply.h"
+#include "native/taken_lease.h"
 #include "s3/objects/hot_reads.h"
 
 namespace verbena::native {
@@ -48,7 +49,6 @@ class ReadBatch {
   using Found = std::span<const store::Store::HotLookup>;
 
   void reset(Op& op);
-  Result<void> take_lease(Bytes& body);
 
   // Turns.
   Step advance(size_t& index);
@@ -73,8 +73,15 @@ class ReadBatch {
   bool append(ItemDelivery::Together& writes, OrderedReply::Answered& all, const store::ObjectReader& object,
               const wire::BatchPlace& place);
 
-  // Workers, and what they wait for.
+  // Leases (read_batch_leases.cc).
+  Result<void> read_leases(Bytes& body);
+  Leases::Found held(const s3::GetRequest& request) const;
+  Served serve_leased_now(size_t index);
   Task<Result<s3::OpenObject>> open_leased(const s3::GetRequest& request);
+  Task<Result<s3::OpenObject>> open_held(const s3::GetRequest& request, Leases::Found version);
+  Task<Result<s3::OpenObject>> open_to_hold(const s3::GetRequest& request);
+
+  // Workers, and what they wait for.
   static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
   void help(const Shared& shared);
   static void leave(Shared& shared);
@@ -93,9 +100,12 @@ class ReadBatch {
   OrderedReply reply_;
   ItemDelivery delivery_;
   std::array<s3::HotReads, wire::batch_buckets_max> hot_;
-  uint64_t lease_ = 0;  // whose objects are read before others; 0: none
-  bool late_ = false;   // the client has stopped waiting: items left are not begun
-  Deadline until_;      // the end of the client's wait
+  uint64_t lease_ = 0;    // whose objects are read before others; 0: none
+  wire::LeaseWish wish_;  // of a lease of what is found
+  TakenLease taken_;
+  bool leased_ = false;  // one of them
+  bool late_ = false;    // the client has stopped waiting: items left are not begun
+  Deadline until_;       // the end of the client's wait
   size_t running_ = 0;
   uint64_t moved_ = 0;  // in this turn
   size_t looked_at_ = 0;

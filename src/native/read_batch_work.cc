@@ -5,7 +5,6 @@
 #include "memory/budget.h"
 #include "native/endpoint.h"
 #include "native/read_batch.h"
-#include "s3/access/authorize.h"
 #include "s3/objects/read.h"
 
 namespace verbena::native {
@@ -79,7 +78,11 @@ void ReadBatch::complete_waiting(size_t index, const Result<void>& served) {
 
 Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
   s3::Service& service = op_->endpoint->door().service;
-  if (!source_.wants_bytes()) {
+  if (leased_ && !slot.opened) [[unlikely]] {
+    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_leased(slot.request));
+    slot.open(std::move(opened));
+    if (!source_.wants_bytes()) co_return Result<void>{};
+  } else if (!source_.wants_bytes()) {
     VB_CO_ASSIGN(s3::HeadReply found, co_await s3::head_object(service, op_->caller, slot.request));
     slot.info = std::move(found.info);
     slot.length = found.length;
@@ -88,9 +91,6 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
   }
   if (slot.opened) {
     slot.opened->peer = op_->caller.peer_address;
-  } else if (lease_ != 0) {
-    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_leased(slot.request));
-    slot.open(std::move(opened));
   } else {
     VB_CO_ASSIGN(s3::OpenObject opened, co_await s3::open_object(service, op_->caller, slot.request));
     slot.open(std::move(opened));
@@ -99,28 +99,6 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
   if (slot.in_reply) co_return co_await delivery_.send_to_reply(slot, reply_.hold(slot));
   slot.charged = true;
   co_return co_await delivery_.send_to_window(slot);
-}
-
-// The version that the lease holds, by the caller's rights of now; without one, the current object.
-Task<Result<s3::OpenObject>> ReadBatch::open_leased(const s3::GetRequest& request) {
-  s3::Service& service = op_->endpoint->door().service;
-  Leases::Found kept;
-  if (request.version_id.empty() && op_->stream->leases != nullptr) {
-    kept = op_->stream->leases->find(lease_, request.bucket, request.key);
-  }
-  if (kept.reader == nullptr) co_return co_await s3::open_object(service, op_->caller, request);
-  // Each time anew: a read that does not find the bucket's record in memory discards the object that it was given.
-  constexpr int tries_max = 4;
-  for (int tries = 0; tries < tries_max; ++tries) {
-    VB_CO_ASSIGN(const s3::BucketAccessPtr bucket, co_await s3::same_bucket_access(service, *kept.bucket));
-    if (s3::cached_access(service, bucket->name) == nullptr) continue;
-    s3::ObjectRead read(service, op_->caller, request, s3::ObjectRead::Of::bytes, {kept.reader, service.access->now()});
-    const s3::ObjectRead::Step step = read.look();
-    if (step == s3::ObjectRead::Step::needs_bucket) continue;
-    if (co_await read.finish(step) == s3::ObjectRead::Step::refusal) co_return std::unexpected(read.error());
-    co_return read.take();
-  }
-  co_return fail(Errc::slow_down, "native: the bucket's record changes all the time");
 }
 
 // Starts a worker for the items behind one that has to wait.

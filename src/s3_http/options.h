@@ -7,6 +7,10 @@
 
 #include "base/bytes.h"
 
+namespace verbena::rdma::rc {
+struct ReliableConnections;
+}
+
 namespace verbena::s3 {
 
 struct RouterOptions {
@@ -16,6 +20,8 @@ struct RouterOptions {
   // A token PUT has, in addition, the time for its size at this rate (bytes per second): at most 80 s more for 5 GiB.
   // Clients that put large windows wait accordingly.
   uint64_t rdma_rate_min = 64 * MiB;
+  // Dialects over reliable connections; null: they are answered as not served.
+  rdma::rc::ReliableConnections* connections = nullptr;
 };
 
 }  // namespace verbena::s3

@@ -5,13 +5,14 @@
 #include <cerrno>
 
 #include "base/bytes.h"
-#include "base/checksum.h"
 #include "base/decimal.h"
 #include "base/text.h"
 #include "call/door_metrics.h"
+#include "rdma/rc/connections.h"
 #include "s3/access/authorize.h"
 #include "s3/errors.h"
 #include "s3/objects/send.h"
+#include "s3_http/delivered.h"
 #include "s3_http/error_response.h"
 
 namespace verbena::s3 {
@@ -48,39 +49,6 @@ Deadline last_read(const Context& context, uint64_t size) {
   const auto moving = std::chrono::milliseconds(size * 1000 / std::max<uint64_t>(context.options.rdma_rate_min, 1));
   return last_post(context) + moving;
 }
-
-// The checksum of exactly the bytes that moved, which newer clients compare with their memory. The request chooses the
-// algorithm. Known checksums are not computed again.
-class Delivered {
- public:
-  explicit Delivered(const Context& context)
-      : algorithm_(parse_algorithm(context.request.header("x-amz-rdma-checksum-algorithm").value_or("")) ==
-                           Algorithm::crc32c
-                       ? Algorithm::crc32c
-                       : Algorithm::crc64nvme) {}
-  // The known checksums, if the whole object moves.
-  void know(const std::vector<store::Checksum>& checksums) {
-    for (const auto& one : checksums) {
-      if (one.algorithm == algorithm_ && one.parts == 0) known_ = to_base64(as_bytes(one.value));
-    }
-  }
-  void update(Bytes bytes) {
-    if (known_) return;
-    if (!digest_) digest_.emplace(algorithm_);
-    digest_->update(bytes);
-  }
-  void tell(Context& context) {
-    if (!known_) update({});
-    context.reply_header(
-        algorithm_ == Algorithm::crc32c ? "x-amz-rdma-checksum-crc32c" : "x-amz-rdma-checksum-crc64nvme",
-        known_ ? *known_ : digest_->finish_base64());
-  }
-
- private:
-  Algorithm algorithm_;
-  std::optional<std::string> known_;
-  std::optional<Digest> digest_;
-};
 
 class BoundedSink : public memory::Sink {
  public:
@@ -273,6 +241,11 @@ std::string_view token_owner(const Call& caller) {
   const auth::Identity& identity = caller.identity;
   if (identity.anonymous) return {};
   return identity.principal == nullptr ? auth::root_canonical_id : std::string_view(identity.principal->arn);
+}
+
+std::string connection_owner(const Call& caller) {
+  if (caller.identity.anonymous) return rdma::rc::address_owner(caller.peer_address);
+  return std::string(token_owner(caller));
 }
 
 Result<std::optional<rdma::Token>> read_token(const Context& context) {

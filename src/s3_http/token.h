@@ -18,6 +18,9 @@ enum class TokenOutcome : uint8_t {
 // The principal that signed, to which RDMA sessions and connections belong; empty: anonymous.
 std::string_view token_owner(const Call& caller);
 
+// The owner of a connection that is made before its tokens: anonymous callers, who share an address, own one together.
+std::string connection_owner(const Call& caller);
+
 // The request's token. nullopt without one. access_denied when it is not among the signed headers, invalid_rdma_token
 // when it cannot be parsed.
 Result<std::optional<rdma::Token>> read_token(const Context& context);

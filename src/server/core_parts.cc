@@ -71,7 +71,8 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   const bool any = std::ranges::find(rdma.provider, "auto") != rdma.provider.end();
   choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
   for (const auto& name : rdma.token_provider) {
-    choice.token_devices = choice.token_devices || (name != "none" && name != "tcp");
+    choice.token_devices = choice.token_devices || (name != "none" && name != "tcp" && name != "rc");
+    choice.token_rc = choice.token_rc || name == "rc";
     choice.token_tcp = choice.token_tcp || name == "tcp";
   }
   for (const auto& provider : rdma.provider) {

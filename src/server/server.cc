@@ -116,14 +116,30 @@ std::expected<void, std::string> Server::State::open_tracer() {
   return {};
 }
 
+std::expected<void, std::string> Server::State::open_dialects() {
+  auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks,
+                                                .port_first = config.rdma.token_port_first,
+                                                .port_last = config.rdma.token_port_last,
+                                                .own_ports = {}});
+  if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
+  windows = std::move(*made);
+  dialects.add(*windows);
+  if (!choose_fabrics(config.rdma).token_rc) return {};
+  rdma::rc::DeviceChoice device{.name = config.rdma.device_name, .gid_index = std::nullopt};
+  if (config.rdma.gid_index != "auto") device.gid_index = std::stoi(config.rdma.gid_index);
+  device.port = static_cast<uint8_t>(config.rdma.ib_port.value_or(1));
+  const auto open_device = [device] { return rdma::rc::open_ibv_device(device); };
+  auto endpoint = rdma::rc::Endpoint::create(*arena, config.rdma.token_networks, open_device);
+  if (!endpoint) return std::unexpected("rdma.token_networks: " + describe(endpoint.error()));
+  connections = std::make_unique<rdma::rc::ReliableConnections>(std::move(*endpoint));
+  dialects.add(connections->connections);
+  connections->start();
+  return {};
+}
+
 std::expected<void, std::string> Server::State::open_cores() {
   if (config.rdma.enabled) {
-    auto made = rdma::FabricTokenWindows::create({.networks = config.rdma.token_networks,
-                                                  .port_first = config.rdma.token_port_first,
-                                                  .port_last = config.rdma.token_port_last,
-                                                  .own_ports = {}});
-    if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
-    windows = std::move(*made);
+    if (auto opened = open_dialects(); !opened) return opened;
     fabric::ofi::export_port_counters();
     log::info("native: sessions_max={} per_account={} per_client={}", *config.rdma.sessions_max,
               *config.rdma.sessions_per_account_max, *config.rdma.sessions_per_client_max);
@@ -155,7 +171,8 @@ std::expected<void, std::string> Server::State::open_cores() {
       auto attached = door->attach(*parts.core, *parts.local, "local", parts.local_socket);
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
     }
-    parts.router = std::make_unique<s3::Router>(*service, windows.get(), s3::Router::Options{.domain = config.domain});
+    const s3::Router::Options options{.domain = config.domain, .connections = connections.get()};
+    parts.router = std::make_unique<s3::Router>(*service, config.rdma.enabled ? &dialects : nullptr, options);
   }
   // The fabrics keep their message buffers permanently, so only the rest of the arena is shared.
   arena->budget().set_limits(
@@ -250,6 +267,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   for (auto& parts : cores) parts.close();
   door.reset();
   cores.clear();
+  this->connections.reset();
 }
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,

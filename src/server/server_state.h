@@ -31,6 +31,7 @@
 #include "memory/arena.h"
 #include "native/native.h"
 #include "rdma/fabric_token_windows.h"
+#include "rdma/rc/reliable_connections.h"
 #include "s3/events/event_queues.h"
 #include "s3/usage_metrics.h"
 #include "s3/workers/ends_worker.h"
@@ -83,6 +84,7 @@ struct Server::State {
   std::expected<void, std::string> open_access_log();
   std::expected<void, std::string> open_tracer();
   std::expected<void, std::string> open_cores();
+  std::expected<void, std::string> open_dialects();
   std::expected<void, std::string> put_contents(const FirstContents& contents);
   std::expected<void, std::string> listen();
   std::expected<void, std::string> listen_admin();
@@ -150,6 +152,8 @@ struct Server::State {
   std::unique_ptr<admin::Operator> operations;
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
+  std::unique_ptr<rdma::rc::ReliableConnections> connections;  // null: not configured
+  rdma::Dialects dialects;
   std::vector<CoreParts> cores;
   std::atomic<bool> stopping = false;
 };

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "store/hot_object.h"
 #include "store/read_runs.h"
+#include "store/reads_behind.h"
 #include "store/whole_put.h"
 
 namespace verbena::store {
@@ -22,7 +23,7 @@ std::shared_ptr<HotObject> as_reader(cache::EntryPtr entry) {
 }
 
 // Reads from the engine and collects the chunks; a complete object enters the tier.
-class FillingReader final : public ObjectReader, public ReadsRuns {
+class FillingReader final : public ObjectReader, public ReadsRuns, public ReadsBehind {
  public:
   FillingReader(std::shared_ptr<ObjectReader> below, TierPtr tier, cache::HotTier::FillToken token,
                 memory::Arena& arena, std::string_view bucket, std::string_view key)
@@ -35,6 +36,7 @@ class FillingReader final : public ObjectReader, public ReadsRuns {
 
   const ObjectInfo& info() const override { return below_->info(); }
   uint64_t run_bytes() const override { return run_bytes_of(*below_); }
+  const std::shared_ptr<ObjectReader>& behind() const override { return below_; }
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override {
     return below_->fit(offset, length, memory_max);
   }

@@ -16,12 +16,16 @@ int main(void) {
   AT(verbena_options, token_size_min);
   SIZE(verbena_memory);
   AT(verbena_memory, dmabuf_offset);
+  SIZE(verbena_device_memory);
+  AT(verbena_device_memory, stream);
   SIZE(verbena_object);
   AT(verbena_object, version_id);
   SIZE(verbena_transfer);
   AT(verbena_transfer, fell_back_reason);
+  AT(verbena_transfer, device_path);
   SIZE(verbena_match_request);
   AT(verbena_match_request, lease);
+  AT(verbena_match_request, join);
   SIZE(verbena_pair);
   SIZE(verbena_range);
   SIZE(verbena_get_options);
@@ -44,8 +48,11 @@ int main(void) {
   AT(verbena_item, ttl_s);
   SIZE(verbena_item_result);
   AT(verbena_item_result, version_id);
+  SIZE(verbena_lease);
+  AT(verbena_lease, lease);
   SIZE(verbena_batch);
   AT(verbena_batch, context);
+  AT(verbena_batch, take);
   SIZE(verbena_list_options);
   AT(verbena_list_options, cancellation);
   SIZE(verbena_watch_options);

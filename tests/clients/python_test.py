@@ -106,6 +106,37 @@ class Doors(PythonCase):
             with self.assertRaises(verbena.errors.Unsupported):
                 client.match("bucket", "leased", hashes, lease_ms=60_000)
 
+    def test_batches_take_leases_and_other_clients_read_by_them(self):
+        names = [("bucket", f"held/{i:04}") for i in range(4200)]  # two messages and more
+        self.client.put_many([(*name, b"block") for name in names]).check()
+        places = [(*name, 5 * i, 5) for i, name in enumerate(names)]
+        for provider in ("local", "tcp"):
+            with self.connect(via="native", provider=provider) as client, self.connect(via="native", provider="tcp") as other:
+                into, more = bytearray(5 * len(names)), bytearray(5 * len(names))
+                first = client.head_many(names[:100], lease_ms=60_000).check()
+                found = client.get_many(places, into, lease_ms=60_000, join=first.lease).check()
+                self.assertEqual((found.lease, into), (first.lease, b"block" * len(names)))
+                hashes = [bytes([i]) * 16 for i in range(3)]
+                self.client.put_many([("bucket", f"held/{one.hex()}", b"block") for one in hashes]).check()
+                self.assertEqual(client.match("bucket", "held", hashes, lease_ms=60_000, join=found.lease).lease, found.lease)
+                self.client.remove_many(names + [("bucket", f"held/{one.hex()}") for one in hashes]).check()
+                for reader in (client, other):
+                    more[:] = bytes(len(more))
+                    reader.get_many(places, more, lease=found.lease).check()
+                    self.assertEqual(more, into)
+                    reader.get_many([("bucket", f"held/{one.hex()}", 5 * i, 5) for i, one in enumerate(hashes)], more, lease=found.lease).check()
+                other.end_lease(found.lease)  # another client's: nothing
+                other.get_many(places[:9], more, lease=found.lease).check()
+                nothing = client.head_many(names[:3], lease_ms=60_000)
+                self.assertEqual((nothing.failed, nothing.lease), (3, None))
+                client.close()
+                self.assertEqual(other.get_many(places[:9], more, lease=found.lease).failed, 9)
+            self.client.put_many([(*name, b"block") for name in names]).check()
+        with self.connect(via="http") as client:
+            for call in (lambda: client.head_many(names[:1], lease_ms=1), lambda: client.get_many(places[:1], bytearray(5), lease_ms=1)):
+                with self.assertRaises(verbena.errors.Unsupported):
+                    call()
+
     def test_match_counts_leading_keys_by_each_door(self):
         hashes = [bytes([i]) * 16 for i in range(20)]
         self.client.put_many([("bucket", f"model/{one.hex()}", b"x" * 7) for one in hashes[:12]]).check()

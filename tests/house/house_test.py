@@ -26,7 +26,7 @@ FOLDERS = {
     "net": ["testing", "."],
     "store": ["conformance", "local memory rados", "logic", "."],
     "store/rados": ["inspect", ".", "coherence", "bytes", "upkeep", "rows", "members", "cluster"],
-    "s3_http": ["routing", "objects buckets", "."],
+    "s3_http": ["routing", "dialects objects buckets", "."],
     "s3": ["workers", "objects buckets", "events", "access", "documents express", "."],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

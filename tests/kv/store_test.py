@@ -61,6 +61,24 @@ class Blocks(Case):
             self.assertEqual([leased.leading(hashes), leased.leading(hashes[:2])], [3, 2])
             self.assertTrue(leased.usable)
 
+    def test_a_load_by_a_lease_finds_what_was_removed_since(self):
+        for asker_lease, loads in ((60_000, True), (1, False), (0, False)):
+            asker, loader = self.store({"lease": asker_lease}, lease_ms=asker_lease), self.store({"lease": asker_lease})
+            hashes, memory = self.filled(loader, 4)
+            loader.save(hashes, memory, SIZE).result()
+            found, lease = asker.find(hashes)
+            self.assertEqual((found, lease is None), (4, asker_lease == 0))
+            loader.clear()
+            time.sleep(0.01)
+            for store, named in ((asker, None), (loader, lease)):  # its own question's, and another session's
+                into = store.allocate(4 * SIZE)
+                self.assertEqual(store.load(hashes, into, SIZE, lease=named).result(), [loads] * 4)
+                self.assertEqual(bytes(into) == bytes(memory), loads)
+                layers = [(0, SIZE // 2), (SIZE // 2, SIZE // 2)]
+                self.assertEqual(store.load_layers(hashes, into, range(0, 4 * SIZE, SIZE), layers, lease=named).result(), [loads] * 8)
+            self.assertEqual(asker.find(hashes), (0, None))
+            self.assertTrue(asker.usable and loader.usable)
+
     def test_blocks_end_with_their_ttl_and_the_description_does_not(self):
         store = self.store(ttl="3600")
         hashes, memory = self.filled(store, 1)

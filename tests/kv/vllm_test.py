@@ -104,6 +104,31 @@ class Steps(Case):
         self.assertGreater(second.loaded, 6)
         self.assertEqual(second.lost, 0)
 
+    def test_blocks_removed_between_question_and_load_are_read_by_the_lease(self):
+        for load in ("layers", "async"):
+            for lease_ms in (0, 60_000):
+                model = f"{self.id()}/{load}/{lease_ms}"
+                first = self.engine(model)
+                for request in requests(1):
+                    first.add(request)
+                first.run()
+                first.shutdown()
+                second = self.engine(model, load=load, lease_ms=lease_ms)
+                scheduling, decide = second.connector._scheduling, second.connector.build_connector_meta
+
+                def remove_first(output, scheduling=scheduling, decide=decide):
+                    meta = decide(output)
+                    if meta.loads:
+                        scheduling.store.clear(scheduling.namespaces)
+                    return meta
+                second.connector.build_connector_meta = remove_first
+                for request in requests(1, tag="again"):
+                    second.add(request)
+                second.run()
+                second.shutdown()
+                self.good(second)
+                self.assertEqual(second.lost == 0, lease_ms != 0)
+
     def test_preempted_requests_find_their_blocks_again(self):
         first, second = self.warm(blocks=14, tokens_max=8)
         self.assertGreater(first.preempted + second.preempted, 0)

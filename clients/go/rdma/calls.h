@@ -267,9 +267,9 @@ typedef struct {
 
 enum { vb_get_many, vb_put_many, vb_head_many, vb_delete_many };
 
-static inline int vb_run_many(verbena_client* client, int kind, const verbena_batch* batch) {
+static inline int vb_run_many(verbena_client* client, int kind, uint64_t lease, const verbena_batch* batch) {
   switch (kind) {
-    case vb_get_many: return verbena_get_many(client, batch, NULL);
+    case vb_get_many: return verbena_get_many_leased(client, batch, lease, NULL);
     case vb_put_many: return verbena_put_many(client, batch, NULL);
     case vb_head_many: return verbena_head_many(client, batch, NULL);
     default: return verbena_delete_many(client, batch, NULL);
@@ -277,7 +277,7 @@ static inline int vb_run_many(verbena_client* client, int kind, const verbena_ba
 }
 
 // names, of each item: bucket, key, version, if-match, if-none-match, content type. With `buffer`, or with `memory`, or with neither.
-static inline int vb_many(verbena_client* client, int kind, const char* names, const vb_place* places, size_t count,
+static inline int vb_many(verbena_client* client, int kind, uint64_t lease, const char* names, const vb_place* places, size_t count,
                           verbena_buffer* buffer, void* memory, size_t size, verbena_item_result* results, vb_answer* answer) {
   verbena_item* items = calloc(count, sizeof *items);
   if (items == NULL) return vb_end(answer, VERBENA_LOCAL_ERROR);
@@ -306,10 +306,36 @@ static inline int vb_many(verbena_client* client, int kind, const char* names, c
   if (code == VERBENA_OK) {
     const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = count, .windows = &window,
                                  .window_count = window == NULL ? 0 : 1, .results = results, .result_size = sizeof *results};
-    code = vb_run_many(client, kind, &batch);
+    code = vb_run_many(client, kind, lease, &batch);
   }
   const int ended = vb_end(answer, code);
   verbena_buffer_free(own);
   free(items);
   return ended;
+}
+
+// What a match found of its one list.
+typedef struct {
+  uint64_t lease;
+  uint32_t leading;
+  int code;
+} vb_matched;
+
+// names: bucket, namespace. `sizes` may be NULL.
+static inline int vb_match(verbena_client* client, const char* names, const void* hashes, uint32_t count, size_t width, uint64_t lease_ms,
+                           uint64_t join, uint64_t* sizes, vb_matched* matched, vb_answer* answer) {
+  verbena_match_request request = {.struct_size = sizeof request, .hashes = hashes, .hashes_size = count * width, .width = width,
+                                   .counts = &count, .lists = 1, .lease_ms = lease_ms, .join = join};
+  request.bucket = vb_next(&names);
+  request.name_space = vb_next(&names);
+  request.leading = &matched->leading;
+  request.codes = &matched->code;
+  request.sizes = sizes;
+  const int code = verbena_match(client, &request, NULL);
+  matched->lease = request.lease;
+  return vb_end(answer, code);
+}
+
+static inline int vb_end_lease(verbena_client* client, uint64_t lease, vb_answer* answer) {
+  return vb_end(answer, verbena_end_lease(client, lease));
 }

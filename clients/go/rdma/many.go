@@ -43,44 +43,56 @@ func FirstError(outcomes []Outcome) error {
 	return nil
 }
 
+// A batch's call, and the lease that a get reads by.
+type batchKind struct {
+	call  C.int
+	lease C.uint64_t
+}
+
 // GetMany fetches many objects in few messages, each into its place of `into`; places must not overlap. A missing
 // object, or one longer than its place, has an error of its own.
 func (c *Client) GetMany(ctx context.Context, items []Item, into []byte) ([]Outcome, error) {
 	if ctx.Done() == nil {
-		return c.many(ctx, C.vb_get_many, items, into, nil)
+		return c.many(ctx, batchKind{call: C.vb_get_many}, items, into, nil)
 	}
-	return c.detached(ctx, C.vb_get_many, items, into)
+	return c.detached(ctx, batchKind{call: C.vb_get_many}, items, into)
+}
+
+// GetManyLeased fetches as GetMany does, and reads the versions that the lease of a Match holds; other objects, and all if it has
+// ended, as they are now.
+func (c *Client) GetManyLeased(ctx context.Context, lease uint64, items []Item, into []byte) ([]Outcome, error) {
+	return c.detached(ctx, batchKind{call: C.vb_get_many, lease: C.uint64_t(lease)}, items, into)
 }
 
 // PutMany stores many objects in few messages, each as atomically and durably as PutObject does. A key may be named once in 4096 items.
 func (c *Client) PutMany(ctx context.Context, items []Item, from []byte) ([]Outcome, error) {
 	if ctx.Done() == nil {
-		return c.many(ctx, C.vb_put_many, items, from, nil)
+		return c.many(ctx, batchKind{call: C.vb_put_many}, items, from, nil)
 	}
-	return c.detached(ctx, C.vb_put_many, items, from)
+	return c.detached(ctx, batchKind{call: C.vb_put_many}, items, from)
 }
 
 // HeadMany returns the properties of many objects.
 func (c *Client) HeadMany(ctx context.Context, items []Item) ([]Outcome, error) {
-	return c.detached(ctx, C.vb_head_many, items, nil)
+	return c.detached(ctx, batchKind{call: C.vb_head_many}, items, nil)
 }
 
 // RemoveMany removes many objects; a missing one is not an error.
 func (c *Client) RemoveMany(ctx context.Context, items []Item) ([]Outcome, error) {
-	return c.detached(ctx, C.vb_delete_many, items, nil)
+	return c.detached(ctx, batchKind{call: C.vb_delete_many}, items, nil)
 }
 
 // GetMany fetches into the buffer. The context is checked before each 4096 items; items in flight complete first.
 func (b *Buffer) GetMany(ctx context.Context, items []Item) ([]Outcome, error) {
-	return b.many(ctx, C.vb_get_many, items)
+	return b.many(ctx, batchKind{call: C.vb_get_many}, items)
 }
 
 // PutMany stores from the buffer. Contexts as in GetMany.
 func (b *Buffer) PutMany(ctx context.Context, items []Item) ([]Outcome, error) {
-	return b.many(ctx, C.vb_put_many, items)
+	return b.many(ctx, batchKind{call: C.vb_put_many}, items)
 }
 
-func (b *Buffer) many(ctx context.Context, kind C.int, items []Item) ([]Outcome, error) {
+func (b *Buffer) many(ctx context.Context, kind batchKind, items []Item) ([]Outcome, error) {
 	b.mutex.RLock()
 	defer b.mutex.RUnlock()
 	if b.handle == nil {
@@ -89,7 +101,7 @@ func (b *Buffer) many(ctx context.Context, kind C.int, items []Item) ([]Outcome,
 	return b.client.many(ctx, kind, items, b.bytes, b.handle)
 }
 
-func placed(kind C.int) bool { return kind == C.vb_get_many || kind == C.vb_put_many }
+func placed(kind batchKind) bool { return kind.call == C.vb_get_many || kind.call == C.vb_put_many }
 
 // A time to live, as the library takes it.
 func seconds(ttl time.Duration) (C.uint64_t, error) {
@@ -99,7 +111,7 @@ func seconds(ttl time.Duration) (C.uint64_t, error) {
 	return C.uint64_t(ttl / time.Second), nil
 }
 
-func checkPlaces(kind C.int, items []Item, size int) error {
+func checkPlaces(kind batchKind, items []Item, size int) error {
 	if len(items) == 0 {
 		return &Error{Code: InvalidArgument, Message: "a batch has at least one item"}
 	}
@@ -112,7 +124,7 @@ func checkPlaces(kind C.int, items []Item, size int) error {
 }
 
 // Runs a batch without having to wait for it when the context ends: until it completes it uses memory of its own.
-func (c *Client) detached(ctx context.Context, kind C.int, items []Item, memory []byte) ([]Outcome, error) {
+func (c *Client) detached(ctx context.Context, kind batchKind, items []Item, memory []byte) ([]Outcome, error) {
 	if err := checkPlaces(kind, items, len(memory)); err != nil {
 		return nil, err
 	}
@@ -123,7 +135,7 @@ func (c *Client) detached(ctx context.Context, kind C.int, items []Item, memory 
 			return nil, err
 		}
 	}
-	if kind == C.vb_put_many {
+	if kind.call == C.vb_put_many {
 		for _, item := range items {
 			copy(own.bytes[item.Offset:item.Offset+item.Size], memory[item.Offset:])
 		}
@@ -142,7 +154,7 @@ func (c *Client) detached(ctx context.Context, kind C.int, items []Item, memory 
 	select {
 	case found := <-ended:
 		for i, one := range found.outcomes {
-			if kind == C.vb_get_many && one.Err == nil {
+			if kind.call == C.vb_get_many && one.Err == nil {
 				copy(memory[kept[i].Offset:kept[i].Offset+kept[i].Size], own.bytes[kept[i].Offset:kept[i].Offset+int(one.Bytes)])
 			}
 		}
@@ -159,7 +171,7 @@ func (c *Client) detached(ctx context.Context, kind C.int, items []Item, memory 
 	return nil, &Error{Code: Cancelled, Message: "cancelled by the caller", cause: cause}
 }
 
-func (c *Client) many(ctx context.Context, kind C.int, items []Item, memory []byte, buffer *C.verbena_buffer) ([]Outcome, error) {
+func (c *Client) many(ctx context.Context, kind batchKind, items []Item, memory []byte, buffer *C.verbena_buffer) ([]Outcome, error) {
 	if err := checkPlaces(kind, items, len(memory)); err != nil {
 		return nil, err
 	}
@@ -180,14 +192,14 @@ func (c *Client) many(ctx context.Context, kind C.int, items []Item, memory []by
 	return outcomes, nil
 }
 
-func (c *Client) batch(ctx context.Context, kind C.int, items []Item, memory []byte, buffer *C.verbena_buffer) ([]C.verbena_item_result, error) {
+func (c *Client) batch(ctx context.Context, kind batchKind, items []Item, memory []byte, buffer *C.verbena_buffer) ([]C.verbena_item_result, error) {
 	texts, places := make([]string, 0, 6*len(items)), make([]C.vb_place, len(items))
 	for i, item := range items {
 		if item.Bucket == "" || item.Key == "" {
 			return nil, &Error{Code: InvalidArgument, Message: "the bucket or key is empty"}
 		}
 		texts = append(texts, item.Bucket, item.Key, item.VersionID, item.IfMatch, item.IfNoneMatch, item.ContentType)
-		if kind == C.vb_put_many {
+		if kind.call == C.vb_put_many {
 			ttl, err := seconds(item.TTL)
 			if err != nil {
 				return nil, err
@@ -197,7 +209,7 @@ func (c *Client) batch(ctx context.Context, kind C.int, items []Item, memory []b
 		if placed(kind) {
 			places[i].offset, places[i].size = C.size_t(item.Offset), C.size_t(item.Size)
 		}
-		if item.Range != nil && kind == C.vb_get_many {
+		if item.Range != nil && kind.call == C.vb_get_many {
 			places[i].range_first, places[i].range_length = C.uint64_t(item.Range.Offset), C.uint64_t(item.Range.Length)
 		}
 	}
@@ -207,7 +219,7 @@ func (c *Client) batch(ctx context.Context, kind C.int, items []Item, memory []b
 	}
 	results := make([]C.verbena_item_result, len(items))
 	_, err = c.do(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
-		return C.vb_many(c.handle, kind, names, &places[0], C.size_t(len(items)), buffer, start(memory), C.size_t(len(memory)), &results[0], answer)
+		return C.vb_many(c.handle, kind.call, kind.lease, names, &places[0], C.size_t(len(items)), buffer, start(memory), C.size_t(len(memory)), &results[0], answer)
 	})
 	return results, err
 }

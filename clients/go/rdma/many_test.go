@@ -215,3 +215,44 @@ func TestATtlBecomesAnEnd(t *testing.T) {
 		}
 	}
 }
+
+func TestALeaseKeepsWhatAMatchFound(t *testing.T) {
+	name, client := bucket(t, connect(t, "auto"), "go-lease"), connect(t, "native")
+	hashes, items, from := make([][]byte, 5), make([]Item, 4), []byte("block0block1block2block3")
+	for i := range hashes {
+		hashes[i] = bytes.Repeat([]byte{byte(i)}, 16)
+	}
+	for i := range items {
+		items[i] = Item{Bucket: name, Key: fmt.Sprintf("m/%x", hashes[i]), Offset: 6 * i, Size: 6}
+	}
+	if stored, err := client.PutMany(background, items, from); err != nil || FirstError(stored) != nil {
+		t.Fatal(err, FirstError(stored))
+	}
+	found, err := client.Match(background, name, "m", hashes, &MatchOptions{Sizes: true, Lease: time.Minute})
+	if err != nil || found.Leading != 4 || found.Ended != NoSuchKey || len(found.Sizes) != 4 || found.Sizes[3] != 6 || found.Lease == 0 {
+		t.Fatal(err, found)
+	}
+	again, err := client.Match(background, name, "m", hashes[:2], &MatchOptions{Lease: time.Minute, Join: found.Lease})
+	if err != nil || again.Leading != 2 || again.Ended != 0 || again.Lease != found.Lease {
+		t.Fatal(err, again)
+	}
+	if gone, err := client.RemoveMany(background, items); err != nil || FirstError(gone) != nil {
+		t.Fatal(err, FirstError(gone))
+	}
+	into := make([]byte, len(from))
+	if got, err := client.GetManyLeased(background, found.Lease, items, into); err != nil || FirstError(got) != nil || !bytes.Equal(into, from) {
+		t.Fatal(err, FirstError(got), string(into))
+	}
+	if err := client.EndLease(background, found.Lease); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := client.GetManyLeased(background, found.Lease, items, into); err != nil || !errors.Is(FirstError(got), NoSuchKey) {
+		t.Fatal(err, FirstError(got))
+	}
+	if _, err := client.Match(background, name, "m", append(hashes, []byte("short")), nil); !errors.Is(err, InvalidArgument) {
+		t.Fatal(err)
+	}
+	if _, err := connect(t, "http").Match(background, name, "m", hashes, &MatchOptions{Lease: time.Minute}); !errors.Is(err, Unsupported) {
+		t.Fatal(err)
+	}
+}

@@ -69,23 +69,26 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
   if (memory != NULL && !inside(items, results->count, memory->size)) return false;
   verbena_buffer* own = NULL;
   int code = VERBENA_OK;
+  verbena_lease take = call->take;
   Py_BEGIN_ALLOW_THREADS
-  if (memory != NULL && memory->buffer == NULL && memory->size > 0) {
+  if (memory != NULL && memory->window == NULL && memory->size > 0) {
     const verbena_memory given = {.struct_size = sizeof given, .address = memory->data, .size = memory->size};
     code = verbena_buffer_register(used, &given, &own);
   }
-  verbena_buffer* const window = memory == NULL || memory->buffer == NULL ? own : memory->buffer->buffer;
+  verbena_buffer* const window = memory == NULL || memory->window == NULL ? own : memory->window;
   if (code == VERBENA_OK) {
     const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = results->count, .windows = &window,
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
                                  .result_size = sizeof *results->results, .context = call->progress,
-                                 .in_order = call->progress == NULL ? NULL : progress_in_order};
+                                 .in_order = call->progress == NULL ? NULL : progress_in_order,
+                                 .take = take.ms == 0 ? NULL : &take};
     code = run_kind(used, call->kind, &batch, call->lease);
     if (code == VERBENA_OK && call->progress != NULL) progress_batch_ended(call->progress, results->count);
   }
   verbena_buffer_free(own);
   Py_END_ALLOW_THREADS
   if (code != VERBENA_OK) return raise_last(code) != NULL;
+  results->lease = take.lease;
   for (size_t i = 0; i < results->count; ++i) {
     const bool failed = results->results[i].code != VERBENA_OK;
     const bool present = call->kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
@@ -112,7 +115,7 @@ bool run_items(Client* client, const Call* call, const verbena_item* items, PyOb
   bool ok = true;
   if (call->kind != batch_head && call->kind != batch_remove) {
     Memory opened;
-    ok = open_memory(&opened, memory, call->kind == batch_get);
+    ok = open_window(&opened, used, memory, call->kind == batch_get);
     if (ok) {
       ok = transfer(used, call, &opened, items, results);
       close_memory(&opened);
@@ -134,18 +137,21 @@ static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject*
   return ok;
 }
 
-// batch(kind, items, memory[, progress[, lease[, ttl]]])
+// batch(kind, items, memory[, progress[, lease[, ttl[, lease_ms[, joins]]]]])
 bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
-  const long kind = nargs >= 3 && nargs <= 6 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const long kind = nargs >= 3 && nargs <= 8 && names == NULL ? PyLong_AsLong(values[0]) : -1;
   const bool watched = nargs > 3 && values[3] != Py_None;
   if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl)");
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl, lease_ms, joins)");
     return false;
   }
   call->kind = (BatchKind)kind;
   call->progress = watched ? (Progress*)values[3] : NULL;
   if (nargs > 4) call->lease = PyLong_AsUnsignedLongLong(values[4]);
   if (nargs > 5 && !PyErr_Occurred()) call->ttl_s = PyLong_AsUnsignedLongLong(values[5]);
+  if (nargs > 6 && !PyErr_Occurred()) call->take.ms = PyLong_AsUnsignedLongLong(values[6]);
+  if (nargs > 7 && !PyErr_Occurred()) call->take.lease = PyLong_AsUnsignedLongLong(values[7]);
+  call->take.struct_size = sizeof call->take;
   return !PyErr_Occurred();
 }
 
@@ -199,6 +205,11 @@ static PyObject* get_present(PyObject* self, void* unused) {
   return PyLong_FromSize_t(((Results*)self)->present);
 }
 
+static PyObject* get_lease(PyObject* self, void* unused) {
+  (void)unused;
+  return PyLong_FromUnsignedLongLong(((Results*)self)->lease);
+}
+
 static void results_dealloc(PyObject* self) {
   PyMem_Free(((Results*)self)->results);
   PyTypeObject* type = Py_TYPE(self);
@@ -209,6 +220,7 @@ static void results_dealloc(PyObject* self) {
 static PyGetSetDef results_attributes[] = {{"failed", get_failed, NULL, "How many items have failed.", NULL},
                                            {"shorter", get_shorter, NULL, "How many objects did not fill their place.", NULL},
                                            {"present", get_present, NULL, "How many objects were there (put if absent).", NULL},
+                                           {"lease", get_lease, NULL, "Of what was found; 0: none.", NULL},
                                            {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject* make_results_type(void) {

@@ -97,15 +97,15 @@ static PyObject* ask(Client* client, verbena_match_request* request, Keys* keys,
 PyObject* client_match_hashes(PyObject* self, PyObject* arguments) {
   const char *bucket, *space;
   PyObject *hashes, *counts;
-  unsigned long long width, lease_ms;
+  unsigned long long width, lease_ms, join = 0;
   int sizes, places;
-  if (!PyArg_ParseTuple(arguments, "ssOKO!ppK:match_hashes", &bucket, &space, &hashes, &width, &PyTuple_Type, &counts, &sizes,
-                        &places, &lease_ms)) {
+  if (!PyArg_ParseTuple(arguments, "ssOKO!ppK|K:match_hashes", &bucket, &space, &hashes, &width, &PyTuple_Type, &counts, &sizes,
+                        &places, &lease_ms, &join)) {
     return NULL;
   }
   Keys keys = {0};
   verbena_match_request request = {.struct_size = sizeof request, .bucket = bucket, .name_space = space, .width = (size_t)width,
-                                   .lease_ms = lease_ms};
+                                   .lease_ms = lease_ms, .join = join};
   PyObject* answer = NULL;
   if (read_counts(counts, &keys) && make_room(&keys, sizes, places)) answer = ask((Client*)self, &request, &keys, hashes);
   PyMem_Free(keys.counts);

@@ -68,6 +68,11 @@ class Outcomes(collections.abc.Sequence):
         return Done(moved, size, modified_us, etag, version_id, error, exists)
 
     @property
+    def lease(self):
+        """The lease of what was found, if one was asked for; else None."""
+        return next((part.lease for part in reversed(self._parts) if part.lease), None)
+
+    @property
     def failed(self):
         """The number of items with an error."""
         return self._parts[0].failed if len(self._parts) == 1 else sum(part.failed for part in self._parts)
@@ -176,15 +181,26 @@ class Client(Matches, Namespaces, _native.Client):
         return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease, ttl)
                                 for first in range(0, len(items), _BATCH_MAX)], kind == _PUT_ABSENT)
 
-    def get_many(self, items, into, progress=None, *, lease=None):
+    def _taking(self, kind, items, memory, progress, lease, lease_ms, join):
+        """As _many, with a lease of what is found; messages after the first join it."""
+        items, parts, joins = tuple(items), [], join or 0
+        for first in range(0, len(items), _BATCH_MAX):
+            parts.append(self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease, 0, lease_ms, joins))
+            joins = parts[-1].lease or joins
+        return Outcomes(items, parts)
+
+    def get_many(self, items, into, progress=None, *, lease=None, lease_ms=0, join=None):
         """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`; or (bucket,
         key, offset, size, first, length): that range of the object.
 
         Returns Outcomes: a Done for each item, in their order. A missing object, or one longer than its place, has an `error`; the others
         are independent of it. Places must not overlap. With a Progress other threads see how many leading items have arrived; at the end
-        of the call every wait for it returns. With the `lease` of a match, the versions that it holds are read.
+        of the call every wait for it returns. With a `lease`, the versions that it holds are read. With `lease_ms` the call takes one on
+        what it finds (`lease` of the result; of None, nothing was found or the server gives none), or adds to that of `join`.
         """
         try:
+            if lease_ms:
+                return self._taking(_GET, items, into, progress, lease or 0, lease_ms, join)
             return self._many(_GET, items, into, progress, lease or 0)
         finally:
             if progress is not None:
@@ -204,8 +220,10 @@ class Client(Matches, Namespaces, _native.Client):
                 parts.append(self.batch(kind, _packed(some, memory), memory, None, 0, ttl or 0))
         return Outcomes(items, parts, if_absent)
 
-    def head_many(self, items):
-        """Properties of many objects, (bucket, key) each. Returns Outcomes."""
+    def head_many(self, items, *, lease_ms=0, join=None):
+        """Properties of many objects, (bucket, key) each. Returns Outcomes. Leases as in get_many."""
+        if lease_ms:
+            return self._taking(_HEAD, items, None, None, 0, lease_ms, join)
         return self._many(_HEAD, items, None)
 
     def remove_many(self, items):

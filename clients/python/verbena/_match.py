@@ -40,13 +40,14 @@ def _pack(hashes, width):
 class Matches:
     """The calls of a Client that ask for many keys by their hashes."""
 
-    def match(self, bucket, namespace, hashes, *, width=None, sizes=False, places=False, lease_ms=0):
+    def match(self, bucket, namespace, hashes, *, width=None, sizes=False, places=False, lease_ms=0, join=None):
         """How many leading keys exist and may be read: as many HEADs, up to the first that fails, in one message. A key is
         "<namespace>/<hash in lower-case hexadecimal>"; `hashes` is a list of bytes (16 or 32 each), packed bytes or another buffer with
-        their `width`, or a two-dimensional array with a row for each. Returns a Matched."""
-        return self.match_lists(bucket, namespace, (hashes,), width=width, sizes=sizes, places=places, lease_ms=lease_ms)[0]
+        their `width`, or a two-dimensional array with a row for each. With `lease_ms` what was found is held, by a lease of its own or
+        by that of `join`. Returns a Matched."""
+        return self.match_lists(bucket, namespace, (hashes,), width=width, sizes=sizes, places=places, lease_ms=lease_ms, join=join)[0]
 
-    def match_lists(self, bucket, namespace, lists, *, width=None, sizes=False, places=False, lease_ms=0):
+    def match_lists(self, bucket, namespace, lists, *, width=None, sizes=False, places=False, lease_ms=0, join=None):
         """As match, for several lists in one message: at most 65536 hashes of one width in all. Returns a list of Matched."""
         packed, counts = [], []
         for hashes in lists:
@@ -61,7 +62,8 @@ class Matches:
         if not asked:
             return [Matched(0) for _ in packed]
         joined = packed[0] if len(packed) == 1 else b"".join(packed)
-        leading, codes, all_sizes, all_places, lease = self.match_hashes(bucket, namespace, joined, width, asked, sizes, places, lease_ms)
+        leading, codes, all_sizes, all_places, lease = self.match_hashes(bucket, namespace, joined, width, asked, sizes, places, lease_ms,
+                                                                                   join or 0)
         all_sizes = memoryview(all_sizes).cast("Q") if all_sizes is not None else None
         answers, at, given = [], 0, iter(zip(leading, codes))
         for count in counts:

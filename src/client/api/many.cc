@@ -128,6 +128,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   std::vector<MutableBytes> memory;
   for (const Buffer& window : windows) memory.push_back(window.bytes());
   OUT_TRY(usable());
+  if (std::ranges::any_of(windows, &Buffer::on_device)) return device_many(what, items, windows, results, options);
   OUT_TRY(client::check_items(items, memory, results.size(), what == Many::get, has_places, !reads));
 
   if (!reads) {
@@ -141,6 +142,11 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   call.results = results;
   call.in_order = options.in_order;
   if (what == Many::get) call.lease = options.lease;
+  if (reads && options.take != nullptr) {
+    if (options.take->time.count() <= 0) return fault(ErrorCode::invalid_argument, "batch: a lease of no time");
+    if (!session_) return fault(ErrorCode::unsupported, "batch: only a native door has leases");
+    call.take = options.take;
+  }
   bool native_too = true;
   if (session_) {
     // A refused message changed nothing; items that were answered are not requested again.
@@ -149,8 +155,8 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
                       : client::with_retries_of_change(retry_, false, transfer.attempts, once);
     transfer.door = Via::native;
     transfer.provider = session_->provider();
-    const bool only_native = options_.via == Via::native;
-    const bool old_server = !done && done.error().code == ErrorCode::unsupported;
+    const bool only_native = options_.via == Via::native || call.take != nullptr;
+    const bool old_server = !done && done.error().code == ErrorCode::unsupported && call.take == nullptr;
     if (!done && !old_server && (only_native || !may_go_on_by_singles(done.error(), !reads))) {
       for (size_t i = 0; i < items.size(); ++i) {
         if (call.answered.empty() || call.answered[i] == 0) results[i].error = done.error().code;

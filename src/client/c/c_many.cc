@@ -11,6 +11,8 @@ using verbena::ErrorCode;
 using verbena::Outcome;
 using verbena::client::fault;
 
+constexpr uint64_t lease_ms_max = 60'000;
+
 std::string_view view(const char* value) { return value == nullptr ? std::string_view() : std::string_view(value); }
 
 Outcome<> item_of(const verbena_item& item, verbena::BatchItem& out) {
@@ -113,6 +115,12 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
     }
     verbena::BatchOptions options;
     options.lease = lease;
+    verbena::BatchLease take;
+    if (batch.take != nullptr) {
+      OUT_ASSIGN(const verbena_lease wanted, known(batch.take));
+      take = {std::chrono::milliseconds(std::min<uint64_t>(wanted.ms, lease_ms_max)), wanted.lease};
+      options.take = &take;
+    }
     if (batch.in_order != nullptr) {
       options.in_order = [&batch](size_t leading) { batch.in_order(batch.context, leading); };
     }
@@ -120,6 +128,7 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
     auto& results = empty_results(items.size(), own);
     auto moved = call(client->client, items, windows, results, options);
     put_results(batch, results);
+    if (batch.take != nullptr) give(batch.take, verbena_lease{sizeof(verbena_lease), batch.take->ms, take.lease});
     if (!moved) return std::unexpected(std::move(moved).error());
     fill(transfer, *moved);
     return {};
@@ -156,8 +165,8 @@ int verbena_end_lease(verbena_client* client, uint64_t lease) {
 
 int verbena_head_many(verbena_client* client, const verbena_batch* batch, verbena_transfer* transfer) {
   return run(client, batch, transfer,
-             [](const verbena::Client& c, Items items, Windows, Results results, const verbena::BatchOptions&) {
-               return c.head_many(items, results);
+             [](const verbena::Client& c, Items items, Windows, Results results, const verbena::BatchOptions& options) {
+               return c.head_many(items, results, options);
              });
 }
 

@@ -91,6 +91,33 @@ TEST(CBatches, AreStoredReadAndRemovedAndOlderCallersAreUnderstood) {
   ASSERT_EQ(verbena_delete_many(client, &batch, nullptr), 0) << verbena_last_error();
   EXPECT_EQ(verbena_head(client, "many", keys[0].c_str(), nullptr, nullptr), VERBENA_NO_SUCH_KEY);
 
+  verbena_lease lease{};
+  lease.struct_size = sizeof lease;
+  lease.ms = 60'000;
+  batch.take = &lease;
+  batch.items = items.data();
+  batch.count = 3;
+  batch.windows = &buffer;
+  ASSERT_EQ(verbena_head_many(client, &batch, nullptr), 0) << verbena_last_error();
+  EXPECT_EQ(results[0].code, VERBENA_NO_SUCH_KEY);
+  EXPECT_EQ(results[1].code, 0);
+  EXPECT_NE(lease.lease, 0u);
+  batch.take = nullptr;
+  ASSERT_EQ(verbena_delete_many(client, &batch, nullptr), 0);
+  batch.window_count = 1;
+  batch.in_order = nullptr;
+  ASSERT_EQ(verbena_get_many_leased(client, &batch, lease.lease, nullptr), 0);
+  EXPECT_EQ(results[0].code, VERBENA_NO_SUCH_KEY);
+  EXPECT_EQ(results[1].code, 0);
+  EXPECT_EQ(results[2].code, 0);
+  ASSERT_EQ(verbena_end_lease(client, lease.lease), 0);
+  ASSERT_EQ(verbena_get_many_leased(client, &batch, lease.lease, nullptr), 0);
+  EXPECT_EQ(results[1].code, VERBENA_NO_SUCH_KEY);
+  lease.ms = 0;
+  batch.take = &lease;
+  EXPECT_EQ(verbena_get_many(client, &batch, nullptr), VERBENA_INVALID_ARGUMENT);
+  batch.take = nullptr;
+
   items.resize(1);
   items[0].ttl_s = 3600;
   batch.items = items.data();

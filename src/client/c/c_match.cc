@@ -46,6 +46,7 @@ int verbena_match(verbena_client* client, verbena_match_request* given, verbena_
     options.places = request.places != nullptr;
     constexpr uint64_t longest_ms = 0xffffffff;
     options.lease = std::chrono::milliseconds(std::min(request.lease_ms, longest_ms));
+    options.join = request.join;
     const std::span hashes(static_cast<const std::byte*>(request.hashes), request.hashes_size);
     const std::span counts(request.counts, request.lists);
     OUT_ASSIGN(const auto matched,

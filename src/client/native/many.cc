@@ -58,18 +58,21 @@ class ManyRun {
     if (queue.items.size() >= 2 * half_min) queue.items_max = (queue.items.size() + 1) / 2;
   }
 
-  // A lease is of one stream.
+  // A lease is of one core.
   NativeStream& stream_of(const BatchItem& item) {
-    const size_t leased = ClientLease::stream(call_.lease);
-    if (call_.lease != 0 && leased < streams_.count()) return streams_.at(leased);
-    return streams_.stream_of(item.bucket, item.key);
+    if (call_.take != nullptr && call_.take->lease != 0) return streams_.of_core(ClientLease::core(call_.take->lease));
+    if (call_.lease != 0) return streams_.of_core(ClientLease::core(call_.lease));
+    const BatchItem& which = call_.take != nullptr ? call_.items.front() : item;
+    return streams_.stream_of(which.bucket, which.key);
   }
+  // Further messages join the lease of the first one.
+  bool waits_for_lease() const { return call_.take != nullptr && !messages_.empty() && call_.take->lease == 0; }
 
   // Sends as many messages as may be in flight. Never waits for a credit while holding some: two callers could
   // deadlock.
   void send() {
     for (ManyQueue& queue : queues_) {
-      while (outcome_ && !queue.items.empty() && queue.in_flight < in_flight_max) {
+      while (outcome_ && !queue.items.empty() && queue.in_flight < in_flight_max && !waits_for_lease()) {
         auto message = std::make_unique<ManyMessage>(call_, queue);
         message->type = call_.type;
         message->deadline = deadline_;
@@ -164,7 +167,16 @@ bool ManyCall::may_ask_again(size_t item) {
 Result<void> run_many(NativeStreams& streams, ManyCall& call) {
   if (streams.version() < 2) return fail(Errc::unsupported, "native: the server knows no batches");
   if (streams.version() < wire::version_of_match) call.lease = 0;
-  return ManyRun(streams, call).run();
+  if (call.take != nullptr) {
+    if (streams.version() < wire::version_of_batch_leases)
+      return fail(Errc::unsupported, "native: leases of a match only");
+    if (call.taken_from != nullptr && call.taken_from != &streams) {
+      return fail(Errc::timed_out, "native: the lease ended with its session");
+    }
+  }
+  auto done = ManyRun(streams, call).run();
+  if (call.take != nullptr && call.take->lease != 0) call.taken_from = &streams;
+  return done;
 }
 
 }  // namespace verbena::client

@@ -22,7 +22,9 @@ struct ManyCall {
   // Number of leading items reported to in_order. Their places belong to the caller again: an item whose answer was
   // lost is requested once more for its result alone, if that is sure to be for the same bytes.
   size_t told = 0;
-  uint64_t lease = 0;  // get_many: whose versions are read (match.h); 0: none
+  uint64_t lease = 0;                         // get_many: whose versions are read (match.h); 0: none
+  BatchLease* take = nullptr;                 // get_many, head_many: of what is found; null: none
+  const NativeStreams* taken_from = nullptr;  // whose lease that is, once items are held by it
   std::chrono::milliseconds timeout{30'000};
   // Items that have their result. A failed call can be made again: it does the others.
   std::vector<uint8_t> answered;

@@ -70,7 +70,7 @@ bool ManyMessage::in_message(const BatchItem& item) const {
 // Takes as many items off the queue as the message and its answer can hold; at least one: if that is too large,
 // encoding fails.
 void ManyMessage::choose(size_t room) {
-  const size_t reply_room = std::min(queue_.stream->message_size_max(), reply_size_max) - wire::frame_size - 8;
+  const size_t reply_room = std::min(queue_.stream->message_size_max(), reply_size_max) - wire::frame_size - 16;
   size_t request = 32 + 24 * (call_.windows.size() + 1), reply = 0;
   uint64_t bytes = 0;
   std::string_view before;
@@ -101,7 +101,8 @@ void ManyMessage::choose(size_t room) {
 
 Result<void> ManyMessage::prepare(NativeStream::Body& body) {
   // The room of what is behind the body.
-  const size_t lease_size = call_.lease != 0 ? wire::lease_size : 0;
+  const size_t lease_size =
+      (call_.lease != 0 ? wire::lease_size : 0) + (call_.take != nullptr ? wire::lease_wish_size : 0);
   choose(body.out.left() - lease_size);
   told_ = call_.told;
   wire::BatchHead head;
@@ -117,6 +118,12 @@ Result<void> ManyMessage::prepare(NativeStream::Body& body) {
   if (call_.lease != 0) {
     body.out.u64(ClientLease::id(call_.lease));
     body.flags |= wire::flag_lease;
+  }
+  if (call_.take != nullptr) {
+    const auto most = std::min<int64_t>(call_.take->time.count(), UINT32_MAX);
+    joins_ = call_.take->lease == 0 ? 0 : ClientLease::id(call_.take->lease);
+    wire::put_lease_wish(body.out, {static_cast<uint32_t>(most), joins_});
+    body.flags |= wire::flag_take_lease;
   }
   return {};
 }
@@ -245,6 +252,7 @@ Result<void> ManyMessage::answered(Bytes body) {
   if (!reply || reply->details != details_of(call_) || reply->answered > items_.size()) return std::unexpected(bad);
   // A reply that answers nothing would make us repeat the request for ever.
   if (reply->answered == 0) return std::unexpected(bad);
+  if (call_.take != nullptr) VB_TRY(take_lease(reply->entries.u64()));
   wire::BatchEntry entry;
   for (size_t i = 0; i < reply->answered; ++i) {
     if (!wire::next_entry(*reply, entry)) return std::unexpected(bad);
@@ -252,6 +260,14 @@ Result<void> ManyMessage::answered(Bytes body) {
     answered_ = i + 1;
   }
   if (reply->entries.left() != 0) return std::unexpected(bad);
+  return {};
+}
+
+// A lease that had to be joined and was not has ended, and with it what it held.
+Result<void> ManyMessage::take_lease(uint64_t id) {
+  if (joins_ != 0 && id != joins_) return fail(Errc::timed_out, "native: the lease ended before the batch did");
+  if (id == 0) return {};
+  call_.take->lease = ClientLease::make(queue_.stream->endpoint().core, id);
   return {};
 }
 

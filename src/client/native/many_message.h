@@ -59,6 +59,7 @@ class ManyMessage final : public NativeCall {
   Result<void> lend(NativeStream::Body& body, native::wire::BatchHead& head);
   Result<void> lend_progress(NativeStream::Body& body, native::wire::BatchHead& head);
   Result<void> encode(NativeStream::Body& body, const native::wire::BatchHead& head);
+  Result<void> take_lease(uint64_t id);
   Result<void> take(uint32_t index, const native::wire::BatchEntry& entry, uint64_t staged_at);
 
   ManyCall& call_;
@@ -73,6 +74,7 @@ class ManyMessage final : public NativeCall {
   std::vector<StagingBlock> blocks_;
   StagingBlock progress_;
   size_t answered_ = 0;
+  uint64_t joins_ = 0;  // a lease
 };
 
 }  // namespace verbena::client

@@ -116,8 +116,9 @@ Result<NativeMatched> match(NativeStreams& streams, const NativeMatch& request) 
   const Deadline deadline = deadline_in(request.timeout);
   // The first key's core, so that the clients of one server do not all ask one core.
   const std::string first = std::string(request.prefix) + to_hex(request.hashes.first(request.width));
-  const size_t number = streams.number_of(request.bucket, first);
-  NativeStream& stream = streams.at(number);
+  NativeStream& stream =
+      request.join != 0 ? streams.of_core(ClientLease::core(request.join)) : streams.stream_of(request.bucket, first);
+  matched.lease = ClientLease::id(request.join);
   while (position.list < request.counts.size()) {
     MatchCall call(request, matched, position);
     call.type = wire::Type::match;
@@ -130,12 +131,12 @@ Result<NativeMatched> match(NativeStreams& streams, const NativeMatch& request) 
     if (call.position.hash == position.hash) return fail(Errc::timed_out, "native: match");
     position = call.position;
   }
-  if (matched.lease != 0) matched.lease = ClientLease::make(number, matched.lease);
+  if (matched.lease != 0) matched.lease = ClientLease::make(stream.endpoint().core, matched.lease);
   return matched;
 }
 
 Result<void> end_lease(NativeStreams& streams, uint64_t lease, std::chrono::milliseconds timeout) {
-  if (streams.version() < wire::version_of_match || ClientLease::stream(lease) >= streams.count()) return {};
+  if (streams.version() < wire::version_of_match) return {};
   CodeCall call;
   call.type = wire::Type::lease_end;
   call.deadline = deadline_in(timeout);
@@ -143,7 +144,7 @@ Result<void> end_lease(NativeStreams& streams, uint64_t lease, std::chrono::mill
     encode(body.out, wire::LeaseEnd{ClientLease::id(lease)});
     return {};
   };
-  return streams.at(ClientLease::stream(lease)).run(call, prepare);
+  return streams.of_core(ClientLease::core(lease)).run(call, prepare);
 }
 
 }  // namespace verbena::client

@@ -18,6 +18,7 @@ struct NativeMatch {
   std::span<const uint32_t> counts;
   bool sizes = false, places = false;
   std::chrono::milliseconds lease{0};
+  uint64_t join = 0;
   std::chrono::milliseconds timeout{30'000};
 };
 struct NativeMatchedList {
@@ -30,11 +31,12 @@ struct NativeMatched {
   std::vector<NativeMatchedList> lists;
 };
 
-// A lease is of one stream of the server: the caller's number says which, beside the server's number.
+// A lease is of one core of the server: the caller's number says which, beside the server's number. So other clients'
+// sessions find it, too.
 struct ClientLease {
   static constexpr unsigned shift = 48;
-  static uint64_t make(size_t stream, uint64_t id) { return uint64_t{stream} << shift | id; }
-  static size_t stream(uint64_t lease) { return lease >> shift; }
+  static uint64_t make(size_t core, uint64_t id) { return uint64_t{core} << shift | id; }
+  static size_t core(uint64_t lease) { return lease >> shift; }
   static uint64_t id(uint64_t lease) { return lease & ((uint64_t{1} << shift) - 1); }
 };
 

@@ -394,6 +394,7 @@ Outcome<> SessionDoor::match(const NativeMatch& keys, const MatchOptions& option
   request.sizes = options.sizes;
   request.places = options.places;
   request.lease = options.lease;
+  request.join = options.lease.count() == 0 ? 0 : options.join;
   request.timeout = options_.request_timeout;
   NativeMatched matched;
   const auto once = [&](NativeStreams& streams) -> Result<void> {

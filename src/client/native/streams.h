@@ -21,6 +21,8 @@ class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
   // The streams by number.
   size_t number_of(std::string_view bucket, std::string_view key) const;
   NativeStream& at(size_t number) { return *streams_[number]; }
+  // To this core of the server, if there is one to it.
+  NativeStream& of_core(size_t core) { return *streams_[core < by_core_.size() ? by_core_[core] : 0]; }
   size_t count() const { return streams_.size(); }
   NativeStream& any() { return *streams_.front(); }
   // True if a stream broke, or the server may have ended the session as idle.

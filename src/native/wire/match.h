@@ -50,6 +50,23 @@ bool encode(Writer& out, const LeaseEnd& request);
 std::optional<LeaseEnd> decode_lease_end(Bytes body);
 inline constexpr size_t lease_size = 8;  // behind a body, with flag_lease
 
+// Version 7: GET_MANY and HEAD_MANY with flag_take_lease hold what they find. The answer has the lease's number behind
+// its head.
+inline constexpr unsigned version_of_batch_leases = 7;
+struct LeaseWish {
+  uint32_t milliseconds = 0;
+  uint64_t joins = 0;  // a lease of this stream; 0: none
+};
+inline constexpr size_t lease_wish_size = 12;
+inline void put_lease_wish(Writer& out, LeaseWish wish) {
+  out.u32(wish.milliseconds);
+  out.u64(wish.joins);
+}
+inline LeaseWish get_lease_wish(Reader& in) {
+  const uint32_t milliseconds = in.u32();
+  return {milliseconds, in.u64()};
+}
+
 // Neighbours of one place and one size.
 struct MatchRun {
   uint32_t count = 0;

@@ -17,7 +17,7 @@ namespace verbena::native::wire {
 
 // The version of the frame, the same in all versions of the protocol; those differ in the types that a session knows.
 inline constexpr uint8_t version = 1;
-inline constexpr uint8_t protocol_version_max = 6;
+inline constexpr uint8_t protocol_version_max = 7;
 // The first version with the checksums from SHA512 on, and MD5 as one of them.
 inline constexpr unsigned version_of_new_checksums = 5;
 inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
@@ -70,6 +70,7 @@ enum Flags : uint8_t {
   flag_md5_etag = 4,      // PUT: the ETag must be the MD5 of the bytes
   flag_said_headers = 8,  // GET, HEAD, PUT: answer with the headers that S3 computes, too
   flag_lease = 32,        // GET_MANY: the number of a lease is behind the body
+  flag_take_lease = 64,   // GET_MANY, HEAD_MANY: a LeaseWish is behind the body, and behind that number
 };
 
 struct Header {

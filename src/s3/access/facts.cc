@@ -103,7 +103,8 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
   if (key == "aws:securetransport") {
     // A token's payload is not encrypted, whatever carried the request. For native messages the port reports whether
     // they are encrypted.
-    return caller_.secure && !header("x-amz-rdma-token").has_value() ? "true" : "false";
+    const bool by_rdma = caller_.door == Door::token || header("x-amz-rdma-token").has_value();
+    return caller_.secure && !by_rdma ? "true" : "false";
   }
   if (key == "aws:currenttime") return format_iso8601(now_us());
   if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);

@@ -14,6 +14,7 @@
 #include "s3_http/buckets/control.h"
 #include "s3_http/buckets/preflight.h"
 #include "s3_http/context.h"
+#include "s3_http/dialects/routes.h"
 #include "s3_http/directory_requests.h"
 #include "s3_http/error_details.h"
 #include "s3_http/error_response.h"
@@ -391,6 +392,7 @@ Task<Result<void>> count_request(Context& context) {
 // Fills the response. False: the sink was begun and failed.
 Task<bool> answer(Context& context) {
   const auto operation = resolve(context);
+  if (!operation && is_dialect_route(context)) co_return co_await serve_dialect(context, answer);
   if (!context.bucket.empty() && context.request.header("origin")) co_await add_cors_headers(context);
   if (buckets_have_logs(context) && !context.bucket.empty()) {
     co_await begin_record(context, operation ? (*operation)->selector : std::string_view());

@@ -139,9 +139,48 @@ TEST_F(FormatsOnRados, AServerFromBeforeFormatsThatStartsWhileOneIsRaisedIsSeen)
     ASSERT_TRUE(engine.run(leaders.look(*seen, true)));
     EXPECT_EQ(rados::format_in(rows_of(engine)), 1u);
   }
+  EXPECT_EQ(rows_of(engine).at("master"), "0123456789abcdef\n") << "a raise that did not come keeps none out";
   set_row(engine, old_server, "");  // it ends
-  ASSERT_TRUE(engine.run(leaders.look(rows_of(engine), true)));
-  EXPECT_EQ(rados::format_in(rows_of(engine)), 2u);
+  for (const auto written : {1u, 2u}) {
+    ASSERT_TRUE(engine.run(leaders.look(rows_of(engine), true)));
+    EXPECT_TRUE(rados::has_gate_line(rows_of(engine).at("master")));
+    EXPECT_EQ(rados::format_in(rows_of(engine)), written);
+  }
+}
+
+// The leader that wrote it died before it raised the format; the next one waits for as long as the first one did.
+TEST_F(FormatsOnRados, AGateLineThatALeaderLeftIsTakenAwayWhileTheNextOneWaits) {
+  RadosRig t;
+  t.open();
+  rados::Engine& engine = parts_of(t);
+  set_row(engine, "format", "1 0");
+  set_row(engine, "master", rados::with_gate_line("", 2));
+  rados::Formats next(engine.registry, std::chrono::hours(1));
+  ASSERT_TRUE(engine.run(next.look(rows_of(engine), true)));
+  EXPECT_FALSE(rows_of(engine).contains("master")) << "as it was before the line";
+  EXPECT_EQ(rados::format_in(rows_of(engine)), 1u);
+}
+
+// The others give it up, wait, and raise the format: by then it changes and answers nothing.
+TEST_F(FormatsOnRados, WhatAServerKnowsOfFormatsEndsBeforeOthersCanRaiseIt) {
+  RadosRig t;
+  t.options.format_rest = {};
+  t.open();
+  rados::Engine& engine = parts_of(t);
+  EXPECT_LT(engine.formats.known_for(), rados::Garbage::silence_max);
+  EXPECT_TRUE(engine.formats.may_run());
+  ASSERT_TRUE(eventually([&] { return engine.formats.all_know_it(); }));
+  const auto now = LeaseClock::now();
+  EXPECT_TRUE(engine.formats.may_run(now + engine.formats.known_for() - 2 * rados::Garbage::beat));
+  EXPECT_FALSE(engine.formats.may_run(now + engine.formats.known_for()));
+  LeaseClock::pretend_suspension(engine.formats.known_for());
+  EXPECT_FALSE(engine.formats.may_run());
+  EXPECT_FALSE(engine.formats.all_know_it());
+  librados::ObjectWriteOperation op;
+  op.create(false);
+  EXPECT_EQ(engine.run(engine.cluster->write(Cluster::Pool::index, "any", std::move(op))), -EROFS);
+  EXPECT_TRUE(eventually([&] { return engine.formats.may_run() && engine.formats.all_know_it(); }))
+      << "by the next look";
 }
 
 TEST_F(FormatsOnRados, TheGateLineIsWrittenAgainWhenAnOperatorHasRemovedIt) {
@@ -192,6 +231,19 @@ TEST_F(FormatsOnRados, AStoreThatHasLostTheObjectOfItsServersIsNotTakenForANewOn
   EXPECT_TRUE(late);
   ASSERT_TRUE(eventually([&] { return !rows_of(parts_of(t)).empty(); })) << "the running server's sign";
   EXPECT_FALSE(rados::RadosStore::connect(t.options)) << "which says nothing of formats";
+}
+
+// All its buckets were removed, or it never had one.
+TEST_F(FormatsOnRados, AStoreWithoutBucketsThatHasLostTheObjectOfItsServersIsNotTakenForANewOneEither) {
+  RadosRig t;
+  t.open();
+  librados::IoCtx& pool = parts_of(t).cluster->context(Cluster::Pool::index);
+  const auto late = eventually([&] {
+    (void)pool.remove(std::string(rados::servers_object));
+    const auto connected = rados::RadosStore::connect(t.options);
+    return !connected && connected.error().find("setomapval servers format") != std::string::npos;
+  });
+  EXPECT_TRUE(late);
 }
 
 }  // namespace

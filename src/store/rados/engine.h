@@ -102,6 +102,7 @@ class Engine final : public Context {
   Task<Result<std::string>> read_account_tokens();
   std::expected<void, std::string> check_root();
   std::expected<void, std::string> check_new();
+  Result<void> load_all();
   void make_bus();
 };
 

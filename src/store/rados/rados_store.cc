@@ -24,7 +24,8 @@ namespace {
 
 constexpr size_t servers_max = 1000;  // living at once
 constexpr size_t buckets_at_once = 32;
-constexpr size_t keys_waiting_max = 16;  // one at a time waits
+constexpr std::chrono::seconds start_patience{60};  // with a cluster that answers, but not everything in time
+constexpr size_t keys_waiting_max = 16;             // one at a time waits
 
 }  // namespace
 
@@ -95,13 +96,15 @@ std::expected<void, std::string> Engine::check_root() {
                          "`, which names all buckets: see `ceph health`. Nothing is made in its place");
 }
 
-// A store with buckets had that object before the first one. Looked for again, as another first server may have made
-// both since.
+// A server makes that object before it takes a number in `root`, of which a row stays, whatever is removed; so does its
+// mark there. Looked for again, as another first server may have made both since.
 std::expected<void, std::string> Engine::check_new() {
-  const auto named = run(registry.all(std::string(root_object), "b"));
+  const auto named = run(registry.all(std::string(root_object), ""));
   if (!named && named.error() == Errc::not_found) return {};
   if (!named) return std::unexpected("the index pool: " + describe(named.error()));
-  if (named->empty()) return {};
+  const auto marked = run(formats.is_marked());
+  if (!marked) return std::unexpected("the index pool: " + describe(marked.error()));
+  if (named->empty() && !*marked) return {};
   new_store = false;
   const auto used = run(has_object(std::string(servers_object)));
   if (!used) return std::unexpected("the index pool: " + describe(used.error()));
@@ -134,8 +137,8 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   helpers.rescue = [this](uint64_t bucket, std::map<std::string, std::string> rows) {
     return events->rescue(bucket, std::move(rows));
   };
-  helpers.look_at_formats = [this](const std::map<std::string, std::string>& rows) {
-    return formats.look(rows, leader->holds());
+  helpers.look_at_formats = [this](const std::map<std::string, std::string>& rows, LeaseClock::time_point since) {
+    return formats.look(rows, leader->holds(), since);
   };
   // That server's changes may not have been announced.
   helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
@@ -153,7 +156,10 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   striped.emplace(*space);
   make_bus();
   read_leases = std::make_shared<ReadLeases>(registry, io, [this] { return leader->holds(); }, lease_rest);
-  fresh = [this] { return bus->fresh() && formats.may_run(); };
+  fresh = [this] {
+    const auto now = LeaseClock::now();
+    return bus->fresh(now) && formats.may_run(now);
+  };
   is_sure = [this](std::string_view name) { return in_flight->is_sure(name); };
   settle = [this](std::string name) { return in_flight->settle(std::move(name)); };
   const RadosCatalogue::Parts parts{registry, *garbage, batcher,      splitter,  book,
@@ -164,21 +170,31 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   rows = &*catalogue;
   blobs = &*striped;
   clock = &clock_source;
-  if (auto loaded = run(reload(InvalidationBus::everything)); !loaded) {
-    return std::unexpected("buckets: " + describe(loaded.error()));
-  }
+  signing = boost::asio::co_spawn(io, garbage->run_signs(), boost::asio::use_future);
+  if (auto loaded = load_all(); !loaded) return std::unexpected("buckets: " + describe(loaded.error()));
   leading = boost::asio::co_spawn(io, leader->run(), boost::asio::use_future);
   counting = boost::asio::co_spawn(io, book.run(), boost::asio::use_future);
   telling = boost::asio::co_spawn(io, events->run(), boost::asio::use_future);
   collecting = boost::asio::co_spawn(io, garbage->run(), boost::asio::use_future);
-  signing = boost::asio::co_spawn(io, garbage->run_signs(), boost::asio::use_future);
   watching = boost::asio::co_spawn(io, bus->run(), boost::asio::use_future);
   if (is_holder) leasing = boost::asio::co_spawn(io, read_leases->run(), boost::asio::use_future);
-  for (const auto until = deadline_in(cluster->options().timeout * 2); !bus->fresh();) {
+  for (const auto until = deadline_in(start_patience); !bus->fresh();) {
     if (SteadyClock::now() > until) return std::unexpected("the cluster grants no watch of the index pool");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
+}
+
+// There may be thousands of buckets, and a call for each of their tablets. A cluster that is slow for a while, because
+// it recovers, fails one of them: the process would end, and the next one would begin anew.
+Result<void> Engine::load_all() {
+  for (const auto until = deadline_in(start_patience);;) {
+    const auto loaded = run(reload(InvalidationBus::everything));
+    const bool may_pass = !loaded && (loaded.error() == Errc::service_unavailable || loaded.error() == Errc::slow_down);
+    if (!may_pass || SteadyClock::now() > until) return loaded;
+    log::warn("rados: the buckets could not be read yet: {}", describe(loaded.error()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
 }
 
 void Engine::make_bus() {
@@ -211,9 +227,9 @@ void Engine::close() {
     bus->stop();
     watching.get();
   }
-  if (collecting.valid()) {
+  if (signing.valid()) {
     garbage->stop();
-    collecting.get();
+    if (collecting.valid()) collecting.get();
     signing.get();
   }
   if (telling.valid()) {
@@ -520,7 +536,7 @@ Task<Result<std::shared_ptr<ObjectReader>>> RadosStore::open_unless(std::string_
 // Rights to an object are known only while the watch is valid: without it nothing is served from memory.
 uint64_t RadosStore::term() const {
   const auto now = LeaseClock::now();
-  return engine_->bus->fresh(now) && engine_->formats.may_run() ? engine_->read_leases->term(now) : 0;
+  return engine_->bus->fresh(now) && engine_->formats.may_run(now) ? engine_->read_leases->term(now) : 0;
 }
 
 void RadosStore::keep(std::string_view bucket, std::string_view key, uint64_t stamp,

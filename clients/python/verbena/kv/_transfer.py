@@ -60,7 +60,7 @@ class Load(Transfer):
 
     def __init__(self, count, deadline, release=None):
         super().__init__(count, deadline, release)
-        self.progress, self.done = Progress(), None
+        self.progress, self.done, self.lease = Progress(), None, 0
 
     def wait(self, leading):
         """Until that many leading items have arrived or failed. False: the deadline was earlier, or the transfer broke."""

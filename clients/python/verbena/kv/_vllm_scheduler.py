@@ -15,6 +15,7 @@ class Moved:
     request_id: str
     hashes: list
     block_ids: list
+    lease: int = 0  # of the question that has found them; 0: none
 
 
 def group_hash(block_hash, group):
@@ -80,13 +81,14 @@ class Scheduling:
         known = self._found.get(request.request_id)
         if known is not None and known[:2] == (first, blocks) and time.monotonic() < known[3]:
             return known[2]
-        found = blocks - first
+        found, lease = blocks - first, None
         for group in range(self._groups):
             hashes = [group_hash(one, group) for one in request.block_hashes[first:first + found]]
-            found = self.store.leading(hashes, self.namespaces)
+            found, lease = self.store.find(hashes, self.namespaces, lease)
             if found == 0:
                 break
-        self._found[request.request_id] = (first, blocks, found, time.monotonic() + _REMEMBERED_S)
+        remembered = _REMEMBERED_S if lease is None else min(_REMEMBERED_S, self.store.options.lease_ms / 2000)
+        self._found[request.request_id] = (first, blocks, found, time.monotonic() + remembered, lease)
         return found
 
     # ---- Steps ----
@@ -100,7 +102,9 @@ class Scheduling:
             return
         first, count = known[0], external // self._block_size
         block_ids = blocks.get_block_ids()
-        self._loads.append(self._moved(tracked, [list(ids) for ids in block_ids], first, first + count))
+        moved = self._moved(tracked, [list(ids) for ids in block_ids], first, first + count)
+        moved.lease = known[4] or 0
+        self._loads.append(moved)
         tracked.saved = first + count
 
     def _moved(self, tracked, block_ids, first, end):

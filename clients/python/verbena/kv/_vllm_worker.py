@@ -56,7 +56,7 @@ class Working:
     def __init__(self, config, groups, asynchronous, description, options, saves):
         self._groups, self._asynchronous, self._saves = groups, asynchronous, saves
         self.store = KvStore(description=description, **options)
-        self._layers, self._by_group, self._sizes, self._step = {}, {}, {}, None
+        self._layers, self._by_group, self._sizes, self._steps = {}, {}, {}, []
         self._loading, self._lost, self._saving = {}, set(), []
 
     # ---- The engine's memory ----
@@ -88,7 +88,10 @@ class Working:
             for moved in loads:
                 self._loading[moved.request_id] = [self._whole(moved, group) for group in self._sizes if moved.hashes[group]]
         elif loads:
-            self._step = self._by_layer(loads)
+            by_lease = {}
+            for moved in loads:
+                by_lease.setdefault(moved.lease, []).append(moved)
+            self._steps = [self._by_layer(some, lease) for lease, some in by_lease.items()]
 
     @staticmethod
     def _real(moved, group):
@@ -98,10 +101,11 @@ class Working:
     def _whole(self, moved, group):
         real = self._real(moved, group)
         rows = Rows(self.store, len(real), self._sizes[group]) if real else None
-        load = self.store.load([one for one, _ in real], rows and rows.memory, self._sizes[group])
+        load = self.store.load([one for one, _ in real], rows and rows.memory, self._sizes[group], lease=moved.lease)
         return load, rows, group, [block for _, block in real]
 
-    def _by_layer(self, loads):
+    def _by_layer(self, loads, lease):
+        """One batch for all blocks that one lease holds, or that no lease does."""
         rows, ids, hashes, order, at = {}, {}, {}, {}, 0
         for group, size in self._sizes.items():
             real = [pair for moved in loads for pair in self._real(moved, group)]
@@ -111,7 +115,7 @@ class Working:
         for layer in self._layers.values():
             at += len(hashes[layer.group])
             order[layer.name] = at
-        return Step(self.store.load_items(self._items(hashes, starts), total), order, rows, ids)
+        return Step(self.store.load_items(self._items(hashes, starts), total, lease=lease), order, rows, ids)
 
     def _items(self, hashes, starts):
         """The first layer of all blocks first. Those of one group are made without an object for each."""
@@ -143,10 +147,11 @@ class Working:
 
     def wait_layer(self, name):
         """Until the layer's blocks are in the engine's tensor; at the deadline all of the step's blocks are lost."""
-        step = self._step
-        if step is None:
-            return
         wanted = [name] if name in self._layers else list(self._layers)  # one tensor for all layers
+        for step in self._steps:
+            self._wait_layers(step, wanted)
+
+    def _wait_layers(self, step, wanted):
         for one in wanted:
             if one in step.copied or step.lost:
                 continue
@@ -159,9 +164,11 @@ class Working:
 
     def end_step(self):
         """After the forward pass: blocks that did not arrive, and those of layers that it did not wait for, are lost."""
-        step, self._step = self._step, None
-        if step is None:
-            return
+        steps, self._steps = self._steps, []
+        for step in steps:
+            self._end(step)
+
+    def _end(self, step):
         if step.lost or len(step.copied) < len(self._layers):
             self._lost |= step.all_blocks()
             return

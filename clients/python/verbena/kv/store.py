@@ -9,6 +9,7 @@
 A server that is lost, slow or wrong costs a call its deadline at most and counts as a miss; after a few failures in a
 row no call waits for it until a probe has succeeded.
 """
+import collections
 import concurrent.futures
 import dataclasses
 import hashlib
@@ -28,6 +29,7 @@ from ._transfer import Load, Transfer, arrived, is_miss
 
 log = logging.getLogger("verbena.kv")
 _MATCH_MAX = 65536  # hashes of one question
+_HELD_MAX = 64  # questions whose leases are remembered
 
 
 @dataclasses.dataclass
@@ -45,7 +47,7 @@ class Options:
     lookup_ms: int = 200         # of a question
     save_ms: int = 10_000        # of a save, which no request waits for
     ttl: int = 0                 # seconds after which a block that was saved ends; 0: it has no end
-    lease_ms: int = 0            # how long a block that was found stays although it is evicted
+    lease_ms: int = 0            # how long a block that was found can be loaded although it is evicted or removed
     failures_max: int = 3
     retry_ms: int = 1000         # the breaker's first probe; doubled up to 10 s
     threads: int = 4
@@ -106,6 +108,7 @@ class KvStore:
         self._client, self._verified, self._mismatch = None, False, None
         self._saves = threading.BoundedSemaphore(self.options.saves_max)
         self._leased = {"lease_ms": self.options.lease_ms} if self.options.lease_ms else {}
+        self._held = collections.deque(maxlen=_HELD_MAX)
         self._breaker = Breaker(self._probe, failures_max=self.options.failures_max, retry_s=self.options.retry_ms / 1000)
         self._pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv")
         self._agree_now()
@@ -237,13 +240,32 @@ class KvStore:
 
     def leading(self, hashes, namespaces=None):
         """How many leading blocks are there, in every one of the namespaces (its own if none is named)."""
+        return self.find(hashes, namespaces)[0]
+
+    def find(self, hashes, namespaces=None, join=None):
+        """As leading, and with `lease_ms` the lease of what was found (or that of `join`, which takes it in): for `load`, of this store or
+        of another process's. None: there is none."""
         if not hashes or not self.usable:
             self.statistics.add(refused=bool(hashes))
-            return 0
+            return 0, join
         namespaces = namespaces or (self.namespace,)
-        found = self._answer(self._pool.submit(self._leading, hashes, namespaces), 0)
+        until = time.monotonic() + self.options.lease_ms / 1000
+        found, lease = self._answer(self._pool.submit(self._find, hashes, namespaces, join), (0, join))
         self.statistics.add(lookups=1, blocks_asked=len(hashes), blocks_found=found)
-        return found
+        if lease is not None and found and self.namespace in namespaces:
+            self._held.append((until, lease, frozenset(hashes[:found])))
+        return found, lease
+
+    def _lease_of(self, items):
+        """The lease that holds the first of the items, by a question that this store has asked."""
+        if not self._held or not len(items):
+            return None
+        _, hexadecimal = items[0][1].rsplit("/", 1)
+        try:
+            block, now = bytes.fromhex(hexadecimal), time.monotonic()
+        except ValueError:
+            return None
+        return next((lease for until, lease, hashes in reversed(tuple(self._held)) if until > now and block in hashes), None)
 
     def present(self, hashes):
         """Of each block whether it is there."""
@@ -268,31 +290,32 @@ class KvStore:
         self._breaker.succeeded()
         return answer
 
-    def _leading(self, hashes, namespaces):
+    def _find(self, hashes, namespaces, lease):
         found = len(hashes)
         for namespace in namespaces:
-            found = self._leading_of(hashes[:found], namespace)
+            found, lease = self._find_in(hashes[:found], namespace, lease)
             if found == 0:
                 break
-        return found
+        return found, lease
 
-    def _leading_of(self, hashes, namespace):
+    def _find_in(self, hashes, namespace, lease):
         for first in range(0, len(hashes), _MATCH_MAX):
             some = hashes[first:first + _MATCH_MAX]
-            found = self._match(namespace, some)
+            found = self._match(namespace, some, lease)
+            lease = found.lease or lease
             if found.ended not in (None, "no_such_key") and not (self._leased and found.ended == "slow_down"):
                 raise errors.VerbenaError(f"{self.bucket}/{namespace}: {found.ended}")
             if found.places is not None:
                 self.statistics.add(found_in_memory=found.places.count(MEMORY), found_on_disk=found.places.count(DISK))
             if found.leading < len(some):
-                return first + found.leading
-        return len(hashes)
+                return first + found.leading, lease
+        return len(hashes), lease
 
-    def _match(self, namespace, hashes):
-        """The question, with a lease on what it finds if there are any: then evictions pass over it. A list may end where a bound on
-        leases does."""
+    def _match(self, namespace, hashes, join):
+        """The question, with a lease on what it finds if there are any: then evictions pass over it, and loads by the lease read it. A
+        list may end where a bound on leases does."""
         try:
-            return self._client.match(self.bucket, namespace, hashes, places=True, **self._leased)
+            return self._client.match(self.bucket, namespace, hashes, places=True, join=join if self._leased else None, **self._leased)
         except errors.Unsupported:
             if not self._leased:
                 raise
@@ -311,22 +334,24 @@ class KvStore:
 
     # ---- Blocks ----
 
-    def load(self, hashes, memory, size, *, offsets=None, deadline_ms=None):
+    def load(self, hashes, memory, size, *, offsets=None, deadline_ms=None, lease=None):
         """Loads blocks of `size` bytes into places of `memory`, one after the other unless `offsets` names them. Returns a Load."""
-        return self.load_items(self.blocks(hashes, size, offsets), memory, deadline_ms=deadline_ms)
+        return self.load_items(self.blocks(hashes, size, offsets), memory, deadline_ms=deadline_ms, lease=lease)
 
-    def load_layers(self, hashes, memory, offsets, layers, *, deadline_ms=None):
+    def load_layers(self, hashes, memory, offsets, layers, *, deadline_ms=None, lease=None):
         """Loads blocks whose objects hold all layers one after the other, the first layer of all blocks first. `layers` are the
         (first byte, bytes) of each layer in an object, and likewise in a block's place in `memory`. Load.wait(blocks * n): n layers."""
-        return self.load_items(self.blocks(hashes, 0, offsets, layers), memory, deadline_ms=deadline_ms)
+        return self.load_items(self.blocks(hashes, 0, offsets, layers), memory, deadline_ms=deadline_ms, lease=lease)
 
     def blocks(self, hashes, size, offsets=None, layers=None):
         """Items for load_items and save_items, without an object for each."""
         return Blocks(self.bucket, f"{self.namespace}/", hashes, size, offsets, layers)
 
-    def load_items(self, items, memory, *, deadline_ms=None):
-        """Loads get_many's items, or Blocks. Returns a Load, at once."""
+    def load_items(self, items, memory, *, deadline_ms=None, lease=None):
+        """Loads get_many's items, or Blocks. Returns a Load, at once. Blocks that the `lease` of a question holds are read although they
+        were removed since; the lease of a question that this store has asked need not be named. Others are read as they are."""
         load = Load(len(items), time.monotonic() + (deadline_ms or self.options.deadline_ms) / 1000)
+        load.lease = lease or self._lease_of(items) or 0
         if not self.usable or not self._begin(self._run_load, load, items, memory):
             self.statistics.add(refused=1, blocks_missed=len(items))
             load.progress.end()
@@ -363,7 +388,8 @@ class KvStore:
         began, there, error = time.monotonic(), None, None
         try:
             blocks = isinstance(items, Blocks)
-            done = items.get(self._client, memory, load.progress) if blocks else self._client.get_many(items, memory, load.progress)
+            done = (items.get(self._client, memory, load.progress, load.lease) if blocks
+                    else self._client.get_many(items, memory, load.progress, lease=load.lease))
             there, load.done = arrived(done, items), done
             error = _fault(done)
         except Exception as caught:

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/lease_clock.h"
 #include "base/result.h"
 #include "base/task.h"
 
@@ -60,10 +61,15 @@ class Cluster {
   Task<int> read(Pool pool, std::string object, librados::ObjectReadOperation op, std::shared_ptr<void> reply,
                  size_t bytes = 0, uint64_t* version = nullptr);
   Task<int> write(Pool pool, std::string object, librados::ObjectWriteOperation op, size_t bytes = 0);
-  // Whether this server may change anything: it knows the format that the others write (rows/formats.h). While it may
-  // not, write() is refused before it is sent (-EROFS), whatever it is part of.
-  void allow_writes(bool allowed) { may_write_.store(allowed, std::memory_order_relaxed); }
-  bool may_write() const { return may_write_.load(std::memory_order_relaxed); }
+  // Whether this server may change anything: it knows the format that the others write, and learned that not too long
+  // ago (rows/formats.h). While it may not, write() is refused before it is sent (-EROFS), whatever it is part of.
+  void allow_writes_until(LeaseClock::time_point end) {
+    may_write_until_.store(end.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+  bool may_write() const { return may_write(LeaseClock::now()); }
+  bool may_write(LeaseClock::time_point now) const {
+    return now.time_since_epoch().count() < may_write_until_.load(std::memory_order_relaxed);
+  }
   // Likewise, but never refused: for what only takes this server's own signs away.
   Task<int> withdraw(std::string object, librados::ObjectWriteOperation op);
 
@@ -99,7 +105,7 @@ class Cluster {
   librados::Rados rados_;
   librados::IoCtx index_, data_;
   std::atomic<uint64_t> calls_{0};
-  std::atomic<bool> may_write_{true};
+  std::atomic<LeaseClock::rep> may_write_until_{LeaseClock::time_point::max().time_since_epoch().count()};
 
   struct Waiter {
     size_t bytes;

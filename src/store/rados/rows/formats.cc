@@ -23,6 +23,8 @@ constexpr int joins_tried_max = 100;
 constexpr const char *mark_attribute = "formats", *marked_text = "1";
 constexpr std::string_view gate_line = "servers-of-this-cluster-have-format-";
 constexpr std::chrono::seconds silence_of_others_max{30};  // a server that starts has a sign before it has a row
+constexpr std::chrono::seconds known_at_least{25};         // less than Garbage::silence_max
+constexpr std::chrono::seconds all_known_for{10};          // some looks
 
 // "FORMAT TOKEN"
 std::optional<uint64_t> parse_format(std::string_view text) {
@@ -91,14 +93,18 @@ uint64_t known_by_all(const ServersRows& rows, uint64_t newest) {
   return newest;
 }
 
-std::string with_gate_line(std::string_view ids, uint64_t format) {
+std::string without_gate_line(std::string_view ids) {
   std::string text;
   while (!ids.empty()) {
     const size_t end = std::min(ids.find('\n'), ids.size());
     if (!ids.starts_with(gate_line)) text.append(ids.substr(0, end)).append("\n");
     ids.remove_prefix(std::min(end + 1, ids.size()));
   }
-  return text + std::string(gate_line) + std::to_string(format) + "\n";
+  return text;
+}
+
+std::string with_gate_line(std::string_view ids, uint64_t format) {
+  return without_gate_line(ids) + std::string(gate_line) + std::to_string(format) + "\n";
 }
 
 bool has_gate_line(std::string_view ids) {
@@ -107,9 +113,13 @@ bool has_gate_line(std::string_view ids) {
 
 std::string formats_row(uint64_t incarnation) { return keys::tagged('v', incarnation); }
 
-void Formats::know(uint64_t format) {
+std::chrono::milliseconds Formats::known_for() const {
+  return std::max<std::chrono::milliseconds>(rest_ / 2, known_at_least);
+}
+
+void Formats::know(uint64_t format, LeaseClock::time_point since) {
   const auto sentence = refused(format, format_oldest, format_newest);
-  registry_.cluster().allow_writes(!sentence);
+  registry_.cluster().allow_writes_until(sentence ? LeaseClock::time_point::min() : since + known_for());
   if (current_.exchange(format) == format) return;
   if (sentence) {
     log::error("rados: {}. Until then this server answers nothing, and changes nothing", *sentence);
@@ -150,6 +160,7 @@ Task<std::expected<void, std::string>> Formats::join(uint64_t incarnation, bool 
 // False: others have replaced the token.
 Task<std::expected<bool, std::string>> Formats::join_once(uint64_t incarnation, bool new_store) {
   const auto failed = [](const Error& error) { return std::unexpected("the servers' formats: " + describe(error)); };
+  const auto since = LeaseClock::now();
   const auto rows = co_await registry_.all(std::string(servers_object), "");
   if (!rows) co_return failed(rows.error());
   const auto marked = co_await is_marked();
@@ -157,7 +168,7 @@ Task<std::expected<bool, std::string>> Formats::join_once(uint64_t incarnation, 
   const std::string seen = value_of(*rows, format_row), ids = value_of(*rows, key_ids_row);
   auto format = new_store && seen.empty() ? format_newest : format_in(*rows, *marked);
   if (!format) co_return std::unexpected(std::move(format.error()));
-  know(*format);
+  know(*format, since);
   if (auto sentence = refused(*format, format_oldest, format_newest)) co_return std::unexpected(std::move(*sentence));
   librados::ObjectWriteOperation op;
   op.create(false);
@@ -165,9 +176,9 @@ Task<std::expected<bool, std::string>> Formats::join_once(uint64_t incarnation, 
       {format_row, {to_buffer(seen), LIBRADOS_CMPXATTR_OP_EQ}},
       {std::string(key_ids_row), {to_buffer(ids), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(expected, nullptr);
-  std::map<std::string, Buffer> set = {
-      {format_row, to_buffer(format_text(*format))},
-      {formats_row(incarnation), to_buffer(keys::number(format_oldest) + keys::number(format_newest))}};
+  const std::string own = keys::number(format_oldest) + keys::number(format_newest);
+  std::map<std::string, Buffer> set = {{format_row, to_buffer(format_text(*format))},
+                                       {formats_row(incarnation), to_buffer(own)}};
   if (*format > 1 && !has_gate_line(ids)) set.emplace(key_ids_row, to_buffer(with_gate_line(ids, *format)));
   op.omap_set(set);
   int code = co_await registry_.cluster().write(Cluster::Pool::index, std::string(servers_object), std::move(op));
@@ -175,18 +186,22 @@ Task<std::expected<bool, std::string>> Formats::join_once(uint64_t incarnation, 
   if (code >= 0 && !*marked) code = co_await mark();
   if (code < 0) co_return failed(to_error(code, "rados: formats"));
   incarnation_ = incarnation;
+  // The first look at all tablets follows at once, and joins what it finds.
+  ServersRows with_own = *rows;
+  with_own[formats_row(incarnation)] = own;
+  watch_others(with_own, *format, since);
   co_return true;
 }
 
 // The rows are of one moment if they fit a page. If not, they come in the order of their names: the token and the gate
 // line were read before the signs of life.
-Task<Result<void>> Formats::look(const ServersRows& rows, bool is_leader) {
+Task<Result<void>> Formats::look(const ServersRows& rows, bool is_leader, LeaseClock::time_point since) {
   const auto format = format_in(rows, /*marked=*/current() > 1);
   if (!format) {  // it cannot be raised meanwhile, so that what this server knows stays true
     complain(format.error());
     co_return Result<void>{};
   }
-  know(*format);
+  know(*format, since);
   if (!may_run()) co_return Result<void>{};
   if (incarnation_ != 0 && rows.contains(keys::tagged('s', incarnation_)) &&
       !rows.contains(formats_row(incarnation_))) {
@@ -194,7 +209,7 @@ Task<Result<void>> Formats::look(const ServersRows& rows, bool is_leader) {
     complain(again ? "" : again.error());
     co_return Result<void>{};
   }
-  watch_others(rows, *format);
+  watch_others(rows, *format, since);
   if (!is_leader) {
     all_know_since_.reset();
     co_return Result<void>{};
@@ -202,10 +217,10 @@ Task<Result<void>> Formats::look(const ServersRows& rows, bool is_leader) {
   co_return co_await look_as_leader(rows, *format);
 }
 
-void Formats::watch_others(const ServersRows& rows, uint64_t format) {
+void Formats::watch_others(const ServersRows& rows, uint64_t format, LeaseClock::time_point since) {
   const auto now = SteadyClock::now();
   const bool all = known_by_all(rows, format) == format;
-  all_know_it_.store(all, std::memory_order_relaxed);
+  all_know_it_until_.store(all ? (since + all_known_for).time_since_epoch().count() : 0);
   if (all) some_do_not_since_.reset();
   if (!all && !some_do_not_since_) some_do_not_since_ = now;
   const bool for_long = some_do_not_since_ && now - *some_do_not_since_ > silence_of_others_max;
@@ -218,14 +233,15 @@ void Formats::watch_others(const ServersRows& rows, uint64_t format) {
 Task<Result<void>> Formats::look_as_leader(const ServersRows& rows, uint64_t format) {
   const bool is_closed = has_gate_line(value_of(rows, key_ids_row));
   const uint64_t newest = known_by_all(rows, format_newest);
-  if (newest <= format) {
-    all_know_since_.reset();
-    if (format > 1 && !is_closed) co_return co_await take(Step::close_gate, rows, format);
-    co_return Result<void>{};
+  if (newest <= format) all_know_since_.reset();
+  if (newest > format && !all_know_since_) all_know_since_ = SteadyClock::now();
+  if (all_know_since_ && SteadyClock::now() - *all_know_since_ >= rest_) {
+    co_return co_await take(is_closed ? Step::raise : Step::close_gate, rows, newest);
   }
-  if (!all_know_since_) all_know_since_ = SteadyClock::now();
-  if (SteadyClock::now() - *all_know_since_ < rest_) co_return Result<void>{};
-  co_return co_await take(is_closed ? Step::raise : Step::close_gate, rows, newest);
+  if (format > 1 && !is_closed) co_return co_await take(Step::close_gate, rows, format);
+  // For a raise that did not come: a server that does not know the format was there, or the leader died.
+  if (format == 1 && is_closed) co_return co_await take(Step::open_gate, rows, format);
+  co_return Result<void>{};
 }
 
 // Rows of servers that were given up go, too.
@@ -240,14 +256,17 @@ Task<Result<void>> Formats::take(Step step, const ServersRows& rows, uint64_t to
       {format_row, {to_buffer(value_of(rows, format_row)), LIBRADOS_CMPXATTR_OP_EQ}},
       {ids_row, {to_buffer(ids), LIBRADOS_CMPXATTR_OP_EQ}}};
   op.omap_cmp(expected, nullptr);
+  const std::string left = step == Step::open_gate ? without_gate_line(ids) : with_gate_line(ids, to);
+  if (left.empty()) gone.insert(ids_row);
   if (!gone.empty()) op.omap_rm_keys(gone);
-  std::map<std::string, Buffer> set = {{ids_row, to_buffer(with_gate_line(ids, to))}};
+  std::map<std::string, Buffer> set;
+  if (!left.empty()) set.emplace(ids_row, to_buffer(left));
   if (step == Step::raise) set.emplace(format_row, to_buffer(format_text(to)));
-  op.omap_set(set);
+  if (!set.empty()) op.omap_set(set);
   const int code = co_await registry_.cluster().write(Cluster::Pool::index, std::string(servers_object), std::move(op));
   if (code == -ECANCELED) co_return Result<void>{};  // another server has joined: the next look
   if (code < 0) co_return std::unexpected(to_error(code, "rados: formats"));
-  if (step == Step::raise) know(to);
+  if (step == Step::raise) know(to, LeaseClock::now());
   co_return Result<void>{};
 }
 

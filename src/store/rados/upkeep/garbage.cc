@@ -143,8 +143,9 @@ Task<Result<void>> Garbage::wait_outside() {
     co_await sign_out();
     sign_.clear();
   }
+  const auto since = LeaseClock::now();
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
-  co_return co_await helpers_.look_at_formats(rows);
+  co_return co_await helpers_.look_at_formats(rows, since);
 }
 
 Task<> Garbage::run() {
@@ -194,6 +195,7 @@ Task<Result<void>> Garbage::sign() {
   const std::string name = server_row(incarnation_);
   for (int attempt = 0; attempt < sign_attempts_max; ++attempt) {
     const auto began = SteadyClock::now();
+    const auto begun = LeaseClock::now();
     const std::string next = keys::number(oldest()) + keys::number(++beats_);
     librados::ObjectWriteOperation op;
     op.create(false);
@@ -205,6 +207,7 @@ Task<Result<void>> Garbage::sign() {
     const int code = co_await registry_.cluster().write(Pool::index, std::string(servers_object), std::move(op));
     if (code >= 0) {
       sign_ = next;
+      sign_begun_ = begun;
       if (!std::exchange(is_living_, true)) ++life_;
       signed_at_ = began.time_since_epoch().count();
       co_return Result<void>{};
@@ -224,7 +227,7 @@ Task<Result<void>> Garbage::sign() {
 Task<Result<void>> Garbage::look_at_signs() {
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
   Result<void> looked;
-  if (helpers_.look_at_formats) looked = co_await helpers_.look_at_formats(rows);
+  if (helpers_.look_at_formats) looked = co_await helpers_.look_at_formats(rows, sign_begun_);
   if (!registry_.cluster().may_write()) co_return looked;
   uint64_t least = oldest();
   std::map<std::string, std::string> silent;

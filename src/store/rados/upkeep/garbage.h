@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/lease_clock.h"
 #include "store/blobs.h"
 #include "store/rados/rows/registry.h"
 
@@ -58,8 +59,9 @@ class Garbage {
     std::function<Task<Result<void>>(BucketPtr bucket, size_t tablet, std::set<uint64_t> living)> look_into_tablet;
     // Saves rows that outlive their tablet, which is being removed.
     std::function<Task<Result<void>>(uint64_t bucket, std::map<std::string, std::string> rows)> rescue;
-    // Gets all rows of the servers' object every few seconds.
-    std::function<Task<Result<void>>(const std::map<std::string, std::string>& rows)> look_at_formats;
+    // Gets all rows of the servers' object every few seconds, and when the own sign among them was begun.
+    std::function<Task<Result<void>>(const std::map<std::string, std::string>& rows, LeaseClock::time_point since)>
+        look_at_formats;
     // Called on the leader when a server was declared dead.
     std::function<void()> server_gone;
   };
@@ -159,8 +161,9 @@ class Garbage {
   // Used by the two tasks only.
   std::deque<Batch> batches_;
   std::map<std::string, Sign> signs_;
-  std::string sign_;        // as stored in the cluster
-  bool is_living_ = false;  // the sign is stored, as far as known
+  std::string sign_;                     // as stored in the cluster
+  LeaseClock::time_point sign_begun_{};  // the last one that was stored
+  bool is_living_ = false;               // the sign is stored, as far as known
   uint64_t beats_ = 0;
   uint64_t least_ = 0;  // the oldest era with readers at the last look
   Deadline next_probe_{}, next_round_{};

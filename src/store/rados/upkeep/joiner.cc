@@ -17,9 +17,7 @@ namespace {
 
 using Pool = Cluster::Pool;
 
-constexpr uint64_t part_of_size = 4;   // joined tablets have room to grow before they are split again
-constexpr int undo_attempts_max = 12;  // some 20 s: later another server does it
-constexpr std::chrono::milliseconds undo_again_after{200}, undo_rest_max{2'000};  // doubled each time
+constexpr uint64_t part_of_size = 4;  // joined tablets have room to grow before they are split again
 
 }  // namespace
 
@@ -58,26 +56,9 @@ Task<Result<bool>> Joiner::join(BucketPtr bucket, size_t tablet) {
     joins.add();
     log::debug("rados: two tablets of bucket {} were joined", log::printable(bucket->record.info.name));
   } else {
-    co_await undo(bucket->id, who);
+    (void)co_await splitter_.undo(bucket->id, who);
   }
   co_return joined;
-}
-
-Task<> Joiner::undo(uint64_t bucket, std::string who) {
-  auto rest = undo_again_after;
-  for (int attempt = 0; attempt < undo_attempts_max; ++attempt) {
-    const auto state = co_await registry_.load(bucket);
-    if (!state && state.error() == Errc::no_such_bucket) co_return;
-    if (state) {
-      const bool joins = (*state)->phase == Phase::joining || (*state)->phase == Phase::closing;
-      if (!joins || (*state)->phase_who() != who) co_return;
-      const auto undone = co_await registry_.set_phase(*state, Phase::live);
-      if (undone || undone.error() == Errc::conditional_conflict) co_return;
-    }
-    if (stopping_) co_return;
-    co_await pause(rest);
-    rest = std::min(2 * rest, undo_rest_max);
-  }
 }
 
 Task<Result<bool>> Joiner::make_phases(BucketPtr bucket, size_t tablet, std::string who) {

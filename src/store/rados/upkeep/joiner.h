@@ -31,9 +31,6 @@ class Joiner {
   // Joins the tablet with the next ones as long as they have few rows together.
   Task<Result<void>> look_at(uint64_t bucket, uint64_t tablet);
   void stop() { stopping_ = true; }  // begins no further join
-  // Ends a phase of that join, if the bucket is in one: one that began or ended half way would stop both tablets until
-  // others undo it.
-  Task<> undo(uint64_t bucket, std::string who);
 
  private:
   Task<Result<bool>> look_once(uint64_t bucket, uint64_t tablet);

@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "store/logic/keys.h"
 #include "store/logic/rename.h"
+#include "store/rados/rows/change.h"
 
 namespace verbena::store::rados {
 namespace {
@@ -19,6 +20,8 @@ using Pool = Cluster::Pool;
 constexpr uint64_t looks_per_size = 4;   // row counts while a tablet fills up
 constexpr int purge_attempts_max = 100;  // each continues where the previous one ended
 constexpr size_t keys_kept_max = 1024;   // to choose the middle
+constexpr int undo_attempts_max = 12;    // some 20 s: later another server does it
+constexpr std::chrono::milliseconds undo_again_after{200}, undo_rest_max{2'000};  // doubled each time
 
 // The start of the next tablet's rows of that letter; nullopt: none.
 std::optional<std::string> end_of(const BucketState& bucket, size_t tablet, char letter) {
@@ -253,38 +256,64 @@ Task<Result<Attempt>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
 Task<Result<void>> Splitter::split(BucketPtr bucket, size_t tablet, std::string key) {
   static auto& splits = metrics::counter("verbena_rados_splits_total", "Tablets that became two");
   VB_CO_ASSIGN(const uint64_t number, co_await registry_.take_number());
-  VB_CO_ASSIGN(BucketPtr frozen,
-               co_await registry_.set_phase(bucket, Phase::splitting, bucket->tablets[tablet].number));
-  const size_t source = find_tablet(*frozen, bucket->tablets[tablet].number);
+  const uint64_t source = bucket->tablets[tablet].number;
+  const std::string who = keys::number(random_number());
+  auto named = co_await make_phases(bucket, source, std::move(key), number, who);
+  if (named) {
+    splits.add();
+    co_return co_await purge(std::move(*named), source);
+  }
+  if (co_await undo(bucket->id, who)) co_await remove_unnamed(bucket->id, number);
+  co_return std::unexpected(named.error());
+}
+
+Task<Result<BucketPtr>> Splitter::make_phases(BucketPtr bucket, uint64_t source, std::string key, uint64_t number,
+                                              std::string who) {
+  VB_CO_ASSIGN(BucketPtr frozen, co_await registry_.set_phase(bucket, Phase::splitting, source, "", std::move(who)));
   const std::string object = tablet_object(frozen->id, number);
   librados::ObjectWriteOperation made;
   made.create(true);
   // With an epoch from before the decision: nothing in it changes until the old tablet has the one from after it.
   made.setxattr(epoch_attribute, to_buffer(frozen->epoch_text));
   const int code = co_await registry_.cluster().write(Pool::index, object, std::move(made));
-  Result<void> done = code < 0 ? std::unexpected(to_error(code, "rados: new tablet")) : Result<void>();
-  if (done) done = co_await copy(frozen, source, key, object);
-  if (!done) {
-    (void)co_await registry_.set_phase(frozen, Phase::live);
-  } else {
-    Registry::Fill name_it = [&key, number](librados::ObjectWriteOperation& op) {
-      const std::map<std::string, Buffer> row = {{"t" + key, to_buffer(keys::number(number))}};
-      op.omap_set(row);
-      op.omap_rm_keys({"p"});
-    };
-    auto named = co_await registry_.change(frozen, std::move(name_it));
-    // The error may be from after the decision: then the tablet is in use.
-    if (!named && !(named.error() == Errc::conditional_conflict)) co_return std::unexpected(named.error());
-    if (named) {
-      splits.add();
-      co_return co_await purge(*named, frozen->tablets[source].number);
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: new tablet"));
+  VB_CO_TRY(co_await copy(frozen, find_tablet(*frozen, source), key, object));
+  Registry::Fill name_it = [&key, number](librados::ObjectWriteOperation& op) {
+    const std::map<std::string, Buffer> row = {{"t" + key, to_buffer(keys::number(number))}};
+    op.omap_set(row);
+    op.omap_rm_keys({"p"});
+  };
+  co_return co_await registry_.change(frozen, std::move(name_it));
+}
+
+Task<bool> Splitter::undo(uint64_t bucket, std::string who) {
+  auto rest = undo_again_after;
+  for (int attempt = 0; attempt < undo_attempts_max; ++attempt) {
+    const auto state = co_await registry_.load(bucket);
+    if (!state && state.error() == Errc::no_such_bucket) co_return true;
+    if (state) {
+      const Phase phase = (*state)->phase;
+      const bool is_ours = phase == Phase::splitting || phase == Phase::joining || phase == Phase::closing;
+      if (!is_ours || (*state)->phase_who() != who) co_return true;
+      const auto undone = co_await registry_.set_phase(*state, Phase::live);
+      if (undone || undone.error() == Errc::conditional_conflict) co_return true;
     }
-    done = std::unexpected(named.error());  // it took too long, and another server has undone it
+    if (stopping_) break;
+    co_await pause(rest);
+    rest = std::min(2 * rest, undo_rest_max);
   }
+  co_return false;
+}
+
+// The object of a split that was not made. After an error it may have been made all the same: the bucket says so, once
+// its phase is over, whose epoch a late call compares.
+Task<> Splitter::remove_unnamed(uint64_t bucket, uint64_t number) {
+  const auto state = co_await registry_.load(bucket);
+  if (!state && !(state.error() == Errc::no_such_bucket)) co_return;
+  if (state && find_tablet(**state, number) != (*state)->tablets.size()) co_return;
   librados::ObjectWriteOperation gone;
   gone.remove();
-  (void)co_await registry_.cluster().write(Pool::index, object, std::move(gone));
-  co_return done;
+  (void)co_await registry_.cluster().write(Pool::index, tablet_object(bucket, number), std::move(gone));
 }
 
 }  // namespace verbena::store::rados

@@ -5,6 +5,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +46,9 @@ class Splitter {
   Task<Result<void>> copy_keys(BucketPtr frozen, size_t tablet, std::string key, std::string to);
   Task<Result<void>> copy_tokens(BucketPtr frozen, std::string from, std::string to);
   Task<Result<void>> put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page);
+  // Ends that phase of a split or join, if the bucket is in it: one that began or ended half way would stop its tablets
+  // until others undo it. Returns whether it is over.
+  Task<bool> undo(uint64_t bucket, std::string who);
   // Removes rows behind the tablet's end.
   Task<Result<Attempt>> purge_at(BucketPtr bucket, size_t tablet);
 
@@ -58,6 +62,9 @@ class Splitter {
   Task<> look(Name name);
   Task<Result<Found>> survey(BucketPtr bucket, size_t tablet);
   Task<Result<void>> split(BucketPtr bucket, size_t tablet, std::string key);
+  Task<Result<BucketPtr>> make_phases(BucketPtr bucket, uint64_t source, std::string key, uint64_t number,
+                                      std::string who);
+  Task<> remove_unnamed(uint64_t bucket, uint64_t number);
   Task<Result<void>> copy(BucketPtr frozen, size_t tablet, std::string key, std::string to);
   Task<Result<void>> purge(BucketPtr bucket, uint64_t number);
   // A page of rows of one letter, from a key to the tablet's end.
@@ -72,7 +79,7 @@ class Splitter {
   std::mutex mutex_;  // guards the following members
   std::map<Name, uint64_t> written_;
   std::set<Name> looking_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace verbena::store::rados

@@ -1,0 +1,44 @@
+"""One file for each dialect of S3 over RDMA, seen from the client. A dialect is a class with the methods of `Dialect`, named in DIALECTS."""
+
+
+class Dialect:
+    """What the cases need of a dialect. Cases that are written for one dialect's bytes use what that dialect has beyond this."""
+    name = None
+
+    def __init__(self, provider, device, address):
+        """`address`: of this host, as the server sees it."""
+        self.provider, self.device, self.address = provider, device, address
+
+    def endpoint(self):
+        """A new endpoint, which `close()` ends."""
+        raise NotImplementedError
+
+    def window(self, endpoint, size, access, data=None):
+        """Memory that a server may write ("write"), read ("read") or both ("both"): `bytes()`, `close()`."""
+        raise NotImplementedError
+
+    def get(self, target, window, path, **request):
+        """GetObject into a window; `request`: what Target.call takes. A wire.Reply."""
+        raise NotImplementedError
+
+    def put(self, target, window, path, **request):
+        """PutObject or UploadPart out of a window."""
+        raise NotImplementedError
+
+    def moved(self, reply):
+        """The status with which the server says that RDMA moved the bytes, else None."""
+        raise NotImplementedError
+
+    def declined(self, reply):
+        raise NotImplementedError
+
+    def close(self):
+        pass
+
+
+def by_name(name):
+    from .ofi1 import Ofi1
+    return {"ofi1": Ofi1}[name]
+
+
+NAMES = ("ofi1",)

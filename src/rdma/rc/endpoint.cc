@@ -1,0 +1,69 @@
+#include "rdma/rc/endpoint.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "fabric/ofi/address.h"
+
+namespace verbena::rdma::rc {
+namespace {
+
+std::unexpected<Error> refuse_peer(const char* reason, const char* why) {
+  metrics::counter("verbena_rdma_tokens_refused_total", "Tokens that opened no window", {{"reason", reason}}).add();
+  return fail(Errc::rdma_not_supported, why);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> Endpoint::create(memory::Arena& arena, const std::vector<std::string>& networks,
+                                                   OpenDevice open_device) {
+  std::unique_ptr<Endpoint> made(new Endpoint(arena, std::move(open_device)));
+  for (const std::string& text : networks) {
+    VB_ASSIGN(Network network, Network::parse(text));
+    made->networks_.push_back(std::move(network));
+  }
+  return made;
+}
+
+Result<void> Endpoint::open_now() {
+  const std::lock_guard lock(opening_);
+  if (opened_) return {};
+  VB_ASSIGN(auto device, open_device_());
+  VB_ASSIGN(auto domain, device->add_domain());
+  VB_ASSIGN(region_, domain->add_memory(arena_.mapping(), false));
+  log::info("rdma: reliable connections on {}", device->name());
+  device_ = std::move(device);
+  domain_ = std::move(domain);
+  opened_ = true;
+  return {};
+}
+
+Task<Result<void>> Endpoint::open() {
+  if (opened_) co_return Result<void>{};
+  const auto work = [this] { return open_now(); };
+  co_return co_await pool_.run("rdma_open", work);
+}
+
+void Endpoint::discard(std::shared_ptr<void> object) {
+  auto owned = std::make_shared<std::shared_ptr<void>>(std::move(object));
+  if (!pool_.submit("rdma_close", [owned] { owned->reset(); })) owned->reset();
+}
+
+// As for the address that a token of ofi1 names: a connection must not reach a third party, and a proxy on this host
+// sends from its address for all clients. A link-local address says nothing about the peer: a network must name it.
+Result<Gid> Endpoint::check_peer(const PeerToken& peer, std::string_view http_peer) const {
+  const Gid gid = peer.is_loopback() ? device_->own_gid(peer.gid) : peer.gid;
+  const auto address = address_of(gid);
+  if (address.is_multicast() || address.is_unspecified()) return refuse_peer("malformed_name", "peer: its GID");
+  const bool in_network = std::ranges::any_of(networks_, [&](const Network& one) { return one.contains(address); });
+  if (!in_network && !fabric::ofi::same_address(address, http_peer)) {
+    return refuse_peer("third_party", "peer: neither the HTTP peer's address nor in rdma.token_networks");
+  }
+  if (!in_network && fabric::ofi::is_host_address(address)) {
+    return refuse_peer("own_host", "peer: an address of the server's host that rdma.token_networks does not name");
+  }
+  return gid;
+}
+
+}  // namespace verbena::rdma::rc

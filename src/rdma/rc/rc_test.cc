@@ -1,0 +1,205 @@
+// Descriptions of queue pairs, sessions and connections, over a double of a device.
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include "base/metrics.h"
+#include "memory/budget.h"
+#include "rdma/rc/reliable_connections.h"
+#include "rdma/rc/test_device.h"
+
+namespace verbena::rdma::rc {
+namespace {
+
+TEST(PeerToken, SurvivesARoundTripAndHasNumbersInLittleEndianOrder) {
+  PeerToken token{.queue_pair = 0x123456, .gid = test::Fabric::gid_of("10.77.0.2"), .key = 0xdeadbeef};
+  token.address = 0x7f0000001000;
+  token.length = 0x100000;
+  token.lid = 0x0102;
+  const std::string text = format_peer_token(token);
+  EXPECT_EQ(text,
+            "01"
+            "56341200"
+            "00000000000000000000ffff0a4d0002"
+            "efbeadde"
+            "00100000007f0000"
+            "0000100000000000"
+            "01"
+            "0201");
+  const auto again = parse_peer_token(text);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(format_peer_token(*again), text);
+  EXPECT_EQ(again->queue_pair, token.queue_pair);
+  EXPECT_EQ(again->gid, token.gid);
+  EXPECT_EQ(again->key, token.key);
+  EXPECT_EQ(again->address, token.address);
+  EXPECT_EQ(again->length, token.length);
+  EXPECT_EQ(again->lid, token.lid);
+  EXPECT_EQ(address_of(again->gid).to_string(), "10.77.0.2");
+  EXPECT_TRUE(parse_peer_token(text + ":7f00:100"));
+  EXPECT_TRUE(parse_peer_token(std::string(88, '0'))->is_loopback());
+  for (const std::string& bad :
+       {std::string(), text.substr(1), text + "0", std::string(88, '1'), std::string(88, 'g')}) {
+    EXPECT_FALSE(parse_peer_token(bad)) << bad;
+  }
+}
+
+class RcSessions : public ::testing::Test {
+ protected:
+  void make(const Sessions::Options& of_sessions = {}, const Connections::Options& of_connections = {}) {
+    rc.reset();
+    auto endpoint = Endpoint::create(*arena, networks, [this] { return fabric.open(); });
+    ASSERT_TRUE(endpoint);
+    rc = std::make_unique<ReliableConnections>(std::move(*endpoint), of_sessions, of_connections);
+    ASSERT_TRUE(run(rc->endpoint->open()));
+  }
+  template <class T>
+  T run(Task<T> task) {
+    std::optional<T> result;
+    auto done = [&](const std::exception_ptr& thrown, T value) {
+      EXPECT_FALSE(thrown);
+      result = std::move(value);
+    };
+    boost::asio::co_spawn(io, std::move(task), done);
+    io.restart();
+    io.run();
+    return std::move(*result);
+  }
+  SessionRequest asked(bool put = false) const {
+    SessionRequest request{.put = put, .target = "/b/k", .size = 100, .cookie = 7, .client_sequence = 1};
+    request.peer.gid = test::Fabric::gid_of(peer);
+    request.owner = "alice";
+    request.address = "127.0.0.1";
+    return request;
+  }
+  // Objects are destroyed in a pool.
+  bool comes_to(size_t pairs) {
+    const metrics::Gauge& sessions = metrics::gauge("verbena_rdma_rc_sessions", "");
+    const auto there = [&] { return fabric.pairs() == pairs && sessions.value() == 0; };
+    for (int i = 0; i < 5000 && !there(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return there();
+  }
+
+  boost::asio::io_context io;
+  std::unique_ptr<memory::Arena> arena = memory::Arena::create(64 * MiB).value();
+  test::Fabric fabric;
+  std::vector<std::string> networks = {"127.0.0.0/8"};
+  std::string peer = "127.0.0.1";
+  std::unique_ptr<ReliableConnections> rc;
+};
+
+TEST_F(RcSessions, AreClaimedOnceByTheirOwnerWithTheirCookie) {
+  make();
+  const auto made = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(made);
+  const std::string id = (*made)->id;
+  EXPECT_EQ(id.size(), 32u);
+  EXPECT_EQ(rc->sessions.claim(id, "mallory", 7).error(), Errc::no_such_entity);
+  EXPECT_EQ(rc->sessions.claim(std::string(32, '0'), "alice", 7).error(), Errc::no_such_entity);
+  ASSERT_TRUE(rc->sessions.claim(id, "alice", 7));
+  EXPECT_EQ(rc->sessions.claim(id, "alice", 7).error(), Errc::conditional_conflict);
+  EXPECT_EQ(rc->sessions.cancel(id, "alice").error(), Errc::conditional_conflict);
+  rc->sessions.end(*made);
+  EXPECT_EQ(rc->sessions.claim(id, "alice", 7).error(), Errc::no_such_entity);
+}
+
+TEST_F(RcSessions, EndWithAWrongCookieACancelOrTheirTime) {
+  make({.prepared_for = std::chrono::milliseconds(60'000)});
+  std::string id = (*run(rc->sessions.prepare(asked())))->id;
+  EXPECT_EQ(rc->sessions.claim(id, "alice", 8).error(), Errc::access_denied);
+  EXPECT_EQ(rc->sessions.claim(id, "alice", 7).error(), Errc::no_such_entity);
+  id = (*run(rc->sessions.prepare(asked())))->id;
+  EXPECT_TRUE(rc->sessions.cancel(id, "mallory"));
+  EXPECT_EQ(rc->sessions.count(), 1u);
+  EXPECT_TRUE(rc->sessions.cancel(id, "alice"));
+  EXPECT_TRUE(rc->sessions.cancel(id, "alice"));
+  EXPECT_EQ(rc->sessions.count(), 0u);
+  ASSERT_TRUE(run(rc->sessions.prepare(asked(true))));
+  EXPECT_EQ(fabric.remote_regions(), 1u);
+  rc->sessions.reap(SteadyClock::now());
+  EXPECT_EQ(rc->sessions.count(), 1u);
+  rc->sessions.reap(deadline_in(std::chrono::minutes(2)));
+  EXPECT_EQ(rc->sessions.count(), 0u);
+  EXPECT_TRUE(comes_to(0));
+  EXPECT_EQ(fabric.remote_regions(), 0u);
+  EXPECT_EQ(arena->budget().charged_bytes(), 0u);
+}
+
+TEST_F(RcSessions, AreBoundedInAllForEachOwnerAndByMemory) {
+  make({.sessions_max = 3, .owner_sessions_max = 2, .staging_size_max = 1 * MiB});
+  ASSERT_TRUE(run(rc->sessions.prepare(asked())));
+  ASSERT_TRUE(run(rc->sessions.prepare(asked())));
+  EXPECT_EQ(run(rc->sessions.prepare(asked())).error(), Errc::slow_down);
+  SessionRequest other = asked();
+  other.owner = "bob";
+  ASSERT_TRUE(run(rc->sessions.prepare(other)));
+  other.owner = "carol";
+  EXPECT_EQ(run(rc->sessions.prepare(other)).error(), Errc::slow_down);
+  rc->sessions.reap(deadline_in(std::chrono::minutes(1)));
+  ASSERT_TRUE(comes_to(0));
+  other.put = true;
+  other.size = 1 * MiB + 1;
+  EXPECT_EQ(run(rc->sessions.prepare(other)).error(), Errc::too_large);
+  arena->budget().set_limits({.total_max = 1 * MiB, .peer_max = 1 * MiB, .small_max = 1 * MiB});
+  other.size = 1 * MiB;
+  ASSERT_TRUE(run(rc->sessions.prepare(other)));
+  EXPECT_EQ(run(rc->sessions.prepare(other)).error(), Errc::slow_down);
+}
+
+TEST_F(RcSessions, NeverReachAThirdParty) {
+  make();
+  peer = "10.1.2.3";
+  EXPECT_EQ(run(rc->sessions.prepare(asked())).error(), Errc::rdma_not_supported);
+  peer = "ff02::1";
+  EXPECT_EQ(run(rc->sessions.prepare(asked())).error(), Errc::rdma_not_supported);
+  peer = "fe80::1";
+  EXPECT_EQ(run(rc->sessions.prepare(asked())).error(), Errc::rdma_not_supported);
+  peer = "127.0.0.1";
+  EXPECT_TRUE(run(rc->sessions.prepare(asked())));
+  networks = {"10.0.0.0/8", "fe80::/10"};
+  make();
+  EXPECT_EQ(run(rc->sessions.prepare(asked())).error(), Errc::rdma_not_supported) << "this host is not named";
+  for (const char* named : {"10.1.2.3", "fe80::1"}) {
+    peer = named;
+    EXPECT_TRUE(run(rc->sessions.prepare(asked()))) << named;
+  }
+}
+
+TEST_F(RcSessions, ConnectionsServeTheirOwnerOneRequestAtATime) {
+  make();
+  PeerToken client{.queue_pair = 5};
+  client.gid = test::Fabric::gid_of(peer);
+  const auto made = run(rc->connections.connect(client, 1, "alice", "127.0.0.1"));
+  ASSERT_TRUE(made);
+  Token token;
+  token.form = TokenForm::cuobject_rc;
+  token.endpoint_name = made->id;
+  token.size = 10;
+  const auto open = [&](std::string_view owner) {
+    return rc->connections.open(token, {"127.0.0.1", owner}, fabric::Access::server_writes);
+  };
+  EXPECT_FALSE(open("mallory"));
+  EXPECT_FALSE(open(""));
+  auto window = open("alice");
+  ASSERT_TRUE(window);
+  EXPECT_FALSE(open("alice"));
+  window->reset();
+  window = open("alice");
+  ASSERT_TRUE(window);
+  rc->connections.disconnect(made->id, "mallory");
+  rc->connections.disconnect(made->id, "alice");
+  EXPECT_EQ(fabric.pairs(), 1u) << "it serves a request";
+  window->reset();
+  EXPECT_TRUE(comes_to(0));
+  EXPECT_FALSE(open("alice"));
+  const auto idle = run(rc->connections.connect(client, 1, "alice", "127.0.0.1"));
+  ASSERT_TRUE(idle);
+  rc->connections.reap(deadline_in(std::chrono::minutes(4)));
+  EXPECT_EQ(rc->connections.count(), 1u);
+  rc->connections.reap(deadline_in(std::chrono::minutes(6)));
+  EXPECT_EQ(rc->connections.count(), 0u);
+}
+
+}  // namespace
+}  // namespace verbena::rdma::rc

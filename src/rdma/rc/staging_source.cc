@@ -1,0 +1,32 @@
+#include "rdma/rc/staging_source.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace verbena::rdma::rc {
+
+// The client must not change the bytes while they are checked and stored: its connection and its key end first.
+Task<Result<void>> StagingSource::ready() {
+  if (arrived_ || !outcome_) co_return outcome_;
+  const auto last = co_await channel_->finish(receive_id, deadline_);
+  channel_->stop();
+  session_->staging.conceal();
+  if (!last) {
+    outcome_ = std::unexpected(last.error());
+  } else if (last->immediate != session_->asked.cookie || last->bytes != session_->asked.size) {
+    outcome_ = fail(Errc::rdma_transfer_failed, "the last write has another cookie or size than the session");
+  } else {
+    arrived_ = true;
+  }
+  co_return outcome_;
+}
+
+Task<Result<size_t>> StagingSource::read(MutableBytes into) {
+  if (!arrived_) VB_CO_TRY(co_await ready());
+  const size_t n = std::min<uint64_t>(into.size(), session_->asked.size - taken_);
+  std::memcpy(into.data(), session_->staging.bytes().data() + taken_, n);
+  taken_ += n;
+  co_return n;
+}
+
+}  // namespace verbena::rdma::rc

@@ -1,0 +1,50 @@
+// A double of an RDMA device: moves bytes between the server's memory and a test's, and fails when told to.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rdma/rc/device.h"
+
+namespace verbena::rdma::rc::test {
+
+// What both sides see. Thread-safe: work of the device runs in threads of a pool.
+class Fabric {
+ public:
+  static constexpr uint32_t client_key = 0x77;
+
+  // Device of the server, whose GID is 127.0.0.1.
+  Result<std::unique_ptr<Device>> open();
+
+  // The client's memory, which the server reaches by client_key.
+  std::vector<std::byte> memory;
+  uint64_t address() const { return reinterpret_cast<uintptr_t>(memory.data()); }
+
+  // A client's RDMA WRITE with an immediate value, as its queue pair would do it. False: no such region, or it is
+  // smaller.
+  bool client_writes(uint32_t queue_pair, uint64_t address, uint32_t key, Bytes bytes, uint32_t immediate);
+
+  std::function<void(uint32_t queue_pair, const Peer& peer)> on_connect;  // once, when the server has connected
+  bool is_stuck = false;                                                  // operations never complete
+  int fail_status = 0;                                                    // of completions, else 0
+  bool refuses_pairs = false;                                             // no queue pair can be made
+  std::vector<uint32_t> immediates;                                       // of the server's writes
+  size_t writes = 0, reads = 0;
+  size_t pairs();           // that exist
+  size_t remote_regions();  // that a peer can write into
+  static Gid gid_of(const std::string& address);
+
+  struct Ring;  // completions of a queue pair
+  struct Shared;
+  std::shared_ptr<Shared> shared();
+
+ private:
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace verbena::rdma::rc::test

@@ -1,0 +1,352 @@
+// hipobj-rc-v2 and cuObject over reliable connections, over a double of a device.
+#include <thread>
+
+#include "base/hex.h"
+#include "base/metrics.h"
+#include "memory/budget.h"
+#include "rdma/rc/test_device.h"
+#include "s3_http/dialects/routes.h"
+#include "s3_http/test_rig.h"
+
+namespace verbena::s3::test {
+namespace {
+
+using rdma::rc::Peer;
+using DeviceDouble = rdma::rc::test::Fabric;
+
+constexpr char rdma_headers_signed[] =
+    "host;x-amz-date;x-amz-rdma-protocol;x-amz-rdma-token;x-amz-rdma-psn;x-amz-rdma-cookie;x-amz-rdma-op;"
+    "x-amz-rdma-target;x-amz-rdma-size;x-amz-rdma-offset;x-amz-rdma-session;x-amz-rdma-qpn;x-amz-rdma-mr-addr;"
+    "x-amz-rdma-mr-rkey;x-amz-rdma-checksum-algorithm";
+
+class DialectRig : public Rig {
+ protected:
+  void SetUp() override {
+    make_bucket();
+    auto endpoint =
+        rdma::rc::Endpoint::create(*arena, {"127.0.0.1"}, [this]() -> Result<std::unique_ptr<rdma::rc::Device>> {
+          if (!has_device) return fail(Errc::unsupported, "none");
+          return device.open();
+        });
+    connections = std::make_unique<rdma::rc::ReliableConnections>(std::move(*endpoint));
+    options.connections = connections.get();
+    dialects.add(connections->connections);
+    windows = &dialects;
+  }
+  void TearDown() override {
+    EXPECT_EQ(connections->sessions.count(), 0u);
+    const metrics::Gauge& sessions = metrics::gauge("verbena_rdma_rc_sessions", "");
+    const auto left = [&] {
+      return sessions.value() != 0 || device.pairs() != 0 || arena->budget().charged_bytes() != 0;
+    };
+    for (int i = 0; i < 5000 && left(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(device.pairs(), 0u);
+    EXPECT_EQ(device.remote_regions(), 0u);
+    EXPECT_EQ(arena->budget().charged_bytes(), 0u);
+  }
+  static Headers with(Headers base, const Headers& changes) {
+    for (const auto& [name, value] : changes) {
+      std::erase_if(base, [&](const auto& one) { return one.first == name; });
+      if (value != "-") base.emplace_back(name, value);
+    }
+    return base;
+  }
+  Reply post(const std::string& route, const Headers& headers) {
+    TestCall c;
+    c.method = "POST";
+    c.target = route;
+    c.headers = headers;
+    c.signed_headers = signed_headers;
+    c.anonymous = anonymous;
+    c.principal = principal;
+    return call(std::move(c));
+  }
+  static std::string client_token() {
+    rdma::rc::PeerToken own{.queue_pair = 42, .gid = DeviceDouble::gid_of("127.0.0.1")};
+    return rdma::rc::format_peer_token(own);
+  }
+  Reply prepare(const std::string& op, const std::string& target, uint64_t size, const Headers& changes = {}) {
+    const Headers usual{{"x-amz-rdma-protocol", "hipobj-rc-v2"},
+                        {"x-amz-rdma-token", client_token()},
+                        {"x-amz-rdma-psn", "0a1b2c"},
+                        {"x-amz-rdma-cookie", "01020304"},
+                        {"x-amz-rdma-op", op},
+                        {"x-amz-rdma-target", target},
+                        {"x-amz-rdma-size", std::to_string(size)}};
+    return post("/.hipobj-rc/prepare", with(usual, changes));
+  }
+  Reply ready(const Reply& prepared, const Headers& changes = {}) {
+    const Headers usual{{"x-amz-rdma-protocol", "hipobj-rc-v2"},
+                        {"x-amz-rdma-session", prepared.header("x-amz-rdma-session")},
+                        {"x-amz-rdma-cookie", "01020304"},
+                        {"x-amz-rdma-qpn", "2a"},
+                        {"x-amz-rdma-mr-addr", hex_text(device.address(), 16)},
+                        {"x-amz-rdma-mr-rkey", hex_text(DeviceDouble::client_key, 8)}};
+    return post("/.hipobj-rc/ready", with(usual, changes));
+  }
+  Reply cancel(const Reply& prepared) {
+    return post("/.hipobj-rc/cancel", {{"x-amz-rdma-protocol", "hipobj-rc-v2"},
+                                       {"x-amz-rdma-session", prepared.header("x-amz-rdma-session")}});
+  }
+  // Writes once the server has connected, as a client does that waits for nothing.
+  void write_when_connected(const Reply& prepared, std::string data, uint32_t cookie = 0x01020304) {
+    device.on_connect = [=, this](uint32_t pair, const Peer& peer) {
+      EXPECT_EQ(peer.queue_pair, 42u);
+      EXPECT_EQ(peer.sequence, 0x0a1b2cu);
+      const uint64_t at = *parse_hex(prepared.header("x-amz-rdma-mr-addr"));
+      const auto key = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-mr-rkey")));
+      EXPECT_TRUE(device.client_writes(pair, at, key, as_bytes(data), cookie));
+    };
+  }
+  std::string memory() const { return std::string(as_text(device.memory)); }
+
+  DeviceDouble device;
+  bool has_device = true, anonymous = false;
+  std::string signed_headers = rdma_headers_signed;
+  auth::PrincipalPtr principal;
+  std::unique_ptr<rdma::rc::ReliableConnections> connections;
+  rdma::Dialects dialects;
+};
+
+TEST_F(DialectRig, AGetLandsInTheClientsMemoryAndTheLastWriteTellsIt) {
+  const std::string data = pattern(3 * MiB + 9);
+  put("k", data, {{"content-type", "x/y"}});
+  device.memory.resize(data.size());
+  const Reply prepared = prepare("GET", "/bucket/k", data.size());
+  ASSERT_EQ(prepared.status, 200) << prepared.body;
+  EXPECT_EQ(prepared.header("x-amz-rdma-protocol"), "hipobj-rc-v2");
+  EXPECT_TRUE(prepared.header("x-amz-rdma-reply").starts_with("200:01"));
+  EXPECT_EQ(prepared.header("x-amz-rdma-psn").size(), 6u);
+  EXPECT_FALSE(prepared.has("x-amz-rdma-mr-addr"));
+  EXPECT_FALSE(prepared.has("etag"));
+  const Reply r = ready(prepared);
+  ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.body, "");
+  EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), std::to_string(data.size()));
+  EXPECT_EQ(r.header("x-amz-rdma-cookie"), "01020304");
+  EXPECT_EQ(r.header("x-amz-rdma-etag"), hex_md5(data));
+  EXPECT_EQ(r.header("x-amz-rdma-checksum"), "CRC64NVME " + base64_digest(Algorithm::crc64nvme, data));
+  EXPECT_EQ(r.header("content-type"), "x/y");
+  EXPECT_EQ(r.rdma_bytes, data.size());
+  EXPECT_TRUE(memory() == data);
+  EXPECT_EQ(device.immediates, std::vector<uint32_t>{0x01020304});
+  EXPECT_EQ(ready(prepared).status, 404) << "a session serves one transfer";
+}
+
+TEST_F(DialectRig, AGetMovesItsRangeAndWhatThereIsOfIt) {
+  put("k", "0123456789");
+  device.memory.resize(4);
+  EXPECT_EQ(ready(prepare("GET", "/bucket/k", 4, {{"x-amz-rdma-offset", "3"}})).status, 200);
+  EXPECT_EQ(memory(), "3456");
+  device.memory.assign(4, std::byte{'.'});
+  const Reply r = ready(prepare("GET", "/bucket/k", 4, {{"x-amz-rdma-offset", "8"}}));
+  EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), "2");
+  EXPECT_EQ(memory(), "89..");
+  EXPECT_EQ(prepare("GET", "/bucket/k", 4, {{"x-amz-rdma-offset", "10"}}).status, 416);
+  EXPECT_EQ(prepare("GET", "/bucket/absent", 4).status, 404);
+  EXPECT_EQ(prepare("GET", "/nowhere/k", 4).status, 404);
+}
+
+TEST_F(DialectRig, APutIsStoredFromItsStagingMemoryLikeAnyOther) {
+  const std::string data = pattern(1 * MiB + 5);
+  const Reply prepared = prepare("PUT", "/bucket/k", data.size());
+  ASSERT_EQ(prepared.status, 200) << prepared.body;
+  EXPECT_EQ(device.remote_regions(), 1u);
+  write_when_connected(prepared, data);
+  const Reply r = ready(prepared, {{"x-amz-meta-a", "b"}, {"content-type", "x/y"}});
+  ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), std::to_string(data.size()));
+  EXPECT_EQ(r.header("x-amz-rdma-checksum-crc64nvme"), base64_digest(Algorithm::crc64nvme, data));
+  EXPECT_EQ("\"" + r.header("x-amz-rdma-etag") + "\"", r.header("etag"));
+  EXPECT_EQ(r.rdma_bytes, data.size());
+  const Reply got = call("GET", "/bucket/k");
+  EXPECT_TRUE(got.body == data);
+  EXPECT_EQ(got.header("x-amz-meta-a"), "b");
+  EXPECT_EQ(got.header("content-type"), "x/y");
+}
+
+TEST_F(DialectRig, AnUploadPartIsATransferToo) {
+  const std::string id = call("POST", "/bucket/k?uploads").element("UploadId");
+  const Reply prepared = prepare("PUT", "/bucket/k?partNumber=1&uploadId=" + id, 10);
+  write_when_connected(prepared, "0123456789");
+  const Reply r = ready(prepared);
+  ASSERT_EQ(r.status, 200) << r.body;
+  const std::string body = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>" + r.header("etag") +
+                           "</ETag></Part></CompleteMultipartUpload>";
+  EXPECT_EQ(call("POST", "/bucket/k?uploadId=" + id, {}, body).status, 200);
+  EXPECT_EQ(call("GET", "/bucket/k").body, "0123456789");
+}
+
+TEST_F(DialectRig, ConditionsAndChecksumsOfReadyCount) {
+  const std::string etag = put("k", "old").header("etag");
+  device.memory.resize(3);
+  EXPECT_EQ(ready(prepare("GET", "/bucket/k", 3), {{"if-match", "\"x\""}}).status, 412);
+  Reply prepared = prepare("PUT", "/bucket/k", 3);
+  write_when_connected(prepared, "new");
+  EXPECT_EQ(ready(prepared, {{"if-none-match", "*"}}).status, 412);
+  device.on_connect = nullptr;
+  prepared = prepare("PUT", "/bucket/k", 3);
+  write_when_connected(prepared, "new");
+  EXPECT_EQ(ready(prepared, {{"x-amz-checksum-crc32c", base64_digest(Algorithm::crc32c, "other")}}).code, "BadDigest");
+  EXPECT_EQ(call("GET", "/bucket/k").body, "old");
+  EXPECT_EQ(device.immediates.size(), 0u);
+}
+
+TEST_F(DialectRig, APutIsStoredOnlyWithItsCookieAndItsSize) {
+  Reply prepared = prepare("PUT", "/bucket/k", 10);
+  write_when_connected(prepared, "0123456789", 9);
+  EXPECT_EQ(ready(prepared).code, "RDMATransferFailed");
+  prepared = prepare("PUT", "/bucket/k", 10);
+  write_when_connected(prepared, "012345678");
+  EXPECT_EQ(ready(prepared).status, 500);
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+}
+
+TEST_F(DialectRig, TheStagingMemoryIsTheSessionsAloneAndEndsWithIt) {
+  const Reply prepared = prepare("PUT", "/bucket/k", 10);
+  uint32_t pair = 0;
+  device.on_connect = [&](uint32_t number, const Peer&) {
+    pair = number;
+    const uint64_t at = *parse_hex(prepared.header("x-amz-rdma-mr-addr"));
+    const auto key = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-mr-rkey")));
+    EXPECT_FALSE(device.client_writes(pair, at + 1, key, as_bytes("0123456789"), 1)) << "beyond its end";
+    EXPECT_FALSE(device.client_writes(pair, at, key + 1, as_bytes("0123456789"), 1));
+    EXPECT_TRUE(device.client_writes(pair, at, key, as_bytes("0123456789"), 0x01020304));
+  };
+  EXPECT_EQ(ready(prepared).status, 200);
+  const uint64_t at = *parse_hex(prepared.header("x-amz-rdma-mr-addr"));
+  const auto key = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-mr-rkey")));
+  EXPECT_FALSE(device.client_writes(pair, at, key, as_bytes("0123456789"), 0x01020304));
+}
+
+TEST_F(DialectRig, AFailedGetIsAnErrorWithoutTheObjectsHeaders) {
+  put("k", "0123456789");
+  device.memory.resize(10);
+  device.fail_status = 10;
+  Reply r = ready(prepare("GET", "/bucket/k", 10));
+  EXPECT_EQ(r.status, 500);
+  EXPECT_EQ(r.code, "RDMATransferFailed");
+  EXPECT_FALSE(r.has("etag"));
+  EXPECT_FALSE(r.has("x-amz-rdma-bytes-transferred"));
+  device.fail_status = 0;
+  r = ready(prepare("GET", "/bucket/k", 10), {{"x-amz-rdma-mr-rkey", "99"}});
+  EXPECT_EQ(r.code, "RDMATransferFailed") << "another key than its memory's";
+  EXPECT_EQ(r.rdma_bytes, 0u);
+}
+
+TEST_F(DialectRig, StrangersAndUnsignedHeadersAreRefused) {
+  put("k", "data");
+  device.memory.resize(4);
+  anonymous = true;
+  EXPECT_EQ(prepare("GET", "/bucket/k", 4).status, 403);
+  anonymous = false;
+  signed_headers = "host;x-amz-date";
+  EXPECT_EQ(prepare("GET", "/bucket/k", 4).status, 403);
+  signed_headers = rdma_headers_signed;
+  const Reply prepared = prepare("GET", "/bucket/k", 4);
+  ASSERT_EQ(prepared.status, 200);
+  auto other = std::make_shared<auth::Principal>();
+  other->account = auth::root_account();
+  other->superuser = true;
+  other->arn = "arn:aws:iam::000000000000:user/mallory";
+  principal = other;
+  EXPECT_EQ(ready(prepared).status, 404) << "another caller's session";
+  EXPECT_EQ(cancel(prepared).status, 204);
+  principal = nullptr;
+  EXPECT_EQ(ready(prepared).status, 200);
+}
+
+TEST_F(DialectRig, ACallerWithoutTheRightHoldsNoMemory) {
+  auto nothing = std::make_shared<auth::Principal>();
+  nothing->kind = auth::Principal::Kind::user;
+  nothing->account = std::make_shared<auth::Account>(auth::Account{"000000000009", "someone", "someone", ""});
+  nothing->arn = "arn:aws:iam::000000000009:user/nothing";
+  put("k", "data");
+  principal = nothing;
+  EXPECT_EQ(prepare("GET", "/bucket/k", 4).status, 403);
+  EXPECT_EQ(prepare("PUT", "/bucket/k", 4).status, 403);
+  EXPECT_EQ(device.remote_regions(), 0u);
+}
+
+TEST_F(DialectRig, MalformedCallsAre400AndHugeOnes413) {
+  put("k", "data");
+  const Headers bad[] = {{{"x-amz-rdma-op", "DELETE"}},
+                         {{"x-amz-rdma-token", std::string(88, '1')}},
+                         {{"x-amz-rdma-psn", "000000"}},
+                         {{"x-amz-rdma-psn", "1234567"}},
+                         {{"x-amz-rdma-cookie", "x"}},
+                         {{"x-amz-rdma-size", "0"}},
+                         {{"x-amz-rdma-size", "-1"}},
+                         {{"x-amz-rdma-target", "bucket/k"}},
+                         {{"x-amz-rdma-target", "/.hipobj-rc/ready"}},
+                         {{"x-amz-rdma-target", "/bucket/k?acl"}},
+                         {{"x-amz-rdma-target", "/bucket"}},
+                         {{"x-amz-rdma-offset", "1"}},
+                         {{"x-amz-rdma-cookie", "-"}}};
+  for (const Headers& changes : bad) {
+    EXPECT_EQ(prepare("PUT", "/bucket/k", 4, changes).status, 400) << changes[0].first << ": " << changes[0].second;
+  }
+  EXPECT_EQ(prepare("PUT", "/bucket/k", 64 * MiB + 1).status, 413);
+  EXPECT_EQ(prepare("GET", "/bucket/k", uint64_t{1} << 31).status, 413);
+  const Reply prepared = prepare("GET", "/bucket/k", 4);
+  for (const Headers& changes : {Headers{{"x-amz-rdma-qpn", "0"}}, Headers{{"x-amz-rdma-qpn", "1000000"}},
+                                 Headers{{"x-amz-rdma-session", "zz"}}}) {
+    EXPECT_EQ(ready(prepared, changes).status, 400);
+  }
+  EXPECT_EQ(ready(prepared, {{"x-amz-rdma-cookie", "99"}}).status, 403);
+  EXPECT_EQ(ready(prepare("GET", "/bucket/k", 4), {{"x-amz-rdma-mr-addr", "-"}}).status, 400);
+}
+
+TEST_F(DialectRig, WithoutADeviceOrTheSettingClientsAreToldToUseHttp) {
+  has_device = false;
+  Reply r = prepare("PUT", "/bucket/k", 4);
+  EXPECT_EQ(r.status, 501);
+  EXPECT_EQ(r.header("x-amz-rdma-protocol-status"), "unsupported");
+  options.connections = nullptr;
+  r = prepare("PUT", "/bucket/k", 4);
+  EXPECT_EQ(r.status, 501);
+  EXPECT_EQ(r.header("x-amz-rdma-protocol-status"), "unsupported");
+  options.connections = connections.get();
+  EXPECT_EQ(prepare("PUT", "/bucket/k", 4, {{"x-amz-rdma-protocol", "hipobj-rc-v3"}}).status, 501);
+  EXPECT_EQ(call("POST", "/.hipobj-rc/other").status, 501) << "no call of the dialect";
+}
+
+TEST_F(DialectRig, ACallOutsideOfItsTurnFindsNothing) {
+  put("k", "data");
+  const Reply prepared = prepare("GET", "/bucket/k", 4);
+  EXPECT_EQ(cancel(prepared).status, 204);
+  EXPECT_EQ(cancel(prepared).status, 204);
+  EXPECT_EQ(ready(prepared).status, 404);
+}
+
+TEST_F(DialectRig, CuObjectsTokensUseTheirConnectionBothWays) {
+  const auto connect = [&] {
+    return post("/.s3rdma-rc/connect", {{"x-amz-rdma-token", client_token()}, {"x-amz-rdma-psn", "0a1b2c"}});
+  };
+  for (const bool stranger : {false, true}) {  // its clients do not sign these calls
+    anonymous = stranger;
+    const Reply connected = connect();
+    ASSERT_EQ(connected.status, 200) << connected.body;
+    const std::string id = connected.header("x-amz-rdma-session");
+    const std::string data = pattern(300'000);
+    device.memory.assign(data.size(), std::byte{});
+    std::memcpy(device.memory.data(), data.data(), data.size());
+    const std::string token = "rc:" + id + ":" + hex_text(device.address(), 1) + ":" + hex_text(data.size(), 1) + ":77";
+    const Reply stored = call("PUT", "/bucket/rc", {{"x-amz-rdma-token", token}});
+    EXPECT_EQ(stored.status, 200) << stored.body;
+    EXPECT_EQ(stored.header("x-amz-rdma-reply"), "200");
+    EXPECT_TRUE(call("GET", "/bucket/rc").body == data);
+    device.memory.assign(data.size(), std::byte{});
+    const Reply got = call("GET", "/bucket/rc", {{"x-amz-rdma-token", token}});
+    EXPECT_EQ(got.header("x-amz-rdma-reply"), "200");
+    EXPECT_EQ(got.body, "");
+    EXPECT_TRUE(memory() == data);
+    EXPECT_EQ(post("/.s3rdma-rc/disconnect", {{"x-amz-rdma-session", id}}).status, 204);
+    const Reply late = call("GET", "/bucket/rc", {{"x-amz-rdma-token", token}});
+    EXPECT_EQ(late.header("x-amz-rdma-reply"), "501");
+    EXPECT_TRUE(late.body == data);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::s3::test
