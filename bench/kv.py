@@ -75,6 +75,9 @@ class Redis:
             return self.file.read(int(line[1:]) + 2)[:-2] if line[1:2] != b"-" else None
         return line[1:-2]
 
+    def expect(self, answers):
+        assert self.file.read(len(answers)) == answers
+
     def close(self):
         self.socket.close()
         self.process.terminate()
@@ -234,7 +237,8 @@ class Bench:
             for _ in hashes:
                 redis.answer()
             asked = b"".join(Redis.command(b"EXISTS", one) for one in hashes)
-            theirs = median_of(lambda: (redis.send(asked), [redis.answer() for _ in hashes]), self.rounds)
+            present = b":1\r\n" * count  # read as a whole, which is faster than any client that parses
+            theirs = median_of(lambda: (redis.send(asked), redis.expect(present)), self.rounds * 5)
         for provider, wanted in (("local", "<= 150 us"), ("tcp", "<= 250 us")):
             with self.store(provider, f"match {provider}") as store:
                 assert all(store.save(hashes, bytearray(count), 1).result())
@@ -252,9 +256,12 @@ class Bench:
         with self.store("local", "overhead") as store:
             hashes, memory = [hashlib.md5(i.to_bytes(4, "big")).digest() for i in range(count)], store.allocate(count * size)
             assert all(store.save(hashes, memory, size).result())
-            items, client = tuple((store.bucket, store.key(one), i * size, size) for i, one in enumerate(hashes)), store._client
-            bare = median_of(lambda: client.batch(0, items, memory), self.rounds * 40)
-            whole = median_of(lambda: store.load(hashes, memory, size).result(), self.rounds * 40)
+            call = (0, store.bucket, f"{store.namespace}/", tuple(hashes), memory, size, None, None, 0, count, None, 0, 0)
+            client, bare, whole = store._client, [], []
+            for _ in range(self.rounds * 4):  # by turns, so that both meet the same machine
+                bare.append(median_of(lambda: client.batch_of_blocks(*call), 10))
+                whole.append(median_of(lambda: store.load(hashes, memory, size).result(), 10))
+            bare, whole = statistics.median(bare), statistics.median(whole)
         yield ("Python's share of a batch of 256 (`KvStore.load`, its names and its thread, beyond the extension's call), p50", "<= 100 us",
                f"{(whole - bare) * 1e6:.0f} us: {whole * 1e6:.0f} us against {bare * 1e6:.0f} us")
 

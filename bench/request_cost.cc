@@ -31,6 +31,7 @@
 #include "auth/identity_store.h"
 #include "auth/keyring.h"
 #include "auth/policy.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "counters.h"
 #include "fabric/tcp/tcp.h"
@@ -39,6 +40,7 @@
 #include "native/native.h"
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
+#include "native/wire/match.h"
 #include "native/wire/message.h"
 #include "native_peers.h"
 #include "reference_work.h"
@@ -109,6 +111,8 @@ class Bench {
   void native(wire::Type type, size_t size, uint64_t requests, Counts* counts, By by = By::bare);
   // One message of `items` items: the cost of an item is the total divided.
   void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts, By by = By::bare);
+  // One MATCH of `keys` hashes whose objects are in memory: the cost of a key is the total divided.
+  void native_match(uint64_t keys, Counts* counts);
   // Concurrent small appends to one object that share a commit, each a message: the core's cost for them.
   void append(size_t size, uint64_t requests, Counts* counts);
   enum class Http { get, anonymous_get, head, put };
@@ -276,8 +280,10 @@ void Bench::put_object(size_t size, const std::string& bucket, const std::string
 void Bench::open_session() {
   wire::Nonce nonce;
   fill_random(nonce);
-  const nlohmann::json wanted{
-      {"version", 1}, {"version_max", 3}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
+  const nlohmann::json wanted{{"version", 1},
+                              {"version_max", wire::version_of_match},
+                              {"client_nonce", to_hex(nonce)},
+                              {"providers", {"local"}}};
   HttpClient client(session_listener_->port());
   const auto answer = exchange(client, request("POST", "/-/session", wanted.dump(), session_listener_->port()));
   if (answer.status != 200) give_up("session: " + answer.body);
@@ -407,6 +413,30 @@ void Bench::native_many(wire::Type type, size_t size, uint64_t items, Counts* co
   }
   if (timed > 1) fmt::print("{:.0f}\n", static_cast<double>(timed * items) / stopwatch.served.count());
   std::fflush(stdout);
+}
+
+void Bench::native_match(uint64_t keys, Counts* counts) {
+  constexpr size_t size = 4 * KiB, width = 16;
+  std::vector<std::byte> hashes(keys * width), body(12 * KiB);
+  for (uint64_t i = 0; i < keys; ++i) {
+    std::memcpy(hashes.data() + i * width, &i, sizeof i);
+    put_object(size, "bench", "/" + to_hex(Bytes(hashes).subspan(i * width, width)));
+  }
+  const std::string prefix = key_of(size) + "/";
+  wire::Match match;
+  match.bucket = "bench";
+  match.prefix = prefix;
+  match.keys = hashes;
+  match.counts.add(static_cast<uint32_t>(keys));
+  wire::Writer out(body);
+  if (!encode(out, match)) give_up("a match does not fit a message");
+  for (int round = 0; round < 3; ++round) {
+    const auto message = bare_->seal(wire::Type::match, Bytes(body).first(out.size()), 0);
+    const Bytes answer = bare_->exchange(message, [&](const auto& serve) { run_request(serve, round >= 2, counts); });
+    auto reader = wire::MatchReader::open(wire::body_of(answer));
+    wire::MatchedList list;
+    if (!reader || !reader->next(list) || list.leading != keys) give_up("a match failed");
+  }
 }
 
 void Bench::append(size_t size, uint64_t requests, Counts* counts) {
@@ -554,6 +584,7 @@ constexpr Case cases[] = {
     {"native_get_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c); }},
     {"native_head_many", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::head_many, 4 * KiB, n, c); }},
     {"native_put_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::put_many, 4 * KiB, n, c); }},
+    {"native_match", [](Bench& b, uint64_t n, Counts* c) { b.native_match(n, c); }},
     {"tcp_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::tcp); }},
     {"tcp_get_many_4k",
      [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c, Bench::By::tcp); }},

@@ -1,6 +1,7 @@
 #include "native/match_keys.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/hex.h"
 #include "memory/budget.h"
@@ -31,15 +32,17 @@ Result<void> MatchKeys::open(Op& op) {
   request_ = op.match.get();
   here_ = request_->keys;
   const size_t prefix = request_->prefix.size(), width = request_->width;
+  uint64_t keys = 0;
+  for (const uint32_t count : request_->counts) keys += count;
   if (width != 0) {
     const size_t fit = texts_max / (prefix + 2 * width);
-    lay_out(prefix + 2 * width, std::clamp(fit, whole_keys_max, cache::KeyRun::count_max));
+    lay_out(prefix + 2 * width, std::min<uint64_t>(keys, std::clamp(fit, whole_keys_max, cache::KeyRun::count_max)));
   } else {
-    lay_out(wire::key_size_max, whole_keys_max);
+    lay_out(wire::key_size_max, std::min<uint64_t>(keys, whole_keys_max));
   }
   const wire::Descriptor& lent = request_->window;
   if (lent.size == 0) return {};
-  for (const uint32_t count : request_->counts) end_ += uint64_t{count} * request_->width;
+  end_ = keys * width;
   ++op.stream->moved.windows;
   VB_ASSIGN(window_, op.endpoint->port().open_window(op.stream->peer, {lent.base, lent.size, lent.key},
                                                      fabric::Access::server_reads));
@@ -70,7 +73,7 @@ void MatchKeys::lay_out(size_t key_size, size_t group) {
   texts_.resize(key_size * group);
   keys_.reserve(group);
   for (size_t at = 0; at < texts_.size(); at += stride_) {
-    std::ranges::copy(request_->prefix, texts_.data() + at);
+    std::memcpy(texts_.data() + at, request_->prefix.data(), request_->prefix.size());
     keys_.emplace_back(texts_.data() + at, key_size);
   }
 }

@@ -23,6 +23,8 @@ class Items(unittest.TestCase):
         self.assertEqual(layered.bytes, 20)
         self.assertRaises(IndexError, lambda: blocks[2])
         self.assertRaises(ValueError, Blocks, "b", "n/", hashes, 10, [0])
+        for wrong in ("text", bytearray(16), 5, None):
+            self.assertRaises(TypeError, Blocks, "b", "n/", [hashes[0], wrong], 10)
 
 
 class Batches(unittest.TestCase):

@@ -15,6 +15,8 @@ class Blocks(collections.abc.Sequence):
 
     def __init__(self, bucket, prefix, hashes, size, offsets=None, layers=None):
         self.bucket, self.prefix, self.hashes, self.size = bucket, prefix, tuple(hashes), size
+        if not all(issubclass(kind, bytes) for kind in set(map(type, self.hashes))):
+            raise TypeError("a block's hash is bytes (hash_of)")  # here, since in the thread of a transfer it would be a miss
         self.offsets = None if offsets is None else tuple(offsets)[:len(self.hashes)]
         self.layers = None if layers is None else tuple(layers)
         if self.offsets is not None and len(self.offsets) < len(self.hashes):
