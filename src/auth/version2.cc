@@ -24,7 +24,7 @@ constexpr std::string_view covered_arguments =
     "policyStatus position publicAccessBlock renameObject replication requestPayment response-cache-control "
     "response-content-disposition response-content-encoding response-content-language response-content-type "
     "response-expires restore retention select session tagKeys tagging torrent uploadId uploads versionId versioning "
-    "verbena-touch versions website ";
+    "verbena-bound verbena-touch versions website ";
 
 bool is_covered(const std::string& name) {
   return name.find(' ') == std::string::npos && covered_arguments.find(" " + name + " ") != std::string_view::npos;

@@ -24,6 +24,7 @@ class AccessGeneration;
 std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
 class EventQueues;
+class BucketBounds;
 class BucketLimits;
 class ByteCharge;
 std::shared_ptr<BucketLimits> make_bucket_limits();
@@ -75,6 +76,7 @@ struct Service {
   const auth::CredentialStore* credentials = nullptr;
   ExpressOptions express{};
   std::shared_ptr<BucketLimits> limits = make_bucket_limits();
+  BucketBounds* bounds = nullptr;  // nullptr: no bucket is bounded
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.

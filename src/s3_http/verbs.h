@@ -63,6 +63,9 @@ Task<Result<void>> serve_object_acl(Context& context);
 Task<Result<void>> serve_put_object_acl(Context& context);
 
 // bucket_encryption.cc
+Task<Result<void>> serve_get_bound(Context& context);
+Task<Result<void>> serve_put_bound(Context& context);
+Task<Result<void>> serve_delete_bound(Context& context);
 Task<Result<void>> serve_get_encryption(Context& context);
 Task<Result<void>> serve_put_encryption(Context& context);
 Task<Result<void>> serve_delete_encryption(Context& context);

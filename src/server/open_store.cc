@@ -179,6 +179,11 @@ std::expected<void, std::string> Server::State::open_store() {
   if (auto* const index = dynamic_cast<store::EndIndex*>(store.get()); index != nullptr && index->keeps_ends()) {
     ends = std::make_unique<s3::EndsWorker>(*service, *index, s3::EndsOptions{.on_duty = on_duty});
   }
+  if (feeds != nullptr && shared_keys == nullptr) {
+    bounds = std::make_unique<s3::BucketBounds>();
+    service->bounds = bounds.get();
+    bounds_worker = std::make_unique<s3::BoundsWorker>(*service, *feeds);
+  }
   return open_events();
 }
 

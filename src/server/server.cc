@@ -216,6 +216,7 @@ void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
   lifecycle->start();
   if (ends != nullptr) ends->start();
+  if (bounds_worker != nullptr) bounds_worker->start();
   request_log->start();
   if (deliveries != nullptr) deliveries->start();
   std::string providers;
@@ -232,6 +233,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
   if (ends != nullptr) ends->stop();
+  if (bounds_worker != nullptr) bounds_worker->stop();
   sign_in.begin_stop();
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();

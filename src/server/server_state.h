@@ -34,6 +34,7 @@
 #include "rdma/rc/reliable_connections.h"
 #include "s3/events/event_queues.h"
 #include "s3/usage_metrics.h"
+#include "s3/workers/bounds_worker.h"
 #include "s3/workers/ends_worker.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3/workers/request_log.h"
@@ -140,6 +141,8 @@ struct Server::State {
   SignInParts sign_in;
   std::unique_ptr<iam::Service> iam;
   std::unique_ptr<s3::LifecycleWorker> lifecycle;
+  std::unique_ptr<s3::BucketBounds> bounds;  // these two null: the engine tells no changes
+  std::unique_ptr<s3::BoundsWorker> bounds_worker;
   std::unique_ptr<s3::EndsWorker> ends;  // null: the engine keeps no ends of objects
   std::unique_ptr<s3::RequestLog> request_log;
   std::unique_ptr<events::Deliveries> deliveries;  // null: the engine keeps no events

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "store/ends.h"
+
 namespace verbena::store {
 
 bool BucketFeed::listen(const std::shared_ptr<ChangeListener>& listener) {
@@ -30,6 +32,7 @@ uint64_t BucketFeed::tell_all(KeyEvent what, std::string_view key, const ObjectI
                                                             .etag = info.etag,
                                                             .size = info.size,
                                                             .time_us = info.modified_us,
+                                                            .end_us = end_us_of(info),
                                                             .of_versions = of_versions});
   const std::lock_guard lock(mutex_);
   bool gone = false;

@@ -26,6 +26,7 @@ enum class KeyEvent : uint8_t {
   changed = 5,       // tags, ACL or lock changed; the bytes are the same
   renamed_away = 6,  // the object has another key now
   renamed_here = 7,  // the object came from another key
+  evicted = 8,       // removed to make room in a bounded bucket
 };
 
 // Numbers as in ObjectInfo. `time_us`: when the current object was written; if none is left, when it was removed.
@@ -34,6 +35,7 @@ struct KeyChange {
   std::string key, version_id, etag;
   uint64_t size = 0;
   int64_t time_us = 0;
+  int64_t end_us = 0;  // of the object's life (ends.h); 0: none
   // True: only noncurrent versions or delete markers changed. Hidden from clients that may not see versions.
   bool of_versions = false;
 };

@@ -16,11 +16,11 @@ namespace verbena::store {
 inline constexpr std::string_view rules_document = "lifecycle";
 
 struct RemovalGrounds {
-  enum class Of : uint8_t { current, noncurrent, lone_marker, upload, ended };
+  enum class Of : uint8_t { current, noncurrent, lone_marker, upload, ended, evicted };
 
   int64_t bucket_created_us = 0;  // identifies the bucket
   Versioning versioning = Versioning::off;
-  Document rules;  // as they were read; not null unless the object has `ended` (ends.h)
+  Document rules;  // as they were read; not null unless the object has `ended` (ends.h), or is `evicted`
   Of of = Of::current;
   Tags tags{};  // of the version
   // For a noncurrent version: the next newer one (as in ObjectInfo; "null"), when that was made, and how many

@@ -20,6 +20,7 @@ const (
 	Changed     KeyEvent = C.VERBENA_KEY_CHANGED      // tags, access list, lock: the bytes are unchanged
 	RenamedAway KeyEvent = C.VERBENA_KEY_RENAMED_AWAY // it has another key now
 	RenamedHere KeyEvent = C.VERBENA_KEY_RENAMED_HERE // it came from another key
+	Evicted     KeyEvent = C.VERBENA_KEY_EVICTED      // removed to make room in a bounded bucket
 )
 
 func (e KeyEvent) String() string { return C.GoString(C.verbena_key_event_name(C.int(e))) }

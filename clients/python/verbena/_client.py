@@ -96,8 +96,8 @@ class Outcomes(collections.abc.Sequence):
 
 class Change(NamedTuple):
     """The change of a key: `what` is "created", "appended", "removed", "marked" (a delete marker was added),
-    "changed" (tags, list, lock), "renamed_away" or "renamed_here". "gap": changes were missed before this one, and
-    state kept of keys under the prefix may be stale."""
+    "changed" (tags, list, lock), "renamed_away", "renamed_here" or "evicted". "gap": changes were missed before this
+    one, and state kept of keys under the prefix may be stale."""
 
     what: str
     key: str = ""

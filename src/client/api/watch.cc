@@ -76,6 +76,8 @@ std::string_view to_string(KeyEvent what) {
       return "renamed_away";
     case KeyEvent::renamed_here:
       return "renamed_here";
+    case KeyEvent::evicted:
+      return "evicted";
   }
   return "?";
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "s3/access/bound.h"
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
 #include "s3/access/quota.h"
@@ -35,11 +36,13 @@ enum class Part : uint8_t {
   lifecycle,
   notification,
   encryption,
-  etag
+  etag,
+  bound
 };
-constexpr std::array part_names{
-    policy_document, policy_binding_document, acl_document,          ownership_document,  public_access_document,
-    quota_document,  lifecycle_document,      notification_document, encryption_document, etag_document};
+constexpr std::array part_names{policy_document,    policy_binding_document, acl_document,
+                                ownership_document, public_access_document,  quota_document,
+                                lifecycle_document, notification_document,   encryption_document,
+                                etag_document,      bound_document};
 
 Result<void> read_policy(const store::Document& text, BucketAccess& access) {
   if (text == nullptr) return {};
@@ -117,6 +120,9 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_TRY(read_block(part(Part::public_access), *access));
   VB_CO_ASSIGN(access->limits, service.limits->of(bucket, info.created_us, part(Part::quota)));
   if (service.accounts != nullptr) access->owner_limits = service.accounts->limits_of(info.owner);
+  if (service.bounds != nullptr) {
+    VB_CO_ASSIGN(access->bound, service.bounds->of(bucket, info.created_us, info.owner, part(Part::bound)));
+  }
   access->directory = is_directory_bucket(bucket);
   if (access->directory) {
     access->ownership = Ownership::bucket_owner_enforced;

@@ -15,6 +15,8 @@
 
 namespace verbena::s3 {
 
+class Bound;
+
 enum class Ownership : uint8_t {
   object_writer,           // objects belong to their writer; ACLs count. The default
   bucket_owner_preferred,  // objects written with bucket-owner-full-control belong to the bucket's owner
@@ -41,6 +43,7 @@ struct BucketAccess {
   bool directory = false;                // a directory bucket: no ACLs, no public access
   bool opaque_etags = false;             // entity tags of objects and parts are no MD5s: a PUT computes none
   bool encrypts = false;                 // the bucket has a default encryption, which put_now() must know
+  std::shared_ptr<Bound> bound;          // null: none
   // Not about access, but needed by every GET; null: none, or not readable.
   std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
   std::shared_ptr<const NotificationRules> notifications;  // by each change; null: none

@@ -2,6 +2,7 @@
 
 #include "auth/limits.h"
 #include "s3/access/authorize.h"
+#include "s3/access/bound.h"
 #include "s3/objects/read.h"
 
 namespace verbena::s3 {
@@ -13,16 +14,20 @@ bool HotReads::may_read_all() {
   const BucketAccess* const access = cached_access(*service_, bucket_);
   if (access == nullptr) return false;  // the first read that may wait fetches it
   all_ = authorize_all(*service_, *caller_, *access, action::get_object);
+  bound_ = access->bound;
   access_ = access_now;
   credentials_ = credentials_now;
   return all_;
 }
+
+void HotReads::note_bounded_read(std::string_view key) const { bound_->note_read(key); }
 
 HotReads::Found HotReads::find(std::string_view key) {
   if (!looks_in_memory()) return {};
   auto object = service_->store.hot(bucket_, key);
   if (object == nullptr) return {Answer::absent};
   if (!is_sent_as_it_lies(object->info())) return {};
+  note_read(key);
   return {Answer::present, std::move(object)};
 }
 

@@ -10,6 +10,8 @@
 
 namespace verbena::s3 {
 
+class Bound;
+
 class HotReads {
  public:
   HotReads() = default;
@@ -33,14 +35,21 @@ class HotReads {
   // Whether find() of any key would look in memory.
   bool looks_in_memory();
 
+  // Of an object that was found in memory. After looks_in_memory().
+  void note_read(std::string_view key) const {
+    if (bound_ != nullptr) note_bounded_read(key);
+  }
+
  private:
   bool may_read_all();
+  void note_bounded_read(std::string_view key) const;
 
   Service* service_ = nullptr;
   const Call* caller_ = nullptr;
   std::string_view bucket_;
   // The last result of may_read_all() and its inputs; empty: none yet.
   bool all_ = false;
+  std::shared_ptr<Bound> bound_{};  // of the bucket; null: none
   uint64_t access_ = 0, credentials_ = 0;
 };
 

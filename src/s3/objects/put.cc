@@ -3,6 +3,7 @@
 
 #include "base/request_trace.h"
 #include "s3/access/authorize.h"
+#include "s3/access/bound.h"
 #include "s3/events/announce.h"
 #include "s3/objects/append.h"
 #include "s3/objects/checksums.h"
@@ -86,6 +87,7 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   if (access.has_quota()) {
     VB_CO_ASSIGN(room, co_await reserve_for(service, access, request, size.value_or(0)));
   }
+  if (access.bound != nullptr) VB_CO_TRY(access.bound->check_size(size.value_or(0)));
   const std::shared_ptr<ByteCharge> charge = ByteCharge::make(call, access);
   if (charge) charge->begin(size.value_or(0));
   VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, sealing, size));
@@ -106,6 +108,10 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   if (access.notifications != nullptr || generation != service.access->now()) {
     VB_CO_ASSIGN(request.conditions.announcement,
                  co_await announce_now(service, request.bucket, call, cause_of(call), request.key));
+  }
+  BoundClaim claim;
+  if (access.bound != nullptr) {
+    VB_CO_ASSIGN(claim, co_await claim_room(access.bound, received, 1));
   }
   ScopedStage commits(call.trace, Stage::disk);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));

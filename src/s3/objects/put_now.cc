@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "s3/access/authorize.h"
+#include "s3/access/bound.h"
 #include "s3/access/quota.h"
 #include "s3/objects/body_digests.h"
 #include "s3/objects/ingest.h"
@@ -47,6 +48,13 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   if (!plan) return refuse(put, plan.error());
   if (plan->needs != WriteNeed::nothing || has_more_steps(*have.access, *plan)) return PutNowOutcome::wait;
 
+  BoundClaim claim;
+  if (have.access->bound != nullptr) {
+    // put_object() waits for room, and refuses.
+    if (have.access->bound->claim(size, 1) != Bound::Room::claimed) return PutNowOutcome::wait;
+    claim = BoundClaim(have.access->bound, size, 1);
+  }
+
   // Of the bucket that was authorized: it may go, and another come by its name, until this is stored.
   store::WholePut whole{.bucket = put.bucket,
                         .key = put.key,
@@ -74,6 +82,12 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   whole.executor = std::move(put.executor);
   whole.more_follow = put.more_follow;
   whole.then = std::move(put.then);
+  if (have.access->bound != nullptr) {
+    whole.then = [claim = std::move(claim), then = std::move(whole.then)](Result<store::ObjectInfo>&& stored) mutable {
+      claim = {};
+      then(std::move(stored));
+    };
+  }
   if (!service.store.put_whole(whole)) {
     put.bytes = std::move(whole.bytes);
     return PutNowOutcome::wait;

@@ -6,6 +6,7 @@
 
 #include "auth/policy_dependence.h"
 #include "s3/access/authorize.h"
+#include "s3/access/bound.h"
 #include "s3/access/quota.h"
 #include "s3/names.h"
 #include "s3/objects/conditions.h"
@@ -118,6 +119,9 @@ ObjectRead::Step ObjectRead::judge(const BucketAccess& access) {
   if (!extent) return refuse(extent.error());
   extent_ = *extent;
   if (of_ == Of::bytes) charge_ = ByteCharge::make(call_, access);
+  if (access.bound != nullptr && of_ == Of::bytes && request_.version_id.empty()) {
+    access.bound->note_read(request_.key);
+  }
   return Step::answer;
 }
 

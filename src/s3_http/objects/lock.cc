@@ -5,6 +5,7 @@
 #include "s3/objects/lock.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
+#include "s3_http/bounded.h"
 #include "s3_http/objects/versions.h"
 #include "s3_http/verbs.h"
 
@@ -125,6 +126,7 @@ Task<Result<void>> serve_bucket_lock(Context& context) {
 Task<Result<void>> serve_put_bucket_lock(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
   VB_CO_ASSIGN(const store::BucketLock lock, parse_configuration(text));
+  VB_CO_TRY(co_await check_unbounded(context));
   co_return co_await context.service.store.set_lock(context.bucket, lock);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/decimal.h"
 #include "s3/access/authorize.h"
+#include "s3/access/bound.h"
 #include "s3/document_reading.h"
 #include "s3/events/announce.h"
 #include "s3/names.h"
@@ -99,9 +100,14 @@ std::string multipart_etag(const Parts& parts) {
   return fmt::format("{}-{}", digest.finish_hex(), parts.size());
 }
 
-Result<void> check_object_size(const Context& context, const std::vector<store::PartInfo>& parts) {
+uint64_t size_of_parts(const std::vector<store::PartInfo>& parts) {
   uint64_t size = 0;
   for (const auto& part : parts) size += part.size;  // at most 10,000 x 5 GiB
+  return size;
+}
+
+Result<void> check_object_size(const Context& context, const std::vector<store::PartInfo>& parts) {
+  const uint64_t size = size_of_parts(parts);
   if (size > store::object_size_max) return fail(Errc::entity_too_large, "complete");
   const auto header = context.header("x-amz-mp-object-size");
   if (header && parse_decimal(*header) != size) {
@@ -242,6 +248,8 @@ Task<Result<store::ObjectInfo>> complete_upload(Context& context, const std::str
   info.attributes.emplace_back(upload_attribute, upload_id);
   add_begun_conditions(upload, conditions, info.attributes);
   VB_CO_TRY(co_await sum_up_beside(context, upload, parts, info));
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, size_of_parts(parts), 1));
   VB_CO_ASSIGN(conditions.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
                                                               EventCause::complete_upload, context.key));
   co_return co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),

@@ -6,6 +6,7 @@
 #include "s3/access/authorize.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
+#include "s3_http/bounded.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -153,6 +154,7 @@ Task<Result<void>> serve_bucket_versioning(Context& context) {
 Task<Result<void>> serve_put_bucket_versioning(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, versioning_document_max));
   VB_CO_ASSIGN(const store::Versioning versioning, parse_versioning(text));
+  VB_CO_TRY(co_await check_unbounded(context));
   co_return co_await context.service.store.set_versioning(context.bucket, versioning);
 }
 

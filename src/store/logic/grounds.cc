@@ -92,6 +92,7 @@ Result<void> check_grounds(Transaction& transaction, const BucketRecord& bucket,
       return check_alone(transaction, bucket.id, key, *version);
     case RemovalGrounds::Of::upload:
     case RemovalGrounds::Of::ended:
+    case RemovalGrounds::Of::evicted:
       break;
   }
   return fail(Errc::internal, "grounds: not of a rule about versions");

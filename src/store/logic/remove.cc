@@ -1,5 +1,6 @@
 #include "store/logic/remove.h"
 
+#include "store/key_pins.h"
 #include "store/logic/ends.h"
 #include "store/logic/events.h"
 #include "store/logic/grounds.h"
@@ -15,10 +16,20 @@ Result<void> check_why(Transaction& transaction, const Removal& r, const BucketR
                        const std::optional<Version>& version) {
   if (r.request.grounds == nullptr) return {};
   const RemovalGrounds& grounds = *r.request.grounds;
-  if (grounds.of != RemovalGrounds::Of::ended) return check_grounds(transaction, bucket, r.key, version, grounds);
-  const bool holds = bucket.info.created_us == grounds.bucket_created_us && version && version->current &&
-                     r.bucket->is_gone(version->record.info);
-  if (holds) return {};
+  const bool evicted = grounds.of == RemovalGrounds::Of::evicted;
+  if (!evicted && grounds.of != RemovalGrounds::Of::ended) {
+    return check_grounds(transaction, bucket, r.key, version, grounds);
+  }
+  const bool same_bucket = bucket.info.created_us == grounds.bucket_created_us;
+  if (evicted) {
+    // A key without an object is none to evict, and no reason to make a marker.
+    if (same_bucket && bucket.info.versioning == Versioning::off &&
+        !KeyPins::get().is_pinned(bucket.info.name, r.key)) {
+      return {};
+    }
+    return fail(Errc::precondition_failed, "The object is pinned, or its bucket is another one.");
+  }
+  if (same_bucket && version && version->current && r.bucket->is_gone(version->record.info)) return {};
   return fail(Errc::precondition_failed, "The object's end has not come.");
 }
 
@@ -108,7 +119,8 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
 
 void tell(const Removal& r) {
   BucketFeed& feed = *r.bucket->feed;
-  const KeyEvent what = r.told.delete_marker ? KeyEvent::marked : KeyEvent::removed;
+  const bool evicted = r.request.grounds != nullptr && r.request.grounds->of == RemovalGrounds::Of::evicted;
+  const KeyEvent what = evicted ? KeyEvent::evicted : r.told.delete_marker ? KeyEvent::marked : KeyEvent::removed;
   // A version that another one replaces is no event for clients that may not see versions.
   feed.tell(what, r.key, r.told, /*of_versions=*/!r.changes_current || r.uncovered);
   if (r.uncovered) feed.tell(KeyEvent::created, r.key, *r.uncovered);

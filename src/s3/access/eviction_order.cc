@@ -1,0 +1,177 @@
+#include "s3/access/eviction_order.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace verbena::s3 {
+
+void EvictionOrder::clear() {
+  by_key_.clear();
+  ends_.clear();
+  for (Queue* const all : {&small_, &main_, &leaving_}) all->clear();
+  bytes_ = small_bytes_ = 0;
+}
+
+void EvictionOrder::move(Place place, Where to) {
+  const bool ends = policy_ == EvictionPolicy::ttl && place->object.end_us != 0;
+  if (place->where == Where::small) small_bytes_ -= place->object.size;
+  if (to == Where::small) small_bytes_ += place->object.size;
+  if (ends && to == Where::leaving) ends_.erase(end_of(place));
+  if (ends && to != Where::leaving) ends_.insert(end_of(place));
+  Queue& target = queue(to);
+  target.splice(target.end(), queue(place->where), place);
+  place->where = to;
+}
+
+void EvictionOrder::put(const Object& object) {
+  const auto found = by_key_.find(object.key);
+  if (found != by_key_.end()) {
+    const Place place = found->second;
+    change_end(object.key, object.end_us);
+    bytes_ += object.size - place->object.size;
+    if (place->where == Where::small) small_bytes_ += object.size - place->object.size;
+    place->object.size = object.size;
+    place->object.time_us = object.time_us;
+    if (policy_ != EvictionPolicy::s3_fifo || place->where == Where::leaving) return move(place, Where::main);
+    place->reads = std::min<uint8_t>(place->reads + 1, reads_max);
+    return;
+  }
+  const bool filtered = policy_ == EvictionPolicy::s3_fifo && !was_here(object.key);
+  const Where where = filtered ? Where::small : Where::main;
+  Queue& target = queue(where);
+  target.push_back(Node{.object = object, .where = where});
+  const Place place = std::prev(target.end());
+  by_key_.emplace(place->object.key, place);
+  bytes_ += object.size;
+  if (filtered) small_bytes_ += object.size;
+  if (policy_ == EvictionPolicy::ttl && object.end_us != 0) ends_.insert(end_of(place));
+}
+
+void EvictionOrder::put_oldest(Object object) {
+  if (by_key_.contains(object.key)) return;
+  bytes_ += object.size;
+  main_.push_front(Node{.object = std::move(object)});
+  const Place place = main_.begin();
+  by_key_.emplace(place->object.key, place);
+  if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
+}
+
+void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  const Place place = found->second;
+  const bool ordered = policy_ == EvictionPolicy::ttl && place->where != Where::leaving;
+  if (ordered) ends_.erase(end_of(place));
+  place->object.end_us = end_us;
+  if (ordered && end_us != 0) ends_.insert(end_of(place));
+}
+
+void EvictionOrder::erase(std::string_view key) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  const Place place = found->second;
+  by_key_.erase(found);
+  bytes_ -= place->object.size;
+  if (place->where == Where::small) small_bytes_ -= place->object.size;
+  if (policy_ == EvictionPolicy::ttl) ends_.erase(end_of(place));
+  queue(place->where).erase(place);
+}
+
+bool EvictionOrder::read(std::string_view key) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return false;
+  const Place place = found->second;
+  if (policy_ == EvictionPolicy::lru && place->where == Where::main) main_.splice(main_.end(), main_, place);
+  place->reads = std::min<uint8_t>(place->reads + 1, reads_max);
+  return true;
+}
+
+std::optional<EvictionOrder::Object> EvictionOrder::leave(Place place) {
+  move(place, Where::leaving);
+  return place->object;
+}
+
+// Objects that were read, or are pinned, go on to the main queue.
+std::optional<EvictionOrder::Object> EvictionOrder::next_of_small(
+    const std::function<bool(std::string_view)>& is_pinned, size_t& tries) {
+  const auto main_is_empty = [&] { return main_.empty() && !small_.empty(); };
+  while (tries != 0 && !small_.empty() && (small_bytes_ > bytes_ / 10 || main_is_empty())) {
+    --tries;
+    const Place place = small_.begin();
+    const bool pinned = is_pinned(place->object.key);
+    if (place->reads == 0 && !pinned) {
+      remember(place->object.key);
+      return leave(place);
+    }
+    move(place, Where::main);
+    place->reads = 0;
+    if (pinned) place->reads = 1;
+  }
+  return std::nullopt;
+}
+
+std::optional<EvictionOrder::Object> EvictionOrder::next_of_main(const std::function<bool(std::string_view)>& is_pinned,
+                                                                 size_t& tries) {
+  const bool goes_around = policy_ == EvictionPolicy::s3_fifo;
+  while (tries != 0 && !main_.empty()) {
+    --tries;
+    const Place place = main_.begin();
+    const bool pinned = is_pinned(place->object.key);
+    if (!pinned && (!goes_around || place->reads == 0)) return leave(place);
+    if (!pinned) --place->reads;
+    main_.splice(main_.end(), main_, place);
+  }
+  return std::nullopt;
+}
+
+std::optional<EvictionOrder::Object> EvictionOrder::next_to_end(
+    const std::function<bool(std::string_view)>& is_pinned) {
+  for (const auto& [end_us, node] : ends_) {
+    if (!is_pinned(node->object.key)) return leave(by_key_.at(node->object.key));
+  }
+  return std::nullopt;
+}
+
+std::optional<EvictionOrder::Object> EvictionOrder::next(const std::function<bool(std::string_view key)>& is_pinned) {
+  // Each object of the small queue may move once, and each one of the main queue go around for each of its reads.
+  size_t tries = (small_.size() + main_.size()) * (reads_max + 2);
+  if (policy_ == EvictionPolicy::ttl) {
+    if (auto first = next_to_end(is_pinned)) return first;
+  }
+  if (policy_ == EvictionPolicy::s3_fifo) {
+    if (auto first = next_of_small(is_pinned, tries)) return first;
+  }
+  if (auto first = next_of_main(is_pinned, tries)) return first;
+  // All of the main queue is pinned: what is left of the small one.
+  for (auto place = small_.begin(); place != small_.end(); ++place) {
+    if (!is_pinned(place->object.key)) return leave(place);
+  }
+  return std::nullopt;
+}
+
+void EvictionOrder::give_back(const Object& victim) {
+  const auto found = by_key_.find(victim.key);
+  if (found != by_key_.end() && found->second->where == Where::leaving) move(found->second, Where::main);
+}
+
+void EvictionOrder::forget_left(std::string_view key) {
+  const auto found = by_key_.find(key);
+  if (found != by_key_.end() && found->second->where == Where::leaving) erase(key);
+}
+
+void EvictionOrder::remember(std::string_view key) {
+  const size_t name = std::hash<std::string_view>{}(key);
+  left_.push_back(name);
+  left_set_.insert(name);
+  while (left_.size() > by_key_.size()) {
+    left_set_.erase(left_set_.find(left_.front()));
+    left_.pop_front();
+  }
+}
+
+bool EvictionOrder::was_here(std::string_view key) const {
+  return left_set_.contains(std::hash<std::string_view>{}(key));
+}
+
+}  // namespace verbena::s3

@@ -1,0 +1,83 @@
+// The order in which a bounded bucket evicts its objects. Used under the lock of its owner.
+//
+// s3-fifo: new objects enter a small queue of a tenth of the bytes; those that were read there go on to the main queue,
+// the others are evicted, and their keys remembered: one that comes back enters the main queue. There, an object that
+// was read goes around again (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023). lru: the
+// object that was not read for longest. ttl: the object whose end is next; of those without an end the oldest, after
+// all that have one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace verbena::s3 {
+
+enum class EvictionPolicy : uint8_t { s3_fifo, lru, ttl };
+
+class EvictionOrder {
+ public:
+  struct Object {
+    std::string key;
+    uint64_t size = 0;
+    int64_t time_us = 0;  // when it was written
+    int64_t end_us = 0;   // 0: none
+  };
+  explicit EvictionOrder(EvictionPolicy policy) : policy_(policy) {}
+
+  uint64_t bytes() const { return bytes_; }
+  uint64_t objects() const { return by_key_.size(); }
+  void clear();
+
+  void put(const Object& object);  // new, or replaced
+  // An object that is older than all others; ignored if the key is there.
+  void put_oldest(Object object);
+  void change_end(std::string_view key, int64_t end_us);
+  void erase(std::string_view key);
+  // False: no such object.
+  bool read(std::string_view key);
+  // The next object for which `is_pinned` is false. It is counted until erase(), and not returned again before
+  // give_back(). Nullopt: all are pinned, or leaving. Amortized O(1), O(log n) for ttl, while few are pinned.
+  std::optional<Object> next(const std::function<bool(std::string_view key)>& is_pinned);
+  void give_back(const Object& victim);
+  void forget_left(std::string_view key);  // a victim that was there no more
+
+ private:
+  enum class Where : uint8_t { small, main, leaving };
+  struct Node {
+    Object object;
+    Where where = Where::main;
+    uint8_t reads = 0;
+  };
+  using Queue = std::list<Node>;
+  using Place = Queue::iterator;
+  static constexpr uint8_t reads_max = 3;
+
+  Queue& queue(Where where) { return where == Where::small ? small_ : where == Where::main ? main_ : leaving_; }
+  void move(Place place, Where to);
+  std::optional<Object> leave(Place place);
+  std::optional<Object> next_of_small(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
+  std::optional<Object> next_of_main(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
+  std::optional<Object> next_to_end(const std::function<bool(std::string_view)>& is_pinned);
+  void remember(std::string_view key);
+  bool was_here(std::string_view key) const;
+  using ByEnd = std::set<std::pair<int64_t, const Node*>>;
+  static std::pair<int64_t, const Node*> end_of(Place place) { return {place->object.end_us, &*place}; }
+
+  EvictionPolicy policy_;
+  std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
+  Queue small_, main_, leaving_;
+  ByEnd ends_;  // of ttl: those with an end that are not leaving
+  uint64_t bytes_ = 0, small_bytes_ = 0;
+  std::deque<size_t> left_;  // hashes of keys that were evicted from the small queue, the earliest first
+  std::unordered_multiset<size_t> left_set_;
+};
+
+}  // namespace verbena::s3

@@ -1,0 +1,90 @@
+#include "s3/access/eviction_order.h"
+
+#include <gtest/gtest.h>
+
+namespace verbena::s3 {
+namespace {
+
+const auto none_pinned = [](std::string_view) { return false; };
+
+std::string next_key(EvictionOrder& order) {
+  const auto next = order.next(none_pinned);
+  if (!next) return "none";
+  order.erase(next->key);
+  return next->key;
+}
+
+TEST(EvictionOrder, InS3FifoAScanDoesNotPushOutWhatIsRead) {
+  EvictionOrder order(EvictionPolicy::s3_fifo);
+  for (int i = 0; i < 10; ++i) order.put({"hot" + std::to_string(i), 1});
+  for (int i = 0; i < 10; ++i) order.read("hot" + std::to_string(i));
+  for (int i = 0; i < 1000; ++i) {
+    order.put({"scan" + std::to_string(i), 1});
+    if (order.objects() <= 20) continue;
+    EXPECT_TRUE(next_key(order).starts_with("scan")) << i;
+    for (int k = 0; k < 10; ++k) order.read("hot" + std::to_string(k));
+  }
+  EXPECT_EQ(order.objects(), 20U);
+  EXPECT_EQ(order.bytes(), 20U);
+}
+
+TEST(EvictionOrder, InS3FifoAKeyThatComesBackIsKeptLonger) {
+  EvictionOrder order(EvictionPolicy::s3_fifo);
+  for (int i = 0; i < 20; ++i) order.put({"k" + std::to_string(i), 1});
+  EXPECT_EQ(next_key(order), "k0");
+  order.put({"k0", 1});
+  EXPECT_EQ(next_key(order), "k1");
+  for (int i = 2; i < 18; ++i) EXPECT_NE(next_key(order), "k0");
+}
+
+TEST(EvictionOrder, LruEvictsWhatWasNotReadForLongest) {
+  EvictionOrder order(EvictionPolicy::lru);
+  for (const char* key : {"a", "b", "c"}) order.put({key, 1});
+  order.read("a");
+  EXPECT_EQ(next_key(order), "b");
+  order.put({"c", 5});
+  EXPECT_EQ(order.bytes(), 6U);
+  EXPECT_EQ(next_key(order), "a");
+  EXPECT_EQ(next_key(order), "c");
+  EXPECT_EQ(next_key(order), "none");
+}
+
+TEST(EvictionOrder, AVictimIsCountedUntilItIsErasedAndIsReturnedOnce) {
+  for (const auto policy : {EvictionPolicy::s3_fifo, EvictionPolicy::lru, EvictionPolicy::ttl}) {
+    EvictionOrder order(policy);
+    order.put({.key = "a", .size = 7, .end_us = 5});
+    const auto victim = order.next(none_pinned);
+    ASSERT_TRUE(victim);
+    EXPECT_EQ(order.bytes(), 7U);
+    EXPECT_FALSE(order.next(none_pinned));
+    order.give_back(*victim);
+    EXPECT_TRUE(order.next(none_pinned));
+    order.put({.key = "a", .size = 8, .end_us = 6});  // written again while it leaves
+    EXPECT_EQ(order.next(none_pinned)->size, 8U);
+    order.forget_left("a");
+    EXPECT_EQ(order.bytes() + order.objects(), 0U);
+  }
+}
+
+TEST(EvictionOrder, PinnedObjectsArePassedOver) {
+  for (const auto policy : {EvictionPolicy::s3_fifo, EvictionPolicy::lru, EvictionPolicy::ttl}) {
+    EvictionOrder order(policy);
+    for (int i = 0; i < 50; ++i) order.put({.key = "k" + std::to_string(i), .size = 1, .end_us = i % 2 ? i : 0});
+    const auto pinned = [](std::string_view key) { return key != "k30"; };
+    EXPECT_EQ(order.next(pinned)->key, "k30");
+    EXPECT_FALSE(order.next(pinned));
+  }
+}
+
+TEST(EvictionOrder, ByTtlEndsComeFirstAndThenAge) {
+  EvictionOrder order(EvictionPolicy::ttl);
+  order.put({.key = "old", .size = 1});
+  order.put({.key = "late", .size = 1, .end_us = 9});
+  order.put({.key = "early", .size = 1, .end_us = 5});
+  order.put_oldest({.key = "oldest", .size = 1});
+  order.change_end("late", 4);
+  for (const char* key : {"late", "early", "oldest", "old", "none"}) EXPECT_EQ(next_key(order), key);
+}
+
+}  // namespace
+}  // namespace verbena::s3

@@ -1,0 +1,52 @@
+// Evicts from bounded buckets (access/bound.h), in the background, on a thread of its own: as soon as one fills, and it
+// is looked at every second besides. An eviction is a removal of a lifecycle rule's kind, with its events; watchers are
+// told `evicted`. Its commit checks that the object is still the one that was chosen, and that no lease pins it.
+//
+// The order of eviction is kept in memory. After a start it is made from the listing, by the times at which the objects
+// were written: reads of before are forgotten. Writes into the bucket wait until then.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "s3/access/bound.h"
+#include "s3/service.h"
+#include "store/change_feed.h"
+
+namespace verbena::s3 {
+
+class BoundsWorker {
+ public:
+  // The service has `bounds`; all must outlive it.
+  BoundsWorker(Service& service, store::ChangeFeeds& feeds);
+  ~BoundsWorker() { stop(); }
+  void start();
+  void stop();  // ends the running pass; waits for it
+
+ private:
+  struct Batch;
+  Task<> loop();
+  Task<> pass();
+  Task<> serve(BoundPtr bound);
+  Task<Result<void>> load(BoundPtr bound);
+  Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims);
+  Task<> evict_some(std::shared_ptr<Batch> batch);
+  Task<Result<void>> evict_one(const Bound& bound, const EvictionOrder::Object& victim);
+  Task<> renew(BoundPtr bound);
+  void wake();
+
+  Service& service_;
+  store::ChangeFeeds& feeds_;
+  std::atomic<bool> stop_{false}, woken_{false};
+  boost::asio::io_context io_{1};
+  boost::asio::steady_timer timer_{io_};
+  std::thread thread_;
+};
+
+}  // namespace verbena::s3

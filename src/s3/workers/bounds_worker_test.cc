@@ -1,0 +1,188 @@
+// Bounded buckets, by every writer of the HTTP verbs.
+#include "s3/workers/bounds_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "s3_http/test_rig.h"
+#include "store/key_pins.h"
+
+namespace verbena::s3::test {
+namespace {
+
+class BoundsTest : public Rig {
+ protected:
+  BoundsTest() {
+    service.bounds = &bounds_;
+    worker_ = std::make_unique<BoundsWorker>(service, dynamic_cast<store::ChangeFeeds&>(service.store));
+    worker_->start();
+    EXPECT_EQ(send("PUT", "/bucket").status, 200);
+  }
+  ~BoundsTest() override { worker_->stop(); }
+
+  Reply send(const std::string& method, const std::string& target, std::string body = {}, Headers headers = {}) {
+    TestCall c;
+    c.method = method;
+    c.target = target;
+    c.body = std::move(body);
+    c.headers = std::move(headers);
+    return call(std::move(c));
+  }
+  int bind(const std::string& inside) {
+    return send("PUT", "/bucket?verbena-bound", "<BoundConfiguration>" + inside + "</BoundConfiguration>").status;
+  }
+  int put(const std::string& key, size_t size = 1000) {
+    return send("PUT", "/bucket/" + key, std::string(size, 'x')).status;
+  }
+  bool has(const std::string& key) { return send("HEAD", "/bucket/" + key).status == 200; }
+  store::Usage held() {
+    const auto now = service.store.usage_now("bucket");
+    EXPECT_TRUE(now);
+    return now->bucket;
+  }
+  template <class F>
+  static bool soon(F f) {
+    for (int i = 0; i < 500 && !f(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return f();
+  }
+
+  BucketBounds bounds_;
+  std::unique_ptr<BoundsWorker> worker_;
+};
+
+TEST_F(BoundsTest, AFullBucketEvictsAndNeverHoldsMoreThanItsBound) {
+  ASSERT_EQ(bind("<MaxBytes>20000</MaxBytes>"), 200);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_EQ(put("k" + std::to_string(i)), 200);
+    ASSERT_LE(held().bytes, 20'000U);
+  }
+  EXPECT_GE(held().objects, 15U);
+  EXPECT_TRUE(has("k199"));
+  EXPECT_FALSE(has("k0"));
+}
+
+TEST_F(BoundsTest, TheNumberOfObjectsIsBounded) {
+  ASSERT_EQ(bind("<MaxObjects>3</MaxObjects><Policy>lru</Policy>"), 200);
+  for (const char* key : {"a", "b", "c"}) ASSERT_EQ(put(key), 200);
+  EXPECT_EQ(held().objects, 3U);
+  ASSERT_EQ(send("GET", "/bucket/a").status, 200);
+  ASSERT_EQ(put("d"), 200);
+  EXPECT_TRUE(has("a"));  // read since
+  EXPECT_FALSE(has("b"));
+  EXPECT_EQ(held().objects, 3U);
+}
+
+TEST_F(BoundsTest, ByTtlTheObjectThatEndsNextGoesFirst) {
+  ASSERT_EQ(bind("<MaxObjects>3</MaxObjects><Policy>ttl</Policy>"), 200);
+  ASSERT_EQ(put("forever"), 200);
+  ASSERT_EQ(send("PUT", "/bucket/late", "x", {{"x-verbena-ttl", "9000"}}).status, 200);
+  ASSERT_EQ(send("PUT", "/bucket/early", "x", {{"x-verbena-ttl", "900"}}).status, 200);
+  ASSERT_EQ(put("new"), 200);
+  EXPECT_FALSE(has("early"));
+  ASSERT_EQ(put("newer"), 200);
+  EXPECT_FALSE(has("late"));
+  EXPECT_TRUE(has("forever"));
+}
+
+TEST_F(BoundsTest, PinnedObjectsStayAndABucketOfPinnedOnesIsFull) {
+  ASSERT_EQ(bind("<MaxObjects>2</MaxObjects>"), 200);
+  ASSERT_EQ(put("a"), 200);
+  ASSERT_EQ(put("b"), 200);
+  auto& pins = store::KeyPins::get();
+  pins.pin("bucket", "a");
+  ASSERT_EQ(put("c"), 200);
+  EXPECT_TRUE(has("a"));
+  pins.pin("bucket", "c");
+  EXPECT_EQ(put("d"), 507);
+  EXPECT_TRUE(has("a"));
+  EXPECT_TRUE(has("c"));
+  pins.unpin("bucket", "a");
+  pins.unpin("bucket", "c");
+  EXPECT_EQ(put("d"), 200);
+}
+
+TEST_F(BoundsTest, AnObjectLargerThanTheBoundIsRefused) {
+  ASSERT_EQ(bind("<MaxBytes>5000</MaxBytes>"), 200);
+  ASSERT_EQ(put("small", 4000), 200);
+  EXPECT_EQ(put("large", 5001), 507);
+  EXPECT_TRUE(has("small"));
+  EXPECT_EQ(put("fits", 5000), 200);
+  EXPECT_FALSE(has("small"));
+}
+
+TEST_F(BoundsTest, ABoundThatShrinksIsMetWithoutAWrite) {
+  ASSERT_EQ(bind("<MaxObjects>100</MaxObjects>"), 200);
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  ASSERT_EQ(bind("<MaxObjects>10</MaxObjects>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects == 10; }));
+  EXPECT_TRUE(has("k49"));
+}
+
+TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  ASSERT_EQ(bind("<MaxObjects>5</MaxObjects>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects == 5; }));
+  for (int i = 15; i < 20; ++i) EXPECT_TRUE(has("k" + std::to_string(i))) << i;
+}
+
+TEST_F(BoundsTest, CopiesAndOverwritesCount) {
+  ASSERT_EQ(bind("<MaxBytes>3000</MaxBytes>"), 200);
+  ASSERT_EQ(put("a"), 200);
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(put("a", 1500), 200);
+  EXPECT_EQ(held().bytes, 1500U);
+  for (const char* key : {"/bucket/b", "/bucket/c"}) {
+    ASSERT_EQ(send("PUT", key, "", {{"x-amz-copy-source", "/bucket/a"}}).status, 200);
+    EXPECT_LE(held().bytes, 3000U);
+    ASSERT_EQ(put("a", 1500), 200);
+  }
+}
+
+TEST_F(BoundsTest, ManyWritersNeverExceedTheBound) {
+  constexpr uint64_t most = 100'000;
+  ASSERT_EQ(bind("<MaxBytes>" + std::to_string(most) + "</MaxBytes>"), 200);
+  std::atomic<bool> ends{false};
+  uint64_t highest = 0;
+  std::thread watcher([&] {
+    for (; !ends; std::this_thread::yield()) highest = std::max(highest, held().bytes);
+  });
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(put("k" + std::to_string(i % 300), 500 + i % 700), 200);
+  ends = true;
+  watcher.join();
+  EXPECT_LE(highest, most + most / 100);
+  EXPECT_GE(held().bytes, most * 9 / 10);
+}
+
+TEST_F(BoundsTest, ReadsRenewTheEndWhereTheBucketSaysSo) {
+  ASSERT_EQ(bind("<RenewOnRead>true</RenewOnRead>"), 200);
+  EXPECT_NE(send("GET", "/bucket?verbena-bound").body.find("<RenewOnRead>true</RenewOnRead>"), std::string::npos);
+  ASSERT_EQ(send("PUT", "/bucket/k", "x", {{"x-verbena-ttl", "10"}}).status, 200);
+  const auto end = [&] { return send("HEAD", "/bucket/k").header("x-verbena-expires"); };
+  const auto first = end();
+  // A tenth of the TTL has to pass.
+  EXPECT_TRUE(soon([&] {
+    EXPECT_EQ(send("GET", "/bucket/k").status, 200);
+    return end() != first;
+  }));
+}
+
+TEST_F(BoundsTest, VersionsAndBoundsExcludeEachOther) {
+  const std::string enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+  ASSERT_EQ(bind("<MaxObjects>5</MaxObjects>"), 200);
+  EXPECT_EQ(send("PUT", "/bucket?versioning", enabled).status, 409);
+  EXPECT_EQ(send("DELETE", "/bucket?verbena-bound").status, 204);
+  EXPECT_EQ(send("PUT", "/bucket?versioning", enabled).status, 200);
+  EXPECT_EQ(bind("<MaxObjects>5</MaxObjects>"), 409);
+}
+
+TEST_F(BoundsTest, ABoundThatSaysNothingOrNonsenseIsRefused) {
+  for (const char* bad : {"", "<MaxBytes>0</MaxBytes>", "<MaxBytes>-1</MaxBytes>", "<MaxObjects>4194305</MaxObjects>",
+                          "<MaxObjects>1</MaxObjects><Policy>random</Policy>", "<RenewOnRead>yes</RenewOnRead>",
+                          "<RenewOnRead>false</RenewOnRead>", "<Unknown>1</Unknown>"}) {
+    EXPECT_EQ(bind(bad), 400) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::s3::test
