@@ -151,7 +151,7 @@ TEST_F(JoiningOnRados, AServerThatStartsJoinsWhatItFinds) {
   allow();
   t_->reopen();
   EXPECT_TRUE(engine().formats.all_know_it());
-  EXPECT_TRUE(eventually([&] { return tablets() == 1; }));
+  EXPECT_TRUE(eventually([&] { return tablets() == 1; }, std::chrono::seconds(120)));
   expect_all();
 }
 

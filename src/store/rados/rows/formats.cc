@@ -24,7 +24,7 @@ constexpr const char *mark_attribute = "formats", *marked_text = "1";
 constexpr std::string_view gate_line = "servers-of-this-cluster-have-format-";
 constexpr std::chrono::seconds silence_of_others_max{30};  // a server that starts has a sign before it has a row
 constexpr std::chrono::seconds known_at_least{25};         // less than Garbage::silence_max
-constexpr std::chrono::seconds all_known_for{10};          // some looks
+constexpr std::chrono::seconds all_known_for{20};          // some looks, also at a slow cluster
 
 // "FORMAT TOKEN"
 std::optional<uint64_t> parse_format(std::string_view text) {
