@@ -48,13 +48,17 @@ uint64_t lease_memory(uint64_t bytes, bool in_memory) {
 bool LeaseLimits::take(Party& account, Party& stream, uint64_t bytes, bool in_memory) {
   const std::lock_guard lock(mutex_);
   const uint64_t memory = lease_memory(bytes, in_memory);
-  const bool memory_fits = memory <= options_.memory_bytes_max && memory_bytes_ <= options_.memory_bytes_max - memory;
+  const auto has_memory = [&](const Party& party, unsigned share) {
+    const uint64_t most = options_.memory_bytes_max / share;
+    return memory <= most && party.memory_bytes <= most - memory;
+  };
+  const bool memory_fits = has_memory(all_, 1) && has_memory(account, 2);
   if (!memory_fits || !fits(all_, bytes, 1) || !fits(account, bytes, 2) || !fits(stream, bytes, 4)) {
     refused_.add();
     return false;
   }
   for (Party* const party : {&all_, &account, &stream}) ++party->keys, party->bytes += bytes;
-  memory_bytes_ += memory;
+  for (Party* const party : {&all_, &account}) party->memory_bytes += memory;
   keys_gauge_.add(1);
   bytes_gauge_.add(static_cast<int64_t>(bytes));
   return true;
@@ -63,7 +67,7 @@ bool LeaseLimits::take(Party& account, Party& stream, uint64_t bytes, bool in_me
 void LeaseLimits::give_back(Party& account, Party& stream, uint64_t bytes, bool in_memory) {
   const std::lock_guard lock(mutex_);
   for (Party* const party : {&all_, &account, &stream}) --party->keys, party->bytes -= bytes;
-  memory_bytes_ -= lease_memory(bytes, in_memory);
+  for (Party* const party : {&all_, &account}) party->memory_bytes -= lease_memory(bytes, in_memory);
   keys_gauge_.add(-1);
   bytes_gauge_.add(-static_cast<int64_t>(bytes));
 }

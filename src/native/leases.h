@@ -24,8 +24,8 @@
 
 namespace verbena::native {
 
-// What leases hold: of all together, half of that for one account, a quarter for one session on one endpoint. Thread-
-// safe.
+// What leases hold: of all together, half of that for one account, a quarter (not of the memory) for one session on one
+// endpoint. Thread-safe.
 class LeaseLimits {
  public:
   struct Options {
@@ -35,6 +35,7 @@ class LeaseLimits {
   };
   struct Party {
     std::atomic<uint64_t> keys{0}, bytes{0};
+    uint64_t memory_bytes = 0;  // of an account; under the lock
   };
   using PartyPtr = std::shared_ptr<Party>;
 
@@ -52,7 +53,6 @@ class LeaseLimits {
   std::mutex mutex_;  // of what follows
   std::map<std::string, std::weak_ptr<Party>, std::less<>> accounts_;
   Party all_;
-  uint64_t memory_bytes_ = 0;
   metrics::Gauge &keys_gauge_, &bytes_gauge_;
   metrics::Counter& refused_;
 };

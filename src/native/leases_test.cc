@@ -198,7 +198,7 @@ TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
     EXPECT_EQ(add(one, id, "1"), Errc::no_such_key);
   }
   EXPECT_EQ(held(), 0);
-  LeaseLimits small({.keys_max = 100, .bytes_max = 4 * 20, .memory_bytes_max = 2 * lease_memory(8, true)});
+  LeaseLimits small({.keys_max = 100, .bytes_max = 4 * 20, .memory_bytes_max = 4 * lease_memory(8, true)});
   Leases leases(std::make_shared<LeaseBook>(small), "account");
   const uint64_t id = leases.begin(0, later);
   EXPECT_EQ(add(leases, id, "1"), Errc::ok) << "8 of 20 bytes";
@@ -241,7 +241,7 @@ TEST_F(LeaseLimitsTest, WhatIsHeldInMemoryCountsAsSuch) {
 }
 
 TEST_F(LeaseLimitsTest, AMillionLeasesEndWithTheirTime) {
-  LeaseLimits limits({.keys_max = 400'000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  LeaseLimits limits({.keys_max = 400'000, .bytes_max = GiB, .memory_bytes_max = 2 * GiB});
   const auto book = std::make_shared<LeaseBook>(limits);
   Leases leases(book, "account");
   const auto object = reader("ns/a");
@@ -329,13 +329,15 @@ class Filling final : public store::ObjectReader, public store::ReadsBehind {
 };
 
 TEST_F(LeaseLimitsTest, AnObjectInMemoryWithoutAHotTierCountsAsSuch) {
-  LeaseLimits limits({.keys_max = 100, .bytes_max = GiB, .memory_bytes_max = 3 * MiB});
-  Leases leases(std::make_shared<LeaseBook>(limits), "account");
+  LeaseLimits limits({.keys_max = 100, .bytes_max = GiB, .memory_bytes_max = 6 * MiB});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  Leases leases(book, "account"), other(book, "other");
   const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
   const auto object = std::make_shared<InMemory>();
   EXPECT_TRUE(leases.add(id, bucket_, "1", object, false));
   EXPECT_TRUE(leases.add(id, bucket_, "2", object, false));
-  EXPECT_FALSE(leases.add(id, bucket_, "3", object, false));
+  EXPECT_FALSE(leases.add(id, bucket_, "3", object, false)) << "half for an account";
+  EXPECT_TRUE(other.add(other.begin(0, deadline_in(std::chrono::minutes(1))), bucket_, "3", object, false));
 }
 
 TEST_F(LeaseLimitsTest, AReaderThatFillsTheHotTierIsNotKept) {

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 import urllib.request
 
 from python_case import ACCESS_KEY, SECRET_KEY, PythonCase
@@ -107,7 +108,10 @@ class Doors(PythonCase):
                 client.match("bucket", "leased", hashes, lease_ms=60_000)
 
     def test_batches_take_leases_and_other_clients_read_by_them(self):
-        names = [("bucket", f"held/{i:04}") for i in range(4200)]  # two messages and more
+        patched = unittest.mock.patch.object(verbena._client, "_BATCH_MAX", 150)
+        self.addCleanup(patched.stop)
+        patched.start()
+        names = [("bucket", f"held/{i:04}") for i in range(400)]  # three calls
         self.client.put_many([(*name, b"block") for name in names]).check()
         places = [(*name, 5 * i, 5) for i, name in enumerate(names)]
         for provider in ("local", "tcp"):

@@ -31,6 +31,7 @@ class Server(verbena_server.Server):
         self.generation = self.late_calls = self.late_at = 0
         self.harm = Harm(f"server {number}")
         self.totals = collections.Counter()  # from its earlier runs
+        self.longest_start_s = 0
 
     def start(self):
         began = time.monotonic()
@@ -42,6 +43,7 @@ class Server(verbena_server.Server):
                 if time.monotonic() > began + START_S:
                     raise
                 time.sleep(2)
+        self.longest_start_s = max(self.longest_start_s, time.monotonic() - began)
         self.generation += 1
         self.late_calls = 0
         return self

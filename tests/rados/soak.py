@@ -20,7 +20,9 @@ import subprocess
 import sys
 import time
 
-import history_test
+import history_test  # before what it makes known to be found
+import history_servers
+import verbena_server
 from ceph_cluster import CephCluster, skip_without_ceph
 from history_harm import Nemesis
 from history_servers import tablets_of
@@ -32,6 +34,8 @@ CONF = (*history_test.CEPH, "osd scrub min interval = 20", "osd scrub max interv
         "osd recovery sleep hdd = 0", "bluestore cache size = 67108864")
 CLEAN_MAX_S = 600
 FULL_S = 15
+# A server that starts waits for a minute, twice, while the cluster is slow: one that is killed sooner begins anew.
+START_ONCE_S, START_S = 180, 600
 
 
 class OsdHarm(Nemesis):
@@ -112,6 +116,7 @@ class Soak(history_test.Run):
     def __init__(self, arguments, verbena, pool):
         super().__init__(arguments, verbena, pool)
         self.is_long = True
+        verbena_server.START_TIMEOUT_S, history_servers.START_S = START_ONCE_S, START_S
         self.upgrade = Upgrade(self, None)
         if arguments.older:
             self.upgrade.steps = [(0.1, None)]
@@ -153,6 +158,7 @@ def main():
                     server.__exit__(ValueError, None, None)
     run.report()
     print(f"{tablets:8d}  tablets at the end")
+    print(f"{max(server.longest_start_s for server in run.servers):8.0f}  seconds of the longest start of a server")
     if run.wrong:
         print("WRONG:", *run.wrong[:5], sep="\n\n")
         print("\nWhat was done last:", *run.osds.told(), *(line for server in run.servers for line in server.harm.told()), sep="\n")
