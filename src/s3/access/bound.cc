@@ -101,11 +101,15 @@ void Bound::change(const BoundSettings& settings) {
   wake_worker_();
 }
 
-// Whether contents and claims exceed the bound less its `part_of`th part; 0: less nothing.
-bool Bound::exceeds(uint64_t part_of) const {
-  const auto most = [part_of](uint64_t max) { return part_of == 0 ? max : max - max / part_of; };
-  return order_.bytes() + claimed_bytes_ > most(settings_.most_bytes()) ||
-         order_.objects() + claimed_objects_ > most(settings_.most_objects());
+bool Bound::exceeds(uint64_t bytes, uint64_t objects) const {
+  return bytes > settings_.most_bytes() || objects > settings_.most_objects();
+}
+
+// A claim counts twice for a moment: its object is counted before it is released. So only the contents count here.
+bool Bound::is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const {
+  const uint64_t bytes = settings_.most_bytes(), objects = settings_.most_objects();
+  return order_.bytes() - leaving_bytes > bytes - bytes / part ||
+         order_.objects() - leaving_objects > objects - objects / part;
 }
 
 Result<void> Bound::check_size(uint64_t bytes) const {
@@ -124,7 +128,7 @@ Bound::Room Bound::claim(uint64_t bytes, uint64_t objects) {
     if (gone_) return Room::claimed;  // the write will find out
     claimed_bytes_ += bytes;
     claimed_objects_ += objects;
-    if (!loaded_ || exceeds(0)) {
+    if (!loaded_ || exceeds(order_.bytes() + claimed_bytes_, order_.objects() + claimed_objects_)) {
       room = all_pinned_ && loaded_ ? Room::full : Room::wait;
       fills = true;
       claimed_bytes_ -= bytes;
@@ -132,7 +136,8 @@ Bound::Room Bound::claim(uint64_t bytes, uint64_t objects) {
       wanted_bytes_ = std::max(wanted_bytes_, bytes);
       wanted_objects_ = std::max(wanted_objects_, objects);
     } else {
-      fills = exceeds(2 * kept_free_part);
+      wanted_bytes_ = wanted_objects_ = 0;  // others that wait ask again
+      fills = is_filling(0, 0, 2 * kept_free_part);
     }
   }
   if (fills) wake_worker_();
@@ -187,19 +192,18 @@ std::vector<EvictionOrder::Object> Bound::victims(size_t max) {
   const std::lock_guard lock(mutex_);
   if (!loaded_ || gone_) return all;
   const auto is_pinned = [&](std::string_view key) { return store::KeyPins::get().is_pinned(bucket_, key); };
-  uint64_t leaving = leaving_bytes_, objects = leaving_objects_;
+  uint64_t leaving = 0, objects = 0;
   const auto still_exceeds = [&] {
-    const auto most = [](uint64_t bound) { return bound - bound / kept_free_part; };
-    const uint64_t bytes = order_.bytes() + claimed_bytes_ + wanted_bytes_ - leaving;
-    return bytes > most(settings_.most_bytes()) ||
-           order_.objects() + claimed_objects_ + wanted_objects_ - objects > most(settings_.most_objects());
+    const bool waits = wanted_objects_ != 0;
+    return is_filling(leaving, objects, kept_free_part) ||
+           (waits && exceeds(order_.bytes() + claimed_bytes_ + wanted_bytes_ - leaving,
+                             order_.objects() + claimed_objects_ + wanted_objects_ - objects));
   };
   while (all.size() < max && still_exceeds()) {
     auto victim = order_.next(is_pinned);
     if (!victim) {
       // What is only claimed will be counted, and can be evicted then.
-      all_pinned_ = objects == 0 && (order_.bytes() + wanted_bytes_ > settings_.most_bytes() ||
-                                     order_.objects() + wanted_objects_ > settings_.most_objects());
+      all_pinned_ = objects == 0 && exceeds(order_.bytes() + wanted_bytes_, order_.objects() + wanted_objects_);
       break;
     }
     all_pinned_ = false;
@@ -208,15 +212,11 @@ std::vector<EvictionOrder::Object> Bound::victims(size_t max) {
     all.push_back(std::move(*victim));
   }
   if (!still_exceeds()) wanted_bytes_ = wanted_objects_ = 0;
-  leaving_bytes_ = leaving;
-  leaving_objects_ = objects;
   return all;
 }
 
 void Bound::settle(const EvictionOrder::Object& victim, bool removed) {
   const std::lock_guard lock(mutex_);
-  leaving_bytes_ -= std::min(victim.size, leaving_bytes_);
-  leaving_objects_ -= std::min<uint64_t>(1, leaving_objects_);
   if (removed) {
     order_.forget_left(victim.key);
   } else {
@@ -263,7 +263,9 @@ void Bound::lost_track(uint64_t /*bucket*/) {
   loaded_ = loading_ = false;
 }
 
-void Bound::bucket_removed(uint64_t /*bucket*/) {
+void Bound::bucket_removed(uint64_t /*bucket*/) { withdraw(); }
+
+void Bound::withdraw() {
   const std::lock_guard lock(mutex_);
   gone_ = true;
 }
@@ -273,7 +275,10 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
   BoundPtr bound;
   const std::lock_guard lock(mutex_);
   if (text == nullptr) {
-    bounds_.erase(bucket);
+    if (const auto found = bounds_.find(bucket); found != bounds_.end()) {
+      found->second->withdraw();
+      bounds_.erase(found);
+    }
     return bound;
   }
   const auto settings = parse_bound(*text);
@@ -282,6 +287,7 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
   const bool same = known != nullptr && known->created_us() == created_us && known->owner() == owner &&
                     known->settings().policy == settings->policy && !known->is_gone();
   if (!same) {
+    if (known != nullptr) known->withdraw();
     known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_);
     wake_();
   } else if (known->settings() != *settings) {

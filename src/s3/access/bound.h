@@ -55,6 +55,7 @@ class Bound final : public store::ChangeListener {
   const std::string& owner() const { return owner_; }
   BoundSettings settings() const;
   void change(const BoundSettings& settings);
+  void withdraw();  // it holds no longer: no write waits for it
 
   // For writes. `full`: nothing more can be evicted, because all of it is pinned. `wait`: the worker is evicting.
   enum class Room : uint8_t { claimed, wait, full, never };
@@ -69,7 +70,7 @@ class Bound final : public store::ChangeListener {
   bool is_gone() const;
   void begin_load();
   void end_load(std::vector<EvictionOrder::Object> listed);
-  // At most `max` objects to evict, if it is too full. They are given back by settle().
+  // At most `max` objects to evict, if it is too full. Each is settled before the next call.
   std::vector<EvictionOrder::Object> victims(size_t max);
   void settle(const EvictionOrder::Object& victim, bool removed);
   std::vector<std::string> take_read_keys();  // whose TTL is to be renewed
@@ -83,7 +84,9 @@ class Bound final : public store::ChangeListener {
   void bucket_removed(uint64_t bucket) override;
 
  private:
-  bool exceeds(uint64_t part_of) const;
+  bool exceeds(uint64_t bytes, uint64_t objects) const;
+  // Whether less than that `part` of the bound is free, once the leaving ones have left.
+  bool is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const;
 
   const std::string bucket_;
   const int64_t created_us_;
@@ -93,8 +96,7 @@ class Bound final : public store::ChangeListener {
   BoundSettings settings_;
   EvictionOrder order_;
   uint64_t claimed_bytes_ = 0, claimed_objects_ = 0;
-  uint64_t wanted_bytes_ = 0, wanted_objects_ = 0;    // by the largest write that waits
-  uint64_t leaving_bytes_ = 0, leaving_objects_ = 0;  // victims that are not settled
+  uint64_t wanted_bytes_ = 0, wanted_objects_ = 0;  // by the largest write that waits
   bool loaded_ = false, loading_ = false, gone_ = false, all_pinned_ = false;
   std::vector<std::string> removed_while_loading_, read_keys_;
 };

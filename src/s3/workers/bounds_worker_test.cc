@@ -128,18 +128,18 @@ TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
 }
 
 TEST_F(BoundsTest, CopiesAndOverwritesCount) {
-  ASSERT_EQ(bind("<MaxBytes>3000</MaxBytes>"), 200);
+  ASSERT_EQ(bind("<MaxBytes>3100</MaxBytes>"), 200);
   ASSERT_EQ(put("a"), 200);
   for (int i = 0; i < 5; ++i) ASSERT_EQ(put("a", 1500), 200);
   EXPECT_EQ(held().bytes, 1500U);
   for (const char* key : {"/bucket/b", "/bucket/c"}) {
     ASSERT_EQ(send("PUT", key, "", {{"x-amz-copy-source", "/bucket/a"}}).status, 200);
-    EXPECT_LE(held().bytes, 3000U);
+    EXPECT_LE(held().bytes, 3100U);
     ASSERT_EQ(put("a", 1500), 200);
   }
 }
 
-TEST_F(BoundsTest, ManyWritersNeverExceedTheBound) {
+TEST_F(BoundsTest, ALongRunOfWritesNeverExceedsTheBound) {
   constexpr uint64_t most = 100'000;
   ASSERT_EQ(bind("<MaxBytes>" + std::to_string(most) + "</MaxBytes>"), 200);
   std::atomic<bool> ends{false};
@@ -157,10 +157,11 @@ TEST_F(BoundsTest, ManyWritersNeverExceedTheBound) {
 TEST_F(BoundsTest, ReadsRenewTheEndWhereTheBucketSaysSo) {
   ASSERT_EQ(bind("<RenewOnRead>true</RenewOnRead>"), 200);
   EXPECT_NE(send("GET", "/bucket?verbena-bound").body.find("<RenewOnRead>true</RenewOnRead>"), std::string::npos);
-  ASSERT_EQ(send("PUT", "/bucket/k", "x", {{"x-verbena-ttl", "10"}}).status, 200);
+  ASSERT_EQ(send("PUT", "/bucket/k", "x", {{"x-verbena-ttl", "100"}}).status, 200);
   const auto end = [&] { return send("HEAD", "/bucket/k").header("x-verbena-expires"); };
   const auto first = end();
-  // A tenth of the TTL has to pass.
+  // A tenth of the TTL has to pass, by the store's clock: a second at each object.
+  for (int i = 0; i < 12; ++i) ASSERT_EQ(put("another"), 200);
   EXPECT_TRUE(soon([&] {
     EXPECT_EQ(send("GET", "/bucket/k").status, 200);
     return end() != first;
