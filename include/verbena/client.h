@@ -106,10 +106,18 @@ struct ClientOptions {
   bool verify_checksums = true;         // of whole-object GETs, if the server has one
 };
 
+// How a payload came into a device's memory, or from it.
+enum class DevicePath : uint8_t {
+  none,    // host memory
+  staged,  // through host memory of the client, page-locked for the device, which copies it
+  shared,  // on one host: through memory shared with the server, page-locked for the device, which copies it
+};
+
 // The route of one operation's payload.
 struct Transfer {
   Via door = Via::http;
-  std::string provider = {};  // "local", "tcp", "verbs;ofi_rxm"; "http" or "https" for the HTTP door
+  DevicePath device_path = DevicePath::none;  // of a batch with windows of both kinds: of those on a device
+  std::string provider = {};                  // "local", "tcp", "verbs;ofi_rxm"; "http" or "https" for the HTTP door
   uint64_t bytes = 0;
   std::string fell_back_reason = {};  // why a faster door was not used; empty when none was skipped
   unsigned attempts = 1;
@@ -371,14 +379,32 @@ class Watch {
 
 class Client;
 
+enum class DeviceKind : uint8_t {
+  cuda = 1,  // NVIDIA, by its driver (libcuda.so.1)
+};
+
+// Memory of a device, whole or a part of one allocation (or of adjacent ones).
+struct DeviceBuffer {
+  DeviceKind kind = DeviceKind::cuda;
+  uint64_t address = 0;  // as the device's driver gave it
+  size_t size = 0;
+  int device = -1;         // its number; -1: the driver is asked
+  bool read_only = false;  // a get into it is invalid_argument
+  // The caller's work on this stream (a CUstream) comes first: a put reads, and a get writes, after what the stream has
+  // got by then, and when the call returns all bytes are there for every stream. none: the caller has waited.
+  std::optional<uint64_t> stream = {};
+};
+
 // Memory registered for RDMA. A handle: copies and slices share the memory, which lives as long as any of them.
 class Buffer {
  public:
   Buffer() = default;
+  // Of a device's memory: its addresses, which no CPU can read.
   std::span<std::byte> bytes() const { return bytes_; }
   std::byte* data() const { return bytes_.data(); }
   size_t size() const { return bytes_.size(); }
   explicit operator bool() const { return memory_ != nullptr; }
+  bool on_device() const;
   // A part of it; empty when [offset, offset + size) does not lie inside.
   Buffer slice(size_t offset, size_t size) const;
 
@@ -403,6 +429,12 @@ class Client {
   Outcome<Buffer> allocate(size_t size) const;
   // The caller's own memory, which must outlive the buffer and all its copies.
   Outcome<Buffer> register_memory(void* data, size_t size) const;
+  // Memory of a device, likewise. It serves get, put, get_many, put_many and their asynchronous forms, at every door,
+  // and no CPU touches it. Checked now and at each call: invalid_argument if it is not the device's memory, reaches
+  // beyond its allocation, is managed memory, or has been freed since. unsupported: this machine has no driver for it;
+  // local_error: the driver's answer, with its name for it. A device that does not finish within operation_timeout is
+  // timed_out, and the host memory of its copies is then given up.
+  Outcome<Buffer> register_memory(const DeviceBuffer& memory) const;
 
   // GET into memory. buffer_too_small when the object (or range) does not fit; the buffer's content is then undefined,
   // as after any other error. Plain memory is copied through a registered buffer if the door requires one.
@@ -518,6 +550,8 @@ class TraceScope {
 
 // "native", "token", "http", "auto".
 std::string_view to_string(Via via);
+// "staged", "shared"; empty for none.
+std::string_view to_string(DevicePath path);
 // nullopt for anything else.
 std::optional<Via> parse_via(std::string_view text);
 // The enumerator's name ("no_such_key").

@@ -130,7 +130,8 @@ typedef enum verbena_memory_kind {
   VERBENA_MEMORY_DMABUF = 4
 } verbena_memory_kind;
 
-/* Memory of the caller. Only host memory is supported; every other kind gets VERBENA_UNSUPPORTED. */
+/* Memory of the caller, of kind VERBENA_MEMORY_HOST, or VERBENA_MEMORY_CUDA: as verbena_register_device without a
+ * stream. Every other kind gets VERBENA_UNSUPPORTED. */
 typedef struct verbena_memory {
   size_t struct_size;
   void* address;
@@ -145,6 +146,22 @@ typedef struct verbena_memory {
  * client. */
 int verbena_buffer_alloc(verbena_client* client, size_t size, verbena_buffer** buffer);
 int verbena_buffer_register(verbena_client* client, const verbena_memory* memory, verbena_buffer** buffer);
+/* Memory of a device (verbena::DeviceBuffer). It serves verbena_get, verbena_put, verbena_start_get, verbena_start_put,
+ * verbena_get_many, verbena_get_many_leased and verbena_put_many; verbena_buffer_data is then its address. */
+typedef struct verbena_device_memory {
+  size_t struct_size;
+  int kind;         /* VERBENA_MEMORY_CUDA */
+  int any_device;   /* not 0: `device` is not known, and the driver is asked */
+  int device;       /* its number */
+  int read_only;    /* a get into it is VERBENA_INVALID_ARGUMENT */
+  uint64_t address; /* as the device's driver gave it */
+  uint64_t size;
+  int has_stream;  /* else the caller has waited for its own work on the memory */
+  uint64_t stream; /* a CUstream: calls come after what it has got by then */
+} verbena_device_memory;
+/* VERBENA_INVALID_ARGUMENT: not the device's memory, managed memory, or beyond its allocation (now, or freed when it is
+ * used); VERBENA_UNSUPPORTED: no driver; VERBENA_LOCAL_ERROR: the driver's answer. */
+int verbena_register_device(verbena_client* client, const verbena_device_memory* memory, verbena_buffer** buffer);
 void* verbena_buffer_data(const verbena_buffer* buffer);
 size_t verbena_buffer_size(const verbena_buffer* buffer);
 void verbena_buffer_free(verbena_buffer* buffer);
@@ -167,6 +184,7 @@ typedef struct verbena_transfer {
   char door[16];              /* "native", "token", "http" */
   char provider[32];          /* "local", "tcp", "verbs;ofi_rxm", "http" */
   char fell_back_reason[256]; /* empty when no faster door was skipped */
+  char device_path[16];       /* "staged", "shared" (verbena::DevicePath); empty: host memory */
 } verbena_transfer;
 
 typedef struct verbena_pair {

@@ -50,6 +50,8 @@ Findings check_memory(const MachineRoots& roots, const ArenaUse& arena = {});
 Findings check_limits();
 Findings check_io_uring(const MachineRoots& roots);
 Findings check_kernel(const MachineRoots& roots);
+// GPUs, and how their memory is served. Loads and initializes their driver: not for a server.
+Findings check_gpus();
 // Whether a service keeps the machine's clock right: signatures are valid for a quarter of an hour.
 Findings check_clock(const MachineRoots& roots);
 

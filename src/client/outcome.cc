@@ -6,6 +6,15 @@
 
 namespace verbena {
 
+std::string_view to_string(DevicePath path) {
+  switch (path) {
+    case DevicePath::none: return "";
+    case DevicePath::staged: return "staged";
+    case DevicePath::shared: return "shared";
+  }
+  return "";
+}
+
 std::string_view to_string(Via via) {
   switch (via) {
     case Via::automatic:

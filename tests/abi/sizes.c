@@ -16,10 +16,13 @@ int main(void) {
   AT(verbena_options, token_size_min);
   SIZE(verbena_memory);
   AT(verbena_memory, dmabuf_offset);
+  SIZE(verbena_device_memory);
+  AT(verbena_device_memory, stream);
   SIZE(verbena_object);
   AT(verbena_object, version_id);
   SIZE(verbena_transfer);
   AT(verbena_transfer, fell_back_reason);
+  AT(verbena_transfer, device_path);
   SIZE(verbena_match_request);
   AT(verbena_match_request, lease);
   AT(verbena_match_request, join);

@@ -71,11 +71,11 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
   int code = VERBENA_OK;
   verbena_lease take = call->take;
   Py_BEGIN_ALLOW_THREADS
-  if (memory != NULL && memory->buffer == NULL && memory->size > 0) {
+  if (memory != NULL && memory->window == NULL && memory->size > 0) {
     const verbena_memory given = {.struct_size = sizeof given, .address = memory->data, .size = memory->size};
     code = verbena_buffer_register(used, &given, &own);
   }
-  verbena_buffer* const window = memory == NULL || memory->buffer == NULL ? own : memory->buffer->buffer;
+  verbena_buffer* const window = memory == NULL || memory->window == NULL ? own : memory->window;
   if (code == VERBENA_OK) {
     const verbena_batch batch = {.struct_size = sizeof batch, .items = items, .count = results->count, .windows = &window,
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
@@ -115,7 +115,7 @@ bool run_items(Client* client, const Call* call, const verbena_item* items, PyOb
   bool ok = true;
   if (call->kind != batch_head && call->kind != batch_remove) {
     Memory opened;
-    ok = open_memory(&opened, memory, call->kind == batch_get);
+    ok = open_window(&opened, used, memory, call->kind == batch_get);
     if (ok) {
       ok = transfer(used, call, &opened, items, results);
       close_memory(&opened);

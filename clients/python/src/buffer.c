@@ -32,6 +32,7 @@ static void let_go(Buffer* buffer) {
   if (buffer->registered) {
     verbena_buffer_free(buffer->buffer);
     PyBuffer_Release(&buffer->view);
+    Py_CLEAR(buffer->device);
   } else {
     pool_put(buffer->owner, buffer->buffer);
   }
@@ -54,10 +55,17 @@ static bool released(Buffer* buffer) {
   return true;
 }
 
+// No CPU can read the memory of a device.
+static bool out_of_reach(Buffer* buffer) {
+  if (buffer->device == NULL) return false;
+  PyErr_SetString(PyExc_BufferError, "the buffer's memory is a device's: use the array that was registered");
+  return true;
+}
+
 static int buffer_get(PyObject* self, Py_buffer* view, int flags) {
   Buffer* buffer = (Buffer*)self;
   view->obj = NULL;
-  if (released(buffer)) return -1;
+  if (released(buffer) || out_of_reach(buffer)) return -1;
   const int readonly = buffer->registered && buffer->view.readonly;
   if (PyBuffer_FillInfo(view, self, verbena_buffer_data(buffer->buffer), (Py_ssize_t)buffer->size, readonly, flags) < 0) {
     return -1;
@@ -97,7 +105,7 @@ static PyObject* large_bytes(Buffer* buffer) {
 PyObject* buffer_tobytes(PyObject* self, PyObject* unused) {
   (void)unused;
   Buffer* buffer = (Buffer*)self;
-  if (released(buffer)) return NULL;
+  if (released(buffer) || out_of_reach(buffer)) return NULL;
   if (buffer->size >= large_size) return large_bytes(buffer);
   return PyBytes_FromStringAndSize(verbena_buffer_data(buffer->buffer), (Py_ssize_t)buffer->size);
 }

@@ -184,8 +184,8 @@ static int move_in(Client* client, verbena_client* used, const char* bucket, con
   int code = 0;
   request->get.cancellation = client->cancellation;
   Py_BEGIN_ALLOW_THREADS
-  if (into->buffer != NULL) {
-    code = verbena_get(used, bucket, key, into->buffer->buffer, 0, into->size, &request->get, &reply->bytes, &reply->object,
+  if (into->window != NULL) {
+    code = verbena_get(used, bucket, key, into->window, 0, into->size, &request->get, &reply->bytes, &reply->object,
                        &reply->transfer);
   } else {
     code = verbena_get_bytes(used, bucket, key, into->data, into->size, &request->get, &reply->bytes, &reply->object,
@@ -206,8 +206,8 @@ static PyObject* client_get_into(PyObject* self, PyObject* const* values, Py_ssi
   bool ok = parse_get(&request, values, nargs, names);
   verbena_client* used = ok ? begin_use((Client*)self) : NULL;
   if (used != NULL) {
-    if (open_memory(&memory, values[2], true)) {
-      if (memory.buffer == NULL) reply = get_pieces((Client*)self, used, bucket, key, &request, memory.data, memory.size);
+    if (open_window(&memory, used, values[2], true)) {
+      if (memory.window == NULL) reply = get_pieces((Client*)self, used, bucket, key, &request, memory.data, memory.size);
       const bool done = reply != NULL || PyErr_Occurred() || (reply = new_reply()) == NULL;
       const int code = done ? 0 : move_in((Client*)self, used, bucket, key, &memory, &request, reply);
       if (code != VERBENA_OK) {
@@ -265,7 +265,7 @@ static Buffer* get_once(Client* client, verbena_client* used, const char* bucket
     *code = -1;
     return NULL;
   }
-  Memory memory = {.buffer = buffer, .data = verbena_buffer_data(buffer->buffer), .size = (size_t)room};
+  Memory memory = {.buffer = buffer, .window = buffer->buffer, .data = verbena_buffer_data(buffer->buffer), .size = (size_t)room};
   if (room > 0) {
     *code = move_in(client, used, bucket, key, &memory, request, reply);
   } else {  // an empty object: it may have grown by now
@@ -320,14 +320,14 @@ static PyObject* client_put(PyObject* self, PyObject* const* values, Py_ssize_t 
   Reply* reply = NULL;
   verbena_client* used = parse_put(&request, values, nargs, names) ? begin_use(client) : NULL;
   if (used != NULL) {
-    if (open_memory(&memory, values[2], false)) {
+    if (open_window(&memory, used, values[2], false)) {
       reply = new_reply();
       int code = 0;
       request.put.cancellation = client->cancellation;
       if (reply != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        if (memory.buffer != NULL) {
-          code = verbena_put(used, bucket, key, memory.buffer->buffer, 0, memory.size, &request.put, &reply->object,
+        if (memory.window != NULL) {
+          code = verbena_put(used, bucket, key, memory.window, 0, memory.size, &request.put, &reply->object,
                              &reply->transfer);
         } else {
           code = verbena_put_bytes(used, bucket, key, memory.data, memory.size, &request.put, &reply->object,
@@ -622,6 +622,12 @@ static PyObject* client_allocate(PyObject* self, PyObject* arguments) {
 
 static PyObject* client_register(PyObject* self, PyObject* object) {
   Client* client = (Client*)self;
+  if (on_device(object)) {
+    verbena_client* with = begin_use(client);
+    Buffer* made = with == NULL ? NULL : register_device(client, with, object);
+    if (with != NULL) end_use(client, with);
+    return (PyObject*)made;
+  }
   Buffer* buffer = (Buffer*)PyType_GenericAlloc(buffer_type, 0);
   if (buffer == NULL) return NULL;
   Py_INCREF((PyObject*)client);
@@ -672,7 +678,8 @@ static PyMethodDef client_methods[] = {
          "get_into(bucket, key, into, *, range=None, ranges=None, if_match=None, if_none_match=None, version_id=None,\n"
          "         metadata=False) -> Reply\n\n"
          "The object's bytes into `into`: a Buffer, or anything with a writable, contiguous buffer (numpy arrays,\n"
-         "bytearrays, mmaps) or DLPack tensor in host memory. BufferTooSmall when they do not fit."),
+         "bytearrays, mmaps), or an array of a GPU (__cuda_array_interface__, DLPack). BufferTooSmall when they do not\n"
+         "fit."),
     FAST("get", client_get,
          "get(bucket, key, *, range=None, ranges=None, if_match=None, if_none_match=None, version_id=None, metadata=False)\n"
          "    -> Buffer\n\nThe object's bytes in memory of the client's. Its `reply` says what else is known."),
@@ -718,7 +725,8 @@ static PyMethodDef client_methods[] = {
     {"remove_bucket", client_remove_bucket, METH_VARARGS, "remove_bucket(bucket)"},
     {"allocate", client_allocate, METH_VARARGS, "allocate(size) -> Buffer\n\nMemory that is cheapest to transfer, zeroed."},
     {"register", client_register, METH_O,
-     "register(array) -> Buffer\n\nThe array's own memory as a Buffer, for transfers again and again. It stays in use until release()."},
+     "register(array) -> Buffer\n\nThe array's own memory as a Buffer, for transfers again and again. It stays in use until release().\n"
+     "Of an array of a GPU: a handle for calls, whose bytes only the array shows."},
     {"preferred", client_preferred, METH_VARARGS, "preferred(size=1048576) -> str\n\nThe door that a transfer would try first now."},
     {"close", client_close, METH_NOARGS, "Ends the connections. Calls of other threads end with Cancelled."},
     {NULL, NULL, 0, NULL}};

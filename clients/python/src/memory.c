@@ -19,7 +19,7 @@ typedef struct DLManagedTensor {
   void* context;
   void (*deleter)(struct DLManagedTensor*);
 } DLManagedTensor;
-enum { dl_cpu = 1, dl_uint = 1 };
+enum { dl_cpu = 1, dl_cuda = 2, dl_uint = 1 };
 
 static bool contiguous(const DLTensor* tensor, size_t* bytes) {
   const size_t item = ((size_t)tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
@@ -30,6 +30,44 @@ static bool contiguous(const DLTensor* tensor, size_t* bytes) {
     if (__builtin_mul_overflow(count, (uint64_t)tensor->shape[i], &count)) return false;
   }
   return !__builtin_mul_overflow(count, item, bytes);
+}
+
+bool dlpack_on_device(PyObject* object) {
+  if (!PyObject_HasAttrString(object, "__dlpack_device__")) return false;
+  PyObject* device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+  const long kind = device != NULL && PyTuple_Check(device) ? PyLong_AsLong(PyTuple_GetItem(device, 0)) : -1;
+  Py_XDECREF(device);
+  PyErr_Clear();
+  return kind == dl_cuda;
+}
+
+PyObject* dlpack_after_producer(PyObject* object) {
+  PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
+  PyObject* none = PyTuple_New(0);
+  PyObject* keywords = Py_BuildValue("{s:i}", "stream", 1);  // CUDA's default stream
+  PyObject* capsule = method == NULL || none == NULL || keywords == NULL ? NULL : PyObject_Call(method, none, keywords);
+  Py_XDECREF(method);
+  Py_XDECREF(none);
+  Py_XDECREF(keywords);
+  return capsule;
+}
+
+bool describe_dlpack(PyObject* object, verbena_device_memory* memory) {
+  PyObject* capsule = dlpack_after_producer(object);
+  if (capsule == NULL) return false;
+  size_t size = 0;
+  const DLManagedTensor* managed = PyCapsule_GetPointer(capsule, "dltensor");
+  const bool ok = managed != NULL && managed->tensor.device.type == dl_cuda && contiguous(&managed->tensor, &size);
+  if (ok) {
+    memory->address = (uint64_t)(uintptr_t)managed->tensor.data + managed->tensor.byte_offset;
+    memory->size = size;
+    memory->any_device = 0;
+    memory->device = managed->tensor.device.id;
+  } else if (!PyErr_Occurred()) {
+    PyErr_SetString(PyExc_BufferError, "the tensor on the device is not contiguous");
+  }
+  Py_DECREF(capsule);  // the object itself keeps the memory
+  return ok;
 }
 
 static bool open_dlpack(Memory* memory, PyObject* object) {
@@ -53,10 +91,28 @@ static bool open_dlpack(Memory* memory, PyObject* object) {
   return true;  // the capsule's own destructor frees the tensor, since it was not renamed
 }
 
+bool open_device_buffer(Memory* memory, Buffer* buffer, bool writable) {
+  memset(memory, 0, sizeof *memory);
+  if (buffer->buffer == NULL || (writable && buffer->device_read_only)) {
+    PyErr_SetString(buffer->buffer == NULL ? PyExc_ValueError : PyExc_BufferError,
+                    buffer->buffer == NULL ? "the buffer was released" : "the registered memory is read-only");
+    return false;
+  }
+  Py_INCREF((PyObject*)buffer);
+  ++buffer->exports;
+  memory->buffer = buffer;
+  memory->size = buffer->size;
+  return true;
+}
+
 bool open_memory(Memory* memory, PyObject* object, bool writable) {
   memset(memory, 0, sizeof *memory);
   if (PyObject_TypeCheck(object, buffer_type)) {
     Buffer* buffer = (Buffer*)object;
+    if (buffer->device != NULL) {
+      PyErr_SetString(PyExc_BufferError, "memory of a device is not served here");
+      return false;
+    }
     if (buffer->buffer == NULL) {
       PyErr_SetString(PyExc_ValueError, "the buffer was released");
       return false;
@@ -93,6 +149,7 @@ void close_memory(Memory* memory) {
   }
   if (memory->has_view) PyBuffer_Release(&memory->view);
   Py_XDECREF(memory->capsule);
+  verbena_buffer_free(memory->own_window);
   memset(memory, 0, sizeof *memory);
 }
 
@@ -115,8 +172,8 @@ static void free_capsule(PyObject* capsule) {
 PyObject* buffer_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
   (void)arguments, (void)keywords;
   Buffer* buffer = (Buffer*)self;
-  if (buffer->buffer == NULL) {
-    PyErr_SetString(PyExc_ValueError, "the buffer was released");
+  if (buffer->buffer == NULL || buffer->device != NULL) {
+    PyErr_SetString(PyExc_ValueError, buffer->buffer == NULL ? "the buffer was released" : "use the array that was registered");
     return NULL;
   }
   if (buffer->registered && buffer->view.readonly) {

@@ -50,8 +50,10 @@ typedef struct {
   size_t exports;          // buffer views that Python holds
   Client* owner;           // takes the memory back
   PyObject* reply;         // of the GET that filled it, or NULL
-  bool registered;         // memory owned by `view`
+  bool registered;         // memory owned by `view`, or by `device`
   Py_buffer view;
+  PyObject* device;  // the array whose memory on a device this is; NULL: host memory
+  bool device_read_only;
 } Buffer;
 
 // The result of a call. Attributes are created on access.
@@ -112,10 +114,26 @@ typedef struct {
   size_t size;
   Py_buffer view;
   bool has_view;
-  PyObject* capsule;
+  PyObject* capsule;           // or what else has to live
+  verbena_buffer* window;      // of open_window: the memory as a buffer; NULL: plain host memory
+  verbena_buffer* own_window;  // made for this call
 } Memory;
 bool open_memory(Memory* memory, PyObject* object, bool writable);
 void close_memory(Memory* memory);
+// Of a Buffer in a device's memory.
+bool open_device_buffer(Memory* memory, Buffer* buffer, bool writable);
+
+// ---- Devices (device.c) ----
+// As open_memory, but memory of a device is served, too, as a window of the client's.
+bool open_window(Memory* memory, verbena_client* used, PyObject* object, bool writable);
+bool on_device(PyObject* object);
+Buffer* register_device(Client* client, verbena_client* used, PyObject* object);
+// DLPack: whether it is a tensor on a CUDA device; and its memory, after its producer's work (memory.c).
+bool dlpack_on_device(PyObject* object);
+bool describe_dlpack(PyObject* object, verbena_device_memory* memory);
+// The capsule of a tensor whose producer has made the default stream wait; NULL with an exception.
+PyObject* dlpack_after_producer(PyObject* object);
+
 // Memory of at least that size, from the pool if possible. The allocation itself releases the GIL.
 Buffer* new_buffer(Client* client, size_t size);
 PyObject* buffer_tobytes(PyObject* self, PyObject* unused);

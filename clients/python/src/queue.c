@@ -52,7 +52,8 @@ static PyObject* queue_start(PyObject* self, PyObject* const* values, Py_ssize_t
   const char *bucket = text_of(values[3], "bucket"), *key = bucket == NULL ? NULL : text_of(values[4], "key");
   if (key == NULL) return NULL;
   const bool moves = has_memory(kind);
-  if (moves && (!PyObject_TypeCheck(values[5], buffer_type) || ((Buffer*)values[5])->buffer == NULL)) {
+  if (moves && (!PyObject_TypeCheck(values[5], buffer_type) || ((Buffer*)values[5])->buffer == NULL ||
+                (kind == start_append && ((Buffer*)values[5])->device != NULL))) {
     PyErr_SetString(PyExc_TypeError, "memory must be a Buffer that is not released");
     return NULL;
   }

@@ -12,6 +12,7 @@ class Reply:
     door: str
     provider: str
     fell_back_reason: str
+    device_path: str
     content_type: str
     checksum: str
     metadata: Dict[str, str]

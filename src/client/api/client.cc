@@ -33,9 +33,22 @@ Outcome<Buffer> Client::register_memory(void* data, size_t size) const {
   return out;
 }
 
+Outcome<Buffer> Client::register_memory(const DeviceBuffer& memory) const {
+  OUT_TRY(impl_->usable());
+  OUT_ASSIGN(auto device, client::device_memory(memory));
+  Buffer out;
+  out.memory_ = std::make_shared<Buffer::Memory>();
+  out.memory_->device = std::make_unique<client::DeviceMemory>(std::move(device));
+  out.bytes_ = {reinterpret_cast<std::byte*>(static_cast<uintptr_t>(memory.address)), memory.size};
+  return out;
+}
+
+bool Buffer::on_device() const { return memory_ && memory_->device; }
+
 Outcome<GetReply> Client::get(const std::string& bucket, const std::string& key, const Buffer& into,
                               const GetOptions& options) const {
   OUT_TRY(impl_->usable());
+  if (into.on_device()) return impl_->device_get(bucket, key, into, options);
   return impl_->get(bucket, key, {into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr}, options);
 }
 
@@ -48,6 +61,7 @@ Outcome<GetReply> Client::get(const std::string& bucket, const std::string& key,
 Outcome<GetReply> Client::get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
                                      const Buffer& into, const GetOptions& options) const {
   OUT_TRY(impl_->usable());
+  if (into.on_device()) return impl_->device_get_ranges(bucket, key, ranges, into, options);
   return impl_->get_ranges(bucket, key, ranges, {into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr},
                            options);
 }
@@ -55,6 +69,7 @@ Outcome<GetReply> Client::get_ranges(const std::string& bucket, const std::strin
 Outcome<PutReply> Client::put(const std::string& bucket, const std::string& key, const Buffer& from,
                               const PutOptions& options) const {
   OUT_TRY(impl_->usable());
+  if (from.on_device()) return impl_->device_put(bucket, key, from, options);
   return impl_->put(bucket, key, {from.bytes_, from.memory_ ? from.memory_->native.get() : nullptr}, options);
 }
 
@@ -181,6 +196,7 @@ Outcome<Transfer> Client::remove_many(std::span<const BatchItem> items, std::spa
 
 Outcome<ValuePage> Client::list_values(const std::string& bucket, const Buffer& into,
                                        const ValueOptions& options) const {
+  if (into.on_device()) return fault(ErrorCode::unsupported, "a listing with values needs host memory");
   return impl_->list_values(bucket, options, into);
 }
 

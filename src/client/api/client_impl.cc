@@ -166,6 +166,7 @@ Outcome<> Client::Impl::usable() const {
 Client::Impl::~Impl() {
   if (forks_ != client::forks()) {  // in a fork's child the threads do not exist, and the connections are the parent's
     static_cast<void>(session_.release());
+    static_cast<void>(lanes_.release());
     static_cast<void>(workers_.release());
     static_cast<void>(append_worker_.release());
     static_cast<void>(appends_.release());
@@ -503,6 +504,10 @@ Outcome<Buffer> Client::Impl::allocate(size_t size) {
 
 void Client::Impl::get_async(std::string bucket, std::string key, Buffer into, GetOptions options,
                              Callback<GetReply> done, bool inline_done) {
+  if (into.on_device()) {
+    workers_->post([=, this, done = std::move(done)] { done(device_get(bucket, key, into, options)); });
+    return;
+  }
   const GetMemory memory{into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr};
   if (!session_ || !session_->open() || !options.version_id.empty()) {
     workers_->post([=, this, done = std::move(done)] {
@@ -538,6 +543,10 @@ PutMemory Client::Impl::memory_of(const Buffer& from) {
 
 void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, PutOptions options,
                              Callback<PutReply> done, bool inline_done) {
+  if (from.on_device()) {
+    workers_->post([=, this, done = std::move(done)] { done(device_put(bucket, key, from, options)); });
+    return;
+  }
   client::AsyncPut call{std::move(from), std::move(options), std::move(done), inline_done};
   if (!session_ || !session_->open()) {
     workers_->post([this, bucket = std::move(bucket), key = std::move(key), call = std::move(call)] {

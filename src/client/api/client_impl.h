@@ -8,6 +8,7 @@
 #include <string>
 
 #include "client/api/appends.h"
+#include "client/api/device.h"
 #include "client/endpoint.h"
 #include "client/forks.h"
 #include "client/http/s3_http.h"
@@ -20,12 +21,13 @@
 
 namespace verbena {
 
-// `native` keeps the mapping that a native session shares with its server; `own` is plain page-aligned memory; neither:
-// the caller's.
+// `native` keeps the mapping that a native session shares with its server; `own` is plain page-aligned memory; `device`
+// describes a device's; none of them: the caller's.
 struct Buffer::Memory {
   std::shared_ptr<client::NativeMemory> native;
   void* own = nullptr;
   size_t own_bytes = 0;
+  std::unique_ptr<client::DeviceMemory> device = {};  // the bytes are addresses of a device
   uint64_t forks = client::forks();
   ~Memory();
 };
@@ -101,6 +103,19 @@ class Client::Impl {
 
   // Fails with `forked` in a child of the process that made this client.
   Outcome<> usable() const;
+  // Buffers whose memory is a device's.
+  Outcome<GetReply> device_get(const std::string& bucket, const std::string& key, const Buffer& into,
+                               const GetOptions& options);
+  Outcome<GetReply> device_get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
+                                      const Buffer& into, const GetOptions& options);
+  Outcome<PutReply> device_put(const std::string& bucket, const std::string& key, const Buffer& from,
+                               const PutOptions& options);
+  Outcome<Transfer> device_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
+                                std::span<BatchResult> results, const BatchOptions& options);
+  // A lane to its device, for a window that is still what was registered.
+  Outcome<std::unique_ptr<client::DeviceLane>> device_lane(const Buffer& window);
+  client::DeviceLanes& device_lanes() { return *lanes_; }
+
   // Runs on one of the client's threads.
   void post(std::function<void()> work) { workers_->post(std::move(work)); }
 
@@ -181,11 +196,13 @@ class Client::Impl {
   // Sends the appends that waited for answers. Completions have threads of their own, since they may wait for appends.
   std::unique_ptr<client::WorkerPool> append_worker_;
   std::unique_ptr<client::WorkerPool> workers_;
+  std::unique_ptr<client::DeviceLanes> lanes_ = std::make_unique<client::DeviceLanes>();
 };
 
 struct Client::Inside {
   using Impl = Client::Impl;
   static Impl& impl(const Client& client) { return *client.impl_; }
+  static const client::DeviceMemory& device(const Buffer& buffer) { return *buffer.memory_->device; }
 };
 
 }  // namespace verbena

@@ -128,6 +128,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   std::vector<MutableBytes> memory;
   for (const Buffer& window : windows) memory.push_back(window.bytes());
   OUT_TRY(usable());
+  if (std::ranges::any_of(windows, &Buffer::on_device)) return device_many(what, items, windows, results, options);
   OUT_TRY(client::check_items(items, memory, results.size(), what == Many::get, has_places, !reads));
 
   if (!reads) {

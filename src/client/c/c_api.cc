@@ -71,6 +71,10 @@ Outcome<> finish_put(Outcome<verbena::PutReply> put, const PutRequest& request, 
   return {};
 }
 
+std::unexpected<verbena::ClientError> no_such_memory(int kind) {
+  return fault(ErrorCode::unsupported, "memory of kind " + std::to_string(kind) + ": host and cuda are served");
+}
+
 Outcome<> pair_at(const std::vector<verbena_pair>& pairs, size_t index, verbena_pair* pair) {
   OUT_TRY(all_there(pair));
   if (index >= pairs.size()) return fault(ErrorCode::invalid_argument, "there are fewer");
@@ -150,11 +154,29 @@ int verbena_buffer_register(verbena_client* client, const verbena_memory* memory
   return guarded([&]() -> Outcome<> {
     OUT_TRY(all_there(client, memory, buffer));
     OUT_ASSIGN(const verbena_memory given, known(memory));
-    if (given.kind != VERBENA_MEMORY_HOST) {
-      return fault(ErrorCode::unsupported,
-                   "memory of kind " + std::to_string(given.kind) + ": only host memory is served");
+    if (given.kind == VERBENA_MEMORY_CUDA) {
+      const verbena::DeviceBuffer device{
+          .address = reinterpret_cast<uintptr_t>(given.address), .size = given.size, .device = given.device};
+      OUT_ASSIGN(auto made, client->client.register_memory(device));
+      *buffer = new verbena_buffer{std::move(made)};
+      return {};
     }
+    if (given.kind != VERBENA_MEMORY_HOST) return no_such_memory(given.kind);
     OUT_ASSIGN(auto made, client->client.register_memory(given.address, given.size));
+    *buffer = new verbena_buffer{std::move(made)};
+    return {};
+  });
+}
+
+int verbena_register_device(verbena_client* client, const verbena_device_memory* memory, verbena_buffer** buffer) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, memory, buffer));
+    OUT_ASSIGN(const verbena_device_memory given, known(memory));
+    if (given.kind != VERBENA_MEMORY_CUDA) return no_such_memory(given.kind);
+    verbena::DeviceBuffer device{.address = given.address, .size = given.size, .read_only = given.read_only != 0};
+    if (given.any_device == 0) device.device = given.device;
+    if (given.has_stream != 0) device.stream = given.stream;
+    OUT_ASSIGN(auto made, client->client.register_memory(device));
     *buffer = new verbena_buffer{std::move(made)};
     return {};
   });

@@ -137,6 +137,7 @@ inline void fill(verbena_transfer* out, const verbena::Transfer& transfer) {
   copy_text(made.door, verbena::to_string(transfer.door));
   copy_text(made.provider, transfer.provider);
   copy_text(made.fell_back_reason, transfer.fell_back_reason);
+  copy_text(made.device_path, verbena::to_string(transfer.device_path));
   give(out, made);
 }
 

@@ -1,0 +1,148 @@
+#include "client/api/device.h"
+
+#include <algorithm>
+
+namespace verbena::client {
+
+using memory::cuda::Driver;
+using memory::cuda::Fault;
+
+std::unexpected<ClientError> fault(Fault fault) {
+  ErrorCode code = ErrorCode::local_error;
+  switch (fault.kind) {
+    case Fault::Kind::absent:
+      code = ErrorCode::unsupported;
+      break;
+    case Fault::Kind::refused:
+      code = ErrorCode::invalid_argument;
+      break;
+    case Fault::Kind::failed:
+      code = ErrorCode::local_error;
+      break;
+    case Fault::Kind::late:
+      code = ErrorCode::timed_out;
+      break;
+    case Fault::Kind::cancelled:
+      code = ErrorCode::cancelled;
+      break;
+  }
+  if (code != ErrorCode::cancelled) fault.text.insert(0, "device memory: ");
+  return client::fault(code, std::move(fault.text));
+}
+
+Outcome<DeviceMemory> device_memory(const DeviceBuffer& given) {
+  if (given.kind != DeviceKind::cuda) return fault(ErrorCode::unsupported, "device memory: only cuda is served");
+  if (given.address == 0 || given.size == 0) return fault(ErrorCode::invalid_argument, "no memory to register");
+  auto driver = Driver::get();
+  if (!driver) return fault(std::move(driver).error());
+  auto found = (*driver)->cover(given.address, given.size);
+  if (!found) return fault(std::move(found).error());
+  const int device = found->front().device;
+  if (given.device >= 0 && given.device != device) {
+    return fault(ErrorCode::invalid_argument, "device memory: it is on device " + std::to_string(device) + ", not on " +
+                                                  std::to_string(given.device));
+  }
+  return DeviceMemory{device, std::move(*found), given.read_only, given.stream};
+}
+
+Outcome<> device_memory_is_there(const DeviceMemory& memory, uint64_t address, size_t size) {
+  auto driver = Driver::get();
+  if (!driver) return fault(std::move(driver).error());
+  auto found = (*driver)->cover(address, size);
+  if (!found && found.error().kind != Fault::Kind::refused) return fault(std::move(found).error());
+  const auto registered = [&](const memory::cuda::Allocation& one) {
+    const auto at = std::ranges::lower_bound(memory.allocations, one.begin, {}, &memory::cuda::Allocation::begin);
+    return at != memory.allocations.end() && at->begin == one.begin && at->id == one.id;
+  };
+  if (found && std::ranges::all_of(*found, registered)) return {};
+  return fault(ErrorCode::invalid_argument, "device memory: it was freed after it was registered");
+}
+
+Outcome<std::unique_ptr<DeviceLane>> DeviceLanes::take(int device, const std::shared_ptr<NativeSession>& session) {
+  std::vector<std::unique_ptr<DeviceLane>> old;  // of a session that has ended: freed outside the lock
+  std::lock_guard lock(mutex_);
+  if (given_up_ >= given_up_max) {
+    return fault(ErrorCode::local_error, "device memory: a device did not finish earlier copies");
+  }
+  for (auto it = spare_.begin(); it != spare_.end();) {
+    auto lane = std::move(*it);
+    const bool ours = lane->session.lock() == session;
+    if (ours && lane->queue->device() != device) {
+      *it++ = std::move(lane);
+      continue;
+    }
+    it = spare_.erase(it);
+    if (ours) return lane;
+    old.push_back(std::move(lane));
+  }
+  return nullptr;
+}
+
+void DeviceLanes::give_up(std::unique_ptr<DeviceLane> lane) {
+  static_cast<void>(lane.release());
+  std::lock_guard lock(mutex_);
+  ++given_up_;
+}
+
+void DeviceLanes::give_back(std::unique_ptr<DeviceLane> lane) {
+  std::lock_guard lock(mutex_);
+  if (spare_.size() < spare_max) spare_.push_back(std::move(lane));  // else it is freed after the lock
+}
+
+DeviceCopies::~DeviceCopies() {
+  if (busy_ && !finish()) {
+    // Copies may be running: their memory, and the queue with its marks, stay until the process ends.
+    lanes_.give_up(std::move(lane_));
+    return;
+  }
+  lane_->large = {};
+  if (!failed_) lanes_.give_back(std::move(lane_));
+}
+
+Outcome<> DeviceCopies::after(const DeviceMemory& memory, const std::stop_token& stop) {
+  if (!memory.stream) return {};
+  auto waited = lane_->queue->wait_for_stream(*memory.stream, deadline_in(limit_), stop);
+  if (!waited) return fault(std::move(waited).error());
+  return {};
+}
+
+Outcome<> DeviceCopies::write(uint64_t to, Bytes from) {
+  busy_ = true;
+  auto queued = lane_->queue->write(to, from);
+  if (queued) return {};
+  failed_ = true;
+  return fault(std::move(queued).error());
+}
+
+Outcome<> DeviceCopies::read(MutableBytes into, uint64_t from) {
+  busy_ = true;
+  auto queued = lane_->queue->read(into, from);
+  if (queued) return {};
+  failed_ = true;
+  return fault(std::move(queued).error());
+}
+
+Outcome<> DeviceCopies::mark(unsigned half) {
+  auto marked = lane_->queue->mark(half);
+  if (marked) return {};
+  failed_ = true;
+  return fault(std::move(marked).error());
+}
+
+Outcome<> DeviceCopies::wait(unsigned half) {
+  auto waited = lane_->queue->wait(half, deadline_in(limit_));
+  if (waited) return {};
+  failed_ = true;
+  limit_ = {};  // its time is over
+  return fault(std::move(waited).error());
+}
+
+Outcome<> DeviceCopies::finish() {
+  if (!busy_) return {};
+  OUT_TRY(mark(0));
+  OUT_TRY(wait(0));
+  busy_ = false;
+  return {};
+}
+
+}  // namespace verbena::client

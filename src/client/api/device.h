@@ -1,0 +1,94 @@
+// Device memory as a window: what is known of it, and the lanes through which its bytes go.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "client/native/session.h"
+#include "client/outcome.h"
+#include "memory/cuda.h"
+
+namespace verbena::client {
+
+std::unexpected<ClientError> fault(memory::cuda::Fault fault);
+
+// A registered window in a device's memory.
+struct DeviceMemory {
+  int device = 0;
+  std::vector<memory::cuda::Allocation> allocations = {};  // in order
+  bool read_only = false;
+  std::optional<uint64_t> stream = {};
+};
+
+// invalid_argument, unsupported, local_error.
+Outcome<DeviceMemory> device_memory(const DeviceBuffer& given);
+// invalid_argument: [address, address + size) is not what was registered any more.
+Outcome<> device_memory_is_there(const DeviceMemory& memory, uint64_t address, size_t size);
+
+// Host memory, page-locked for a device, and the queue that copies from and to it: two halves, of which one is filled
+// while the device copies the other.
+struct DeviceLane {
+  static constexpr size_t half = 4 * MiB;
+
+  Buffer ring;
+  Buffer large = {};  // of an item that does not fit the ring
+  MutableBytes bytes;
+  const NativeMemory* native = nullptr;        // the ring is shared with a server
+  std::weak_ptr<NativeSession> session{};      // which has it
+  std::unique_ptr<memory::cuda::Queue> queue;  // ends before the memory does
+
+  MutableBytes part(unsigned number) const { return bytes.subspan(number * half, half); }
+};
+
+// The way of a transfer through that lane.
+DevicePath device_path(const DeviceLane& lane, const Transfer& transfer);
+
+// Lanes that are not in use, by device. Thread-safe.
+class DeviceLanes {
+ public:
+  // A lane for that device whose ring belongs to `session` (which may be null); null: none is there. local_error: too
+  // many were given up.
+  Outcome<std::unique_ptr<DeviceLane>> take(int device, const std::shared_ptr<NativeSession>& session);
+  void give_back(std::unique_ptr<DeviceLane> lane);
+  // Never frees it.
+  void give_up(std::unique_ptr<DeviceLane> lane);
+
+ private:
+  static constexpr size_t spare_max = 8, given_up_max = 8;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<DeviceLane>> spare_;
+  size_t given_up_ = 0;
+};
+
+// A lane in the use of one call. Its end waits for the copies; those of a device that does not answer may go on, so
+// that the lane's memory is then never freed nor used again.
+class DeviceCopies {
+ public:
+  DeviceCopies(DeviceLanes& lanes, std::unique_ptr<DeviceLane> lane, std::chrono::milliseconds limit)
+      : lanes_(lanes), lane_(std::move(lane)), limit_(limit) {}
+  ~DeviceCopies();
+  DeviceCopies(const DeviceCopies&) = delete;
+  DeviceCopies& operator=(const DeviceCopies&) = delete;
+
+  DeviceLane& lane() { return *lane_; }
+  // What the window's own stream has got so far comes first.
+  Outcome<> after(const DeviceMemory& memory, const std::stop_token& stop);
+  Outcome<> write(uint64_t to, Bytes from);
+  Outcome<> read(MutableBytes into, uint64_t from);
+  Outcome<> mark(unsigned half);
+  // The copies of this half have ended.
+  Outcome<> wait(unsigned half);
+  // All copies have ended. A lane that failed is not used again.
+  Outcome<> finish();
+
+ private:
+  DeviceLanes& lanes_;
+  std::unique_ptr<DeviceLane> lane_;
+  std::chrono::milliseconds limit_;
+  bool busy_ = false;    // copies were queued since the last finish()
+  bool failed_ = false;  // the driver refused something: the lane is not kept
+};
+
+}  // namespace verbena::client

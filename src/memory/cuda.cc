@@ -1,0 +1,176 @@
+#include "memory/cuda.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "memory/cuda_calls.h"
+
+namespace verbena::memory::cuda {
+
+namespace {
+
+using Kind = Fault::Kind;
+
+std::unexpected<Fault> no(Kind kind, std::string text) { return std::unexpected(Fault{kind, std::move(text)}); }
+
+// What the process has loaded, also after a failure.
+struct Loaded {
+  Outcome<std::unique_ptr<Driver>> driver;
+  pid_t process = ::getpid();
+};
+
+template <class Fn>
+bool find(void* library, const char* name, Fn*& into) {
+  into = reinterpret_cast<Fn*>(::dlsym(library, name));
+  return into != nullptr;
+}
+
+// The name of the first function that the library lacks; nullptr: none.
+const char* find_all(void* library, Calls& calls) {
+  const char* missing = nullptr;
+  const auto need = [&](const char* name, auto& into) {
+    if (!find(library, name, into) && missing == nullptr) missing = name;
+  };
+  need("cuInit", calls.init);
+  need("cuDriverGetVersion", calls.version);
+  need("cuGetErrorName", calls.error_name);
+  need("cuDeviceGetCount", calls.device_count);
+  need("cuDeviceGet", calls.device);
+  need("cuDeviceGetName", calls.device_name);
+  need("cuDeviceTotalMem_v2", calls.device_bytes);
+  need("cuDeviceGetAttribute", calls.device_attribute);
+  need("cuDevicePrimaryCtxRetain", calls.primary_context);
+  need("cuCtxPushCurrent_v2", calls.push);
+  need("cuCtxPopCurrent_v2", calls.pop);
+  need("cuPointerGetAttribute", calls.pointer_attribute);
+  need("cuMemHostRegister_v2", calls.host_register);
+  need("cuMemHostUnregister", calls.host_unregister);
+  need("cuStreamCreate", calls.stream_create);
+  need("cuStreamDestroy_v2", calls.stream_destroy);
+  need("cuStreamIsCapturing", calls.stream_capturing);
+  need("cuEventCreate", calls.event_create);
+  need("cuEventDestroy_v2", calls.event_destroy);
+  need("cuEventRecord", calls.event_record);
+  need("cuEventQuery", calls.event_query);
+  need("cuMemcpyHtoDAsync_v2", calls.to_device);
+  need("cuMemcpyDtoHAsync_v2", calls.to_host);
+  return missing;
+}
+
+std::string shown(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+}  // namespace
+
+Fault Driver::fault(const char* call, int status) const {
+  const char* name = nullptr;
+  if (calls_->error_name(status, &name) != success || name == nullptr) name = "an unknown error";
+  const Kind kind = status == no_device ? Kind::absent : Kind::failed;
+  return {kind, std::string(call) + ": " + name};
+}
+
+Outcome<std::unique_ptr<Driver>> Driver::load() {
+  const char* const named = ::secure_getenv("TEST_VERBENA_CUDA_DRIVER");
+  const char* const path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
+  void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);  // never unloaded: its threads would go on
+  if (library == nullptr) {
+    const char* why = ::dlerror();
+    return no(Kind::absent, "no NVIDIA driver: " + std::string(why == nullptr ? path : why));
+  }
+  auto calls = std::make_unique<Calls>();
+  if (const char* missing = find_all(library, *calls); missing != nullptr) {
+    return no(Kind::absent, std::string(path) + " is too old: it has no " + missing);
+  }
+  std::unique_ptr<Driver> driver(new Driver());
+  driver->calls_ = std::move(calls);
+  driver->path_ = path;
+  if (const int status = driver->calls_->init(0); status != success) {
+    Fault fault = driver->fault("cuInit", status);
+    fault.kind = Kind::absent;
+    return std::unexpected(std::move(fault));
+  }
+  if (const int status = driver->calls_->version(&driver->version_); status != success) {
+    return std::unexpected(driver->fault("cuDriverGetVersion", status));
+  }
+  if (driver->version_ < version_min) {
+    return no(Kind::absent, std::string(path) + " is version " + shown(driver->version_) + ", and " +
+                                shown(version_min) + " is needed");
+  }
+  return driver;
+}
+
+Outcome<const Driver*> Driver::get() {
+  static const Loaded loaded{load()};
+  if (!loaded.driver) return std::unexpected(loaded.driver.error());
+  if (loaded.process != ::getpid()) {
+    return no(Kind::absent,
+              "the driver was initialized before a fork of this process: use it in the parent, or start "
+              "the child anew");
+  }
+  return loaded.driver->get();
+}
+
+Outcome<std::vector<DeviceFacts>> Driver::devices() const {
+  int count = 0;
+  if (const int status = calls_->device_count(&count); status != success) {
+    return std::unexpected(fault("cuDeviceGetCount", status));
+  }
+  std::vector<DeviceFacts> all;
+  for (int i = 0; i < count; ++i) {
+    int device = 0, flag = 0;
+    if (const int status = calls_->device(&device, i); status != success) {
+      return std::unexpected(fault("cuDeviceGet", status));
+    }
+    DeviceFacts facts{.device = i};
+    char name[128] = {};
+    if (calls_->device_name(name, sizeof name - 1, device) == success) facts.name = name;
+    size_t bytes = 0;
+    if (calls_->device_bytes(&bytes, device) == success) facts.bytes = bytes;
+    facts.dma_buf = calls_->device_attribute(&flag, device_dma_buf, device) == success && flag != 0;
+    facts.descriptors = calls_->device_attribute(&flag, device_descriptors, device) == success && flag != 0;
+    all.push_back(std::move(facts));
+  }
+  return all;
+}
+
+Outcome<Allocation> Driver::allocation(uint64_t address) const {
+  const auto ask = [&](int attribute, void* into) { return calls_->pointer_attribute(into, attribute, address); };
+  unsigned type = 0, managed = 0;
+  int status = ask(pointer_memory_type, &type);
+  if (status == invalid_value || (status == success && type != memory_type_device)) {
+    return no(Kind::refused, "this is no memory of a device");
+  }
+  if (status != success) return std::unexpected(fault("cuPointerGetAttribute", status));
+  if (ask(pointer_is_managed, &managed) == success && managed != 0) {
+    return no(Kind::refused, "managed memory has no fixed place: it is not served");
+  }
+  Allocation found;
+  size_t size = 0;
+  status = ask(pointer_device_ordinal, &found.device);
+  if (status == success) status = ask(pointer_range_start, &found.begin);
+  if (status == success) status = ask(pointer_range_size, &size);
+  if (status == success) status = ask(pointer_buffer_id, &found.id);
+  if (status != success) return std::unexpected(fault("cuPointerGetAttribute", status));
+  found.size = size;
+  if (address < found.begin || address - found.begin >= found.size) {
+    return no(Kind::refused, "this is no memory of a device");
+  }
+  return found;
+}
+
+Outcome<std::vector<Allocation>> Driver::cover(uint64_t address, uint64_t size) const {
+  if (size == 0 || size > UINT64_MAX - address) return no(Kind::refused, "the window has no bytes, or wraps");
+  auto first = allocation(address);
+  if (!first) return std::unexpected(std::move(first).error());
+  std::vector<Allocation> all{*first};
+  // Growing tensors of some allocators consist of many mappings side by side.
+  while (all.back().begin + all.back().size < address + size) {
+    auto next = allocation(all.back().begin + all.back().size);
+    if (!next || next->device != first->device) return no(Kind::refused, "the window reaches beyond its allocation");
+    all.push_back(*next);
+  }
+  return all;
+}
+
+}  // namespace verbena::memory::cuda

@@ -1,0 +1,116 @@
+// Memory of NVIDIA devices. The driver (libcuda.so.1) is loaded by dlopen on first use: no dependency at build time,
+// and no cost where no device memory is used.
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+
+namespace verbena::memory::cuda {
+
+struct Calls;  // the driver's functions
+
+struct Fault {
+  enum class Kind : uint8_t {
+    absent,   // no driver, no device, or one that is too old
+    refused,  // not this memory, stream or device
+    failed,   // the driver's answer to a valid call
+    late,     // the deadline has passed
+    cancelled,
+  };
+  Kind kind = Kind::failed;
+  std::string text = {};  // "cuMemHostRegister: CUDA_ERROR_OUT_OF_MEMORY"
+};
+template <class T = void>
+using Outcome = std::expected<T, Fault>;
+
+struct DeviceFacts {
+  int device = 0;
+  std::string name = {};
+  uint64_t bytes = 0;
+  bool dma_buf = false;      // its memory can be exported as a dma-buf
+  bool descriptors = false;  // allocations can be shared with another process as file descriptors
+};
+
+// The allocation that contains an address.
+struct Allocation {
+  int device = 0;
+  uint64_t begin = 0, size = 0;
+  uint64_t id = 0;  // of this allocation alone: a later one at the same address has another
+};
+
+// The driver of this process. Thread-safe.
+class Driver {
+ public:
+  // Loads and initializes it on the first call; later calls return the same. In the child of a fork that came after
+  // initialization it fails, as the driver itself would. TEST_VERBENA_CUDA_DRIVER names another library, for tests.
+  static Outcome<const Driver*> get();
+
+  int version() const { return version_; }  // 12040: 12.4
+  const std::string& path() const { return path_; }
+  Outcome<std::vector<DeviceFacts>> devices() const;
+  // `refused`: no memory of a device, or managed memory, which any CPU may move at any time.
+  Outcome<Allocation> allocation(uint64_t address) const;
+  // The allocations that cover [address, address + size), in order. `refused` unless all are of one device.
+  Outcome<std::vector<Allocation>> cover(uint64_t address, uint64_t size) const;
+
+  const Calls& calls() const { return *calls_; }
+  // The driver's name of a status, after the call's.
+  Fault fault(const char* call, int status) const;
+
+ private:
+  Driver() = default;
+  static Outcome<std::unique_ptr<Driver>> load();
+
+  std::unique_ptr<const Calls> calls_;
+  std::string path_;
+  int version_ = 0;
+};
+
+// Copies between host memory and the memory of one device, in order, on a stream of its own. One thread at a time.
+class Queue {
+ public:
+  static constexpr unsigned marks = 2;
+  static Outcome<std::unique_ptr<Queue>> open(int device);
+  // All copies have ended: wait() has said so.
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  int device() const { return device_; }
+  // Page-locks host memory for the device, so that its engine copies without the CPU. Until the queue's end.
+  Outcome<> page_lock(MutableBytes memory);
+  void unlock();
+
+  // Queued; the memory belongs to the device until a later mark is reached.
+  Outcome<> write(uint64_t to, Bytes from);
+  Outcome<> read(MutableBytes into, uint64_t from);
+  // Marks the end of the copies so far.
+  Outcome<> mark(unsigned number);
+  // Waits for a mark (at once if it was never set). `late`: the copies may still be running.
+  Outcome<> wait(unsigned number, Deadline until) const;
+  // Waits for the work that another stream has got so far, without holding up that stream or the device.
+  Outcome<> wait_for_stream(uint64_t stream, Deadline until, const std::stop_token& stop) const;
+
+ private:
+  Queue(const Driver& driver, int device) : driver_(driver), device_(device) {}
+  Outcome<> prepare();
+  Outcome<> poll(void* event, const char* what, Deadline until, const std::stop_token& stop) const;
+
+  const Driver& driver_;
+  int device_;
+  void* context_ = nullptr;
+  void* stream_ = nullptr;
+  void* marks_[marks] = {};
+  bool set_[marks] = {};
+  void* foreign_ = nullptr;  // the mark on another stream
+  void* locked_ = nullptr;
+};
+
+}  // namespace verbena::memory::cuda

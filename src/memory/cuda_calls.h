@@ -1,0 +1,59 @@
+// The functions of NVIDIA's driver that this project calls, declared here: no header of CUDA is needed to build.
+// Numbers and signatures are those of cuda.h (CUDA driver API, 11.0 and later).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace verbena::memory::cuda {
+
+enum Status : int {
+  success = 0,
+  invalid_value = 1,
+  not_initialized = 3,
+  no_device = 100,
+  not_ready = 600,
+};
+enum PointerAttribute : int {
+  pointer_memory_type = 2,
+  pointer_buffer_id = 7,
+  pointer_is_managed = 8,
+  pointer_device_ordinal = 9,
+  pointer_range_start = 11,
+  pointer_range_size = 12,
+};
+enum DeviceAttribute : int { device_descriptors = 103, device_dma_buf = 124 };
+inline constexpr unsigned memory_type_device = 2;
+inline constexpr unsigned host_register_portable = 1;
+inline constexpr unsigned stream_non_blocking = 1;
+inline constexpr unsigned event_without_timing = 2;
+inline constexpr int version_min = 11'000;
+
+// Contexts, streams and events are pointers to the driver's own types. A device's address is a number.
+struct Calls {
+  int (*init)(unsigned flags);
+  int (*version)(int* version);
+  int (*error_name)(int status, const char** name);
+  int (*device_count)(int* count);
+  int (*device)(int* device, int ordinal);
+  int (*device_name)(char* name, int size, int device);
+  int (*device_bytes)(size_t* bytes, int device);
+  int (*device_attribute)(int* value, int attribute, int device);
+  int (*primary_context)(void** context, int device);
+  int (*push)(void* context);
+  int (*pop)(void** context);
+  int (*pointer_attribute)(void* value, int attribute, uint64_t address);
+  int (*host_register)(void* memory, size_t size, unsigned flags);
+  int (*host_unregister)(void* memory);
+  int (*stream_create)(void** stream, unsigned flags);
+  int (*stream_destroy)(void* stream);
+  int (*stream_capturing)(void* stream, int* state);
+  int (*event_create)(void** event, unsigned flags);
+  int (*event_destroy)(void* event);
+  int (*event_record)(void* event, void* stream);
+  int (*event_query)(void* event);
+  int (*to_device)(uint64_t to, const void* from, size_t size, void* stream);
+  int (*to_host)(void* to, uint64_t from, size_t size, void* stream);
+};
+
+}  // namespace verbena::memory::cuda

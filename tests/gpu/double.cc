@@ -1,0 +1,492 @@
+// A double of NVIDIA's driver: a library with the driver's names (cuda.h), without a device. Device memory lies at
+// addresses that no CPU access may touch (PROT_NONE), and its bytes in a second mapping that only the copies here use;
+// streams run late, on threads of their own; any call can be made to fail, and each is counted.
+#include "double.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int devices = 2;
+constexpr size_t page = 4096;
+
+enum : int {
+  ok = 0,
+  invalid_value = 1,
+  out_of_memory = 2,
+  invalid_device = 101,
+  invalid_context = 201,
+  uncorrectable = 214,
+  invalid_handle = 400,
+  not_ready = 600,
+  already_locked = 712,
+  not_locked = 713,
+};
+
+struct Context {
+  int device = 0;
+  std::atomic<bool> lost{false};
+};
+struct Allocation {
+  int device = 0;
+  size_t size = 0;
+  std::byte* bytes = nullptr;  // the second mapping
+  uint64_t id = 0;
+  bool managed = false;
+};
+struct Stream {
+  explicit Stream(int on) : device(on), thread([this](const std::stop_token& stop) { run(stop); }) {}
+  void run(const std::stop_token& stop);
+  void add(std::function<void()> work) {
+    std::lock_guard lock(mutex);
+    work_.push_back(std::move(work));
+    ++added;
+    changed.notify_all();
+  }
+  void drain() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this, until = added] { return done >= until; });
+  }
+
+  int device;
+  std::atomic<bool> held{false}, captured{false};
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> work_;
+  uint64_t added = 0, done = 0;
+  std::jthread thread;
+};
+struct Event {
+  std::atomic<uint64_t> recorded{0}, reached{0};
+  int device = 0;
+};
+struct Failure {
+  int status = 0;
+  unsigned after = 0;
+};
+
+// Leaked: threads of streams may outlive the statics of a process.
+struct World {
+  std::mutex mutex;
+  Context contexts[devices];
+  std::map<uint64_t, Allocation> allocations;
+  std::map<uintptr_t, size_t> locked;
+  std::map<std::string, unsigned> calls;
+  std::map<std::string, Failure> failures;
+  std::list<std::unique_ptr<Stream>> streams;
+  std::unique_ptr<Stream> legacy[devices];
+  uint64_t next_id = 1;
+  std::atomic<unsigned> delay{200}, pageable{0}, misuse{0};
+  std::atomic<bool> held{false};
+};
+World& world() {
+  static World* const made = new World;
+  made->contexts[1].device = 1;
+  return *made;
+}
+thread_local std::vector<Context*> stack;
+
+void Stream::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    if (work_.empty() || held || world().held) {
+      changed.wait_for(lock, std::chrono::milliseconds(1));
+      continue;
+    }
+    auto work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(world().delay));
+    work();
+    lock.lock();
+    ++done;
+    changed.notify_all();
+  }
+}
+
+// Counts a call, and returns the status that it was told to fail with.
+int enter(const char* call) {
+  std::lock_guard lock(world().mutex);
+  const unsigned before = world().calls[call]++;
+  const auto failure = world().failures.find(call);
+  return failure != world().failures.end() && before >= failure->second.after ? failure->second.status : ok;
+}
+int enter_here(const char* call) {
+  const int status = enter(call);
+  if (status != ok) return status;
+  if (stack.empty()) return invalid_context;
+  return stack.back()->lost ? uncorrectable : ok;
+}
+
+// The allocation that contains [address, address + size); nullptr: none. Under the lock.
+Allocation* find(uint64_t address, size_t size, uint64_t* begin = nullptr) {
+  auto at = world().allocations.upper_bound(address);
+  if (at == world().allocations.begin()) return nullptr;
+  --at;
+  if (address - at->first >= at->second.size || size > at->second.size - (address - at->first)) return nullptr;
+  if (begin != nullptr) *begin = at->first;
+  return &at->second;
+}
+// Of each adjacent allocation its part.
+bool each_part(uint64_t address, size_t size, int device, const std::function<void(std::byte*, size_t)>& use) {
+  std::lock_guard lock(world().mutex);
+  while (size > 0) {
+    uint64_t begin = 0;
+    Allocation* one = find(address, 1, &begin);
+    if (one == nullptr || (device >= 0 && one->device != device)) return false;
+    const size_t part = std::min<uint64_t>(size, begin + one->size - address);
+    use(one->bytes + (address - begin), part);
+    address += part;
+    size -= part;
+  }
+  return true;
+}
+
+bool is_locked(const void* memory, size_t size) {
+  const auto at = reinterpret_cast<uintptr_t>(memory);
+  std::lock_guard lock(world().mutex);
+  auto range = world().locked.upper_bound(at);
+  if (range == world().locked.begin()) return false;
+  --range;
+  return at - range->first < range->second && size <= range->second - (at - range->first);
+}
+
+Stream* stream_of(void* handle) {
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  if (number <= 2) {  // the default stream, and the legacy and per-thread ones by their numbers
+    std::lock_guard lock(world().mutex);
+    auto& legacy = world().legacy[stack.empty() ? 0 : stack.back()->device];
+    if (!legacy) legacy = std::make_unique<Stream>(stack.empty() ? 0 : stack.back()->device);
+    return legacy.get();
+  }
+  std::lock_guard lock(world().mutex);
+  for (const auto& one : world().streams) {
+    if (one.get() == handle) return one.get();
+  }
+  return nullptr;
+}
+
+int copy(uint64_t device_at, void* host, size_t size, void* handle, bool to_device) {
+  Stream* const stream = stream_of(handle);
+  if (stream == nullptr) return invalid_handle;
+  const int device = stack.back()->device;
+  if (!each_part(device_at, size, device, [](std::byte*, size_t) {})) return invalid_value;
+  const bool locked = is_locked(host, size);
+  const auto now = [=] {
+    // What was page-locked when the copy was queued must be so when it runs.
+    if (locked && !is_locked(host, size)) {
+      ++world().misuse;
+      return;
+    }
+    auto* at = static_cast<std::byte*>(host);
+    each_part(device_at, size, device, [&](std::byte* bytes, size_t part) {
+      if (to_device) std::memcpy(bytes, at, part);
+      if (!to_device) std::memcpy(at, bytes, part);
+      at += part;
+    });
+  };
+  stream->add(now);
+  if (!locked) {
+    ++world().pageable;
+    stream->drain();  // as a driver: pageable memory is not used after the call
+  }
+  return ok;
+}
+
+uint64_t allocate(int device, size_t size, bool managed, void* at) {
+  const size_t rounded = (size + page - 1) / page * page;
+  void* place = ::mmap(at, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+  if (place == MAP_FAILED) return 0;
+  void* bytes = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (bytes == MAP_FAILED) return 0;
+  std::lock_guard lock(world().mutex);
+  const auto address = reinterpret_cast<uint64_t>(place);
+  world().allocations[address] = {device, size, static_cast<std::byte*>(bytes), world().next_id++, managed};
+  return address;
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return enter("cuInit"); }
+int cuDriverGetVersion(int* version) {
+  *version = 12040;
+  return enter("cuDriverGetVersion");
+}
+int cuGetErrorName(int status, const char** name) {
+  static const std::map<int, const char*> names = {{invalid_value, "CUDA_ERROR_INVALID_VALUE"},
+                                                   {out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                   {100, "CUDA_ERROR_NO_DEVICE"},
+                                                   {invalid_device, "CUDA_ERROR_INVALID_DEVICE"},
+                                                   {invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
+                                                   {uncorrectable, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+                                                   {invalid_handle, "CUDA_ERROR_INVALID_HANDLE"},
+                                                   {not_ready, "CUDA_ERROR_NOT_READY"},
+                                                   {already_locked, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+                                                   {not_locked, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
+                                                   {800, "CUDA_ERROR_NOT_PERMITTED"},
+                                                   {801, "CUDA_ERROR_NOT_SUPPORTED"}};
+  const auto found = names.find(status);
+  if (found == names.end()) return invalid_value;
+  *name = found->second;
+  return ok;
+}
+int cuDeviceGetCount(int* count) {
+  *count = devices;
+  return enter("cuDeviceGetCount");
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  const int status = enter("cuDeviceGet");
+  return status != ok ? status : ordinal >= 0 && ordinal < devices ? ok : invalid_device;
+}
+int cuDeviceGetName(char* name, int size, int device) {
+  std::snprintf(name, static_cast<size_t>(size), "Double %d", device);
+  return enter("cuDeviceGetName");
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  *bytes = size_t{1} << 30;
+  return enter("cuDeviceTotalMem_v2");
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 103 || attribute == 124;
+  return enter("cuDeviceGetAttribute");
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = &world().contexts[device];
+  return enter("cuDevicePrimaryCtxRetain");
+}
+int cuCtxPushCurrent_v2(void* context) {
+  const int status = enter("cuCtxPushCurrent_v2");
+  if (status == ok) stack.push_back(static_cast<Context*>(context));
+  return status;
+}
+int cuCtxPopCurrent_v2(void** context) {
+  enter("cuCtxPopCurrent_v2");
+  if (stack.empty()) return invalid_context;
+  *context = stack.back();
+  stack.pop_back();
+  return ok;
+}
+int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
+  const int status = enter("cuPointerGetAttribute");
+  if (status != ok) return status;
+  std::lock_guard lock(world().mutex);
+  uint64_t begin = 0;
+  const Allocation* one = find(address, 1, &begin);
+  if (one == nullptr) return invalid_value;
+  switch (attribute) {
+    case 2:
+      *static_cast<unsigned*>(value) = 2;
+      return ok;
+    case 7:
+      *static_cast<uint64_t*>(value) = one->id;
+      return ok;
+    case 8:
+      *static_cast<unsigned*>(value) = one->managed;
+      return ok;
+    case 9:
+      *static_cast<int*>(value) = one->device;
+      return ok;
+    case 11:
+      *static_cast<uint64_t*>(value) = begin;
+      return ok;
+    case 12:
+      *static_cast<size_t*>(value) = one->size;
+      return ok;
+  }
+  return invalid_value;
+}
+int cuMemHostRegister_v2(void* memory, size_t size, unsigned) {
+  const int status = enter_here("cuMemHostRegister_v2");
+  if (status != ok) return status;
+  std::lock_guard lock(world().mutex);
+  return world().locked.emplace(reinterpret_cast<uintptr_t>(memory), size).second ? ok : already_locked;
+}
+int cuMemHostUnregister(void* memory) {
+  enter("cuMemHostUnregister");
+  std::lock_guard lock(world().mutex);
+  return world().locked.erase(reinterpret_cast<uintptr_t>(memory)) == 1 ? ok : not_locked;
+}
+int cuStreamCreate(void** stream, unsigned) {
+  const int status = enter_here("cuStreamCreate");
+  if (status != ok) return status;
+  auto made = std::make_unique<Stream>(stack.back()->device);
+  *stream = made.get();
+  std::lock_guard lock(world().mutex);
+  world().streams.push_back(std::move(made));
+  return ok;
+}
+int cuStreamDestroy_v2(void* stream) {
+  enter("cuStreamDestroy_v2");
+  std::unique_ptr<Stream> ended;
+  std::lock_guard lock(world().mutex);
+  for (auto at = world().streams.begin(); at != world().streams.end(); ++at) {
+    if (at->get() != stream) continue;
+    ended = std::move(*at);
+    world().streams.erase(at);
+    break;
+  }
+  if (!ended) return invalid_handle;
+  std::lock_guard inside(ended->mutex);
+  if (ended->added != ended->done) ++world().misuse;
+  ended->thread.request_stop();
+  static_cast<void>(ended.release());  // its thread may be inside the work
+  return ok;
+}
+int cuStreamIsCapturing(void* stream, int* state) {
+  const int status = enter_here("cuStreamIsCapturing");
+  if (status != ok) return status;
+  const Stream* const one = stream_of(stream);
+  if (one == nullptr) return invalid_handle;
+  *state = one->captured;
+  return ok;
+}
+int cuEventCreate(void** event, unsigned) {
+  const int status = enter_here("cuEventCreate");
+  if (status != ok) return status;
+  auto* made = new Event;
+  made->device = stack.back()->device;
+  *event = made;
+  return ok;
+}
+int cuEventDestroy_v2(void*) { return enter("cuEventDestroy_v2"); }  // streams may still know it: leaked
+int cuEventRecord(void* event, void* handle) {
+  const int status = enter_here("cuEventRecord");
+  if (status != ok) return status;
+  Stream* const stream = stream_of(handle);
+  if (stream == nullptr || stream->device != static_cast<Event*>(event)->device) return invalid_handle;
+  auto* const one = static_cast<Event*>(event);
+  stream->add([one, number = ++one->recorded] { one->reached = number; });
+  return ok;
+}
+int cuEventQuery(void* event) {
+  const int status = enter("cuEventQuery");
+  if (status != ok) return status;
+  const auto* const one = static_cast<Event*>(event);
+  if (world().contexts[one->device].lost) return uncorrectable;
+  return one->reached == one->recorded ? ok : not_ready;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, void* stream) {
+  const int status = enter_here("cuMemcpyHtoDAsync_v2");
+  return status != ok ? status : copy(to, const_cast<void*>(from), size, stream, true);
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
+  const int status = enter_here("cuMemcpyDtoHAsync_v2");
+  return status != ok ? status : copy(from, to, size, stream, false);
+}
+
+// For programs that bring their own device memory (tests/gpu/on_device.py).
+int cuMemAlloc_v2(uint64_t* address, size_t size) {
+  const int status = enter_here("cuMemAlloc_v2");
+  if (status != ok) return status;
+  *address = allocate(stack.back()->device, size, false, nullptr);
+  return *address != 0 ? ok : out_of_memory;
+}
+int cuMemFree_v2(uint64_t address) {
+  const int status = enter_here("cuMemFree_v2");
+  return status != ok ? status : double_free(address) ? ok : invalid_value;
+}
+int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
+  const int status = enter_here("cuMemcpyHtoD_v2");
+  if (status == ok) double_poke(to, from, size);
+  return status;
+}
+int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
+  const int status = enter_here("cuMemcpyDtoH_v2");
+  if (status == ok) double_peek(to, from, size);
+  return status;
+}
+
+uint64_t double_allocate(int device, size_t size) { return allocate(device, size, false, nullptr); }
+uint64_t double_allocate_managed(size_t size) { return allocate(0, size, true, nullptr); }
+uint64_t double_allocate_at(int device, uint64_t address, size_t size) {
+  return allocate(device, size, false, reinterpret_cast<void*>(address));
+}
+bool double_free(uint64_t address) {
+  std::lock_guard lock(world().mutex);
+  const auto found = world().allocations.find(address);
+  if (found == world().allocations.end()) return false;
+  const size_t rounded = (found->second.size + page - 1) / page * page;
+  ::munmap(reinterpret_cast<void*>(address), rounded);
+  ::munmap(found->second.bytes, rounded);
+  world().allocations.erase(found);
+  return true;
+}
+void double_peek(void* into, uint64_t from, size_t size) {
+  auto* at = static_cast<std::byte*>(into);
+  each_part(from, size, -1, [&](const std::byte* bytes, size_t part) {
+    std::memcpy(at, bytes, part);
+    at += part;
+  });
+}
+void double_poke(uint64_t to, const void* from, size_t size) {
+  const auto* at = static_cast<const std::byte*>(from);
+  each_part(to, size, -1, [&](std::byte* bytes, size_t part) {
+    std::memcpy(bytes, at, part);
+    at += part;
+  });
+}
+
+void double_delay(unsigned microseconds) { world().delay = microseconds; }
+uint64_t double_stream(int device) {
+  auto made = std::make_unique<Stream>(device);
+  const auto handle = reinterpret_cast<uint64_t>(made.get());
+  std::lock_guard lock(world().mutex);
+  world().streams.push_back(std::move(made));
+  return handle;
+}
+void double_hold(uint64_t stream, bool held) { stream_of(reinterpret_cast<void*>(stream))->held = held; }
+void double_capture(uint64_t stream, bool captured) { stream_of(reinterpret_cast<void*>(stream))->captured = captured; }
+void double_fill(uint64_t stream, uint64_t to, int value, size_t size) {
+  stream_of(reinterpret_cast<void*>(stream))->add([=] {
+    each_part(to, size, -1, [&](std::byte* bytes, size_t part) { std::memset(bytes, value, part); });
+  });
+}
+void double_hold_all(bool held) { world().held = held; }
+
+void double_fail(const char* call, int status, unsigned after) {
+  std::lock_guard lock(world().mutex);
+  world().failures.erase(call);
+  if (status != 0) world().failures[call] = {status, world().calls[call] + after};
+}
+void double_lose(int device, bool lost) { world().contexts[device].lost = lost; }
+unsigned double_calls(const char* call) {
+  std::lock_guard lock(world().mutex);
+  return world().calls[call];
+}
+unsigned double_pageable() { return world().pageable; }
+unsigned double_misuse() { return world().misuse; }
+uint64_t double_allocated() {
+  std::lock_guard lock(world().mutex);
+  uint64_t all = 0;
+  for (const auto& [address, one] : world().allocations) all += one.size;
+  return all;
+}
+unsigned double_locked() {
+  std::lock_guard lock(world().mutex);
+  return static_cast<unsigned>(world().locked.size());
+}
+void double_reset_counts() {
+  std::lock_guard lock(world().mutex);
+  world().calls.clear();
+  world().failures.clear();
+  world().pageable = world().misuse = 0;
+}
+}

@@ -1,0 +1,43 @@
+// Controls of the driver double, found in it by dlsym: its own functions, beside those of the driver.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+// A plain allocation on a device, managed memory, and their end. 0: none.
+uint64_t double_allocate(int device, size_t size);
+uint64_t double_allocate_managed(size_t size);
+bool double_free(uint64_t address);
+// At that address, which must be free: behind another allocation, or where a freed one was.
+uint64_t double_allocate_at(int device, uint64_t address, size_t size);
+// A CPU's way to the bytes, for tests alone: the device's address itself cannot be read or written.
+void double_peek(void* into, uint64_t from, size_t size);
+void double_poke(uint64_t to, const void* from, size_t size);
+
+// Each operation of a stream starts so long after it could.
+void double_delay(unsigned microseconds);
+// A stream for the tests' own work: held ones do nothing until they are let go.
+uint64_t double_stream(int device);
+void double_hold(uint64_t stream, bool held);
+void double_capture(uint64_t stream, bool captured);
+// Work on a stream: fills device memory with a byte.
+void double_fill(uint64_t stream, uint64_t to, int value, size_t size);
+// All streams, also the driver's users', do nothing while this holds.
+void double_hold_all(bool held);
+
+// The call of this name ("cuMemHostRegister_v2") fails with this status from its `after`-th use on; 0: it works again.
+void double_fail(const char* call, int status, unsigned after);
+// Every call in the device's context fails from now on (an uncorrectable error of its memory), or works again.
+void double_lose(int device, bool lost);
+
+unsigned double_calls(const char* call);
+// Copies whose host memory was not page-locked.
+unsigned double_pageable();
+// Misuse that a driver would not report: page-locked memory that was given up while a copy used it.
+unsigned double_misuse();
+// Bytes of device memory, and page-locked ranges, that exist.
+uint64_t double_allocated();
+unsigned double_locked();
+void double_reset_counts();
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/python3
+"""Every way to a GPU's memory on this machine: each byte compared, and how fast beside the driver's own copy.
+
+usage: on_device.py [--device N] [--size MIB] [--seconds S]
+"""
+import argparse
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
+from python_case import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
+from cuda_driver import Array, Driver  # noqa: E402
+import verbena  # noqa: E402
+
+WAYS = (("native", "local"), ("native", "tcp"), ("http", None))
+
+
+def rate(size, seconds, work):
+    """GiB/s of the median of the calls within the time; at least three."""
+    took, until = [], time.monotonic() + seconds
+    while len(took) < 3 or time.monotonic() < until:
+        began = time.monotonic()
+        work()
+        took.append(time.monotonic() - began)
+    return size / sorted(took)[len(took) // 2] / (1 << 30)
+
+
+def try_way(server, driver, via, provider, size, seconds):
+    options = {"provider": provider} if provider else {}
+    with verbena.connect(server.http, native_endpoint=server.native, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via=via,
+                         **options) as client:
+        array, data = Array(driver, size), os.urandom(size)
+        array.set(data)
+        put = client.put("gpu", "object", array)
+        assert bytes(client.get("gpu", "object")) == data, "the object is not the device's bytes"
+        array.set(bytes(size))
+        got = client.get_into("gpu", "object", array)
+        assert array.get() == data, "the device has not the object's bytes"
+        piece = min(65536, size)
+        places = [("gpu", f"part/{i}", at, min(piece, size - at)) for i, at in enumerate(range(0, size, piece))][:4096]
+        client.put_many(places, array).check()
+        array.set(bytes(size))
+        client.get_many(places, array).check()
+        moved = sum(place[3] for place in places)
+        assert array.get(moved) == data[:moved], "a batch has not brought the objects' bytes"
+        own = rate(size, seconds, lambda: driver.write(array.address, data))
+        gets = rate(size, seconds, lambda: client.get_into("gpu", "object", array))
+        puts = rate(size, seconds, lambda: client.put("gpu", "object", array))
+        batches = rate(moved, seconds, lambda: client.get_many(places, array))
+        array.free()
+        assert put.device_path == got.device_path
+        print(f"| {driver.name()} | {via}{' ' + provider if provider else ''}, {got.device_path} | {gets:.2f} | {puts:.2f} "
+              f"| {batches:.2f} | {own:.2f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--size", type=int, default=16, help="MiB of the object")
+    parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
+    given = parser.parse_args()
+    try:
+        driver = Driver(given.device)
+    except OSError as why:
+        sys.exit(f"no GPU to try: {why}")
+    print("| card | way | GET GiB/s | PUT GiB/s | 64 KiB GETs in batches GiB/s | cuMemcpyHtoD of pageable memory GiB/s |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with Server() as server:
+        with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
+            client.make_bucket("gpu", memory=True)
+        for via, provider in WAYS:
+            try_way(server, driver, via, provider, given.size << 20, given.seconds)
+
+
+main()

@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+"""Arrays of a GPU in the Python client, over the double of the driver."""
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
+from python_case import PythonCase  # noqa: E402
+from cuda_driver import Array, Driver  # noqa: E402
+from verbena_server import program  # noqa: E402
+import verbena  # noqa: E402
+
+MIB = 1 << 20
+
+
+class Tensor:
+    """A DLPack tensor that has no __cuda_array_interface__."""
+
+    class Managed(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("type", ctypes.c_int32), ("id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                    ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                    ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                    ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, array, stride=1):
+        self.array, self.streams = array, []
+        self.shape, self.strides = (ctypes.c_int64 * 1)(array.size // stride), (ctypes.c_int64 * 1)(stride)
+        self.managed = self.Managed(array.address, 2, 0, 1, 1, 8, 1, self.shape, self.strides, 0, None, None)
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+class Arrays(PythonCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.driver = Driver()
+
+    def array(self, size, **interface):
+        made = Array(self.driver, size, **interface)
+        self.addCleanup(made.free)
+        return made
+
+    def test_bytes_go_both_ways_by_each_door(self):
+        for via, path in (("native", "shared"), ("http", "staged")):
+            with self.connect(via=via) as client:
+                for size in (1, 5000, 9 * MIB + 3):
+                    data = os.urandom(size)
+                    array = self.array(size)
+                    array.set(data)
+                    put = client.put("bucket", "key", array)
+                    self.assertEqual((put.device_path, put.bytes), (path, size))
+                    self.assertEqual(bytes(client.get("bucket", "key")), data)
+                    array.set(bytes(size))
+                    got = client.get_into("bucket", "key", array)
+                    self.assertEqual((got.device_path, got.bytes), (path, size))
+                    self.assertEqual(array.get(), data)
+
+    def test_batches(self):
+        array = self.array(200_000)
+        data = os.urandom(200_000)
+        array.set(data)
+        places = [("bucket", f"part/{i}", i * 10_000, 10_000) for i in range(20)]
+        self.client.put_many(places, array).check()
+        array.set(bytes(200_000))
+        self.client.get_many(places, array).check()
+        self.assertEqual(array.get(), data)
+
+    def test_a_registered_array_shows_its_bytes_itself(self):
+        array = self.array(1000)
+        array.set(b"x" * 1000)
+        with self.client.register(array) as window:
+            self.client.put("bucket", "registered", window)
+            self.assertEqual(bytes(self.client.get("bucket", "registered")), b"x" * 1000)
+            array.set(bytes(1000))
+            self.client.get_into("bucket", "registered", window)
+            self.assertEqual((len(window), array.get()), (1000, b"x" * 1000))
+            for touch in (memoryview, bytes, lambda b: b.tobytes(), lambda b: b[0], lambda b: b.__dlpack__()):
+                with self.assertRaises((BufferError, ValueError, TypeError)):
+                    touch(window)
+            with self.assertRaises(BufferError):
+                self.client.append("bucket", "appended", window)
+
+    def test_dlpack_tensors_make_the_default_stream_wait(self):
+        array = self.array(3000)
+        array.set(b"y" * 3000)
+        tensor = Tensor(array)
+        self.client.put("bucket", "dlpack", tensor)
+        self.assertEqual(tensor.streams, [1])
+        self.assertEqual(bytes(self.client.get("bucket", "dlpack")), b"y" * 3000)
+        with self.assertRaisesRegex(BufferError, "contiguous"):
+            self.client.put("bucket", "dlpack", Tensor(array, stride=2))
+
+    def test_streams_of_the_interface(self):
+        library = self.driver.library
+        library.double_stream.restype = ctypes.c_uint64
+        stream = library.double_stream(0)
+        array = self.array(1000, stream=stream)
+        library.double_fill(ctypes.c_uint64(stream), ctypes.c_uint64(array.address), 0x41, ctypes.c_size_t(1000))
+        self.client.put("bucket", "after", array)
+        self.assertEqual(bytes(self.client.get("bucket", "after")), b"A" * 1000)
+        with self.assertRaisesRegex(BufferError, "stream 0"):
+            self.client.put("bucket", "after", self.array(10, stream=0))
+        self.client.put("bucket", "after", self.array(10, stream=None))
+        self.client.put("bucket", "after", self.array(10, version=2))
+
+    def test_what_is_not_served_is_an_error(self):
+        array = self.array(1200)
+        wrong = {"typestr": "|u", "shape": [1200], "mask": array, "data": 5, "strides": (2,)}
+        for name, value in wrong.items():
+            with self.assertRaises((BufferError, TypeError, ValueError), msg=name):
+                self.client.put("bucket", "wrong", self.array(1200, **{name: value}))
+        with self.assertRaisesRegex(BufferError, "contiguous"):
+            self.client.put("bucket", "wrong", self.array(1200, shape=(10, 10), strides=(12, 1)))
+        self.client.put("bucket", "right", self.array(1200, shape=(10, 30), typestr="<f4", strides=(120, 4)))
+        with self.assertRaisesRegex(BufferError, "read-only"):
+            self.client.get_into("bucket", "right", self.array(1200, data=(array.address, True)))
+        with self.assertRaises(ValueError):  # beyond its allocation
+            self.client.put("bucket", "wrong", self.array(1200, shape=(1 << 20,)))
+        with self.assertRaises(ValueError):  # no memory of a device
+            self.client.put("bucket", "wrong", self.array(10, data=(id(self), False)))
+        self.client.put("bucket", "empty", self.array(0))
+        self.assertEqual(self.client.get_into("bucket", "empty", self.array(0)).bytes, 0)
+
+    def test_the_doctor_tells_of_gpus(self):
+        done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100)
+        told = {line["subject"]: line["found"] for line in map(json.loads, done.stdout.splitlines())}
+        self.assertIn("CUDA 12.4", told["gpu driver"])
+        self.assertIn("Double 1", told["gpu 1"])
+        self.assertIn("shared", told["gpu memory as a window"])
+        environment = {**os.environ, "TEST_VERBENA_CUDA_DRIVER": "/nonexistent/libcuda.so.1"}
+        done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100, env=environment)
+        told = {line["subject"]: line["found"] for line in map(json.loads, done.stdout.splitlines())}
+        self.assertIn("no NVIDIA driver", told["gpu"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
