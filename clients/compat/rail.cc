@@ -1,0 +1,169 @@
+#include "rail.h"
+
+#include <netinet/in.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace verbena::compat {
+namespace {
+
+constexpr size_t rails_max = 16;
+constexpr uint64_t both_directions = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+// libfabric reads its variables once. Set when the library is loaded, before the program has threads.
+__attribute__((constructor)) void set_variables() {
+  // A cache of registrations would keep memory reachable after it was deregistered.
+  setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
+  setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
+  // rxm's default needs longer queues than many devices have.
+  setenv("FI_UNIVERSE_SIZE", "16", 0);
+}
+
+void need(int result, const char* what) {
+  if (result != 0) throw FabricFault(std::string(what) + ": " + fi_strerror(-result));
+}
+
+std::string variable(const char* name, const char* otherwise) {
+  const char* value = getenv(name);
+  return value != nullptr && *value != 0 ? value : otherwise;
+}
+
+std::string hex(uint64_t number) {
+  char text[17];
+  snprintf(text, sizeof text, "%llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::string hex(const unsigned char* bytes, size_t size) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < size; ++i) {
+    text += digits[bytes[i] >> 4];
+    text += digits[bytes[i] & 15];
+  }
+  return text;
+}
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    if (comma > at) names.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return names;
+}
+
+Info hints_for(const std::string& provider) {
+  Info hints(fi_allocinfo());
+  if (!hints) throw std::bad_alloc();
+  hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_RMA | both_directions;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->fabric_attr->prov_name = strdup(provider == "verbs" ? "verbs;ofi_rxm" : provider.c_str());
+  return hints;
+}
+
+// IPv4 addresses that other hosts can reach. A server compares the endpoint's address with the HTTP connection's.
+bool is_reachable(const fi_info& info) {
+  if (info.src_addr == nullptr || info.src_addrlen < sizeof(sockaddr_in)) return false;
+  const auto* address = static_cast<const sockaddr_in*>(info.src_addr);
+  return address->sin_family == AF_INET && (ntohl(address->sin_addr.s_addr) >> 24) != 127;
+}
+
+}  // namespace
+
+Rail::Rail(const fi_info& described) : info_(fi_dupinfo(&described)) {
+  if (!info_) throw std::bad_alloc();
+  fid_fabric* fabric = nullptr;
+  need(fi_fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
+  fabric_.reset(fabric);
+  fid_domain* domain = nullptr;
+  need(fi_domain(fabric, info_.get(), &domain, nullptr), "fi_domain");
+  domain_.reset(domain);
+  fi_av_attr vector{};
+  vector.type = FI_AV_TABLE;
+  fid_av* addresses = nullptr;
+  need(fi_av_open(domain, &vector, &addresses, nullptr), "fi_av_open");
+  addresses_.reset(addresses);
+  fi_cq_attr attributes{};
+  attributes.format = FI_CQ_FORMAT_CONTEXT;
+  fid_cq* queue = nullptr;
+  need(fi_cq_open(domain, &attributes, &queue, nullptr), "fi_cq_open");
+  queue_.reset(queue);
+  fid_ep* endpoint = nullptr;
+  need(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "fi_endpoint");
+  endpoint_.reset(endpoint);
+  need(fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
+  need(fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+  need(fi_enable(endpoint), "fi_enable");
+  unsigned char name[192];
+  size_t size = sizeof name;
+  need(fi_getname(&endpoint->fid, name, &size), "fi_getname");
+  name_ = hex(name, size);
+}
+
+Region Rail::pin(void* memory, size_t size) {
+  fid_mr* made = nullptr;
+  int result = -FI_ENOKEY;
+  for (int attempt = 0; attempt < 16 && result == -FI_ENOKEY; ++attempt) {
+    uint64_t key = 0;
+    if (getrandom(&key, sizeof key, 0) != sizeof key) throw FabricFault("getrandom");
+    result = fi_mr_reg(domain_.get(), memory, size, both_directions, 0, key, 0, &made, nullptr);
+  }
+  need(result, "fi_mr_reg");
+  Region region{.registration = Fid<fid_mr>(made), .base = 0, .key = fi_mr_key(made)};
+  if (region.key == FI_KEY_NOTAVAIL) throw FabricFault("keys of this provider are longer than 8 bytes");
+  if ((info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0) region.base = reinterpret_cast<uint64_t>(memory);
+  return region;
+}
+
+int Rail::progress() {
+  fi_cq_entry entries[16];
+  const auto count = fi_cq_read(queue_.get(), entries, 16);
+  if (count == -FI_EAVAIL) {
+    fi_cq_err_entry error{};
+    fi_cq_readerr(queue_.get(), &error, 0);
+    return 1;
+  }
+  return count > 0 ? static_cast<int>(count) : 0;
+}
+
+std::string Rail::token(const Region& region, uint64_t offset, uint64_t size) const {
+  return hex(region.base + offset) + ":" + hex(size) + ":ofi1:" + info_->fabric_attr->prov_name + ":" + name_ + ":" +
+         hex(region.key);
+}
+
+bool Rail::minted(std::string_view token) const { return token.find(":" + name_ + ":") != std::string_view::npos; }
+
+std::vector<std::unique_ptr<Rail>> open_rails(const std::string& devices) {
+  const std::string address = variable("S3RDMA_ADDRESS", "");
+  const std::string provider = variable("S3RDMA_PROVIDER", "verbs");
+  fi_info* found = nullptr;
+  const Info hints = hints_for(provider);
+  const int result = fi_getinfo(FI_VERSION(1, 18), address.empty() ? nullptr : address.c_str(), nullptr,
+                                address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
+  need(result, ("fi_getinfo of " + provider).c_str());
+  const Info all(found);
+  const auto wanted = split_names(devices);
+  std::vector<std::string> taken;
+  std::vector<std::unique_ptr<Rail>> rails;
+  for (const fi_info* info = all.get(); info != nullptr && rails.size() < rails_max; info = info->next) {
+    const std::string name = info->domain_attr->name != nullptr ? info->domain_attr->name : "";
+    const bool named = wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end();
+    if (!named || std::find(taken.begin(), taken.end(), name) != taken.end()) continue;
+    if (address.empty() && !is_reachable(*info)) continue;
+    rails.push_back(std::make_unique<Rail>(*info));
+    taken.push_back(name);
+  }
+  if (rails.empty())
+    throw FabricFault("no device " + devices + " of " + provider + " with an address that others reach");
+  return rails;
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,68 @@
+// A device (libfabric domain) with one passive endpoint, whose name goes into tokens.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace verbena::compat {
+
+struct FabricFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct CloseFid {
+  template <class T>
+  void operator()(T* fid) const {
+    fi_close(&fid->fid);
+  }
+};
+template <class T>
+using Fid = std::unique_ptr<T, CloseFid>;
+
+struct FreeInfo {
+  void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+struct Region {
+  Fid<fid_mr> registration;
+  uint64_t base = 0;
+  uint64_t key = 0;
+};
+
+class Rail {
+ public:
+  explicit Rail(const fi_info& described);
+  // Both directions.
+  Region pin(void* memory, size_t size);
+  // The number of events.
+  int progress();
+  std::string token(const Region& region, uint64_t offset, uint64_t size) const;
+  // Whether a token names this rail's endpoint.
+  bool minted(std::string_view token) const;
+  bool healthy() const { return std::chrono::steady_clock::now() >= passed_over_until_; }
+  void pass_over() { passed_over_until_ = std::chrono::steady_clock::now() + std::chrono::seconds(10); }
+
+ private:
+  Info info_;
+  Fid<fid_fabric> fabric_;
+  Fid<fid_domain> domain_;
+  Fid<fid_av> addresses_;
+  Fid<fid_cq> queue_;
+  Fid<fid_ep> endpoint_;
+  std::string name_;  // in hexadecimal
+  std::chrono::steady_clock::time_point passed_over_until_;
+};
+
+// What the environment and `devices` (separated by commas; empty: all) select. Throws FabricFault if that is nothing.
+std::vector<std::unique_ptr<Rail>> open_rails(const std::string& devices);
+
+}  // namespace verbena::compat

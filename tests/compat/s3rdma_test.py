@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""libs3rdma.so.0 (clients/compat), called as MinIO's SDKs call it: memory is pinned, a token goes into a signed request, the server
+moves the bytes. s3rdma_test.py LIBRARY"""
+import concurrent.futures
+import ctypes
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "lib"), str(ROOT / "conformance")]
+import verbena_server as verbena  # noqa: E402
+from s3rdma_conformance import wire  # noqa: E402
+from s3rdma_conformance.checksums import crc64nvme  # noqa: E402
+
+LIBRARY = sys.argv[1]
+# name: (result, arguments), as the public header of libs3rdma has them.
+P, S, I, T = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p
+SYMBOLS = {
+    "s3rdma_version": (T, []), "s3rdma_check_rdma": (I, [T, S]), "s3rdma_last_error": (S, [T, S]),
+    "s3rdma_client_init": (P, [T, T, S]), "s3rdma_client_free": (None, [P]), "s3rdma_client_ready": (I, [P]),
+    "s3rdma_client_nic_count": (I, [P]), "s3rdma_client_healthy_nic_count": (I, [P]),
+    "s3rdma_client_report_token_failure": (I, [P, T]), "s3rdma_client_register": (I, [P, P, S]), "s3rdma_client_deregister": (I, [P, P]),
+    "s3rdma_client_get_token": (I, [P, P, S, S, ctypes.POINTER(P)]), "s3rdma_client_free_token": (None, [P]),
+    "s3rdma_client_memory_type": (I, [P]),
+}
+
+
+def load():
+    library = ctypes.CDLL(LIBRARY)
+    for name, (result, arguments) in SYMBOLS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def token(library, client, memory, size, offset=0):
+    out = P(1)
+    if library.s3rdma_client_get_token(client, memory, size, offset, ctypes.byref(out)) != 0:
+        assert out.value is None, "a token that was refused must be NULL"
+        return None
+    text = ctypes.string_at(out).decode()
+    library.s3rdma_client_free_token(out)
+    return text
+
+
+class S3:
+    def __init__(self, server):
+        self.endpoint, self.host = server.http, server.http.partition("//")[2]
+        self.credentials = wire.Credentials(verbena.ACCESS_KEY, verbena.SECRET_KEY)
+
+    def call(self, method, path, text=None, **options):
+        connection = wire.Connection(self.endpoint)
+        try:
+            headers = [("x-amz-rdma-token", text)] if text else []
+            return connection.exchange(wire.request(self.credentials, self.host, method, path, headers=headers, **options), method)
+        finally:
+            connection.close()
+
+
+def symbols_are_versioned():
+    said = subprocess.run(["readelf", "-W", "--dyn-syms", "-d", LIBRARY], stdout=subprocess.PIPE, text=True, check=True).stdout
+    exported = set(re.findall(r"GLOBAL DEFAULT +\d+ (s3rdma_\w+@@S3RDMA_0)$", said, re.M))
+    assert exported == {f"{name}@@S3RDMA_0" for name in SYMBOLS}, exported
+    others = set(re.findall(r"(?:GLOBAL|WEAK) +DEFAULT +\d+ (\S+@@\S+)$", said, re.M)) - exported
+    assert not others, f"symbols that are not of the interface: {others}"
+    assert "Library soname: [libs3rdma.so.0]" in said, said
+
+
+def bytes_move_both_ways(library, client, s3):
+    data = os.urandom(300000)
+    memory = ctypes.create_string_buffer(data, len(data))
+    assert library.s3rdma_client_register(client, memory, len(data)) == 0
+    text = token(library, client, memory, 200000, 50000)
+    reply = s3.call("PUT", "/bucket/object", text, payload_hash="UNSIGNED-PAYLOAD")
+    assert reply.status == 200 and reply.header("x-amz-rdma-reply") == "200", reply
+    assert s3.call("GET", "/bucket/object").body == data[50000:250000]
+    ctypes.memset(memory, 0, len(data))
+    reply = s3.call("GET", "/bucket/object", token(library, client, memory, 200000, 0))
+    assert reply.header("x-amz-rdma-reply") == "200" and reply.header("x-amz-rdma-bytes-transferred") == "200000", reply
+    assert memory.raw[:200000] == data[50000:250000] and memory.raw[200000:] == bytes(100000), "the bytes are not where they belong"
+    assert reply.header("x-amz-rdma-checksum-crc64nvme") == crc64nvme(data[50000:250000])
+    # Once more than it was registered: the token's memory is out of reach.
+    text = token(library, client, memory, 200000, 0)
+    assert library.s3rdma_client_register(client, memory, len(data)) == 0
+    assert library.s3rdma_client_deregister(client, memory) == 0
+    assert s3.call("GET", "/bucket/object", text).header("x-amz-rdma-reply") == "200", "one registration is left"
+    assert library.s3rdma_client_deregister(client, memory) == 0
+    ctypes.memset(memory, 0, len(data))
+    reply = s3.call("GET", "/bucket/object", text)
+    assert reply.header("x-amz-rdma-reply") == "501" and reply.body == data[50000:250000], reply
+    assert memory.raw == bytes(len(data)), "memory that was deregistered has changed"
+    assert library.s3rdma_client_deregister(client, memory) == -1 and token(library, client, memory, 1) is None
+
+
+def what_is_outside_is_refused(library, client):
+    memory = ctypes.create_string_buffer(1000)
+    assert library.s3rdma_client_register(client, None, 10) == -1 and library.s3rdma_client_register(client, memory, 0) == -1
+    assert library.s3rdma_client_register(client, memory, 900) == 0
+    assert library.s3rdma_client_register(client, memory, 1000) == -1, "longer than what is registered"
+    for size, offset in ((901, 0), (1, 900), (2**64 - 1, 1), (1, 2**64 - 1)):
+        assert token(library, client, memory, size, offset) is None, (size, offset)
+    text = ctypes.create_string_buffer(200)
+    assert library.s3rdma_last_error(text, 200) == len(text.value) > 0 and b"not inside" in text.value, text.value
+    assert library.s3rdma_last_error(text, 5) == 4
+    assert token(library, client, memory, 900) and token(library, client, memory, 0, 900)
+    assert library.s3rdma_client_memory_type(memory) == 0
+    assert library.s3rdma_client_nic_count(client) == library.s3rdma_client_healthy_nic_count(client) == 1
+    assert library.s3rdma_client_report_token_failure(client, b"not:a:token") == -1
+    assert library.s3rdma_client_report_token_failure(client, token(library, client, memory, 10).encode()) == 0
+    assert library.s3rdma_client_healthy_nic_count(client) == 0 and token(library, client, memory, 10), "the only device goes on"
+
+
+def freed_clients_are_refused(library):
+    client = library.s3rdma_client_init(None, None, 0)
+    memory = ctypes.create_string_buffer(100)
+    assert library.s3rdma_client_register(client, memory, 100) == 0
+    library.s3rdma_client_free(client)
+    library.s3rdma_client_free(client)
+    other = library.s3rdma_client_init(None, None, 0)
+    assert other != client
+    for stale in (client, None, 12345):
+        assert token(library, stale, memory, 1) is None and library.s3rdma_client_ready(stale) == 0
+        assert library.s3rdma_client_register(stale, memory, 1) == -1 and library.s3rdma_client_nic_count(stale) == 0
+    library.s3rdma_client_free(other)
+
+
+def threads_share_a_client(library, client, s3):
+    def move(i):
+        for turn in range(5):
+            data = os.urandom(20000 + i)
+            memory = ctypes.create_string_buffer(data, len(data))
+            assert library.s3rdma_client_register(client, memory, len(data)) == 0
+            reply = s3.call("PUT", f"/bucket/{i}", token(library, client, memory, len(data)), payload_hash="UNSIGNED-PAYLOAD")
+            assert reply.header("x-amz-rdma-reply") == "200", reply
+            ctypes.memset(memory, 0, len(data))
+            s3.call("GET", f"/bucket/{i}", token(library, client, memory, len(data)))
+            assert library.s3rdma_client_deregister(client, memory) == 0
+            assert memory.raw == data, (i, turn)
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(move, range(6)))
+
+
+def main():
+    os.environ.update(S3RDMA_PROVIDER="tcp", S3RDMA_ADDRESS="127.0.0.1")
+    symbols_are_versioned()
+    library = load()
+    reason = ctypes.create_string_buffer(64)
+    assert library.s3rdma_client_init(b"no-such-device", reason, 64) is None and b"no-such-device" in reason.value, reason.value
+    assert library.s3rdma_check_rdma(reason, 64) == 1, reason.value
+    with verbena.Server(memory=True) as server:
+        s3 = S3(server)
+        assert s3.call("PUT", "/bucket").status == 200
+        client = library.s3rdma_client_init(None, reason, 64)
+        assert client and library.s3rdma_client_ready(client) == 1, reason.value
+        bytes_move_both_ways(library, client, s3)
+        threads_share_a_client(library, client, s3)
+        what_is_outside_is_refused(library, client)
+        library.s3rdma_client_free(client)
+        freed_clients_are_refused(library)
+
+
+main()
