@@ -26,6 +26,7 @@ import report
 ROOT = report.ROOT
 sys.path.insert(0, str(ROOT / "tests" / "kv"))
 import kv_case  # noqa: E402
+from signed_call import call as signed_call  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
 MARKS = ("<!-- ./dev bench kv -->", "<!-- end of ./dev bench kv -->")
@@ -218,6 +219,40 @@ class Bench:
                 yield (f"64 KiB blocks, {verb}, `{provider}`: objects a second of CPU, against Redis", wanted,
                        f"{beside}{found[provider, verb]:,.0f}{against}")
 
+    def full_buckets(self):
+        """Blocks of 4 KiB under ever new keys, put in batches of 64 into a bucket that is full and into one without a bound."""
+        import verbena
+        count, size, kept = 64, 4 * KIB, 4096
+        seconds, rates, number = 0.3 if self.quick else 1.0, {"full": [], "free": []}, 0
+        made = dict(access_key=kv_case.ACCESS_KEY, secret_key=kv_case.SECRET_KEY, via="native", provider="local",
+                    native_endpoint=self.server.native)
+        with verbena.connect(self.server.http, **made) as client:
+            for bucket in rates:
+                client.make_bucket(bucket)
+            bound = f"<BoundConfiguration><MaxBytes>{kept * size}</MaxBytes></BoundConfiguration>"
+            assert signed_call(self.server, "PUT", "/full?verbena-bound", bound.encode())[0] == 200
+            memory = client.allocate(count * size)
+
+            def put(bucket):
+                nonlocal number
+                keys = range(number, number := number + count)
+                client.put_many([(bucket, f"{one:012}", i * size, size) for i, one in enumerate(keys)], memory).check()
+                return keys
+
+            for _ in range(kept // count):
+                put("full")
+            for _ in range(5):  # by turns, so that both meet the same machine
+                for bucket, found in rates.items():
+                    began, keys = time.perf_counter(), []
+                    while time.perf_counter() - began < seconds:
+                        keys.append(put(bucket))
+                    found.append(len(keys) * count / (time.perf_counter() - began))
+                    for some in keys if bucket == "free" else []:
+                        client.remove_many([(bucket, f"{one:012}") for one in some]).check()
+        ratio = statistics.median(full / free for full, free in zip(*rates.values()))
+        yield ("blocks of 4 KiB under new keys, put into a bucket that is full, against one without a bound (`local`)", ">= 0.9x",
+               f"{ratio:.2f}x: {statistics.median(rates['full']):,.0f}/s against {statistics.median(rates['free']):,.0f}/s")
+
     @staticmethod
     def _rate(pid, seconds, call, count):
         call()
@@ -276,7 +311,7 @@ def measure(quick):
             with verbena.connect(server.http, access_key=kv_case.ACCESS_KEY, secret_key=kv_case.SECRET_KEY, via="http") as client:
                 client.make_bucket(kv_case.BUCKET)
             bench = Bench(server, quick)
-            for rows in (bench.questions(redis), bench.large_blocks(), bench.layers(), bench.trace(), bench.small_blocks(redis), bench.overhead()):
+            for rows in (bench.questions(redis), bench.large_blocks(), bench.layers(), bench.trace(), bench.small_blocks(redis), bench.full_buckets(), bench.overhead()):
                 for row in rows:
                     print(" | ".join(row), flush=True)
                     yield row

@@ -10,31 +10,14 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-import botocore.auth  # noqa: E402
 import botocore.awsrequest  # noqa: E402
-import botocore.credentials  # noqa: E402
-import botocore.httpsession  # noqa: E402
 from botocore.exceptions import ClientError  # noqa: E402
-from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client  # noqa: E402
+from signed_call import call, sent  # noqa: E402
+from verbena_server import Server, boto3_client  # noqa: E402
 
 SIZE = 16_000
 KEPT = 100  # objects of SIZE that the bound has room for
 PATIENCE_S = 60
-
-
-def call(server, method, path, body=b""):
-    """A signed request that boto3 has no name for: status and text."""
-    request = botocore.awsrequest.AWSRequest(method, server.http + path, data=body)
-    keys = botocore.credentials.Credentials(ACCESS_KEY, SECRET_KEY)
-    botocore.auth.S3SigV4Auth(keys, "s3", "us-east-1").add_auth(request)
-    return sent(request)
-
-
-def sent(request):
-    session = botocore.httpsession.URLLib3Session()
-    answer = session.send(request.prepare())
-    session.close()
-    return answer.status_code, answer.text
 
 
 def bound(server, bucket, text):
