@@ -25,7 +25,11 @@ class LastingObjects final : public Scene {
     if (!reply.ok()) fail_with("no versioning: " + reply.body);
   }
   void opened(World::Server& server) override;
-  void closes(World::Server& server) override { workers_.erase(server.number); }
+  // The store's threads may still be waking the worker's loop.
+  void closes(World::Server& server) override {
+    if (const auto worker = workers_.find(server.number); worker != workers_.end()) worker->second->stop();
+  }
+  void gone(size_t server) override { workers_.erase(server); }
   void clock_went_back(int64_t by_ns) override { calls_.clock_went_back(by_ns); }
 
   void act(Loop& loop) override;

@@ -87,6 +87,10 @@ bool World::run() {
   for (auto& server : servers_) close(server);
   if (decays_) forget_calls();
   if (failure_.empty() && damaged && engine_->damage()) last_act();
+  for (const auto& server : servers_) {
+    if (!server) continue;
+    for (const auto& scene : scenes_) scene->closes(*server);
+  }
   servers_.clear();
   return failure_.empty();
 }
