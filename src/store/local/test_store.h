@@ -57,7 +57,6 @@ class TestStore : public conformance::Rig {
     ASSERT_TRUE(opened) << describe(opened.error());
   }
   void close() { store.reset(); }
-  void clock_back(std::chrono::microseconds by) { clock_.step(-by); }
   void reopen() override {
     close();
     open();

@@ -83,7 +83,7 @@ TEST_F(WriteBehindTest, ATimeThatIsRaisedWhenItIsWrittenIsToldAgain) {
   ASSERT_TRUE(t.run(t.store->remove("b", "k", {})));
   const auto listener = std::make_shared<TimeListener>();
   ASSERT_TRUE((*t.store->feed("b"))->listen(listener));
-  t.clock_back(60s);
+  t.step_clock(-60s);
   const auto acknowledged = put("k", "2");
   ASSERT_TRUE(acknowledged);
   EXPECT_EQ(listener->last_us, acknowledged->modified_us);
