@@ -19,10 +19,11 @@
 #include "s3/access/eviction_order.h"
 #include "s3/service.h"
 #include "store/change_feed.h"
+#include "store/removal_grounds.h"
 
 namespace verbena::s3 {
 
-inline constexpr std::string_view bound_document = "bound";  // of a bucket; the name is stored on disk
+inline constexpr std::string_view bound_document = store::bounding_document;  // of a bucket
 // Of one bounded bucket. The order of eviction takes about 200 bytes of memory for each, and its key.
 inline constexpr uint64_t bounded_objects_max = 4 * 1024 * 1024;
 
@@ -32,6 +33,7 @@ struct BoundSettings {
   bool renew_on_read = false;  // a read renews the TTL of its object
   bool operator==(const BoundSettings&) const = default;
 
+  bool is_limited() const { return bytes_max != 0 || objects_max != 0; }
   uint64_t most_bytes() const { return bytes_max == 0 ? UINT64_MAX : bytes_max; }
   uint64_t most_objects() const { return objects_max == 0 ? bounded_objects_max : objects_max; }
 };
@@ -55,7 +57,11 @@ class Bound final : public store::ChangeListener {
   const std::string& owner() const { return owner_; }
   BoundSettings settings() const;
   void change(const BoundSettings& settings);
-  void withdraw();  // it holds no longer: no write waits for it
+  // It holds no longer: no write waits for it. Returns its order, to be destroyed under no lock.
+  EvictionOrder withdraw();
+  // The document of these settings, told after them: evictions by older ones are then refused at their commit.
+  void decided_by(store::Document document);
+  store::Document document() const;
 
   // For writes. `full`: nothing more can be evicted, because all of it is pinned. `wait`: the worker is evicting.
   enum class Room : uint8_t { claimed, wait, full, never };
@@ -73,7 +79,8 @@ class Bound final : public store::ChangeListener {
   // At most `max` objects to evict, if it is too full. Each is settled before the next call.
   std::vector<EvictionOrder::Object> victims(size_t max);
   void settle(const EvictionOrder::Object& victim, bool removed);
-  std::vector<std::string> take_read_keys();  // whose TTL is to be renewed
+  void correct(const EvictionOrder::Object& real);      // of a victim, before it is settled
+  std::vector<std::string> take_read_keys(size_t max);  // whose TTL is to be renewed
   struct Held {
     uint64_t bytes = 0, objects = 0;
   };
@@ -94,6 +101,7 @@ class Bound final : public store::ChangeListener {
   const std::function<void()> wake_worker_;
   mutable std::mutex mutex_;
   BoundSettings settings_;
+  store::Document document_;
   EvictionOrder order_;
   uint64_t claimed_bytes_ = 0, claimed_objects_ = 0;
   uint64_t wanted_bytes_ = 0, wanted_objects_ = 0;  // by the largest write that waits

@@ -47,6 +47,7 @@ class EvictionOrder {
   // give_back(). Nullopt: all are pinned, or leaving. Amortized O(1), O(log n) for ttl, while few are pinned.
   std::optional<Object> next(const std::function<bool(std::string_view key)>& is_pinned);
   void give_back(const Object& victim);
+  void correct(const Object& real);        // a victim's size or times, before give_back()
   void forget_left(std::string_view key);  // a victim that was there no more
 
  private:
