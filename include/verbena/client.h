@@ -273,7 +273,8 @@ struct BatchOptions {
   // get: reads the versions that this lease of a match holds; other keys, and all if it has ended, as they are now.
   uint64_t lease = 0;
   // get, head: each item without an error and without a version is held, or is slow_down if there is no room. Not
-  // repeated on another session. Null: no lease.
+  // repeated on another session. invalid_argument: it joins a lease of another core than `lease` is of. unsupported:
+  // windows of a device. Null: no lease.
   BatchLease* take = nullptr;
 };
 

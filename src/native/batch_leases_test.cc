@@ -70,6 +70,16 @@ class BatchLeaseTest : public BatchTest {
             peer_.seal(wire::Type::del, ++request_, wire::Delete{.bucket = "bucket", .key = key, .if_match = {}}));
     EXPECT_EQ(reply_code(peer_), Errc::ok);
   }
+  void make_the_bucket_again(std::initializer_list<const char*> keys) {
+    store_.clear("bucket");
+    boost::asio::co_spawn(core_.io(), store_.remove_bucket("bucket"), boost::asio::detached);
+    run();
+    store::BucketInfo info{.name = "bucket", .owner = "other"};
+    boost::asio::co_spawn(core_.io(), store_.create_bucket(std::move(info)), boost::asio::detached);
+    run();
+    service_.access->changed();
+    for (const char* key : keys) store_.put("bucket", key, std::string("of another bucket: ") + key);
+  }
   static int64_t keys_held() { return metrics::gauge("verbena_native_lease_keys", "").value(); }
 };
 
@@ -117,6 +127,22 @@ TEST_F(BatchLeaseTest, ABatchReadsByOneLeaseAndTakesAnother) {
   end(first.lease);
   EXPECT_EQ(get(second.lease, "a"), "old a");
   end(second.lease);
+}
+
+TEST_F(BatchLeaseTest, ABucketThatWasMadeAgainIsReadAsWithoutALease) {
+  const Leased found = take(wire::Type::head_many, {{"a"}, {"b"}}, {60'000, 0});
+  ASSERT_NE(found.lease, 0u);
+  make_the_bucket_again({"a"});
+  EXPECT_EQ(get(found.lease, "a"), "of another bucket: a");
+  EXPECT_EQ(get(found.lease, "b"), "no_such_key");
+  const Leased second = take(wire::Type::get_many, {{"a"}, {"b"}}, {60'000, 0}, found.lease);
+  EXPECT_EQ(second.bytes(0), "of another bucket: a");
+  EXPECT_EQ(second.bytes(1), "no_such_key");
+  end(found.lease);
+  store_.put("bucket", "a", "new");
+  EXPECT_EQ(get(second.lease, "a"), "of another bucket: a");
+  end(second.lease);
+  EXPECT_EQ(keys_held(), 0);
 }
 
 TEST_F(BatchLeaseTest, ItEndsWithItsTimeAndItsStream) {

@@ -82,14 +82,14 @@ LeaseBook::~LeaseBook() {
   }
 }
 
-uint64_t LeaseBook::make(OwnerPtr owner, Deadline until) {
+uint64_t LeaseBook::make(OwnerPtr owner, Deadline until, Deadline now) {
   uint64_t id = 0;
   do {
     fill_random(std::as_writable_bytes(std::span(&id, 1)));
     id &= lease_id_mask;
   } while (id == 0 || leases_.contains(id));
   owner->leases.insert(id);
-  leases_.emplace(id, Lease{.owner = std::move(owner), .until = until, .last = deadline_in(Leases::longest)});
+  leases_.emplace(id, Lease{.owner = std::move(owner), .until = until, .last = now + Leases::longest});
   by_end_.emplace(until, id);
   return id;
 }
@@ -122,7 +122,7 @@ bool LeaseBook::work(Deadline now) {
     end(leases_.find(by_end_.begin()->second));
   }
   while (!ended_.empty() && releases != 0) {
-    auto& [owner, until, last, promised, keys] = ended_.back();
+    auto& [owner, until, last, promised, requests, keys] = ended_.back();
     for (; !keys.empty() && releases != 0; --releases) {
       release(*owner, keys.begin()->first, keys.begin()->second);
       keys.erase(keys.begin());
@@ -150,9 +150,11 @@ Leases::~Leases() {
   (void)book_->work(SteadyClock::now());
 }
 
-uint64_t Leases::begin(uint64_t id, Deadline until) {
+uint64_t Leases::begin(uint64_t id, Deadline until, Deadline now) {
   LeaseBook::Lease* const known = id == 0 ? nullptr : book_->of(*owner_, id);
-  if (known == nullptr) return book_->make(owner_, until);
+  if (known == nullptr || known->last <= now) return book_->make(owner_, until, now);
+  ++known->requests;
+  until = std::min(until, known->last + std::chrono::minutes(1));
   if (until > known->until) book_->end_at(id, *known, until);
   return id;
 }
@@ -164,13 +166,10 @@ Result<void> Leases::add(uint64_t id, const s3::BucketAccessPtr& bucket, std::st
   reader = store::behind(std::move(reader));
   std::string name = lease_name(bucket->name, key);
   auto& keys = lease->keys;
-  if (const auto known = keys.find(name); known != keys.end()) {
-    if (is_same_version(known->second.reader->info(), reader->info()) &&
-        known->second.bucket->created_us == bucket->created_us) {
-      return {};
-    }
-    book_->release(*owner_, known->first, known->second);
-    keys.erase(known);
+  const auto known = keys.find(name);
+  if (known != keys.end() && is_same_version(known->second.reader->info(), reader->info()) &&
+      known->second.bucket->created_us == bucket->created_us) {
+    return {};
   }
   const uint64_t bytes = store::stored_size(reader->info());
   in_memory = in_memory || (bytes != 0 && !reader->peek(0, 1).bytes.empty());
@@ -178,20 +177,29 @@ Result<void> Leases::add(uint64_t id, const s3::BucketAccessPtr& bucket, std::st
     return fail(Errc::slow_down, "native: leases hold too much");
   }
   store::KeyPins::get().pin(bucket->name, key);
-  keys.emplace(std::move(name), LeaseBook::Kept{std::move(reader), bucket, bytes, in_memory});
+  if (known != keys.end()) book_->release(*owner_, known->first, known->second);
+  keys.insert_or_assign(std::move(name), LeaseBook::Kept{std::move(reader), bucket, bytes, in_memory});
   return {};
 }
 
 bool Leases::keep_until(uint64_t id, Deadline until) {
   LeaseBook::Lease* const lease = book_->of(*owner_, id);
   if (lease == nullptr) return false;
-  if (lease->keys.empty()) {
-    end(id);
-    return false;
-  }
-  lease->promised = std::min(std::max(until, lease->promised), lease->last);
-  book_->end_at(id, *lease, lease->promised);
-  return true;
+  const bool holds = !lease->keys.empty();
+  if (holds) lease->promised = std::min(std::max(until, lease->promised), lease->last);
+  close(id, *lease);
+  return holds;
+}
+
+void Leases::leave(uint64_t id) {
+  LeaseBook::Lease* const lease = book_->of(*owner_, id);
+  if (lease != nullptr) close(id, *lease);
+}
+
+void Leases::close(uint64_t id, LeaseBook::Lease& lease) {
+  if (--lease.requests != 0) return;
+  if (lease.promised == Deadline::min()) return end(id);
+  book_->end_at(id, lease, lease.promised);
 }
 
 // The rights to the object are checked at each read, so what another session of the account adds is the name of a

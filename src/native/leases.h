@@ -99,11 +99,12 @@ class LeaseBook {
     OwnerPtr owner;
     Deadline until, last;
     Deadline promised = Deadline::min();  // to the client
+    size_t requests = 1;                  // that add to it and are not answered
     std::unordered_map<std::string, Kept> keys{};
   };
   using Leased = std::unordered_map<uint64_t, Lease>;
 
-  uint64_t make(OwnerPtr owner, Deadline until);
+  uint64_t make(OwnerPtr owner, Deadline until, Deadline now);
   // Null: it has ended, or is another stream's.
   Lease* of(const Owner& owner, uint64_t id);
   void end_at(uint64_t id, Lease& lease, Deadline until);
@@ -127,15 +128,19 @@ class Leases {
   ~Leases();
   Leases(const Leases&) = delete;
 
-  // A new lease, or `id` if it exists. It does not end before `until`, which leaves time for the answer.
-  uint64_t begin(uint64_t id, Deadline until);
+  // Of a request, which ends with keep_until() or leave(). A new lease, or `id` if it exists and its longest is not
+  // over. It does not end before `until`, which leaves time for the answer: a minute after its longest at most.
+  uint64_t begin(uint64_t id, Deadline until, Deadline now = SteadyClock::now());
   // In place of another version of the key. `bucket` is its record from before the object was found. slow_down: a limit
-  // is reached. no_such_key: the lease has ended.
+  // is reached, and another version is still held. no_such_key: the lease has ended.
   Result<void> add(uint64_t id, const s3::BucketAccessPtr& bucket, std::string_view key,
                    std::shared_ptr<store::ObjectReader> reader, bool in_memory);
   // The client knows of it: it ends at `until`, or when an earlier answer said, if that is later, but not after its
-  // longest; one without keys ends at once. False: it has ended.
+  // longest, and not before other requests that add to it are answered. One without keys ends at once. False: it has
+  // ended, or has no keys.
   bool keep_until(uint64_t id, Deadline until);
+  // The request was not answered: the lease ends when earlier answers said.
+  void leave(uint64_t id);
   struct Found {
     std::shared_ptr<store::ObjectReader> reader;  // null: the lease or the key in it does not exist
     s3::BucketAccessPtr bucket;
@@ -145,6 +150,9 @@ class Leases {
   void end(uint64_t id);
 
  private:
+  // The end of a request of a lease.
+  void close(uint64_t id, LeaseBook::Lease& lease);
+
   const std::shared_ptr<LeaseBook> book_;
   const LeaseBook::OwnerPtr owner_;
 };

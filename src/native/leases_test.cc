@@ -213,11 +213,79 @@ TEST_F(LeaseLimitsTest, ItEndsHoweverOftenItIsProlonged) {
   Leases leases(book, "account");
   const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
   EXPECT_TRUE(leases.add(id, bucket_, "k", reader("ns/a"), false));
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::hours(1))));
-  EXPECT_EQ(leases.begin(id, deadline_in(std::chrono::minutes(1))), id);
   EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::hours(1))));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(leases.begin(id, deadline_in(std::chrono::minutes(1))), id);
+    EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::hours(1))));
+  }
   EXPECT_FALSE(book->work(deadline_in(Leases::longest)));
   EXPECT_EQ(held(), 0);
+}
+
+TEST_F(LeaseLimitsTest, RequestsWithoutAnAnswerDoNotProlongIt) {
+  LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  Leases leases(book, "account");
+  const Deadline start = SteadyClock::now();
+  const auto after = [&](int seconds) { return start + std::chrono::seconds(seconds); };
+  const uint64_t id = leases.begin(0, after(61), start);
+  EXPECT_TRUE(leases.add(id, bucket_, "k", reader("ns/a"), false));
+  EXPECT_TRUE(leases.keep_until(id, after(10)));
+  EXPECT_EQ(leases.begin(id, after(65), after(5)), id);
+  leases.leave(id);
+  EXPECT_FALSE(book->work(after(9)));
+  EXPECT_EQ(held(), 1) << "as was promised";
+  // One that is never answered, and further ones beside it.
+  for (const int at : {8, 30, 59}) EXPECT_EQ(leases.begin(id, after(at + 120), after(at)), id);
+  EXPECT_FALSE(book->work(after(60)));
+  EXPECT_EQ(held(), 1);
+  const uint64_t other = leases.begin(id, after(181), after(61));
+  EXPECT_NE(other, id) << "its longest is over";
+  leases.leave(other);
+  EXPECT_FALSE(book->work(after(121)));
+  EXPECT_EQ(held(), 0);
+  const uint64_t unknown = leases.begin(0, after(60), start);
+  EXPECT_TRUE(leases.add(unknown, bucket_, "k", reader("ns/a"), false));
+  leases.leave(unknown);
+  EXPECT_FALSE(leases.keep_until(unknown, after(60))) << "no answer has named it";
+}
+
+TEST_F(LeaseLimitsTest, AnAnswerDoesNotEndItUnderAnotherRequest) {
+  LeaseLimits limits({.keys_max = 8, .bytes_max = 1'000'000, .memory_bytes_max = 1'000'000});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  Leases leases(book, "account");
+  const uint64_t id = leases.begin(0, deadline_in(std::chrono::seconds(61)));
+  EXPECT_TRUE(leases.add(id, bucket_, "1", reader("ns/a"), false));
+  EXPECT_EQ(leases.begin(id, deadline_in(std::chrono::seconds(61))), id);
+  EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::seconds(1))));
+  EXPECT_FALSE(book->work(deadline_in(std::chrono::seconds(30))));
+  EXPECT_TRUE(leases.add(id, bucket_, "2", reader("ns/b"), false));
+  EXPECT_TRUE(leases.keep_until(id, deadline_in(std::chrono::seconds(2))));
+  EXPECT_FALSE(book->work(deadline_in(std::chrono::milliseconds(500))));
+  EXPECT_EQ(held(), 2);
+  EXPECT_FALSE(book->work(deadline_in(std::chrono::seconds(3))));
+  EXPECT_EQ(held(), 0);
+  // One that has found nothing, while the other has not found anything yet.
+  const uint64_t empty = leases.begin(0, deadline_in(std::chrono::seconds(61)));
+  EXPECT_EQ(leases.begin(empty, deadline_in(std::chrono::seconds(61))), empty);
+  EXPECT_FALSE(leases.keep_until(empty, deadline_in(std::chrono::seconds(1))));
+  EXPECT_TRUE(leases.add(empty, bucket_, "1", reader("ns/a"), false));
+  EXPECT_TRUE(leases.keep_until(empty, deadline_in(std::chrono::seconds(1))));
+}
+
+TEST_F(LeaseLimitsTest, WithoutRoomForAnotherVersionTheOldOneStays) {
+  LeaseLimits limits({.keys_max = 8, .bytes_max = 4 * 15, .memory_bytes_max = 1'000'000});
+  Leases leases(std::make_shared<LeaseBook>(limits), "account");
+  const uint64_t id = leases.begin(0, deadline_in(std::chrono::minutes(1)));
+  EXPECT_TRUE(leases.add(id, bucket_, "ns/a", reader("ns/a"), false)) << "8 of 15 bytes";
+  store_.put("bucket", "ns/a", "another one");
+  const auto added = leases.add(id, bucket_, "ns/a", reader("ns/a"), false);
+  ASSERT_FALSE(added);
+  EXPECT_EQ(added.error(), Errc::slow_down);
+  EXPECT_EQ(held(), 1);
+  EXPECT_TRUE(pinned("ns/a"));
+  ASSERT_NE(leases.find(id, "bucket", "ns/a").reader, nullptr);
+  EXPECT_EQ(leases.find(id, "bucket", "ns/a").reader->info().size, 8u);
 }
 
 TEST_F(LeaseLimitsTest, AnotherVersionTakesTheKeysPlace) {
@@ -229,6 +297,7 @@ TEST_F(LeaseLimitsTest, AnotherVersionTakesTheKeysPlace) {
   store_.put("bucket", "ns/a", "another one");
   EXPECT_TRUE(leases.add(id, bucket_, "ns/a", reader("ns/a"), false));
   EXPECT_EQ(held(), 1);
+  EXPECT_TRUE(pinned("ns/a"));
   EXPECT_EQ(leases.find(id, "bucket", "ns/a").reader->info().size, 11u);
   EXPECT_EQ(leases.find(id, "bucket", "ns/b").reader, nullptr);
 }

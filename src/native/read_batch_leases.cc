@@ -65,11 +65,14 @@ Task<Result<s3::OpenObject>> ReadBatch::open_leased(const s3::GetRequest& reques
     auto now = co_await service.store.open(request.bucket, request.key);
     Leases::Found version = kept;
     if (now && is_same_version((*now)->info(), kept.reader->info())) version.reader = std::move(*now);
-    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_held(request, std::move(version)));
-    if (taken_.is_on() && !taken_.hold(kept.bucket, request.key, std::move(kept.reader), false)) {
-      co_return fail(Errc::slow_down, "native: leases hold too much");
+    auto opened = co_await open_held(request, std::move(version));
+    // A bucket that was made again is not the lease's: it is read as without one.
+    if (opened || opened.error() != Errc::no_such_bucket) {
+      if (opened && taken_.is_on() && !taken_.hold(kept.bucket, request.key, std::move(kept.reader), false)) {
+        co_return fail(Errc::slow_down, "native: leases hold too much");
+      }
+      co_return opened;
     }
-    co_return opened;
   }
   if (taken_.is_on() && request.version_id.empty()) co_return co_await open_to_hold(request);
   co_return co_await s3::open_object(op_->endpoint->door().service, op_->caller, request);
@@ -105,7 +108,9 @@ Task<Result<s3::OpenObject>> ReadBatch::open_to_hold(const s3::GetRequest& reque
     }
     const std::shared_ptr<store::ObjectReader> object = *found;
     Leases::Found version{std::move(*found), *bucket};
-    VB_CO_ASSIGN(s3::OpenObject opened, co_await open_held(request, std::move(version)));
+    auto opened = co_await open_held(request, std::move(version));
+    if (!opened && opened.error() == Errc::no_such_bucket) continue;  // it was made again meanwhile
+    if (!opened) co_return opened;
     if (!taken_.hold(*bucket, request.key, object, false)) {
       co_return fail(Errc::slow_down, "native: leases hold too much");
     }

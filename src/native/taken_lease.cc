@@ -44,7 +44,7 @@ uint64_t TakenLease::finish(bool answered) {
   const uint64_t id = std::exchange(id_, 0);
   if (id == 0 || leases() == nullptr) return 0;
   if (!answered) {
-    if (id != wish_.joins) leases()->end(id);
+    leases()->leave(id);
     return 0;
   }
   return leases()->keep_until(id, deadline_in(time_of(wish_))) ? id : 0;

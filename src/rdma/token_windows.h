@@ -14,6 +14,8 @@ class WindowSink : public memory::Sink {
  public:
   WindowSink(std::unique_ptr<fabric::Window> window, std::chrono::milliseconds deadline);
   ~WindowSink() override;
+  // From then on nothing more is posted, whenever it was pushed: timed_out. What was posted has the usual deadline.
+  void post_until(Deadline last_post) { last_post_ = last_post; }
   // rdma_not_supported when the window is smaller than `length`: the caller declines and sends the body.
   Task<Result<void>> begin(uint64_t length) override;
   // Supported if the transport copies (fabric::Window::write_now) and the bytes are few enough.
@@ -26,6 +28,7 @@ class WindowSink : public memory::Sink {
   struct State;
   std::unique_ptr<fabric::Window> window_;  // until begin()
   std::chrono::milliseconds deadline_;
+  Deadline last_post_ = Deadline::max();
   std::shared_ptr<State> state_;  // from begin() on
 };
 

@@ -23,6 +23,7 @@ constexpr unsigned in_flight_max = 4;
 struct WindowSink::State {
   std::unique_ptr<fabric::Window> window;
   std::chrono::milliseconds deadline;
+  Deadline last_post;
   uint64_t length = 0;
   uint64_t posted = 0;
   uint64_t written = 0;
@@ -36,8 +37,11 @@ struct WindowSink::State {
 
 Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at) {
   const uint64_t began = ticks();
-  const auto done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
-  TransferTimes::get().write.observe_since(began);
+  Result<void> done = fail(Errc::timed_out, "window sink: time to post is over");
+  if (SteadyClock::now() < state->last_post) {
+    done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
+    TransferTimes::get().write.observe_since(began);
+  }
   chunk.release();
   if (done) {
     state->written += chunk.bytes.size();
@@ -70,6 +74,7 @@ Task<Result<void>> WindowSink::begin(uint64_t length) {
   state_ = std::make_shared<State>();
   state_->window = std::move(window_);
   state_->deadline = deadline_;
+  state_->last_post = last_post_;
   state_->length = length;
   co_return Result<void>{};
 }

@@ -59,5 +59,22 @@ TEST(WindowSink, IsDrainedOnlyWhenNoWriteHoldsItsLease) {
   EXPECT_EQ(arena->leased_bytes(), 0u);
 }
 
+TEST(WindowSink, PostsNothingAfterItsTimeHoweverEarlyItWasPushed) {
+  asio::io_context io;
+  asio::steady_timer gate(io, asio::steady_timer::time_point::max());
+  auto arena = std::move(*memory::Arena::create(4 * MiB));
+  WindowSink sink(std::make_unique<HeldWindow>(gate), std::chrono::seconds(60));
+  sink.post_until(SteadyClock::now());
+  memory::Chunk chunk{*arena->lease(4096), {}};
+  chunk.bytes = Bytes(chunk.lease.data(), 4096);
+  std::optional<Result<void>> drained;
+  asio::co_spawn(io, push_and_drain(sink, std::move(chunk), drained), asio::detached);
+  while (io.poll() != 0) {
+  }
+  ASSERT_TRUE(drained) << "nothing was posted that could be in flight";
+  EXPECT_EQ(drained->error(), Errc::timed_out);
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace verbena::rdma

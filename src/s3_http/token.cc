@@ -53,7 +53,9 @@ Deadline last_read(const Context& context, uint64_t size) {
 class BoundedSink : public memory::Sink {
  public:
   BoundedSink(rdma::WindowSink& inner, Deadline end, Delivered& delivered)
-      : inner_(inner), last_post_(end), delivered_(delivered) {}
+      : inner_(inner), last_post_(end), delivered_(delivered) {
+    inner_.post_until(end);
+  }
   Task<Result<void>> begin(uint64_t length) override { co_return co_await inner_.begin(length); }
   Task<Result<void>> push(memory::Chunk chunk) override {
     if (SteadyClock::now() < last_post_) {

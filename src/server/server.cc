@@ -20,7 +20,8 @@ namespace {
 
 constexpr unsigned cores_default_max = 16;
 constexpr std::chrono::seconds cut_off_max{5};
-constexpr std::chrono::seconds looking_max{1};  // of operators' calls that read files
+constexpr std::chrono::seconds device_work_max{60};  // a device that connects, or pins memory
+constexpr std::chrono::seconds looking_max{1};       // of operators' calls that read files
 
 // Only waits: other threads make the progress.
 template <class Done>
@@ -263,6 +264,10 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   for (BlockingPool* const looks : {admin_pool.get(), doctor_pool.get()}) {
     if (looks == nullptr || looks->leave(looking_max)) continue;
     log::warn("server: it ends while a check waits for a disk");
+  }
+  if (this->connections != nullptr) {
+    this->connections->stop();
+    this->connections->endpoint->end_work(device_work_max);
   }
   sign_in.stop();
   // The loops outlive all timers and sockets on them.

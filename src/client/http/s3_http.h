@@ -65,7 +65,7 @@ class S3Http {
   Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
                    const RenameOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
-  Outcome<> make_bucket(const std::string& bucket, BucketDurability durability, BucketEtags etags);
+  Outcome<> make_bucket(const std::string& bucket, BucketDurability durability, BucketEtags etags = BucketEtags::md5);
   Outcome<> remove_bucket(const std::string& bucket);
   Outcome<std::vector<BucketInfo>> buckets();
 

@@ -173,6 +173,10 @@ Result<void> run_many(NativeStreams& streams, ManyCall& call) {
     if (call.taken_from != nullptr && call.taken_from != &streams) {
       return fail(Errc::timed_out, "native: the lease ended with its session");
     }
+    const auto stream_of = [&](uint64_t lease) { return &streams.of_core(ClientLease::core(lease)); };
+    if (call.lease != 0 && call.take->lease != 0 && stream_of(call.lease) != stream_of(call.take->lease)) {
+      return fail(Errc::invalid_argument, "native: leases of two cores in one batch");
+    }
   }
   auto done = ManyRun(streams, call).run();
   if (call.take != nullptr && call.take->lease != 0) call.taken_from = &streams;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "client/native/dial.h"
+#include "client/native/match.h"
 #include "client/native/test_server.h"
 
 namespace verbena::client {
@@ -49,6 +50,30 @@ class NativeManyTest : public testing::TestWithParam<std::string> {
     return session_->with_streams(false, [&](NativeStreams& streams) { return run_many(streams, call); });
   }
 };
+
+TEST_P(NativeManyTest, ABatchReadsByOneLeaseAndJoinsAnotherOfTheSameCore) {
+  ASSERT_TRUE(session_);
+  name(1, 10);
+  server_.store.put("bucket", keys_[0], "ten bytes.");
+  std::vector<BatchResult> results(1);
+  BatchLease taken{.time = std::chrono::seconds(60)};
+  ManyCall head = call_of(wire::Type::head_many, {}, results);
+  head.take = &taken;
+  ASSERT_TRUE(run(head));
+  ASSERT_NE(taken.lease, 0u);
+  const size_t core = ClientLease::core(taken.lease);
+  const MutableBytes window = memory(false);
+  const std::vector<MutableBytes> windows{window};
+  ManyCall get = call_of(wire::Type::get_many, windows, results);
+  get.take = &taken;
+  get.lease = ClientLease::make(1 - core, 1);
+  const auto refused = run(get);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), Errc::invalid_argument);
+  get.lease = ClientLease::make(core, 1);
+  EXPECT_TRUE(run(get));
+  EXPECT_EQ(as_text(window), "ten bytes.");
+}
 
 TEST_P(NativeManyTest, ThousandsOfObjectsGoInAndOutByFewMessages) {
   ASSERT_TRUE(session_);

@@ -13,7 +13,9 @@ metrics::Gauge& connection_gauge() {
 
 }  // namespace
 
-std::string address_owner(std::string_view address) { return "address:" + std::string(address); }
+constexpr std::string_view address_prefix = "address:";
+
+std::string address_owner(std::string_view address) { return std::string(address_prefix) + std::string(address); }
 
 Connections::Connections(Endpoint& endpoint, const Options& options)
     : endpoint_(endpoint),
@@ -23,7 +25,8 @@ Connections::Connections(Endpoint& endpoint, const Options& options)
 Task<Result<Connections::Made>> Connections::connect(PeerToken peer, uint32_t peer_sequence, std::string owner,
                                                      std::string address) {
   VB_CO_ASSIGN(const Gid gid, endpoint_.check_peer(peer, address));
-  VB_CO_ASSIGN(auto place, places_.take(owner));
+  const bool is_signed = !owner.starts_with(address_prefix);
+  VB_CO_ASSIGN(auto place, is_signed ? places_.take(owner) : places_.take(owner, options_.unsigned_connections_max));
   Made made{.id = random_session_id(), .own = {}, .own_sequence = random_sequence()};
   const Peer to{peer.queue_pair, peer_sequence, gid};
   const uint32_t own_sequence = made.own_sequence;
@@ -64,7 +67,8 @@ void Connections::reap(Deadline now) {
   {
     const std::lock_guard lock(state_->mutex);
     for (auto one = state_->all.begin(); one != state_->all.end();) {
-      if (one->second.pair == nullptr || now - one->second.idle_since < options_.idle_for) {
+      const auto kept_for = one->second.used ? options_.idle_for : options_.unused_for;
+      if (one->second.pair == nullptr || now - one->second.idle_since < kept_for) {
         ++one;
         continue;
       }
@@ -106,6 +110,7 @@ Result<std::unique_ptr<fabric::Window>> Connections::open(const Token& token, co
     ended = std::move(place->second);
     state->all.erase(place);
   };
+  found->second.used = true;
   auto channel = std::make_shared<Channel>(std::move(found->second.pair), std::move(give_back));
   const RcWindow::Place lent{token.base, token.size, static_cast<uint32_t>(token.key)};
   return std::make_unique<RcWindow>(std::move(channel), endpoint_.own_memory(), lent);

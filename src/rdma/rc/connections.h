@@ -22,7 +22,9 @@ class Connections final : public Dialect {
  public:
   struct Options {
     size_t connections_max = 1024, owner_connections_max = 64;
+    size_t unsigned_connections_max = 8;  // of an address whose calls are not signed
     std::chrono::milliseconds idle_for{300'000};
+    std::chrono::milliseconds unused_for{30'000};  // before the first token
   };
   Connections(Endpoint& endpoint, const Options& options);
 
@@ -48,6 +50,7 @@ class Connections final : public Dialect {
     Places::Place place;
     std::unique_ptr<QueuePair> pair;  // null: it serves a request
     Deadline idle_since{};
+    bool used = false;  // by a token
     bool ending = false;
   };
   struct State {

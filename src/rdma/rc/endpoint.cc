@@ -45,6 +45,10 @@ Task<Result<void>> Endpoint::open() {
   co_return co_await pool_.run("rdma_open", work);
 }
 
+void Endpoint::end_work(std::chrono::milliseconds at_most) {
+  if (!pool_.leave(at_most)) log::warn("rdma: the device has not answered within {} s", at_most.count() / 1000);
+}
+
 void Endpoint::discard(std::shared_ptr<void> object) {
   auto owned = std::make_shared<std::shared_ptr<void>>(std::move(object));
   if (!pool_.submit("rdma_close", [owned] { owned->reset(); })) owned->reset();

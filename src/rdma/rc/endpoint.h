@@ -28,6 +28,8 @@ class Endpoint {
 
   // Runs blocking work of the device: it waits for the network or pins memory.
   BlockingPool& pool() { return pool_; }
+  // Ends the pool while the loops are there to which its work posts; what is queued never runs.
+  void end_work(std::chrono::milliseconds at_most);
   // Destroys it there.
   void discard(std::shared_ptr<void> object);
 

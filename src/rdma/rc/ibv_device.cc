@@ -264,7 +264,8 @@ std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choi
   const auto count = ibv_query_gid_table(opened->context.get(), entries.data(), entries.size(), 0);
   for (ssize_t i = 0; i < count; ++i) {
     const ibv_gid_entry& one = entries[static_cast<size_t>(i)];
-    if (one.port_num != choice.port) continue;
+    if (one.port_num != choice.port || one.gid_index > 255) continue;  // queue pairs name it by one byte
+    if (choice.gid_index && one.gid_index != static_cast<uint32_t>(*choice.gid_index)) continue;
     GidEntry entry{.index = one.gid_index, .version2 = one.gid_type == IBV_GID_TYPE_ROCE_V2};
     std::memcpy(entry.gid.data(), one.gid.raw, entry.gid.size());
     opened->gids.push_back(entry);
@@ -284,7 +285,7 @@ Result<std::unique_ptr<Device>> open_ibv_device(const DeviceChoice& choice) {
     if (!choice.name.empty() && choice.name != ibv_get_device_name(device)) continue;
     if (auto opened = open_port(device, choice)) return std::make_unique<IbvDevice>(std::move(opened));
   }
-  return fail(Errc::unsupported, "no RDMA device with an active port");
+  return fail(Errc::unsupported, "no RDMA device with an active port and the GID of rdma.gid_index");
 }
 
 }  // namespace verbena::rdma::rc

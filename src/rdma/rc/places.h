@@ -18,7 +18,9 @@ class Places {
 
   // Given back when the last copy is gone.
   using Place = std::shared_ptr<const void>;
-  Result<Place> take(const std::string& owner);  // slow_down: none is free
+  // slow_down: none is free.
+  Result<Place> take(const std::string& owner) { return take(owner, owner_max_); }
+  Result<Place> take(const std::string& owner, size_t owner_max);
 
  private:
   struct State {
@@ -31,11 +33,11 @@ class Places {
   metrics::Gauge& taken_;
 };
 
-inline Result<Places::Place> Places::take(const std::string& owner) {
+inline Result<Places::Place> Places::take(const std::string& owner, size_t owner_max) {
   const std::lock_guard lock(state_->mutex);
   if (state_->taken >= all_max_) return fail(Errc::slow_down, "reliable connections: too many");
   size_t& own = state_->by_owner[owner];
-  if (own >= owner_max_) return fail(Errc::slow_down, "reliable connections: too many of this caller");
+  if (own >= owner_max) return fail(Errc::slow_down, "reliable connections: too many of this caller");
   ++own;
   ++state_->taken;
   taken_.add(1);

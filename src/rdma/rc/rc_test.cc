@@ -195,9 +195,25 @@ TEST_F(RcSessions, ConnectionsServeTheirOwnerOneRequestAtATime) {
   EXPECT_FALSE(open("alice"));
   const auto idle = run(rc->connections.connect(client, 1, "alice", "127.0.0.1"));
   ASSERT_TRUE(idle);
+  token.endpoint_name = idle->id;
+  ASSERT_TRUE(open("alice"));  // and ends at once
   rc->connections.reap(deadline_in(std::chrono::minutes(4)));
   EXPECT_EQ(rc->connections.count(), 1u);
   rc->connections.reap(deadline_in(std::chrono::minutes(6)));
+  EXPECT_EQ(rc->connections.count(), 0u);
+}
+
+TEST_F(RcSessions, ConnectionsThatNobodySignedAreFewAndGoUnlessTheyAreUsed) {
+  make();
+  PeerToken client{.queue_pair = 5};
+  client.gid = test::Fabric::gid_of(peer);
+  const std::string owner = address_owner("127.0.0.1");
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(run(rc->connections.connect(client, 1, owner, "127.0.0.1")));
+  EXPECT_EQ(run(rc->connections.connect(client, 1, owner, "127.0.0.1")).error(), Errc::slow_down);
+  ASSERT_TRUE(run(rc->connections.connect(client, 1, "alice", "127.0.0.1")));
+  rc->connections.reap(deadline_in(std::chrono::seconds(20)));
+  EXPECT_EQ(rc->connections.count(), 9u);
+  rc->connections.reap(deadline_in(std::chrono::seconds(40)));
   EXPECT_EQ(rc->connections.count(), 0u);
 }
 

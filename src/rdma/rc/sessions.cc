@@ -51,6 +51,8 @@ Staging::~Staging() {
 
 // Not the arena's memory, but charged to the client's share of it.
 Result<Staging> Staging::make(memory::Arena& arena, std::string_view address, uint64_t size) {
+  // A charge is of no more than a peer may have, and all of these bytes are pinned.
+  if (size > arena.budget().limits().peer_max) return fail(Errc::too_large, "staging: more than one client may hold");
   memory::Share share(arena, address, size);
   auto charge = share.try_whole(size);
   if (!charge) return fail(Errc::slow_down, "staging: no memory for it now");

@@ -37,7 +37,7 @@ class Staging {
   Staging(Staging&& other) noexcept;
   Staging& operator=(Staging&& other) noexcept;
   ~Staging();
-  static Result<Staging> make(memory::Arena& arena, std::string_view address, uint64_t size);  // slow_down
+  static Result<Staging> make(memory::Arena& arena, std::string_view address, uint64_t size);  // too_large, slow_down
 
   MutableBytes bytes() const { return memory_; }
   Region* region() const { return region_.get(); }

@@ -108,7 +108,9 @@ class NoAnswer final : public memory::Sink {
 class CookieSink final : public memory::Sink {
  public:
   CookieSink(std::unique_ptr<rdma::rc::RcWindow> window, uint32_t cookie, Delivered& delivered)
-      : window_(*window), inner_(std::move(window), operation_time), cookie_(cookie), delivered_(delivered) {}
+      : window_(*window), inner_(std::move(window), operation_time), cookie_(cookie), delivered_(delivered) {
+    inner_.post_until(last_post_);
+  }
   Task<Result<void>> begin(uint64_t length) override {
     if (length == 0) co_return fail(Errc::invalid_range, "hipobj: an empty object is read over HTTP");
     window_.announce_end(length, cookie_);
@@ -214,11 +216,15 @@ Result<rdma::rc::SessionRequest> read_prepare(const Context& context) {
   return asked;
 }
 
-// Memory is pinned only for a caller who could store there; the PUT itself decides.
-Task<Result<void>> could_put(Context& context, const rdma::rc::SessionRequest& asked) {
+Result<Address> target_object(const Context& context, const rdma::rc::SessionRequest& asked) {
   const std::string_view path = std::string_view(asked.target).substr(0, asked.target.find('?'));
-  VB_CO_ASSIGN(const Address address, resolve_address(context.request.host, path, context.options.domain));
-  if (address.key.empty()) co_return fail(Errc::invalid_argument, "x-amz-rdma-target must be the path of an object.");
+  VB_ASSIGN(Address address, resolve_address(context.request.host, path, context.options.domain));
+  if (address.key.empty()) return fail(Errc::invalid_argument, "x-amz-rdma-target must be the path of an object.");
+  return address;
+}
+
+// Memory is pinned only for a caller who could store there; the PUT itself decides.
+Task<Result<void>> could_put(Context& context, const Address& address) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, address.bucket));
   const Asked wanted{.action = action::put_object, .key = address.key};
   co_return could_authorize(context.service, context.caller(), *access, wanted);
@@ -328,7 +334,10 @@ Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::
     channel->stop();
     co_return fail(Errc::internal, "hipobj: the object could not be read");
   }
-  if (!sink.finished()) co_return false;
+  if (!sink.finished()) {
+    if (context.response.status < 300) co_return fail(Errc::internal, "hipobj: an answer without bytes of an object");
+    co_return false;
+  }
   answer_moved(context, asked, sink.bytes(), delivered);
   co_return true;
 }
@@ -359,8 +368,9 @@ Task<Result<bool>> hipobj_prepare(DialectCall call) {
   Context& context = call.context;
   VB_CO_ASSIGN(rdma::rc::SessionRequest asked, read_prepare(context));
   VB_CO_TRY(co_await call.connections.endpoint->open());
+  VB_CO_ASSIGN(const Address address, target_object(context, asked));
   if (asked.put) {
-    VB_CO_TRY(co_await could_put(context, asked));
+    VB_CO_TRY(co_await could_put(context, address));
   } else if (!co_await could_get(call, asked)) {
     co_return false;
   }

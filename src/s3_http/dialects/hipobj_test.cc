@@ -286,6 +286,7 @@ TEST_F(DialectRig, MalformedCallsAre400AndHugeOnes413) {
   for (const Headers& changes : bad) {
     EXPECT_EQ(prepare("PUT", "/bucket/k", 4, changes).status, 400) << changes[0].first << ": " << changes[0].second;
   }
+  EXPECT_EQ(prepare("GET", "/bucket", 4).status, 400) << "a listing is no object";
   EXPECT_EQ(prepare("PUT", "/bucket/k", 64 * MiB + 1).status, 413);
   EXPECT_EQ(prepare("GET", "/bucket/k", uint64_t{1} << 31).status, 413);
   const Reply prepared = prepare("GET", "/bucket/k", 4);

@@ -392,10 +392,26 @@ Task<Result<void>> count_request(Context& context) {
   co_return admitted;
 }
 
+Task<bool> answer(Context& context);
+
+// A call that connects is a request of its caller; the transfer behind it is another, of its bucket.
+Task<bool> answer_dialect(Context& context) {
+  if (auth::rates_are_in_use()) {
+    const std::string bucket = std::exchange(context.bucket, {});
+    const auto counted = co_await count_request(context);
+    if (!counted) {
+      fill_context_error(context, counted.error());
+      co_return true;
+    }
+    context.bucket = bucket;
+  }
+  co_return co_await serve_dialect(context, answer);
+}
+
 // Fills the response. False: the sink was begun and failed.
 Task<bool> answer(Context& context) {
   const auto operation = resolve(context);
-  if (!operation && is_dialect_route(context)) co_return co_await serve_dialect(context, answer);
+  if (!operation && is_dialect_route(context)) co_return co_await answer_dialect(context);
   if (!context.bucket.empty() && context.request.header("origin")) co_await add_cors_headers(context);
   if (buckets_have_logs(context) && !context.bucket.empty()) {
     co_await begin_record(context, operation ? (*operation)->selector : std::string_view());
