@@ -95,11 +95,12 @@ BoundSettings Bound::settings() const {
   return settings_;
 }
 
-void Bound::change(const BoundSettings& settings) {
+void Bound::change(const BoundSettings& settings, store::Document document) {
   {
     const std::lock_guard lock(mutex_);
     if (settings_.is_limited() != settings.is_limited()) loaded_ = loading_ = false;
     settings_ = settings;
+    document_ = std::move(document);
     all_pinned_ = false;
   }
   wake_worker_();
@@ -198,10 +199,11 @@ void Bound::end_load(std::vector<EvictionOrder::Object> listed) {
   loaded_ = true;
 }
 
-std::vector<EvictionOrder::Object> Bound::victims(size_t max) {
+std::vector<EvictionOrder::Object> Bound::victims(size_t max, store::Document* decided_by) {
   std::vector<EvictionOrder::Object> all;
   const std::lock_guard lock(mutex_);
   if (!loaded_ || gone_ || !settings_.is_limited()) return all;
+  if (decided_by != nullptr) *decided_by = document_;
   const auto is_pinned = [&](std::string_view key) { return store::KeyPins::get().is_pinned(bucket_, key); };
   uint64_t leaving = 0, objects = 0;
   const auto still_exceeds = [&] {
@@ -251,11 +253,6 @@ std::vector<std::string> Bound::take_read_keys(size_t max) {
 void Bound::decided_by(store::Document document) {
   const std::lock_guard lock(mutex_);
   document_ = std::move(document);
-}
-
-store::Document Bound::document() const {
-  const std::lock_guard lock(mutex_);
-  return document_;
 }
 
 Bound::Held Bound::held() const {
@@ -323,7 +320,7 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
     known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_);
     wake_();
   } else if (known->settings() != *settings) {
-    known->change(*settings);
+    known->change(*settings, text);
   }
   known->decided_by(text);
   return known;

@@ -56,12 +56,11 @@ class Bound final : public store::ChangeListener {
   int64_t created_us() const { return created_us_; }
   const std::string& owner() const { return owner_; }
   BoundSettings settings() const;
-  void change(const BoundSettings& settings);
+  void change(const BoundSettings& settings, store::Document document = nullptr);
   // It holds no longer: no write waits for it. Returns its order, to be destroyed under no lock.
   EvictionOrder withdraw();
-  // The document of these settings, told after them: evictions by older ones are then refused at their commit.
+  // The document of these settings: evictions by another one are refused at their commit.
   void decided_by(store::Document document);
-  store::Document document() const;
 
   // For writes. `full`: nothing more can be evicted, because all of it is pinned. `wait`: the worker is evicting.
   enum class Room : uint8_t { claimed, wait, full, never };
@@ -77,7 +76,7 @@ class Bound final : public store::ChangeListener {
   void begin_load();
   void end_load(std::vector<EvictionOrder::Object> listed);
   // At most `max` objects to evict, if it is too full. Each is settled before the next call.
-  std::vector<EvictionOrder::Object> victims(size_t max);
+  std::vector<EvictionOrder::Object> victims(size_t max, store::Document* decided_by = nullptr);
   void settle(const EvictionOrder::Object& victim, bool removed);
   void correct(const EvictionOrder::Object& real);      // of a victim, before it is settled
   std::vector<std::string> take_read_keys(size_t max);  // whose TTL is to be renewed
