@@ -234,7 +234,6 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   if (stopping.exchange(true)) return;
   lifecycle->stop();
   if (ends != nullptr) ends->stop();
-  if (bounds_worker != nullptr) bounds_worker->stop();
   sign_in.begin_stop();
   for (auto& parts : cores) parts.each_listener([](http::Listener& listener) { listener.stop_accepting(); });
   if (door != nullptr) door->stop();
@@ -250,6 +249,8 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   // A one-sided operation cannot be cancelled: its request waits for it until its deadline.
   wait_until(std::max<std::chrono::milliseconds>(cut_off_max, config.rdma.operation_timeout + std::chrono::seconds(1)),
              [&] { return requests() == 0 && connections() == 0; });
+  // Writes that were under way may have waited for its evictions.
+  if (bounds_worker != nullptr) bounds_worker->stop();
   for (auto& parts : cores) parts.core->stop();
   for (auto& parts : cores) {
     if (parts.thread.joinable()) parts.thread.join();

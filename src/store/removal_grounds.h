@@ -14,13 +14,16 @@ namespace verbena::store {
 // The document with the bucket's rules. Changing it changes the bucket's record, too: a removal that was judged before
 // and is committed after fails, on every server.
 inline constexpr std::string_view rules_document = "lifecycle";
+// The document with the bound of a bucket that evicts.
+inline constexpr std::string_view bounding_document = "bound";
 
 struct RemovalGrounds {
   enum class Of : uint8_t { current, noncurrent, lone_marker, upload, ended, evicted };
 
   int64_t bucket_created_us = 0;  // identifies the bucket
   Versioning versioning = Versioning::off;
-  Document rules;  // as they were read; not null unless the object has `ended` (ends.h), or is `evicted`
+  // As they were read; not null unless the object has `ended` (ends.h). Of an `evicted` one: the bucket's bound.
+  Document rules;
   Of of = Of::current;
   Tags tags{};  // of the version
   // For a noncurrent version: the next newer one (as in ObjectInfo; "null"), when that was made, and how many

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <chrono>
 #include <functional>
+#include <iterator>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -26,6 +28,7 @@ constexpr std::array<std::pair<EvictionPolicy, std::string_view>, 3> policy_name
 
 // The worker evicts down to the bound less this part of it, and is woken when half of that is taken.
 constexpr uint64_t kept_free_part = 64;
+constexpr size_t loaded_at_once = 1024;
 constexpr size_t read_keys_max = 4096;  // waiting for their renewal; more reads renew nothing
 constexpr const char* larger_than_bound = "The object is larger than the bound of its bucket.";
 constexpr size_t looked_at_again_max = 1024;  // of pinned objects, at each look
@@ -93,10 +96,12 @@ BoundSettings Bound::settings() const {
   return settings_;
 }
 
-void Bound::change(const BoundSettings& settings) {
+void Bound::change(const BoundSettings& settings, store::Document document) {
   {
     const std::lock_guard lock(mutex_);
+    if (settings_.is_limited() != settings.is_limited()) loaded_ = loading_ = false;
     settings_ = settings;
+    document_ = std::move(document);
     all_pinned_at_ = 0;
   }
   wake_worker_();
@@ -134,7 +139,7 @@ Bound::Room Bound::claim(BoundWish& wish) {
     const auto held = order_.size_of(wish.key);
     const uint64_t before = wish.appends ? held.value_or(0) : 0;
     if (wish.bytes > settings_.most_bytes() || before > settings_.most_bytes() - wish.bytes) return Room::never;
-    if (gone_) return Room::claimed;  // the write will find out
+    if (gone_ || !settings_.is_limited()) return Room::claimed;  // the write will find out
     const BoundRoom need = claims_.needs(wish, held);
     const BoundWish* const first = claims_.waiting().empty() ? nullptr : claims_.waiting().front();
     BoundRoom kept;
@@ -183,7 +188,7 @@ BoundRoom Bound::wanted() const {
 
 void Bound::note_read(std::string_view key) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || !order_.read(key)) return;
+  if (!lock || (!order_.read(key) && settings_.is_limited())) return;
   if (settings_.renew_on_read && read_keys_.size() < read_keys_max) read_keys_.emplace_back(key);
 }
 
@@ -208,22 +213,30 @@ void Bound::begin_load() {
 // What was written meanwhile is there already, and younger.
 void Bound::end_load(std::vector<EvictionOrder::Object> listed) {
   std::ranges::sort(listed, std::greater(), &EvictionOrder::Object::time_us);
-  const std::lock_guard lock(mutex_);
-  if (!loading_) return;  // lost track again
-  const std::unordered_set<std::string_view> removed(removed_while_loading_.begin(), removed_while_loading_.end());
-  for (auto& object : listed) {
-    if (!removed.contains(object.key)) order_.put_oldest(std::move(object));
+  std::unordered_set<std::string> removed;
+  std::unique_lock lock(mutex_);
+  for (size_t i = 0; i < listed.size(); ++i) {
+    if (i % loaded_at_once == 0) {  // reads and writes of the bucket wait for no more than these
+      lock.unlock();
+      lock.lock();
+      if (!loading_ || gone_) return;
+      removed.insert(removed_while_loading_.begin(), removed_while_loading_.end());
+      removed_while_loading_.clear();
+    }
+    if (!removed.contains(listed[i].key)) order_.put_oldest(std::move(listed[i]));
   }
+  if (!loading_ || gone_) return;  // lost track again
   removed_while_loading_.clear();
   claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   loading_ = false;
   loaded_ = true;
 }
 
-std::vector<EvictionOrder::Object> Bound::victims(size_t max) {
+std::vector<EvictionOrder::Object> Bound::victims(size_t max, store::Document* decided_by) {
   std::vector<EvictionOrder::Object> all;
   const std::lock_guard lock(mutex_);
-  if (!loaded_ || gone_) return all;
+  if (!loaded_ || gone_ || !settings_.is_limited()) return all;
+  if (decided_by != nullptr) *decided_by = document_;
   ++looks_;
   order_.look_again(looked_at_again_max);
   // Objects that are being written again are not evicted.
@@ -263,9 +276,22 @@ void Bound::settle(const EvictionOrder::Object& victim, bool removed) {
   }
 }
 
-std::vector<std::string> Bound::take_read_keys() {
+void Bound::correct(const EvictionOrder::Object& real) {
   const std::lock_guard lock(mutex_);
-  return std::exchange(read_keys_, {});
+  order_.correct(real);
+}
+
+std::vector<std::string> Bound::take_read_keys(size_t max) {
+  const std::lock_guard lock(mutex_);
+  const auto end = read_keys_.begin() + static_cast<ptrdiff_t>(std::min(max, read_keys_.size()));
+  std::vector<std::string> keys(std::make_move_iterator(read_keys_.begin()), std::make_move_iterator(end));
+  read_keys_.erase(read_keys_.begin(), end);
+  return keys;
+}
+
+void Bound::decided_by(store::Document document) {
+  const std::lock_guard lock(mutex_);
+  document_ = std::move(document);
 }
 
 Bound::Held Bound::held() const {
@@ -277,6 +303,7 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
   using store::KeyEvent;
   if (change->of_versions) return;
   const std::lock_guard lock(mutex_);
+  if (gone_ || !settings_.is_limited()) return;
   switch (change->what) {
     case KeyEvent::created:
     case KeyEvent::appended:
@@ -303,20 +330,22 @@ void Bound::lost_track(uint64_t /*bucket*/) {
   loaded_ = loading_ = false;
 }
 
-void Bound::bucket_removed(uint64_t /*bucket*/) { withdraw(); }
+void Bound::bucket_removed(uint64_t /*bucket*/) { (void)withdraw(); }
 
-void Bound::withdraw() {
+EvictionOrder Bound::withdraw() {
   const std::lock_guard lock(mutex_);
   gone_ = true;
+  return std::exchange(order_, EvictionOrder(settings_.policy));
 }
 
 Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us, const std::string& owner,
                                   const store::Document& text) {
   BoundPtr bound;
+  std::optional<EvictionOrder> left;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
   if (text == nullptr) {
     if (const auto found = bounds_.find(bucket); found != bounds_.end()) {
-      found->second->withdraw();
+      left = found->second->withdraw();
       bounds_.erase(found);
     }
     return bound;
@@ -327,12 +356,13 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
   const bool same = known != nullptr && known->created_us() == created_us && known->owner() == owner &&
                     known->settings().policy == settings->policy && !known->is_gone();
   if (!same) {
-    if (known != nullptr) known->withdraw();
+    if (known != nullptr) left = known->withdraw();
     known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_);
     wake_();
   } else if (known->settings() != *settings) {
-    known->change(*settings);
+    known->change(*settings, text);
   }
+  known->decided_by(text);
   return known;
 }
 

@@ -21,10 +21,11 @@
 #include "s3/access/eviction_order.h"
 #include "s3/service.h"
 #include "store/change_feed.h"
+#include "store/removal_grounds.h"
 
 namespace verbena::s3 {
 
-inline constexpr std::string_view bound_document = "bound";  // of a bucket; the name is stored on disk
+inline constexpr std::string_view bound_document = store::bounding_document;  // of a bucket
 // Of one bounded bucket. The order of eviction takes about 200 bytes of memory for each, and its key.
 inline constexpr uint64_t bounded_objects_max = 4 * 1024 * 1024;
 
@@ -34,6 +35,7 @@ struct BoundSettings {
   bool renew_on_read = false;  // a read renews the TTL of its object
   bool operator==(const BoundSettings&) const = default;
 
+  bool is_limited() const { return bytes_max != 0 || objects_max != 0; }
   uint64_t most_bytes() const { return bytes_max == 0 ? UINT64_MAX : bytes_max; }
   uint64_t most_objects() const { return objects_max == 0 ? bounded_objects_max : objects_max; }
 };
@@ -56,8 +58,11 @@ class Bound final : public store::ChangeListener {
   int64_t created_us() const { return created_us_; }
   const std::string& owner() const { return owner_; }
   BoundSettings settings() const;
-  void change(const BoundSettings& settings);
-  void withdraw();  // it holds no longer: no write waits for it
+  void change(const BoundSettings& settings, store::Document document = nullptr);
+  // It holds no longer: no write waits for it. Returns its order, to be destroyed under no lock.
+  EvictionOrder withdraw();
+  // The document of these settings: evictions by another one are refused at their commit.
+  void decided_by(store::Document document);
 
   // For writes. `full`: a look of the worker that began after the first refusal found everything pinned. `wait`: the
   // worker is evicting. Room is kept for the write that waits longest. `never`: larger than the bound.
@@ -74,9 +79,10 @@ class Bound final : public store::ChangeListener {
   void begin_load();
   void end_load(std::vector<EvictionOrder::Object> listed);
   // At most `max` objects to evict, if it is too full. Each is settled before the next call.
-  std::vector<EvictionOrder::Object> victims(size_t max);
+  std::vector<EvictionOrder::Object> victims(size_t max, store::Document* decided_by = nullptr);
   void settle(const EvictionOrder::Object& victim, bool removed);
-  std::vector<std::string> take_read_keys();  // whose TTL is to be renewed
+  void correct(const EvictionOrder::Object& real);      // of a victim, before it is settled
+  std::vector<std::string> take_read_keys(size_t max);  // whose TTL is to be renewed
   struct Held {
     uint64_t bytes = 0, objects = 0;
   };
@@ -100,6 +106,7 @@ class Bound final : public store::ChangeListener {
   const std::function<void()> wake_worker_;
   mutable std::mutex mutex_;
   BoundSettings settings_;
+  store::Document document_;
   EvictionOrder order_;
   BoundClaims claims_;
   uint64_t looks_ = 0,

@@ -201,6 +201,16 @@ void EvictionOrder::give_back(const Object& victim) {
   if (found != by_key_.end() && found->second->where == Where::leaving) move(found->second, Where::main);
 }
 
+void EvictionOrder::correct(const Object& real) {
+  const auto found = by_key_.find(real.key);
+  if (found == by_key_.end() || found->second->where != Where::leaving) return;
+  Object& known = found->second->object;
+  bytes_ += real.size - known.size;
+  known.size = real.size;
+  known.time_us = real.time_us;
+  known.end_us = real.end_us;
+}
+
 void EvictionOrder::forget_left(std::string_view key) {
   const auto found = by_key_.find(key);
   if (found != by_key_.end() && found->second->where == Where::leaving) erase(key);

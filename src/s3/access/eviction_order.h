@@ -50,6 +50,7 @@ class EvictionOrder {
   std::optional<Object> next(const std::function<bool(std::string_view key)>& is_pinned);
   void look_again(size_t max);  // puts at most so many that were set aside back into the order
   void give_back(const Object& victim);
+  void correct(const Object& real);        // a victim's size or times, before give_back()
   void forget_left(std::string_view key);  // a victim that was there no more
 
  private:

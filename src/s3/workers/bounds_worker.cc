@@ -7,7 +7,10 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -20,9 +23,11 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr size_t victims_max = 512;       // of one bucket, before the next bucket's turn
-constexpr size_t evictions_at_once = 32;  // they share commits
+constexpr size_t victims_max = 512;   // of one bucket, before the next bucket's turn
+constexpr size_t renewals_max = 512;  // likewise
+constexpr size_t at_once = 32;        // they share commits
 constexpr std::chrono::seconds bounds_pause{1};
+constexpr std::chrono::milliseconds refused_pause{10}, refused_pause_max{500};  // while all evictions are refused
 
 metrics::Counter& evicted_objects() {
   static auto& counter = metrics::counter("verbena_evicted_objects_total", "Objects evicted from bounded buckets");
@@ -36,12 +41,16 @@ metrics::Counter& evicted_bytes() {
 
 }  // namespace
 
-// Victims that the coroutines of a batch share. Used on one executor.
+// Victims, or keys to renew, that the coroutines of a batch share. Used on one executor.
 struct BoundsWorker::Batch {
   explicit Batch(const boost::asio::any_io_executor& executor) : changed(executor) {}
   BoundPtr bound{};
+  std::shared_ptr<const store::RemovalGrounds> grounds{};
   std::vector<EvictionOrder::Object> victims{};
-  size_t next = 0, busy = 0;
+  std::vector<std::string> keys{};
+  size_t size() const { return std::max(victims.size(), keys.size()); }
+  size_t next = 0, busy = 0, evicted = 0, refused = 0, failures = 0;
+  std::string first_failure{};
   boost::asio::steady_timer changed;
 };
 
@@ -70,20 +79,31 @@ void BoundsWorker::wake() {
 }
 
 Task<> BoundsWorker::loop() {
+  std::chrono::milliseconds refused = refused_pause;
   while (!stop_) {
     timer_.expires_after(bounds_pause);
     // Checked again: a wake may have come before the timer was set.
     if (!stop_ && !woken_) (void)co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
     woken_ = false;
-    if (!stop_) co_await pass();
+    if (stop_) break;
+    if (co_await pass()) {
+      refused = refused_pause;
+      continue;
+    }
+    woken_ = true;  // no wake ends this pause
+    timer_.expires_after(refused);
+    if (!stop_) (void)co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+    refused = std::min(2 * refused, refused_pause_max);
   }
 }
 
-Task<> BoundsWorker::pass() {
+Task<bool> BoundsWorker::pass() {
+  evicted_ = refused_ = 0;
   for (const BoundPtr& bound : service_.bounds->all()) {
     if (stop_) break;
     co_await serve(bound);
   }
+  co_return evicted_ != 0 || refused_ == 0;
 }
 
 Task<> BoundsWorker::serve(BoundPtr bound) {
@@ -93,9 +113,12 @@ Task<> BoundsWorker::serve(BoundPtr bound) {
       co_return;
     }
   }
-  if (auto victims = bound->victims(victims_max); !victims.empty()) {
-    if (victims.size() == victims_max) wake();  // more, after the other buckets
-    co_await evict(bound, std::move(victims));
+  store::Document decided_by;
+  if (auto victims = bound->victims(victims_max, &decided_by); !victims.empty()) {
+    const bool more = victims.size() == victims_max;
+    const size_t before = evicted_;
+    co_await evict(bound, std::move(victims), std::move(decided_by));
+    if (more && evicted_ != before) wake();  // the rest, after the other buckets
   }
   co_await renew(bound);
 }
@@ -109,7 +132,7 @@ Task<Result<void>> BoundsWorker::load(BoundPtr bound) {
   if (!feed->listen(bound)) co_return fail(Errc::no_such_bucket, "bounds");
   std::vector<EvictionOrder::Object> listed;
   store::ListRequest request;
-  for (bool more = true; more && !stop_;) {
+  for (bool more = bound->settings().is_limited(); more && !stop_;) {
     VB_CO_ASSIGN(store::ListPage page, co_await service_.store.list(bound->bucket(), request));
     for (auto& entry : page.entries) {
       listed.push_back({std::move(entry.key), entry.info.size, entry.info.modified_us, store::end_us_of(entry.info)});
@@ -121,14 +144,11 @@ Task<Result<void>> BoundsWorker::load(BoundPtr bound) {
   co_return Result<void>();
 }
 
-Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims) {
+Task<> BoundsWorker::work_off(std::shared_ptr<Batch> batch, Task<> (BoundsWorker::*work)(std::shared_ptr<Batch>)) {
   const auto executor = co_await boost::asio::this_coro::executor;
-  const auto batch = std::make_shared<Batch>(executor);
-  batch->bound = std::move(bound);
-  batch->victims = std::move(victims);
-  batch->busy = std::min(evictions_at_once, batch->victims.size());
+  batch->busy = std::min(at_once, batch->size());
   for (size_t i = batch->busy; i != 0; --i) {
-    boost::asio::co_spawn(executor, evict_some(batch), boost::asio::detached);
+    boost::asio::co_spawn(executor, (this->*work)(batch), boost::asio::detached);
   }
   while (batch->busy != 0) {
     batch->changed.expires_at(boost::asio::steady_timer::time_point::max());
@@ -136,44 +156,96 @@ Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> vi
   }
 }
 
+Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by) {
+  const auto batch = std::make_shared<Batch>(io_.get_executor());
+  batch->bound = std::move(bound);
+  batch->grounds = std::make_shared<const store::RemovalGrounds>(
+      store::RemovalGrounds{.bucket_created_us = batch->bound->created_us(),
+                            .rules = std::move(decided_by),
+                            .of = store::RemovalGrounds::Of::evicted});
+  batch->victims = std::move(victims);
+  co_await work_off(batch, &BoundsWorker::evict_some);
+  evicted_ += batch->evicted;
+  refused_ += batch->refused;
+  if (batch->failures != 0) {
+    log::warn("bounds: {}: {} objects could not be evicted, at first {}", batch->bound->bucket(), batch->failures,
+              batch->first_failure);
+  }
+  if (batch->evicted == 0 && batch->refused != 0) co_await look_again(batch->bound);
+}
+
+// A request that read it before a change may have brought back what it was.
+Task<> BoundsWorker::look_again(BoundPtr bound) {
+  constexpr std::array names{bound_document};
+  const auto found = co_await service_.store.bucket_and_documents(bound->bucket(), names);
+  if (!found) {
+    if (found.error() == Errc::no_such_bucket) (void)bound->withdraw();
+    co_return;
+  }
+  const store::BucketInfo& info = found->bucket;
+  const auto now = service_.bounds->of(bound->bucket(), info.created_us, info.owner, found->documents.front());
+  if (!now) log::warn("bounds: {}: {}", bound->bucket(), describe(now.error()));
+}
+
 Task<> BoundsWorker::evict_some(std::shared_ptr<Batch> batch) {
+  Bound& bound = *batch->bound;
   while (batch->next < batch->victims.size()) {
     const EvictionOrder::Object victim = std::move(batch->victims[batch->next++]);
-    const auto done = co_await evict_one(*batch->bound, victim);
-    batch->bound->settle(victim, done.has_value());
+    Result<void> done = fail(Errc::no_such_bucket, "bounds");
+    if (!bound.is_gone() && !stop_) done = co_await evict_one(*batch, victim);
+    const bool corrected = !done && done.error() == Errc::precondition_failed && co_await correct(bound, victim);
+    bound.settle(victim, done.has_value());
+    ++(done || corrected ? batch->evicted : batch->refused);
     if (done || done.error() == Errc::precondition_failed || done.error() == Errc::no_such_bucket) continue;
-    log::warn("bounds: {}/{}: {}", batch->bound->bucket(), log::printable(victim.key), describe(done.error()));
+    if (batch->failures++ != 0) continue;
+    batch->first_failure = fmt::format("{}: {}", log::printable(victim.key), describe(done.error()));
   }
   --batch->busy;
   batch->changed.cancel();
 }
 
-// precondition_failed: replaced since, or pinned.
-Task<Result<void>> BoundsWorker::evict_one(const Bound& bound, const EvictionOrder::Object& victim) {
+Task<bool> BoundsWorker::correct(Bound& bound, const EvictionOrder::Object& victim) {
+  const auto real = co_await service_.store.stat(bound.bucket(), victim.key, "");
+  if (!real || real->modified_us == victim.time_us) co_return false;
+  bound.correct({victim.key, real->size, real->modified_us, store::end_us_of(*real)});
+  co_return true;
+}
+
+// precondition_failed: replaced since, or pinned, or the bound is another one.
+Task<Result<void>> BoundsWorker::evict_one(const Batch& batch, const EvictionOrder::Object& victim) {
+  const std::string& bucket = batch.bound->bucket();
   store::RemoveRequest request;
-  request.grounds = std::make_shared<const store::RemovalGrounds>(store::RemovalGrounds{
-      .bucket_created_us = bound.created_us(), .rules = nullptr, .of = store::RemovalGrounds::Of::evicted});
+  request.grounds = batch.grounds;
   request.conditions.if_modified_us = victim.time_us;
   const Call no_caller;
   VB_CO_ASSIGN(request.conditions.announcement,
-               co_await announce_now(service_, bound.bucket(), no_caller, EventCause::expire, victim.key));
-  VB_CO_TRY(co_await service_.store.remove(bound.bucket(), victim.key, std::move(request)));
+               co_await announce_now(service_, bucket, no_caller, EventCause::expire, victim.key));
+  VB_CO_TRY(co_await service_.store.remove(bucket, victim.key, std::move(request)));
   evicted_objects().add();
   evicted_bytes().add(victim.size);
   co_return Result<void>();
 }
 
-// An object without a TTL, or one that was renewed a moment ago, costs no commit.
 Task<> BoundsWorker::renew(BoundPtr bound) {
-  auto keys = bound->take_read_keys();
-  std::ranges::sort(keys);
-  keys.erase(std::ranges::unique(keys).begin(), keys.end());
-  for (const std::string& key : keys) {
-    if (stop_) break;
+  const auto batch = std::make_shared<Batch>(io_.get_executor());
+  batch->keys = bound->take_read_keys(renewals_max);
+  if (batch->keys.size() == renewals_max) wake();
+  std::ranges::sort(batch->keys);
+  batch->keys.erase(std::ranges::unique(batch->keys).begin(), batch->keys.end());
+  batch->bound = std::move(bound);
+  co_await work_off(batch, &BoundsWorker::renew_some);
+}
+
+// An object without a TTL, or one that was renewed a moment ago, costs no commit.
+Task<> BoundsWorker::renew_some(std::shared_ptr<Batch> batch) {
+  while (batch->next < batch->keys.size() && !stop_) {
+    const std::string key = std::move(batch->keys[batch->next++]);
     store::ObjectChange change;
     change.attributes.emplace_back(store::touch_attribute, store::touch_by_read);
-    (void)co_await service_.store.update(bound->bucket(), key, "", std::move(change));
+    (void)co_await service_.store.update(batch->bound->bucket(), key, "", std::move(change));
   }
+  --batch->busy;
+  batch->changed.cancel();
 }
 
 }  // namespace verbena::s3

@@ -32,13 +32,19 @@ class BoundsWorker {
  private:
   struct Batch;
   Task<> loop();
-  Task<> pass();
+  // False: evictions were refused, and none was done.
+  Task<bool> pass();
   Task<> serve(BoundPtr bound);
   Task<Result<void>> load(BoundPtr bound);
-  Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims);
+  Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by);
+  Task<> look_again(BoundPtr bound);  // at the document of a bound that evicts nothing
+  Task<> work_off(std::shared_ptr<Batch> batch, Task<> (BoundsWorker::*work)(std::shared_ptr<Batch>));
   Task<> evict_some(std::shared_ptr<Batch> batch);
-  Task<Result<void>> evict_one(const Bound& bound, const EvictionOrder::Object& victim);
+  Task<Result<void>> evict_one(const Batch& batch, const EvictionOrder::Object& victim);
+  // Whether the order had something wrong of it.
+  Task<bool> correct(Bound& bound, const EvictionOrder::Object& victim);
   Task<> renew(BoundPtr bound);
+  Task<> renew_some(std::shared_ptr<Batch> batch);
   void wake();
 
   Service& service_;
@@ -46,6 +52,7 @@ class BoundsWorker {
   std::atomic<bool> stop_{false}, woken_{false};
   boost::asio::io_context io_{1};
   boost::asio::steady_timer timer_{io_};
+  size_t evicted_ = 0, refused_ = 0;  // in this pass
   std::thread thread_;
 };
 

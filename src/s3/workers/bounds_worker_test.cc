@@ -127,6 +127,44 @@ TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
   for (int i = 15; i < 20; ++i) EXPECT_TRUE(has("k" + std::to_string(i))) << i;
 }
 
+TEST_F(BoundsTest, ABoundThatOnlyRenewsEvictsNothing) {
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  ASSERT_EQ(bind("<RenewOnRead>true</RenewOnRead>"), 200);
+  for (int i = 5; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  EXPECT_EQ(held().objects, 20U);
+  ASSERT_EQ(bind("<MaxObjects>4</MaxObjects><RenewOnRead>true</RenewOnRead>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects == 4; }));  // it learned of all of them
+}
+
+TEST_F(BoundsTest, AnObjectWhoseTimeIsKnownWronglyIsEvictedAllTheSame) {
+  ASSERT_EQ(bind("<MaxObjects>100</MaxObjects>"), 200);
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  const BoundPtr bound = bounds_.all().front();
+  for (int i = 0; i < 20; ++i) {
+    store::KeyChange change;
+    change.what = store::KeyEvent::created;
+    change.key = "k" + std::to_string(i);
+    change.size = 1000;
+    change.time_us = 1;
+    bound->told(0, std::make_shared<const store::KeyChange>(change));
+  }
+  ASSERT_EQ(bind("<MaxObjects>5</MaxObjects>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects <= 5; }));
+}
+
+TEST_F(BoundsTest, AnEvictionByADocumentThatHasChangedIsRefused) {
+  ASSERT_EQ(bind("<MaxObjects>100</MaxObjects>"), 200);
+  ASSERT_EQ(put("k"), 200);
+  const auto created_us = bounds_.all().front()->created_us();
+  const auto owner = bounds_.all().front()->owner();
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  // As a request does that read the document before it was replaced.
+  const auto old = std::make_shared<const std::string>(bound_xml({.objects_max = 2}));
+  ASSERT_TRUE(bounds_.of("bucket", created_us, owner, old));
+  EXPECT_TRUE(soon([&] { return bounds_.all().front()->settings().objects_max == 100; }));  // it looked again
+  EXPECT_EQ(held().objects, 21U);
+}
+
 TEST_F(BoundsTest, CopiesAndOverwritesCount) {
   ASSERT_EQ(bind("<MaxBytes>3100</MaxBytes>"), 200);
   ASSERT_EQ(put("a"), 200);

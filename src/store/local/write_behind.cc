@@ -340,18 +340,21 @@ WriteBehind::Batch WriteBehind::take_batch_locked() {
 struct WriteBehind::Written {
   AcknowledgedPtr object;
   WrittenBlob blob;
+  ObjectInfo stored{};  // what the index has
 };
 
 namespace {
 
-// Brings an acknowledged object into the index, with the time in its info.
-Result<void> put_acknowledged(IndexTransaction& transaction, const Acknowledged& object, const WrittenBlob& blob) {
+// Brings an acknowledged object into the index, with the time in its info or, where the key had a later one, after
+// that.
+Result<ObjectInfo> put_acknowledged(IndexTransaction& transaction, const Acknowledged& object,
+                                    const WrittenBlob& blob) {
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
-  VB_TRY(replace_current(transaction, *object.bucket, bucket, object.key, current, object.info, blob.ref,
-                         object.info.modified_us));
+  VB_ASSIGN(ObjectRecord record, replace_current(transaction, *object.bucket, bucket, object.key, current, object.info,
+                                                 blob.ref, object.info.modified_us));
   add_blob(transaction.batch(), blob);
-  return {};
+  return std::move(record.info);
 }
 
 }  // namespace
@@ -365,11 +368,12 @@ void WriteBehind::write(Batch batch) {
       all->count_down();
       continue;
     }
-    auto written = std::make_shared<Written>(Written{object, std::move(*blob)});
-    auto judge = [this, written](Transaction& transaction) {
-      auto done = put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob);
-      if (done) transaction.on_commit([this, written] { in_index(*written->object); });
-      return done;
+    auto written = std::make_shared<Written>(Written{.object = object, .blob = std::move(*blob)});
+    auto judge = [this, written](Transaction& transaction) -> Result<void> {
+      VB_ASSIGN(written->stored,
+                put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob));
+      transaction.on_commit([this, written] { in_index(*written->object, written->stored); });
+      return {};
     };
     Mutation mutation{.judge = std::move(judge),
                       .blob = nullptr,
@@ -390,20 +394,21 @@ void WriteBehind::write(Batch batch) {
 }
 
 // A change by the catalogue was reported after this object, which readers still see instead of it: the last report of a
-// key must match what readers see.
-void WriteBehind::tell_again_locked(const Acknowledged& object) const {
+// key must match what readers see. So it must where the index has another time than was reported.
+void WriteBehind::tell_again_locked(const Acknowledged& object, const ObjectInfo& stored) const {
   BucketFeed& feed = *object.bucket->feed;
-  if (!feed.wanted() || feed.committed(object.key) == object.told_after) return;
+  const bool as_told = stored.modified_us == object.info.modified_us;
+  if (!feed.wanted() || (as_told && feed.committed(object.key) == object.told_after)) return;
   const auto newest = newest_.find(Name(*object.bucket, object.key).text());
   if (newest != newest_.end() && newest->second->sequence == object.sequence) {
-    (void)feed.tell_early(object.key, object.info);
+    (void)feed.tell_early(object.key, stored);
   }
 }
 
-void WriteBehind::in_index(const Acknowledged& object) {
+void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored) {
   std::unique_lock lock(mutex_);
   const auto keep = writing_.extract(object.sequence);
-  tell_again_locked(object);
+  tell_again_locked(object, stored);
   forget_locked(object);
   wake_settled(std::move(lock));
 }

@@ -99,9 +99,10 @@ class WriteBehind final : public Early {
   void write(Batch batch);
   Result<WrittenBlob> write_blob(const Acknowledged& object);
   Result<Run> write_run(Bytes bytes);
-  void in_index(const Acknowledged& object);              // on the committer's thread, inside the transaction
+  // On the committer's thread, inside the transaction.
+  void in_index(const Acknowledged& object, const ObjectInfo& stored);
   void failed(AcknowledgedPtr object, const Error& why);  // queued for another try, or lost
-  void tell_again_locked(const Acknowledged& object) const;
+  void tell_again_locked(const Acknowledged& object, const ObjectInfo& stored) const;
   void forget_locked(const Acknowledged& object);  // removes it from the table, if it is the newest of its key
   uint64_t settled_upto_locked() const;
   void wake_settled(std::unique_lock<std::mutex> lock);

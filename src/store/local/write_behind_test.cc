@@ -70,6 +70,30 @@ class Listener final : public ChangeListener {
   int lost = 0;
 };
 
+class TimeListener final : public ChangeListener {
+ public:
+  void told(uint64_t, const KeyChangePtr& change) override { last_us = change->time_us; }
+  void lost_track(uint64_t) override {}
+  void bucket_removed(uint64_t) override {}
+  int64_t last_us = 0;
+};
+
+TEST_F(WriteBehindTest, ATimeThatIsRaisedWhenItIsWrittenIsToldAgain) {
+  ASSERT_TRUE(put("k", "1"));
+  ASSERT_TRUE(t.run(t.store->remove("b", "k", {})));
+  const auto listener = std::make_shared<TimeListener>();
+  ASSERT_TRUE((*t.store->feed("b"))->listen(listener));
+  t.step_clock(-60s);
+  const auto acknowledged = put("k", "2");
+  ASSERT_TRUE(acknowledged);
+  EXPECT_EQ(listener->last_us, acknowledged->modified_us);
+  t.store->drain();
+  const auto stored = t.run(t.store->stat("b", "k"));
+  ASSERT_TRUE(stored);
+  EXPECT_GT(stored->modified_us, acknowledged->modified_us);
+  EXPECT_EQ(listener->last_us, stored->modified_us);
+}
+
 TEST_F(WriteBehindTest, WhoListensIsToldWhenItIsAcknowledgedAndNotAgainWhenItIsWritten) {
   const auto listener = std::make_shared<Listener>();
   ASSERT_TRUE((*t.store->feed("b"))->listen(listener));

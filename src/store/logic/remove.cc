@@ -22,6 +22,10 @@ Result<void> check_why(Transaction& transaction, const Removal& r, const BucketR
   }
   const bool same_bucket = bucket.info.created_us == grounds.bucket_created_us;
   if (evicted) {
+    VB_ASSIGN(const auto bound, find_row(transaction, Table::meta, keys::document(bucket.id, bounding_document)));
+    if (grounds.rules != nullptr && (!bound || *bound != *grounds.rules)) {
+      return fail(Errc::precondition_failed, "The bucket's bound has changed.");
+    }
     // A key without an object is none to evict, and no reason to make a marker.
     if (same_bucket && bucket.info.versioning == Versioning::off &&
         !KeyPins::get().is_pinned(bucket.info.name, r.key)) {
