@@ -146,6 +146,24 @@ class Bounds(unittest.TestCase):
         self.assertEqual(there["parts"], 90_000)
         self.assertLessEqual(sum(there.values()), 100_000)
 
+    def test_what_is_acknowledged_from_memory_can_all_be_evicted(self):
+        status = call(self.server, "PUT", "/quick", b"", {"x-verbena-durability": "memory"})[0]
+        self.assertEqual(status, 200)
+        bound(self.server, "quick", "<MaxObjects>50</MaxObjects>")
+
+        def write(worker):
+            for number in range(600):
+                self.s3.put_object(Bucket="quick", Key=f"{worker}-{number}", Body=b"q" * 200)
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(write, worker) for worker in range(4)]:
+                done.result()
+        bound(self.server, "quick", "<MaxObjects>1</MaxObjects>")
+        until = time.monotonic() + PATIENCE_S
+        while len(listed(self.s3, "quick")) > 1 and time.monotonic() < until:
+            time.sleep(0.1)
+        self.assertLessEqual(len(listed(self.s3, "quick")), 1)
+
     def test_a_smaller_bound_is_met_without_a_write(self):
         for number in range(50):
             self.put(number, 100)

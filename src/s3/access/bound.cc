@@ -30,7 +30,8 @@ constexpr std::array<std::pair<EvictionPolicy, std::string_view>, 3> policy_name
 constexpr uint64_t kept_free_part = 64;
 constexpr size_t loaded_at_once = 1024;
 constexpr size_t read_keys_max = 4096;  // waiting for their renewal; more reads renew nothing
-constexpr std::chrono::seconds room_wait_max{30};
+constexpr const char* larger_than_bound = "The object is larger than the bound of its bucket.";
+constexpr size_t looked_at_again_max = 1024;  // of pinned objects, at each look
 
 Result<uint64_t> parse_bound_number(const pugi::xml_node& root, const char* name) {
   const pugi::xml_node node = root.child(name);
@@ -95,12 +96,13 @@ BoundSettings Bound::settings() const {
   return settings_;
 }
 
-void Bound::change(const BoundSettings& settings) {
+void Bound::change(const BoundSettings& settings, store::Document document) {
   {
     const std::lock_guard lock(mutex_);
     if (settings_.is_limited() != settings.is_limited()) loaded_ = loading_ = false;
     settings_ = settings;
-    all_pinned_ = false;
+    document_ = std::move(document);
+    all_pinned_at_ = 0;
   }
   wake_worker_();
 }
@@ -109,7 +111,13 @@ bool Bound::exceeds(uint64_t bytes, uint64_t objects) const {
   return bytes > settings_.most_bytes() || objects > settings_.most_objects();
 }
 
-// A claim counts twice for a moment: its object is counted before it is released. So only the contents count here.
+bool Bound::has_room(const BoundRoom& for_it, const BoundRoom& kept) const {
+  const BoundRoom& taken = claims_.taken();
+  return !exceeds(order_.bytes() + taken.bytes + for_it.bytes + kept.bytes,
+                  order_.objects() + taken.objects + for_it.objects + kept.objects);
+}
+
+// Of the contents, without the claims.
 bool Bound::is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const {
   const uint64_t bytes = settings_.most_bytes(), objects = settings_.most_objects();
   return order_.bytes() - leaving_bytes > bytes - bytes / part ||
@@ -120,38 +128,62 @@ Result<void> Bound::check_size(uint64_t bytes) const {
   const std::lock_guard lock(mutex_);
   if (bytes <= settings_.most_bytes()) return {};
   bound_refusals().add();
-  return fail(Errc::insufficient_storage, "The object is larger than the bound of its bucket.");
+  return fail(Errc::insufficient_storage, larger_than_bound);
 }
 
-Bound::Room Bound::claim(uint64_t bytes, uint64_t objects) {
+Bound::Room Bound::claim(BoundWish& wish) {
   bool fills = false;
   Room room = Room::claimed;
   {
     const std::lock_guard lock(mutex_);
-    if (bytes > settings_.most_bytes()) return Room::never;
+    const auto held = order_.size_of(wish.key);
+    const uint64_t before = wish.appends ? held.value_or(0) : 0;
+    if (wish.bytes > settings_.most_bytes() || before > settings_.most_bytes() - wish.bytes) return Room::never;
     if (gone_ || !settings_.is_limited()) return Room::claimed;  // the write will find out
-    claimed_bytes_ += bytes;
-    claimed_objects_ += objects;
-    if (!loaded_ || exceeds(order_.bytes() + claimed_bytes_, order_.objects() + claimed_objects_)) {
-      room = all_pinned_ && loaded_ ? Room::full : Room::wait;
-      fills = true;
-      claimed_bytes_ -= bytes;
-      claimed_objects_ -= objects;
-      wanted_bytes_ = std::max(wanted_bytes_, bytes);
-      wanted_objects_ = std::max(wanted_objects_, objects);
-    } else {
-      wanted_bytes_ = wanted_objects_ = 0;  // others that wait ask again
+    const BoundRoom need = claims_.needs(wish, held);
+    const BoundWish* const first = claims_.waiting().empty() ? nullptr : claims_.waiting().front();
+    BoundRoom kept;
+    if (first != nullptr && first != &wish) kept = claims_.needs(*first, order_.size_of(first->key));
+    if (loaded_ && (need == BoundRoom() || has_room(need, kept))) {
+      claims_.claim(wish, held);
       fills = is_filling(0, 0, 2 * kept_free_part);
+    } else {
+      room = refuse(wish, need);
+      fills = true;
     }
   }
   if (fills) wake_worker_();
   return room;
 }
 
-void Bound::release(uint64_t bytes, uint64_t objects) {
+// What is only claimed will be counted, and can be evicted then.
+Bound::Room Bound::refuse(BoundWish& wish, const BoundRoom& need) {
+  if (wish.state == BoundWish::State::fresh) {
+    wish.refused_at = looks_;
+    claims_.wait(wish);
+  }
+  const bool full =
+      all_pinned_at_ > wish.refused_at && exceeds(order_.bytes() + need.bytes, order_.objects() + need.objects);
+  return full && loaded_ ? Room::full : Room::wait;
+}
+
+void Bound::release(BoundWish& wish) {
   const std::lock_guard lock(mutex_);
-  claimed_bytes_ -= std::min(bytes, claimed_bytes_);
-  claimed_objects_ -= std::min(objects, claimed_objects_);
+  claims_.end(wish, order_.size_of(wish.key));
+}
+
+// All that the first one needs; for the others no more than a part of the bound at once.
+BoundRoom Bound::wanted() const {
+  BoundRoom all, first;
+  for (const BoundWish* const wish : claims_.waiting()) {
+    const BoundRoom need = claims_.needs(*wish, order_.size_of(wish->key));
+    if (wish == claims_.waiting().front()) first = need;
+    all.bytes += std::min(need.bytes, settings_.most_bytes());
+    all.objects += need.objects;
+    if (all.bytes > settings_.most_bytes() / 16) break;
+  }
+  return {.bytes = std::max(first.bytes, std::min(all.bytes, settings_.most_bytes() / 16)),
+          .objects = std::max(first.objects, std::min(all.objects, settings_.most_objects() / 16))};
 }
 
 void Bound::note_read(std::string_view key) {
@@ -173,6 +205,7 @@ bool Bound::is_gone() const {
 void Bound::begin_load() {
   const std::lock_guard lock(mutex_);
   order_ = EvictionOrder(settings_.policy);
+  claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   removed_while_loading_.clear();
   loading_ = true;
 }
@@ -194,35 +227,43 @@ void Bound::end_load(std::vector<EvictionOrder::Object> listed) {
   }
   if (!loading_ || gone_) return;  // lost track again
   removed_while_loading_.clear();
+  claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   loading_ = false;
   loaded_ = true;
 }
 
-std::vector<EvictionOrder::Object> Bound::victims(size_t max) {
+std::vector<EvictionOrder::Object> Bound::victims(size_t max, store::Document* decided_by) {
   std::vector<EvictionOrder::Object> all;
   const std::lock_guard lock(mutex_);
   if (!loaded_ || gone_ || !settings_.is_limited()) return all;
-  const auto is_pinned = [&](std::string_view key) { return store::KeyPins::get().is_pinned(bucket_, key); };
+  if (decided_by != nullptr) *decided_by = document_;
+  ++looks_;
+  order_.look_again(looked_at_again_max);
+  // Objects that are being written again are not evicted.
+  bool passed_over = false;
+  const auto is_pinned = [&](std::string_view key) {
+    if (!claims_.has(key)) return store::KeyPins::get().is_pinned(bucket_, key);
+    passed_over = passed_over || claims_.is_claimed(key);
+    return true;
+  };
   uint64_t leaving = 0, objects = 0;
+  const bool waits = !claims_.waiting().empty();
+  const BoundRoom want = wanted(), taken = claims_.taken();
   const auto still_exceeds = [&] {
-    const bool waits = wanted_objects_ != 0;
     return is_filling(leaving, objects, kept_free_part) ||
-           (waits && exceeds(order_.bytes() + claimed_bytes_ + wanted_bytes_ - leaving,
-                             order_.objects() + claimed_objects_ + wanted_objects_ - objects));
+           (waits && exceeds(order_.bytes() + taken.bytes + want.bytes - leaving,
+                             order_.objects() + taken.objects + want.objects - objects));
   };
   while (all.size() < max && still_exceeds()) {
     auto victim = order_.next(is_pinned);
     if (!victim) {
-      // What is only claimed will be counted, and can be evicted then.
-      all_pinned_ = objects == 0 && exceeds(order_.bytes() + wanted_bytes_, order_.objects() + wanted_objects_);
+      if (all.empty() && !passed_over) all_pinned_at_ = looks_;
       break;
     }
-    all_pinned_ = false;
     leaving += victim->size;
     ++objects;
     all.push_back(std::move(*victim));
   }
-  if (!still_exceeds()) wanted_bytes_ = wanted_objects_ = 0;
   return all;
 }
 
@@ -253,11 +294,6 @@ void Bound::decided_by(store::Document document) {
   document_ = std::move(document);
 }
 
-store::Document Bound::document() const {
-  const std::lock_guard lock(mutex_);
-  return document_;
-}
-
 Bound::Held Bound::held() const {
   const std::lock_guard lock(mutex_);
   return {order_.bytes(), order_.objects()};
@@ -282,10 +318,11 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
     case KeyEvent::renamed_away:
     case KeyEvent::evicted:
       order_.erase(change->key);
-      all_pinned_ = false;
       if (loading_) removed_while_loading_.push_back(change->key);
       break;
   }
+  all_pinned_at_ = 0;
+  claims_.held_changed(change->key, order_.size_of(change->key));
 }
 
 void Bound::lost_track(uint64_t /*bucket*/) {
@@ -323,7 +360,7 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
     known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_);
     wake_();
   } else if (known->settings() != *settings) {
-    known->change(*settings);
+    known->change(*settings, text);
   }
   known->decided_by(text);
   return known;
@@ -339,23 +376,20 @@ std::vector<BoundPtr> BucketBounds::all() {
 
 void register_bound_metrics() { bound_refusals(); }
 
-Task<Result<BoundClaim>> claim_room(BoundPtr bound, uint64_t bytes, uint64_t objects) {
+Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono::seconds wait_max) {
   if (bound == nullptr) co_return BoundClaim();
-  const auto until = std::chrono::steady_clock::now() + room_wait_max;
+  const auto until = std::chrono::steady_clock::now() + wait_max;
   std::chrono::milliseconds pause{1};
-  constexpr int full_max = 4;
-  int full = 0;
+  BoundClaim claim(bound, std::move(wish));
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   for (;;) {
-    switch (bound->claim(bytes, objects)) {
+    switch (bound->claim(claim.wish())) {
       case Bound::Room::claimed:
-        co_return BoundClaim(std::move(bound), bytes, objects);
+        co_return std::move(claim);
       case Bound::Room::never:
-        VB_CO_TRY(bound->check_size(bytes));
-        break;
+        bound_refusals().add();
+        co_return fail(Errc::insufficient_storage, larger_than_bound);
       case Bound::Room::full:
-        // The worker looks again, since leases may have ended.
-        if (++full < full_max) break;
         bound_refusals().add();
         co_return fail(Errc::insufficient_storage, "The bucket is full, and a lease pins each of its objects.");
       case Bound::Room::wait:
@@ -369,6 +403,23 @@ Task<Result<BoundClaim>> claim_room(BoundPtr bound, uint64_t bytes, uint64_t obj
     co_await timer.async_wait(boost::asio::use_awaitable);
     pause = std::min(2 * pause, std::chrono::milliseconds(8));
   }
+}
+
+Task<Result<void>> look_at_conditions(Service& service, std::string bucket, std::string key,
+                                      store::CommitConditions conditions) {
+  if (!conditions.any()) co_return Result<void>();
+  const auto there = co_await service.store.stat(bucket, key, "");
+  if (!there && there.error() != Errc::no_such_key) co_return Result<void>();
+  const auto matches = [&](const std::string& etag) { return there && (etag == "*" || etag == there->etag); };
+  if (conditions.if_match && !there) co_return fail(Errc::no_such_key, "if-match: no object");
+  if (conditions.if_match && !matches(*conditions.if_match)) co_return fail(Errc::precondition_failed, "if-match");
+  if (conditions.if_none_match && matches(*conditions.if_none_match)) {
+    co_return fail(Errc::precondition_failed, "if-none-match");
+  }
+  if (conditions.if_size && *conditions.if_size != (there ? there->size : 0)) {
+    co_return fail(Errc::invalid_write_offset, "append: offset");
+  }
+  co_return Result<void>();
 }
 
 }  // namespace verbena::s3

@@ -6,6 +6,7 @@
 // (s3/workers/bounds_worker.h) evicts ahead of the claims; a write that finds no room waits for it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "s3/access/bound_claims.h"
 #include "s3/access/eviction_order.h"
 #include "s3/service.h"
 #include "store/change_feed.h"
@@ -56,18 +58,18 @@ class Bound final : public store::ChangeListener {
   int64_t created_us() const { return created_us_; }
   const std::string& owner() const { return owner_; }
   BoundSettings settings() const;
-  void change(const BoundSettings& settings);
+  void change(const BoundSettings& settings, store::Document document = nullptr);
   // It holds no longer: no write waits for it. Returns its order, to be destroyed under no lock.
   EvictionOrder withdraw();
-  // The document of these settings, told after them: evictions by older ones are then refused at their commit.
+  // The document of these settings: evictions by another one are refused at their commit.
   void decided_by(store::Document document);
-  store::Document document() const;
 
-  // For writes. `full`: nothing more can be evicted, because all of it is pinned. `wait`: the worker is evicting.
+  // For writes. `full`: a look of the worker that began after the first refusal found everything pinned. `wait`: the
+  // worker is evicting. Room is kept for the write that waits longest. `never`: larger than the bound.
   enum class Room : uint8_t { claimed, wait, full, never };
-  Room claim(uint64_t bytes, uint64_t objects);
+  Room claim(BoundWish& wish);
   Result<void> check_size(uint64_t bytes) const;  // insufficient_storage: larger than the bound
-  void release(uint64_t bytes, uint64_t objects);
+  void release(BoundWish& wish);
   // For a read of a current object. Never waits: the note of a moment of contention is lost.
   void note_read(std::string_view key);
 
@@ -77,7 +79,7 @@ class Bound final : public store::ChangeListener {
   void begin_load();
   void end_load(std::vector<EvictionOrder::Object> listed);
   // At most `max` objects to evict, if it is too full. Each is settled before the next call.
-  std::vector<EvictionOrder::Object> victims(size_t max);
+  std::vector<EvictionOrder::Object> victims(size_t max, store::Document* decided_by = nullptr);
   void settle(const EvictionOrder::Object& victim, bool removed);
   void correct(const EvictionOrder::Object& real);      // of a victim, before it is settled
   std::vector<std::string> take_read_keys(size_t max);  // whose TTL is to be renewed
@@ -92,6 +94,9 @@ class Bound final : public store::ChangeListener {
 
  private:
   bool exceeds(uint64_t bytes, uint64_t objects) const;
+  bool has_room(const BoundRoom& for_it, const BoundRoom& kept) const;
+  Room refuse(BoundWish& wish, const BoundRoom& need);
+  BoundRoom wanted() const;  // by those that wait, within reason
   // Whether less than that `part` of the bound is free, once the leaving ones have left.
   bool is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const;
 
@@ -103,9 +108,10 @@ class Bound final : public store::ChangeListener {
   BoundSettings settings_;
   store::Document document_;
   EvictionOrder order_;
-  uint64_t claimed_bytes_ = 0, claimed_objects_ = 0;
-  uint64_t wanted_bytes_ = 0, wanted_objects_ = 0;  // by the largest write that waits
-  bool loaded_ = false, loading_ = false, gone_ = false, all_pinned_ = false;
+  BoundClaims claims_;
+  uint64_t looks_ = 0,
+           all_pinned_at_ = 0;  // of the worker; and the last that found everything pinned, 0: changed since
+  bool loaded_ = false, loading_ = false, gone_ = false;
   std::vector<std::string> removed_while_loading_, read_keys_;
 };
 using BoundPtr = std::shared_ptr<Bound>;
@@ -114,25 +120,26 @@ using BoundPtr = std::shared_ptr<Bound>;
 class BoundClaim {
  public:
   BoundClaim() = default;
-  BoundClaim(BoundPtr bound, uint64_t bytes, uint64_t objects)
-      : bound_(std::move(bound)), bytes_(bytes), objects_(objects) {}
-  BoundClaim(BoundClaim&& other) noexcept { *this = std::move(other); }
+  BoundClaim(BoundPtr bound, BoundWish wish)
+      : bound_(std::move(bound)), wish_(std::make_unique<BoundWish>(std::move(wish))) {}
+  BoundClaim(BoundClaim&& other) noexcept = default;
   BoundClaim& operator=(BoundClaim&& other) noexcept {
     release();
     bound_ = std::move(other.bound_);
-    bytes_ = other.bytes_;
-    objects_ = other.objects_;
+    wish_ = std::move(other.wish_);
     return *this;
   }
   ~BoundClaim() { release(); }
 
+  BoundWish& wish() { return *wish_; }
+
  private:
   void release() {
-    if (bound_ != nullptr) bound_->release(bytes_, objects_);
+    if (bound_ != nullptr) bound_->release(*wish_);
     bound_.reset();
   }
   BoundPtr bound_;
-  uint64_t bytes_ = 0, objects_ = 0;
+  std::unique_ptr<BoundWish> wish_;
 };
 
 // The bounds of buckets by their documents. Thread-safe. One entry per bounded bucket in use.
@@ -155,6 +162,12 @@ void register_bound_metrics();  // told from the start on
 
 // Room for a write, after evictions if need be. insufficient_storage: everything is pinned, or the object is larger
 // than the bound; slow_down: evictions took too long.
-Task<Result<BoundClaim>> claim_room(BoundPtr bound, uint64_t bytes, uint64_t objects);
+inline constexpr std::chrono::seconds room_wait_max{30};
+Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono::seconds wait_max = room_wait_max);
+
+// Whether the write's conditions refuse it already; the commit decides. no_such_key, precondition_failed,
+// invalid_write_offset.
+Task<Result<void>> look_at_conditions(Service& service, std::string bucket, std::string key,
+                                      store::CommitConditions conditions);
 
 }  // namespace verbena::s3

@@ -9,16 +9,37 @@ namespace verbena::s3 {
 void EvictionOrder::clear() {
   by_key_.clear();
   ends_.clear();
-  for (Queue* const all : {&small_, &main_, &leaving_}) all->clear();
+  for (Queue* const all : {&small_, &main_, &leaving_, &aside_}) all->clear();
   bytes_ = small_bytes_ = 0;
+}
+
+EvictionOrder::Queue& EvictionOrder::queue(Where where) {
+  switch (where) {
+    case Where::small:
+      return small_;
+    case Where::main:
+      return main_;
+    case Where::leaving:
+      return leaving_;
+    case Where::aside:
+      return aside_;
+  }
+  return main_;
+}
+
+std::optional<uint64_t> EvictionOrder::size_of(std::string_view key) const {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return std::nullopt;
+  return found->second->object.size;
 }
 
 void EvictionOrder::move(Place place, Where to) {
   const bool ends = policy_ == EvictionPolicy::ttl && place->object.end_us != 0;
   if (place->where == Where::small) small_bytes_ -= place->object.size;
   if (to == Where::small) small_bytes_ += place->object.size;
-  if (ends && to == Where::leaving) ends_.erase(end_of(place));
-  if (ends && to != Where::leaving) ends_.insert(end_of(place));
+  const bool ordered = to == Where::small || to == Where::main;
+  if (ends && !ordered) ends_.erase(end_of(place));
+  if (ends && ordered) ends_.insert(end_of(place));
   Queue& target = queue(to);
   target.splice(target.end(), queue(place->where), place);
   place->where = to;
@@ -61,7 +82,8 @@ void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const Place place = found->second;
-  const bool ordered = policy_ == EvictionPolicy::ttl && place->where != Where::leaving;
+  const bool in_queue = place->where == Where::small || place->where == Where::main;
+  const bool ordered = policy_ == EvictionPolicy::ttl && in_queue;
   if (ordered) ends_.erase(end_of(place));
   place->object.end_us = end_us;
   if (ordered && end_us != 0) ends_.insert(end_of(place));
@@ -92,21 +114,23 @@ std::optional<EvictionOrder::Object> EvictionOrder::leave(Place place) {
   return place->object;
 }
 
-// Objects that were read, or are pinned, go on to the main queue.
+// Objects that were read go on to the main queue.
 std::optional<EvictionOrder::Object> EvictionOrder::next_of_small(
     const std::function<bool(std::string_view)>& is_pinned, size_t& tries) {
   const auto main_is_empty = [&] { return main_.empty() && !small_.empty(); };
   while (tries != 0 && !small_.empty() && (small_bytes_ > bytes_ / 10 || main_is_empty())) {
     --tries;
     const Place place = small_.begin();
-    const bool pinned = is_pinned(place->object.key);
-    if (place->reads == 0 && !pinned) {
+    if (is_pinned(place->object.key)) {
+      move(place, Where::aside);
+      continue;
+    }
+    if (place->reads == 0) {
       remember(place->object.key);
       return leave(place);
     }
     move(place, Where::main);
     place->reads = 0;
-    if (pinned) place->reads = 1;
   }
   return std::nullopt;
 }
@@ -117,9 +141,12 @@ std::optional<EvictionOrder::Object> EvictionOrder::next_of_main(const std::func
   while (tries != 0 && !main_.empty()) {
     --tries;
     const Place place = main_.begin();
-    const bool pinned = is_pinned(place->object.key);
-    if (!pinned && (!goes_around || place->reads == 0)) return leave(place);
-    if (!pinned) --place->reads;
+    if (is_pinned(place->object.key)) {
+      move(place, Where::aside);
+      continue;
+    }
+    if (!goes_around || place->reads == 0) return leave(place);
+    --place->reads;
     main_.splice(main_.end(), main_, place);
   }
   return std::nullopt;
@@ -127,8 +154,10 @@ std::optional<EvictionOrder::Object> EvictionOrder::next_of_main(const std::func
 
 std::optional<EvictionOrder::Object> EvictionOrder::next_to_end(
     const std::function<bool(std::string_view)>& is_pinned) {
-  for (const auto& [end_us, node] : ends_) {
-    if (!is_pinned(node->object.key)) return leave(by_key_.at(node->object.key));
+  while (!ends_.empty()) {
+    const Place place = by_key_.at(ends_.begin()->second->object.key);
+    if (!is_pinned(place->object.key)) return leave(place);
+    move(place, Where::aside);
   }
   return std::nullopt;
 }
@@ -143,11 +172,28 @@ std::optional<EvictionOrder::Object> EvictionOrder::next(const std::function<boo
     if (auto first = next_of_small(is_pinned, tries)) return first;
   }
   if (auto first = next_of_main(is_pinned, tries)) return first;
-  // All of the main queue is pinned: what is left of the small one.
-  for (auto place = small_.begin(); place != small_.end(); ++place) {
+  // Nothing is left of the main queue: what the small one has.
+  while (!small_.empty()) {
+    const Place place = small_.begin();
     if (!is_pinned(place->object.key)) return leave(place);
+    move(place, Where::aside);
+  }
+  return next_of_aside(is_pinned);
+}
+
+// Those that are still pinned go to the end, so that the next call does not meet them first.
+std::optional<EvictionOrder::Object> EvictionOrder::next_of_aside(
+    const std::function<bool(std::string_view)>& is_pinned) {
+  for (size_t tries = aside_.size(); tries != 0; --tries) {
+    const Place place = aside_.begin();
+    if (!is_pinned(place->object.key)) return leave(place);
+    aside_.splice(aside_.end(), aside_, place);
   }
   return std::nullopt;
+}
+
+void EvictionOrder::look_again(size_t max) {
+  for (size_t left = std::min(max, aside_.size()); left != 0; --left) move(aside_.begin(), Where::main);
 }
 
 void EvictionOrder::give_back(const Object& victim) {

@@ -43,15 +43,18 @@ class EvictionOrder {
   void erase(std::string_view key);
   // False: no such object.
   bool read(std::string_view key);
+  std::optional<uint64_t> size_of(std::string_view key) const;  // nullopt: no such object
   // The next object for which `is_pinned` is false. It is counted until erase(), and not returned again before
-  // give_back(). Nullopt: all are pinned, or leaving. Amortized O(1), O(log n) for ttl, while few are pinned.
+  // give_back(). Nullopt: all are pinned, or leaving. Amortized O(1), O(log n) for ttl: pinned ones are set aside, and
+  // looked at again when nothing else is left, or after look_again().
   std::optional<Object> next(const std::function<bool(std::string_view key)>& is_pinned);
+  void look_again(size_t max);  // puts at most so many that were set aside back into the order
   void give_back(const Object& victim);
   void correct(const Object& real);        // a victim's size or times, before give_back()
   void forget_left(std::string_view key);  // a victim that was there no more
 
  private:
-  enum class Where : uint8_t { small, main, leaving };
+  enum class Where : uint8_t { small, main, leaving, aside };
   struct Node {
     Object object;
     Where where = Where::main;
@@ -61,12 +64,13 @@ class EvictionOrder {
   using Place = Queue::iterator;
   static constexpr uint8_t reads_max = 3;
 
-  Queue& queue(Where where) { return where == Where::small ? small_ : where == Where::main ? main_ : leaving_; }
+  Queue& queue(Where where);
   void move(Place place, Where to);
   std::optional<Object> leave(Place place);
   std::optional<Object> next_of_small(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
   std::optional<Object> next_of_main(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
   std::optional<Object> next_to_end(const std::function<bool(std::string_view)>& is_pinned);
+  std::optional<Object> next_of_aside(const std::function<bool(std::string_view)>& is_pinned);
   void remember(std::string_view key);
   bool was_here(std::string_view key) const;
   using ByEnd = std::set<std::pair<int64_t, const Node*>>;
@@ -74,8 +78,8 @@ class EvictionOrder {
 
   EvictionPolicy policy_;
   std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
-  Queue small_, main_, leaving_;
-  ByEnd ends_;  // of ttl: those with an end that are not leaving
+  Queue small_, main_, leaving_, aside_;
+  ByEnd ends_;  // of ttl: those with an end in the queues small and main
   uint64_t bytes_ = 0, small_bytes_ = 0;
   std::deque<size_t> left_;  // hashes of keys that were evicted from the small queue, the earliest first
   std::unordered_multiset<size_t> left_set_;

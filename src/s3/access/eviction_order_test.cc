@@ -76,6 +76,25 @@ TEST(EvictionOrder, PinnedObjectsArePassedOver) {
   }
 }
 
+TEST(EvictionOrder, PinnedObjectsAreSetAsideAndComeBack) {
+  for (const auto policy : {EvictionPolicy::s3_fifo, EvictionPolicy::lru, EvictionPolicy::ttl}) {
+    EvictionOrder order(policy);
+    for (int i = 0; i < 1000; ++i) order.put({.key = "k" + std::to_string(i), .size = 1, .end_us = i + 1});
+    size_t looks = 0;
+    const auto pinned = [&](std::string_view key) { return ++looks, key.size() < 4; };  // k0 to k99
+    for (int i = 0; i < 900; ++i) ASSERT_TRUE(order.next(pinned));
+    EXPECT_LE(looks, 1000U);
+    EXPECT_FALSE(order.next(pinned));
+    order.put({.key = "k5", .size = 3, .end_us = 9});
+    EXPECT_EQ(order.bytes(), 1002U);
+    order.look_again(10);
+    order.erase("k7");
+    size_t left = 0;
+    while (order.next(none_pinned)) ++left;
+    EXPECT_EQ(left, 99U);
+  }
+}
+
 TEST(EvictionOrder, ByTtlEndsComeFirstAndThenAge) {
   EvictionOrder order(EvictionPolicy::ttl);
   order.put({.key = "old", .size = 1});

@@ -62,6 +62,22 @@ void describe(const Service& service, PutRequest& request, const Seal& seal, con
   store::change_attributes(info.attributes, attributes);
 }
 
+// The size that the object has after the request, as far as it is known.
+uint64_t size_after(const PutRequest& request, uint64_t bytes) {
+  const uint64_t before = request.append && request.append->offset ? *request.append->offset : 0;
+  return before > UINT64_MAX - bytes ? UINT64_MAX : before + bytes;
+}
+
+// Room in a bounded bucket. A write that its conditions refuse already evicts nothing.
+Task<Result<BoundClaim>> claim_for(Service& service, const BucketAccess& access, const PutRequest& request,
+                                   uint64_t bytes) {
+  if (access.bound == nullptr) co_return BoundClaim();
+  VB_CO_TRY(access.bound->check_size(size_after(request, bytes)));
+  VB_CO_TRY(co_await look_at_conditions(service, request.bucket, request.key, request.conditions));
+  BoundWish wish{.key = request.key, .bytes = bytes, .appends = request.append.has_value()};
+  co_return co_await claim_room(access.bound, std::move(wish));
+}
+
 EventCause cause_of(const Call& call) { return call.facts.posted_by != nullptr ? EventCause::post : EventCause::put; }
 
 }  // namespace
@@ -87,7 +103,7 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   if (access.has_quota()) {
     VB_CO_ASSIGN(room, co_await reserve_for(service, access, request, size.value_or(0)));
   }
-  if (access.bound != nullptr) VB_CO_TRY(access.bound->check_size(size.value_or(0)));
+  if (access.bound != nullptr) VB_CO_TRY(access.bound->check_size(size_after(request, size.value_or(0))));
   const std::shared_ptr<ByteCharge> charge = ByteCharge::make(call, access);
   if (charge) charge->begin(size.value_or(0));
   VB_CO_ASSIGN(auto writer, co_await make_writer(service, request, sealing, size));
@@ -97,6 +113,10 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   const uint64_t received = info.size;
   if (request.append && received == 0) {
     co_return fail(Errc::invalid_request, "Request body cannot be empty when 'write offset' is specified.");
+  }
+  BoundClaim claim;  // before rights are judged again: it may have to wait
+  if (access.bound != nullptr) {
+    VB_CO_ASSIGN(claim, co_await claim_for(service, access, request, received));
   }
   if (may_have_changed(service, call, generation)) {
     VB_CO_ASSIGN(plan.attributes, co_await judge_again(service, call, write, access));
@@ -108,10 +128,6 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   if (access.notifications != nullptr || generation != service.access->now()) {
     VB_CO_ASSIGN(request.conditions.announcement,
                  co_await announce_now(service, request.bucket, call, cause_of(call), request.key));
-  }
-  BoundClaim claim;
-  if (access.bound != nullptr) {
-    VB_CO_ASSIGN(claim, co_await claim_room(access.bound, received, 1));
   }
   ScopedStage commits(call.trace, Stage::disk);
   VB_CO_ASSIGN(info, co_await writer->commit(std::move(info), std::move(request.conditions)));

@@ -51,8 +51,8 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   BoundClaim claim;
   if (have.access->bound != nullptr) {
     // put_object() waits for room, and refuses.
-    if (have.access->bound->claim(size, 1) != Bound::Room::claimed) return PutNowOutcome::wait;
-    claim = BoundClaim(have.access->bound, size, 1);
+    claim = BoundClaim(have.access->bound, {.key = std::string(put.key), .bytes = size});
+    if (have.access->bound->claim(claim.wish()) != Bound::Room::claimed) return PutNowOutcome::wait;
   }
 
   // Of the bucket that was authorized: it may go, and another come by its name, until this is stored.

@@ -113,10 +113,11 @@ Task<> BoundsWorker::serve(BoundPtr bound) {
       co_return;
     }
   }
-  if (auto victims = bound->victims(victims_max); !victims.empty()) {
+  store::Document decided_by;
+  if (auto victims = bound->victims(victims_max, &decided_by); !victims.empty()) {
     const bool more = victims.size() == victims_max;
     const size_t before = evicted_;
-    co_await evict(bound, std::move(victims));
+    co_await evict(bound, std::move(victims), std::move(decided_by));
     if (more && evicted_ != before) wake();  // the rest, after the other buckets
   }
   co_await renew(bound);
@@ -155,12 +156,12 @@ Task<> BoundsWorker::work_off(std::shared_ptr<Batch> batch, Task<> (BoundsWorker
   }
 }
 
-Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims) {
+Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by) {
   const auto batch = std::make_shared<Batch>(io_.get_executor());
   batch->bound = std::move(bound);
   batch->grounds = std::make_shared<const store::RemovalGrounds>(
       store::RemovalGrounds{.bucket_created_us = batch->bound->created_us(),
-                            .rules = batch->bound->document(),
+                            .rules = std::move(decided_by),
                             .of = store::RemovalGrounds::Of::evicted});
   batch->victims = std::move(victims);
   co_await work_off(batch, &BoundsWorker::evict_some);

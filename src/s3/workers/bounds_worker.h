@@ -36,7 +36,7 @@ class BoundsWorker {
   Task<bool> pass();
   Task<> serve(BoundPtr bound);
   Task<Result<void>> load(BoundPtr bound);
-  Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims);
+  Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by);
   Task<> look_again(BoundPtr bound);  // at the document of a bound that evicts nothing
   Task<> work_off(std::shared_ptr<Batch> batch, Task<> (BoundsWorker::*work)(std::shared_ptr<Batch>));
   Task<> evict_some(std::shared_ptr<Batch> batch);

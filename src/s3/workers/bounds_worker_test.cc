@@ -177,6 +177,49 @@ TEST_F(BoundsTest, CopiesAndOverwritesCount) {
   }
 }
 
+TEST_F(BoundsTest, ACopyLargerThanTheBoundIsRefusedAndEvictsNothing) {
+  ASSERT_EQ(send("PUT", "/source").status, 200);
+  ASSERT_EQ(send("PUT", "/source/large", std::string(6000, 'x')).status, 200);
+  ASSERT_EQ(send("PUT", "/source/fits", std::string(2000, 'x')).status, 200);
+  ASSERT_EQ(bind("<MaxBytes>5000</MaxBytes>"), 200);
+  ASSERT_EQ(put("small", 4000), 200);
+  EXPECT_EQ(send("PUT", "/bucket/copy", "", {{"x-amz-copy-source", "/source/large"}}).status, 507);
+  EXPECT_TRUE(has("small"));
+  EXPECT_EQ(send("PUT", "/bucket/copy", "", {{"x-amz-copy-source", "/source/fits"}}).status, 200);
+  EXPECT_FALSE(has("small"));
+  EXPECT_LE(held().bytes, 5000U);
+}
+
+TEST_F(BoundsTest, AnOverwriteDoesNotEvictWhatItReplaces) {
+  ASSERT_EQ(bind("<MaxBytes>5000</MaxBytes>"), 200);
+  ASSERT_EQ(put("a", 4000), 200);
+  const std::string etag = send("HEAD", "/bucket/a").header("etag");
+  EXPECT_EQ(send("PUT", "/bucket/a", std::string(4500, 'y'), {{"if-match", etag}}).status, 200);
+  ASSERT_EQ(put("b", 300), 200);
+  EXPECT_EQ(put("a", 4900), 200);  // evicts the other one
+  EXPECT_FALSE(has("b"));
+  EXPECT_EQ(held().bytes, 4900U);
+}
+
+TEST_F(BoundsTest, AWriteThatItsConditionsRefuseEvictsNothing) {
+  ASSERT_EQ(bind("<MaxBytes>5000</MaxBytes>"), 200);
+  ASSERT_EQ(put("a", 4000), 200);
+  EXPECT_EQ(send("PUT", "/bucket/b", std::string(4000, 'y'), {{"if-match", "\"none\""}}).status, 404);
+  EXPECT_EQ(send("PUT", "/bucket/a", std::string(5000, 'y'), {{"if-none-match", "*"}}).status, 412);
+  EXPECT_TRUE(has("a"));
+}
+
+TEST_F(BoundsTest, ManyWritersOfAFullBucketAllComeThrough) {
+  ASSERT_EQ(bind("<MaxBytes>20000</MaxBytes>"), 200);
+  std::atomic<bool> ends{false};
+  std::thread small([&] {
+    for (int i = 0; !ends; ++i) EXPECT_EQ(put("s" + std::to_string(i), 1000), 200);
+  });
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(put("large" + std::to_string(i % 2), 18'000), 200);
+  ends = true;
+  small.join();
+}
+
 TEST_F(BoundsTest, ALongRunOfWritesNeverExceedsTheBound) {
   constexpr uint64_t most = 100'000;
   ASSERT_EQ(bind("<MaxBytes>" + std::to_string(most) + "</MaxBytes>"), 200);

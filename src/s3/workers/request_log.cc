@@ -19,6 +19,7 @@
 #include "memory/text_source.h"
 #include "s3/access/access.h"
 #include "s3/access/authorize.h"
+#include "s3/access/bound.h"
 #include "s3/access/quota.h"
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
@@ -46,6 +47,7 @@ metrics::Counter& dropped_for_share() {
 
 constexpr size_t record_bytes_least = 64;  // the shortest record
 constexpr std::chrono::seconds tell_every{60};
+constexpr std::chrono::seconds log_room_wait_max{2};
 
 // The records of one object: never of several owners, or for several readers. Partitioned keys have the records'
 // bucket, and perhaps their day.
@@ -190,6 +192,9 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   // Log objects count in the quota of the target's owner and are dropped beyond it.
   const auto room = Reservation::make(service_, *access, batch.lines.size(), 1);
   if (!room) co_return std::unexpected(room.error());
+  // Likewise beyond the bound of the target. The records of other buckets do not wait long for it.
+  BoundWish room_wish{.key = key, .bytes = batch.lines.size()};
+  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, std::move(room_wish), log_room_wait_max));
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
   writer = seal.writer(service_, std::move(writer), batch.lines.size());
   memory::TextSource source(batch.lines);

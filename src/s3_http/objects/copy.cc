@@ -6,6 +6,7 @@
 #include "base/date.h"
 #include "base/hex.h"
 #include "s3/access/authorize.h"
+#include "s3/access/bound.h"
 #include "s3/access/quota.h"
 #include "s3/copy_source.h"
 #include "s3/events/announce.h"
@@ -223,6 +224,15 @@ Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const 
   co_return true;
 }
 
+// Room in a bounded bucket; before rights are judged again, since it may have to wait.
+Task<Result<BoundClaim>> claim_copy(Context& context, const BucketAccess& target, uint64_t bytes,
+                                    const store::CommitConditions& conditions) {
+  if (target.bound == nullptr) co_return BoundClaim();
+  VB_CO_TRY(co_await look_at_conditions(context.service, context.bucket, context.key, conditions));
+  BoundWish wish{.key = context.key, .bytes = bytes};
+  co_return co_await claim_room(target.bound, std::move(wish));
+}
+
 Result<void> check_ttl(const Context& context, std::optional<std::string_view> ttl) {
   if (!ttl) return {};
   return check_object_headers({{std::string(store::ttl_header), std::string(*ttl)}}, &context.service.store);
@@ -289,12 +299,14 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
   if (!keep_etag && !seal.opaque_etag()) digests.want_md5();
 
+  if (target->bound != nullptr) VB_CO_TRY(target->bound->check_size(from.size));
   VB_CO_ASSIGN(const CopyCosts costs, co_await reserve_copy(context, from.size, 1));
   VB_CO_ASSIGN(auto writer,
                co_await context.service.store.create(context.bucket, context.key, seal.stored_size(from.size)));
   writer = seal.writer(context.service, std::move(writer), from.size);
   const Extent whole{0, from.size, false};
   VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests, costs.charge.get()));
+  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_copy(context, *target, from.size, conditions));
   VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, from, *target, generation));
   if (again) {
     if (!replace_tags) VB_CO_TRY(co_await authorize_tags(context, source, from));

@@ -233,6 +233,15 @@ Task<Result<void>> authorize_completion(Context& context, const store::CommitCon
   co_return co_await authorize_conditions(context.service, context.caller(), *access, name, conditions);
 }
 
+Task<Result<BoundClaim>> claim_completion(Context& context, const BucketAccess& access, uint64_t bytes,
+                                          const store::CommitConditions& conditions) {
+  VB_CO_TRY(co_await look_at_conditions(context.service, context.bucket, context.key, conditions));
+  BoundWish wish{.key = context.key, .bytes = bytes};
+  VB_CO_ASSIGN(BoundClaim claim, co_await claim_room(access.bound, std::move(wish)));
+  VB_CO_TRY(co_await authorize_completion(context, conditions));  // again, since the room may have taken long
+  co_return std::move(claim);
+}
+
 Task<Result<store::ObjectInfo>> complete_upload(Context& context, const std::string& upload_id,
                                                 const std::vector<CompletePart>& wanted,
                                                 store::CommitConditions conditions) {
@@ -249,7 +258,10 @@ Task<Result<store::ObjectInfo>> complete_upload(Context& context, const std::str
   add_begun_conditions(upload, conditions, info.attributes);
   VB_CO_TRY(co_await sum_up_beside(context, upload, parts, info));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, size_of_parts(parts), 1));
+  BoundClaim claim;
+  if (access->bound != nullptr) {
+    VB_CO_ASSIGN(claim, co_await claim_completion(context, *access, size_of_parts(parts), conditions));
+  }
   VB_CO_ASSIGN(conditions.announcement, co_await announce_now(context.service, context.bucket, context.caller(),
                                                               EventCause::complete_upload, context.key));
   co_return co_await context.service.store.complete_upload(context.bucket, context.key, upload_id, std::move(parts),

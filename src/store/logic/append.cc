@@ -252,6 +252,7 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
   transaction.count(as_current(record));
   for (size_t i = 0; i < job.answers.size(); ++i) {
     job.answers[i].modified_us = record.info.modified_us;
+    if (end_us_of(job.answers[i]) != end_us_of(record.info)) job.answers[i].headers = record.info.headers;
     VB_TRY(announce(transaction, plan.accepted[i]->conditions.announcement, bucket.id, job.answers[i]));
   }
   // Appends that are one change are reported as one.
