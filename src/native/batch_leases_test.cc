@@ -49,18 +49,6 @@ class BatchLeaseTest : public BatchTest {
     found.answer = parsed(std::move(body));
     return found;
   }
-  std::string get(uint64_t lease, const std::string& key) {
-    wire::BatchHead in_reply = head();
-    in_reply.inline_max = 1000;
-    std::vector<std::byte> message = body(wire::Type::get_many, in_reply, {{key}});
-    message.resize(message.size() + wire::lease_size);
-    wire::Writer(MutableBytes(message).last(wire::lease_size)).u64(lease);
-    deliver(peer_, peer_.seal(wire::Type::get_many, ++request_, Bytes(message), wire::flag_lease));
-    const Answer answer = parsed(reply_body(peer_));
-    if (answer.entries.empty()) return "refused";
-    const wire::BatchEntry& entry = answer.entries.front();
-    return entry.code == Errc::ok ? std::string(as_text(entry.inline_bytes)) : std::string(to_string(entry.code));
-  }
   void end(uint64_t lease) {
     deliver(peer_, peer_.seal(wire::Type::lease_end, ++request_, wire::LeaseEnd{lease}));
     EXPECT_EQ(reply_code(peer_), Errc::ok);
@@ -97,11 +85,11 @@ TEST_F(BatchLeaseTest, WhatABatchHasFoundStaysReadable) {
       EXPECT_TRUE(type == wire::Type::head_many || found.bytes(2) == "old b");
       store_.put("bucket", "a", "new");
       remove("b");
-      EXPECT_EQ(get(found.lease, "a"), "old a");
-      EXPECT_EQ(get(found.lease, "b"), "old b");
-      EXPECT_EQ(get(0, "a"), "new");
+      EXPECT_EQ(get_by_lease(found.lease, "a"), "old a");
+      EXPECT_EQ(get_by_lease(found.lease, "b"), "old b");
+      EXPECT_EQ(get_by_lease(0, "a"), "new");
       end(found.lease);
-      EXPECT_EQ(get(found.lease, "b"), "no_such_key");
+      EXPECT_EQ(get_by_lease(found.lease, "b"), "no_such_key");
       EXPECT_EQ(keys_held(), 0);
     }
   }
@@ -125,7 +113,7 @@ TEST_F(BatchLeaseTest, ABatchReadsByOneLeaseAndTakesAnother) {
   EXPECT_EQ(second.bytes(0), "old a");
   EXPECT_EQ(second.bytes(1), "old b");
   end(first.lease);
-  EXPECT_EQ(get(second.lease, "a"), "old a");
+  EXPECT_EQ(get_by_lease(second.lease, "a"), "old a");
   end(second.lease);
 }
 
@@ -133,14 +121,14 @@ TEST_F(BatchLeaseTest, ABucketThatWasMadeAgainIsReadAsWithoutALease) {
   const Leased found = take(wire::Type::head_many, {{"a"}, {"b"}}, {60'000, 0});
   ASSERT_NE(found.lease, 0u);
   make_the_bucket_again({"a"});
-  EXPECT_EQ(get(found.lease, "a"), "of another bucket: a");
-  EXPECT_EQ(get(found.lease, "b"), "no_such_key");
+  EXPECT_EQ(get_by_lease(found.lease, "a"), "of another bucket: a");
+  EXPECT_EQ(get_by_lease(found.lease, "b"), "no_such_key");
   const Leased second = take(wire::Type::get_many, {{"a"}, {"b"}}, {60'000, 0}, found.lease);
   EXPECT_EQ(second.bytes(0), "of another bucket: a");
   EXPECT_EQ(second.bytes(1), "no_such_key");
   end(found.lease);
   store_.put("bucket", "a", "new");
-  EXPECT_EQ(get(second.lease, "a"), "of another bucket: a");
+  EXPECT_EQ(get_by_lease(second.lease, "a"), "of another bucket: a");
   end(second.lease);
   EXPECT_EQ(keys_held(), 0);
 }
@@ -177,11 +165,11 @@ TEST_F(BatchLeaseTest, AnotherSessionOfTheAccountReadsByItAndOfAnotherAccountNot
   store_.put("bucket", "a", "new");
   FakePeer holder = peer_;
   peer_ = hello(61, wire::version_of_batch_leases);
-  EXPECT_EQ(get(found.lease, "a"), "old a");
+  EXPECT_EQ(get_by_lease(found.lease, "a"), "old a");
   end(found.lease);
-  EXPECT_EQ(get(found.lease, "a"), "old a") << "it is not this session's to end";
+  EXPECT_EQ(get_by_lease(found.lease, "a"), "old a") << "it is not this session's to end";
   deliver(holder, holder.seal(wire::Type::bye, ++request_, Bytes()));
-  EXPECT_EQ(get(found.lease, "a"), "new") << "it ended with its session";
+  EXPECT_EQ(get_by_lease(found.lease, "a"), "new") << "it ended with its session";
 }
 
 TEST_F(BatchLeaseTest, MalformedOnesAreRefused) {

@@ -46,19 +46,6 @@ class LeaseTest : public BatchTest {
     found.ended = list.code;
     return found;
   }
-  // The bytes of a key by the lease, or its code.
-  std::string get(uint64_t lease, const std::string& key) {
-    wire::BatchHead in_reply = head();
-    in_reply.inline_max = 1000;
-    std::vector<std::byte> message = body(wire::Type::get_many, in_reply, {{key}});
-    message.resize(message.size() + wire::lease_size);
-    wire::Writer(MutableBytes(message).last(wire::lease_size)).u64(lease);
-    deliver(peer_, peer_.seal(wire::Type::get_many, ++request_, Bytes(message), wire::flag_lease));
-    const auto answer = parsed(reply_body(peer_));
-    if (answer.entries.empty()) return "refused";
-    const wire::BatchEntry& entry = answer.entries.front();
-    return entry.code == Errc::ok ? std::string(as_text(entry.inline_bytes)) : std::string(to_string(entry.code));
-  }
   void remove(const std::string& key) {
     deliver(peer_,
             peer_.seal(wire::Type::del, ++request_, wire::Delete{.bucket = "bucket", .key = key, .if_match = {}}));
@@ -84,16 +71,16 @@ TEST_F(LeaseTest, TheVersionThatWasFoundStaysReadable) {
     EXPECT_TRUE(pinned("ns/a"));
     store_.put("bucket", "ns/a", "new");
     remove("ns/b");
-    EXPECT_EQ(get(found.lease, "ns/a"), "old ns/a") << hot;
-    EXPECT_EQ(get(found.lease, "ns/b"), "old ns/b");
-    EXPECT_EQ(get(found.lease, "ns/b"), "old ns/b") << "as often as one likes";
-    EXPECT_EQ(get(0, "ns/a"), "new");
-    EXPECT_EQ(get(found.lease + 1, "ns/b"), "no_such_key") << "another lease";
+    EXPECT_EQ(get_by_lease(found.lease, "ns/a"), "old ns/a") << hot;
+    EXPECT_EQ(get_by_lease(found.lease, "ns/b"), "old ns/b");
+    EXPECT_EQ(get_by_lease(found.lease, "ns/b"), "old ns/b") << "as often as one likes";
+    EXPECT_EQ(get_by_lease(0, "ns/a"), "new");
+    EXPECT_EQ(get_by_lease(found.lease + 1, "ns/b"), "no_such_key") << "another lease";
     end(found.lease);
     EXPECT_EQ(held(), 0);
     EXPECT_FALSE(pinned("ns/a"));
-    EXPECT_EQ(get(found.lease, "ns/a"), "new") << "as without one";
-    EXPECT_EQ(get(found.lease, "ns/b"), "no_such_key");
+    EXPECT_EQ(get_by_lease(found.lease, "ns/a"), "new") << "as without one";
+    EXPECT_EQ(get_by_lease(found.lease, "ns/b"), "no_such_key");
     end(found.lease);  // once more
   }
 }
@@ -103,7 +90,7 @@ TEST_F(LeaseTest, ItEndsWithItsTime) {
   ASSERT_NE(found.lease, 0u);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   remove("ns/a");
-  EXPECT_EQ(get(found.lease, "ns/a"), "no_such_key");
+  EXPECT_EQ(get_by_lease(found.lease, "ns/a"), "no_such_key");
   for (int i = 0; i < 300 && held() != 0; ++i) {  // at a sweep of the endpoint, within a second
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     run();
@@ -135,9 +122,9 @@ TEST_F(LeaseTest, ARightThatWasTakenAwayIsNotKept) {
   const Found found = match(60'000);
   ASSERT_EQ(found.leading, 3u);
   remove("ns/a");
-  EXPECT_EQ(get(found.lease, "ns/a"), "old ns/a");
+  EXPECT_EQ(get_by_lease(found.lease, "ns/a"), "old ns/a");
   deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*")");
-  EXPECT_EQ(get(found.lease, "ns/a"), "access_denied");
+  EXPECT_EQ(get_by_lease(found.lease, "ns/a"), "access_denied");
   end(found.lease);
 }
 
@@ -147,7 +134,7 @@ TEST_F(LeaseTest, AChangedPolicyDoesNotLoseTheVersion) {
   const Found found = match(60'000);
   store_.put("bucket", "ns/a", "new");
   deny(R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/other/*")");
-  EXPECT_EQ(get(found.lease, "ns/a"), "old ns/a");
+  EXPECT_EQ(get_by_lease(found.lease, "ns/a"), "old ns/a");
   end(found.lease);
 }
 

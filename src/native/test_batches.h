@@ -176,6 +176,19 @@ class BatchTest : public DoorTest {
     store_.is_hot = [](std::string_view) { return true; };
     ask(wire::Type::head_many, head(), {{"anything"}});
   }
+  // The bytes of a key by the lease, or its code.
+  std::string get_by_lease(uint64_t lease, const std::string& key) {
+    wire::BatchHead in_reply = head();
+    in_reply.inline_max = 1000;
+    std::vector<std::byte> message = body(wire::Type::get_many, in_reply, {{key}});
+    message.resize(message.size() + wire::lease_size);
+    wire::Writer(MutableBytes(message).last(wire::lease_size)).u64(lease);
+    deliver(peer_, peer_.seal(wire::Type::get_many, ++request_, Bytes(message), wire::flag_lease));
+    const Answer answer = parsed(reply_body(peer_));
+    if (answer.entries.empty()) return "refused";
+    const wire::BatchEntry& entry = answer.entries.front();
+    return entry.code == Errc::ok ? std::string(as_text(entry.inline_bytes)) : std::string(to_string(entry.code));
+  }
   std::string_view memory(size_t at, size_t size) const { return as_text(Bytes(memory_).subspan(at, size)); }
 
   TestWindow::State window_;
