@@ -164,6 +164,22 @@ class Bounds(unittest.TestCase):
             time.sleep(0.1)
         self.assertLessEqual(len(listed(self.s3, "quick")), 1)
 
+    def test_a_copy_and_an_overwrite_take_only_what_they_add(self):
+        bound(self.server, "cache", "<MaxBytes>20000</MaxBytes>")
+        self.s3.create_bucket(Bucket="other")
+        self.s3.put_object(Bucket="other", Key="large", Body=b"l" * 60_000)
+        for number in range(15):
+            self.put(number, 1_000)
+        with self.assertRaises(ClientError) as refused:
+            self.s3.copy_object(Bucket="cache", Key="copy", CopySource={"Bucket": "other", "Key": "large"})
+        self.assertEqual(refused.exception.response["ResponseMetadata"]["HTTPStatusCode"], 507)
+        self.assertEqual(len(listed(self.s3, "cache")), 15)
+        tag = self.s3.put_object(Bucket="cache", Key="most", Body=b"m" * 18_000)["ETag"]
+        add = lambda request, **_: request.headers.add_header("if-match", tag)
+        self.s3.meta.events.register("before-sign.s3.PutObject", add)
+        self.s3.put_object(Bucket="cache", Key="most", Body=b"n" * 18_000)
+        self.assertEqual(self.s3.get_object(Bucket="cache", Key="most")["Body"].read(), b"n" * 18_000)
+
     def test_a_smaller_bound_is_met_without_a_write(self):
         for number in range(50):
             self.put(number, 100)
