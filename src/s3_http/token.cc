@@ -52,25 +52,19 @@ Deadline last_read(const Context& context, uint64_t size) {
 
 class BoundedSink : public memory::Sink {
  public:
-  BoundedSink(rdma::WindowSink& inner, Deadline end, Delivered& delivered)
-      : inner_(inner), last_post_(end), delivered_(delivered) {
+  BoundedSink(rdma::WindowSink& inner, Deadline end, Delivered& delivered) : inner_(inner), delivered_(delivered) {
     inner_.post_until(end);
   }
   Task<Result<void>> begin(uint64_t length) override { co_return co_await inner_.begin(length); }
   Task<Result<void>> push(memory::Chunk chunk) override {
-    if (SteadyClock::now() < last_post_) {
-      delivered_.update(chunk.bytes);
-      co_return co_await inner_.push(std::move(chunk));
-    }
-    (void)co_await inner_.finish();  // drains what was posted
-    co_return fail(Errc::timed_out, "token: time to post is over");
+    delivered_.update(chunk.bytes);
+    co_return co_await inner_.push(std::move(chunk));
   }
   Task<Result<void>> drained() override { co_return co_await inner_.drained(); }
   Task<Result<void>> finish() override { co_return co_await inner_.finish(); }
 
  private:
   rdma::WindowSink& inner_;
-  Deadline last_post_;
   Delivered& delivered_;
 };
 

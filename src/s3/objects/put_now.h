@@ -22,8 +22,8 @@ struct PutNow {
   std::move_only_function<void(Result<store::ObjectInfo>&&)> then{};
 };
 
-inline constexpr uint64_t put_now_max =
-    64 * KiB;  // larger objects are never taken, nor any above the store's whole_put_max()
+// Larger objects are never taken, nor any above the store's whole_put_max().
+inline constexpr uint64_t put_now_max = 64 * KiB;
 
 enum class PutNowOutcome : uint8_t {
   done,     // accepted: `put.then` is called with the store's result

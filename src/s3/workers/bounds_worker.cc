@@ -4,7 +4,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/several.h"
 #include "s3/events/announce.h"
 #include "store/ends.h"
 #include "store/removal_grounds.h"
@@ -43,15 +43,12 @@ metrics::Counter& evicted_bytes() {
 
 // Victims, or keys to renew, that the coroutines of a batch share. Used on one executor.
 struct BoundsWorker::Batch {
-  explicit Batch(const boost::asio::any_io_executor& executor) : changed(executor) {}
   BoundPtr bound{};
   std::shared_ptr<const store::RemovalGrounds> grounds{};
   std::vector<EvictionOrder::Object> victims{};
   std::vector<std::string> keys{};
-  size_t size() const { return std::max(victims.size(), keys.size()); }
-  size_t next = 0, busy = 0, evicted = 0, refused = 0, failures = 0;
+  size_t next = 0, evicted = 0, refused = 0, failures = 0;
   std::string first_failure{};
-  boost::asio::steady_timer changed;
 };
 
 BoundsWorker::BoundsWorker(Service& service, store::ChangeFeeds& feeds) : service_(service), feeds_(feeds) {
@@ -144,27 +141,16 @@ Task<Result<void>> BoundsWorker::load(BoundPtr bound) {
   co_return Result<void>();
 }
 
-Task<> BoundsWorker::work_off(std::shared_ptr<Batch> batch, Task<> (BoundsWorker::*work)(std::shared_ptr<Batch>)) {
-  const auto executor = co_await boost::asio::this_coro::executor;
-  batch->busy = std::min(at_once, batch->size());
-  for (size_t i = batch->busy; i != 0; --i) {
-    boost::asio::co_spawn(executor, (this->*work)(batch), boost::asio::detached);
-  }
-  while (batch->busy != 0) {
-    batch->changed.expires_at(boost::asio::steady_timer::time_point::max());
-    (void)co_await batch->changed.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
-  }
-}
-
 Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by) {
-  const auto batch = std::make_shared<Batch>(io_.get_executor());
+  const auto batch = std::make_shared<Batch>();
   batch->bound = std::move(bound);
   batch->grounds = std::make_shared<const store::RemovalGrounds>(
       store::RemovalGrounds{.bucket_created_us = batch->bound->created_us(),
                             .rules = std::move(decided_by),
                             .of = store::RemovalGrounds::Of::evicted});
   batch->victims = std::move(victims);
-  co_await work_off(batch, &BoundsWorker::evict_some);
+  const auto work = [this, batch] { return evict_some(batch); };
+  co_await run_several(std::min(at_once, batch->victims.size()), work);
   evicted_ += batch->evicted;
   refused_ += batch->refused;
   if (batch->failures != 0) {
@@ -200,8 +186,6 @@ Task<> BoundsWorker::evict_some(std::shared_ptr<Batch> batch) {
     if (batch->failures++ != 0) continue;
     batch->first_failure = fmt::format("{}: {}", log::printable(victim.key), describe(done.error()));
   }
-  --batch->busy;
-  batch->changed.cancel();
 }
 
 Task<bool> BoundsWorker::correct(Bound& bound, const EvictionOrder::Object& victim) {
@@ -227,13 +211,14 @@ Task<Result<void>> BoundsWorker::evict_one(const Batch& batch, const EvictionOrd
 }
 
 Task<> BoundsWorker::renew(BoundPtr bound) {
-  const auto batch = std::make_shared<Batch>(io_.get_executor());
+  const auto batch = std::make_shared<Batch>();
   batch->keys = bound->take_read_keys(renewals_max);
   if (batch->keys.size() == renewals_max) wake();
   std::ranges::sort(batch->keys);
   batch->keys.erase(std::ranges::unique(batch->keys).begin(), batch->keys.end());
   batch->bound = std::move(bound);
-  co_await work_off(batch, &BoundsWorker::renew_some);
+  const auto work = [this, batch] { return renew_some(batch); };
+  co_await run_several(std::min(at_once, batch->keys.size()), work);
 }
 
 // An object without a TTL, or one that was renewed a moment ago, costs no commit.
@@ -244,8 +229,6 @@ Task<> BoundsWorker::renew_some(std::shared_ptr<Batch> batch) {
     change.attributes.emplace_back(store::touch_attribute, store::touch_by_read);
     (void)co_await service_.store.update(batch->bound->bucket(), key, "", std::move(change));
   }
-  --batch->busy;
-  batch->changed.cancel();
 }
 
 }  // namespace verbena::s3

@@ -38,7 +38,6 @@ class BoundsWorker {
   Task<Result<void>> load(BoundPtr bound);
   Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by);
   Task<> look_again(BoundPtr bound);  // at the document of a bound that evicts nothing
-  Task<> work_off(std::shared_ptr<Batch> batch, Task<> (BoundsWorker::*work)(std::shared_ptr<Batch>));
   Task<> evict_some(std::shared_ptr<Batch> batch);
   Task<Result<void>> evict_one(const Batch& batch, const EvictionOrder::Object& victim);
   // Whether the order had something wrong of it.

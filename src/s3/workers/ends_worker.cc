@@ -4,7 +4,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/several.h"
 #include "s3/events/announce.h"
 #include "store/removal_grounds.h"
 
@@ -33,14 +33,11 @@ metrics::Counter& ended_objects() {
 
 // Keys that the workers of a page share. Used on one executor.
 struct EndsPass::Page {
-  explicit Page(const boost::asio::any_io_executor& executor) : changed(executor) {}
   std::vector<store::EndedKey> keys{};
-  size_t next = 0, busy = 0;
-  boost::asio::steady_timer changed;
+  size_t next = 0;
 };
 
 Task<bool> EndsPass::run() {
-  const auto executor = co_await boost::asio::this_coro::executor;
   std::optional<store::EndedKey> last;
   while (!stops() && failures_ < failures_max) {
     auto found = co_await index_.ended(options_.page_size, last ? &*last : nullptr);
@@ -50,16 +47,9 @@ Task<bool> EndsPass::run() {
     }
     if (found->empty()) break;
     last = found->back();
-    const auto page = std::make_shared<Page>(executor);
-    page->keys = std::move(*found);
-    page->busy = std::min(options_.at_once, page->keys.size());
-    for (size_t i = page->busy; i != 0; --i) {
-      boost::asio::co_spawn(executor, worker(page), boost::asio::detached);
-    }
-    while (page->busy != 0) {
-      page->changed.expires_at(boost::asio::steady_timer::time_point::max());
-      (void)co_await page->changed.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
-    }
+    const auto page = std::make_shared<Page>(Page{.keys = std::move(*found)});
+    const auto work = [this, page] { return worker(page); };
+    co_await run_several(std::min(options_.at_once, page->keys.size()), work);
     if (page->keys.size() < options_.page_size) break;
   }
   if (failures_ != 0) log::warn("ends: {} objects could not be removed, at first {}", failures_, first_failure_);
@@ -74,8 +64,6 @@ Task<> EndsPass::worker(std::shared_ptr<Page> page) {
     if (failures_++ != 0) continue;
     first_failure_ = fmt::format("{}/{}: {}", ended.bucket, log::printable(ended.key), describe(done.error()));
   }
-  --page->busy;
-  page->changed.cancel();
 }
 
 Task<Result<void>> EndsPass::remove(const store::EndedKey& ended) {

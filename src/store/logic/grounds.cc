@@ -1,5 +1,7 @@
 #include "store/logic/grounds.h"
 
+#include "store/key_pins.h"
+
 namespace verbena::store {
 namespace {
 
@@ -64,13 +66,27 @@ Result<void> check_alone(Transaction& transaction, uint64_t bucket, std::string_
   return {};
 }
 
+// Checks the bucket, and that the document is as it was read.
+Result<void> check_document(Transaction& transaction, const BucketRecord& bucket, std::string_view name,
+                            const RemovalGrounds& grounds) {
+  if (bucket.info.created_us != grounds.bucket_created_us) return no_longer("another bucket of that name");
+  if (bucket.info.versioning != grounds.versioning) return no_longer("versioning");
+  VB_ASSIGN(const auto document, find_row(transaction, Table::meta, keys::document(bucket.id, name)));
+  if (!document || grounds.rules == nullptr || *document != *grounds.rules) return no_longer("rules");
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_rules(Transaction& transaction, const BucketRecord& bucket, const RemovalGrounds& grounds) {
-  if (bucket.info.created_us != grounds.bucket_created_us) return no_longer("another bucket of that name");
-  if (bucket.info.versioning != grounds.versioning) return no_longer("versioning");
-  VB_ASSIGN(const auto rules, find_row(transaction, Table::meta, keys::document(bucket.id, rules_document)));
-  if (!rules || *rules != *grounds.rules) return no_longer("rules");
+  return check_document(transaction, bucket, rules_document, grounds);
+}
+
+// A key without an object is none to evict, and no reason to make a marker: of buckets without versions alone.
+Result<void> check_eviction(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
+                            const RemovalGrounds& grounds) {
+  VB_TRY(check_document(transaction, bucket, bounding_document, grounds));
+  if (KeyPins::get().is_pinned(bucket.info.name, key)) return no_longer("a lease pins it");
   return {};
 }
 

@@ -15,5 +15,8 @@ Result<void> check_rules(Transaction& transaction, const BucketRecord& bucket, c
 // Checks those and that the version is unchanged: the same tags, and current, or noncurrent since the same time.
 Result<void> check_grounds(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
                            const std::optional<Version>& version, const RemovalGrounds& grounds);
+// Checks the bucket and its bound, and that no lease pins the key.
+Result<void> check_eviction(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
+                            const RemovalGrounds& grounds);
 
 }  // namespace verbena::store

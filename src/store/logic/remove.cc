@@ -1,6 +1,5 @@
 #include "store/logic/remove.h"
 
-#include "store/key_pins.h"
 #include "store/logic/ends.h"
 #include "store/logic/events.h"
 #include "store/logic/grounds.h"
@@ -16,24 +15,11 @@ Result<void> check_why(Transaction& transaction, const Removal& r, const BucketR
                        const std::optional<Version>& version) {
   if (r.request.grounds == nullptr) return {};
   const RemovalGrounds& grounds = *r.request.grounds;
-  const bool evicted = grounds.of == RemovalGrounds::Of::evicted;
-  if (!evicted && grounds.of != RemovalGrounds::Of::ended) {
-    return check_grounds(transaction, bucket, r.key, version, grounds);
-  }
-  const bool same_bucket = bucket.info.created_us == grounds.bucket_created_us;
-  if (evicted) {
-    VB_ASSIGN(const auto bound, find_row(transaction, Table::meta, keys::document(bucket.id, bounding_document)));
-    if (grounds.rules != nullptr && (!bound || *bound != *grounds.rules)) {
-      return fail(Errc::precondition_failed, "The bucket's bound has changed.");
-    }
-    // A key without an object is none to evict, and no reason to make a marker.
-    if (same_bucket && bucket.info.versioning == Versioning::off &&
-        !KeyPins::get().is_pinned(bucket.info.name, r.key)) {
-      return {};
-    }
-    return fail(Errc::precondition_failed, "The object is pinned, or its bucket is another one.");
-  }
-  if (same_bucket && version && version->current && r.bucket->is_gone(version->record.info)) return {};
+  if (grounds.of == RemovalGrounds::Of::evicted) return check_eviction(transaction, bucket, r.key, grounds);
+  if (grounds.of != RemovalGrounds::Of::ended) return check_grounds(transaction, bucket, r.key, version, grounds);
+  const bool holds = bucket.info.created_us == grounds.bucket_created_us && version && version->current &&
+                     r.bucket->is_gone(version->record.info);
+  if (holds) return {};
   return fail(Errc::precondition_failed, "The object's end has not come.");
 }
 

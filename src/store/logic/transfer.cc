@@ -1,14 +1,8 @@
 #include "store/logic/transfer.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
 #include <algorithm>
 
+#include "base/several.h"
 #include "store/logic/ends.h"
 #include "store/logic/keys.h"
 #include "store/logic/object_ops.h"
@@ -239,12 +233,9 @@ Task<Result<KeyPage>> Transfer::next_keys(Pair pair, std::string from) {
 
 // State that the workers of one bucket share. Used on one executor.
 struct Transfer::Work {
-  explicit Work(const boost::asio::any_io_executor& executor) : changed(executor) {}
   Pair pair{};
   std::vector<std::string> keys{};  // from the end
-  size_t busy = 0;
   std::optional<Error> error{};
-  boost::asio::steady_timer changed;
 };
 
 Task<> Transfer::worker(std::shared_ptr<Work> work) {
@@ -258,29 +249,19 @@ Task<> Transfer::worker(std::shared_ptr<Work> work) {
     }
     options_.tell(work->pair.source->name, counts_);
   }
-  --work->busy;
-  work->changed.cancel();
 }
 
 Task<Result<void>> Transfer::copy_keys(Pair pair) {
-  const auto executor = co_await boost::asio::this_coro::executor;
   for (std::string from;;) {
     VB_CO_ASSIGN(KeyPage page, co_await next_keys(pair, from));
     if (page.keys.empty()) co_return Result<void>{};
     from = page.keys.back() + '\0';
-    auto work = std::make_shared<Work>(executor);
+    const auto work = std::make_shared<Work>();
     work->pair = pair;
     std::ranges::reverse(page.keys);
     work->keys = std::move(page.keys);
-    work->busy = std::min(options_.keys_at_once, work->keys.size());
-    for (size_t i = work->busy; i != 0; --i) {
-      boost::asio::co_spawn(executor, worker(work), boost::asio::detached);
-    }
-    while (work->busy != 0) {
-      work->changed.expires_at(boost::asio::steady_timer::time_point::max());
-      boost::system::error_code woken;
-      co_await work->changed.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
-    }
+    const auto copy_some = [this, work] { return worker(work); };
+    co_await run_several(std::min(options_.keys_at_once, work->keys.size()), copy_some);
     if (work->error) co_return std::unexpected(*work->error);
     if (!page.more) co_return Result<void>{};
     if (from <= pair.done) continue;
