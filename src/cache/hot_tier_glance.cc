@@ -46,6 +46,7 @@ void HotTier::glance_at(Shard& s, const KeyRun& keys, std::span<const uint64_t> 
   for (size_t i = 0; i < places.size(); ++i) {
     const auto* const found = s.index.find(hashes[places[i]]);
     nodes[i] = found == nullptr ? nullptr : &**found;
+    if (nodes[i] == nullptr) continue;
     __builtin_prefetch(nodes[i]);
     __builtin_prefetch(reinterpret_cast<const char*>(nodes[i]) + 64);
   }

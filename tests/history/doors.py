@@ -137,13 +137,13 @@ class Http:
         return _texts(document)["ETag"].strip('"'), headers.get("x-amz-version-id", "")
 
     def upload(self, bucket, key, bodies):
-        """A multipart upload with its parts: its id and document."""
+        """A multipart upload with its parts: its id, document and the parts' entity tags."""
         upload = _texts(tree.fromstring(self.call("POST", bucket, f"/{key}?uploads")[1]))["UploadId"]
-        document = ""
+        document, etags = "", []
         for number, body in enumerate(bodies, 1):
-            etag = self._etag(self.call("PUT", bucket, f"/{key}?partNumber={number}&uploadId={upload}", body)[0])
-            document += f"<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"
-        return upload, f"<CompleteMultipartUpload>{document}</CompleteMultipartUpload>".encode()
+            etags.append(self._etag(self.call("PUT", bucket, f"/{key}?partNumber={number}&uploadId={upload}", body)[0]))
+            document += f"<Part><PartNumber>{number}</PartNumber><ETag>{etags[-1]}</ETag></Part>"
+        return upload, f"<CompleteMultipartUpload>{document}</CompleteMultipartUpload>".encode(), etags
 
     def complete(self, bucket, key, upload, condition):
         """An error may come in the body of an answer whose status is 200."""

@@ -82,12 +82,20 @@ inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engi
   return engines;
 }
 
-inline const std::vector<EngineUnderTest>& engines() {
-  static const std::vector<EngineUnderTest> all = with_rados({
+// Those that have their rows in this process.
+inline std::vector<EngineUnderTest> near_engines() {
+  return {
       {"Local", [] { return std::make_unique<LocalRig>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},
-      {"Far", [] { return std::make_unique<FarRig>(); }},
-  });
+  };
+}
+
+inline const std::vector<EngineUnderTest>& engines() {
+  static const std::vector<EngineUnderTest> all = [] {
+    auto those = near_engines();
+    those.push_back({"Far", [] { return std::make_unique<FarRig>(); }});
+    return with_rados(std::move(those));
+  }();
   return all;
 }
 

@@ -214,6 +214,34 @@ TEST_P(Moments, AnUploadIsNeverWithoutTheParts) {
   }
 }
 
+// The engines that read a page by one fetch.
+class NearMoments : public Moments {};
+
+// The renamed object goes past the others in a page, in either direction.
+TEST_P(NearMoments, ARenamedObjectIsOnceInAPage) {
+  t.make_bucket("renames");
+  bucket_ = "renames";
+  Call setup(t, bucket_);
+  constexpr int others = 30;
+  for (int i = 0; i < others; ++i) ASSERT_TRUE(setup.put(key(i), i));
+  const std::string first = "a", last = "z";
+  ASSERT_TRUE(setup.put(first, 0));
+  const auto rename = [&](Call& caller, const std::atomic<bool>& stop) {
+    for (int round = 0; round < 2000 && !stop; ++round) {
+      const bool back = round % 2 != 0;
+      RenameRequest request{.from = back ? last : first, .to = back ? first : last};
+      ASSERT_TRUE(caller.run(t.engine().rename(bucket_, std::move(request))));
+    }
+  };
+  const auto check = [&] {
+    const auto page = t.run(t.engine().list(bucket_, {}));
+    ASSERT_TRUE(page) << describe(page.error());
+    ASSERT_EQ(page->entries.size(), others + 1u);
+    EXPECT_NE(page->entries.front().key == first, page->entries.back().key == last);
+  };
+  while_changing(rename, check);
+}
+
 // As above, with round trips as looks, in which others run: without chance.
 TEST(FarMoments, WhatChangesBetweenTwoRoundTripsIsNotMixed) {
   FarRig t;
@@ -254,6 +282,7 @@ TEST(FarMoments, WhatChangesBetweenTwoRoundTripsIsNotMixed) {
 }
 
 ON_ALL_ENGINES(Moments);
+ON_THESE(NearMoments, near_engines());
 
 }  // namespace
 }  // namespace verbena::store::conformance

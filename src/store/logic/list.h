@@ -1,8 +1,9 @@
 // Pages of keys. Each does bounded work: a common prefix is skipped by one seek, however many keys it hides.
 //
 // A lister keeps its position: run() after would_block continues in the same view, when the rows are there. Each lister
-// walks one table by one cursor and draws no conclusion from two rows: a key, or an upload, exists or it does not. So
-// none opens a Moment; if one cursor takes several fetches, a page may mix rows of each of them.
+// walks one table by one cursor, and opens no Moment: an engine's cursor is of one moment, so that a page shows a
+// renamed object once. Over Ceph one cursor may take several fetches, and a page may mix rows of each of them: each key,
+// or upload, is shown as it was at one of them (docs/s3.md).
 #pragma once
 
 #include <memory>

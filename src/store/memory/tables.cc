@@ -56,6 +56,9 @@ void Tables::end_moment(Before& before) const {
   moments_.erase(&before);
 }
 
+MomentCursor::MomentCursor(const Tables& tables, Table table, std::string prefix, std::string_view from)
+    : moment_(tables), cursor_(moment_.cursor(table, std::move(prefix), from)) {}
+
 TableCursor::TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
                          const Tables::Before* before)
     : tables_(tables), table_(table), prefix_(std::move(prefix)), locks_(locks), before_(before) {
@@ -109,7 +112,7 @@ Result<std::string> TablesView::get(Table table, std::string_view key) {
 }
 
 std::unique_ptr<Cursor> TablesView::cursor(Table table, std::string prefix, std::string_view from) {
-  return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, /*locks=*/true);
+  return std::make_unique<MomentCursor>(tables_, table, std::move(prefix), from);
 }
 
 std::unique_ptr<Moment> TablesView::moment() { return std::make_unique<TablesMoment>(tables_); }

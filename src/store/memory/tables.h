@@ -56,8 +56,8 @@ class Tables {
 // Holds a copy of its row, so that rows may change under it.
 class TableCursor final : public Cursor {
  public:
-  // `locks`: the caller does not hold the mutex. `before`: the moment whose rows it walks; null: the rows as of each
-  // step.
+  // `locks`: the caller does not hold the mutex. `before`: the moment whose rows it walks; null: the rows of the commit
+  // that the caller makes.
   TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
               const Tables::Before* before = nullptr);
   bool valid() const override { return row_.has_value(); }
@@ -102,6 +102,23 @@ class TablesMoment final : public Moment {
  private:
   const Tables& tables_;
   Tables::Before before_;  // guarded by the tables' mutex
+};
+
+// A cursor of a view: as of the moment when it was made, as RocksDB's are. A page of a listing is read by one cursor,
+// and a rename moves an object from one row to another: of several moments, the page could show it twice or not at all.
+class MomentCursor final : public Cursor {
+ public:
+  MomentCursor(const Tables& tables, Table table, std::string prefix, std::string_view from);
+  bool valid() const override { return cursor_->valid(); }
+  std::string_view key() const override { return cursor_->key(); }
+  std::string_view value() const override { return cursor_->value(); }
+  void next() override { cursor_->next(); }
+  void seek(std::string_view key) override { cursor_->seek(key); }
+  Result<void> status() const override { return cursor_->status(); }
+
+ private:
+  TablesMoment moment_;
+  std::unique_ptr<Cursor> cursor_;
 };
 
 // Changes the rows in place and can undo everything. For a caller that holds the mutex exclusively.
