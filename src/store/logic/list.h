@@ -2,8 +2,8 @@
 //
 // A lister keeps its position: run() after would_block continues in the same view, when the rows are there. Each lister
 // walks one table by one cursor, and opens no Moment: an engine's cursor is of one moment, so that a page shows a
-// renamed object once. Over Ceph one cursor may take several fetches, and a page may mix rows of each of them: each key,
-// or upload, is shown as it was at one of them (docs/s3.md).
+// renamed object once. Over Ceph a cursor may take several fetches, and a page may mix rows of each of them: a key, or
+// an upload, is shown as it was at one of them (docs/s3.md).
 #pragma once
 
 #include <memory>
