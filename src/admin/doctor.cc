@@ -35,6 +35,7 @@ Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena, bool 
     findings.push_back({Health::ok, "fabric", "RDMA is off (rdma.enabled)", {}});
   }
   append(findings, check_devices(roots));
+  append(findings, check_encryption(roots));
   append(findings, check_firewall(roots));
   append(findings, check_limits());
   append(findings, check_memory(roots, arena));

@@ -53,6 +53,29 @@ TEST_F(Doctor, DescribesAPortAndItsGids) {
   EXPECT_NE(findings[0].found.find("2 GIDs (1 RoCE v2, 1 with an IP address)"), std::string::npos) << findings[0].found;
 }
 
+TEST_F(Doctor, TellsWhatEncryptsBelowAnRdmaDevice) {
+  Findings findings = check_encryption(roots);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[2].found, "no RDMA device: TLS protects what goes over tcp");
+  write("sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1", "eth7");
+  write("sys/class/net/macsec0/uevent", "INTERFACE=macsec0\nDEVTYPE=macsec");
+  write("sys/class/net/macsec0/lower_eth7/mtu", "1500");
+  write("sys/class/net/vlan9/uevent", "INTERFACE=vlan9\nDEVTYPE=vlan");
+  write("sys/class/net/vlan9/lower_eth7/mtu", "1500");
+  findings = check_encryption(roots);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[2].subject, "encryption below rxe0");
+  EXPECT_NE(findings[2].found.find("inline AES-XTS: absent"), std::string::npos) << findings[2].found;
+  EXPECT_NE(findings[2].found.find("eth7: IPsec offload cannot be told"), std::string::npos) << findings[2].found;
+  EXPECT_TRUE(findings[2].found.ends_with("MACsec interface macsec0")) << findings[2].found;
+  EXPECT_TRUE(findings[2].mend.starts_with("the kernel sends this device's packets")) << findings[2].mend;
+  std::filesystem::create_directories(root / "sys/class/infiniband/mlx5_0/device");
+  std::filesystem::create_symlink("../drivers/mlx5_core", root / "sys/class/infiniband/mlx5_0/device/driver");
+  findings = check_encryption(roots);
+  EXPECT_TRUE(findings[2].found.starts_with("inline AES-XTS: cannot be told")) << findings[2].found;
+  EXPECT_TRUE(findings[2].mend.starts_with("the device sends its packets itself")) << findings[2].mend;
+}
+
 TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {
   const std::string port = "sys/class/infiniband/rxe0/ports/1/";
   write(port + "state", "4: ACTIVE");

@@ -311,6 +311,9 @@ ConfigResult check(const Config& config) {
   }
   if (auto sound = check_sign_in(config.sign_in, config.tls); !sound) return sound;
   if (auto sound = check_ports(config); !sound) return sound;
+  if (!config.dpu.enabled && (config.dpu.enable_rdma || config.dpu.enable_crypto)) {
+    return std::unexpected("dpu.enable_rdma and dpu.enable_crypto need dpu.enabled: true");
+  }
   if (!config.rdma.enable_zero_copy) {
     return std::unexpected(
         "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory (leave the key out)");

@@ -200,6 +200,13 @@ struct Config {
     uint64_t watch_bytes_max = 32 * MiB;  // of changes that wait for watchers
     std::chrono::seconds session_idle_timeout{300};
   } rdma;
+
+  // A server on the cores of a data processing unit.
+  struct Dpu {
+    bool enabled = false;
+    bool enable_rdma = false;    // refuse to start without an RDMA device of its own
+    bool enable_crypto = false;  // refuse to start without encryption of what RDMA moves
+  } dpu;
 };
 
 // One key: its dotted name, its environment variable, its default as text, its help, and the function that sets it from

@@ -492,6 +492,14 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},
     ConfigKey{"tls.key", "", "PEM file with the private key", [](C& c, S& t) { return parse_text(c.tls.key, t); }},
 
+    ConfigKey{"dpu.enabled", "false", "this server runs on a DPU (BlueField, Pensando): checked, and said at start",
+              [](C& c, S& t) { return parse_bool(c.dpu.enabled, t); }},
+    ConfigKey{"dpu.enable_rdma", "false", "with dpu.enabled: refuse to start without an RDMA device of the DPU",
+              [](C& c, S& t) { return parse_bool(c.dpu.enable_rdma, t); }},
+    ConfigKey{"dpu.enable_crypto", "false",
+              "with dpu.enabled: encrypt what RDMA devices move; this version cannot, and refuses to start",
+              [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
+
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",
               [](C& c, S& t) { return parse_bool(c.rdma.enabled, t); }},
     ConfigKey{"rdma.provider", "auto", "auto, verbs, efa, cxi, tcp, local, or a list in order of preference",

@@ -145,6 +145,11 @@ TEST(Config, WhatHoldsBetweenKeysIsChecked) {
   config.rdma.enable_zero_copy = false;
   EXPECT_FALSE(check(config));
   config = {};
+  config.dpu.enable_rdma = true;
+  EXPECT_FALSE(check(config));
+  config.dpu.enabled = true;
+  EXPECT_TRUE(check(config));
+  config = {};
   config.rdma.provider = {"tcp"};
   config.rdma.device_name = "mlx5_0";
   EXPECT_FALSE(check(config));

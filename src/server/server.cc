@@ -11,6 +11,7 @@
 #include "base/metrics.h"
 #include "memory/budget.h"
 #include "server/door_limits.h"
+#include "server/dpu.h"
 #include "server/first_contents.h"
 #include "server/server_state.h"
 #include "sign_in/ldap_library.h"
@@ -94,7 +95,9 @@ std::expected<void, std::string> Server::State::open_transports() {
     log::info("fabric: opened on {} cores, {} registered with each, in {:.1f} ms", cores.size(),
               format_size(arena->mapping().size()), static_cast<double>(took.count()) / 1000.0);
   }
-  return {};
+  const auto& fabric = cores[0].fabric;
+  return check_dpu_rdma(config.dpu,
+                        fabric != nullptr ? std::vector{std::string(fabric->provider())} : std::vector<std::string>{});
 }
 
 std::expected<void, std::string> Server::State::open_access_log() {
@@ -309,6 +312,9 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start_in_memory(cons
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_ptr<State> state,
                                                                   const FirstContents& contents) {
+  const auto dpu = check_dpu(state->config.dpu, machine_name());
+  if (!dpu) return std::unexpected(dpu.error());
+  if (!dpu->empty()) log::info("{}", *dpu);
   // Before there are threads: it changes the environment for a moment.
   if (!state->config.sign_in.ldap.url.empty()) {
     if (auto loaded = sign_in::load_ldap_library(); !loaded) {

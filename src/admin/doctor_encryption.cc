@@ -1,0 +1,115 @@
+// Checks of what encrypts packets below Verbena. Nothing here is assumed to protect a path: `present` says what the
+// machine has, and the operator's configuration says what uses it.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "admin/doctor.h"
+#include "admin/link_encryption.h"
+
+namespace verbena::admin {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> out;
+  std::error_code ec;
+  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    out.insert(it->path().filename().string());
+  }
+  return out;
+}
+
+// The network devices of an RDMA device's ports.
+std::set<std::string> interfaces_of(const fs::path& rdma_device) {
+  std::set<std::string> out;
+  for (const std::string& port : names_in(rdma_device / "ports")) {
+    const fs::path table = rdma_device / "ports" / port / "gid_attrs/ndevs";
+    for (const std::string& index : names_in(table)) {
+      if (std::string name = line_of(table / index); !name.empty()) out.insert(std::move(name));
+    }
+  }
+  return out;
+}
+
+bool is_macsec(const fs::path& interface) {
+  std::ifstream file(interface / "uevent");
+  for (std::string line; std::getline(file, line);) {
+    if (line == "DEVTYPE=macsec") return true;
+  }
+  return false;
+}
+
+// MACsec interfaces that send through `interface`.
+std::string macsec_over(const MachineRoots& roots, const std::string& interface) {
+  std::string out;
+  std::error_code ec;
+  for (const std::string& name : names_in(roots.sys / "class/net")) {
+    const fs::path folder = roots.sys / "class/net" / name;
+    if (!fs::exists(folder / ("lower_" + interface), ec)) continue;
+    if (is_macsec(folder)) out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
+std::string driver_of(const fs::path& rdma_device) {
+  std::error_code ec;
+  const fs::path target = fs::read_symlink(rdma_device / "device/driver", ec);
+  return ec ? std::string() : target.filename().string();
+}
+
+std::string associations_of(const std::optional<std::vector<IpsecAssociation>>& all, const std::string& interface) {
+  if (!all) return "cannot be told (it needs CAP_NET_ADMIN)";
+  const auto on_it = [&](const IpsecAssociation& one) { return one.packet && one.device == interface; };
+  return fmt::format("{} of the host's {} in packet offload here", std::ranges::count_if(*all, on_it), all->size());
+}
+
+Finding check_rdma_device(const MachineRoots& roots, const std::string& device,
+                          const std::optional<std::vector<IpsecAssociation>>& associations) {
+  const fs::path folder = roots.sys / "class/infiniband" / device;
+  const std::string driver = driver_of(folder);
+  const bool mlx5 = driver.starts_with("mlx5");
+  Finding out{Health::ok, "encryption below " + device, {}, {}};
+  out.found = fmt::format("inline AES-XTS: {}", mlx5 ? "cannot be told (mlx5's DEK objects)" : "absent");
+  for (const std::string& interface : interfaces_of(folder)) {
+    const LinkFeatures features = link_features(interface);
+    const std::string macsec = macsec_over(roots, interface);
+    out.found += fmt::format("; {}: IPsec offload {}, IPsec associations {}, MACsec offload {}, MACsec interface {}",
+                             interface, to_string(features.ipsec), associations_of(associations, interface),
+                             to_string(features.macsec), macsec.empty() ? "absent" : macsec);
+  }
+  out.mend = driver.empty() ? "the kernel sends this device's packets: MACsec or IPsec of the kernel protects them"
+                            : "the device sends its packets itself: only packet offload of IPsec, or MACsec on its own "
+                              "port, protects them; IPsec of the kernel alone does not see them";
+  return out;
+}
+
+}  // namespace
+
+Findings check_encryption(const MachineRoots& roots) {
+  const std::string aes = aes_instructions();
+  Findings out{{aes.empty() ? Health::warn : Health::ok,
+                "encryption by the processor",
+                aes.empty() ? "no AES instructions: TLS and encrypted objects are slow" : aes,
+                {}}};
+  const auto psp = kernel_has_psp();
+  out.push_back({Health::ok,
+                 "encryption PSP",
+                 !psp   ? "cannot be told"
+                 : *psp ? "the kernel has it; which devices have it cannot be told"
+                        : "absent from this kernel",
+                 {}});
+  const auto devices = names_in(roots.sys / "class/infiniband");
+  if (devices.empty()) {
+    out.push_back({Health::ok, "encryption below RDMA devices", "no RDMA device: TLS protects what goes over tcp", {}});
+    return out;
+  }
+  const auto associations = ipsec_associations();
+  for (const std::string& device : devices) out.push_back(check_rdma_device(roots, device, associations));
+  return out;
+}
+
+}  // namespace verbena::admin

@@ -1,0 +1,234 @@
+#include "admin/link_encryption.h"
+
+#include <linux/ethtool.h>
+#include <linux/genetlink.h>
+#include <linux/netlink.h>
+#include <linux/sockios.h>
+#include <linux/xfrm.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/fd.h"
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace verbena::admin {
+namespace {
+
+constexpr size_t features_max = 1024;
+constexpr size_t associations_max = 100'000;
+constexpr int answers_max = 10'000;  // of one dump: datagrams of several messages each
+
+// Passes `request`, a struct of ethtool's, to the kernel.
+bool ask_ethtool(int socket, const std::string& interface, void* request) {
+  ifreq asked{};
+  if (interface.size() >= sizeof asked.ifr_name) return false;
+  std::memcpy(asked.ifr_name, interface.data(), interface.size());
+  asked.ifr_data = static_cast<char*>(request);
+  return ::ioctl(socket, SIOCETHTOOL, &asked) == 0;
+}
+
+// The names of the device's features, in the order of their bits; empty: the kernel does not say.
+std::vector<std::string> feature_names(int socket, const std::string& interface) {
+  std::array<uint32_t, (sizeof(ethtool_sset_info) + 2 * sizeof(uint32_t)) / sizeof(uint32_t)> room{};
+  ethtool_sset_info head{};
+  head.cmd = ETHTOOL_GSSET_INFO;
+  head.sset_mask = 1ULL << ETH_SS_FEATURES;
+  std::memcpy(room.data(), &head, sizeof head);
+  if (!ask_ethtool(socket, interface, room.data())) return {};
+  std::memcpy(&head, room.data(), sizeof head);
+  if (head.sset_mask == 0) return {};
+  const size_t count = room[sizeof head / sizeof(uint32_t)];
+  if (count == 0 || count > features_max) return {};
+  std::vector<char> memory(sizeof(ethtool_gstrings) + count * ETH_GSTRING_LEN);
+  auto* const strings = reinterpret_cast<ethtool_gstrings*>(memory.data());
+  strings->cmd = ETHTOOL_GSTRINGS;
+  strings->string_set = ETH_SS_FEATURES;
+  strings->len = static_cast<uint32_t>(count);
+  if (!ask_ethtool(socket, interface, strings) || strings->len > count) return {};
+  std::vector<std::string> names;
+  for (size_t i = 0; i < strings->len; ++i) {
+    const char* const name = memory.data() + sizeof(ethtool_gstrings) + i * ETH_GSTRING_LEN;
+    names.emplace_back(name, ::strnlen(name, ETH_GSTRING_LEN));
+  }
+  return names;
+}
+
+// One netlink socket with a limit of a second on each answer.
+class Netlink {
+ public:
+  explicit Netlink(int protocol) : fd_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol)) {
+    const timeval second{.tv_sec = 1, .tv_usec = 0};
+    if (fd_) ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
+  }
+  bool send(uint16_t type, uint16_t flags, Bytes body) {
+    if (!fd_) return false;
+    std::vector<std::byte> message(NLMSG_HDRLEN + body.size());
+    const nlmsghdr head{.nlmsg_len = static_cast<uint32_t>(message.size()),
+                        .nlmsg_type = type,
+                        .nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags),
+                        .nlmsg_seq = 1,
+                        .nlmsg_pid = 0};
+    std::memcpy(message.data(), &head, sizeof head);
+    std::memcpy(message.data() + NLMSG_HDRLEN, body.data(), body.size());
+    sockaddr_nl kernel{};
+    kernel.nl_family = AF_NETLINK;
+    return ::sendto(fd_.get(), message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&kernel),
+                    sizeof kernel) == static_cast<ssize_t>(message.size());
+  }
+  // The next datagram; empty: none came.
+  Bytes receive() {
+    const ssize_t got = ::recv(fd_.get(), answer_.data(), answer_.size(), 0);
+    return got <= 0 ? Bytes{} : Bytes(answer_).first(static_cast<size_t>(got));
+  }
+
+ private:
+  Fd fd_;
+  alignas(nlmsghdr) std::array<std::byte, 32 * 1024> answer_{};
+};
+
+// The error of a message of type NLMSG_ERROR; 0: an acknowledgement, or another message.
+int error_of(Bytes message) {
+  nlmsghdr head{};
+  int error = 0;
+  if (message.size() < NLMSG_HDRLEN + sizeof error) return 0;
+  std::memcpy(&head, message.data(), sizeof head);
+  if (head.nlmsg_type != NLMSG_ERROR) return 0;
+  std::memcpy(&error, message.data() + NLMSG_HDRLEN, sizeof error);
+  return -error;
+}
+
+// The offload of an association, from its attributes.
+void read_offload(Bytes attributes, IpsecAssociation& into) {
+  while (attributes.size() >= NLA_HDRLEN) {
+    nlattr head{};
+    std::memcpy(&head, attributes.data(), sizeof head);
+    if (head.nla_len < NLA_HDRLEN || head.nla_len > attributes.size()) return;
+    xfrm_user_offload offload{};
+    if ((head.nla_type & NLA_TYPE_MASK) == XFRMA_OFFLOAD_DEV && head.nla_len >= NLA_HDRLEN + sizeof offload) {
+      std::memcpy(&offload, attributes.data() + NLA_HDRLEN, sizeof offload);
+      std::array<char, IF_NAMESIZE> name{};
+      ::if_indextoname(static_cast<unsigned>(offload.ifindex), name.data());
+      into.device = name[0] == '\0' ? "device " + std::to_string(offload.ifindex) : name.data();
+      constexpr uint8_t packet = 4;  // XFRM_OFFLOAD_PACKET, which older headers do not have
+      into.packet = (offload.flags & packet) != 0;
+    }
+    attributes = attributes.subspan(std::min<size_t>(NLA_ALIGN(head.nla_len), attributes.size()));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Offload offload) {
+  switch (offload) {
+    case Offload::absent:
+      return "absent";
+    case Offload::off:
+      return "present, off";
+    case Offload::on:
+      return "present, on";
+    case Offload::unknown:
+      return "cannot be told";
+  }
+  return "?";
+}
+
+LinkFeatures link_features(const std::string& interface) {
+  LinkFeatures out;
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return out;
+  const auto names = feature_names(socket.get(), interface);
+  if (names.empty()) return out;
+  const size_t blocks = (names.size() + 31) / 32;
+  std::vector<char> memory(sizeof(ethtool_gfeatures) + blocks * sizeof(ethtool_get_features_block));
+  auto* const features = reinterpret_cast<ethtool_gfeatures*>(memory.data());
+  features->cmd = ETHTOOL_GFEATURES;
+  features->size = static_cast<uint32_t>(blocks);
+  if (!ask_ethtool(socket.get(), interface, features)) return out;
+  const auto state = [&](std::string_view name) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] != name) continue;
+      ethtool_get_features_block block{};
+      std::memcpy(&block, memory.data() + sizeof(ethtool_gfeatures) + i / 32 * sizeof block, sizeof block);
+      const uint32_t bit = 1u << (i % 32);
+      if ((block.active & bit) != 0) return Offload::on;
+      return (block.available & bit) != 0 ? Offload::off : Offload::absent;
+    }
+    return Offload::absent;
+  };
+  out.ipsec = state("esp-hw-offload");
+  out.macsec = state("macsec-hw-offload");
+  out.tls_send = state("tls-hw-tx-offload");
+  return out;
+}
+
+bool read_associations(Bytes messages, std::vector<IpsecAssociation>& into) {
+  while (messages.size() >= NLMSG_HDRLEN) {
+    nlmsghdr head{};
+    std::memcpy(&head, messages.data(), sizeof head);
+    if (head.nlmsg_len < NLMSG_HDRLEN || head.nlmsg_len > messages.size()) return false;
+    if (head.nlmsg_type == NLMSG_DONE || head.nlmsg_type == NLMSG_ERROR) return false;
+    if (head.nlmsg_type == XFRM_MSG_NEWSA) {
+      const Bytes body = messages.first(head.nlmsg_len).subspan(NLMSG_HDRLEN);
+      xfrm_usersa_info info{};
+      if (body.size() < sizeof info || into.size() == associations_max) return false;
+      std::memcpy(&info, body.data(), sizeof info);
+      IpsecAssociation one;
+      one.identifier = ntohl(info.id.spi);
+      read_offload(body.subspan(std::min<size_t>(NLMSG_ALIGN(sizeof info), body.size())), one);
+      into.push_back(std::move(one));
+    }
+    messages = messages.subspan(std::min<size_t>(NLMSG_ALIGN(head.nlmsg_len), messages.size()));
+  }
+  return true;
+}
+
+std::optional<std::vector<IpsecAssociation>> ipsec_associations() {
+  Netlink netlink(NETLINK_XFRM);
+  if (!netlink.send(XFRM_MSG_GETSA, NLM_F_DUMP, {})) return std::nullopt;
+  std::vector<IpsecAssociation> out;
+  for (int i = 0; i < answers_max; ++i) {
+    const Bytes answer = netlink.receive();
+    if (answer.empty() || error_of(answer) != 0) return std::nullopt;
+    if (!read_associations(answer, out)) return out;
+  }
+  return std::nullopt;
+}
+
+std::optional<bool> kernel_has_psp() {
+  Netlink netlink(NETLINK_GENERIC);
+  struct {
+    genlmsghdr head{.cmd = CTRL_CMD_GETFAMILY, .version = 1, .reserved = 0};
+    nlattr attribute{.nla_len = NLA_HDRLEN + 4, .nla_type = CTRL_ATTR_FAMILY_NAME};
+    std::array<char, 4> name{'p', 's', 'p', '\0'};
+  } const question;
+  static_assert(sizeof question == GENL_HDRLEN + NLA_HDRLEN + 4);
+  if (!netlink.send(GENL_ID_CTRL, 0, std::as_bytes(std::span(&question, 1)))) return std::nullopt;
+  const Bytes answer = netlink.receive();
+  if (answer.empty()) return std::nullopt;
+  const int error = error_of(answer);
+  if (error == ENOENT) return false;
+  return error == 0 ? std::optional(true) : std::nullopt;
+}
+
+std::string aes_instructions() {
+#if defined(__x86_64__)
+  std::string out = __builtin_cpu_supports("aes") ? "AES-NI" : "";
+  if (__builtin_cpu_supports("vaes")) out += out.empty() ? "VAES" : ", VAES";
+  return out;
+#elif defined(__aarch64__)
+  return (::getauxval(AT_HWCAP) & HWCAP_AES) != 0 ? "ARMv8 AES" : "";
+#else
+  return {};
+#endif
+}
+
+}  // namespace verbena::admin

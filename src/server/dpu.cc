@@ -1,0 +1,77 @@
+#include "server/dpu.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <iterator>
+
+namespace verbena::server {
+namespace {
+
+constexpr size_t name_max = 200;  // characters of a name that are read and shown
+
+// As the firmware names them: NVIDIA (formerly Mellanox) BlueField, AMD (formerly Pensando) Elba and its like.
+constexpr std::array<std::string_view, 2> known{"bluefield", "pensando"};
+
+// A file of the kernel as one line of printable characters; a device tree separates its texts by zeros.
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string out;
+  for (std::istreambuf_iterator<char> at(file), end; at != end && out.size() < name_max; ++at) {
+    out += *at > ' ' && *at < 127 ? *at : ' ';
+  }
+  out.erase(std::find_if(out.rbegin(), out.rend(), [](char c) { return c != ' '; }).base(), out.end());
+  return out;
+}
+
+std::string joined(std::string first, const std::string& second) {
+  if (!first.empty() && !second.empty()) first += ' ';
+  return first + second;
+}
+
+bool names_a_dpu(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::ranges::any_of(known, [&](std::string_view name) { return text.find(name) != std::string::npos; });
+}
+
+}  // namespace
+
+MachineName machine_name(const std::filesystem::path& root) {
+  MachineName out;
+  const auto tree = root / "proc/device-tree", dmi = root / "sys/class/dmi/id";
+  out.device_tree = joined(text_of(tree / "model"), text_of(tree / "compatible"));
+  out.dmi = joined(text_of(dmi / "sys_vendor"), text_of(dmi / "product_name"));
+  out.is_dpu = names_a_dpu(out.device_tree) || names_a_dpu(out.dmi);
+  return out;
+}
+
+std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const MachineName& machine) {
+  if (!dpu.enabled) return std::string();
+  const std::string said =
+      fmt::format("device tree: {}; DMI: {}", machine.device_tree.empty() ? "none" : machine.device_tree,
+                  machine.dmi.empty() ? "none" : machine.dmi);
+  if (!machine.is_dpu) {
+    return std::unexpected(
+        "dpu.enabled: this machine does not call itself a DPU that is known, BlueField or Pensando (" + said +
+        "); without the key the server runs here as on any machine");
+  }
+  if (dpu.enable_crypto) {
+    return std::unexpected(
+        "dpu.enable_crypto: what moves over RDMA devices is not encrypted by this version; MACsec or IPsec of the "
+        "device's port protects it, and `verbena doctor` shows what the port has");
+  }
+  return "dpu: this server runs on a DPU (" + said + ")";
+}
+
+std::expected<void, std::string> check_dpu_rdma(const Config::Dpu& dpu, const std::vector<std::string>& providers) {
+  const auto is_device = [](const std::string& provider) { return provider != "tcp" && provider != "local"; };
+  if (!dpu.enable_rdma || std::ranges::any_of(providers, is_device)) return {};
+  return std::unexpected(
+      "dpu.enable_rdma: the native door has no RDMA device of this DPU (rdma.enabled, rdma.provider and "
+      "rdma.device_name choose one; `verbena doctor` says what is there)");
+}
+
+}  // namespace verbena::server
