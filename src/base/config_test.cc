@@ -137,6 +137,18 @@ TEST(Config, VariablesThatDescribeAServiceOfThisNameAreNotKeys) {
   EXPECT_TRUE(apply_environment(config, kubernetes, {}));
 }
 
+TEST(Config, ASizeMayBeLeftToTheServer) {
+  Config config;
+  const char* fixed[] = {"VERBENA_DATA_KEEP_FREE=1GiB", nullptr};
+  EXPECT_TRUE(apply_environment(config, fixed, {}));
+  EXPECT_EQ(config.keep_free, 1 * GiB);
+  const char* automatic[] = {"VERBENA_DATA_KEEP_FREE=auto", nullptr};
+  EXPECT_TRUE(apply_environment(config, automatic, {}));
+  EXPECT_EQ(config.keep_free, std::nullopt);
+  const char* wrong[] = {"VERBENA_DATA_KEEP_FREE=some", nullptr};
+  EXPECT_FALSE(apply_environment(config, wrong, {}));
+}
+
 TEST(Config, WhatHoldsBetweenKeysIsChecked) {
   Config config;
   config.tls.key = "key.pem";
