@@ -168,7 +168,7 @@ Task<> BoundsWorker::look_again(BoundPtr bound) {
   constexpr std::array names{bound_document};
   const auto found = co_await service_.store.bucket_and_documents(bound->bucket(), names);
   if (!found) {
-    if (found.error() == Errc::no_such_bucket) (void)bound->withdraw();
+    if (found.error() == Errc::no_such_bucket) bound->withdraw();
     co_return;
   }
   const store::BucketInfo& info = found->bucket;
