@@ -22,13 +22,14 @@ const std::vector<std::string>& parts() {
 }
 
 const std::vector<std::string>& scene_names() {
-  static const std::vector<std::string> all{"keys",   "races",       "quotas",  "buckets",
-                                            "events", "suspensions", "lasting", "blocks"};
+  static const std::vector<std::string> all{"keys",        "races",   "quotas",  "buckets", "events",
+                                            "suspensions", "lasting", "bounded", "blocks"};
   return all;
 }
 
 std::vector<Plan> kinds() {
-  const std::vector<std::string> scenes{"keys", "races", "quotas", "buckets", "events", "suspensions", "lasting"};
+  const std::vector<std::string> scenes{"keys",   "races",       "quotas",  "buckets",
+                                        "events", "suspensions", "lasting", "bounded"};
   return {{.operations = 2000},
           {.operations = 1000, .scenes = scenes},
           {.operations = 1000, .engine = "rados"},
