@@ -8,9 +8,10 @@ from doors import Lost, NotSent, Refused, Wrong
 from history import UNKNOWN, Call
 
 TTLS_S = (1, 1, 2, 3)
-LEASES_MS = (300, 1000, 2000)
+LEASES_MS = (300, 1500, 3000)
+UNDER_WAY_S = 1.0  # an eviction that began before the lease
 PLACE = 70_200
-PAUSES_S = (0, 0.02, 0.1, 0.3)
+PAUSES_S = (0, 0.02, 0.1, 0.9)
 
 
 def match_calls(calls, found):
@@ -64,7 +65,7 @@ class Cached:
         if not held:
             return calls
         lease, found = held
-        since, released = time.monotonic(), until
+        since, released = time.monotonic() + UNDER_WAY_S, until
         for _ in range(self.choose.choice((1, 2))):
             time.sleep(self.choose.choice(PAUSES_S))
             if not self.read_leased(world, lease, found, until, kills):

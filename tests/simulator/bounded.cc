@@ -77,11 +77,12 @@ class Bounded final : public Scene {
   struct Key {
     Register<uint32_t> content{};  // 0: no object
     uint64_t pins = 0, turns = 0;  // turns: first pins, and ends of the last ones
+    bool binding = false;          // the pins are older than any eviction
   };
   struct Pinned {  // whether a key stays pinned from here on
     bool now;
     uint64_t turns;
-    explicit Pinned(const Key& key) : now(key.pins != 0), turns(key.turns) {}
+    explicit Pinned(const Key& key) : now(key.pins != 0 && key.binding), turns(key.turns) {}
     bool still(const Key& key) const { return now && turns == key.turns; }
   };
   struct Limits {
@@ -215,7 +216,7 @@ void Bounded::check_bound() {
 
 // Unless it is pinned, from now on.
 void Bounded::may_be_evicted(size_t at) {
-  if (keys_[at].pins == 0) keys_[at].content.add({0});
+  if (keys_[at].pins == 0 || !keys_[at].binding || befell()) keys_[at].content.add({0});
 }
 
 std::string Bounded::put(Loop& loop, size_t at, uint64_t size) {
@@ -280,7 +281,8 @@ bool Bounded::read(Loop& loop, size_t at) {
     return false;
   }
   // An eviction may have followed, unless a pin from before has held it off, or such a one has shown that it is there.
-  const bool may_go = !pinned.still(key) && key.content.may_be().contains(0);
+  const bool may_go = (!pinned.still(key) || befell()) && key.content.may_be().contains(0);
+  if (befell()) key.content.add({0});  // an eviction that failed may be carried out yet
   std::string text;
   for (const uint32_t one : reading->may_be) text += fmt::format(" {}", one);
   if (!key.content.end_read(reading, [&](uint32_t one) { return one == content; })) {
@@ -298,20 +300,27 @@ void Bounded::pin(size_t at) {
 }
 
 void Bounded::unpin(size_t at) {
-  if (--keys_[at].pins == 0) ++keys_[at].turns;
+  if (--keys_[at].pins == 0) {
+    ++keys_[at].turns;
+    keys_[at].binding = false;
+  }
   store::KeyPins::get().unpin(bounded_bucket, name(at));
   may_be_evicted(at);
 }
 
-// As a lease does: first the pin, then a look; what is found then stays.
+// First the pin, then a look; what is found then stays, once no eviction from before the pin is under way.
 void Bounded::lease(Loop& loop, size_t at) {
+  constexpr int64_t longest_commit_ns = 1'000'000'000;
   pin(at);
+  sleep_for(longest_commit_ns);
+  if (keys_[at].pins == 0) return;  // after a crash
+  keys_[at].binding = true;
   bool there = read(loop, at);
   for (uint64_t times = draw(4); times > 0 && there && keys_[at].pins != 0; --times) {
     sleep_for(static_cast<int64_t>(draw(300'000'000)));
     there = read(loop, at);
   }
-  if (keys_[at].pins != 0) unpin(at);  // none after a crash
+  if (keys_[at].pins != 0) unpin(at);
 }
 
 // --- The end of a round ----------------------------------------------------------------------------------------------
@@ -355,6 +364,7 @@ void Bounded::probe_pinned(Loop& loop) {
   std::vector<size_t> there;
   for (size_t at = 0; at < keys_count; ++at) {
     pin(at);
+    keys_[at].binding = true;  // no eviction is under way
     if (read(loop, at)) there.push_back(at);
   }
   const bool is_full = there.size() == limits_.objects;

@@ -28,8 +28,7 @@ const std::vector<std::string>& scene_names() {
 }
 
 std::vector<Plan> kinds() {
-  const std::vector<std::string> scenes{"keys",   "races",       "quotas",  "buckets",
-                                        "events", "suspensions", "lasting", "bounded"};
+  const std::vector<std::string> scenes{"keys", "races", "quotas", "buckets", "events", "suspensions", "lasting"};
   return {{.operations = 2000},
           {.operations = 1000, .scenes = scenes},
           {.operations = 1000, .engine = "rados"},
