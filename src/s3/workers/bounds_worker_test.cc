@@ -127,6 +127,27 @@ TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
   for (int i = 15; i < 20; ++i) EXPECT_TRUE(has("k" + std::to_string(i))) << i;
 }
 
+// As after a start: the order is made from the listing.
+TEST_F(BoundsTest, OfWhatWasThereBeforeARenewedTtlIsAUse) {
+  const auto put_with_end = [&](int i) {
+    return send("PUT", "/bucket/k" + std::to_string(i), "x", {{"x-verbena-ttl", "9000"}}).status;
+  };
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(put_with_end(i), 200);
+  ASSERT_EQ(send("PUT", "/bucket/k3?verbena-touch").status, 200);
+  for (int i = 10; i < 18; ++i) ASSERT_EQ(put_with_end(i), 200);
+  ASSERT_EQ(bind("<MaxObjects>9</MaxObjects><Policy>lru</Policy>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects == 9; }));
+  EXPECT_TRUE(has("k3"));
+  EXPECT_FALSE(has("k9"));
+  ASSERT_EQ(bind("<MaxObjects>5</MaxObjects><Policy>s3-fifo</Policy>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects == 5; }));
+  EXPECT_TRUE(has("k3"));  // it went around once
+  EXPECT_FALSE(has("k13"));
+  ASSERT_EQ(bind("<MaxObjects>2</MaxObjects><Policy>lru</Policy>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects == 2; }));
+  EXPECT_FALSE(has("k3"));  // the others were written after its renewal
+}
+
 TEST_F(BoundsTest, ABoundThatOnlyRenewsEvictsNothing) {
   for (int i = 0; i < 5; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
   ASSERT_EQ(bind("<RenewOnRead>true</RenewOnRead>"), 200);
