@@ -28,6 +28,8 @@ constexpr std::array<std::pair<EvictionPolicy, std::string_view>, 3> policy_name
 
 // The worker evicts down to the bound less this part of it, and is woken when half of that is taken.
 constexpr uint64_t kept_free_part = 64;
+constexpr uint64_t kept_part = 16;           // of the bound, at most, for objects that are never evicted
+constexpr uint64_t kept_objects_max = 4096;  // likewise
 constexpr size_t loaded_at_once = 1024;
 constexpr size_t read_keys_max = 4096;  // waiting for their renewal; more reads renew nothing
 constexpr const char* larger_than_bound = "The object is larger than the bound of its bucket.";
@@ -57,7 +59,7 @@ metrics::Counter& bound_refusals() {
 Result<BoundSettings> parse_bound(std::string_view xml) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, xml, bound_root));
-  VB_TRY(check_children(root, {"MaxBytes", "MaxObjects", "Policy", "RenewOnRead"}));
+  VB_TRY(check_children(root, {"MaxBytes", "MaxObjects", "Policy", "RenewOnRead", "KeepSuffix"}));
   BoundSettings settings;
   VB_ASSIGN(settings.bytes_max, parse_bound_number(root, "MaxBytes"));
   VB_ASSIGN(settings.objects_max, parse_bound_number(root, "MaxObjects"));
@@ -75,6 +77,12 @@ Result<BoundSettings> parse_bound(std::string_view xml) {
     return fail(Errc::invalid_argument, "RenewOnRead must be true or false.");
   }
   settings.renew_on_read = renew == "true";
+  if (const pugi::xml_node suffix = root.child("KeepSuffix")) {
+    settings.keep_suffix = suffix.text().get();
+    if (settings.keep_suffix.size() > keep_suffix_size_max) {
+      return fail(Errc::invalid_argument, "KeepSuffix has at most 128 bytes.");
+    }
+  }
   if (settings.bytes_max == 0 && settings.objects_max == 0 && !settings.renew_on_read) {
     return fail(Errc::invalid_argument, "A bound needs MaxBytes, MaxObjects or RenewOnRead.");
   }
@@ -88,7 +96,14 @@ std::string bound_xml(const BoundSettings& settings) {
   const auto policy = std::ranges::find(policy_names, settings.policy, [](const auto& one) { return one.first; });
   xml.element("Policy", policy->second);
   xml.element("RenewOnRead", settings.renew_on_read);
+  xml.element("KeepSuffix", settings.keep_suffix);
   return xml.finish();
+}
+
+EvictionOrder::Kept BoundSettings::kept() const {
+  return {.suffix = keep_suffix,
+          .bytes_max = most_bytes() / kept_part,
+          .objects_max = std::clamp<uint64_t>(most_objects() / kept_part, 1, kept_objects_max)};
 }
 
 BoundSettings Bound::settings() const {
@@ -101,6 +116,8 @@ void Bound::change(const BoundSettings& settings, store::Document document) {
     const std::lock_guard lock(mutex_);
     if (settings_.is_limited() != settings.is_limited()) loaded_ = loading_ = false;
     settings_ = settings;
+    const auto kept = settings_.kept();
+    order_.limit_kept(kept.bytes_max, kept.objects_max);
     document_ = std::move(document);
     all_pinned_at_ = 0;
   }
@@ -203,8 +220,9 @@ bool Bound::is_gone() const {
 }
 
 void Bound::begin_load() {
+  std::optional<EvictionOrder> before;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
-  order_ = EvictionOrder(settings_.policy);
+  before.emplace(std::exchange(order_, EvictionOrder(settings_.policy, settings_.kept())));
   claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   removed_while_loading_.clear();
   loading_ = true;
@@ -331,33 +349,35 @@ void Bound::lost_track(uint64_t /*bucket*/) {
   loaded_ = loading_ = false;
 }
 
-void Bound::bucket_removed(uint64_t /*bucket*/) { (void)withdraw(); }
+void Bound::bucket_removed(uint64_t /*bucket*/) { withdraw(); }
 
-EvictionOrder Bound::withdraw() {
+// Its order lives as long as itself: here it would be destroyed under the lock of the caller.
+void Bound::withdraw() {
   const std::lock_guard lock(mutex_);
   gone_ = true;
-  return std::exchange(order_, EvictionOrder(settings_.policy));
 }
 
 Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us, const std::string& owner,
                                   const store::Document& text) {
-  BoundPtr bound;
-  std::optional<EvictionOrder> left;  // destroyed under no lock
+  BoundPtr left;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
   if (text == nullptr) {
     if (const auto found = bounds_.find(bucket); found != bounds_.end()) {
-      left = found->second->withdraw();
+      left = std::move(found->second);
+      left->withdraw();
       bounds_.erase(found);
     }
-    return bound;
+    return BoundPtr();
   }
   const auto settings = parse_bound(*text);
   if (!settings) return fail(Errc::corrupt_object, "access: bound of a bucket");
   BoundPtr& known = bounds_[bucket];
   const bool same = known != nullptr && known->created_us() == created_us && known->owner() == owner &&
-                    known->settings().policy == settings->policy && !known->is_gone();
+                    known->settings().policy == settings->policy &&
+                    known->settings().keep_suffix == settings->keep_suffix && !known->is_gone();
   if (!same) {
-    if (known != nullptr) left = known->withdraw();
+    if (known != nullptr) known->withdraw();
+    left = std::move(known);
     known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_);
     wake_();
   } else if (known->settings() != *settings) {
@@ -368,10 +388,13 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
 }
 
 std::vector<BoundPtr> BucketBounds::all() {
-  std::vector<BoundPtr> found;
+  std::vector<BoundPtr> found, gone;  // the gone ones are destroyed under no lock
   const std::lock_guard lock(mutex_);
-  std::erase_if(bounds_, [](const auto& one) { return one.second->is_gone(); });
-  for (const auto& [name, bound] : bounds_) found.push_back(bound);
+  for (auto at = bounds_.begin(); at != bounds_.end();) {
+    const bool is_gone = at->second->is_gone();
+    (is_gone ? gone : found).push_back(at->second);
+    at = is_gone ? bounds_.erase(at) : std::next(at);
+  }
   return found;
 }
 
