@@ -230,7 +230,8 @@ void Bound::begin_load() {
 
 // What was written meanwhile is there already, and younger.
 void Bound::end_load(std::vector<EvictionOrder::Object> listed) {
-  std::ranges::sort(listed, std::greater(), &EvictionOrder::Object::time_us);
+  const auto last_use_us = [](const EvictionOrder::Object& one) { return std::max(one.time_us, one.renewed_us); };
+  std::ranges::sort(listed, std::greater(), last_use_us);
   std::unordered_set<std::string> removed;
   std::unique_lock lock(mutex_);
   for (size_t i = 0; i < listed.size(); ++i) {
