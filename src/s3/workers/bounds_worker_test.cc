@@ -127,6 +127,23 @@ TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
   for (int i = 15; i < 20; ++i) EXPECT_TRUE(has("k" + std::to_string(i))) << i;
 }
 
+// As after a start: the order is made from the listing.
+TEST_F(BoundsTest, OfWhatWasThereBeforeTheRenewalOfATtlIsAUse) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(send("PUT", "/bucket/k" + std::to_string(i), "x", {{"x-verbena-ttl", "9000"}}).status, 200);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // ends are of whole seconds
+  ASSERT_EQ(send("PUT", "/bucket/k3?verbena-touch").status, 200);
+  for (const char* const policy : {"lru", "s3-fifo"}) {
+    const size_t max = *policy == 'l' ? 10 : 5;
+    const std::string text = "<MaxObjects>" + std::to_string(max) + "</MaxObjects><Policy>" + policy + "</Policy>";
+    ASSERT_EQ(bind(text), 200);
+    EXPECT_TRUE(soon([&] { return held().objects == max; }));
+    EXPECT_TRUE(has("k3") && has("k19")) << policy;
+    EXPECT_FALSE(has("k" + std::to_string(20 - max))) << policy;
+  }
+}
+
 TEST_F(BoundsTest, ABoundThatOnlyRenewsEvictsNothing) {
   for (int i = 0; i < 5; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
   ASSERT_EQ(bind("<RenewOnRead>true</RenewOnRead>"), 200);
