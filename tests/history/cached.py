@@ -5,11 +5,11 @@ import time
 from bucket import Seen
 from bytes_of import body_of, size_of
 from doors import Lost, NotSent, Refused, Wrong
+from fading import UNDER_WAY_S
 from history import UNKNOWN, Call
 
 TTLS_S = (1, 1, 2, 3)
 LEASES_MS = (300, 1500, 3000)
-UNDER_WAY_S = 1.0  # an eviction that began before the lease
 PLACE = 70_200
 PAUSES_S = (0, 0.02, 0.1, 0.9)
 

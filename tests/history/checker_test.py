@@ -248,6 +248,8 @@ class FadingObjects(unittest.TestCase):
         self.assertTrue(self.evicting(*rows, pins=[(2, 3.5)]))
         self.assertTrue(self.evicting(*rows, pins=[(3.5, 5)]))
         self.assertTrue(self.evicting(*rows, pins=[(2, 5)], kills=[2.5]))
+        self.assertTrue(self.evicting(*rows, pins=[(2, 5)], kills=[1.5]))
+        self.assertFalse(self.evicting(*rows, pins=[(2, 5)], kills=[0.5]))
         self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), ("delete", (2, None), 0, 2, 3, 204), rows[1], pins=[(2, 5)]))
 
     def test_an_object_is_there_until_its_end_and_not_after(self):

@@ -7,6 +7,7 @@ from bucket import MARKER, READS, Bucket, is_read
 from history import NO, UNKNOWN
 
 ROUNDED_S = 1.0   # an end is a whole second of the server's clock, at or after the TTL
+UNDER_WAY_S = 1.0  # an eviction that began before a lease
 LATE_S = 0.25     # of a clock that is adjusted, and of a thread that waits between its clock and its call
 
 
@@ -55,15 +56,18 @@ class Fading(Bucket):
 
 class Evicting(Fading):
     """Of a bounded bucket: an object may go at any time, unless a lease pins its key. `pins`: key -> (from, to) in which
-    one did for certain; a kill of the server (`kills`: their times) ends it."""
+    one did for certain, UNDER_WAY_S after it was taken; a kill of the server (`kills`: their times) ends it."""
 
     def __init__(self, keys):
         super().__init__(keys)
         self.pins, self.kills = {}, []
 
     def may_go(self, key, entry, call):
-        return not any(since <= call.began and call.ended <= until and not any(since <= killed <= call.ended for killed in self.kills)
+        return not any(since <= call.began and call.ended <= until and not self.is_cut(since, call)
                        for since, until in self.pins.get(key, ()))
+
+    def is_cut(self, since, call):
+        return any(since - UNDER_WAY_S <= killed <= call.ended for killed in self.kills)
 
     def after(self, state, call):
         if call.answer == 507:  # all of the bucket was pinned for a moment

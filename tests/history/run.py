@@ -158,14 +158,19 @@ class Run:
 
     # Crashes.
 
+    def note_kill(self):
+        """Before it and after it: what begins in between knows of it."""
+        self.kills += 1
+        self.kill_times.append(time.monotonic())
+
     def crash(self):
         choose = self.random("crashes")
         while not self.stop.wait(choose.uniform(*CRASH_EVERY_S)):
             server = choose.choice(self.servers)
             killed = time.monotonic()
-            self.kills += 1
-            self.kill_times.append(killed)
+            self.note_kill()
             server.kill()
+            self.note_kill()
             with self.lock:
                 cut, self.worlds["memory"] = self.worlds["memory"], []
                 for world in cut:
