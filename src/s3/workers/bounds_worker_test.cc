@@ -120,6 +120,15 @@ TEST_F(BoundsTest, ABoundThatShrinksIsMetWithoutAWrite) {
   EXPECT_TRUE(has("k49"));
 }
 
+// A sixty-fourth of a small bound was no room for one batch of writes.
+TEST_F(BoundsTest, ASmallBoundKeepsASixteenthFree) {
+  ASSERT_EQ(bind("<MaxObjects>160</MaxObjects>"), 200);
+  for (int i = 0; i < 170; ++i) ASSERT_EQ(put("k" + std::to_string(i), 1), 200);
+  EXPECT_TRUE(soon([&] { return held().objects <= 155; }));
+  EXPECT_GE(held().objects, 150U);
+  EXPECT_TRUE(has("k169"));
+}
+
 TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
   ASSERT_EQ(bind("<MaxObjects>5</MaxObjects>"), 200);
