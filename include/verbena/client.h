@@ -234,6 +234,13 @@ enum class BucketEtags : uint8_t {
   md5,   // of objects and parts whose sender asks for no other, as S3 has it
   fast,  // no MD5, so that the server computes none
 };
+// A bucket with a bound on its objects or bytes evicts instead of refusing writes: for caches.
+struct BucketBound {
+  uint64_t bytes_max = 0, objects_max = 0;      // 0: not limited
+  std::string policy = "s3-fifo";               // keeps what was read; "lru"; "ttl": what ends next is evicted first
+  bool renew_on_read = false;                   // a read renews the TTL of its object
+  std::string keep_suffix = "/namespace.json";  // a few objects with such keys are not evicted; empty: none
+};
 
 // Batches: many objects in one call, each with an outcome of its own.
 inline constexpr size_t batch_items_max = 4096;
@@ -494,6 +501,9 @@ class Client {
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability = BucketDurability::sync,
                         BucketEtags etags = BucketEtags::md5) const;
   Outcome<> remove_bucket(const std::string& bucket) const;
+  Outcome<> set_bound(const std::string& bucket, const BucketBound& bound) const;  // replaces the one before
+  Outcome<std::optional<BucketBound>> bound(const std::string& bucket) const;      // nullopt: none
+  Outcome<> remove_bound(const std::string& bucket) const;
   Outcome<std::vector<BucketInfo>> buckets() const;
 
   // Asynchronous: several may be in flight (ClientOptions::async_threads). Memory must stay valid until the outcome is

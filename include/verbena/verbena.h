@@ -327,6 +327,19 @@ typedef struct verbena_bucket_options {
 int verbena_make_bucket(verbena_client* client, const char* bucket, const verbena_bucket_options* options);
 int verbena_remove_bucket(verbena_client* client, const char* bucket);
 
+/* A bucket with a bound on its objects or bytes evicts instead of refusing writes: for caches. */
+typedef struct verbena_bound {
+  size_t struct_size;
+  uint64_t bytes_max, objects_max; /* 0: not limited */
+  char policy[16];                 /* "s3-fifo" (as ""), "lru" or "ttl"; verbena_get_bound: "" for no bound */
+  int renew_on_read;               /* a read renews the TTL of its object */
+  int keep_none;                   /* evict those of `keep_suffix`, too */
+  char keep_suffix[132]; /* a few objects with such keys are not evicted; "": as "/namespace.json" */
+} verbena_bound;
+/* Replaces the bound; NULL removes it. */
+int verbena_set_bound(verbena_client* client, const char* bucket, const verbena_bound* bound);
+int verbena_get_bound(verbena_client* client, const char* bucket, verbena_bound* bound);
+
 /* ---- Batches ---- */
 
 /* Up to 4,096 objects in one call, each with an outcome of its own (verbena::Client::get_many and its like). */

@@ -53,7 +53,7 @@ struct Config {
   uint64_t scrub_rate = 8 * MiB;                  // bytes per second of the scrub; 0: no scrub
   std::chrono::seconds scrub_rest{86'400};        // between two rounds
   std::chrono::seconds lifecycle_day{86'400};     // the length of a day in lifecycle rules
-  uint64_t keep_free = 0;                         // freed bytes that volumes keep for reuse
+  std::optional<uint64_t> keep_free;              // freed bytes that volumes keep for reuse; unset: by the disk's size
   bool accept_data_loss = false;                  // start with the readable part of a damaged store
   std::string access_log = "off";                 // "off", "-" (standard output) or a file
   uint64_t access_log_size_max = 64 * MiB;        // a longer file is rotated; 0: never
@@ -207,6 +207,11 @@ struct Config {
     bool enable_rdma = false;    // refuse to start without an RDMA device of its own
     bool enable_crypto = false;  // refuse to start without encryption of what RDMA moves
   } dpu;
+
+  // Memory of GPUs that the server itself may reach.
+  struct Gpudirect {
+    bool enabled = false;  // the driver is loaded at start; false: never
+  } gpudirect;
 };
 
 // One key: its dotted name, its environment variable, its default as text, its help, and the function that sets it from

@@ -52,6 +52,15 @@ std::string parse_bytes(uint64_t& into, const std::string& text, uint64_t low, u
   return "";
 }
 
+std::string parse_auto_bytes(std::optional<uint64_t>& into, const std::string& text, uint64_t low, uint64_t high) {
+  into.reset();
+  if (text == "auto") return "";
+  uint64_t value = 0;
+  auto wrong = parse_bytes(value, text, low, high);
+  if (wrong.empty()) into = value;
+  return wrong.empty() ? "" : wrong + ", nor auto";
+}
+
 template <class Duration>
 std::string parse_duration(Duration& into, const std::string& text, uint64_t low, uint64_t high) {
   uint64_t value = 0;
@@ -285,9 +294,11 @@ const std::array keys{
 
     ConfigKey{"engine", "local", "where objects are kept: local (the data directory) or rados (a Ceph cluster)",
               [](C& c, S& t) { return parse_engine(c.engine, t); }},
-    ConfigKey{"data.keep_free", "0",
-              "freed space that the store keeps, to use it again in place; 0: all goes back to the file system at once",
-              [](C& c, S& t) { return parse_bytes(c.keep_free, t, 0, 64 * TiB); }},
+    ConfigKey{
+        "data.keep_free", "auto",
+        "freed space that the store keeps, to use it again in place; auto: a twentieth of the file system, at most "
+        "16 GiB; 0: all goes back to the file system at once",
+        [](C& c, S& t) { return parse_auto_bytes(c.keep_free, t, 0, 64 * TiB); }},
     ConfigKey{"rados.conf", "", "the cluster's ceph.conf; default: where Ceph looks for it",
               [](C& c, S& t) { return parse_text(c.rados.conf, t); }},
     ConfigKey{"rados.user", "admin", "the server's name in the cluster, without `client.`",
@@ -499,6 +510,9 @@ const std::array keys{
     ConfigKey{"dpu.enable_crypto", "false",
               "with dpu.enabled: encrypt what RDMA devices move; this version cannot, and refuses to start",
               [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
+
+    ConfigKey{"gpudirect.enabled", "false", "load the NVIDIA driver at start, and say what it has",
+              [](C& c, S& t) { return parse_bool(c.gpudirect.enabled, t); }},
 
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",
               [](C& c, S& t) { return parse_bool(c.rdma.enabled, t); }},

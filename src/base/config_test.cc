@@ -14,6 +14,7 @@ TEST(Config, EveryKeySetsItsField) {
 log_level: debug
 arena_size: 1 GiB
 http: {address: 0.0.0.0, port: 9002}
+gpudirect: {enabled: true}
 rdma:
   provider: [verbs, tcp]
   port: 9300
@@ -35,6 +36,7 @@ rdma:
   EXPECT_EQ(config.arena_size, GiB);
   EXPECT_EQ(config.http.address, "0.0.0.0");
   EXPECT_EQ(config.http.port, 9002);
+  EXPECT_TRUE(config.gpudirect.enabled);
   EXPECT_EQ(config.rdma.provider, (std::vector<std::string>{"verbs", "tcp"}));
   EXPECT_EQ(config.rdma.fabric_port_last, 9316);
   EXPECT_EQ(config.rdma.ib_port, 1);
@@ -135,6 +137,18 @@ TEST(Config, VariablesThatDescribeAServiceOfThisNameAreNotKeys) {
   const char* kubernetes[] = {"VERBENA_SERVICE_HOST=10.0.0.1", "VERBENA_SERVICE_PORT_HTTP=9000",
                               "VERBENA_PORT=tcp://10.0.0.1:9000", "VERBENA_PORT_9000_TCP_ADDR=10.0.0.1", nullptr};
   EXPECT_TRUE(apply_environment(config, kubernetes, {}));
+}
+
+TEST(Config, ASizeMayBeLeftToTheServer) {
+  Config config;
+  const char* fixed[] = {"VERBENA_DATA_KEEP_FREE=1GiB", nullptr};
+  EXPECT_TRUE(apply_environment(config, fixed, {}));
+  EXPECT_EQ(config.keep_free, 1 * GiB);
+  const char* automatic[] = {"VERBENA_DATA_KEEP_FREE=auto", nullptr};
+  EXPECT_TRUE(apply_environment(config, automatic, {}));
+  EXPECT_EQ(config.keep_free, std::nullopt);
+  const char* wrong[] = {"VERBENA_DATA_KEEP_FREE=some", nullptr};
+  EXPECT_FALSE(apply_environment(config, wrong, {}));
 }
 
 TEST(Config, WhatHoldsBetweenKeysIsChecked) {

@@ -13,6 +13,7 @@ void add_object_commands(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_user_command(CLI::App& app, int& exit_code);
 void add_quota_command(CLI::App& app, int& exit_code);
+void add_bound_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 void add_health_command(CLI::App& app, int& exit_code);
 void add_manual_commands(CLI::App& app, int& exit_code);  // manual, completion: of all commands in `app`

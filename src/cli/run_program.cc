@@ -36,6 +36,7 @@ int run_program(int argc, char** argv, const RadosEngine* rados) {
   add_object_commands(app, exit_code);
   add_user_command(app, exit_code);
   add_quota_command(app, exit_code);
+  add_bound_command(app, exit_code);
   add_admin_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_doctor_command(app, exit_code);

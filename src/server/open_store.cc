@@ -1,4 +1,7 @@
 // The stores of accounts and objects, and their background workers.
+#include <algorithm>
+#include <filesystem>
+
 #include "base/log.h"
 #include "s3/access/access.h"
 #include "server/server_state.h"
@@ -10,6 +13,14 @@ namespace {
 
 constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
+
+// data.keep_free: auto.
+uint64_t free_space_kept(const std::filesystem::path& directory) {
+  constexpr uint64_t part = 20, most = 16 * GiB;
+  std::error_code unknown;
+  const auto space = std::filesystem::space(directory, unknown);
+  return unknown ? 0 : std::min<uint64_t>(space.capacity / part, most);
+}
 
 }  // namespace
 
@@ -78,7 +89,7 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.index_cache = config.index_cache;
   options.scrub_rate = config.scrub_rate;
   options.scrub_rest = config.scrub_rest;
-  options.keep_free = config.keep_free;
+  options.keep_free = config.keep_free.value_or(free_space_kept(directory->path()));
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;

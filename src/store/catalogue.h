@@ -185,6 +185,8 @@ class Catalogue {
   virtual void commit_then(Change /*change*/, boost::asio::any_io_executor /*executor*/, Committed then) {
     then(fail(Errc::unsupported, "catalogue: commits wait"));
   }
+  // Whether one change may be about several keys, whatever its place.
+  virtual bool has_one_place() const { return false; }
   // Makes everything committed before the call durable, whatever its bucket.
   virtual Task<Result<void>> sync() = 0;
 };

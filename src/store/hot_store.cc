@@ -313,6 +313,14 @@ Task<Result<Removed>> HotStore::remove(std::string_view bucket, std::string_view
   co_return co_await below_.remove(bucket, key, std::move(request));
 }
 
+Task<std::vector<Result<void>>> HotStore::evict(std::string_view bucket, RemovalGroundsPtr grounds,
+                                                std::vector<Eviction> objects) {
+  std::vector<cache::HotTier::Change> changes;
+  changes.reserve(objects.size());
+  for (const Eviction& one : objects) changes.push_back(tier_->change(cache::Key{bucket, one.key}));
+  co_return co_await below_.evict(bucket, std::move(grounds), std::move(objects));
+}
+
 Task<Result<ObjectInfo>> HotStore::update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                           ObjectChange change) {
   auto told = tier_->change(cache::Key{bucket, key});

@@ -51,6 +51,8 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
                                                             AppendSealPtr seal) override;
   Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) override;
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override;
+  Task<std::vector<Result<void>>> evict(std::string_view bucket, RemovalGroundsPtr grounds,
+                                        std::vector<Eviction> objects) override;
   Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                   ObjectChange change) override;
   Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) override;

@@ -168,6 +168,12 @@ struct RemoveRequest {
   // quota_exceeded in that case; other removals are not affected.
   bool may_add_marker = true;
 };
+// An object that a bounded bucket evicts: the current one of the key, as it was chosen.
+struct Eviction {
+  std::string key{};
+  int64_t modified_us = 0;
+  AnnouncementPtr announcement{};
+};
 struct Removed {
   std::string version_id;      // of the delete marker that was made, or of the removed version; as in ObjectInfo
   bool delete_marker = false;  // a delete marker was made or removed
@@ -452,6 +458,11 @@ class Store {
   virtual Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) = 0;
   // Succeeds for a key or version that does not exist (S3). access_denied: the version is locked.
   virtual Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) = 0;
+  // Removes objects that a bounded bucket evicts, by grounds that all share (removal_grounds.h): in one commit, where
+  // the engine's rows lie in one place. Each has its own outcome. precondition_failed: it was written again, a lease
+  // pins it, or the grounds hold no longer; no_such_key: it had gone.
+  virtual Task<std::vector<Result<void>>> evict(std::string_view bucket, RemovalGroundsPtr grounds,
+                                                std::vector<Eviction> objects) = 0;
   // Changes a version's mutable properties without touching its bytes; returns the new state. Errors as stat(), and
   // access_denied: the retention forbids it; invalid_request: a lock in a bucket without object lock.
   virtual Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,

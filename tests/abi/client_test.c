@@ -606,6 +606,24 @@ static void parts(verbena_client* client, const char* bucket, const char* via) {
   verbena_cancellation_free(options.cancellation);
 }
 
+static void bounds(verbena_client* client, const char* bucket) {
+  verbena_bound bound = {.struct_size = sizeof bound, .bytes_max = 1 << 20, .policy = "lru", .renew_on_read = 1};
+  CHECK(verbena_set_bound(client, bucket, &bound) == 0);
+  verbena_bound found = {.struct_size = sizeof found};
+  CHECK(verbena_get_bound(client, bucket, &found) == 0 && found.bytes_max == 1 << 20 && found.objects_max == 0);
+  CHECK(strcmp(found.policy, "lru") == 0 && found.renew_on_read == 1);
+  CHECK(strcmp(found.keep_suffix, "/namespace.json") == 0 && found.keep_none == 0);
+  bound.keep_none = 1;
+  CHECK(verbena_set_bound(client, bucket, &bound) == 0 && verbena_get_bound(client, bucket, &found) == 0);
+  CHECK(strcmp(found.keep_suffix, "") == 0 && found.keep_none == 1);
+  memset(bound.policy, 'x', sizeof bound.policy);
+  CHECK(verbena_set_bound(client, bucket, &bound) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_set_bound(client, bucket, NULL) == 0 && verbena_get_bound(client, bucket, &found) == 0);
+  CHECK(found.bytes_max == 0 && strcmp(found.policy, "") == 0);
+  CHECK(verbena_get_bound(client, "no-such-bucket", &found) == VERBENA_NO_SUCH_BUCKET);
+  CHECK(verbena_get_bound(client, bucket, NULL) == VERBENA_INVALID_ARGUMENT);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const char* via = argv[1];
@@ -623,6 +641,7 @@ int main(int argc, char** argv) {
   objects(client, bucket);
   CHECK(verbena_trace(NULL) == 0);
   sizes(client, bucket);
+  bounds(client, bucket);
   listings(client, bucket);
   watches(http, client, bucket, via);
   logs(http, client, "abi-logs--local1-az1--x-s3", via, (pid_t)atoi(argv[2]));

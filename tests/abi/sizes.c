@@ -43,6 +43,7 @@ int main(void) {
   SIZE(verbena_rename_options);
   AT(verbena_rename_options, cancellation);
   SIZE(verbena_bucket_options);
+  SIZE(verbena_bound);
   SIZE(verbena_item);
   AT(verbena_item, content_type);
   AT(verbena_item, ttl_s);

@@ -59,6 +59,25 @@ class CommandLine(unittest.TestCase):
                         self.assertIn({"auto": "by native", "native": "by native"}.get(via, f"by {via}"), done.stderr.decode())
         self.run_program("rb", "--force", bucket)
 
+    def test_a_bound_is_set_shown_and_cleared(self):
+        bucket = self.bucket("bounded")
+        self.assertEqual(self.run_program("bound", "show", bucket).stdout, b"no bound\n")
+        self.run_program("bound", "set", bucket, "--bytes", "10GiB", "--policy", "lru", "--renew-on-read")
+        told = json.loads(self.run_program("bound", "show", "--json", bucket).stdout)
+        self.assertEqual(told, {"bytes_max": 10 << 30, "policy": "lru", "renew_on_read": True, "keep_suffix": "/namespace.json"})
+        self.run_program("bound", "set", bucket, "--objects", "3", "--keep-suffix", "")
+        self.assertIn(b"objects         3\n", self.run_program("bound", "show", bucket).stdout)
+        for key in range(9):
+            self.run_program("put", "-", f"{bucket}/{key}", input=b"x")
+        self.assertLessEqual(len(self.run_program("ls", bucket).stdout.splitlines()), 3)
+        self.run_program("bound", "clear", bucket)
+        self.assertEqual(json.loads(self.run_program("bound", "show", "--json", bucket).stdout), {})
+        for wrong in ([bucket], [bucket, "--bytes", "much"], [bucket, "--objects", "-1"], [bucket, "--objects", "3", "--policy", "best"],
+                      [bucket + "/prefix", "--objects", "3"]):
+            self.run_program("bound", "set", *wrong, expect=USAGE)
+        self.run_program("bound", "show", "s3://no-such-bucket", expect=NOT_FOUND)
+        self.run_program("rb", "--force", bucket)
+
     def test_standard_input_and_output(self):
         bucket = self.bucket("pipes")
         data = os.urandom(200_000)

@@ -48,6 +48,28 @@ class Doors(PythonCase):
         with self.assertRaises(verbena.errors.InvalidRange):
             self.client.get("bucket", "k", range=(10, 5))
 
+    def test_a_bound_is_set_told_and_removed(self):
+        self.client.make_bucket("bounded")
+        self.assertIsNone(self.client.bound("bounded"))
+        self.client.set_bound("bounded", bytes_max=1 << 40, policy="ttl", renew_on_read=True)
+        told = {"bytes_max": 1 << 40, "objects_max": 0, "policy": "ttl", "renew_on_read": True, "keep_suffix": "/namespace.json"}
+        self.assertEqual(self.client.bound("bounded"), told)
+        self.client.set_bound("bounded", objects_max=3, keep_suffix="")
+        self.assertEqual(self.client.bound("bounded")["keep_suffix"], "")
+        for key in range(9):
+            self.client.put("bounded", str(key), b"x")
+        self.assertLessEqual(len(list(self.client.list("bounded"))), 3)
+        self.client.remove_bound("bounded")
+        self.assertIsNone(self.client.bound("bounded"))
+        for wrong in ({}, {"objects_max": 1 << 40}, {"objects_max": 3, "policy": "best"}):
+            with self.assertRaises(verbena.errors.InvalidArgument):
+                self.client.set_bound("bounded", **wrong)
+        for wrong in ({"policy": "x" * 16}, {"keep_suffix": "x" * 132}, {"bytes_max": -1}, {"bytes_max": "1"}):
+            with self.assertRaises((ValueError, TypeError, OverflowError)):
+                self.client.set_bound("bounded", **wrong)
+        with self.assertRaises(verbena.errors.NoSuchBucket):
+            self.client.bound("no-such-bucket")
+
     def test_what_is_there_is_not_stored_again(self):
         for via in ("native", "http"):
             with self.connect(via=via) as client:

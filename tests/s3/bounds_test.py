@@ -180,6 +180,19 @@ class Bounds(unittest.TestCase):
         self.s3.put_object(Bucket="cache", Key="most", Body=b"n" * 18_000)
         self.assertEqual(self.s3.get_object(Bucket="cache", Key="most")["Body"].read(), b"n" * 18_000)
 
+    def test_descriptions_of_namespaces_stay(self):
+        bound(self.server, "cache", "<MaxObjects>20</MaxObjects>")
+        self.assertIn("<KeepSuffix>/namespace.json</KeepSuffix>", call(self.server, "GET", "/cache?verbena-bound")[1])
+        self.s3.put_object(Bucket="cache", Key="n/namespace.json", Body=b"{}")
+        for number in range(60):
+            self.put(number, 10)
+        self.assertIn("n/namespace.json", listed(self.s3, "cache"))
+        self.assertEqual(bound(self.server, "cache", "<MaxObjects>20</MaxObjects><KeepSuffix/>"), (200, ""))
+        for number in range(60, 120):
+            self.put(number, 10)
+        self.assertNotIn("n/namespace.json", listed(self.s3, "cache"))
+        self.assertEqual(bound(self.server, "cache", f"<MaxObjects>20</MaxObjects><KeepSuffix>{'s' * 129}</KeepSuffix>")[0], 400)
+
     def test_a_smaller_bound_is_met_without_a_write(self):
         for number in range(50):
             self.put(number, 100)

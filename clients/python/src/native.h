@@ -192,6 +192,9 @@ PyTypeObject* make_progress_type(void);
 // match.c
 PyObject* client_match_hashes(PyObject* self, PyObject* arguments);
 PyObject* client_end_lease(PyObject* self, PyObject* arguments);
+PyObject* client_set_bound(PyObject* self, PyObject* arguments, PyObject* keywords);
+PyObject* client_bound(PyObject* self, PyObject* arguments);
+PyObject* client_remove_bound(PyObject* self, PyObject* arguments);
 
 // pieces.c
 PyObject* client_get_bytes(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);

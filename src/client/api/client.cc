@@ -130,6 +130,21 @@ Outcome<> Client::remove_bucket(const std::string& bucket) const {
   return impl_->retried_change([&] { return impl_->s3().remove_bucket(bucket); });
 }
 
+Outcome<> Client::set_bound(const std::string& bucket, const BucketBound& bound) const {
+  OUT_TRY(impl_->usable());
+  return impl_->retried(true, [&] { return impl_->s3().set_bound(bucket, bound); });
+}
+
+Outcome<std::optional<BucketBound>> Client::bound(const std::string& bucket) const {
+  OUT_TRY(impl_->usable());
+  return impl_->retried(true, [&] { return impl_->s3().bound(bucket); });
+}
+
+Outcome<> Client::remove_bound(const std::string& bucket) const {
+  OUT_TRY(impl_->usable());
+  return impl_->retried(true, [&] { return impl_->s3().remove_bound(bucket); });
+}
+
 Outcome<std::vector<BucketInfo>> Client::buckets() const {
   OUT_TRY(impl_->usable());
   return impl_->retried(true, [&] { return impl_->s3().buckets(); });

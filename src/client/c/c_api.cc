@@ -355,4 +355,39 @@ int verbena_remove_bucket(verbena_client* client, const char* bucket) {
   });
 }
 
+int verbena_set_bound(verbena_client* client, const char* bucket, const verbena_bound* bound) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, bucket));
+    if (bound == nullptr) return client->client.remove_bound(bucket);
+    OUT_ASSIGN(const verbena_bound given, known(bound));
+    verbena::BucketBound wanted{.bytes_max = given.bytes_max, .objects_max = given.objects_max};
+    const size_t named = strnlen(given.policy, sizeof given.policy);
+    if (named != 0) wanted.policy.assign(given.policy, named);
+    wanted.renew_on_read = given.renew_on_read != 0;
+    const size_t kept = strnlen(given.keep_suffix, sizeof given.keep_suffix);
+    if (kept != 0) wanted.keep_suffix.assign(given.keep_suffix, kept);
+    if (given.keep_none != 0) wanted.keep_suffix.clear();
+    return client->client.set_bound(bucket, wanted);
+  });
+}
+
+int verbena_get_bound(verbena_client* client, const char* bucket, verbena_bound* bound) {
+  return guarded([&]() -> Outcome<> {
+    OUT_TRY(all_there(client, bucket, bound));
+    OUT_TRY(fillable(bound));
+    OUT_ASSIGN(const std::optional<verbena::BucketBound> found, client->client.bound(bucket));
+    verbena_bound out{};
+    if (found) {
+      out.bytes_max = found->bytes_max;
+      out.objects_max = found->objects_max;
+      copy_text(out.policy, found->policy);
+      out.renew_on_read = found->renew_on_read ? 1 : 0;
+      copy_text(out.keep_suffix, found->keep_suffix);
+      out.keep_none = found->keep_suffix.empty() ? 1 : 0;
+    }
+    give(bound, out);
+    return {};
+  });
+}
+
 }  // extern "C"

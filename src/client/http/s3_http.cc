@@ -31,6 +31,11 @@ std::string query_of(const S3Call& call) {
   return out;
 }
 
+Outcome<> check_bucket_name(const std::string& bucket) {
+  if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  return {};
+}
+
 std::string default_message(ErrorCode code, int status) {
   switch (code) {
     case ErrorCode::no_such_bucket:
@@ -294,7 +299,7 @@ Outcome<> S3Http::rename(const std::string& bucket, const std::string& from, con
 }
 
 Outcome<ListPage> S3Http::list(const std::string& bucket, const ListOptions& options) {
-  if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  OUT_TRY(check_bucket_name(bucket));
   S3Call request{.method = "GET", .bucket = bucket, .query = {{"encoding-type", "url"}, {"list-type", "2"}}};
   request.stop = options.cancel;
   if (!options.continuation.empty()) request.query.emplace_back("continuation-token", options.continuation);
@@ -307,7 +312,7 @@ Outcome<ListPage> S3Http::list(const std::string& bucket, const ListOptions& opt
 }
 
 Outcome<> S3Http::make_bucket(const std::string& bucket, BucketDurability durability, BucketEtags etags) {
-  if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  OUT_TRY(check_bucket_name(bucket));
   S3Call request{.method = "PUT", .bucket = bucket, .replayable = false};
   const std::string document = directory_document(bucket);
   request.body = as_bytes(document);
@@ -318,8 +323,27 @@ Outcome<> S3Http::make_bucket(const std::string& bucket, BucketDurability durabi
 }
 
 Outcome<> S3Http::remove_bucket(const std::string& bucket) {
-  if (bucket.empty()) return fault(ErrorCode::invalid_argument, "the bucket name is empty");
+  OUT_TRY(check_bucket_name(bucket));
   OUT_TRY(call({.method = "DELETE", .bucket = bucket, .replayable = false}));
+  return {};
+}
+
+Outcome<> S3Http::set_bound(const std::string& bucket, const BucketBound& bound) {
+  OUT_TRY(check_bucket_name(bucket));
+  const std::string document = bound_xml(bound);
+  OUT_TRY(call({.method = "PUT", .bucket = bucket, .query = {{"verbena-bound", ""}}, .body = as_bytes(document)}));
+  return {};
+}
+
+Outcome<std::optional<BucketBound>> S3Http::bound(const std::string& bucket) {
+  OUT_TRY(check_bucket_name(bucket));
+  OUT_ASSIGN(const net::HttpReply reply, call({.bucket = bucket, .query = {{"verbena-bound", ""}}}));
+  return parse_bound_xml(reply.body);
+}
+
+Outcome<> S3Http::remove_bound(const std::string& bucket) {
+  OUT_TRY(check_bucket_name(bucket));
+  OUT_TRY(call({.method = "DELETE", .bucket = bucket, .query = {{"verbena-bound", ""}}}));
   return {};
 }
 

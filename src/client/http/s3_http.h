@@ -67,6 +67,9 @@ class S3Http {
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
   Outcome<> make_bucket(const std::string& bucket, BucketDurability durability, BucketEtags etags = BucketEtags::md5);
   Outcome<> remove_bucket(const std::string& bucket);
+  Outcome<> set_bound(const std::string& bucket, const BucketBound& bound);
+  Outcome<std::optional<BucketBound>> bound(const std::string& bucket);  // nullopt: none
+  Outcome<> remove_bound(const std::string& bucket);
   Outcome<std::vector<BucketInfo>> buckets();
 
   Outcome<std::string> create_upload(const std::string& bucket, const std::string& key, const PutOptions& options);

@@ -155,6 +155,40 @@ Outcome<auth::Credentials> parse_session_xml(std::string_view xml) {
   return out;
 }
 
+Outcome<std::optional<BucketBound>> parse_bound_xml(std::string_view xml) {
+  pugi::xml_document document;
+  const auto root = load(document, xml) ? document.child("BoundConfiguration") : pugi::xml_node();
+  if (!root) return malformed("bound");
+  if (!root.first_child()) return std::optional<BucketBound>();
+  BucketBound bound;
+  const auto number = [&](const char* name, uint64_t& into) {
+    const std::string_view digits = text(root, name);
+    if (digits.empty()) return !root.child(name);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), into);
+    return error == std::errc() && end == digits.data() + digits.size();
+  };
+  if (!number("MaxBytes", bound.bytes_max) || !number("MaxObjects", bound.objects_max)) return malformed("bound");
+  if (root.child("Policy")) bound.policy = text(root, "Policy");
+  bound.renew_on_read = text(root, "RenewOnRead") == "true";
+  if (root.child("KeepSuffix")) bound.keep_suffix = text(root, "KeepSuffix");
+  return bound;
+}
+
+std::string bound_xml(const BucketBound& bound) {
+  std::string out = "<BoundConfiguration>";
+  if (bound.bytes_max != 0) out += "<MaxBytes>" + std::to_string(bound.bytes_max) + "</MaxBytes>";
+  if (bound.objects_max != 0) out += "<MaxObjects>" + std::to_string(bound.objects_max) + "</MaxObjects>";
+  if (!bound.policy.empty()) {
+    out += "<Policy>";
+    append_xml_escaped(out, bound.policy);
+    out += "</Policy>";
+  }
+  if (bound.renew_on_read) out += "<RenewOnRead>true</RenewOnRead>";
+  out += "<KeepSuffix>";
+  append_xml_escaped(out, bound.keep_suffix);
+  return out + "</KeepSuffix></BoundConfiguration>";
+}
+
 Outcome<std::string> parse_complete_upload_xml(std::string_view xml) {
   if (XmlError error = parse_error_xml(xml); !error.code.empty()) {
     ClientError out{code_for(error.code, 500, true), error.message, error.code, 200, error.request_id};

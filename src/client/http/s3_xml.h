@@ -1,6 +1,7 @@
 // Readers of S3's XML replies, bounded because the text is untrusted.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ XmlError parse_error_xml(std::string_view xml);
 // ListObjectsV2 with encoding-type=url. malformed_reply for anything else.
 Outcome<ListPage> parse_list_xml(std::string_view xml);
 Outcome<std::vector<BucketInfo>> parse_buckets_xml(std::string_view xml);
+// The bound of a bucket. nullopt: the document has none.
+Outcome<std::optional<BucketBound>> parse_bound_xml(std::string_view xml);
+std::string bound_xml(const BucketBound& bound);
 // The upload id.
 Outcome<std::string> parse_initiate_upload_xml(std::string_view xml);
 // The object's ETag. A 200 reply may still hold an <Error>: that is returned as an error.

@@ -89,6 +89,30 @@ TEST(S3Xml, ACompletionNamesItsPartsInOrder) {
             "</Part><Part><PartNumber>2</PartNumber><ETag>&quot;c&quot;</ETag></Part></CompleteMultipartUpload>");
 }
 
+TEST(S3Xml, ABoundComesBackAsItWasSaid) {
+  const BucketBound bound{
+      .bytes_max = UINT64_MAX, .objects_max = 7, .policy = "a<b", .renew_on_read = true, .keep_suffix = "/&.json"};
+  const auto back = parse_bound_xml(bound_xml(bound));
+  ASSERT_TRUE(back && *back);
+  EXPECT_EQ((*back)->bytes_max, bound.bytes_max);
+  EXPECT_EQ((*back)->objects_max, bound.objects_max);
+  EXPECT_EQ((*back)->policy, bound.policy);
+  EXPECT_TRUE((*back)->renew_on_read);
+  EXPECT_EQ((*back)->keep_suffix, bound.keep_suffix);
+  EXPECT_EQ((*parse_bound_xml("<BoundConfiguration><KeepSuffix/></BoundConfiguration>"))->keep_suffix, "");
+  EXPECT_EQ(
+      bound_xml({}),
+      "<BoundConfiguration><Policy>s3-fifo</Policy><KeepSuffix>/namespace.json</KeepSuffix></BoundConfiguration>");
+  const auto none = parse_bound_xml("<BoundConfiguration/>");
+  EXPECT_TRUE(none && !*none);
+  for (const char* const wrong :
+       {"", "<Bound/>", "<BoundConfiguration><MaxBytes>-1</MaxBytes></BoundConfiguration>",
+        "<BoundConfiguration><MaxObjects/></BoundConfiguration>",
+        "<BoundConfiguration><MaxBytes>18446744073709551616</MaxBytes></BoundConfiguration>"}) {
+    EXPECT_FALSE(parse_bound_xml(wrong)) << wrong;
+  }
+}
+
 TEST(S3Xml, TimesThatAreNoneAreTheEpoch) {
   EXPECT_EQ(parse_iso_time("yesterday").time_since_epoch().count(), 0);
   // A clock of nanoseconds ends in 2262: reading such a year was an overflow.

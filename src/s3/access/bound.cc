@@ -26,8 +26,15 @@ constexpr const char* bound_root = "BoundConfiguration";
 constexpr std::array<std::pair<EvictionPolicy, std::string_view>, 3> policy_names{
     {{EvictionPolicy::s3_fifo, "s3-fifo"}, {EvictionPolicy::lru, "lru"}, {EvictionPolicy::ttl, "ttl"}}};
 
-// The worker evicts down to the bound less this part of it, and is woken when half of that is taken.
-constexpr uint64_t kept_free_part = 64;
+// The worker evicts down to the bound less kept_free() of it, and is woken when half of that is taken: of a small bound
+// room for several batches of writes, which else wait for each other's evictions.
+constexpr uint64_t kept_free_part = 64, kept_free_part_max = 16;
+constexpr uint64_t kept_free_bytes = 4 * MiB, kept_free_objects = 1024;
+uint64_t kept_free(uint64_t bound, uint64_t enough) {
+  return std::max(bound / kept_free_part, std::min(bound / kept_free_part_max, enough));
+}
+constexpr uint64_t kept_part = 16;           // of the bound, at most, for objects that are never evicted
+constexpr uint64_t kept_objects_max = 4096;  // likewise
 constexpr size_t loaded_at_once = 1024;
 constexpr size_t read_keys_max = 4096;  // waiting for their renewal; more reads renew nothing
 constexpr const char* larger_than_bound = "The object is larger than the bound of its bucket.";
@@ -57,7 +64,7 @@ metrics::Counter& bound_refusals() {
 Result<BoundSettings> parse_bound(std::string_view xml) {
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, xml, bound_root));
-  VB_TRY(check_children(root, {"MaxBytes", "MaxObjects", "Policy", "RenewOnRead"}));
+  VB_TRY(check_children(root, {"MaxBytes", "MaxObjects", "Policy", "RenewOnRead", "KeepSuffix"}));
   BoundSettings settings;
   VB_ASSIGN(settings.bytes_max, parse_bound_number(root, "MaxBytes"));
   VB_ASSIGN(settings.objects_max, parse_bound_number(root, "MaxObjects"));
@@ -75,6 +82,12 @@ Result<BoundSettings> parse_bound(std::string_view xml) {
     return fail(Errc::invalid_argument, "RenewOnRead must be true or false.");
   }
   settings.renew_on_read = renew == "true";
+  if (const pugi::xml_node suffix = root.child("KeepSuffix")) {
+    settings.keep_suffix = text_of(suffix);
+    if (settings.keep_suffix.size() > keep_suffix_size_max) {
+      return fail(Errc::invalid_argument, "KeepSuffix has at most 128 bytes.");
+    }
+  }
   if (settings.bytes_max == 0 && settings.objects_max == 0 && !settings.renew_on_read) {
     return fail(Errc::invalid_argument, "A bound needs MaxBytes, MaxObjects or RenewOnRead.");
   }
@@ -88,7 +101,14 @@ std::string bound_xml(const BoundSettings& settings) {
   const auto policy = std::ranges::find(policy_names, settings.policy, [](const auto& one) { return one.first; });
   xml.element("Policy", policy->second);
   xml.element("RenewOnRead", settings.renew_on_read);
+  xml.element("KeepSuffix", settings.keep_suffix);
   return xml.finish();
+}
+
+EvictionOrder::Kept BoundSettings::kept() const {
+  return {.suffix = keep_suffix,
+          .bytes_max = most_bytes() / kept_part,
+          .objects_max = std::clamp<uint64_t>(most_objects() / kept_part, 1, kept_objects_max)};
 }
 
 BoundSettings Bound::settings() const {
@@ -101,6 +121,8 @@ void Bound::change(const BoundSettings& settings, store::Document document) {
     const std::lock_guard lock(mutex_);
     if (settings_.is_limited() != settings.is_limited()) loaded_ = loading_ = false;
     settings_ = settings;
+    const auto kept = settings_.kept();
+    order_.limit_kept(kept.bytes_max, kept.objects_max);
     document_ = std::move(document);
     all_pinned_at_ = 0;
   }
@@ -120,8 +142,8 @@ bool Bound::has_room(const BoundRoom& for_it, const BoundRoom& kept) const {
 // Of the contents, without the claims.
 bool Bound::is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const {
   const uint64_t bytes = settings_.most_bytes(), objects = settings_.most_objects();
-  return order_.bytes() - leaving_bytes > bytes - bytes / part ||
-         order_.objects() - leaving_objects > objects - objects / part;
+  return order_.bytes() - leaving_bytes > bytes - kept_free(bytes, kept_free_bytes) / part ||
+         order_.objects() - leaving_objects > objects - kept_free(objects, kept_free_objects) / part;
 }
 
 Result<void> Bound::check_size(uint64_t bytes) const {
@@ -146,7 +168,7 @@ Bound::Room Bound::claim(BoundWish& wish) {
     if (first != nullptr && first != &wish) kept = claims_.needs(*first, order_.size_of(first->key));
     if (loaded_ && (need == BoundRoom() || has_room(need, kept))) {
       claims_.claim(wish, held);
-      fills = is_filling(0, 0, 2 * kept_free_part);
+      fills = is_filling(0, 0, 2);
     } else {
       room = refuse(wish, need);
       fills = true;
@@ -203,8 +225,9 @@ bool Bound::is_gone() const {
 }
 
 void Bound::begin_load() {
+  std::optional<EvictionOrder> before;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
-  order_ = EvictionOrder(settings_.policy);
+  before.emplace(std::exchange(order_, EvictionOrder(settings_.policy, settings_.kept())));
   claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   removed_while_loading_.clear();
   loading_ = true;
@@ -212,7 +235,8 @@ void Bound::begin_load() {
 
 // What was written meanwhile is there already, and younger.
 void Bound::end_load(std::vector<EvictionOrder::Object> listed) {
-  std::ranges::sort(listed, std::greater(), &EvictionOrder::Object::time_us);
+  const auto last_use_us = [](const EvictionOrder::Object& one) { return std::max(one.time_us, one.renewed_us); };
+  std::ranges::sort(listed, std::greater(), last_use_us);
   std::unordered_set<std::string> removed;
   std::unique_lock lock(mutex_);
   for (size_t i = 0; i < listed.size(); ++i) {
@@ -250,7 +274,7 @@ std::vector<EvictionOrder::Object> Bound::victims(size_t max, store::Document* d
   const bool waits = !claims_.waiting().empty();
   const BoundRoom want = wanted(), taken = claims_.taken();
   const auto still_exceeds = [&] {
-    return is_filling(leaving, objects, kept_free_part) ||
+    return is_filling(leaving, objects, 1) ||
            (waits && exceeds(order_.bytes() + taken.bytes + want.bytes - leaving,
                              order_.objects() + taken.objects + want.objects - objects));
   };
@@ -330,33 +354,35 @@ void Bound::lost_track(uint64_t /*bucket*/) {
   loaded_ = loading_ = false;
 }
 
-void Bound::bucket_removed(uint64_t /*bucket*/) { (void)withdraw(); }
+void Bound::bucket_removed(uint64_t /*bucket*/) { withdraw(); }
 
-EvictionOrder Bound::withdraw() {
+// Its order lives as long as itself: here it would be destroyed under the lock of the caller.
+void Bound::withdraw() {
   const std::lock_guard lock(mutex_);
   gone_ = true;
-  return std::exchange(order_, EvictionOrder(settings_.policy));
 }
 
 Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us, const std::string& owner,
                                   const store::Document& text) {
-  BoundPtr bound;
-  std::optional<EvictionOrder> left;  // destroyed under no lock
+  BoundPtr left;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
   if (text == nullptr) {
     if (const auto found = bounds_.find(bucket); found != bounds_.end()) {
-      left = found->second->withdraw();
+      left = std::move(found->second);
+      left->withdraw();
       bounds_.erase(found);
     }
-    return bound;
+    return BoundPtr();
   }
   const auto settings = parse_bound(*text);
   if (!settings) return fail(Errc::corrupt_object, "access: bound of a bucket");
   BoundPtr& known = bounds_[bucket];
   const bool same = known != nullptr && known->created_us() == created_us && known->owner() == owner &&
-                    known->settings().policy == settings->policy && !known->is_gone();
+                    known->settings().policy == settings->policy &&
+                    known->settings().keep_suffix == settings->keep_suffix && !known->is_gone();
   if (!same) {
-    if (known != nullptr) left = known->withdraw();
+    if (known != nullptr) known->withdraw();
+    left = std::move(known);
     known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_);
     wake_();
   } else if (known->settings() != *settings) {
@@ -367,10 +393,13 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
 }
 
 std::vector<BoundPtr> BucketBounds::all() {
-  std::vector<BoundPtr> found;
+  std::vector<BoundPtr> found, gone;  // the gone ones are destroyed under no lock
   const std::lock_guard lock(mutex_);
-  std::erase_if(bounds_, [](const auto& one) { return one.second->is_gone(); });
-  for (const auto& [name, bound] : bounds_) found.push_back(bound);
+  for (auto at = bounds_.begin(); at != bounds_.end();) {
+    const bool is_gone = at->second->is_gone();
+    (is_gone ? gone : found).push_back(at->second);
+    at = is_gone ? bounds_.erase(at) : std::next(at);
+  }
   return found;
 }
 
@@ -381,7 +410,7 @@ Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono:
   const auto until = std::chrono::steady_clock::now() + wait_max;
   std::chrono::milliseconds pause{1};
   BoundClaim claim(bound, std::move(wish));
-  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  std::optional<boost::asio::steady_timer> timer;
   for (;;) {
     switch (bound->claim(claim.wish())) {
       case Bound::Room::claimed:
@@ -399,8 +428,9 @@ Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono:
       bound_refusals().add();
       co_return fail(Errc::slow_down, "The bucket is full, and evictions take too long.");
     }
-    timer.expires_after(pause);
-    co_await timer.async_wait(boost::asio::use_awaitable);
+    if (!timer) timer.emplace(co_await boost::asio::this_coro::executor);
+    timer->expires_after(pause);
+    co_await timer->async_wait(boost::asio::use_awaitable);
     pause = std::min(2 * pause, std::chrono::milliseconds(8));
   }
 }

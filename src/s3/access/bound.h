@@ -29,14 +29,22 @@ inline constexpr std::string_view bound_document = store::bounding_document;  //
 // Of one bounded bucket. The order of eviction takes about 200 bytes of memory for each, and its key.
 inline constexpr uint64_t bounded_objects_max = 4 * 1024 * 1024;
 
+inline constexpr std::string_view keep_suffix_default = "/namespace.json";
+inline constexpr size_t keep_suffix_size_max = 128;
+
 struct BoundSettings {
   uint64_t bytes_max = 0, objects_max = 0;  // 0: not limited
   EvictionPolicy policy = EvictionPolicy::s3_fifo;
   bool renew_on_read = false;  // a read renews the TTL of its object
+  // Objects whose keys end with it are not evicted, as long as they are few: descriptions of namespaces of a cache.
+  // Empty: there are none.
+  std::string keep_suffix{keep_suffix_default};
   bool operator==(const BoundSettings&) const = default;
 
   bool is_limited() const { return bytes_max != 0 || objects_max != 0; }
   uint64_t most_bytes() const { return bytes_max == 0 ? UINT64_MAX : bytes_max; }
+  // A sixteenth of the bound at most is kept.
+  EvictionOrder::Kept kept() const;
   uint64_t most_objects() const { return objects_max == 0 ? bounded_objects_max : objects_max; }
 };
 // malformed_xml, invalid_argument.
@@ -51,16 +59,15 @@ class Bound final : public store::ChangeListener {
         created_us_(created_us),
         owner_(std::move(owner)),
         wake_worker_(std::move(wake_worker)),
-        settings_(settings),
-        order_(settings.policy) {}
+        settings_(std::move(settings)),
+        order_(settings_.policy, settings_.kept()) {}
 
   const std::string& bucket() const { return bucket_; }
   int64_t created_us() const { return created_us_; }
   const std::string& owner() const { return owner_; }
   BoundSettings settings() const;
   void change(const BoundSettings& settings, store::Document document = nullptr);
-  // It holds no longer: no write waits for it. Returns its order, to be destroyed under no lock.
-  EvictionOrder withdraw();
+  void withdraw();  // it holds no longer: no write waits for it
   // The document of these settings: evictions by another one are refused at their commit.
   void decided_by(store::Document document);
 
@@ -97,7 +104,7 @@ class Bound final : public store::ChangeListener {
   bool has_room(const BoundRoom& for_it, const BoundRoom& kept) const;
   Room refuse(BoundWish& wish, const BoundRoom& need);
   BoundRoom wanted() const;  // by those that wait, within reason
-  // Whether less than that `part` of the bound is free, once the leaving ones have left.
+  // Whether less than that `part` of the room that is kept free is left, once the leaving ones have left.
   bool is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const;
 
   const std::string bucket_;

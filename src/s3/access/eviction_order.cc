@@ -9,8 +9,8 @@ namespace verbena::s3 {
 void EvictionOrder::clear() {
   by_key_.clear();
   ends_.clear();
-  for (Queue* const all : {&small_, &main_, &leaving_, &aside_}) all->clear();
-  bytes_ = small_bytes_ = 0;
+  for (Queue* const all : {&small_, &main_, &leaving_, &aside_, &kept_}) all->clear();
+  bytes_ = small_bytes_ = kept_bytes_ = 0;
 }
 
 EvictionOrder::Queue& EvictionOrder::queue(Where where) {
@@ -23,6 +23,8 @@ EvictionOrder::Queue& EvictionOrder::queue(Where where) {
       return leaving_;
     case Where::aside:
       return aside_;
+    case Where::kept:
+      return kept_;
   }
   return main_;
 }
@@ -36,7 +38,9 @@ std::optional<uint64_t> EvictionOrder::size_of(std::string_view key) const {
 void EvictionOrder::move(Place place, Where to) {
   const bool ends = policy_ == EvictionPolicy::ttl && place->object.end_us != 0;
   if (place->where == Where::small) small_bytes_ -= place->object.size;
+  if (place->where == Where::kept) kept_bytes_ -= place->object.size;
   if (to == Where::small) small_bytes_ += place->object.size;
+  if (to == Where::kept) kept_bytes_ += place->object.size;
   const bool ordered = to == Where::small || to == Where::main;
   if (ends && !ordered) ends_.erase(end_of(place));
   if (ends && ordered) ends_.insert(end_of(place));
@@ -45,37 +49,54 @@ void EvictionOrder::move(Place place, Where to) {
   place->where = to;
 }
 
+bool EvictionOrder::is_kept(std::string_view key, uint64_t size) const {
+  return !kept_rule_.suffix.empty() && key.ends_with(kept_rule_.suffix) && kept_.size() < kept_rule_.objects_max &&
+         kept_bytes_ <= kept_rule_.bytes_max && size <= kept_rule_.bytes_max - kept_bytes_;
+}
+
+void EvictionOrder::limit_kept(uint64_t bytes_max, uint64_t objects_max) {
+  kept_rule_.bytes_max = bytes_max;
+  kept_rule_.objects_max = objects_max;
+  while (kept_.size() > objects_max || kept_bytes_ > bytes_max) move(std::prev(kept_.end()), Where::main);
+}
+
 void EvictionOrder::put(const Object& object) {
   const auto found = by_key_.find(object.key);
-  if (found != by_key_.end()) {
-    const Place place = found->second;
-    change_end(object.key, object.end_us);
-    bytes_ += object.size - place->object.size;
-    if (place->where == Where::small) small_bytes_ += object.size - place->object.size;
-    place->object.size = object.size;
-    place->object.time_us = object.time_us;
-    if (policy_ != EvictionPolicy::s3_fifo || place->where == Where::leaving) return move(place, Where::main);
-    place->reads = std::min<uint8_t>(place->reads + 1, reads_max);
-    return;
-  }
-  const bool filtered = policy_ == EvictionPolicy::s3_fifo && !was_here(object.key);
-  const Where where = filtered ? Where::small : Where::main;
+  if (found != by_key_.end()) return replace(found->second, object);
+  const bool kept = is_kept(object.key, object.size);
+  const bool filtered = !kept && policy_ == EvictionPolicy::s3_fifo && !was_here(object.key);
+  const Where where = kept ? Where::kept : filtered ? Where::small : Where::main;
   Queue& target = queue(where);
   target.push_back(Node{.object = object, .where = where});
   const Place place = std::prev(target.end());
   by_key_.emplace(place->object.key, place);
   bytes_ += object.size;
   if (filtered) small_bytes_ += object.size;
-  if (policy_ == EvictionPolicy::ttl && object.end_us != 0) ends_.insert(end_of(place));
+  if (kept) kept_bytes_ += object.size;
+  if (!kept && policy_ == EvictionPolicy::ttl && object.end_us != 0) ends_.insert(end_of(place));
+}
+
+void EvictionOrder::replace(Place place, const Object& object) {
+  if (place->where == Where::kept) move(place, Where::main);
+  change_end(object.key, object.end_us);
+  bytes_ += object.size - place->object.size;
+  if (place->where == Where::small) small_bytes_ += object.size - place->object.size;
+  place->object.size = object.size;
+  place->object.time_us = object.time_us;
+  if (is_kept(object.key, object.size)) return move(place, Where::kept);
+  if (policy_ != EvictionPolicy::s3_fifo || place->where == Where::leaving) return move(place, Where::main);
+  place->reads = std::min<uint8_t>(place->reads + 1, reads_max);
 }
 
 void EvictionOrder::put_oldest(Object object) {
   if (by_key_.contains(object.key)) return;
   bytes_ += object.size;
   main_.push_front(Node{.object = std::move(object)});
+  if (main_.front().object.renewed_us != 0) main_.front().reads = 1;
   const Place place = main_.begin();
   by_key_.emplace(place->object.key, place);
   if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
+  if (is_kept(place->object.key, place->object.size)) move(place, Where::kept);
 }
 
 void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
@@ -96,6 +117,7 @@ void EvictionOrder::erase(std::string_view key) {
   by_key_.erase(found);
   bytes_ -= place->object.size;
   if (place->where == Where::small) small_bytes_ -= place->object.size;
+  if (place->where == Where::kept) kept_bytes_ -= place->object.size;
   if (policy_ == EvictionPolicy::ttl) ends_.erase(end_of(place));
   queue(place->where).erase(place);
 }

@@ -4,7 +4,8 @@
 // the others are evicted, and their keys remembered: one that comes back enters the main queue. There, an object that
 // was read goes around again (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023). lru: the
 // object that was not read for longest. ttl: the object whose end is next; of those without an end the oldest, after
-// all that have one.
+// all that have one. Objects that the owner names by the end of their keys are kept by each, as far as there is room
+// for such.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 namespace verbena::s3 {
 
@@ -27,10 +29,21 @@ class EvictionOrder {
   struct Object {
     std::string key;
     uint64_t size = 0;
-    int64_t time_us = 0;  // when it was written
-    int64_t end_us = 0;   // 0: none
+    int64_t time_us = 0;     // when it was written
+    int64_t end_us = 0;      // 0: none
+    int64_t renewed_us = 0;  // when its end was put off last; 0: never. Of an object of before a start
+  };
+  // Objects that are never next: those whose keys end with `suffix` (empty: none), the first that come, up to the
+  // limits.
+  struct Kept {
+    std::string suffix{};
+    uint64_t bytes_max = 0, objects_max = 0;
   };
   explicit EvictionOrder(EvictionPolicy policy) : policy_(policy) {}
+  EvictionOrder(EvictionPolicy policy, Kept kept) : policy_(policy), kept_rule_(std::move(kept)) {}
+
+  // Other limits; what is beyond them can be evicted. The suffix stays.
+  void limit_kept(uint64_t bytes_max, uint64_t objects_max);
 
   uint64_t bytes() const { return bytes_; }
   uint64_t objects() const { return by_key_.size(); }
@@ -54,7 +67,7 @@ class EvictionOrder {
   void forget_left(std::string_view key);  // a victim that was there no more
 
  private:
-  enum class Where : uint8_t { small, main, leaving, aside };
+  enum class Where : uint8_t { small, main, leaving, aside, kept };
   struct Node {
     Object object;
     Where where = Where::main;
@@ -71,6 +84,8 @@ class EvictionOrder {
   std::optional<Object> next_of_main(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
   std::optional<Object> next_to_end(const std::function<bool(std::string_view)>& is_pinned);
   std::optional<Object> next_of_aside(const std::function<bool(std::string_view)>& is_pinned);
+  bool is_kept(std::string_view key, uint64_t size) const;
+  void replace(Place place, const Object& object);
   void remember(std::string_view key);
   bool was_here(std::string_view key) const;
   using ByEnd = std::set<std::pair<int64_t, const Node*>>;
@@ -78,9 +93,10 @@ class EvictionOrder {
 
   EvictionPolicy policy_;
   std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
-  Queue small_, main_, leaving_, aside_;
+  Kept kept_rule_;
+  Queue small_, main_, leaving_, aside_, kept_;
   ByEnd ends_;  // of ttl: those with an end in the queues small and main
-  uint64_t bytes_ = 0, small_bytes_ = 0;
+  uint64_t bytes_ = 0, small_bytes_ = 0, kept_bytes_ = 0;
   std::deque<size_t> left_;  // hashes of keys that were evicted from the small queue, the earliest first
   std::unordered_multiset<size_t> left_set_;
 };

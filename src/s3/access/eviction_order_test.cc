@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 namespace verbena::s3 {
 namespace {
 
@@ -35,6 +38,44 @@ TEST(EvictionOrder, InS3FifoAKeyThatComesBackIsKeptLonger) {
   order.put({"k0", 1});
   EXPECT_EQ(next_key(order), "k1");
   for (int i = 2; i < 18; ++i) EXPECT_NE(next_key(order), "k0");
+}
+
+TEST(EvictionOrder, WhatIsKeptIsNeverNextAndIsFew) {
+  for (const auto policy : {EvictionPolicy::s3_fifo, EvictionPolicy::lru, EvictionPolicy::ttl}) {
+    EvictionOrder order(policy, {.suffix = "/kept", .bytes_max = 10, .objects_max = 2});
+    order.put({"a/kept", 4, 0, 1});
+    for (int i = 0; i < 20; ++i) order.put({"k" + std::to_string(i), 1, 0, 50});
+    order.put({"large/kept", 7});  // with the first one more than may be kept
+    order.put_oldest({"b/kept", 1});
+    order.put({"c/kept", 1});  // the third
+    EXPECT_EQ(order.objects(), 24U);
+    EXPECT_EQ(order.bytes(), 33U);
+    std::set<std::string> evicted;
+    for (std::string key = next_key(order); key != "none"; key = next_key(order)) evicted.insert(key);
+    EXPECT_EQ(evicted.size(), 22U);
+    EXPECT_TRUE(evicted.contains("large/kept") && evicted.contains("c/kept"));
+    EXPECT_EQ(order.bytes(), 5U);
+    order.put({"a/kept", 9});  // replaced, and still within the limit
+    EXPECT_EQ(next_key(order), "none");
+    order.put({"a/kept", 11});
+    EXPECT_EQ(next_key(order), "a/kept") << "too large by now";
+    order.put({"a/kept", 5});
+    order.limit_kept(5, 1);
+    EXPECT_EQ(next_key(order), "a/kept") << "the last that came leaves first";
+    EXPECT_EQ(next_key(order), "none");
+    order.erase("b/kept");
+    EXPECT_EQ(order.bytes(), 0U);
+  }
+}
+
+TEST(EvictionOrder, WhatWasRenewedBeforeAStartGoesAroundOnce) {
+  EvictionOrder order(EvictionPolicy::s3_fifo);
+  order.put_oldest({.key = "young", .size = 1, .time_us = 9});
+  order.put_oldest({.key = "renewed", .size = 1, .time_us = 1, .end_us = 50, .renewed_us = 7});
+  order.put_oldest({.key = "old", .size = 1, .time_us = 5});
+  EXPECT_EQ(next_key(order), "old");
+  EXPECT_EQ(next_key(order), "young");
+  EXPECT_EQ(next_key(order), "renewed");
 }
 
 TEST(EvictionOrder, LruEvictsWhatWasNotReadForLongest) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -25,7 +26,9 @@ namespace {
 
 constexpr size_t victims_max = 512;   // of one bucket, before the next bucket's turn
 constexpr size_t renewals_max = 512;  // likewise
-constexpr size_t at_once = 32;        // they share commits
+constexpr size_t together = 16;       // evicted by one commit, which other commits wait for
+constexpr size_t at_once = 4;         // of those; they share syncs
+constexpr size_t renewed_at_once = 32;
 constexpr std::chrono::seconds bounds_pause{1};
 constexpr std::chrono::milliseconds refused_pause{10}, refused_pause_max{500};  // while all evictions are refused
 
@@ -37,6 +40,13 @@ metrics::Counter& evicted_bytes() {
   static auto& counter =
       metrics::counter("verbena_evicted_bytes_total", "Bytes of objects evicted from bounded buckets");
   return counter;
+}
+
+// When the end of its life was put off last; 0: never. An end is of whole seconds, so a renewal within the first second
+// is not seen.
+int64_t renewed_us_of(const store::ObjectInfo& info) {
+  const int64_t end_us = store::end_us_of(info), began_us = end_us - store::ttl_s_of(info) * 1'000'000;
+  return end_us != 0 && began_us >= info.modified_us + 1'000'000 ? began_us : 0;
 }
 
 }  // namespace
@@ -132,7 +142,12 @@ Task<Result<void>> BoundsWorker::load(BoundPtr bound) {
   for (bool more = bound->settings().is_limited(); more && !stop_;) {
     VB_CO_ASSIGN(store::ListPage page, co_await service_.store.list(bound->bucket(), request));
     for (auto& entry : page.entries) {
-      listed.push_back({std::move(entry.key), entry.info.size, entry.info.modified_us, store::end_us_of(entry.info)});
+      const store::ObjectInfo& info = entry.info;
+      listed.push_back({.key = std::move(entry.key),
+                        .size = info.size,
+                        .time_us = info.modified_us,
+                        .end_us = store::end_us_of(info),
+                        .renewed_us = renewed_us_of(info)});
     }
     more = page.truncated;
     request.after = std::move(page.next_after);
@@ -150,7 +165,7 @@ Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> vi
                             .of = store::RemovalGrounds::Of::evicted});
   batch->victims = std::move(victims);
   const auto work = [this, batch] { return evict_some(batch); };
-  co_await run_several(std::min(at_once, batch->victims.size()), work);
+  co_await run_several(std::min(at_once, batch->victims.size() / together + 1), work);
   evicted_ += batch->evicted;
   refused_ += batch->refused;
   if (batch->failures != 0) {
@@ -165,7 +180,7 @@ Task<> BoundsWorker::look_again(BoundPtr bound) {
   constexpr std::array names{bound_document};
   const auto found = co_await service_.store.bucket_and_documents(bound->bucket(), names);
   if (!found) {
-    if (found.error() == Errc::no_such_bucket) (void)bound->withdraw();
+    if (found.error() == Errc::no_such_bucket) bound->withdraw();
     co_return;
   }
   const store::BucketInfo& info = found->bucket;
@@ -176,16 +191,27 @@ Task<> BoundsWorker::look_again(BoundPtr bound) {
 Task<> BoundsWorker::evict_some(std::shared_ptr<Batch> batch) {
   Bound& bound = *batch->bound;
   while (batch->next < batch->victims.size()) {
-    const EvictionOrder::Object victim = std::move(batch->victims[batch->next++]);
-    Result<void> done = fail(Errc::no_such_bucket, "bounds");
-    if (!bound.is_gone() && !stop_) done = co_await evict_one(*batch, victim);
-    const bool corrected = !done && done.error() == Errc::precondition_failed && co_await correct(bound, victim);
-    bound.settle(victim, done.has_value());
-    ++(done || corrected ? batch->evicted : batch->refused);
-    if (done || done.error() == Errc::precondition_failed || done.error() == Errc::no_such_bucket) continue;
-    if (batch->failures++ != 0) continue;
-    batch->first_failure = fmt::format("{}: {}", log::printable(victim.key), describe(done.error()));
+    const size_t first = batch->next;
+    const auto victims = std::span(batch->victims).subspan(first, std::min(together, batch->victims.size() - first));
+    batch->next += victims.size();
+    std::vector<Result<void>> outcomes(victims.size(), fail(Errc::no_such_bucket, "bounds"));
+    if (!bound.is_gone() && !stop_) outcomes = co_await evict_together(*batch, victims);
+    for (size_t i = 0; i < victims.size(); ++i) co_await settle(*batch, victims[i], outcomes[i]);
   }
+}
+
+Task<> BoundsWorker::settle(Batch& batch, const EvictionOrder::Object& victim, const Result<void>& done) {
+  const bool gone = done || done.error() == Errc::no_such_key;
+  if (done) {
+    evicted_objects().add();
+    evicted_bytes().add(victim.size);
+  }
+  const bool corrected = !gone && done.error() == Errc::precondition_failed && co_await correct(*batch.bound, victim);
+  batch.bound->settle(victim, gone);
+  ++(gone || corrected ? batch.evicted : batch.refused);
+  if (gone || done.error() == Errc::precondition_failed || done.error() == Errc::no_such_bucket) co_return;
+  if (batch.failures++ != 0) co_return;
+  batch.first_failure = fmt::format("{}: {}", log::printable(victim.key), describe(done.error()));
 }
 
 Task<bool> BoundsWorker::correct(Bound& bound, const EvictionOrder::Object& victim) {
@@ -195,19 +221,20 @@ Task<bool> BoundsWorker::correct(Bound& bound, const EvictionOrder::Object& vict
   co_return true;
 }
 
-// precondition_failed: replaced since, or pinned, or the bound is another one.
-Task<Result<void>> BoundsWorker::evict_one(const Batch& batch, const EvictionOrder::Object& victim) {
+Task<std::vector<Result<void>>> BoundsWorker::evict_together(const Batch& batch,
+                                                             std::span<const EvictionOrder::Object> victims) {
   const std::string& bucket = batch.bound->bucket();
-  store::RemoveRequest request;
-  request.grounds = batch.grounds;
-  request.conditions.if_modified_us = victim.time_us;
-  const Call no_caller;
-  VB_CO_ASSIGN(request.conditions.announcement,
-               co_await announce_now(service_, bucket, no_caller, EventCause::expire, victim.key));
-  VB_CO_TRY(co_await service_.store.remove(bucket, victim.key, std::move(request)));
-  evicted_objects().add();
-  evicted_bytes().add(victim.size);
-  co_return Result<void>();
+  std::vector<store::Eviction> evictions;
+  for (const auto& victim : victims) evictions.push_back({.key = victim.key, .modified_us = victim.time_us});
+  if (service_.events != nullptr) {
+    const auto access = co_await bucket_access(service_, bucket);
+    if (!access) co_return std::vector<Result<void>>(victims.size(), std::unexpected(access.error()));
+    const Call no_caller;
+    for (auto& one : evictions) {
+      one.announcement = announce(service_, **access, no_caller, EventCause::expire, one.key);
+    }
+  }
+  co_return co_await service_.store.evict(bucket, batch.grounds, std::move(evictions));
 }
 
 Task<> BoundsWorker::renew(BoundPtr bound) {
@@ -218,7 +245,7 @@ Task<> BoundsWorker::renew(BoundPtr bound) {
   batch->keys.erase(std::ranges::unique(batch->keys).begin(), batch->keys.end());
   batch->bound = std::move(bound);
   const auto work = [this, batch] { return renew_some(batch); };
-  co_await run_several(std::min(at_once, batch->keys.size()), work);
+  co_await run_several(std::min(renewed_at_once, batch->keys.size()), work);
 }
 
 // An object without a TTL, or one that was renewed a moment ago, costs no commit.

@@ -3,7 +3,8 @@
 // told `evicted`. Its commit checks that the object is still the one that was chosen, and that no lease pins it.
 //
 // The order of eviction is kept in memory. After a start it is made from the listing, by the times at which the objects
-// were written: reads of before are forgotten. Writes into the bucket wait until then.
+// were written, or at which their TTL was renewed: other reads of before are forgotten. Writes into the bucket wait
+// until then.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -11,6 +12,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,7 +41,9 @@ class BoundsWorker {
   Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by);
   Task<> look_again(BoundPtr bound);  // at the document of a bound that evicts nothing
   Task<> evict_some(std::shared_ptr<Batch> batch);
-  Task<Result<void>> evict_one(const Batch& batch, const EvictionOrder::Object& victim);
+  // The outcome of each (Store::evict()).
+  Task<std::vector<Result<void>>> evict_together(const Batch& batch, std::span<const EvictionOrder::Object> victims);
+  Task<> settle(Batch& batch, const EvictionOrder::Object& victim, const Result<void>& done);
   // Whether the order had something wrong of it.
   Task<bool> correct(Bound& bound, const EvictionOrder::Object& victim);
   Task<> renew(BoundPtr bound);

@@ -138,6 +138,7 @@ class IndexCatalogue final : public Catalogue {
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
   void commit_then(Change change, boost::asio::any_io_executor executor, Committed then) override;
+  bool has_one_place() const override { return true; }
   Task<Result<void>> sync() override;
 
  private:

@@ -1,5 +1,6 @@
 #include "store/logic/engine_store.h"
 
+#include <algorithm>
 #include <map>
 
 #include "store/logic/append.h"
@@ -39,6 +40,24 @@ Task<Result<Document>> large_document(const Context& context, uint64_t bucket, s
   }
   if (!bytes) co_return std::unexpected(bytes.error());
   co_return std::make_shared<const std::string>(std::move(*bytes));
+}
+
+// Removes each by its own conditions. An error: none was removed.
+Task<Result<void>> commit_all(std::shared_ptr<Context> context, std::string bucket, std::shared_ptr<BatchRemoval> all) {
+  VB_CO_BUCKET(auto found, context, bucket);
+  for (Removal& one : all->removals) {
+    VB_CO_TRY(check_key(one.key));
+    if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, one.key));
+    one.bucket = found;
+  }
+  all->bucket = found;
+  if (context->rows->has_one_place()) co_return co_await context->rows->commit(batch_removal_change(all));
+  for (size_t i = 0; i < all->removals.size(); ++i) {
+    auto one = std::make_shared<Removal>(std::move(all->removals[i]));
+    const auto committed = co_await context->rows->commit(removal_change(one));
+    all->outcomes[i] = outcome_of(*one, committed);
+  }
+  co_return Result<void>{};
 }
 
 Place place_of(const Bucket& bucket, std::string_view key = {}) {
@@ -405,6 +424,22 @@ Task<Result<Removed>> EngineStore::remove(std::string_view bucket, std::string_v
   auto removal = std::make_shared<Removal>(Removal{found, std::string(key), std::move(request), {}});
   VB_CO_TRY(co_await context->rows->commit(removal_change(removal)));
   co_return std::move(removal->removed);
+}
+
+Task<std::vector<Result<void>>> EngineStore::evict(std::string_view bucket, RemovalGroundsPtr grounds,
+                                                   std::vector<Eviction> objects) {
+  const auto eviction = std::make_shared<BatchRemoval>();
+  for (Eviction& one : objects) {
+    RemoveRequest request{.grounds = grounds};
+    request.conditions.if_modified_us = one.modified_us;
+    request.conditions.announcement = std::move(one.announcement);
+    eviction->removals.push_back({nullptr, std::move(one.key), std::move(request), {}});
+  }
+  eviction->outcomes.resize(objects.size());
+  if (const auto done = co_await commit_all(context_, std::string(bucket), eviction); !done) {
+    std::ranges::fill(eviction->outcomes, Result<void>(std::unexpected(done.error())));
+  }
+  co_return std::move(eviction->outcomes);
 }
 
 Task<Result<ObjectInfo>> EngineStore::update(std::string_view bucket, std::string_view key, std::string_view version_id,

@@ -59,6 +59,8 @@ class EngineStore : public Store, public ChangeFeeds, public EndIndex {
                                                             AppendSealPtr seal) override;
   Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) override;
   Task<Result<Removed>> remove(std::string_view bucket, std::string_view key, RemoveRequest request) override;
+  Task<std::vector<Result<void>>> evict(std::string_view bucket, RemovalGroundsPtr grounds,
+                                        std::vector<Eviction> objects) override;
   Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                   ObjectChange change) override;
   Task<Result<ListPage>> list(std::string_view bucket, ListRequest request) override;

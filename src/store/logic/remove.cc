@@ -116,8 +116,8 @@ void tell(const Removal& r) {
   if (r.uncovered) feed.tell(KeyEvent::created, r.key, *r.uncovered);
 }
 
-Result<void> judge_removal(Transaction& transaction, Removal& r) {
-  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *r.bucket));
+// Fails with precondition_failed only before it has changed a row.
+Result<void> judge_removal(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   r.removed = {};
   r.told = {};
   r.happened = r.changes_current = false;
@@ -129,6 +129,16 @@ Result<void> judge_removal(Transaction& transaction, Removal& r) {
   r.told.delete_marker = !named && r.removed.delete_marker;
   transaction.on_commit([p = &r] { tell(*p); });
   return announce(transaction, r.request.conditions.announcement, bucket.id, r.told);
+}
+
+Result<void> judge_batch(Transaction& transaction, BatchRemoval& batch) {
+  VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *batch.bucket));
+  for (size_t i = 0; i < batch.removals.size(); ++i) {
+    const auto judged = judge_removal(transaction, batch.removals[i], bucket);
+    if (!judged && judged.error() != Errc::precondition_failed) return judged;
+    batch.outcomes[i] = outcome_of(batch.removals[i], judged);
+  }
+  return {};
 }
 
 Result<void> judge_update(Transaction& transaction, Update& u) {
@@ -182,9 +192,22 @@ Result<void> check_retention(const ObjectLock& lock, const std::pair<LockMode, i
   return fail(Errc::access_denied, "Access Denied because object protected by object lock.");
 }
 
+Result<void> outcome_of(const Removal& removal, const Result<void>& committed) {
+  if (committed && !removal.happened) return fail(Errc::no_such_key);
+  return committed;
+}
+
 Change removal_change(std::shared_ptr<Removal> removal) {
-  auto judge = [removal](Transaction& transaction) { return judge_removal(transaction, *removal); };
+  auto judge = [removal](Transaction& transaction) -> Result<void> {
+    VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *removal->bucket));
+    return judge_removal(transaction, *removal, bucket);
+  };
   return {.judge = std::move(judge), .bucket = removal->bucket, .place = {removal->bucket->id, removal->key}};
+}
+
+Change batch_removal_change(std::shared_ptr<BatchRemoval> batch) {
+  auto judge = [batch](Transaction& transaction) { return judge_batch(transaction, *batch); };
+  return {.judge = std::move(judge), .bucket = batch->bucket, .place = {batch->bucket->id}};
 }
 
 Change update_change(std::shared_ptr<Update> update) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "store/logic/context.h"
 
@@ -24,6 +25,17 @@ struct Removal {
   bool happened = false;  // a version was removed, or a delete marker was made
 };
 Change removal_change(std::shared_ptr<Removal> removal);
+
+// Removals from one bucket with one commit. One that is refused with precondition_failed has that as its outcome, and
+// hinders no other; so has one that finds nothing to remove (no_such_key). Any other error refuses all.
+struct BatchRemoval {
+  std::shared_ptr<const Bucket> bucket{};
+  std::vector<Removal> removals{};
+  std::vector<Result<void>> outcomes{};  // one of each
+};
+Result<void> outcome_of(const Removal& removal, const Result<void>& committed);
+// For engines with their rows in one place (Catalogue::has_one_place()).
+Change batch_removal_change(std::shared_ptr<BatchRemoval> batch);
 
 // The input of a change; the result is in `info`.
 struct Update {

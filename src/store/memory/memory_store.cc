@@ -32,6 +32,7 @@ class Engine final : public Context, public Catalogue {
   Task<Result<void>> read(const char*, Place, Look look) override { co_return look(view_); }
   Task<Result<void>> commit(Change change) override { co_return commit_now(change); }
   void commit_then(Change change, boost::asio::any_io_executor, Committed then) override { then(commit_now(change)); }
+  bool has_one_place() const override { return true; }
   Task<Result<void>> sync() override { co_return Result<void>{}; }
 
   MemoryStore::Usage usage() const {
