@@ -14,7 +14,8 @@ namespace {
 
 uint64_t size_of_it = 0;
 
-void* begin(fuse_conn_info*, fuse_config* config) {
+void* begin(fuse_conn_info* connection, fuse_config* config) {
+  connection->max_read = 1u << 20;  // as the option max_read of the mount, which it must repeat
   config->entry_timeout = config->attr_timeout = 60;
   return nullptr;
 }

@@ -135,8 +135,9 @@ def nvme_disk(size):
 
 
 @contextlib.contextmanager
-def verbena(**options):
-    server = guest.Server("arena_size=512MiB", "rdma.operation_timeout_ms=60000", **options).start()
+def verbena(arguments, **options):
+    arena = (128 << 20) + arguments.large + arguments.checkpoint
+    server = guest.Server(f"arena_size={arena}", "rdma.operation_timeout_ms=60000", **options).start()
     try:
         yield server
     finally:
@@ -168,7 +169,7 @@ def fuse(load, _):
 
 def native(name, provider, device):
     def side(load, wanted):
-        with verbena(device=device) as server:
+        with verbena(load.arguments, device=device) as server:
             objects(name, load, wanted, server, provider)
     return side
 

@@ -245,6 +245,7 @@ class Objects : public Side {
   static verbena::Client connect(const std::string& provider) {
     verbena::ClientOptions options;
     options.endpoint = environment("AWS_ENDPOINT_URL");
+    options.native_endpoint = environment("VERBENA_NATIVE");  // none: the usual port
     options.access_key = environment("AWS_ACCESS_KEY_ID");
     options.secret_key = environment("AWS_SECRET_ACCESS_KEY");
     options.via = verbena::Via::native;

@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -52,6 +53,10 @@ class Report(unittest.TestCase):
             self.assertIn(words, "\n".join(rivals.mount_section([a_round(1, 2, fuse_s)], self.named)))
         unknown = {key: row for key, row in a_round(1, 2, 1).items() if key[0] != "FUSE"}
         self.assertEqual(rivals.mount_section([unknown], self.named), ["Not measured in this run."])
+
+    def test_a_process_that_has_a_cpu_waits_for_less_than_all_of_its_time(self):
+        self.assertIn(os.getpid(), rivals.descendants(os.getppid()))
+        self.assertTrue(0 <= rivals.waited_share(os.getpid()) < 1)
 
     def test_the_plot_is_xml_with_a_bar_for_each_side_but_the_one_compared_with(self):
         with tempfile.TemporaryDirectory() as folder:
