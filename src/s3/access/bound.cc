@@ -83,7 +83,7 @@ Result<BoundSettings> parse_bound(std::string_view xml) {
   }
   settings.renew_on_read = renew == "true";
   if (const pugi::xml_node suffix = root.child("KeepSuffix")) {
-    settings.keep_suffix = suffix.text().get();
+    settings.keep_suffix = text_of(suffix);
     if (settings.keep_suffix.size() > keep_suffix_size_max) {
       return fail(Errc::invalid_argument, "KeepSuffix has at most 128 bytes.");
     }
