@@ -48,10 +48,10 @@ TEST(Bench, ListsOfSizesAndCountsAreChecked) {
 }
 
 }  // namespace
-TEST(BenchPlan, MemoryIsThatOfTheHostOrOfADevice) {
-  EXPECT_EQ(parse_memory("host"), std::optional<int>());
-  EXPECT_EQ(parse_memory("cuda"), std::optional(0));
-  EXPECT_EQ(parse_memory("cuda:12"), std::optional(12));
+TEST(Bench, MemoryIsThatOfTheHostOrOfADevice) {
+  EXPECT_EQ(*parse_memory("host"), std::nullopt);
+  EXPECT_EQ(*parse_memory("cuda"), 0);
+  EXPECT_EQ(*parse_memory("cuda:12"), 12);
   for (const char* wrong : {"", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "gpu", "hostage"}) {
     EXPECT_FALSE(parse_memory(wrong)) << wrong;
   }
