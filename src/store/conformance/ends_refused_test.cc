@@ -70,8 +70,12 @@ TEST_P(WithoutEnds, ACopyOfAStoreNamesTheObjectThatHasAnEnd) {
 
 // It was copied, and its completion refused for ever.
 TEST_P(WithoutEnds, AnUploadThatHasATtlIsNotCopied) {
-  const auto upload = source_.run(source_.engine().create_upload(
-      {.bucket = "b", .key = "under way", .owner = "root", .headers = {{std::string(ttl_header), "60"}}}));
+  UploadInfo brief_one;
+  brief_one.bucket = "b";
+  brief_one.key = "under way";
+  brief_one.owner = "root";
+  brief_one.headers.emplace_back(ttl_header, "60");
+  const auto upload = source_.run(source_.engine().create_upload(brief_one));
   ASSERT_TRUE(upload);
   ASSERT_TRUE(source_.put_part(*upload, 1, pattern(100'000, 3)));
   EXPECT_EQ(refused_at(), "b/under way");
