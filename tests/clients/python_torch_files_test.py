@@ -31,7 +31,8 @@ class Files(PythonCase):
     def test_tensors_come_back_as_they_were(self):
         tensors = {"large": torch.randn(5 << 20), "b": torch.randn(300, 7), "half": torch.randn(5).to(torch.bfloat16), "mask": torch.tensor([True, False]),
                    "empty": torch.empty(0, 3), "scalar": torch.tensor(7), "turned": torch.randn(6, 4).T, "bytes": torch.arange(3, dtype=torch.uint8),
-                   "million": torch.arange(1 << 18, dtype=torch.int32), "odd": torch.arange(5, dtype=torch.int16)}
+                   "million": torch.arange(1 << 18, dtype=torch.int32), "odd": torch.arange(5, dtype=torch.int16),
+                   "conjugate": torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex64).conj(), "trained": torch.ones(3, requires_grad=True)}
         put = verbena.torch.save_file(tensors, "s3://bucket/a/model.safetensors", {"format": "pt"}, client=self.client)
         self.assertEqual(put.etag, self.client.head("bucket", "a/model.safetensors").etag)
         back = self.load("a/model.safetensors")
@@ -64,7 +65,7 @@ class Files(PythonCase):
                  "huge number": b'{"a":' + b"9" * 5000 + b"}", "twice": b'{"a":%s,"a":%s}' % ((json.dumps(good).encode(),) * 2),
                  "no dict": {"a": 1}, "more fields": {"a": {**good, "x": 1}}, "dtype": {"a": entry(0, 4, dtype="F33")}, "type of dtype": {"a": entry(0, 4, dtype=[])},
                  "negative": {"a": entry(0, 4, [-2, -2])}, "true": {"a": entry(0, 4, [4, True])}, "float": {"a": entry(0, 4, [4.0])},
-                 "too large": {"a": entry(0, 4, [1 << 62, 1 << 62])}, "dimensions": {"a": entry(0, 4, [4] + [1] * 64)}, "beyond": {"a": entry(0, 5)},
+                 "too large": {"a": entry(0, 4, [1 << 62, 1 << 62])}, "empty but huge": {"b": good, "a": entry(4, 4, [0, 1 << 61, 1 << 61])}, "dimensions": {"a": entry(0, 4, [4] + [1] * 64)}, "beyond": {"a": entry(0, 5)},
                  "hole": {"a": entry(0, 1), "b": entry(2, 4)}, "overlap": {"a": entry(0, 3), "b": entry(2, 4)}, "short": {"a": entry(0, 3)},
                  "backwards": {"a": {**good, "data_offsets": [4, 0]}}, "three": {"a": {**good, "data_offsets": [0, 4, 4]}},
                  "metadata": {"__metadata__": {"a": 1}, "b": good}}

@@ -103,6 +103,38 @@ class OnDevice(PythonCase):
         with self.assertRaisesRegex(RuntimeError, "out of memory"):
             verbena.torch.load_file("s3://bucket/small", device="cuda:0", client=self.client)
 
+    def test_the_drivers_errors_end_the_load(self):
+        verbena.torch.save_file({"a": torch.ones(10 * MIB), "b": torch.ones(10)}, "s3://bucket/lost", client=self.client)
+        library = self.driver.library
+        self.addCleanup(library.double_lose, 0, False)
+        self.addCleanup(library.double_fail, b"cuMemcpyHtoDAsync_v2", 0, 0)
+        library.double_fail(b"cuMemcpyHtoDAsync_v2", 2, 3)
+        with self.assertRaisesRegex(verbena.errors.LocalError, "CUDA_ERROR_OUT_OF_MEMORY"):
+            verbena.torch.load_file("s3://bucket/lost", device="cuda:0", client=self.client)
+        library.double_fail(b"cuMemcpyHtoDAsync_v2", 0, 0)
+        allocate = _torch_device._allocate
+
+        def allocate_and_lose(size, device):
+            made = allocate(size, device)
+            library.double_lose(0, True)
+            return made
+        _torch_device._allocate = allocate_and_lose
+        with self.assertRaisesRegex(verbena.errors.LocalError, "CUDA_ERROR_ECC_UNCORRECTABLE"):
+            verbena.torch.load_file("s3://bucket/lost", device="cuda:0", names="b", client=self.client)
+        library.double_lose(0, False)
+        _torch_device._allocate = allocate
+        back = verbena.torch.load_file("s3://bucket/lost", device="cuda:0", client=self.client)
+        self.assertTrue(torch.equal(back["b"].on_host(), torch.ones(10)))
+
+    def test_a_forked_worker_has_no_device(self):
+        self.client.put("bucket", "forked/1", b"bytes")
+        made, window = self.allocate(10, "cuda:0")
+        self.client.put("bucket", "onto", window(made))
+        options = {"endpoint": self.server.http, "native_endpoint": self.server.native, **self.keys}
+        batches = verbena.torch.DeviceBatches(options, "bucket", "forked/", device="cuda:0")
+        with self.assertRaisesRegex(Exception, "fork"):
+            list(torch.utils.data.DataLoader(batches, batch_size=None, num_workers=1))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

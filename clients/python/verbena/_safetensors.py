@@ -95,7 +95,7 @@ def _place(name, value, base):
     shape, offsets = value["shape"], value["data_offsets"]
     if not _numbers(shape) or len(shape) > _DIMENSIONS_MAX or not _numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise ValueError(f"{name!r} has a wrong shape or wrong offsets")
-    if math.prod(shape) * known[1] != offsets[1] - offsets[0]:
+    if math.prod(shape) * known[1] != offsets[1] - offsets[0] or math.prod(max(one, 1) for one in shape) >= 1 << 60:
         raise ValueError(f"{name!r}: its shape has not the bytes of its offsets")
     return Place(name, known[0], tuple(shape), base + offsets[0], base + offsets[1])
 

@@ -116,7 +116,7 @@ def load_file(url, device="cpu", *, names=None, client=None, in_flight=8, **opti
 
 
 def _flat(tensor):
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
 
 
