@@ -76,3 +76,45 @@ def write_svg(path, charts, columns=2):
     out.append("</svg>")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(out) + "\n")
+
+
+def write_bars(path, title, groups):
+    """Horizontal bars on a logarithmic axis around 1: `groups` maps a title to the value of each name."""
+    names = list(dict.fromkeys(name for values in groups.values() for name in values))
+    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    known = [value for values in groups.values() for value in values.values() if value > 0]
+    low = min(-1, math.floor(math.log10(min(known, default=1))))
+    high = max(1, math.ceil(math.log10(max(known, default=1))))
+    left, top, bar, width = 270, 60, 13, 600
+
+    def at_x(value):
+        return left + (math.log10(value) - low) / (high - low) * width
+
+    height = top + sum(len(values) * bar + 12 for values in groups.values()) + 60
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{height}" '
+           f'viewBox="0 0 {left + width + 60} {height}">',
+           "<style>text{font:12px sans-serif;fill:#222}.title{font-weight:bold;font-size:14px}.grid{stroke:#ddd}"
+           ".one{stroke:#222}.end{text-anchor:end}.middle{text-anchor:middle}</style>",
+           f'<rect width="{left + width + 60}" height="{height}" fill="white"/>',
+           f'<text x="{left}" y="24" class="title">{escape(title)}</text>']
+    for power in range(low, high + 1):
+        x = at_x(10.0 ** power)
+        out.append(f'<line x1="{x:.1f}" y1="{top - 8}" x2="{x:.1f}" y2="{height - 56}" class="{"grid" if power else "one"}"/>')
+        out.append(f'<text x="{x:.1f}" y="{top - 14}" class="middle">{number_text(10.0 ** power)}x</text>')
+    y = top
+    for group, values in groups.items():
+        out.append(f'<text x="{left - 10}" y="{y + len(values) * bar / 2 + 4:.1f}" class="end">{escape(group)}</text>')
+        for name, value in values.items():
+            if value > 0:
+                ends = sorted((at_x(1), at_x(value)))
+                out.append(f'<rect x="{ends[0]:.1f}" y="{y}" width="{max(ends[1] - ends[0], 1):.1f}" height="{bar - 2}" '
+                           f'fill="{colours[name]}"/>')
+            y += bar
+        y += 12
+    for i, name in enumerate(names):
+        x = left + i % 4 * 170
+        out.append(f'<rect x="{x}" y="{height - 34}" width="14" height="6" fill="{colours[name]}"/>')
+        out.append(f'<text x="{x + 20}" y="{height - 27}">{escape(name)}</text>')
+    out.append("</svg>")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(out) + "\n")

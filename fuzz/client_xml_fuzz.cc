@@ -14,6 +14,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static_cast<void>(parse_initiate_upload_xml(text));
   static_cast<void>(parse_complete_upload_xml(text));
   static_cast<void>(parse_error_xml(text));
+  if (const auto bound = parse_bound_xml(text); bound && *bound) {
+    const auto again = parse_bound_xml(bound_xml(**bound));
+    if (again && *again &&
+        ((*again)->bytes_max != (*bound)->bytes_max || (*again)->objects_max != (*bound)->objects_max)) {
+      __builtin_trap();
+    }
+  }
   static_cast<void>(parse_iso_time(text));
   static_cast<void>(parse_http_time(text));
   return 0;

@@ -1,5 +1,6 @@
 // S3's request documents: the same bytes through every parser. Stored parts of a document can be read back.
 #include "s3/access/acl.h"
+#include "s3/access/bound.h"
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
 #include "s3/buckets/logging_rules.h"
@@ -46,6 +47,12 @@ void read_bucket_documents(std::string_view text) {
     if (!parse_public_access(public_access_xml(*block))) __builtin_trap();
   }
   (void)parse_logging(nullptr, text);
+  if (const auto bound = parse_bound(text)) {
+    const auto again = parse_bound(bound_xml(*bound));
+    if (!again || *again != *bound) __builtin_trap();
+    if (!bound->is_limited() && !bound->renew_on_read) __builtin_trap();
+    if (bound->objects_max > bounded_objects_max) __builtin_trap();
+  }
 }
 
 }  // namespace

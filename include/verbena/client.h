@@ -236,9 +236,10 @@ enum class BucketEtags : uint8_t {
 };
 // A bucket with a bound on its objects or bytes evicts instead of refusing writes: for caches.
 struct BucketBound {
-  uint64_t bytes_max = 0, objects_max = 0;  // 0: not limited
-  std::string policy = "s3-fifo";           // keeps what was read; "lru"; "ttl": what ends next is evicted first
-  bool renew_on_read = false;               // a read renews the TTL of its object
+  uint64_t bytes_max = 0, objects_max = 0;      // 0: not limited
+  std::string policy = "s3-fifo";               // keeps what was read; "lru"; "ttl": what ends next is evicted first
+  bool renew_on_read = false;                   // a read renews the TTL of its object
+  std::string keep_suffix = "/namespace.json";  // a few objects with such keys are not evicted; empty: none
 };
 
 // Batches: many objects in one call, each with an outcome of its own.

@@ -333,6 +333,8 @@ typedef struct verbena_bound {
   uint64_t bytes_max, objects_max; /* 0: not limited */
   char policy[16];                 /* "s3-fifo" (as ""), "lru" or "ttl"; verbena_get_bound: "" for no bound */
   int renew_on_read;               /* a read renews the TTL of its object */
+  int keep_none;                   /* evict those of `keep_suffix`, too */
+  char keep_suffix[132]; /* a few objects with such keys are not evicted; "": as "/namespace.json" */
 } verbena_bound;
 /* Replaces the bound; NULL removes it. */
 int verbena_set_bound(verbena_client* client, const char* bucket, const verbena_bound* bound);

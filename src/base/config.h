@@ -207,6 +207,11 @@ struct Config {
     bool enable_rdma = false;    // refuse to start without an RDMA device of its own
     bool enable_crypto = false;  // refuse to start without encryption of what RDMA moves
   } dpu;
+
+  // Memory of GPUs that the server itself may reach.
+  struct Gpudirect {
+    bool enabled = false;  // the driver is loaded at start; false: never
+  } gpudirect;
 };
 
 // One key: its dotted name, its environment variable, its default as text, its help, and the function that sets it from

@@ -511,6 +511,9 @@ const std::array keys{
               "with dpu.enabled: encrypt what RDMA devices move; this version cannot, and refuses to start",
               [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
 
+    ConfigKey{"gpudirect.enabled", "false", "load the NVIDIA driver at start, and say what it has",
+              [](C& c, S& t) { return parse_bool(c.gpudirect.enabled, t); }},
+
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",
               [](C& c, S& t) { return parse_bool(c.rdma.enabled, t); }},
     ConfigKey{"rdma.provider", "auto", "auto, verbs, efa, cxi, tcp, local, or a list in order of preference",

@@ -38,6 +38,7 @@ void show_bound(const std::optional<BucketBound>& bound, bool json) {
     if (bound && bound->objects_max != 0) out["objects_max"] = bound->objects_max;
     if (bound) out["policy"] = bound->policy;
     if (bound) out["renew_on_read"] = bound->renew_on_read;
+    if (bound) out["keep_suffix"] = bound->keep_suffix;
     fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (!bound) {
     fmt::print("no bound\n");
@@ -46,6 +47,7 @@ void show_bound(const std::optional<BucketBound>& bound, bool json) {
     fmt::print("{:<15} {}\n", "bytes", limit(bound->bytes_max, format_size(bound->bytes_max)));
     fmt::print("{:<15} {}\n", "objects", limit(bound->objects_max, std::to_string(bound->objects_max)));
     fmt::print("{:<15} {}\n{:<15} {}\n", "policy", bound->policy, "renew on read", bound->renew_on_read ? "yes" : "no");
+    fmt::print("{:<15} {}\n", "kept", bound->keep_suffix.empty() ? "none" : "*" + bound->keep_suffix);
   }
 }
 
@@ -110,6 +112,11 @@ void add_bound_command(CLI::App& app, int& exit_code) {
           "what is evicted first. s3-fifo: what was not read since it came; lru: what was not read for longest; "
           "ttl: what ends next")
       ->check(CLI::IsMember({"s3-fifo", "lru", "ttl"}))
+      ->capture_default_str();
+  command
+      ->add_option("--keep-suffix", set->bound.keep_suffix,
+                   "objects whose keys end with it are not evicted, while they are few; an empty one: all are")
+      ->type_name("TEXT")
       ->capture_default_str();
   command->add_flag("--renew-on-read", set->bound.renew_on_read, "a read starts the TTL of its object again");
   const auto show = std::make_shared<BoundArguments>();

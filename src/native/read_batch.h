@@ -36,6 +36,9 @@ class ReadBatch {
 
  private:
   static constexpr size_t workers_max = 16;  // of one batch; several batches together are as deep as disks like it
+  // Of a batch in order, those that wait for the transport with objects from memory: what they queue there goes ahead
+  // of the leading items' bytes, or shares the connection with them.
+  static constexpr size_t writers_in_order = 2;
   // A turn ends after so many bytes or items, or after turn_time.
   static constexpr uint64_t turn_bytes = 256 * KiB;
   static constexpr size_t turn_items = 256;
@@ -84,6 +87,7 @@ class ReadBatch {
   // Workers, and what they wait for.
   static Task<void> work(Shared shared, std::optional<size_t> first, bool helps);
   void help(const Shared& shared);
+  bool may_help() const;
   static void leave(Shared& shared);
   Task<Result<void>> serve(ReadSlot& slot);
   void complete_waiting(size_t index, const Result<void>& served);
@@ -107,6 +111,7 @@ class ReadBatch {
   bool late_ = false;    // the client has stopped waiting: items left are not begun
   Deadline until_;       // the end of the client's wait
   size_t running_ = 0;
+  size_t writing_ = 0;  // of those, in write_run() or with an object from memory
   uint64_t moved_ = 0;  // in this turn
   size_t looked_at_ = 0;
   uint64_t turn_began_ = 0;  // ticks()

@@ -37,7 +37,10 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
       batch.begin_turn();
     } else {
       bool gathered = false;
-      if (batch.delivery_.has_run()) {
+      const bool has_run = batch.delivery_.has_run();
+      const bool writes = has_run || batch.reply_.slot(index).opened.has_value();
+      if (writes) ++batch.writing_;
+      if (has_run) {
         const ItemDelivery::Run run = batch.delivery_.take_run();
         // The item that did not fit this run begins the next one.
         gathered = step == Step::wait && batch.reply_.slot(index).opened && batch.gather(index);
@@ -46,12 +49,15 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
       } else {
         batch.help(shared);
       }
+      if (!gathered && step != Step::flush) {
+        // A run that was written first may have taken long.
+        ReadSlot& slot = batch.reply_.slot(index);
+        Result<void> served = fail(Errc::access_denied, "native: the session's key");
+        if (slot.opened || batch.still_allowed()) served = co_await batch.serve(slot);
+        batch.complete_waiting(index, served);
+      }
+      if (writes) --batch.writing_;
       if (gathered || step == Step::flush) continue;
-      // A run that was written first may have taken long.
-      ReadSlot& slot = batch.reply_.slot(index);
-      Result<void> served = fail(Errc::access_denied, "native: the session's key");
-      if (slot.opened || batch.still_allowed()) served = co_await batch.serve(slot);
-      batch.complete_waiting(index, served);
     }
     batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
   }
@@ -101,11 +107,16 @@ Task<Result<void>> ReadBatch::serve(ReadSlot& slot) {
   co_return co_await delivery_.send_to_window(slot);
 }
 
+bool ReadBatch::may_help() const {
+  const bool in_order = source_.head().progress_window != wire::no_window;
+  return running_ < workers_max && (!in_order || writing_ < writers_in_order);
+}
+
 // Starts a worker for the items behind one that has to wait.
 void ReadBatch::help(const Shared& shared) {
   Endpoint& endpoint = *(*shared)->endpoint;
   ClientLoad& client = *op_->stream->client;
-  if (running_ >= workers_max || !endpoint.may_read_ahead(client) || !may_take()) return;
+  if (!may_help() || !endpoint.may_read_ahead(client) || !may_take()) return;
   ++running_;
   endpoint.begin_read_ahead(client);
   boost::asio::co_spawn(endpoint.core().io(), work(shared, std::nullopt, true), boost::asio::detached);

@@ -13,6 +13,7 @@
 #include "server/door_limits.h"
 #include "server/dpu.h"
 #include "server/first_contents.h"
+#include "server/gpudirect.h"
 #include "server/server_state.h"
 #include "sign_in/ldap_library.h"
 
@@ -321,6 +322,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
       return std::unexpected("sign_in.ldap.url: " + loaded.error());
     }
   }
+  if (const auto gpus = find_gpus(state->config.gpudirect); !gpus.empty()) log::info("{}", gpus);
   if (auto done = state->open_transports(); !done) return std::unexpected(done.error());
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());

@@ -612,6 +612,10 @@ static void bounds(verbena_client* client, const char* bucket) {
   verbena_bound found = {.struct_size = sizeof found};
   CHECK(verbena_get_bound(client, bucket, &found) == 0 && found.bytes_max == 1 << 20 && found.objects_max == 0);
   CHECK(strcmp(found.policy, "lru") == 0 && found.renew_on_read == 1);
+  CHECK(strcmp(found.keep_suffix, "/namespace.json") == 0 && found.keep_none == 0);
+  bound.keep_none = 1;
+  CHECK(verbena_set_bound(client, bucket, &bound) == 0 && verbena_get_bound(client, bucket, &found) == 0);
+  CHECK(strcmp(found.keep_suffix, "") == 0 && found.keep_none == 1);
   memset(bound.policy, 'x', sizeof bound.policy);
   CHECK(verbena_set_bound(client, bucket, &bound) == VERBENA_INVALID_ARGUMENT);
   CHECK(verbena_set_bound(client, bucket, NULL) == 0 && verbena_get_bound(client, bucket, &found) == 0);

@@ -64,8 +64,8 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.run_program("bound", "show", bucket).stdout, b"no bound\n")
         self.run_program("bound", "set", bucket, "--bytes", "10GiB", "--policy", "lru", "--renew-on-read")
         told = json.loads(self.run_program("bound", "show", "--json", bucket).stdout)
-        self.assertEqual(told, {"bytes_max": 10 << 30, "policy": "lru", "renew_on_read": True})
-        self.run_program("bound", "set", bucket, "--objects", "3")
+        self.assertEqual(told, {"bytes_max": 10 << 30, "policy": "lru", "renew_on_read": True, "keep_suffix": "/namespace.json"})
+        self.run_program("bound", "set", bucket, "--objects", "3", "--keep-suffix", "")
         self.assertIn(b"objects         3\n", self.run_program("bound", "show", bucket).stdout)
         for key in range(9):
             self.run_program("put", "-", f"{bucket}/{key}", input=b"x")

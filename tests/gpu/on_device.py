@@ -55,6 +55,28 @@ def try_way(server, driver, via, provider, size, seconds):
               f"| {batches:.2f} | {own:.2f} |", flush=True)
 
 
+def try_torch(server, device, size):
+    """A safetensors file, and batches, straight to the device; skipped without torch or its CUDA."""
+    try:
+        import torch
+    except ImportError:
+        return print("verbena.torch: no torch")
+    if not torch.cuda.is_available():
+        return print("verbena.torch: this torch has no CUDA")
+    import verbena.torch
+    options = {"endpoint": server.http, "native_endpoint": server.native, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+    where = f"cuda:{device}"
+    tensors = {"large": torch.randn(size // 4, device=where), "half": torch.randn(1000, device=where).to(torch.bfloat16), "flag": torch.tensor([True, False])}
+    verbena.torch.save_file(tensors, "s3://gpu/model", **options)
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        back = verbena.torch.load_file("s3://gpu/model", device=where, **options)
+        assert all(torch.equal(back[name], tensor.to(where)) for name, tensor in tensors.items()), "load_file brought other bytes"
+        count = sum(tensor.numel() for batch in verbena.torch.DeviceBatches(options, "gpu", "part/", device=where) for tensor in batch)
+    with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
+        assert count == sum(entry.size for entry in client.list("gpu", "part/")), "batches lack bytes"
+    print("verbena.torch: right")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", type=int, default=0)
@@ -72,6 +94,7 @@ def main():
             client.make_bucket("gpu", memory=True)
         for via, provider in WAYS:
             try_way(server, driver, via, provider, given.size << 20, given.seconds)
+        try_torch(server, given.device, given.size << 20)
 
 
 main()

@@ -133,6 +133,32 @@ class Arrays(PythonCase):
         self.client.put("bucket", "empty", self.array(0))
         self.assertEqual(self.client.get_into("bucket", "empty", self.array(0)).bytes, 0)
 
+    def bench(self, *arguments, **environment):
+        return subprocess.run([program(), "bench", "--json", "--count", "3", "--sizes", "64KiB", *arguments], capture_output=True, text=True,
+                              timeout=100, env={**os.environ, **environment})
+
+    def test_the_bench_measures_every_way(self):
+        done = self.bench("--memory", "cuda:1", "--doors", "native,http", "--ops", "get,put,get_many,put_many", "--batch", "5")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual({row["memory"] for row in rows}, {"cuda:1"})
+        found = {(row["door"], row["provider"], row["op"]): row["device_path"] for row in rows}
+        ops = ("get", "get_copy", "put", "get_many", "put_many")
+        ways = {("native", "local"): "shared", ("native", "tcp"): "staged", ("http", "http"): "staged"}
+        self.assertEqual(found, {(*route, op): "copy" if op == "get_copy" else way for route, way in ways.items() for op in ops})
+        self.assertTrue(all(row["bytes_per_s"] > 0 for row in rows))
+
+    def test_the_bench_refuses_what_it_cannot_measure(self):
+        for memory in ("cuda:", "cuda:x", "cuda:-1", "cuda:1x", "rocm", ""):
+            self.assertNotEqual(self.bench("--memory", memory).returncode, 0, memory)
+        self.assertIn("no range on a device", self.bench("--memory", "cuda", "--ops", "range").stderr)
+        self.assertIn("needs --memory cuda", self.bench("--ops", "get_copy").stderr)
+        self.assertIn("host memory", self.bench("--memory", "cuda", "--doors", "anonymous").stderr)
+        self.assertIn("INVALID_DEVICE", self.bench("--memory", "cuda:7", "--doors", "http").stderr)
+        done = self.bench("--memory", "cuda", "--doors", "http", TEST_VERBENA_CUDA_DRIVER="/nonexistent/libcuda.so.1")
+        self.assertIn("no NVIDIA driver", done.stderr)
+        self.assertNotEqual(done.returncode, 0)
+
     def test_the_doctor_tells_of_gpus(self):
         done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100)
         told = {line["subject"]: line["found"] for line in map(json.loads, done.stdout.splitlines())}

@@ -12,6 +12,7 @@ Calls (`where`: the number of the key):
     drop             value: a version id
     rename           value (number of the other key, whether it must be absent)
     get, head        value: a version id or None; answer a Seen, or None
+    there            of a MATCH: answer a size, or None
     source           of a copy, with its content as answer; the copy itself is a put
     list             value (number of the first key, most keys); answer (Listed..., whether there is more)
     list_versions    answer (Listed..., whether there is more)
@@ -26,10 +27,10 @@ Seen = collections.namedtuple("Seen", "content etag version size")  # content: N
 Listed = collections.namedtuple("Listed", "key etag version size newest")  # etag: "-" for a delete marker
 MARKER = "-"
 NO_ETAG = ""
-READS = {"get", "head", "source", "list", "list_versions"}
+READS = {"get", "head", "there", "source", "list", "list_versions"}
 STEPS_MAX = 60_000  # of a search: seconds
 UNSEEN = "?:0"  # the content of a copy without an answer, if no call saw it
-REFUSALS = {400, 404, 412}
+REFUSALS = {400, 404, 412, 507}
 
 
 def is_read(call):
@@ -100,6 +101,9 @@ class Bucket:
         return self.is_seen(entry, Seen(None, listed.etag, listed.version, listed.size))
 
     # Calls.
+
+    def is_read(self, call):
+        return is_read(call)
 
     def after(self, state, call):
         return getattr(self, call.kind)(state, call, call.answer == UNKNOWN)
@@ -184,6 +188,10 @@ class Bucket:
         return state if self.is_seen(entry, call.answer) else NO
 
     head = get
+
+    def there(self, state, call, _):
+        entry = self._newest(state, call.where)
+        return state if (entry and size_of(entry[0])) == call.answer else NO
 
     def source(self, state, call, _):
         entry = self._newest(state, call.where)
@@ -290,7 +298,7 @@ def ranks(keys, calls):
             then = min((began for began in begins[call.where] if began > call.ended), default=float("inf"))
             return max((one.began for one in nothing_seen[call.where] if one.ended > call.began and one.began < then), default=call.began)
         return call.began
-    ranked = {id(call): rank(call) for call in calls if not is_read(call)}
+    ranked = {id(call): rank(call) for call in calls if not keys.is_read(call)}
     return lambda call: ranked.get(id(call), call.ended)
 
 
@@ -312,7 +320,7 @@ def _without_unseen(keys, calls):
 def _violation(keys, calls):
     rank = ranks(keys, calls)
     for group in history.parts(calls, lambda call: touched(call, keys.keys)):
-        wrong = history.violation(group, keys.start, keys.after, is_read, lambda call: touched(call, keys.keys), rank, STEPS_MAX)
+        wrong = history.violation(group, keys.start, keys.after, keys.is_read, lambda call: touched(call, keys.keys), rank, STEPS_MAX)
         if wrong:
             return wrong
     return None

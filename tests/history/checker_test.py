@@ -9,10 +9,12 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "express")]
 import bucket as model  # noqa: E402
 import history  # noqa: E402
 from bucket import Bucket, Listed, Seen  # noqa: E402
+from cached import match_calls  # noqa: E402
+from fading import Evicting, Lasting  # noqa: E402
 from history import ABSENT, UNKNOWN, Call, pair, register, setting, versions  # noqa: E402
 
 A, B, C = "a:20", "b:20", "c:20"
@@ -203,6 +205,72 @@ class Buckets(unittest.TestCase):
     def test_a_page_by_keys_is_many_reads(self):
         call = made(page(2, 3, [(1, "e2-r")], most=1, more=True))[0]
         self.assertEqual([(one.where, one.answer and one.answer.etag) for one in model.by_key(call, 3)], [(0, None), (1, "e2-r")])
+
+
+class FadingObjects(unittest.TestCase):
+    def judge(self, keys, *rows):
+        for maker in (1, 2, 3):
+            self.assertIsNone(keys.note(maker, f"e{maker}-r", ""))
+        return model.judge("keys", keys, made(*rows))
+
+    def evicting(self, *rows, pins=(), kills=()):
+        keys = Evicting(3)
+        keys.pins, keys.kills = {0: list(pins)}, list(kills)
+        return self.judge(keys, *rows) is None
+
+    def lasting(self, *rows, ends=(5, 7)):
+        keys = Lasting(3)
+        keys.ends[1] = ends
+        return self.judge(keys, *rows) is None
+
+    def test_what_was_evicted_stays_away(self):
+        there, gone = get(0, 4, 5, A, "e1-r"), get(0, 2, 3, None, "")
+        self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), gone))
+        self.assertFalse(self.evicting(put(A, 1, 0, 0, 1), gone, there))
+        self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), put(B, 2, 0, 2, 3, 200, "*"), get(0, 4, 5, B, "e2-r")))
+        self.assertFalse(self.evicting(put(A, 1, 0, 0, 1), put(B, 2, 0, 2, 3, 200, "*"), there))
+        self.assertFalse(self.evicting(put(B, 2, 0, 0, 1, 412, "*")))
+        self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), put(B, 2, 0, 2, 3, 507), there))
+        self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), put(B, 2, 0, 2, 3, 404, "e1-r")))
+        self.assertFalse(self.evicting(put(A, 1, 0, 0, 1), put(B, 2, 0, 2, 3, 404, "e1-r"), there))
+        self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), put(B, 2, 0, 2, 3, UNKNOWN, "*"), get(0, 4, 5, B, "e2-r")))
+
+    def test_a_page_lacks_what_was_evicted(self):
+        both = put(A, 1, 0, 0, 1), put(B, 2, 1, 0, 1)
+        self.assertTrue(self.evicting(*both, page(2, 3, [(1, "e2-r")])))
+        self.assertFalse(self.evicting(*both, page(2, 3, [(1, "e2-r")]), get(0, 4, 5, A, "e1-r")))
+        self.assertTrue(self.evicting(*both, page(2, 3, [(0, "e1-r")], most=1, more=True), get(1, 4, 5, B, "e2-r")))
+        self.assertFalse(self.evicting(*both, page(2, 3, [(0, "e2-r")])))
+
+    def test_what_a_lease_pins_is_not_evicted(self):
+        rows = put(A, 1, 0, 0, 1), get(0, 3, 4, None, "")
+        self.assertFalse(self.evicting(*rows, pins=[(2, 5)]))
+        self.assertTrue(self.evicting(*rows, pins=[(2, 3.5)]))
+        self.assertTrue(self.evicting(*rows, pins=[(3.5, 5)]))
+        self.assertTrue(self.evicting(*rows, pins=[(2, 5)], kills=[2.5]))
+        self.assertTrue(self.evicting(*rows, pins=[(2, 5)], kills=[1.5]))
+        self.assertFalse(self.evicting(*rows, pins=[(2, 5)], kills=[0.5]))
+        self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), ("delete", (2, None), 0, 2, 3, 204), rows[1], pins=[(2, 5)]))
+
+    def test_an_object_is_there_until_its_end_and_not_after(self):
+        write = put(A, 1, 0, 0, 1)
+        self.assertTrue(self.lasting(write, get(0, 3, 4, A, "e1-r")))
+        self.assertFalse(self.lasting(write, get(0, 3, 4, None, "")))
+        self.assertTrue(self.lasting(write, get(0, 5, 6, None, "")))
+        self.assertTrue(self.lasting(write, get(0, 5, 6, A, "e1-r"), put(B, 2, 0, 8, 9, 200, "*")))
+        self.assertFalse(self.lasting(write, get(0, 5, 6, None, ""), get(0, 6.5, 6.8, A, "e1-r")))
+        self.assertFalse(self.lasting(write, get(0, 8, 9, A, "e1-r")))
+        self.assertFalse(self.lasting(write, put(B, 2, 0, 8, 9, 412, "*")))
+        self.assertFalse(self.lasting(write, page(8, 9, [(0, "e1-r")])))
+
+    def test_a_match_tells_of_the_leading_keys_and_the_next(self):
+        calls = made(*[("there", None, key, 0, 1, UNKNOWN) for key in range(3)])
+        told = match_calls(calls, (1, "no_such_key", [20]))
+        self.assertEqual([(call.where, call.answer) for call in told], [(0, 20), (1, None)])
+        self.assertEqual(len(match_calls(calls, (1, "slow_down", [20]))), 1)
+        self.assertTrue(self.evicting(put(A, 1, 0, 0, 1), ("there", None, 0, 2, 3, 20)))
+        self.assertFalse(self.evicting(put(A, 1, 0, 0, 1), ("there", None, 0, 2, 3, 21)))
+        self.assertFalse(self.evicting(("there", None, 0, 2, 3, 20)))
 
 
 def invented(count, clients, choose, flaw=None):

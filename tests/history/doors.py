@@ -18,7 +18,7 @@ from verbena_server import ACCESS_KEY, SECRET_KEY
 
 TIMEOUT_S = 5
 SESSION_S = 200  # a session of a directory bucket has five minutes
-REFUSALS = (400, 404, 412)
+REFUSALS = (400, 404, 412, 507)
 
 
 class Refused(Exception):
@@ -43,7 +43,8 @@ class Wrong(Exception):
 
 def refused(status, code, said):
     """What an error answer of the server is."""
-    if status in REFUSALS and code in ("", "NoSuchKey", "NoSuchVersion", "PreconditionFailed", "InvalidWriteOffset", "Not Found", None):
+    if status in REFUSALS and code in ("", "NoSuchKey", "NoSuchVersion", "PreconditionFailed", "InvalidWriteOffset", "Not Found",
+                                         "InsufficientStorage", None):
         return Refused(status, code)
     if status in (503, 429, 409):  # it may have been done before the server refused: of that there is no promise
         return Lost(f"{status} {code}")
@@ -121,8 +122,9 @@ class Http:
         headers, _ = self.call("HEAD", bucket, f"/{key}")
         return Seen(None, self._etag(headers), headers.get("x-amz-version-id", ""), int(headers["content-length"]))
 
-    def put(self, bucket, key, body, condition=None):
-        headers, _ = self.call("PUT", bucket, f"/{key}", body, _conditions(condition))
+    def put(self, bucket, key, body, condition=None, ttl_s=0):
+        ttl = {"x-verbena-ttl": str(ttl_s)} if ttl_s else {}
+        headers, _ = self.call("PUT", bucket, f"/{key}", body, {**_conditions(condition), **ttl})
         return self._etag(headers), headers.get("x-amz-version-id", "")
 
     def append(self, bucket, key, body, offset):
@@ -234,6 +236,8 @@ class Client:
             return Lost(f"{type(error).__name__} {error}")
         if isinstance(error, errors.NoSuchKey):
             return Refused(404, error.s3_code)
+        if "insufficient storage" in str(error):
+            return Refused(507, "InsufficientStorage")
         if isinstance(error, errors.PreconditionFailed):  # the native door has this code for a wrong offset, too
             return Refused(400 if error.http_status == 400 or error.s3_code == "InvalidWriteOffset" else 412, error.s3_code)
         if error.http_status == 0 and not error.s3_code:
@@ -259,8 +263,10 @@ class Client:
         reply = self._guarded(lambda: self.client.head(bucket, key))
         return Seen(None, reply.etag, reply.version_id, reply.size)
 
-    def put(self, bucket, key, body, condition=None):
+    def put(self, bucket, key, body, condition=None, ttl_s=0):
         options = {} if condition is None else {"if_none_match": "*"} if condition == "*" else {"if_match": condition}
+        if ttl_s:
+            options["ttl"] = ttl_s
         reply = self._guarded(lambda: self.client.put(bucket, key, body, **options))
         return reply.etag, reply.version_id
 
@@ -285,10 +291,11 @@ class Client:
     def _items(self, done, found):
         return [found(number, one) if one.error is None else self.of(one.error) for number, one in enumerate(done)]
 
-    def get_many(self, bucket, keys, place):
+    def get_many(self, bucket, keys, place, **lease):
         def ask():
             with self.client.allocate(place * len(keys)) as memory:
-                done = self.client.get_many([(bucket, key, number * place, place) for number, key in enumerate(keys)], memory)
+                done = self.client.get_many([(bucket, key, number * place, place) for number, key in enumerate(keys)], memory, **lease)
+                self.lease = done.lease
                 body = bytes(memoryview(memory))
 
                 def found(number, one):
@@ -296,13 +303,33 @@ class Client:
                 return self._items(done, found)
         return self._guarded(ask)
 
-    def head_many(self, bucket, keys):
-        return self._guarded(lambda: self._items(self.client.head_many([(bucket, key) for key in keys]),
-                                                 lambda _, one: Seen(None, one.etag, one.version_id, one.size)))
+    def head_many(self, bucket, keys, **lease):
+        def ask():
+            done = self.client.head_many([(bucket, key) for key in keys], **lease)
+            self.lease = done.lease
+            return self._items(done, lambda _, one: Seen(None, one.etag, one.version_id, one.size))
+        return self._guarded(ask)
 
-    def put_many(self, bucket, keys, bodies):
+    def put_many(self, bucket, keys, bodies, if_absent=False):
         items = [(bucket, key, body) for key, body in zip(keys, bodies)]
-        return self._guarded(lambda: self._items(self.client.put_many(items), lambda _, one: (one.etag, one.version_id)))
+
+        def outcome(_, one):
+            return Refused(412, "it exists") if one.exists else (one.etag, one.version_id)
+        return self._guarded(lambda: self._items(self.client.put_many(items, if_absent=if_absent), outcome))
 
     def delete_many(self, bucket, keys):
         return self._guarded(lambda: self._items(self.client.remove_many([(bucket, key) for key in keys]), lambda *_: ""))
+
+    def match(self, bucket, keys, lease_ms=0):
+        """How many leading keys are there, why the next one does not count, their sizes, and the lease."""
+        namespace, hashes = keys[0].rpartition("/")[0], [bytes.fromhex(key.rpartition("/")[2]) for key in keys]
+        found = self._guarded(lambda: self.client.match(bucket, namespace, hashes, sizes=True, lease_ms=lease_ms))
+        return found.leading, found.ended, list(found.sizes or ()), found.lease
+
+    def leased(self, ask, *arguments, **lease):
+        """The items of a batch that takes a lease, and the lease."""
+        items = ask(*arguments, **lease)
+        return items, self.lease
+
+    def end_lease(self, lease):
+        self._guarded(lambda: self.client.end_lease(lease))

@@ -2,8 +2,8 @@
 """Real servers are linearizable through all doors at once, also over kill -9.
 
 Clients of every door (doors.py) work on the same few keys at the same time: a world (worlds.py) of a plain, versioned,
-directory or `memory` bucket. They put, create, swap, copy, append, rename, remove, complete uploads with and without
-conditions, read, read versions, list pages and versions, and read, write and remove several keys in one message, while
+directory or `memory` bucket, one that evicts, or one of objects with an end. They put, create, swap, copy, append, rename, remove, complete uploads with and without
+conditions, read, read versions, list pages and versions, and read, write and remove several keys in one message, match and lease, while
 the server is killed and started again. Every answer is judged with its bytes, entity tag, version id, size, condition
 and place in a page by the one checker (tests/lib/history.py with the model of bucket.py): batches item by item, renames
 whole, a page as one moment of all its keys (over Ceph, of each key: docs/s3.md). The last read of each world comes
@@ -44,6 +44,7 @@ THREADS = 2        # of each door
 TOGETHER, TURN_S = 0.7, 0.05  # most clients work on one bucket's keys at a time, each bucket in turn
 ENGINES = ("local", "heap", "rados")
 CRASH_EVERY_S = (1.5, 5)
+BOUND = "<BoundConfiguration><MaxBytes>150000</MaxBytes></BoundConfiguration>"
 SETTLES_S = 5      # a memory bucket's last moment, for a busy machine
 CHECKS_MAX = 20    # worlds that wait for judgement; above this, clients pause
 OPERATIONS_MIN = 200  # also on a machine that does ten things at once
@@ -58,7 +59,8 @@ class Run:
         self.worlds, self.serials, self.number = collections.defaultdict(list), itertools.count(1), itertools.count(1)
         self.counts, self.by_door, self.why_lost = collections.Counter(), collections.Counter(), collections.Counter()
         self.wrong, self.checks, self.servers = [], [], []
-        self.generation = {}
+        self.generation, self.kills, self.kill_times = {}, 0, []
+        self.groups = [group for group in LIVE if arguments.engine != "rados" or group not in ("cache", "lasting")]
         self.began = time.monotonic()
 
     def serial(self):
@@ -81,9 +83,8 @@ class Run:
     def take(self, choose):
         """A world to work on, until record()."""
         with self.lock:
-            groups = list(LIVE)
-            turn = int(time.monotonic() / TURN_S) % len(groups)
-            group = groups[turn] if choose.random() < TOGETHER else choose.choice(groups)
+            turn = int(time.monotonic() / TURN_S) % len(self.groups)
+            group = self.groups[turn] if choose.random() < TOGETHER else choose.choice(self.groups)
             live = self.worlds[group]
             while len(live) < LIVE[group]:
                 live.append(World(group, next(self.number)))
@@ -112,6 +113,7 @@ class Run:
         self.counts["worlds"] += 1
         moments = self.arguments.engine != "rados"
         name = f"{world.group} {world.prefix}"
+        world.model.kills = list(self.kill_times)
         self.checks.append(self.pool.apply_async(bucket.judge, (name, world.model, world.calls, moments)))
 
     def take_checks(self, wait):
@@ -156,12 +158,19 @@ class Run:
 
     # Crashes.
 
+    def note_kill(self):
+        """Before it and after it: what begins in between knows of it."""
+        self.kills += 1
+        self.kill_times.append(time.monotonic())
+
     def crash(self):
         choose = self.random("crashes")
         while not self.stop.wait(choose.uniform(*CRASH_EVERY_S)):
             server = choose.choice(self.servers)
             killed = time.monotonic()
+            self.note_kill()
             server.kill()
+            self.note_kill()
             with self.lock:
                 cut, self.worlds["memory"] = self.worlds["memory"], []
                 for world in cut:
@@ -203,6 +212,10 @@ class Run:
         enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
         assert root.call("PUT", f"/{BUCKETS['versioned']}?versioning", enabled).status == 200
         Express(self.servers[0].http).make_bucket(BUCKETS["directory"])
+        if "cache" in self.groups:
+            assert root.call("PUT", f"/{BUCKETS['lasting']}").status == 200
+            assert root.call("PUT", f"/{BUCKETS['cache']}").status == 200
+            assert root.call("PUT", f"/{BUCKETS['cache']}?verbena-bound", BOUND).status == 200
 
     def go(self):
         for server in self.servers:

@@ -12,36 +12,43 @@ from bucket import Bucket, Listed, Seen
 from bytes_of import body_of, etag_of_parts, md5_of
 from doors import Lost, NotSent, Refused, Wrong
 from express_case import ZONE
+from cached import Cached
+from fading import Evicting, Lasting
 from history import UNKNOWN, Call
 
-BUCKETS = {"plain": "plain", "versioned": "versioned", "directory": f"history--{ZONE}--x-s3", "memory": "memory"}
+BUCKETS = {"plain": "plain", "versioned": "versioned", "directory": f"history--{ZONE}--x-s3", "memory": "memory", "cache": "cache",
+           "lasting": "lasting"}
 KEYS = 4
-LIVE = {"plain": 1, "versioned": 1, "directory": 1, "memory": 1}  # worlds at a time
+LIVE = {"plain": 1, "versioned": 1, "directory": 1, "memory": 1, "cache": 1, "lasting": 1}  # worlds at a time
 CALLS = 400          # of a world
 UNKNOWN_MAX = 8      # of a world: each makes its judgement longer
 VERSIONS_MAX = 40    # puts into a world with versions: listings of more cost time
 SIZES = (20, 20, 20, 300, 300, 5_000, 20_000, 20_000, 70_000, 300_000)
 SIZE_LARGE, LARGE = 2_000_000, 0.02
 PART = 5 << 20
+CACHED_MAX = 60_000  # of an object in the bucket that evicts
 TWO_PARTS = 0.02     # of the multipart uploads; the others have one part
 PLACE = 300_200      # of an item of a batch
 KINDS = {
     "get": 10, "head": 3, "put": 6, "create": 3, "swap": 6, "delete": 3, "list": 5, "append": 4, "rename": 5, "get_version": 4, "drop": 2,
-    "list_versions": 4, "copy": 3, "complete": 4, "get_many": 4, "head_many": 2, "put_many": 3, "delete_many": 1}
+    "list_versions": 4, "copy": 3, "complete": 4, "get_many": 4, "head_many": 2, "put_many": 3,
+    "create_many": 3, "delete_many": 1, "match": 4, "lease": 6, "put_ttl": 12}
 IN = {  # kinds of calls that only some buckets have
     "append": ("directory",), "rename": ("directory",), "get_version": ("versioned",), "drop": ("versioned",), "list_versions": ("versioned",),
-    "copy": ("plain", "versioned")}
+    "copy": ("plain", "versioned"), "complete": ("plain", "versioned", "directory", "memory"), "lease": ("cache",), "put_ttl": ("lasting",)}
 BY = {  # and only some doors
     "list_versions": ("http",), "copy": ("http",), "complete": ("http",), "get_version": ("http", "token"), "drop": ("http", "token"),
-    "get_many": ("native", "token"), "head_many": ("native", "token"), "put_many": ("native", "token")}
+    "get_many": ("native", "token"), "head_many": ("native", "token"), "put_many": ("native", "token"),
+    "create_many": ("native", "token"), "match": ("native", "token"), "lease": ("native",), "put_ttl": ("http", "native")}
 
 
 class World:
     def __init__(self, group, serial):
         self.group, self.bucket = group, BUCKETS[group]
         self.prefix = f"{serial * 7919 % 10007:05d}-{serial}/"
-        self.keys = [f"{self.prefix}{key}" for key in range(KEYS)]
-        self.model = Bucket(KEYS, group == "versioned")
+        self.keys = [f"{self.prefix}{key:032x}" for key in range(KEYS)]  # as MATCH asks for them
+        models = {"cache": Evicting, "lasting": Lasting}
+        self.model = models[group](KEYS) if group in models else Bucket(KEYS, group == "versioned")
         self.lock = threading.Lock()
         self.calls, self.users, self.unknown, self.over = [], 0, 0, False
         self.cut = False  # by a kill, which a memory bucket does not survive whole
@@ -66,7 +73,7 @@ class World:
             return self.model.note(maker, etag, version)
 
 
-class Client:
+class Client(Cached):
     """One client thread: a door, and random calls."""
 
     def __init__(self, run, door, by, choose):
@@ -109,8 +116,9 @@ class Client:
     # Writes.
 
     def content(self, world, key, size=None):
-        large = self.door.name != "token" and self.choose.random() < LARGE
+        large = self.door.name != "token" and world.group != "cache" and self.choose.random() < LARGE
         size = size or (SIZE_LARGE if large else self.choose.choice(SIZES))
+        size = min(size, CACHED_MAX) if world.group == "cache" else size
         world.puts += 1
         content = f"{world.prefix}{key}.{self.run.serial()}.{self.by}:{size}"
         if world.group != "directory":
@@ -264,7 +272,7 @@ class Client:
         most = self.choose.choice((1, 2, 3, 100, 100, 100))
 
         def do():
-            after = f"{world.prefix}{first - 1}" if first else ""
+            after = world.keys[first - 1] if first else ""
             rows, more = self.door.list(world.bucket, world.prefix, after, most)
             listed = tuple(Listed(world.number_of(name), etag, "", size, True) for name, etag, size in rows)
             return listed, more
@@ -279,14 +287,15 @@ class Client:
         """Each item is a call of its own, with the batch's begin and end."""
         numbers = self.choose.sample(range(KEYS), self.choose.choice((2, 2, 3, KEYS)))
         names = [world.keys[key] for key in numbers]
-        one = kind.removesuffix("_many")
+        one, absent = kind.removesuffix("_many"), kind == "create_many"
+        one = "put" if absent else one
         calls = []
         for key in numbers:
             content = one == "put" and self.content(world, key, self.choose.choice(SIZES[:8]))
-            value = {"put": (content, self.run.serial(), None), "delete": (self.run.serial(), None)}.get(one)
+            value = {"put": (content, self.run.serial(), "*" if absent else None), "delete": (self.run.serial(), None)}.get(one)
             calls.append(Call(one, value, key, self.by))
-        ask = getattr(self.door, kind)
-        more = {"get_many": (PLACE,), "put_many": ([body_of(call.value[0]) for call in calls if one == "put"],)}.get(kind, ())
+        ask = getattr(self.door, f"{one}_many")
+        more = {"get": (PLACE,), "put": ([body_of(call.value[0]) for call in calls if one == "put"], absent)}.get(one, ())
         began = time.monotonic()
         whole = self.outcome(Call(kind), lambda: ask(world.bucket, names, *more))
         if whole is None:

@@ -22,8 +22,8 @@ const std::vector<std::string>& parts() {
 }
 
 const std::vector<std::string>& scene_names() {
-  static const std::vector<std::string> all{"keys",   "races",       "quotas",  "buckets",
-                                            "events", "suspensions", "lasting", "blocks"};
+  static const std::vector<std::string> all{"keys",        "races",   "quotas",  "buckets", "events",
+                                            "suspensions", "lasting", "bounded", "blocks"};
   return all;
 }
 

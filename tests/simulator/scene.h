@@ -72,5 +72,6 @@ std::unique_ptr<Scene> make_suspensions(World& world);
 std::unique_ptr<Scene> make_upload_races(World& world);
 std::unique_ptr<Scene> make_quotas(World& world);
 std::unique_ptr<Scene> make_lasting(World& world);
+std::unique_ptr<Scene> make_bounded(World& world);
 
 }  // namespace verbena::simulator

@@ -17,6 +17,7 @@ type Buffer struct {
 	client *Client
 	handle *C.verbena_buffer
 	bytes  []byte
+	device bool // the bytes are of a device: RegisterDevice
 }
 
 // Alloc makes a zeroed buffer. Free it after use.
@@ -39,10 +40,13 @@ func (c *Client) Alloc(size int) (*Buffer, error) {
 	return made, nil
 }
 
-// Bytes is the memory, until Free.
+// Bytes is the memory, until Free; nil if it is of a device.
 func (b *Buffer) Bytes() []byte {
 	b.mutex.RLock()
 	defer b.mutex.RUnlock()
+	if b.device {
+		return nil
+	}
 	return b.bytes
 }
 

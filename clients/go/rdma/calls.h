@@ -259,6 +259,11 @@ static inline int vb_alloc(verbena_client* client, size_t size, verbena_buffer**
   return vb_end(answer, verbena_buffer_alloc(client, size, buffer));
 }
 
+static inline int vb_register_device(verbena_client* client, verbena_device_memory* memory, verbena_buffer** buffer, vb_answer* answer) {
+  memory->struct_size = sizeof *memory;
+  return vb_end(answer, verbena_register_device(client, memory, buffer));
+}
+
 // The range of a batch item in the batch's memory, its part of the object, and when that ends.
 typedef struct {
   size_t offset, size;

@@ -53,11 +53,12 @@ type Object struct {
 	Door           string            // "native", "token", "http"
 	Provider       string            // "local", "tcp", "verbs;ofi_rxm", "http"
 	FellBackReason string
+	DevicePath     string // "shared", "staged": the way to a device's memory (docs/gpu.md); else empty
 }
 
 // Values of nearly every answer, shared to save allocations.
 var words = map[string]string{"native": "native", "token": "token", "http": "http", "local": "local", "tcp": "tcp",
-	"verbs;ofi_rxm": "verbs;ofi_rxm"}
+	"": "", "shared": "shared", "staged": "staged", "verbs;ofi_rxm": "verbs;ofi_rxm"}
 
 func oftenSaid(text []C.char) string {
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&text[0])), len(text))
@@ -80,6 +81,7 @@ func object(key string, answer *C.vb_answer, info *C.verbena_info) Object {
 		Door:           oftenSaid(answer.transfer.door[:]),
 		Provider:       oftenSaid(answer.transfer.provider[:]),
 		FellBackReason: C.GoString(&answer.transfer.fell_back_reason[0]),
+		DevicePath:     oftenSaid(answer.transfer.device_path[:]),
 	}
 	if answer.object.modified_us != 0 {
 		made.LastModified = time.UnixMicro(int64(answer.object.modified_us)).UTC()

@@ -14,12 +14,12 @@ static PyObject* set_or_remove(Client* client, const char* bucket, const verbena
 }
 
 PyObject* client_set_bound(PyObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"bucket", "bytes_max", "objects_max", "policy", "renew_on_read", NULL};
-  const char *bucket = NULL, *policy = "";
+  static char* names[] = {"bucket", "bytes_max", "objects_max", "policy", "renew_on_read", "keep_suffix", NULL};
+  const char *bucket = NULL, *policy = "", *keep = "/namespace.json";
   verbena_bound bound = {.struct_size = sizeof bound};
   PyObject *bytes = NULL, *objects = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$OOsp:set_bound", names, &bucket, &bytes, &objects, &policy,
-                                   &bound.renew_on_read)) {
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$OOsps:set_bound", names, &bucket, &bytes, &objects, &policy,
+                                   &bound.renew_on_read, &keep)) {
     return NULL;
   }
   if (bytes != NULL && bytes != Py_None) bound.bytes_max = PyLong_AsUnsignedLongLong(bytes);
@@ -27,6 +27,9 @@ PyObject* client_set_bound(PyObject* self, PyObject* arguments, PyObject* keywor
   if (PyErr_Occurred()) return NULL;
   if (strlen(policy) >= sizeof bound.policy) return PyErr_Format(PyExc_ValueError, "no such policy");
   strcpy(bound.policy, policy);
+  if (strlen(keep) >= sizeof bound.keep_suffix) return PyErr_Format(PyExc_ValueError, "keep_suffix has at most 128 bytes");
+  strcpy(bound.keep_suffix, keep);
+  bound.keep_none = keep[0] == '\0';
   return set_or_remove((Client*)self, bucket, &bound);
 }
 
@@ -49,7 +52,7 @@ PyObject* client_bound(PyObject* self, PyObject* arguments) {
   end_use((Client*)self, used);
   if (code != VERBENA_OK) return raise_last(code);
   if (bound.policy[0] == '\0') Py_RETURN_NONE;
-  return Py_BuildValue("{s:K,s:K,s:s,s:N}", "bytes_max", (unsigned long long)bound.bytes_max, "objects_max",
+  return Py_BuildValue("{s:K,s:K,s:s,s:N,s:s}", "bytes_max", (unsigned long long)bound.bytes_max, "objects_max",
                        (unsigned long long)bound.objects_max, "policy", bound.policy, "renew_on_read",
-                       PyBool_FromLong(bound.renew_on_read));
+                       PyBool_FromLong(bound.renew_on_read), "keep_suffix", bound.keep_suffix);
 }

@@ -724,9 +724,11 @@ static PyMethodDef client_methods[] = {
              "make_bucket(bucket, memory=False)\n\nmemory: PUTs are acknowledged from memory and written behind (scratch data)."),
     {"remove_bucket", client_remove_bucket, METH_VARARGS, "remove_bucket(bucket)"},
     KEYWORDS("set_bound", client_set_bound,
-             "set_bound(bucket, *, bytes_max=None, objects_max=None, policy='s3-fifo', renew_on_read=False)\n\n"
+             "set_bound(bucket, *, bytes_max=None, objects_max=None, policy='s3-fifo', renew_on_read=False,\n"
+             "keep_suffix='/namespace.json')\n\n"
              "A bounded bucket evicts objects instead of refusing writes. Replaces the bound before. policy: 's3-fifo', 'lru' or\n"
-             "'ttl'. renew_on_read: a read starts the TTL of its object again."),
+             "'ttl'. renew_on_read: a read starts the TTL of its object again. keep_suffix: a few\n"
+             "objects whose keys end with it are not evicted; '': none."),
     {"bound", client_bound, METH_VARARGS, "bound(bucket) -> dict or None\n\nThe bound, by the names of set_bound's arguments; 0: no limit."},
     {"remove_bound", client_remove_bound, METH_VARARGS, "remove_bound(bucket)"},
     {"allocate", client_allocate, METH_VARARGS, "allocate(size) -> Buffer\n\nMemory that is cheapest to transfer, zeroed."},

@@ -5,6 +5,8 @@
 
     verbena.torch.save(model.state_dict(), client, "bucket", "checkpoints/7")
     model.load_state_dict(verbena.torch.load(client, "bucket", "checkpoints/7"))
+
+    weights = verbena.torch.load_file("s3://bucket/model.safetensors", device="cuda:0")
 """
 import concurrent.futures
 import io
@@ -16,6 +18,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from . import _native
 from ._client import connect
+from ._torch_device import _as_they_are, _Batches, load_file, save_file  # noqa: F401 the latter two are of this module's interface
 
 _MAGIC = b"VNBCKPT1"
 _ALIGN = 4096
@@ -99,6 +102,23 @@ class IterableObjects(IterableDataset):
                     yield self._decode(key, memory.result())
             for key, memory in waiting:
                 yield self._decode(key, memory.result())
+
+
+class DeviceBatches(IterableObjects):
+    """Iterable style, in batches that arrive on `device`, for DataLoader(batch_size=None): `decode(keys, tensors of
+    bytes)` makes a batch. Up to `ahead` batches are received while one is used. Forked workers have no device: use
+    num_workers=0."""
+
+    def __init__(self, options, bucket, prefix="", keys=None, batch_size=64, device="cuda", decode=_as_they_are, ahead=2, rank=None,
+                 world_size=None):
+        super().__init__(options, bucket, prefix, keys, decode, ahead, rank, world_size)
+        self._batch_size, self._device = max(1, batch_size), device
+
+    def __iter__(self):
+        share = self._share()
+        batches = (share[at:at + self._batch_size] for at in range(0, len(share), self._batch_size))
+        for keys, tensors in _Batches(self._source.client, self.bucket, self._device, self._ahead).over(batches):
+            yield self._decode(keys, tensors)
 
 
 # ---- Checkpoints: a head with each tensor's position, then the tensors' bytes as they are in memory. ----

@@ -53,6 +53,10 @@ std::string bench_json(const BenchRow& row) {
                               {"bytes_per_s", row.bytes_per_s},
                               {"server_cpu_s_per_gb", or_null(row.server_cpu_s_per_gb)}};
   if (row.batch != 1) json["batch"] = row.batch;
+  if (!row.memory.empty()) {
+    json["memory"] = row.memory;
+    json["device_path"] = row.device_path;
+  }
   return json.dump();
 }
 
@@ -62,8 +66,9 @@ std::string bench_table_head() {
 }
 
 std::string bench_table_line(const BenchRow& row) {
+  const std::string provider = row.device_path.empty() ? row.provider : row.provider + ", " + row.device_path;
   return fmt::format("{:<9} {:<14} {:<9} {:>9} {:>5} {:>11} {:>11} {:>11} {:>11.0f} {:>12.1f} {:>15}", row.door,
-                     row.provider, row.op, format_size(row.size), row.concurrency, number_or_dash(row.p50_us, 2),
+                     provider, row.op, format_size(row.size), row.concurrency, number_or_dash(row.p50_us, 2),
                      number_or_dash(row.p99_us, 2), number_or_dash(row.p999_us, 2), row.ops_per_s,
                      row.bytes_per_s / static_cast<double>(MiB), number_or_dash(row.server_cpu_s_per_gb, 3));
 }
@@ -89,6 +94,16 @@ std::expected<std::vector<unsigned>, std::string> parse_counts(const std::vector
     out.push_back(value);
   }
   return out;
+}
+
+std::expected<std::optional<int>, std::string> parse_memory(std::string_view text) {
+  if (text == "host") return std::nullopt;
+  int device = 0;
+  const bool named = text.starts_with("cuda:");
+  const auto [end, ec] = std::from_chars(text.data() + (named ? 5 : 0), text.data() + text.size(), device);
+  const bool number = named && ec == std::errc() && end == text.data() + text.size() && device >= 0;
+  if (text == "cuda" || number) return device;
+  return std::unexpected("'" + std::string(text) + "' is not host, cuda or cuda:N");
 }
 
 }  // namespace verbena::cli

@@ -24,6 +24,7 @@ struct BenchPlan {
   uint64_t object_size = 1u << 30;  // bytes of the object that range and ranges read
   unsigned batch = 256;             // objects in a call of get_many, head_many and put_many
   std::string trace;                // file that trace and trace_many replay
+  std::optional<int> device = {};   // GETs and PUTs of this device's memory; none: of host memory
   bool checksums = false;           // let the client verify each GET inside the timed section
 };
 
@@ -36,6 +37,7 @@ struct BenchRow {
   double ops_per_s = 0, bytes_per_s = 0;
   std::optional<double> server_cpu_s_per_gb;  // 10^9 bytes
   unsigned batch = 1;                         // objects in a call; the times are a call's, the rates are of objects
+  std::string memory = {}, device_path = {};  // "cuda:0", and the way to it; empty: host memory
 };
 
 // The value below which `part` (0..1) of the samples lie; samples in ns are reordered. nullopt without samples.
@@ -51,5 +53,7 @@ std::string bench_table_line(const BenchRow& row);
 // "4KiB,64KiB" and "1,4". The error names the item.
 std::expected<std::vector<uint64_t>, std::string> parse_sizes(const std::vector<std::string>& items);
 std::expected<std::vector<unsigned>, std::string> parse_counts(const std::vector<std::string>& items);
+// "host" (none), "cuda" (device 0), "cuda:2".
+std::expected<std::optional<int>, std::string> parse_memory(std::string_view text);
 
 }  // namespace verbena::cli

@@ -48,4 +48,13 @@ TEST(Bench, ListsOfSizesAndCountsAreChecked) {
 }
 
 }  // namespace
+TEST(Bench, MemoryIsThatOfTheHostOrOfADevice) {
+  EXPECT_EQ(*parse_memory("host"), std::nullopt);
+  EXPECT_EQ(*parse_memory("cuda"), 0);
+  EXPECT_EQ(*parse_memory("cuda:12"), 12);
+  for (const char* wrong : {"", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "gpu", "hostage"}) {
+    EXPECT_FALSE(parse_memory(wrong)) << wrong;
+  }
+}
+
 }  // namespace verbena::cli

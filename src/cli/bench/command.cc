@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "cli/bench/device.h"
 #include "cli/bench/runner.h"
 #include "cli/client_flags.h"
 #include "cli/commands.h"
@@ -28,7 +29,7 @@ struct BenchArguments {
   unsigned batch = 256;
   std::string object_size = "1GiB";
   std::string trace;
-  std::string bucket, server_directory, durability = "memory", listen = "127.0.0.1";
+  std::string bucket, server_directory, durability = "memory", listen = "127.0.0.1", memory = "host";
   bool json = false, checksums = false;
 };
 
@@ -83,6 +84,19 @@ std::vector<Route> routes_of(const BenchPlan& plan) {
   return routes;
 }
 
+// On a device: its ops, and what a user would do without them, beside each GET.
+bool plan_device(BenchPlan& plan) {
+  if (!plan.device) return true;
+  const auto other = std::ranges::find_if_not(plan.ops, device_serves);
+  if (other != plan.ops.end()) return report("--memory", "there is no " + *other + " on a device", exit_usage), false;
+  if (std::ranges::find(plan.doors, "anonymous") != plan.doors.end())
+    return report("--doors", "anonymous GETs are measured in host memory", exit_usage), false;
+  const auto get = std::ranges::find(plan.ops, "get");
+  if (get != plan.ops.end() && std::ranges::find(plan.ops, "get_copy") == plan.ops.end())
+    plan.ops.insert(get + 1, "get_copy");
+  return true;
+}
+
 std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
   BenchPlan plan;
   auto sizes = parse_sizes(arguments.sizes);
@@ -106,6 +120,12 @@ std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
     return report("--trace", "trace and trace_many need a file", exit_usage), std::nullopt;
   plan.durability = arguments.durability == "sync" ? BucketDurability::sync : BucketDurability::memory;
   plan.checksums = arguments.checksums;
+  const auto memory = parse_memory(arguments.memory);
+  if (!memory) return report("--memory", memory.error(), exit_usage), std::nullopt;
+  plan.device = *memory;
+  if (!plan.device && std::ranges::find(plan.ops, "get_copy") != plan.ops.end())
+    return report("--ops", "get_copy needs --memory cuda", exit_usage), std::nullopt;
+  if (!plan_device(plan)) return std::nullopt;
   return plan;
 }
 
@@ -126,6 +146,7 @@ class Printer {
 Outcome<BenchRow> measure_op(const Client& client, const ClientOptions& options, const BenchServer& server,
                              const std::string& bucket, const std::string& op, uint64_t size, unsigned concurrency,
                              const BenchPlan& plan) {
+  if (plan.device) return measure_on_device(client, server, bucket, options.via, op, size, concurrency, plan);
   if (op.starts_with("trace")) return measure_trace(client, server, bucket, options.via, op, plan);
   if (op == "get_beside_many") return measure_beside_many(options, bucket, size, concurrency, plan);
   if (op == "watch") return measure_watch(options, bucket, size, plan);
@@ -250,10 +271,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
                    "a durable bucket before the log is synced) until a watching client has the message; trace, "
                    "trace_many: the lines of --trace, object by object or a "
                    "batch a line; range: random ranges of a large object; ranges: as many as --concurrency in one "
-                   "request")
+                   "request; get_copy: with --memory cuda, a GET into host memory and the driver's copy of it, also "
+                   "measured beside get")
       ->delimiter(',')
       ->check(CLI::IsMember({"get", "put", "put_md5", "head", "range", "ranges", "get_many", "head_many", "put_many",
-                             "get_beside_many", "watch", "trace", "trace_many"}))
+                             "get_beside_many", "watch", "trace", "trace_many", "get_copy"}))
       ->capture_default_str();
   command->add_option("--object-size", arguments->object_size, "size of the object that range and ranges read")
       ->type_name("SIZE")
@@ -270,6 +292,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--trace", arguments->trace, "the trace that trace and trace_many replay (bench/kv_cache.trace)")
       ->type_name("FILE");
   command->add_option("--count", arguments->count, "operations per caller instead of --duration");
+  command
+      ->add_option("--memory", arguments->memory,
+                   "where the bytes begin and end: host, cuda (device 0) or cuda:N; each row then says which way "
+                   "they went (docs/gpu.md)")
+      ->capture_default_str();
   command->add_option("--bucket", arguments->bucket,
                       "an existing bucket (default: one of its own, removed at the end)");
   command->add_option("--durability", arguments->durability, "durability of its own bucket: memory or sync")

@@ -198,7 +198,7 @@ int copy_into_cluster(const store::rados::Options& options, const std::string& p
   Stores stores;
   if (auto wrong = open_cluster(stores, options)) return copy_failed(*wrong);
   if (auto wrong = open_local(stores, directory->path())) return copy_failed(*wrong);
-  const auto counts = carry_out({*stores.local, *stores.rados, {.tell = print_progress}});
+  const auto counts = carry_out({*stores.local, *stores.rados, {.keeps_bounds = false, .tell = print_progress}});
   if (!counts) return copy_failed(counts.error());
   if (auto wrong = bring_accounts(*stores.rados, *directory)) return copy_failed(*wrong);
   if (auto wrong = bring_key_ids(*stores.rados, *directory)) return copy_failed(*wrong);

@@ -364,6 +364,9 @@ int verbena_set_bound(verbena_client* client, const char* bucket, const verbena_
     const size_t named = strnlen(given.policy, sizeof given.policy);
     if (named != 0) wanted.policy.assign(given.policy, named);
     wanted.renew_on_read = given.renew_on_read != 0;
+    const size_t kept = strnlen(given.keep_suffix, sizeof given.keep_suffix);
+    if (kept != 0) wanted.keep_suffix.assign(given.keep_suffix, kept);
+    if (given.keep_none != 0) wanted.keep_suffix.clear();
     return client->client.set_bound(bucket, wanted);
   });
 }
@@ -379,6 +382,8 @@ int verbena_get_bound(verbena_client* client, const char* bucket, verbena_bound*
       out.objects_max = found->objects_max;
       copy_text(out.policy, found->policy);
       out.renew_on_read = found->renew_on_read ? 1 : 0;
+      copy_text(out.keep_suffix, found->keep_suffix);
+      out.keep_none = found->keep_suffix.empty() ? 1 : 0;
     }
     give(bound, out);
     return {};

@@ -170,6 +170,7 @@ Outcome<std::optional<BucketBound>> parse_bound_xml(std::string_view xml) {
   if (!number("MaxBytes", bound.bytes_max) || !number("MaxObjects", bound.objects_max)) return malformed("bound");
   if (root.child("Policy")) bound.policy = text(root, "Policy");
   bound.renew_on_read = text(root, "RenewOnRead") == "true";
+  if (root.child("KeepSuffix")) bound.keep_suffix = text(root, "KeepSuffix");
   return bound;
 }
 
@@ -183,7 +184,9 @@ std::string bound_xml(const BucketBound& bound) {
     out += "</Policy>";
   }
   if (bound.renew_on_read) out += "<RenewOnRead>true</RenewOnRead>";
-  return out + "</BoundConfiguration>";
+  out += "<KeepSuffix>";
+  append_xml_escaped(out, bound.keep_suffix);
+  return out + "</KeepSuffix></BoundConfiguration>";
 }
 
 Outcome<std::string> parse_complete_upload_xml(std::string_view xml) {

@@ -90,14 +90,19 @@ TEST(S3Xml, ACompletionNamesItsPartsInOrder) {
 }
 
 TEST(S3Xml, ABoundComesBackAsItWasSaid) {
-  const BucketBound bound{.bytes_max = UINT64_MAX, .objects_max = 7, .policy = "a<b", .renew_on_read = true};
+  const BucketBound bound{
+      .bytes_max = UINT64_MAX, .objects_max = 7, .policy = "a<b", .renew_on_read = true, .keep_suffix = "/&.json"};
   const auto back = parse_bound_xml(bound_xml(bound));
   ASSERT_TRUE(back && *back);
   EXPECT_EQ((*back)->bytes_max, bound.bytes_max);
   EXPECT_EQ((*back)->objects_max, bound.objects_max);
   EXPECT_EQ((*back)->policy, bound.policy);
   EXPECT_TRUE((*back)->renew_on_read);
-  EXPECT_EQ(bound_xml({}), "<BoundConfiguration><Policy>s3-fifo</Policy></BoundConfiguration>");
+  EXPECT_EQ((*back)->keep_suffix, bound.keep_suffix);
+  EXPECT_EQ((*parse_bound_xml("<BoundConfiguration><KeepSuffix/></BoundConfiguration>"))->keep_suffix, "");
+  EXPECT_EQ(
+      bound_xml({}),
+      "<BoundConfiguration><Policy>s3-fifo</Policy><KeepSuffix>/namespace.json</KeepSuffix></BoundConfiguration>");
   const auto none = parse_bound_xml("<BoundConfiguration/>");
   EXPECT_TRUE(none && !*none);
   for (const char* const wrong :

@@ -16,6 +16,9 @@ constexpr size_t in_flight_max = 4;  // messages of one batch on one stream: the
 // Reads for one core are split into two messages: while the server handles one, the other is written and answers are
 // read. Writes share a sync of the log if they come together.
 constexpr size_t half_min = 64;
+// A batch in order is one message after the other on each stream: messages that are served together share the
+// connection, and the last items would come as early as the first. The next one is sent when so many are left.
+constexpr size_t left_of_ordered = 16;
 constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // polling of one stream before the next
 
 class ManyRun {
@@ -31,7 +34,8 @@ class ManyRun {
     for (;;) {
       send();
       if (messages_.empty()) break;
-      const bool moved = wait(SteadyClock::now() < patience ? short_while : long_while);
+      const bool brief = call_.in_order || SteadyClock::now() < patience;
+      const bool moved = wait(brief ? short_while : long_while);
       if (moved) patience = deadline_in(short_while);
       tell_order();
     }
@@ -72,7 +76,7 @@ class ManyRun {
   // deadlock.
   void send() {
     for (ManyQueue& queue : queues_) {
-      while (outcome_ && !queue.items.empty() && queue.in_flight < in_flight_max && !waits_for_lease()) {
+      while (outcome_ && !queue.items.empty() && has_turn(queue) && !waits_for_lease()) {
         auto message = std::make_unique<ManyMessage>(call_, queue);
         message->type = call_.type;
         message->deadline = deadline_;
@@ -88,6 +92,13 @@ class ManyRun {
         messages_.push_back(std::move(message));
       }
     }
+  }
+
+  bool has_turn(const ManyQueue& queue) const {
+    if (queue.in_flight >= in_flight_max) return false;
+    return !call_.in_order || std::ranges::all_of(messages_, [&](const auto& message) {
+      return &message->queue() != &queue || message->left() <= left_of_ordered;
+    });
   }
 
   // Records a failed message. Of several errors of writes, one after which writes may have happened wins: a refused

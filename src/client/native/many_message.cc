@@ -333,10 +333,14 @@ Result<void> ManyMessage::settle() {
   return outcome;
 }
 
+// Staged bytes are not in their place yet.
+bool ManyMessage::tells_arrived() const {
+  return progress_ != nullptr &&
+         std::ranges::none_of(windows_, [](const Window& window) { return window.staged != nullptr; });
+}
+
 size_t ManyMessage::arrived() const {
-  if (progress_ == nullptr) return 0;
-  // Staged bytes are not in their place yet.
-  if (std::ranges::any_of(windows_, [](const Window& window) { return window.staged != nullptr; })) return 0;
+  if (!tells_arrived()) return 0;
   // The server writes the word atomically, after the bytes that it counts.
   auto& word = *reinterpret_cast<uint64_t*>(progress_->data());
   return std::min<size_t>(std::atomic_ref<uint64_t>(word).load(std::memory_order_acquire), items_.size());

@@ -33,6 +33,8 @@ class ManyMessage final : public NativeCall {
   ManyQueue& queue() { return queue_; }
   // Number of leading items that have arrived so far, where that was requested.
   size_t arrived() const;
+  // Number of items that have not arrived; 0 where that is not known.
+  size_t left() const { return tells_arrived() ? items_.size() - arrived() : 0; }
   uint32_t item(size_t position) const { return items_[position]; }
   // Called after settle(): marks items that arrived without an answer.
   void forget_unanswered(std::vector<uint8_t>& here) const {
@@ -40,6 +42,7 @@ class ManyMessage final : public NativeCall {
   }
 
  private:
+  bool tells_arrived() const;
   struct Window {
     uint64_t from = 0, to = 0;  // the range of the caller's window that the items use
     std::shared_ptr<MutableBytes> staged;

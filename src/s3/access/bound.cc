@@ -26,8 +26,13 @@ constexpr const char* bound_root = "BoundConfiguration";
 constexpr std::array<std::pair<EvictionPolicy, std::string_view>, 3> policy_names{
     {{EvictionPolicy::s3_fifo, "s3-fifo"}, {EvictionPolicy::lru, "lru"}, {EvictionPolicy::ttl, "ttl"}}};
 
-// The worker evicts down to the bound less this part of it, and is woken when half of that is taken.
-constexpr uint64_t kept_free_part = 64;
+// The worker evicts down to the bound less kept_free() of it, and is woken when half of that is taken: of a small bound
+// room for several batches of writes, which else wait for each other's evictions.
+constexpr uint64_t kept_free_part = 64, kept_free_part_max = 16;
+constexpr uint64_t kept_free_bytes = 4 * MiB, kept_free_objects = 1024;
+uint64_t kept_free(uint64_t bound, uint64_t enough) {
+  return std::max(bound / kept_free_part, std::min(bound / kept_free_part_max, enough));
+}
 constexpr uint64_t kept_part = 16;           // of the bound, at most, for objects that are never evicted
 constexpr uint64_t kept_objects_max = 4096;  // likewise
 constexpr size_t loaded_at_once = 1024;
@@ -78,7 +83,7 @@ Result<BoundSettings> parse_bound(std::string_view xml) {
   }
   settings.renew_on_read = renew == "true";
   if (const pugi::xml_node suffix = root.child("KeepSuffix")) {
-    settings.keep_suffix = suffix.text().get();
+    settings.keep_suffix = text_of(suffix);
     if (settings.keep_suffix.size() > keep_suffix_size_max) {
       return fail(Errc::invalid_argument, "KeepSuffix has at most 128 bytes.");
     }
@@ -137,8 +142,8 @@ bool Bound::has_room(const BoundRoom& for_it, const BoundRoom& kept) const {
 // Of the contents, without the claims.
 bool Bound::is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const {
   const uint64_t bytes = settings_.most_bytes(), objects = settings_.most_objects();
-  return order_.bytes() - leaving_bytes > bytes - bytes / part ||
-         order_.objects() - leaving_objects > objects - objects / part;
+  return order_.bytes() - leaving_bytes > bytes - kept_free(bytes, kept_free_bytes) / part ||
+         order_.objects() - leaving_objects > objects - kept_free(objects, kept_free_objects) / part;
 }
 
 Result<void> Bound::check_size(uint64_t bytes) const {
@@ -163,7 +168,7 @@ Bound::Room Bound::claim(BoundWish& wish) {
     if (first != nullptr && first != &wish) kept = claims_.needs(*first, order_.size_of(first->key));
     if (loaded_ && (need == BoundRoom() || has_room(need, kept))) {
       claims_.claim(wish, held);
-      fills = is_filling(0, 0, 2 * kept_free_part);
+      fills = is_filling(0, 0, 2);
     } else {
       room = refuse(wish, need);
       fills = true;
@@ -230,7 +235,8 @@ void Bound::begin_load() {
 
 // What was written meanwhile is there already, and younger.
 void Bound::end_load(std::vector<EvictionOrder::Object> listed) {
-  std::ranges::sort(listed, std::greater(), &EvictionOrder::Object::time_us);
+  const auto last_use_us = [](const EvictionOrder::Object& one) { return std::max(one.time_us, one.renewed_us); };
+  std::ranges::sort(listed, std::greater(), last_use_us);
   std::unordered_set<std::string> removed;
   std::unique_lock lock(mutex_);
   for (size_t i = 0; i < listed.size(); ++i) {
@@ -268,7 +274,7 @@ std::vector<EvictionOrder::Object> Bound::victims(size_t max, store::Document* d
   const bool waits = !claims_.waiting().empty();
   const BoundRoom want = wanted(), taken = claims_.taken();
   const auto still_exceeds = [&] {
-    return is_filling(leaving, objects, kept_free_part) ||
+    return is_filling(leaving, objects, 1) ||
            (waits && exceeds(order_.bytes() + taken.bytes + want.bytes - leaving,
                              order_.objects() + taken.objects + want.objects - objects));
   };
@@ -404,7 +410,7 @@ Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono:
   const auto until = std::chrono::steady_clock::now() + wait_max;
   std::chrono::milliseconds pause{1};
   BoundClaim claim(bound, std::move(wish));
-  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  std::optional<boost::asio::steady_timer> timer;
   for (;;) {
     switch (bound->claim(claim.wish())) {
       case Bound::Room::claimed:
@@ -422,8 +428,9 @@ Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono:
       bound_refusals().add();
       co_return fail(Errc::slow_down, "The bucket is full, and evictions take too long.");
     }
-    timer.expires_after(pause);
-    co_await timer.async_wait(boost::asio::use_awaitable);
+    if (!timer) timer.emplace(co_await boost::asio::this_coro::executor);
+    timer->expires_after(pause);
+    co_await timer->async_wait(boost::asio::use_awaitable);
     pause = std::min(2 * pause, std::chrono::milliseconds(8));
   }
 }

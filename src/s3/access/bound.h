@@ -104,7 +104,7 @@ class Bound final : public store::ChangeListener {
   bool has_room(const BoundRoom& for_it, const BoundRoom& kept) const;
   Room refuse(BoundWish& wish, const BoundRoom& need);
   BoundRoom wanted() const;  // by those that wait, within reason
-  // Whether less than that `part` of the bound is free, once the leaving ones have left.
+  // Whether less than that `part` of the room that is kept free is left, once the leaving ones have left.
   bool is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const;
 
   const std::string bucket_;

@@ -92,6 +92,7 @@ void EvictionOrder::put_oldest(Object object) {
   if (by_key_.contains(object.key)) return;
   bytes_ += object.size;
   main_.push_front(Node{.object = std::move(object)});
+  if (main_.front().object.renewed_us != 0) main_.front().reads = 1;
   const Place place = main_.begin();
   by_key_.emplace(place->object.key, place);
   if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));

@@ -29,8 +29,9 @@ class EvictionOrder {
   struct Object {
     std::string key;
     uint64_t size = 0;
-    int64_t time_us = 0;  // when it was written
-    int64_t end_us = 0;   // 0: none
+    int64_t time_us = 0;     // when it was written
+    int64_t end_us = 0;      // 0: none
+    int64_t renewed_us = 0;  // when its end was put off last; 0: never. Of an object of before a start
   };
   // Objects that are never next: those whose keys end with `suffix` (empty: none), the first that come, up to the
   // limits.

@@ -68,6 +68,16 @@ TEST(EvictionOrder, WhatIsKeptIsNeverNextAndIsFew) {
   }
 }
 
+TEST(EvictionOrder, WhatWasRenewedBeforeAStartGoesAroundOnce) {
+  EvictionOrder order(EvictionPolicy::s3_fifo);
+  order.put_oldest({.key = "young", .size = 1, .time_us = 9});
+  order.put_oldest({.key = "renewed", .size = 1, .time_us = 1, .end_us = 50, .renewed_us = 7});
+  order.put_oldest({.key = "old", .size = 1, .time_us = 5});
+  EXPECT_EQ(next_key(order), "old");
+  EXPECT_EQ(next_key(order), "young");
+  EXPECT_EQ(next_key(order), "renewed");
+}
+
 TEST(EvictionOrder, LruEvictsWhatWasNotReadForLongest) {
   EvictionOrder order(EvictionPolicy::lru);
   for (const char* key : {"a", "b", "c"}) order.put({key, 1});

@@ -42,6 +42,13 @@ metrics::Counter& evicted_bytes() {
   return counter;
 }
 
+// When the end of its life was put off last; 0: never. An end is of whole seconds, so a renewal within the first second
+// is not seen.
+int64_t renewed_us_of(const store::ObjectInfo& info) {
+  const int64_t end_us = store::end_us_of(info), began_us = end_us - store::ttl_s_of(info) * 1'000'000;
+  return end_us != 0 && began_us >= info.modified_us + 1'000'000 ? began_us : 0;
+}
+
 }  // namespace
 
 // Victims, or keys to renew, that the coroutines of a batch share. Used on one executor.
@@ -135,7 +142,12 @@ Task<Result<void>> BoundsWorker::load(BoundPtr bound) {
   for (bool more = bound->settings().is_limited(); more && !stop_;) {
     VB_CO_ASSIGN(store::ListPage page, co_await service_.store.list(bound->bucket(), request));
     for (auto& entry : page.entries) {
-      listed.push_back({std::move(entry.key), entry.info.size, entry.info.modified_us, store::end_us_of(entry.info)});
+      const store::ObjectInfo& info = entry.info;
+      listed.push_back({.key = std::move(entry.key),
+                        .size = info.size,
+                        .time_us = info.modified_us,
+                        .end_us = store::end_us_of(info),
+                        .renewed_us = renewed_us_of(info)});
     }
     more = page.truncated;
     request.after = std::move(page.next_after);

@@ -3,7 +3,8 @@
 // told `evicted`. Its commit checks that the object is still the one that was chosen, and that no lease pins it.
 //
 // The order of eviction is kept in memory. After a start it is made from the listing, by the times at which the objects
-// were written: reads of before are forgotten. Writes into the bucket wait until then.
+// were written, or at which their TTL was renewed: other reads of before are forgotten. Writes into the bucket wait
+// until then.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

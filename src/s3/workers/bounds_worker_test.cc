@@ -120,11 +120,37 @@ TEST_F(BoundsTest, ABoundThatShrinksIsMetWithoutAWrite) {
   EXPECT_TRUE(has("k49"));
 }
 
+// A sixty-fourth of a small bound was no room for one batch of writes.
+TEST_F(BoundsTest, ASmallBoundKeepsASixteenthFree) {
+  ASSERT_EQ(bind("<MaxObjects>160</MaxObjects>"), 200);
+  for (int i = 0; i < 170; ++i) ASSERT_EQ(put("k" + std::to_string(i), 1), 200);
+  EXPECT_TRUE(soon([&] { return held().objects <= 155; }));
+  EXPECT_GE(held().objects, 150U);
+  EXPECT_TRUE(has("k169"));
+}
+
 TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
   ASSERT_EQ(bind("<MaxObjects>5</MaxObjects>"), 200);
   EXPECT_TRUE(soon([&] { return held().objects == 5; }));
   for (int i = 15; i < 20; ++i) EXPECT_TRUE(has("k" + std::to_string(i))) << i;
+}
+
+// As after a start: the order is made from the listing.
+TEST_F(BoundsTest, OfWhatWasThereBeforeTheRenewalOfATtlIsAUse) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(send("PUT", "/bucket/k" + std::to_string(i), "x", {{"x-verbena-ttl", "9000"}}).status, 200);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // ends are of whole seconds
+  ASSERT_EQ(send("PUT", "/bucket/k3?verbena-touch").status, 200);
+  for (const char* const policy : {"lru", "s3-fifo"}) {
+    const size_t max = *policy == 'l' ? 10 : 5;
+    const std::string text = "<MaxObjects>" + std::to_string(max) + "</MaxObjects><Policy>" + policy + "</Policy>";
+    ASSERT_EQ(bind(text), 200);
+    EXPECT_TRUE(soon([&] { return held().objects == max; }));
+    EXPECT_TRUE(has("k3") && has("k19")) << policy;
+    EXPECT_FALSE(has("k" + std::to_string(20 - max))) << policy;
+  }
 }
 
 TEST_F(BoundsTest, ABoundThatOnlyRenewsEvictsNothing) {

@@ -54,13 +54,15 @@ class MemoryRig : public Rig {
 // The memory engine behind a catalogue that has nothing at hand.
 class FarRig final : public MemoryRig {
  public:
+  explicit FarRig(bool keeps_ends = true) : keeps_ends_(keeps_ends) {}
   void open() override {
     MemoryRig::open();
-    far_ = std::make_unique<FarStore>(store_->context());
+    far_ = std::make_unique<FarStore>(store_->context(), keeps_ends_);
   }
   Store& engine() override { return *far_; }
 
  private:
+  const bool keeps_ends_;
   std::unique_ptr<FarStore> far_;
 };
 

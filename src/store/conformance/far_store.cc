@@ -207,11 +207,11 @@ Task<Result<void>> FarCatalogue::commit(Change change) {
 }
 
 struct FarStore::FarContext final : Context {
-  explicit FarContext(std::shared_ptr<Context> other) : near(std::move(other)), catalogue(*near->rows) {
+  FarContext(std::shared_ptr<Context> other, bool keeps_ends) : near(std::move(other)), catalogue(*near->rows) {
     rows = &catalogue;
     blobs = near->blobs;
     clock = near->clock;
-    buckets.keep_ends(*clock);
+    if (keeps_ends) buckets.keep_ends(*clock);
     keeps_usage = near->keeps_usage;
     keeps_events = near->keeps_events;
     tells_changes = near->tells_changes;
@@ -220,7 +220,8 @@ struct FarStore::FarContext final : Context {
   FarCatalogue catalogue;
 };
 
-FarStore::FarStore(std::shared_ptr<Context> near) : FarStore(std::make_shared<FarContext>(std::move(near))) {}
+FarStore::FarStore(std::shared_ptr<Context> near, bool keeps_ends)
+    : FarStore(std::make_shared<FarContext>(std::move(near), keeps_ends)) {}
 FarStore::FarStore(std::shared_ptr<FarContext> context) : EngineStore(context), far_(std::move(context)) {}
 FarCatalogue& FarStore::catalogue() { return far_->catalogue; }
 

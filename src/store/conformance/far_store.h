@@ -68,7 +68,7 @@ class FarCatalogue final : public Catalogue {
 
 class FarStore final : public EngineStore {
  public:
-  explicit FarStore(std::shared_ptr<Context> near);
+  explicit FarStore(std::shared_ptr<Context> near, bool keeps_ends = true);
   FarCatalogue& catalogue();
 
  private:

@@ -7,6 +7,7 @@
 #include "store/logic/keys.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
+#include "store/removal_grounds.h"
 
 namespace verbena::store {
 namespace {
@@ -105,6 +106,20 @@ Result<void> clear(Transaction& transaction, uint64_t bucket, const std::string&
   return {};
 }
 
+// Before any row of the key is written: an upload that has a TTL could never be completed there.
+Result<void> check_ends(const Bucket& target, const KeyRows& rows) {
+  if (target.ends != nullptr) return {};
+  const auto ends = [](const KeyRows::Version& version) { return end_us_of(version.record.info) != 0; };
+  const auto will_end = [](const KeyRows::Upload& upload) {
+    return std::ranges::any_of(upload.record.info.headers, [](const auto& h) { return h.first == ttl_header; });
+  };
+  const bool any = (rows.current && ends(*rows.current)) || std::ranges::any_of(rows.older, ends) ||
+                   std::ranges::any_of(rows.uploads, will_end);
+  if (!any) return {};
+  return fail(Errc::not_implemented,
+              "the other store does not keep ends of objects (x-verbena-ttl): remove it, or end its uploads");
+}
+
 }  // namespace
 
 Task<Result<TransferCounts>> Transfer::run() {
@@ -127,14 +142,20 @@ Task<Result<TransferCounts>> Transfer::run() {
   co_return counts_;
 }
 
-// Refuses incomplete buckets: a copy of one would look complete.
+// Refuses incomplete buckets, whose copies would look complete, and bounded ones that would grow without their bound.
 Result<void> Transfer::check_source(const std::vector<BucketInfo>& buckets) {
   for (const BucketInfo& info : buckets) {
     where_ = info.name;
     VB_ASSIGN(const auto bucket, source_.context->known_bucket(info.name));
     const auto names = bucket->documents.names();
-    if (std::ranges::find(names, unfinished_mark) == names.end()) continue;
-    return fail(Errc::conditional_conflict, "it is incomplete: the import that began it must be completed first");
+    const auto has = [&names](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+    if (has(unfinished_mark)) {
+      return fail(Errc::conditional_conflict, "it is incomplete: the import that began it must be completed first");
+    }
+    if (!options_.keeps_bounds && has(bounding_document)) {
+      return fail(Errc::not_implemented,
+                  "it is bounded, and the other store's servers evict nothing: remove its bound (?verbena-bound)");
+    }
   }
   return {};
 }
@@ -297,6 +318,7 @@ Task<Result<void>> Transfer::copy_key(Pair pair, std::string key) {
   VB_CO_ASSIGN(KeyRows there, co_await rows_of(target_.context, pair.target->id, key));
   counts_.id_max = std::max(counts_.id_max, wanted.id_max());
   VB_CO_TRY(check_keys(pair, key, wanted, there));
+  VB_CO_TRY(check_ends(*pair.target, wanted));
   if (wanted.shape() == there.shape() && !wanted.empty()) {
     ++counts_.keys_there;
     co_return Result<void>{};
@@ -334,9 +356,6 @@ Task<Result<void>> Transfer::clear_key(BucketRef bucket, std::string key, KeyRow
 Task<Result<void>> Transfer::copy_version(Pair pair, std::string key, KeyRows::Version version, bool current,
                                           bool null) {
   const uint64_t bucket = pair.target->id;
-  if (pair.target->ends == nullptr && end_us_of(version.record.info) != 0) {
-    co_return fail(Errc::not_implemented, "the other store does not keep ends of objects (x-verbena-ttl)");
-  }
   ++counts_.versions;
   if (version.record.part_count == 0) {
     Put put = [bucket, key, record = version.record, current, null](Transaction& transaction, const BlobRef& blob) {

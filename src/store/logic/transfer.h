@@ -35,6 +35,8 @@ class Transfer {
     // The target is unused so far: completed buckets are compared key by key, too, and rows that should not be there
     // are removed.
     bool look_again = false;
+    // Servers over the target evict from bounded buckets. False: a bucket with a bound is refused.
+    bool keeps_bounds = true;
     size_t keys_at_once = 16;
     std::function<void(const std::string& bucket, const TransferCounts&)> tell = [](const auto&, const auto&) {};
   };
@@ -44,7 +46,8 @@ class Transfer {
 
   // On one executor. bucket_already_exists: the target has one of that name that was not copied from here.
   // conditional_conflict: the copy was changed since an earlier run was interrupted, or the source is incomplete
-  // itself, or it has parts under an id that another of its objects has, too.
+  // itself, or it has parts under an id that another of its objects has, too. not_implemented: the target does not keep
+  // a bucket's bound, or the end of an object or of what an upload will be.
   Task<Result<TransferCounts>> run();
   const std::string& where() const { return where_; }  // the bucket or the key at which it failed
 

@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""The native door beside NFS over RDMA, NFS over TCP and NVMe over Fabrics in one virtual machine, on soft-RoCE.
+
+    ./dev bench rivals            three rounds, a boot each (about a quarter of an hour); writes docs/rivals.md and its plot
+    ./dev bench rivals --quick    one short round
+
+Every ratio is of one round. The work in the guest is rivals_guest.py's, the load is rivals_load.cc."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import plot
+import report
+
+sys.path.insert(0, str(report.ROOT / "tools"))
+import wrap_prose  # noqa: E402
+
+KIB, MIB = 1 << 10, 1 << 20
+NFS, NFS_TCP, NVME, VERBS, TCP = ("NFS over RDMA", "NFS over TCP", "ext4 on NVMe over RDMA", "Verbena, verbs", "Verbena, tcp")
+SIDES = (VERBS, NFS, NVME, TCP, NFS_TCP)
+SEQUENTIAL = ("sequential_1m", "sequential_16m")
+READS = ("random", *SEQUENTIAL)
+ALL_FILES = ("create", "list", "read", "values")
+# The wanted ratios: throughput against NFS over RDMA, and the server's CPU time a byte.
+WANTED = {"random": 1.5, "sequential_16m": 1.0, "create": 3, "list": 5, "read": 5}
+SERVER_CPU_WANTED = {"sequential_16m": 0.7}
+
+# A guest whose CPUs wait for the machine's more of their time than this has no figures: it counts the waiting as work.
+WAITED_MAX = 0.25
+
+
+def titles(arguments):
+    files = f"{arguments.files:,} x 4 KiB"
+    return {"random": "4 KiB, random reads, one caller", "sequential_1m": "1 MiB, sequential reads",
+            "sequential_16m": "16 MiB, sequential reads", "sequential_1m_buffered": "1 MiB, sequential, with read-ahead",
+            "sequential_16m_buffered": "16 MiB, sequential, with read-ahead", "create": f"{files} created",
+            "list": f"{files} listed, with sizes", "read": f"{files} read", "values": f"{files} listed and read",
+            "checkpoint": f"{plot.size_text(arguments.checkpoint)} written"}
+
+
+def parsed(text):
+    """Lines of rivals_guest.py: (side, row) -> figures. Other lines are the guest's own."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith('{"side"'):
+            row = json.loads(line)
+            found[row.pop("side"), row.pop("row")] = row
+    return found
+
+
+def descendants(pid):
+    children = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:  # it has ended
+                continue
+            children.setdefault(parent, []).append(int(folder.name))
+    out = [pid]
+    for one in out:
+        out += children.get(one, [])
+    return out
+
+
+def waited_share(pid):
+    """The part of the time of this process and those under it in which they could have run, but waited for a CPU."""
+    ran = waited = 0
+    for one in descendants(pid):
+        for thread in pathlib.Path(f"/proc/{one}/task").glob("*/schedstat"):
+            try:
+                figures = thread.read_text().split()
+            except OSError:
+                continue
+            ran, waited = ran + int(figures[0]), waited + int(figures[1])
+    return waited / (ran + waited) if ran else 0
+
+
+def in_guest(arguments, *command, rdma="rxe"):
+    """Runs in a fresh guest: (exit status, output, seconds)."""
+    began = time.monotonic()
+    environment = dict(os.environ, VM_MEMORY=arguments.memory, VM_TIMEOUT_S=str(arguments.limit), VM_RDMA=rdma)
+    guest = subprocess.Popen(["nice", "-n", "10", str(report.ROOT / "tools" / "vm.sh"), "run", *command], cwd=report.ROOT,
+                             env=environment, stdout=subprocess.PIPE, text=True)
+    output, waited = [], 0
+    for line in guest.stdout:
+        output.append(line)
+        waited = waited_share(guest.pid) or waited
+        print(line, end="", file=sys.stderr, flush=True)
+    status = guest.wait()
+    if waited > WAITED_MAX:
+        raise SystemExit(f"rivals: the guest's CPUs waited {waited:.0%} of their time for this machine's, and it counts that as its "
+                         "own: nothing is written. Try again when no other programs run.")
+    return status, "".join(output), time.monotonic() - began
+
+
+def one_round(arguments):
+    bin_folder = pathlib.Path(arguments.program).parent / "bin"
+    command = ["env", f"VERBENA={arguments.program}", "python3", "bench/rivals_guest.py", "--load", str(bin_folder / "rivals_load"),
+               "--large", str(arguments.large), "--files", str(arguments.files), "--checkpoint", str(arguments.checkpoint),
+               "--seconds", str(arguments.seconds)]
+    if (bin_folder / "rivals_fuse").exists():
+        command += ["--fuse", str(bin_folder / "rivals_fuse")]
+    if arguments.sides:
+        command += ["--sides", arguments.sides]
+    status, output, _ = in_guest(arguments, *command)
+    found = parsed(output)
+    if (VERBS, "random") not in found or (NFS, "random") not in found:
+        raise SystemExit(f"rivals: the guest ended with {status}, without the figures that are compared")
+    return found
+
+
+def failures(rounds, named):
+    """What the rounds lack, as lines of the page."""
+    out = [f"- `{side}` of `rivals_guest.py` in round {number}: {row['error']}" for number, found in enumerate(rounds, 1)
+           for (side, what), row in found.items() if what == "failed"]
+    for side in SIDES:
+        lacking = [title for row, title in named.items() if not (side in (VERBS, TCP) and row.endswith("_buffered"))
+                   and not any((side, row) in found for found in rounds)]
+        if lacking:
+            out.append(f"- {side}, in no round of this run: {'; '.join(lacking)}.")
+    return out
+
+
+def rate(found):
+    """What a row is compared by: operations a second."""
+    return found["operations"] / found["seconds"]
+
+
+def spread(values, decimals=2, unit="x"):
+    values = sorted(value for value in values if value is not None)
+    if not values:
+        return "-"
+    text = f"{statistics.median(values):.{decimals}f}{unit}"
+    return text if len(values) == 1 else f"{text} ({values[0]:.{decimals}f} to {values[-1]:.{decimals}f})"
+
+
+def ratios(rounds, row, figure, against=NFS, side=VERBS):
+    """In each round, ours to theirs."""
+    out = []
+    for found in rounds:
+        ours, theirs = found.get((side, row)), found.get((against, row))
+        if ours and theirs and figure(theirs):
+            out.append(figure(ours) / figure(theirs))
+    return out
+
+
+def cpu(of):
+    """A figure: CPU seconds a GB, or for small files a thousand operations."""
+    def figure(found):
+        value = found.get(of)
+        return None if value is None else value / found["operations"]
+    return figure
+
+
+def median(rounds, side, row, figure):
+    values = [figure(found[side, row]) for found in rounds if (side, row) in found and figure(found[side, row]) is not None]
+    return statistics.median(values) if values else None
+
+
+def verdict(row, values, wanted, less=False):
+    if row not in wanted:
+        return "", ""
+    middle = statistics.median(values)
+    met = middle <= wanted[row] if less else middle >= wanted[row]
+    return f"{'<=' if less else '>='} {wanted[row]}x", "met" if met else "not met"
+
+
+def ratio_table(rounds, named):
+    out = ["| row | wanted | against NFS over RDMA | | against NVMe over RDMA | tcp against NFS over TCP |",
+           "| --- | --- | --- | --- | --- | --- |"]
+    for row, title in named.items():
+        values = ratios(rounds, row, rate)
+        if not values:
+            continue
+        wanted, met = verdict(row, values, WANTED)
+        out.append(f"| {title} | {wanted} | {spread(values)} | {met} | {spread(ratios(rounds, row, rate, NVME))} | "
+                   f"{spread(ratios(rounds, row, rate, NFS_TCP, TCP))} |")
+    return out
+
+
+def cpu_table(rounds, named):
+    out = ["| row | wanted | server's threads | | client's process | whole machine |", "| --- | --- | --- | --- | --- | --- |"]
+    for row, title in named.items():
+        values = ratios(rounds, row, cpu("server_cpu_s"))
+        if not values:
+            continue
+        wanted, met = verdict(row, values, SERVER_CPU_WANTED, less=True)
+        out.append(f"| {title} | {wanted} | {spread(values)} | {met} | {spread(ratios(rounds, row, cpu('client_cpu_s')))} | "
+                   f"{spread(ratios(rounds, row, cpu('machine_cpu_s')))} |")
+    return out
+
+
+def cell(value, decimals=1):
+    return "-" if value is None else f"{value:,.{decimals}f}"
+
+
+def figures_table(rounds, named):
+    """Medians. CPU is of an operation: of a file, or of a read."""
+    out = ["| row | side | p50 us | operations/s | MiB/s | server CPU us | client CPU us | machine CPU us |",
+           "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for row, title in named.items():
+        for side in SIDES:
+            if not any((side, row) in found for found in rounds):
+                continue
+            cpus = [median(rounds, side, row, cpu(of)) for of in ("server_cpu_s", "client_cpu_s", "machine_cpu_s")]
+            out.append(f"| {title} | {side} | {cell(median(rounds, side, row, lambda f: f['p50_us'] or None), 0)} | "
+                       f"{cell(median(rounds, side, row, rate))} | "
+                       f"{cell(median(rounds, side, row, lambda f: f['bytes'] / f['seconds'] / MIB))} | "
+                       + " | ".join(cell(None if value is None else value * 1e6, 0) for value in cpus) + " |")
+    return out
+
+
+def best_of_nfs(found, row):
+    """Seconds for a read over NFS/RDMA, the faster of its two ways."""
+    return min(1 / rate(found[NFS, name]) for name in (row, row + "_buffered") if (NFS, name) in found)
+
+
+def mount_ratios(rounds, row):
+    """How much faster than NFS/RDMA a mount would be: if FUSE and the native door took turns, and if they overlapped
+    perfectly. A mount is between the two."""
+    turns, overlapped = [], []
+    for found in rounds:
+        fuse, native, rival = 1 / rate(found["FUSE", row]), 1 / rate(found[VERBS, row]), best_of_nfs(found, row)
+        turns.append(rival / (fuse + native))
+        overlapped.append(rival / max(fuse, native))
+    return turns, overlapped
+
+
+def mount_section(rounds, named):
+    if not all(any(("FUSE", row) in found and (NFS, row) in found for found in rounds) for row in READS):
+        return ["Not measured in this run."]
+    out = ["| read | FUSE alone, us | native, us | NFS over RDMA (the faster way), us | mount in turns | mount overlapped |",
+           "| --- | --- | --- | --- | --- | --- |"]
+    surely, perhaps = [], []
+    for row in READS:
+        rounds_of_it = [found for found in rounds if all((side, row) in found for side in ("FUSE", VERBS, NFS))]
+        turns, overlapped = mount_ratios(rounds_of_it, row)
+        surely.append(statistics.median(turns) > 1)
+        perhaps.append(statistics.median(overlapped) > 1)
+        us = [median(rounds, side, row, lambda f: 1e6 / rate(f)) for side in ("FUSE", VERBS)]
+        rival = statistics.median(best_of_nfs(found, row) * 1e6 for found in rounds_of_it)
+        out.append(f"| {named[row]} | {us[0]:,.0f} | {us[1]:,.0f} | {rival:,.0f} | {spread(turns)} | {spread(overlapped)} |")
+    return out + ["", decision([named[row] for row in READS], surely, perhaps)]
+
+
+def decision(names, surely, perhaps):
+    def listed(which):
+        return "; ".join(name for name, does in zip(names, which) if does) or "none"
+    numbers = f"A mount in turns is faster than NFS over RDMA in: {listed(surely)}. With perfect overlap in: {listed(perhaps)}."
+    if all(surely):
+        return (f"**Decision: worth building.** {numbers} It is not built yet: these are bounds computed from a file system that does "
+                "nothing and from the client library, not a measured mount.")
+    if all(perhaps):
+        return (f"**Decision: no mount for now.** {numbers} It would have to overlap FUSE and the fabric well to be ahead in every "
+                "row, and the gain would be small; programs that can use the client library have the whole of it.")
+    return (f"**Decision: no mount.** {numbers} It would not be ahead in all the rows of reads, whatever it did: FUSE's own cost "
+            "and the fabric's together are more than the kernel's client takes.")
+
+
+def machine_text(info, arguments, rounds, boots):
+    return (
+        f"**Machine**: a guest of 2 CPUs and {arguments.memory} under QEMU's TCG (every instruction emulated) on {info['machine']}; "
+        f"{info['system']} outside, Debian's kernel {boots['kernel']} inside; commit {info['commit']}; {time.strftime('%Y-%m-%d')}; "
+        f"load average outside at the start {info['load']}. {len(rounds)} round{'s' if len(rounds) > 1 else ''}, each in a fresh boot. "
+        "The RDMA devices are soft-RoCE (`rdma_rxe`), both ends in one kernel, a veth pair over a bridge between them: what a real NIC "
+        "does is done by the CPU here, on both sides. Nothing on this page is a time of hardware: read the ratios.")
+
+
+METHOD = [
+    "All data lies in one tmpfs of the guest: NFS exports a folder of it (`sync`, NFS 4.2, 16 nfsd threads), the NVMe target "
+    "(nvmet, over RDMA) serves a file of it with ext4 made by the client, and Verbena's data directory (a `sync` bucket) lies there. "
+    "So everything is in the servers' memory, and no one waits for a disk. File systems are mounted anew before each row, so that their "
+    "client has nothing cached; reads of the large file are O_DIRECT, and once more buffered, with the kernel's read-ahead. Verbena's "
+    "client keeps nothing. The load (`bench/rivals_load.cc`) is the same program for all, and looks at the bytes that it reads.",
+    "",
+    "Small files lie in 16 folders, one for each of 16 callers. Verbena's callers use batches: 256 objects in a PUT_MANY or "
+    "GET_MANY, 1,000 in a page of a listing, with the values in the row of that name. A file system has a call for each file: that is "
+    "the difference which these rows show. The checkpoint is one caller's: buffered writes of 16 MiB and fsync, or one PUT.",
+    "",
+    "CPU time: *server* is that of the nfsd threads, or of Verbena's process; *client* is the load's process, with its system calls; "
+    "*machine* is all of it: with soft-RoCE's and the bridge's work in softirqs and kworkers, which no one can assign to one of the "
+    "sides, and which sometimes runs in the time of whichever thread is interrupted. The NVMe target has no threads of its own, only kworkers.",
+]
+
+
+def not_had(rounds, boots, arguments):
+    out = [*failures(rounds, titles(arguments)), f"- SMB Direct: {boots['smb']}",
+           "- Mounts of S3 by others (s3fs, rclone): they are no part of Verbena, and go over HTTP.",
+           "- InfiniBand's link layer, a real NIC: there is none here, and soft devices emulate Ethernet's only."]
+    if arguments.checkpoint < 1 << 30:
+        out.append(f"- A checkpoint of 1 GiB: {plot.size_text(arguments.checkpoint)} is what emulated CPUs move in an acceptable time.")
+    if arguments.files < 10_000:
+        out.append(f"- 10,000 small files: {arguments.files:,} were created, for the same reason.")
+    return out
+
+
+def boot_section(boots):
+    if "siw" not in boots:
+        return ["Not measured."]
+    return [f"A guest that boots, runs `true` and ends: {boots['rxe']:.0f} s with soft-RoCE, {boots['siw']:.0f} s with soft-iWARP (`siw`), "
+            "median of 3 by turns. The module is in no Debian kernel: `tools/build-siw.sh` fetches about 150 MB and builds it once a "
+            f"kernel ({boots['module']}). That fetch is why no test of `./dev test` uses it; `./dev vm --siw` does."]
+
+
+def document(info, arguments, rounds, boots):
+    named = titles(arguments)
+    options = " ".join(sys.argv[1:])
+    out = ["# Beside what is mounted today", "",
+           "The native door beside NFS over RDMA, NFS over TCP and NVMe over Fabrics. Written by one command, the plot too:", "",
+           "```sh", f"./dev bench rivals{' ' + options if options else ''}", "```", "", machine_text(info, arguments, rounds, boots), "",
+           *METHOD, "", "## Throughput", "",
+           "Operations a second, ours to theirs; more is better. Median of the rounds' ratios, with the least and the greatest.", "",
+           *ratio_table(rounds, named), "", "![Operations a second against NFS over RDMA](rivals.svg)", "",
+           "## CPU time of an operation against NFS over RDMA", "", "Verbena over verbs; less is better.", "", *cpu_table(rounds, named), "",
+           "## Figures", "", "Medians; CPU is of one operation (a read, a file, the whole checkpoint).", "", *figures_table(rounds, named), "",
+           "## A mount?", "",
+           "A file system in user space over the native door would pay FUSE for each request. `bench/rivals_fuse.cc` is the least that "
+           "FUSE allows: it answers reads (`direct_io`, 1 MiB at most a request, one thread to a request) from nothing. A mount's "
+           "read is then between the sum of that and of the native door's (in turns) and the greater of both (perfect overlap).", "",
+           *mount_section(rounds, named), "", "## What could not be had", "", *not_had(rounds, boots, arguments), "",
+           "## What a boot with soft-iWARP costs", "", *boot_section(boots), ""]
+    return wrap_prose.paragraphs("\n".join(out))
+
+
+def bars(rounds, named):
+    """Title -> side -> operations a second against NFS over RDMA."""
+    return {title: {side: statistics.median(values) for side in SIDES if side != NFS
+                    for values in [ratios(rounds, row, rate, side=side)] if values}
+            for row, title in named.items() if ratios(rounds, row, rate)}
+
+
+def about_kernel():
+    cache = pathlib.Path(os.environ.get("VERBENA_CACHE", pathlib.Path.home() / ".cache" / "verbena")) / "vm"
+    version = (cache / "version").read_text(encoding="utf-8").split()[0]
+    config = (cache / "kernel" / "boot" / f"config-{version}").read_text(encoding="utf-8")
+    off = [name for name in ("CIFS_SMB_DIRECT", "SMB_SERVER_SMBDIRECT") if not re.search(rf"^CONFIG_{name}=", config, re.M)]
+    smb = ("Debian's kernel is built without it (" + ", ".join(f"`CONFIG_{name}` is not set" for name in off) + "), so that neither its "
+           "client nor its server can do it, and both would have to be built anew." if off else "not tried.")
+    return {"kernel": version, "smb": smb}
+
+
+def boot_times(arguments):
+    """Medians of whole runs of a guest that does nothing."""
+    module = pathlib.Path(os.environ.get("VERBENA_CACHE", pathlib.Path.home() / ".cache" / "verbena")) / "vm" / "siw.ko"
+    had, began = module.exists(), time.monotonic()
+    subprocess.run([str(report.ROOT / "tools" / "vm.sh"), "setup"], check=True, env=dict(os.environ, VM_RDMA="siw"))
+    took = time.monotonic() - began
+    times = {"rxe": [], "siw": []}
+    for _ in range(3):
+        for rdma, found in times.items():
+            found.append(in_guest(arguments, "true", rdma=rdma)[2])
+    return {rdma: statistics.median(found) for rdma, found in times.items()} | {
+        "module": "it was there already" if had else f"{took:.0f} s"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--rounds", type=int, default=0, help="(default 3, quick 1)")
+    parser.add_argument("--seconds", type=float, default=0, help="a row of reads (default 2, quick 0.5)")
+    parser.add_argument("--files", type=int, default=0, help="small files (default 10000, quick 320)")
+    parser.add_argument("--large", type=int, default=64 * MIB, help="bytes of the file that is read")
+    parser.add_argument("--checkpoint", type=int, default=0, help="bytes of it (default 256 MiB, quick 32 MiB)")
+    parser.add_argument("--memory", default="6G", help="of the guest")
+    parser.add_argument("--limit", type=int, default=900, help="seconds that a guest may take")
+    parser.add_argument("--no-boots", action="store_true", help="leave out the boots with soft-iWARP")
+    parser.add_argument("--out", type=pathlib.Path, default=report.ROOT / "docs", help="folder of rivals.md and rivals.svg")
+    parser.add_argument("--sides", help="only these of rivals_guest.py's, with commas")
+    arguments = parser.parse_args()
+    arguments.program = os.environ.get("VERBENA") or str(report.ROOT / "build" / "verbena")  # bin/ beside it has the load
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
+    arguments.seconds = arguments.seconds or (0.5 if arguments.quick else 2)
+    arguments.files = arguments.files or (320 if arguments.quick else 10_000)
+    arguments.checkpoint = arguments.checkpoint or (32 if arguments.quick else 256) * MIB
+    info, rounds = report.machine(), []
+    for i in range(arguments.rounds):
+        print(f"round {i + 1} of {arguments.rounds}", file=sys.stderr)
+        rounds.append(one_round(arguments))
+    boots = about_kernel() | ({} if arguments.no_boots or arguments.quick else boot_times(arguments))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "rivals.md").write_text(document(info, arguments, rounds, boots), encoding="utf-8")
+    plot.write_bars(arguments.out / "rivals.svg", "Operations a second, NFS over RDMA = 1", bars(rounds, titles(arguments)))
+    print("\n".join(ratio_table(rounds, titles(arguments))))
+    print(f"\nwrote {arguments.out / 'rivals.md'} and rivals.svg", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

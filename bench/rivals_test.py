@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""What rivals.py makes of given figures: ratios, verdicts, the decision about a mount, the plot."""
+
+import argparse
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import plot
+import rivals
+
+ARGUMENTS = argparse.Namespace(files=10_000, checkpoint=1 << 28, memory="6G")
+
+
+def line(side, row, seconds, server=1.0):
+    return json.dumps({"side": side, "row": row, "seconds": seconds, "operations": 10, "bytes": 40960, "p50_us": 3.0,
+                       "client_cpu_s": 0.5, "server_cpu_s": server, "machine_cpu_s": 2.0})
+
+
+def a_round(ours_s, theirs_s, fuse_s):
+    lines = ["a line of the guest's own"]
+    for row in rivals.titles(ARGUMENTS):
+        for side in rivals.SIDES:
+            lines.append(line(side, row, ours_s if side == rivals.VERBS else theirs_s, None if side == rivals.NVME else 1.0))
+    lines += [line("FUSE", row, fuse_s) for row in rivals.READS]
+    return rivals.parsed("\n".join(lines))
+
+
+class Report(unittest.TestCase):
+    named = rivals.titles(ARGUMENTS)
+
+    def rows(self, table):
+        return {cells[0]: cells[1:] for cells in ([cell.strip() for cell in row.strip("|").split("|")] for row in table)}
+
+    def test_a_ratio_is_of_one_round_and_its_median_is_compared_with_what_is_wanted(self):
+        table = self.rows(rivals.ratio_table([a_round(1, 2, 1), a_round(1, 4, 1), a_round(1, 3, 1)], self.named))
+        self.assertEqual(table["4 KiB, random reads, one caller"][:3], [">= 1.5x", "3.00x (2.00 to 4.00)", "met"])
+        self.assertEqual(table["10,000 x 4 KiB listed, with sizes"][:3], [">= 5x", "3.00x (2.00 to 4.00)", "not met"])
+
+    def test_less_cpu_is_wanted(self):
+        table = self.rows(rivals.cpu_table([a_round(1, 2, 1)], self.named))
+        self.assertEqual(table["16 MiB, sequential reads"][:3], ["<= 0.7x", "1.00x", "not met"])
+
+    def test_a_side_without_threads_of_its_own_has_no_server_cpu(self):
+        rows = [row for row in rivals.figures_table([a_round(1, 2, 1)], self.named) if rivals.NVME in row]
+        self.assertTrue(rows and all(row.split("|")[6].strip() == "-" for row in rows))
+
+    def test_a_mount_is_decided_by_the_sum_and_the_greater_of_its_parts(self):
+        for fuse_s, words in ((0.5, "worth building"), (1.5, "no mount for now"), (3, "no mount.**")):
+            self.assertIn(words, "\n".join(rivals.mount_section([a_round(1, 2, fuse_s)], self.named)))
+        unknown = {key: row for key, row in a_round(1, 2, 1).items() if key[0] != "FUSE"}
+        self.assertEqual(rivals.mount_section([unknown], self.named), ["Not measured in this run."])
+
+    def test_a_process_that_has_a_cpu_waits_for_less_than_all_of_its_time(self):
+        self.assertIn(os.getpid(), rivals.descendants(os.getppid()))
+        self.assertTrue(0 <= rivals.waited_share(os.getpid()) < 1)
+
+    def test_the_plot_is_xml_with_a_bar_for_each_side_but_the_one_compared_with(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "rivals.svg"
+            plot.write_bars(path, "a < b", rivals.bars([a_round(1, 2, 1)], self.named))
+            tree = xml.etree.ElementTree.parse(path)
+        bars = [rect for rect in tree.iter("{http://www.w3.org/2000/svg}rect") if rect.get("height") == "11"]
+        self.assertEqual(len(bars), len(self.named) * (len(rivals.SIDES) - 1))
+
+
+if __name__ == "__main__":
+    unittest.main()

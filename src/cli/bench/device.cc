@@ -1,0 +1,199 @@
+#include "cli/bench/device.h"
+
+#include <dlfcn.h>
+
+#include "base/checksum.h"
+#include "cli/bench/loop.h"
+#include "client/outcome.h"
+#include "memory/cuda.h"
+#include "memory/cuda_calls.h"
+
+namespace verbena::cli {
+
+using client::fault;
+namespace cuda = memory::cuda;
+
+// Calls that transfers do not need, and the driver's others.
+struct DeviceArea::Calls {
+  const cuda::Driver* driver = nullptr;
+  int (*allocate)(uint64_t* address, size_t size) = nullptr;
+  int (*release)(uint64_t address) = nullptr;
+  int (*to_device)(uint64_t to, const void* from, size_t size) = nullptr;
+  int (*to_host)(void* to, uint64_t from, size_t size) = nullptr;
+
+  bool find() {
+    void* const library = ::dlopen(driver->path().c_str(), RTLD_NOW | RTLD_NOLOAD);
+    const auto need = [&](const char* name, auto& into) {
+      into = reinterpret_cast<std::remove_reference_t<decltype(into)>>(library ? ::dlsym(library, name) : nullptr);
+      return into != nullptr;
+    };
+    return need("cuMemAlloc_v2", allocate) && need("cuMemFree_v2", release) && need("cuMemcpyHtoD_v2", to_device) &&
+           need("cuMemcpyDtoH_v2", to_host);
+  }
+};
+
+DeviceArea::DeviceArea(int device, uint64_t size) : device_(device), size_(size) {}
+
+template <class Fn>
+Outcome<> DeviceArea::call(const char* name, Fn&& fn) const {
+  const cuda::Calls& driver = calls_->driver->calls();
+  int status = driver.push(context_);
+  if (status == cuda::success) {
+    status = fn();
+    void* was = nullptr;
+    driver.pop(&was);
+  }
+  if (status == cuda::success) return {};
+  return fault(ErrorCode::local_error, calls_->driver->fault(name, status).text);
+}
+
+Outcome<std::unique_ptr<DeviceArea>> DeviceArea::make(int device, uint64_t size) {
+  const auto driver = cuda::Driver::get();
+  if (!driver) return fault(ErrorCode::unsupported, driver.error().text);
+  std::unique_ptr<DeviceArea> area(new DeviceArea(device, size));
+  area->calls_ = std::make_unique<Calls>(*driver);
+  if (!area->calls_->find()) return fault(ErrorCode::unsupported, (*driver)->path() + " has no memory to give");
+  const cuda::Calls& calls = (*driver)->calls();
+  int handle = 0;
+  if (const int status = calls.device(&handle, device); status != cuda::success) {
+    return fault(ErrorCode::invalid_argument, (*driver)->fault("cuDeviceGet", status).text);
+  }
+  if (const int status = calls.primary_context(&area->context_, handle); status != cuda::success) {
+    return fault(ErrorCode::local_error, (*driver)->fault("cuDevicePrimaryCtxRetain", status).text);
+  }
+  OUT_TRY(area->call("cuMemAlloc", [&] { return area->calls_->allocate(&area->address_, size); }));
+  return area;
+}
+
+DeviceArea::~DeviceArea() {
+  if (address_ != 0) static_cast<void>(call("cuMemFree", [&] { return calls_->release(address_); }));
+}
+
+Outcome<> DeviceArea::write(std::span<const std::byte> from) const {
+  return call("cuMemcpyHtoD", [&] { return calls_->to_device(address_, from.data(), from.size()); });
+}
+
+Outcome<> DeviceArea::read(std::span<std::byte> into) const {
+  return call("cuMemcpyDtoH", [&] { return calls_->to_host(into.data(), address_, into.size()); });
+}
+
+namespace {
+
+struct DeviceCaller {
+  std::unique_ptr<DeviceArea> area;
+  Buffer window, host;  // `host`: of get_copy, and of the checks
+  std::vector<std::string> keys;
+  std::vector<BatchItem> items;
+  std::vector<BatchResult> results;
+  uint32_t crc = 0;
+  DevicePath path = DevicePath::none;
+};
+
+Outcome<> check_way(DeviceCaller& caller, const Transfer& transfer, Via door) {
+  if (transfer.door != door) {
+    return fault(ErrorCode::unsupported,
+                 "the bytes went by " + std::string(to_string(transfer.door)) + ": " + transfer.fell_back_reason);
+  }
+  caller.path = transfer.device_path;
+  return {};
+}
+
+Outcome<> device_batch(const Client& client, DeviceCaller& caller, bool put, Via door) {
+  const std::span window(&caller.window, 1);
+  OUT_ASSIGN(const auto moved, put ? client.put_many(caller.items, window, caller.results)
+                                   : client.get_many(caller.items, window, caller.results));
+  for (size_t i = 0; i < caller.items.size(); ++i) {
+    if (caller.results[i].error) {
+      return fault(*caller.results[i].error, caller.keys[i] + ": " + std::string(to_string(*caller.results[i].error)));
+    }
+  }
+  return check_way(caller, moved, door);
+}
+
+Outcome<> device_op(const Client& client, const std::string& bucket, DeviceCaller& caller, const std::string& op,
+                    Via door) {
+  if (op.ends_with("_many")) return device_batch(client, caller, op == "put_many", door);
+  if (op == "put") {
+    OUT_ASSIGN(const auto put, client.put(bucket, caller.keys[0], caller.window));
+    return check_way(caller, put.transfer, door);
+  }
+  const Buffer& into = op == "get_copy" ? caller.host : caller.window;
+  OUT_ASSIGN(const auto got, client.get(bucket, caller.keys[0], into));
+  if (got.bytes != into.size()) return fault(ErrorCode::malformed_reply, "a GET came back short");
+  OUT_TRY(check_way(caller, got.transfer, door));
+  return op == "get_copy" ? caller.area->write(into.bytes()) : Outcome<>();
+}
+
+// GETs into wiped memory must bring the bytes of the PUTs to the device.
+Outcome<> verify_on_device(const Client& client, const std::string& bucket, DeviceCaller& caller, const std::string& op,
+                           Via door) {
+  std::ranges::fill(caller.host.bytes(), std::byte{0});
+  OUT_TRY(caller.area->write(caller.host.bytes()));
+  OUT_TRY(device_op(client, bucket, caller, op.ends_with("_many") ? "get_many" : op == "put" ? "get" : op, door));
+  OUT_TRY(caller.area->read(caller.host.bytes()));
+  if (crc32c(caller.host.bytes()) != caller.crc) {
+    return fault(ErrorCode::checksum_mismatch, caller.keys[0] + ": the device's bytes differ from those that were put");
+  }
+  return {};
+}
+
+Outcome<> prepare_on_device(const Client& client, const std::string& bucket, DeviceCaller& caller, unsigned index,
+                            uint64_t size, const std::string& op, Via door, const BenchPlan& plan) {
+  const unsigned batch = op.ends_with("_many") ? plan.batch : 1;
+  OUT_ASSIGN(caller.area, DeviceArea::make(*plan.device, size * batch));
+  OUT_ASSIGN(caller.window, client.register_memory(caller.area->window()));
+  OUT_ASSIGN(caller.host, client.allocate(size * batch));
+  fill_pattern(caller.host.bytes(), index);
+  caller.crc = crc32c(caller.host.bytes());
+  OUT_TRY(caller.area->write(caller.host.bytes()));
+  for (unsigned i = 0; i < batch; ++i) {
+    caller.keys.push_back("bench/device/" + std::to_string(size) + "/" + std::to_string(index) + "/" +
+                          std::to_string(i));
+  }
+  for (unsigned i = 0; i < batch; ++i) {
+    caller.items.push_back({.bucket = bucket, .key = caller.keys[i], .offset = i * size, .size = size});
+  }
+  caller.results.resize(batch);
+  OUT_TRY(device_op(client, bucket, caller, batch > 1 || op.ends_with("_many") ? "put_many" : "put", door));
+  OUT_TRY(verify_on_device(client, bucket, caller, op, door));
+  for (int i = 0; i < 10; ++i) OUT_TRY(device_op(client, bucket, caller, op, door));
+  return {};
+}
+
+}  // namespace
+
+bool device_serves(const std::string& op) {
+  return op == "get" || op == "put" || op == "get_copy" || op == "get_many" || op == "put_many";
+}
+
+Outcome<BenchRow> measure_on_device(const Client& client, const BenchServer& server, const std::string& bucket,
+                                    Via door, const std::string& op, uint64_t size, unsigned concurrency,
+                                    const BenchPlan& plan) {
+  std::vector<DeviceCaller> callers(concurrency);
+  for (unsigned i = 0; i < concurrency; ++i) {
+    OUT_TRY(prepare_on_device(client, bucket, callers[i], i, size, op, door, plan));
+  }
+  BenchRow row;
+  row.door = to_string(door);
+  row.op = op;
+  row.size = size;
+  row.concurrency = concurrency;
+  row.batch = static_cast<unsigned>(callers[0].items.size());
+  row.memory = "cuda:" + std::to_string(*plan.device);
+  std::vector<BenchCaller> running;
+  for (DeviceCaller& caller : callers) {
+    running.push_back({.op = [&] { return device_op(client, bucket, caller, op, door); }});
+  }
+  OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
+  row.device_path = op == "get_copy" ? "copy" : to_string(callers[0].path);
+  row.ops_per_s *= row.batch;
+  row.bytes_per_s *= row.batch;
+  if (row.server_cpu_s_per_gb) *row.server_cpu_s_per_gb /= row.batch;
+  for (DeviceCaller& caller : callers) {
+    OUT_TRY(verify_on_device(client, bucket, caller, op, door));
+    OUT_TRY(client.remove_many(caller.items, caller.results));
+  }
+  return row;
+}
+
+}  // namespace verbena::cli
