@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned callers = 16;
-constexpr size_t small = 4096, piece = 16u << 20, batch = 256;
+constexpr size_t small = 4096, piece = 16u << 20, batch = 256, page = 1000;
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "rivals_load: %s\n", what.c_str());
@@ -75,6 +76,8 @@ class Side {
   virtual void reserve(size_t to_write) = 0;  // memory for write(), filled before the time begins
   virtual void write(const std::string& name) = 0;
   virtual void open() = 0;  // the large one, for read()
+  virtual void begin_callers() {
+  }  // connections and memory of all callers, as a mount has its own before the time begins
   virtual const std::byte* read(uint64_t offset, size_t size) = 0;
   virtual void create(const Share& share) = 0;
   virtual uint64_t list(const Share& share) = 0;
@@ -193,6 +196,15 @@ class Objects : public Side {
 
   void open() override { memory_ = must(client_.allocate(piece), "allocate"); }
 
+  void begin_callers() override {
+    std::vector<std::thread> threads;
+    for (auto& window : windows_) {
+      window = must(client_.allocate(page * small), "allocate");
+      threads.emplace_back([this] { must(client_.head(bucket_, "large"), "head"); });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
   const std::byte* read(uint64_t offset, size_t size) override {
     const verbena::GetOptions options{.range = verbena::Range{offset, size}};
     const auto got = client_.get(bucket_, "large", memory_.slice(0, size), options);
@@ -201,7 +213,7 @@ class Objects : public Side {
   }
 
   void create(const Share& share) override {
-    const verbena::Buffer window = must(client_.allocate(batch * small), "allocate");
+    const verbena::Buffer& window = windows_[share.caller];
     each_batch(share, [&](uint64_t first, const auto& items, auto results) {
       fill(window.data(), items.size() * small, first);
       must(client_.put_many(items, std::span(&window, 1), results), "put_many");
@@ -217,7 +229,7 @@ class Objects : public Side {
   }
 
   uint64_t read_all(const Share& share) override {
-    const verbena::Buffer window = must(client_.allocate(batch * small), "allocate");
+    const verbena::Buffer& window = windows_[share.caller];
     each_batch(share, [&](uint64_t first, const auto& items, auto results) {
       must(client_.get_many(items, std::span(&window, 1), results), "get_many");
       for (size_t i = 0; i < items.size(); ++i) check(window.data() + i * small, first + i);
@@ -226,7 +238,7 @@ class Objects : public Side {
   }
 
   uint64_t values(const Share& share) override {
-    const verbena::Buffer into = must(client_.allocate(1000 * small), "allocate");
+    const verbena::Buffer& into = windows_[share.caller];
     verbena::ValueOptions options{.prefix = folder_of(share.caller) + "/"};
     uint64_t found = 0;
     for (bool more = true; more;) {
@@ -274,6 +286,7 @@ class Objects : public Side {
   std::string bucket_;
   verbena::Client client_;
   verbena::Buffer memory_;
+  std::array<verbena::Buffer, callers> windows_;
 };
 
 struct Work {
@@ -358,7 +371,12 @@ int main(int argc, char** argv) {
     side = std::make_unique<Objects>(argv[3], way);
   if (work.row == "prepare" || work.row == "checkpoint")
     side->reserve(work.row == "prepare" ? work.large : work.checkpoint);
-  if (work.row == "random" || work.row.starts_with("sequential")) side->open();
+  if (work.row == "random" || work.row.starts_with("sequential")) {
+    side->open();
+    side->read(0, small);
+  } else if (work.row != "prepare" && work.row != "checkpoint") {
+    side->begin_callers();
+  }
   std::puts("ready");
   std::fflush(stdout);
   if (std::getchar() == EOF) return 1;
