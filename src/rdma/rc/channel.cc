@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 namespace verbena::rdma::rc {
 
@@ -21,11 +22,11 @@ Channel::~Channel() {
   if (give_back_) give_back_(std::move(pair_));
 }
 
-void Channel::stop() {
+std::unique_ptr<QueuePair> Channel::take() {
   if (events_) events_->release();
   events_.reset();
-  pair_.reset();
   for (const auto& [id, one] : waiting_) one->timer->cancel();
+  return std::exchange(pair_, nullptr);
 }
 
 void Channel::collect() {

@@ -32,7 +32,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Task<Result<Completion>> finish(uint64_t id, Deadline deadline);
 
   // Destroys the queue pair. Every operation in flight fails.
-  void stop();
+  void stop() { take().reset(); }
+  // The same, but the caller destroys it; null: destroyed.
+  std::unique_ptr<QueuePair> take();
 
  private:
   struct Waiting {

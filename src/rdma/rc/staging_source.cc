@@ -5,12 +5,23 @@
 
 namespace verbena::rdma::rc {
 
-// The client must not change the bytes while they are checked and stored: its connection and its key end first.
+// The client must not change the bytes while they are checked and stored: its connection and its key end first, in the
+// pool, for the device unpins the memory.
+Task<void> StagingSource::end_access() {
+  std::shared_ptr<QueuePair> pair = channel_->take();
+  auto work = [session = session_, owned = std::move(pair)]() mutable -> Result<void> {
+    owned.reset();
+    session->staging.conceal();
+    return {};
+  };
+  const auto done = co_await endpoint_.pool().run("rdma_close", std::move(work));
+  if (!done) session_->staging.conceal();  // the pool is full
+}
+
 Task<Result<void>> StagingSource::ready() {
   if (arrived_ || !outcome_) co_return outcome_;
   const auto last = co_await channel_->finish(receive_id, deadline_);
-  channel_->stop();
-  session_->staging.conceal();
+  co_await end_access();
   if (!last) {
     outcome_ = std::unexpected(last.error());
   } else if (last->immediate != session_->asked.cookie || last->bytes != session_->asked.size) {

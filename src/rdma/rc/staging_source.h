@@ -11,14 +11,17 @@ namespace verbena::rdma::rc {
 
 class StagingSource : public memory::Source {
  public:
-  StagingSource(SessionPtr session, std::shared_ptr<Channel> channel, Deadline deadline)
-      : session_(std::move(session)), channel_(std::move(channel)), deadline_(deadline) {}
+  StagingSource(Endpoint& endpoint, SessionPtr session, std::shared_ptr<Channel> channel, Deadline deadline)
+      : endpoint_(endpoint), session_(std::move(session)), channel_(std::move(channel)), deadline_(deadline) {}
   std::optional<uint64_t> size() const override { return session_->asked.size; }
   Task<Result<void>> ready() override;
   Task<Result<size_t>> read(MutableBytes into) override;
   uint64_t arrived() const override { return arrived_ ? session_->asked.size : 0; }
 
  private:
+  Task<void> end_access();
+
+  Endpoint& endpoint_;
   SessionPtr session_;
   std::shared_ptr<Channel> channel_;
   Deadline deadline_;

@@ -47,6 +47,7 @@ class FakeRegion final : public Region {
   }
   ~FakeRegion() override {
     const std::lock_guard lock(shared_->mutex);
+    if (shared_->regions[key_].remote) shared_->fabric.ended_in = std::this_thread::get_id();
     shared_->regions.erase(key_);
   }
   uint32_t local_key() const override { return key_; }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rdma/rc/device.h"
@@ -35,8 +36,9 @@ class Fabric {
   bool refuses_pairs = false;                                             // no queue pair can be made
   std::vector<uint32_t> immediates;                                       // of the server's writes
   size_t writes = 0, reads = 0;
-  size_t pairs();           // that exist
-  size_t remote_regions();  // that a peer can write into
+  size_t pairs();            // that exist
+  size_t remote_regions();   // that a peer can write into
+  std::thread::id ended_in;  // the thread that ended the last one of these
   static Gid gid_of(const std::string& address);
 
   struct Ring;  // completions of a queue pair

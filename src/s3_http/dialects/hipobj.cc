@@ -346,7 +346,7 @@ Task<Result<bool>> transfer_put(DialectCall call, SessionPtr session) {
   const rdma::rc::SessionRequest& asked = session->asked;
   auto channel = std::make_shared<rdma::rc::Channel>(std::move(session->pair));
   Delivered delivered(context);
-  rdma::rc::StagingSource staged(session, channel, deadline_in(transfer_time));
+  rdma::rc::StagingSource staged(*call.connections.endpoint, session, channel, deadline_in(transfer_time));
   DeliveredSource body(staged, delivered);
   NoAnswer sink;
   const TransferRequest request = transfer_request(context, asked);

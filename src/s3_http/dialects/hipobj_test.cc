@@ -155,6 +155,9 @@ TEST_F(DialectRig, APutIsStoredFromItsStagingMemoryLikeAnyOther) {
   write_when_connected(prepared, data);
   const Reply r = ready(prepared, {{"x-amz-meta-a", "b"}, {"content-type", "x/y"}});
   ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(device.remote_regions(), 0u);
+  EXPECT_NE(device.ended_in, std::thread::id());
+  EXPECT_NE(device.ended_in, std::this_thread::get_id()) << "a loop waited for the device";
   EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), std::to_string(data.size()));
   EXPECT_EQ(r.header("x-amz-rdma-checksum-crc64nvme"), base64_digest(Algorithm::crc64nvme, data));
   EXPECT_EQ("\"" + r.header("x-amz-rdma-etag") + "\"", r.header("etag"));
