@@ -1,13 +1,15 @@
 """The cases' registry, and what they expect of replies."""
 from .checksums import crc32c, crc64nvme
 
-DRAFT, CEPH, S3, HTTP, FIELD, SAFETY = "draft 1.0", "Ceph", "S3", "HTTP", "field", "safety"
+DRAFT, CEPH, S3, HTTP, FIELD, SAFETY, HIPOBJ, SHIM = "draft 1.0", "Ceph", "S3", "HTTP", "field", "safety", "hipObject", "shim"
 SOURCES = {
     DRAFT: "RDMA_PROTOCOL_SPEC.md, version 1.0 of October 2025, the draft in a fork of aws-c-s3",
     CEPH: "Ceph's doc/radosgw/s3-rdma.rst and its clients",
     S3: "the public S3 API reference and Signature Version 4",
     HTTP: "RFC 9110 and RFC 9112",
     FIELD: "what clients in the field send, and what they check on replies",
+    HIPOBJ: "the test servers of hipObject and elbencho for hipobj-rc-v2, and Ceph's doc/radosgw, S3 over RDMA",
+    SHIM: "elbencho's tools/s3rdma/cuobjclient-shim and its server",
     SAFETY: "a window is a client's memory and a token a capability for it",
 }
 CASES = {}

@@ -9,7 +9,7 @@ from xml.sax.saxutils import quoteattr
 from . import __version__, dialects
 from .case import CASES, SOURCES, Failed, Skipped
 from .cases import load
-from .fabric import FabricError, Library
+from .fabric import FabricError
 from .target import Target
 from .wire import Credentials
 
@@ -29,7 +29,7 @@ def selected(dialect, only=None):
     if unknown:
         raise FabricError(f"no case {', '.join(map(str, sorted(unknown)))}: see --list")
     return [one for number, one in sorted(CASES.items())
-            if (not numbers or number in numbers) and (one.dialects is None or dialect in one.dialects)]
+            if (not numbers or number in numbers) and (dialect in one.dialects if one.dialects else dialects.by_name(dialect).holds(number))]
 
 
 def run_case(target, one):
@@ -112,7 +112,7 @@ def main(arguments=None):
     try:
         target = Target(options.endpoint, Credentials(options.access_key, options.secret_key, options.region),
                         dialects.by_name(options.dialect), options.provider, options.device, options.ca_file)
-        print(f"s3rdma-conformance {__version__}: {options.endpoint}, {options.dialect} over {options.provider}, libfabric {Library.get().version()}")
+        print(f"s3rdma-conformance {__version__}: {options.endpoint}, {options.dialect} over {target.dialect.about()}")
         target.open()
     except (OSError, FabricError, Failed) as error:
         print(f"s3rdma-conformance: {error}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """The cases, by subject. Their numbers stay: a new case gets a number that was never used."""
 import importlib
 
-SUBJECTS = ("moves", "ranges", "checksums", "conditions", "versions", "multipart", "puts", "refused", "tokens", "failures", "concurrency")
+SUBJECTS = ("moves", "ranges", "checksums", "conditions", "versions", "multipart", "puts", "refused", "tokens", "failures", "concurrency", "hipobj",
+            "cuobj")
 
 
 def load():

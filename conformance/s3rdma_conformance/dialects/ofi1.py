@@ -21,6 +21,9 @@ def parse_token(text):
 class Ofi1(Dialect):
     name = "ofi1"
 
+    def about(self):
+        return f"{self.provider}, libfabric {fabric.Library.get().version()}"
+
     def endpoint(self):
         return fabric.Endpoint(self.provider, self.device, self.address)
 

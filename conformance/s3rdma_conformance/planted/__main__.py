@@ -9,6 +9,7 @@ from .. import dialects
 from ..cli import run, selected
 from ..target import Target
 from ..wire import Credentials
+from . import rc_faults  # noqa: F401: it adds its own
 from .faults import FAULTS
 from .proxy import Proxy
 
@@ -16,7 +17,7 @@ from .proxy import Proxy
 def outcomes(options, credentials, fault, cases):
     """The results of some cases through a proxy with a fault."""
     with Proxy(options.endpoint, credentials, options.provider, fault) as proxy:
-        target = Target(proxy.url, credentials, dialects.by_name("ofi1"), options.provider)
+        target = Target(proxy.url, credentials, dialects.by_name(options.dialect), options.provider, options.device)
         target.open()
         try:
             results = run(target, cases)
@@ -33,12 +34,14 @@ def main():
     parser.add_argument("--access-key", required=True)
     parser.add_argument("--secret-key", required=True)
     parser.add_argument("--provider", default="tcp")
+    parser.add_argument("--device")
+    parser.add_argument("--dialect", default="ofi1", choices=dialects.NAMES)
     parser.add_argument("--only", metavar="FAULT")
     parser.add_argument("--why", action="store_true", help="print what each case said")
     options = parser.parse_args()
     credentials = Credentials(options.access_key, options.secret_key)
-    cases = {one.number: one for one in selected("ofi1")}
-    faults = [one for one in FAULTS.values() if options.only in (None, one.name)]
+    cases = {one.number: one for one in selected(options.dialect)}
+    faults = [one for one in FAULTS.values() if one.dialect == options.dialect and options.only in (None, one.name)]
     wrong = 0
     wanted = sorted({number for fault in faults for number in fault.cases})
     for result in outcomes(options, credentials, None, [cases[number] for number in wanted]):

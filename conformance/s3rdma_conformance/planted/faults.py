@@ -10,8 +10,8 @@ FAULTS = {}
 
 
 class Fault:
-    def __init__(self, name, what, cases):
-        self.name, self.what, self.cases = name, what, cases
+    def __init__(self, name, what, cases, dialect="ofi1"):
+        self.name, self.what, self.cases, self.dialect = name, what, cases, dialect
         self.request = self.reply = self.after = None
 
 
