@@ -277,7 +277,7 @@ def machine_text(info, arguments, rounds, boots):
 METHOD = [
     "All data lies in one tmpfs of the guest: NFS exports a folder of it (`sync`, NFS 4.2, 16 nfsd threads), the NVMe target "
     "(nvmet, over RDMA) serves a file of it with ext4 made by the client, and Verbena's data directory (a `sync` bucket) lies there. "
-    "So everything is in the servers' memory, and no one waits for a disk. File systems are mounted anew before each row, so that their "
+    "So everything is in the servers' memory, and nothing waits for a disk. File systems are mounted anew before each row, so that their "
     "client has nothing cached; reads of the large file are O_DIRECT, and once more buffered, with the kernel's read-ahead. Verbena's "
     "client keeps nothing. The load (`bench/rivals_load.cc`) is the same program for all, and looks at the bytes that it reads.",
     "",
@@ -286,7 +286,7 @@ METHOD = [
     "the difference which these rows show. The checkpoint is one caller's: buffered writes of 16 MiB and fsync, or one PUT.",
     "",
     "CPU time: *server* is that of the nfsd threads, or of Verbena's process; *client* is the load's process, with its system calls; "
-    "*machine* is all of it: with soft-RoCE's and the bridge's work in softirqs and kworkers, which no one can assign to one of the "
+    "*machine* is all of it: with soft-RoCE's and the bridge's work in softirqs and kworkers, which cannot be assigned to one of the "
     "sides, and which sometimes runs in the time of whichever thread is interrupted. The NVMe target has no threads of its own, only kworkers.",
 ]
 
