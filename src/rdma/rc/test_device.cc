@@ -68,6 +68,7 @@ class FakePair final : public QueuePair {
   ~FakePair() override {
     const std::lock_guard lock(shared_->mutex);
     shared_->rings.erase(number_);
+    shared_->fabric.pair_ended_in = std::this_thread::get_id();
   }
   uint32_t number() const override { return number_; }
   Result<void> connect(const Peer& peer, uint32_t own_sequence) override {

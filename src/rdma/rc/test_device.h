@@ -36,9 +36,10 @@ class Fabric {
   bool refuses_pairs = false;                                             // no queue pair can be made
   std::vector<uint32_t> immediates;                                       // of the server's writes
   size_t writes = 0, reads = 0;
-  size_t pairs();            // that exist
-  size_t remote_regions();   // that a peer can write into
-  std::thread::id ended_in;  // the thread that ended the last one of these
+  size_t pairs();                 // that exist
+  size_t remote_regions();        // that a peer can write into
+  std::thread::id ended_in;       // the thread that ended the last one of these
+  std::thread::id pair_ended_in;  // likewise, the last queue pair
   static Gid gid_of(const std::string& address);
 
   struct Ring;  // completions of a queue pair

@@ -316,7 +316,9 @@ Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::
   Context& context = call.context;
   const rdma::rc::SessionRequest& asked = session->asked;
   to.size = asked.size;
-  auto channel = std::make_shared<rdma::rc::Channel>(std::move(session->pair));
+  // The session ends in the pool, and its queue pair with it.
+  auto give_back = [session](std::unique_ptr<rdma::rc::QueuePair> pair) { session->pair = std::move(pair); };
+  auto channel = std::make_shared<rdma::rc::Channel>(std::move(session->pair), std::move(give_back));
   auto window = std::make_unique<rdma::rc::RcWindow>(channel, call.connections.endpoint->own_memory(), to);
   Delivered delivered(context);
   CookieSink sink(std::move(window), asked.cookie, delivered);

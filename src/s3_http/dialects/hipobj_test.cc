@@ -131,6 +131,9 @@ TEST_F(DialectRig, AGetLandsInTheClientsMemoryAndTheLastWriteTellsIt) {
   EXPECT_TRUE(memory() == data);
   EXPECT_EQ(device.immediates, std::vector<uint32_t>{0x01020304});
   EXPECT_EQ(ready(prepared).status, 404) << "a session serves one transfer";
+  for (int i = 0; i < 5000 && device.pairs() != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_NE(device.pair_ended_in, std::thread::id());
+  EXPECT_NE(device.pair_ended_in, std::this_thread::get_id()) << "a loop waited for the device";
 }
 
 TEST_F(DialectRig, AGetMovesItsRangeAndWhatThereIsOfIt) {
