@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -78,7 +79,7 @@ class Netlink {
                         .nlmsg_seq = 1,
                         .nlmsg_pid = 0};
     std::memcpy(message.data(), &head, sizeof head);
-    std::memcpy(message.data() + NLMSG_HDRLEN, body.data(), body.size());
+    std::ranges::copy(body, message.begin() + NLMSG_HDRLEN);
     sockaddr_nl kernel{};
     kernel.nl_family = AF_NETLINK;
     return ::sendto(fd_.get(), message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&kernel),

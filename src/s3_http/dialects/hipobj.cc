@@ -316,8 +316,10 @@ Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::
   Context& context = call.context;
   const rdma::rc::SessionRequest& asked = session->asked;
   to.size = asked.size;
-  // The session ends in the pool, and its queue pair with it.
-  auto give_back = [session](std::unique_ptr<rdma::rc::QueuePair> pair) { session->pair = std::move(pair); };
+  // The queue pair ends in the pool: the device may take long.
+  auto give_back = [&endpoint = *call.connections.endpoint](std::unique_ptr<rdma::rc::QueuePair> pair) {
+    endpoint.discard(std::shared_ptr<rdma::rc::QueuePair>(std::move(pair)));
+  };
   auto channel = std::make_shared<rdma::rc::Channel>(std::move(session->pair), std::move(give_back));
   auto window = std::make_unique<rdma::rc::RcWindow>(channel, call.connections.endpoint->own_memory(), to);
   Delivered delivered(context);
