@@ -25,6 +25,16 @@ std::string line_of(const std::filesystem::path& path) {
   return line;
 }
 
+std::vector<std::string> entries_of(const std::filesystem::path& folder) {
+  std::vector<std::string> out;
+  std::error_code ec;
+  for (std::filesystem::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    out.push_back(it->path().filename().string());
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
 void append(Findings& to, Findings more) { std::ranges::move(more, std::back_inserter(to)); }
 
 Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena, bool fabrics) {

@@ -14,21 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::set<std::string> names_in(const fs::path& folder) {
-  std::set<std::string> out;
-  std::error_code ec;
-  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
-    out.insert(it->path().filename().string());
-  }
-  return out;
-}
-
 // The network devices of an RDMA device's ports.
 std::set<std::string> interfaces_of(const fs::path& rdma_device) {
   std::set<std::string> out;
-  for (const std::string& port : names_in(rdma_device / "ports")) {
+  for (const std::string& port : entries_of(rdma_device / "ports")) {
     const fs::path table = rdma_device / "ports" / port / "gid_attrs/ndevs";
-    for (const std::string& index : names_in(table)) {
+    for (const std::string& index : entries_of(table)) {
       if (std::string name = line_of(table / index); !name.empty()) out.insert(std::move(name));
     }
   }
@@ -47,7 +38,7 @@ bool is_macsec(const fs::path& interface) {
 std::string macsec_over(const MachineRoots& roots, const std::string& interface) {
   std::string out;
   std::error_code ec;
-  for (const std::string& name : names_in(roots.sys / "class/net")) {
+  for (const std::string& name : entries_of(roots.sys / "class/net")) {
     const fs::path folder = roots.sys / "class/net" / name;
     if (!fs::exists(folder / ("lower_" + interface), ec)) continue;
     if (is_macsec(folder)) out += (out.empty() ? "" : ", ") + name;
@@ -102,7 +93,7 @@ Findings check_encryption(const MachineRoots& roots) {
                  : *psp ? "the kernel has it; which devices have it cannot be told"
                         : "absent from this kernel",
                  {}});
-  const auto devices = names_in(roots.sys / "class/infiniband");
+  const auto devices = entries_of(roots.sys / "class/infiniband");
   if (devices.empty()) {
     out.push_back({Health::ok, "encryption below RDMA devices", "no RDMA device: TLS protects what goes over tcp", {}});
     return out;

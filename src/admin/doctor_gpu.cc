@@ -14,11 +14,7 @@ Findings check_gpus() {
     const bool there = driver.error().kind != memory::cuda::Fault::Kind::absent;
     return {{there ? Health::warn : Health::ok, "gpu", driver.error().text, {}}};
   }
-  const int version = (*driver)->version();
-  Findings out{{Health::ok,
-                "gpu driver",
-                fmt::format("{}, CUDA {}.{}", (*driver)->path(), version / 1000, version % 1000 / 10),
-                {}}};
+  Findings out{{Health::ok, "gpu driver", (*driver)->title(), {}}};
   const auto devices = (*driver)->devices();
   if (!devices) {
     out.push_back(

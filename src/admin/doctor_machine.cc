@@ -23,16 +23,6 @@ constexpr const char* soft_roce_mend =
     "a software RDMA device for trying: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0 (as root; `ip "
     "link` names the interface). Without one, everything works over tcp, and on this host over shared memory";
 
-std::vector<std::string> entries_of(const fs::path& folder) {
-  std::vector<std::string> out;
-  std::error_code ec;
-  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
-    out.push_back(it->path().filename().string());
-  }
-  std::ranges::sort(out);
-  return out;
-}
-
 bool is_zero_gid(const std::string& gid) {
   return gid.find_first_not_of("0:") == std::string::npos || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
 }

@@ -167,7 +167,6 @@ LinkFeatures link_features(const std::string& interface) {
   };
   out.ipsec = state("esp-hw-offload");
   out.macsec = state("macsec-hw-offload");
-  out.tls_send = state("tls-hw-tx-offload");
   return out;
 }
 

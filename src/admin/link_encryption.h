@@ -22,9 +22,8 @@ std::string_view to_string(Offload offload);
 
 // Of one network device, as `ethtool -k` shows them.
 struct LinkFeatures {
-  Offload ipsec = Offload::unknown;     // esp-hw-offload
-  Offload macsec = Offload::unknown;    // macsec-hw-offload
-  Offload tls_send = Offload::unknown;  // tls-hw-tx-offload
+  Offload ipsec = Offload::unknown;   // esp-hw-offload
+  Offload macsec = Offload::unknown;  // macsec-hw-offload
 };
 LinkFeatures link_features(const std::string& interface);
 

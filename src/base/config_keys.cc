@@ -55,9 +55,7 @@ std::string parse_bytes(uint64_t& into, const std::string& text, uint64_t low, u
 std::string parse_auto_bytes(std::optional<uint64_t>& into, const std::string& text, uint64_t low, uint64_t high) {
   into.reset();
   if (text == "auto") return "";
-  uint64_t value = 0;
-  auto wrong = parse_bytes(value, text, low, high);
-  if (wrong.empty()) into = value;
+  const auto wrong = parse_bytes(into.emplace(0), text, low, high);
   return wrong.empty() ? "" : wrong + ", nor auto";
 }
 
@@ -188,13 +186,6 @@ std::string parse_port_range(uint16_t& into_first, uint16_t& into_last, const st
   return "";
 }
 
-std::string parse_cache_size(std::optional<uint64_t>& into, const std::string& text) {
-  into.reset();
-  if (text == "auto") return "";
-  into.emplace(0);
-  return parse_bytes(*into, text, 0, 4 * TiB);
-}
-
 // Words of lower-case letters and digits with single dashes between them, short enough to leave room for a bucket's
 // own name.
 std::string parse_zone(std::string& into, const std::string& text) {
@@ -318,7 +309,7 @@ const std::array keys{
               [](C& c, S& t) { return parse_number(c.rados.split_rows, t, 4, 1'000'000); }},
     ConfigKey{"cache.size", "auto",
               "the hot tier, objects that stay in memory: bytes of the arena, auto (half of it), or 0 for none",
-              [](C& c, S& t) { return parse_cache_size(c.cache.size, t); }},
+              [](C& c, S& t) { return parse_auto_bytes(c.cache.size, t, 0, 4 * TiB); }},
     ConfigKey{"cache.object_size_max", "16 MiB", "larger objects do not stay in memory",
               [](C& c, S& t) { return parse_bytes(c.cache.object_size_max, t, 4 * KiB, GiB); }},
 

@@ -111,6 +111,8 @@ Outcome<const Driver*> Driver::get() {
   return loaded.driver->get();
 }
 
+std::string Driver::title() const { return path_ + ", CUDA " + shown(version_); }
+
 Outcome<std::vector<DeviceFacts>> Driver::devices() const {
   int count = 0;
   if (const int status = calls_->device_count(&count); status != success) {

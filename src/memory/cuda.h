@@ -54,6 +54,7 @@ class Driver {
 
   int version() const { return version_; }  // 12040: 12.4
   const std::string& path() const { return path_; }
+  std::string title() const;  // "libcuda.so.1, CUDA 12.4"
   Outcome<std::vector<DeviceFacts>> devices() const;
   // `refused`: no memory of a device, or managed memory, which any CPU may move at any time.
   Outcome<Allocation> allocation(uint64_t address) const;

@@ -49,7 +49,8 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
       } else {
         batch.help(shared);
       }
-      if (!gathered && step != Step::flush) {
+      const bool serves = !gathered && step != Step::flush;
+      if (serves) {
         // A run that was written first may have taken long.
         ReadSlot& slot = batch.reply_.slot(index);
         Result<void> served = fail(Errc::access_denied, "native: the session's key");
@@ -57,7 +58,7 @@ Task<void> ReadBatch::work(Shared shared, std::optional<size_t> first, bool help
         batch.complete_waiting(index, served);
       }
       if (writes) --batch.writing_;
-      if (gathered || step == Step::flush) continue;
+      if (!serves) continue;
     }
     batch.late_ = batch.late_ || SteadyClock::now() >= batch.until_;
   }

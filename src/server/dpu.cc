@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "rdma/transport.h"
+
 namespace verbena::server {
 namespace {
 
@@ -37,23 +39,17 @@ bool names_a_dpu(std::string text) {
   return std::ranges::any_of(known, [&](std::string_view name) { return text.find(name) != std::string::npos; });
 }
 
+std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
+
 }  // namespace
 
-MachineName machine_name(const std::filesystem::path& root) {
-  MachineName out;
-  const auto tree = root / "proc/device-tree", dmi = root / "sys/class/dmi/id";
-  out.device_tree = joined(text_of(tree / "model"), text_of(tree / "compatible"));
-  out.dmi = joined(text_of(dmi / "sys_vendor"), text_of(dmi / "product_name"));
-  out.is_dpu = names_a_dpu(out.device_tree) || names_a_dpu(out.dmi);
-  return out;
-}
-
-std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const MachineName& machine) {
+std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const std::filesystem::path& root) {
   if (!dpu.enabled) return std::string();
+  const auto tree = root / "proc/device-tree", dmi = root / "sys/class/dmi/id";
   const std::string said =
-      fmt::format("device tree: {}; DMI: {}", machine.device_tree.empty() ? "none" : machine.device_tree,
-                  machine.dmi.empty() ? "none" : machine.dmi);
-  if (!machine.is_dpu) {
+      fmt::format("device tree: {}; DMI: {}", or_none(joined(text_of(tree / "model"), text_of(tree / "compatible"))),
+                  or_none(joined(text_of(dmi / "sys_vendor"), text_of(dmi / "product_name"))));
+  if (!names_a_dpu(said)) {
     return std::unexpected(
         "dpu.enabled: this machine does not call itself a DPU that is known, BlueField or Pensando (" + said +
         "); without the key the server runs here as on any machine");
@@ -67,7 +63,9 @@ std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const 
 }
 
 std::expected<void, std::string> check_dpu_rdma(const Config::Dpu& dpu, const std::vector<std::string>& providers) {
-  const auto is_device = [](const std::string& provider) { return provider != "tcp" && provider != "local"; };
+  const auto is_device = [](const std::string& provider) {
+    return rdma::transport_of(provider) == rdma::Transport::rdma;
+  };
   if (!dpu.enable_rdma || std::ranges::any_of(providers, is_device)) return {};
   return std::unexpected(
       "dpu.enable_rdma: the native door has no RDMA device of this DPU (rdma.enabled, rdma.provider and "

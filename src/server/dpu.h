@@ -11,18 +11,9 @@
 
 namespace verbena::server {
 
-// What the machine says of itself.
-struct MachineName {
-  std::string device_tree;  // its model and what it is compatible with; empty: there is no device tree
-  std::string dmi;          // vendor and product; empty: there is no DMI
-  bool is_dpu = false;      // either names a DPU that is known
-};
-
-// Reads `root`/sys and `root`/proc.
-MachineName machine_name(const std::filesystem::path& root = "/");
-
-// Before anything is opened: whether the machine is what dpu.* say. The text for the log; empty: dpu.enabled is false.
-std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const MachineName& machine);
+// Before anything is opened: whether the machine is what dpu.* say, by `root`/sys and `root`/proc. The text for the
+// log; empty: dpu.enabled is false, and nothing was read.
+std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const std::filesystem::path& root = "/");
 
 // When fabrics are open: whether dpu.enable_rdma is met by `providers`, the native door's.
 std::expected<void, std::string> check_dpu_rdma(const Config::Dpu& dpu, const std::vector<std::string>& providers);

@@ -21,14 +21,14 @@ class Dpu : public testing::Test {
     std::ofstream(root / path, std::ios::binary) << bytes;
   }
   std::string error_of(const Config::Dpu& dpu) {
-    const auto checked = check_dpu(dpu, machine_name(root));
+    const auto checked = check_dpu(dpu, root);
     return checked ? "" : checked.error();
   }
   std::filesystem::path root;
 };
 
 TEST_F(Dpu, AnyMachineServesWithoutTheKeys) {
-  const auto checked = check_dpu({}, machine_name(root));
+  const auto checked = check_dpu({}, root);
   ASSERT_TRUE(checked);
   EXPECT_EQ(*checked, "");
 }
@@ -47,7 +47,7 @@ TEST_F(Dpu, OneIsKnownByItsDmiOrItsDeviceTree) {
   std::filesystem::remove_all(root / "sys");
   EXPECT_NE(error_of({.enabled = true}), "");
   write("proc/device-tree/compatible", std::string("vendor,board\0amd,pensando-elba\0", 31));
-  const auto checked = check_dpu({.enabled = true}, machine_name(root));
+  const auto checked = check_dpu({.enabled = true}, root);
   ASSERT_TRUE(checked);
   EXPECT_EQ(*checked, "dpu: this server runs on a DPU (device tree: vendor,board amd,pensando-elba; DMI: none)");
 }
@@ -63,7 +63,7 @@ TEST_F(Dpu, WhatCannotBeIsRefusedWithItsCause) {
 
 TEST_F(Dpu, ALongOrStrangeNameIsCutAndMadePrintable) {
   write("sys/class/dmi/id/product_name", "BlueField \x1b[31m" + std::string(10'000, 'x'));
-  const auto checked = check_dpu({.enabled = true}, machine_name(root));
+  const auto checked = check_dpu({.enabled = true}, root);
   ASSERT_TRUE(checked);
   EXPECT_LT(checked->size(), 400u);
   EXPECT_EQ(checked->find('\x1b'), std::string::npos);

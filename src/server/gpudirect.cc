@@ -22,9 +22,7 @@ GpusFound look_for_gpus() {
   if (!driver) return {0, driver.error().text};
   const auto devices = (*driver)->devices();
   if (!devices) return {0, devices.error().text};
-  const int version = (*driver)->version();
-  GpusFound found{devices->size(), fmt::format("{}, CUDA {}.{}, {} devices", (*driver)->path(), version / 1000,
-                                               version % 1000 / 10, devices->size())};
+  GpusFound found{devices->size(), fmt::format("{}, {} devices", (*driver)->title(), devices->size())};
   for (const auto& device : *devices) {
     found.text += fmt::format("; {}: {}, {}", device.device, device.name, format_size(device.bytes));
     if (!device.descriptors) found.text += ", whose memory no descriptor can share";

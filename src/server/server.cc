@@ -313,7 +313,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start_in_memory(cons
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_ptr<State> state,
                                                                   const FirstContents& contents) {
-  const auto dpu = check_dpu(state->config.dpu, machine_name());
+  const auto dpu = check_dpu(state->config.dpu);
   if (!dpu) return std::unexpected(dpu.error());
   if (!dpu->empty()) log::info("{}", *dpu);
   // Before there are threads: it changes the environment for a moment.

@@ -44,7 +44,7 @@ class Window(verbs.Pair):
         return self.memory.raw[:self.size]
 
     def settle(self):
-        """What a server has written is there: a device needs nobody's help."""
+        """What a server has written is there: the device completes an operation without calls of this program."""
 
     def description(self):
         return describe(self.number, self.device.gid)

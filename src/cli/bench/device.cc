@@ -90,10 +90,7 @@ struct DeviceCaller {
 };
 
 Outcome<> check_way(DeviceCaller& caller, const Transfer& transfer, Via door) {
-  if (transfer.door != door) {
-    return fault(ErrorCode::unsupported,
-                 "the bytes went by " + std::string(to_string(transfer.door)) + ": " + transfer.fell_back_reason);
-  }
+  OUT_TRY(check_door(transfer, door));
   caller.path = transfer.device_path;
   return {};
 }
@@ -102,11 +99,7 @@ Outcome<> device_batch(const Client& client, DeviceCaller& caller, bool put, Via
   const std::span window(&caller.window, 1);
   OUT_ASSIGN(const auto moved, put ? client.put_many(caller.items, window, caller.results)
                                    : client.get_many(caller.items, window, caller.results));
-  for (size_t i = 0; i < caller.items.size(); ++i) {
-    if (caller.results[i].error) {
-      return fault(*caller.results[i].error, caller.keys[i] + ": " + std::string(to_string(*caller.results[i].error)));
-    }
-  }
+  OUT_TRY(check_items(caller.results, caller.keys));
   return check_way(caller, moved, door);
 }
 
@@ -173,12 +166,7 @@ Outcome<BenchRow> measure_on_device(const Client& client, const BenchServer& ser
   for (unsigned i = 0; i < concurrency; ++i) {
     OUT_TRY(prepare_on_device(client, bucket, callers[i], i, size, op, door, plan));
   }
-  BenchRow row;
-  row.door = to_string(door);
-  row.op = op;
-  row.size = size;
-  row.concurrency = concurrency;
-  row.batch = static_cast<unsigned>(callers[0].items.size());
+  BenchRow row = row_of(door, op, size, concurrency, static_cast<unsigned>(callers[0].items.size()));
   row.memory = "cuda:" + std::to_string(*plan.device);
   std::vector<BenchCaller> running;
   for (DeviceCaller& caller : callers) {
@@ -186,9 +174,7 @@ Outcome<BenchRow> measure_on_device(const Client& client, const BenchServer& ser
   }
   OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
   row.device_path = op == "get_copy" ? "copy" : to_string(callers[0].path);
-  row.ops_per_s *= row.batch;
-  row.bytes_per_s *= row.batch;
-  if (row.server_cpu_s_per_gb) *row.server_cpu_s_per_gb /= row.batch;
+  count_objects(row);
   for (DeviceCaller& caller : callers) {
     OUT_TRY(verify_on_device(client, bucket, caller, op, door));
     OUT_TRY(client.remove_many(caller.items, caller.results));

@@ -10,6 +10,37 @@ void fill_pattern(std::span<std::byte> bytes, unsigned seed) {
   }
 }
 
+Outcome<> check_door(const Transfer& transfer, Via door) {
+  if (transfer.door == door) return {};
+  return client::fault(ErrorCode::unsupported,
+                       "the bytes went by " + std::string(to_string(transfer.door)) + ": " + transfer.fell_back_reason);
+}
+
+Outcome<> check_items(std::span<const BatchResult> results, std::span<const std::string> keys) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (results[i].error) {
+      return client::fault(*results[i].error, keys[i] + ": " + std::string(to_string(*results[i].error)));
+    }
+  }
+  return {};
+}
+
+BenchRow row_of(Via door, const std::string& op, uint64_t size, unsigned concurrency, unsigned batch) {
+  BenchRow row;
+  row.door = to_string(door);
+  row.op = op;
+  row.size = size;
+  row.concurrency = concurrency;
+  row.batch = batch;
+  return row;
+}
+
+void count_objects(BenchRow& row) {
+  row.ops_per_s *= row.batch;
+  row.bytes_per_s *= row.batch;
+  if (row.server_cpu_s_per_gb) *row.server_cpu_s_per_gb /= row.batch;
+}
+
 Outcome<> run_callers(std::vector<BenchCaller>& callers, const BenchPlan& plan,
                       const std::function<std::optional<double>()>& cpu_seconds, BenchRow& row) {
   using Clock = std::chrono::steady_clock;

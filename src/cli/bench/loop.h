@@ -39,6 +39,16 @@ Outcome<> timed_loop(std::vector<uint32_t>& samples_ns, const BenchPlan& plan, c
   }
 }
 
+// unsupported: the bytes went by another door.
+Outcome<> check_door(const Transfer& transfer, Via door);
+// The first item of a batch that failed.
+Outcome<> check_items(std::span<const BatchResult> results, std::span<const std::string> keys);
+
+// A row of nothing measured yet.
+BenchRow row_of(Via door, const std::string& op, uint64_t size, unsigned concurrency, unsigned batch = 1);
+// After run_callers() of batches: rates count objects.
+void count_objects(BenchRow& row);
+
 // One caller of a measurement.
 struct BenchCaller {
   std::function<Outcome<>()> op;

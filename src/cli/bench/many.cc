@@ -27,12 +27,7 @@ Outcome<> check_batch(const Outcome<Transfer>& moved, const BatchCaller& caller,
     return fault(ErrorCode::unsupported,
                  "the batch went by " + std::string(to_string(moved->door)) + ": " + moved->fell_back_reason);
   }
-  for (size_t i = 0; i < caller.items.size(); ++i) {
-    if (caller.results[i].error) {
-      return fault(*caller.results[i].error, caller.keys[i] + ": " + std::string(to_string(*caller.results[i].error)));
-    }
-  }
-  return {};
+  return check_items(caller.results, caller.keys);
 }
 
 Outcome<> one_batch(const Client& client, BatchCaller& caller, const std::string& op, Via door) {
@@ -83,21 +78,13 @@ Outcome<BenchRow> measure_many(const Client& client, const BenchServer& server, 
   for (unsigned i = 0; i < concurrency; ++i) {
     OUT_TRY(prepare_batch(client, bucket, callers[i], i, size, batch, op, door));
   }
-  BenchRow row;
-  row.door = to_string(door);
-  row.op = op;
-  row.size = size;
-  row.concurrency = concurrency;
-  row.batch = batch;
+  BenchRow row = row_of(door, op, size, concurrency, batch);
   std::vector<BenchCaller> running;
   for (BatchCaller& caller : callers) {
     running.push_back({.op = [&] { return one_batch(client, caller, op, door); }});
   }
   OUT_TRY(run_callers(running, plan, [&] { return server.cpu_seconds(); }, row));
-  // Rates count objects.
-  row.ops_per_s *= batch;
-  row.bytes_per_s *= batch;
-  if (row.server_cpu_s_per_gb) *row.server_cpu_s_per_gb /= batch;
+  count_objects(row);
   for (BatchCaller& caller : callers) {
     OUT_TRY(verify_batch(client, caller, door));
     OUT_TRY(check_batch(client.remove_many(caller.items, caller.results), caller, door));
@@ -140,11 +127,7 @@ Outcome<BenchRow> measure_beside_many(const ClientOptions& options, const std::s
   for (unsigned i = 0; i < concurrency; ++i) {
     OUT_TRY(prepare_batch(single, bucket, callers[i], i, size, 1, "get_many", options.via));
   }
-  BenchRow row;
-  row.door = to_string(options.via);
-  row.op = "get_beside_many";
-  row.size = size;
-  row.concurrency = concurrency;
+  BenchRow row = row_of(options.via, "get_beside_many", size, concurrency);
   std::vector<BenchCaller> running;
   for (BatchCaller& caller : callers) {
     running.push_back({.op = [&]() -> Outcome<> {

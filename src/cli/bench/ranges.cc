@@ -105,11 +105,7 @@ Outcome<BenchRow> measure_ranges(const Client& client, const BenchServer& server
     OUT_TRY(scan.read(scanner, word));
     callers.push_back({.op = [&scan, &scanner] { return scan.read(scanner, 4 * KiB); }});
   }
-  BenchRow row;
-  row.door = to_string(door);
-  row.op = op;
-  row.size = size;
-  row.concurrency = concurrency;
+  BenchRow row = row_of(door, op, size, concurrency);
   OUT_TRY(run_callers(callers, plan, [&] { return server.cpu_seconds(); }, row));
   if (one_message) {
     row.ops_per_s *= concurrency;

@@ -20,12 +20,6 @@ struct Caller {
   uint32_t crc = 0;
 };
 
-Outcome<> check_door(const Transfer& transfer, Via door) {
-  if (transfer.door == door) return {};
-  return fault(ErrorCode::unsupported,
-               "the bytes went by " + std::string(to_string(transfer.door)) + ": " + transfer.fell_back_reason);
-}
-
 enum class Work : uint8_t { get, put, put_md5 };
 
 Work work_of(const std::string& op) { return op == "get" ? Work::get : op == "put_md5" ? Work::put_md5 : Work::put; }
@@ -72,11 +66,7 @@ Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const
   std::vector<Caller> callers(concurrency);
   for (unsigned i = 0; i < concurrency; ++i) OUT_TRY(prepare(client, bucket, callers[i], i, size, work, door));
 
-  BenchRow row;
-  row.door = to_string(door);
-  row.op = op;
-  row.size = size;
-  row.concurrency = concurrency;
+  BenchRow row = row_of(door, op, size, concurrency);
   std::vector<BenchCaller> running;
   for (const Caller& caller : callers) {
     running.push_back({.op = [&] { return one_op(client, bucket, caller, work, door); }});

@@ -6,13 +6,6 @@
 
 namespace verbena::s3 {
 
-void EvictionOrder::clear() {
-  by_key_.clear();
-  ends_.clear();
-  for (Queue* const all : {&small_, &main_, &leaving_, &aside_, &kept_}) all->clear();
-  bytes_ = small_bytes_ = kept_bytes_ = 0;
-}
-
 EvictionOrder::Queue& EvictionOrder::queue(Where where) {
   switch (where) {
     case Where::small:
@@ -37,10 +30,8 @@ std::optional<uint64_t> EvictionOrder::size_of(std::string_view key) const {
 
 void EvictionOrder::move(Place place, Where to) {
   const bool ends = policy_ == EvictionPolicy::ttl && place->object.end_us != 0;
-  if (place->where == Where::small) small_bytes_ -= place->object.size;
-  if (place->where == Where::kept) kept_bytes_ -= place->object.size;
-  if (to == Where::small) small_bytes_ += place->object.size;
-  if (to == Where::kept) kept_bytes_ += place->object.size;
+  bytes_in(place->where) -= place->object.size;
+  bytes_in(to) += place->object.size;
   const bool ordered = to == Where::small || to == Where::main;
   if (ends && !ordered) ends_.erase(end_of(place));
   if (ends && ordered) ends_.insert(end_of(place));
@@ -49,38 +40,41 @@ void EvictionOrder::move(Place place, Where to) {
   place->where = to;
 }
 
-bool EvictionOrder::is_kept(std::string_view key, uint64_t size) const {
+bool EvictionOrder::is_kept(std::string_view key, uint64_t size) {
   return !kept_rule_.suffix.empty() && key.ends_with(kept_rule_.suffix) && kept_.size() < kept_rule_.objects_max &&
-         kept_bytes_ <= kept_rule_.bytes_max && size <= kept_rule_.bytes_max - kept_bytes_;
+         size <= kept_rule_.bytes_max && bytes_in(Where::kept) <= kept_rule_.bytes_max - size;
 }
 
 void EvictionOrder::limit_kept(uint64_t bytes_max, uint64_t objects_max) {
   kept_rule_.bytes_max = bytes_max;
   kept_rule_.objects_max = objects_max;
-  while (kept_.size() > objects_max || kept_bytes_ > bytes_max) move(std::prev(kept_.end()), Where::main);
+  while (kept_.size() > objects_max || bytes_in(Where::kept) > bytes_max) move(std::prev(kept_.end()), Where::main);
 }
 
 void EvictionOrder::put(const Object& object) {
   const auto found = by_key_.find(object.key);
   if (found != by_key_.end()) return replace(found->second, object);
-  const bool kept = is_kept(object.key, object.size);
-  const bool filtered = !kept && policy_ == EvictionPolicy::s3_fifo && !was_here(object.key);
-  const Where where = kept ? Where::kept : filtered ? Where::small : Where::main;
-  Queue& target = queue(where);
-  target.push_back(Node{.object = object, .where = where});
-  const Place place = std::prev(target.end());
+  main_.push_back(Node{.object = object});
+  const Place place = std::prev(main_.end());
+  enter(place);
+  const bool filtered = place->where == Where::main && policy_ == EvictionPolicy::s3_fifo;
+  if (filtered && !was_here(object.key)) move(place, Where::small);
+}
+
+// A new object of the main queue.
+void EvictionOrder::enter(Place place) {
   by_key_.emplace(place->object.key, place);
-  bytes_ += object.size;
-  if (filtered) small_bytes_ += object.size;
-  if (kept) kept_bytes_ += object.size;
-  if (!kept && policy_ == EvictionPolicy::ttl && object.end_us != 0) ends_.insert(end_of(place));
+  bytes_ += place->object.size;
+  bytes_in(Where::main) += place->object.size;
+  if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
+  if (is_kept(place->object.key, place->object.size)) move(place, Where::kept);
 }
 
 void EvictionOrder::replace(Place place, const Object& object) {
   if (place->where == Where::kept) move(place, Where::main);
   change_end(object.key, object.end_us);
   bytes_ += object.size - place->object.size;
-  if (place->where == Where::small) small_bytes_ += object.size - place->object.size;
+  bytes_in(place->where) += object.size - place->object.size;
   place->object.size = object.size;
   place->object.time_us = object.time_us;
   if (is_kept(object.key, object.size)) return move(place, Where::kept);
@@ -90,13 +84,9 @@ void EvictionOrder::replace(Place place, const Object& object) {
 
 void EvictionOrder::put_oldest(Object object) {
   if (by_key_.contains(object.key)) return;
-  bytes_ += object.size;
-  main_.push_front(Node{.object = std::move(object)});
-  if (main_.front().object.renewed_us != 0) main_.front().reads = 1;
-  const Place place = main_.begin();
-  by_key_.emplace(place->object.key, place);
-  if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
-  if (is_kept(place->object.key, place->object.size)) move(place, Where::kept);
+  const uint8_t reads = object.renewed_us != 0 ? 1 : 0;
+  main_.push_front(Node{.object = std::move(object), .reads = reads});
+  enter(main_.begin());
 }
 
 void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
@@ -116,8 +106,7 @@ void EvictionOrder::erase(std::string_view key) {
   const Place place = found->second;
   by_key_.erase(found);
   bytes_ -= place->object.size;
-  if (place->where == Where::small) small_bytes_ -= place->object.size;
-  if (place->where == Where::kept) kept_bytes_ -= place->object.size;
+  bytes_in(place->where) -= place->object.size;
   if (policy_ == EvictionPolicy::ttl) ends_.erase(end_of(place));
   queue(place->where).erase(place);
 }
@@ -140,7 +129,7 @@ std::optional<EvictionOrder::Object> EvictionOrder::leave(Place place) {
 std::optional<EvictionOrder::Object> EvictionOrder::next_of_small(
     const std::function<bool(std::string_view)>& is_pinned, size_t& tries) {
   const auto main_is_empty = [&] { return main_.empty() && !small_.empty(); };
-  while (tries != 0 && !small_.empty() && (small_bytes_ > bytes_ / 10 || main_is_empty())) {
+  while (tries != 0 && !small_.empty() && (bytes_in(Where::small) > bytes_ / 10 || main_is_empty())) {
     --tries;
     const Place place = small_.begin();
     if (is_pinned(place->object.key)) {
@@ -228,6 +217,7 @@ void EvictionOrder::correct(const Object& real) {
   if (found == by_key_.end() || found->second->where != Where::leaving) return;
   Object& known = found->second->object;
   bytes_ += real.size - known.size;
+  bytes_in(Where::leaving) += real.size - known.size;
   known.size = real.size;
   known.time_us = real.time_us;
   known.end_us = real.end_us;

@@ -8,6 +8,7 @@
 // for such.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -47,7 +48,6 @@ class EvictionOrder {
 
   uint64_t bytes() const { return bytes_; }
   uint64_t objects() const { return by_key_.size(); }
-  void clear();
 
   void put(const Object& object);  // new, or replaced
   // An object that is older than all others; ignored if the key is there.
@@ -78,13 +78,15 @@ class EvictionOrder {
   static constexpr uint8_t reads_max = 3;
 
   Queue& queue(Where where);
+  uint64_t& bytes_in(Where where) { return bytes_in_[static_cast<size_t>(where)]; }
   void move(Place place, Where to);
   std::optional<Object> leave(Place place);
   std::optional<Object> next_of_small(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
   std::optional<Object> next_of_main(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
   std::optional<Object> next_to_end(const std::function<bool(std::string_view)>& is_pinned);
   std::optional<Object> next_of_aside(const std::function<bool(std::string_view)>& is_pinned);
-  bool is_kept(std::string_view key, uint64_t size) const;
+  void enter(Place place);
+  bool is_kept(std::string_view key, uint64_t size);
   void replace(Place place, const Object& object);
   void remember(std::string_view key);
   bool was_here(std::string_view key) const;
@@ -95,9 +97,10 @@ class EvictionOrder {
   std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
   Kept kept_rule_;
   Queue small_, main_, leaving_, aside_, kept_;
-  ByEnd ends_;  // of ttl: those with an end in the queues small and main
-  uint64_t bytes_ = 0, small_bytes_ = 0, kept_bytes_ = 0;
-  std::deque<size_t> left_;  // hashes of keys that were evicted from the small queue, the earliest first
+  std::array<uint64_t, 5> bytes_in_{};  // of each, by Where
+  ByEnd ends_;                          // of ttl: those with an end in the queues small and main
+  uint64_t bytes_ = 0;                  // of all
+  std::deque<size_t> left_;             // hashes of keys that were evicted from the small queue, the earliest first
   std::unordered_multiset<size_t> left_set_;
 };
 

@@ -312,15 +312,19 @@ Result<ClientEnd> read_ready(const Context& context) {
   return client;
 }
 
+// Over the session's queue pair, which ends in the pool: the device may take long.
+std::shared_ptr<rdma::rc::Channel> channel_of(DialectCall call, rdma::rc::Session& session) {
+  auto give_back = [&endpoint = *call.connections.endpoint](std::unique_ptr<rdma::rc::QueuePair> pair) {
+    if (pair != nullptr) endpoint.discard(std::shared_ptr<rdma::rc::QueuePair>(std::move(pair)));
+  };
+  return std::make_shared<rdma::rc::Channel>(std::move(session.pair), std::move(give_back));
+}
+
 Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::RcWindow::Place to) {
   Context& context = call.context;
   const rdma::rc::SessionRequest& asked = session->asked;
   to.size = asked.size;
-  // The queue pair ends in the pool: the device may take long.
-  auto give_back = [&endpoint = *call.connections.endpoint](std::unique_ptr<rdma::rc::QueuePair> pair) {
-    endpoint.discard(std::shared_ptr<rdma::rc::QueuePair>(std::move(pair)));
-  };
-  auto channel = std::make_shared<rdma::rc::Channel>(std::move(session->pair), std::move(give_back));
+  auto channel = channel_of(call, *session);
   auto window = std::make_unique<rdma::rc::RcWindow>(channel, call.connections.endpoint->own_memory(), to);
   Delivered delivered(context);
   CookieSink sink(std::move(window), asked.cookie, delivered);
@@ -348,7 +352,7 @@ Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::
 Task<Result<bool>> transfer_put(DialectCall call, SessionPtr session) {
   Context& context = call.context;
   const rdma::rc::SessionRequest& asked = session->asked;
-  auto channel = std::make_shared<rdma::rc::Channel>(std::move(session->pair));
+  auto channel = channel_of(call, *session);
   Delivered delivered(context);
   rdma::rc::StagingSource staged(*call.connections.endpoint, session, channel, deadline_in(transfer_time));
   DeliveredSource body(staged, delivered);

@@ -59,14 +59,14 @@ void Tables::end_moment(Before& before) const {
 MomentCursor::MomentCursor(const Tables& tables, Table table, std::string prefix, std::string_view from)
     : moment_(tables), cursor_(moment_.cursor(table, std::move(prefix), from)) {}
 
-TableCursor::TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
+TableCursor::TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from,
                          const Tables::Before* before)
-    : tables_(tables), table_(table), prefix_(std::move(prefix)), locks_(locks), before_(before) {
+    : tables_(tables), table_(table), prefix_(std::move(prefix)), before_(before) {
   seek(from);
 }
 
 std::shared_lock<std::shared_mutex> TableCursor::lock() const {
-  return locks_ ? std::shared_lock(tables_.mutex()) : std::shared_lock<std::shared_mutex>();
+  return before_ != nullptr ? std::shared_lock(tables_.mutex()) : std::shared_lock<std::shared_mutex>();
 }
 
 void TableCursor::stand(std::string_view from, bool behind) {
@@ -127,13 +127,13 @@ Result<std::string> TablesMoment::get(Table table, std::string_view key) {
 }
 
 std::unique_ptr<Cursor> TablesMoment::cursor(Table table, std::string prefix, std::string_view from) {
-  return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, /*locks=*/true, &before_);
+  return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, &before_);
 }
 
 Result<std::string> TablesTransaction::get(Table table, std::string_view key) { return find(tables_, table, key); }
 
 std::unique_ptr<Cursor> TablesTransaction::cursor(Table table, std::string prefix, std::string_view from) {
-  return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, /*locks=*/false);
+  return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, nullptr);
 }
 
 void TablesTransaction::set(Table table, std::string_view key, std::optional<std::string> value) {

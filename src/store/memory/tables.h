@@ -56,10 +56,9 @@ class Tables {
 // Holds a copy of its row, so that rows may change under it.
 class TableCursor final : public Cursor {
  public:
-  // `locks`: the caller does not hold the mutex. `before`: the moment whose rows it walks; null: the rows of the commit
-  // that the caller makes.
-  TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from, bool locks,
-              const Tables::Before* before = nullptr);
+  // `before`: the moment whose rows it walks; null: the rows of a commit, whose maker holds the mutex.
+  TableCursor(const Tables& tables, Table table, std::string prefix, std::string_view from,
+              const Tables::Before* before);
   bool valid() const override { return row_.has_value(); }
   std::string_view key() const override { return row_->first; }
   std::string_view value() const override { return row_->second; }
@@ -74,7 +73,6 @@ class TableCursor final : public Cursor {
   const Tables& tables_;
   const Table table_;
   const std::string prefix_;
-  const bool locks_;
   const Tables::Before* const before_;
   std::optional<std::pair<std::string, std::string>> row_;
 };
