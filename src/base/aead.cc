@@ -2,6 +2,10 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,9 +20,21 @@ void check(bool ok) {
 }
 
 // Fetched once: EVP_aes_256_gcm() looks its implementation up at every init (OpenSSL 3, crypto(7)).
-const EVP_CIPHER* cipher() {
-  static const EVP_CIPHER* const fetched = EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr);
-  return fetched;
+const EVP_CIPHER* cipher(AeadKind kind) {
+  static const EVP_CIPHER* const gcm = EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr);
+  static const EVP_CIPHER* const chacha = EVP_CIPHER_fetch(nullptr, "ChaCha20-Poly1305", nullptr);
+  return kind == AeadKind::chacha20_poly1305 ? chacha : gcm;
+}
+
+bool has_aes_instructions() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("aes") != 0 && __builtin_cpu_supports("pclmul") != 0;
+#elif defined(__aarch64__)
+  const unsigned long has = getauxval(AT_HWCAP);
+  return (has & HWCAP_AES) != 0 && (has & HWCAP_PMULL) != 0;
+#else
+  return false;
+#endif
 }
 
 unsigned char* raw(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
@@ -44,10 +60,15 @@ struct Aead::Context {
   Context& operator=(const Context&) = delete;
 };
 
-Aead::Aead(Bytes key) : context_(new Context) {
+AeadKind fastest_aead() {
+  static const AeadKind fastest = has_aes_instructions() ? AeadKind::aes_256_gcm : AeadKind::chacha20_poly1305;
+  return fastest;
+}
+
+Aead::Aead(Bytes key, AeadKind kind) : context_(new Context) {
   check(key.size() == aead_key_size);
-  check(EVP_EncryptInit_ex2(context_->seal, cipher(), raw(key.data()), nullptr, nullptr) == 1);
-  check(EVP_DecryptInit_ex2(context_->open, cipher(), raw(key.data()), nullptr, nullptr) == 1);
+  check(EVP_EncryptInit_ex2(context_->seal, cipher(kind), raw(key.data()), nullptr, nullptr) == 1);
+  check(EVP_DecryptInit_ex2(context_->open, cipher(kind), raw(key.data()), nullptr, nullptr) == 1);
 }
 
 Aead::Aead(Aead&& other) noexcept : context_(std::exchange(other.context_, nullptr)) {}

@@ -1,8 +1,10 @@
-// AES-256-GCM (NIST SP 800-38D): authenticated encryption.
+// Authenticated encryption: AES-256-GCM (NIST SP 800-38D), or ChaCha20-Poly1305 (RFC 8439) for processors without AES
+// instructions. Keys, nonces and tags of both have the same sizes.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/bytes.h"
 
@@ -15,10 +17,14 @@ inline constexpr size_t aead_tag_size = 16;
 using AeadNonce = std::array<std::byte, aead_nonce_size>;
 using AeadTag = std::array<std::byte, aead_tag_size>;
 
+enum class AeadKind : uint8_t { aes_256_gcm = 1, chacha20_poly1305 = 2 };
+// Which of them is faster on this processor.
+AeadKind fastest_aead();
+
 // A cipher for one key, scheduled once. The caller must never use a nonce twice under one key. Not thread-safe.
 class Aead {
  public:
-  explicit Aead(Bytes key);  // aead_key_size bytes
+  explicit Aead(Bytes key, AeadKind kind = AeadKind::aes_256_gcm);  // aead_key_size bytes
   Aead(Aead&& other) noexcept;
   Aead& operator=(Aead&& other) noexcept;
   ~Aead();

@@ -314,6 +314,9 @@ ConfigResult check(const Config& config) {
   if (!config.dpu.enabled && (config.dpu.enable_rdma || config.dpu.enable_crypto)) {
     return std::unexpected("dpu.enable_rdma and dpu.enable_crypto need dpu.enabled: true");
   }
+  if (config.dpu.enable_crypto && config.rdma.encryption != RdmaEncryption::required) {
+    return std::unexpected("dpu.enable_crypto: add rdma.encryption: required, which encrypts what RDMA devices move");
+  }
   if (!config.rdma.enable_zero_copy) {
     return std::unexpected(
         "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory (leave the key out)");

@@ -25,6 +25,10 @@ enum class EngineChoice : uint8_t {
 };
 
 // The way that data is read from disk.
+// What the native door does on RDMA devices, whose packets other machines can read and change: nothing, encrypt for the
+// clients that ask for it, or serve such clients only.
+enum class RdmaEncryption { off, preferred, required };
+
 enum class DiskIo : uint8_t {
   automatic,  // io_uring if the machine allows it, else threads
   io_uring,   // only io_uring, else the start fails
@@ -183,6 +187,7 @@ struct Config {
     std::optional<uint64_t> max_send_wr, max_recv_wr, max_sge, cq_size;
     std::string local_socket;    // path prefix of the same-host sockets; empty: DIR/sockets/local.sock
     bool tcp_encryption = true;  // native door over tcp: TLS 1.3; off: authenticated only
+    RdmaEncryption encryption = RdmaEncryption::preferred;  // native door over RDMA devices
     // Providers for tokens: devices (auto, verbs, efa, cxi), libfabric's tcp if named, or none.
     std::vector<std::string> token_provider{"auto"};
     std::vector<std::string> token_networks;  // CIDRs that a token may make the server connect to besides the HTTP peer
@@ -205,7 +210,7 @@ struct Config {
   struct Dpu {
     bool enabled = false;
     bool enable_rdma = false;    // refuse to start without an RDMA device of its own
-    bool enable_crypto = false;  // refuse to start without encryption of what RDMA moves
+    bool enable_crypto = false;  // refuse to start without AES instructions and rdma.encryption: required
   } dpu;
 
   // Memory of GPUs that the server itself may reach.

@@ -117,6 +117,14 @@ std::string parse_disk_io(DiskIo& into, const std::string& text) {
   return "";
 }
 
+std::string parse_rdma_encryption(RdmaEncryption& into, const std::string& text) {
+  static constexpr std::array<std::string_view, 3> names{"off", "preferred", "required"};
+  const auto it = std::find(names.begin(), names.end(), text);
+  if (it == names.end()) return "not one of off, preferred, required";
+  into = static_cast<RdmaEncryption>(it - names.begin());
+  return "";
+}
+
 std::string parse_names(std::vector<std::string>& into, const std::string& text,
                         std::span<const std::string_view> known) {
   std::vector<std::string> items;
@@ -499,7 +507,7 @@ const std::array keys{
     ConfigKey{"dpu.enable_rdma", "false", "with dpu.enabled: refuse to start without an RDMA device of the DPU",
               [](C& c, S& t) { return parse_bool(c.dpu.enable_rdma, t); }},
     ConfigKey{"dpu.enable_crypto", "false",
-              "with dpu.enabled: encrypt what RDMA devices move; this version cannot, and refuses to start",
+              "with dpu.enabled and rdma.encryption: required: refuse to start if the DPU has no AES instructions",
               [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
 
     ConfigKey{"gpudirect.enabled", "false", "load the NVIDIA driver at start, and say what it has",
@@ -519,6 +527,10 @@ const std::array keys{
               "the native door's tcp: on: TLS 1.3 under the session's keys; off: connections are authenticated, but "
               "payload is neither encrypted nor protected against changes",
               [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
+    ConfigKey{"rdma.encryption", "preferred",
+              "the native door over RDMA devices: preferred: encrypted for clients that ask for it; required: for no "
+              "others, and no tokens; off: never",
+              [](C& c, S& t) { return parse_rdma_encryption(c.rdma.encryption, t); }},
     ConfigKey{"rdma.device_name", "", "RDMA device, like mlx5_0; empty: every usable one",
               [](C& c, S& t) { return parse_text(c.rdma.device_name, t); }},
     ConfigKey{"rdma.ib_port", "", "port of rdma.device_name",

@@ -27,6 +27,13 @@ void ClientFlags::add_to(CLI::App& command) {
                 "auto with an https endpoint: allow RDMA between hosts, and tcp without encryption")
       ->group(group);
   command
+      .add_option("--encryption", encryption,
+                  "of RDMA: off, preferred, required (then nothing travels unencrypted between hosts), or auto: "
+                  "preferred with an https endpoint, else off")
+      ->check(CLI::IsMember({"auto", "off", "preferred", "required"}))
+      ->capture_default_str()
+      ->group(group);
+  command
       .add_option("--attempts", attempts,
                   "attempts at one operation, up to 2 s apart; enough of them outlast a restart of the server")
       ->check(CLI::Range(1u, 10'000u))
@@ -68,6 +75,7 @@ std::optional<ClientOptions> ClientFlags::options() const {
   out.ca_file = ca_file;
   out.insecure = insecure;
   out.cleartext_rdma = cleartext_rdma;
+  out.encryption = encryption;
   if (anonymous) return out;
   if (aws.access_key.empty() || aws.secret_key.empty()) {
     report("no keys",

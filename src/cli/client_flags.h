@@ -14,7 +14,7 @@ class App;
 namespace verbena::cli {
 
 struct ClientFlags {
-  std::string endpoint, native, via = "auto", provider = "auto", region, profile, ca_file;
+  std::string endpoint, native, via = "auto", provider = "auto", encryption = "auto", region, profile, ca_file;
   unsigned attempts = ClientOptions{}.attempts_max;
   bool insecure = false, anonymous = false, cleartext_rdma = false, verbose = false, quiet = false;
 

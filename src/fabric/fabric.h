@@ -66,10 +66,14 @@ class Window {
 // A Port's id for a peer; never reused while the Port lives.
 using PeerId = uint64_t;
 
+// What fabric/sealed encrypts a session's messages and payload with. The numbers are of Verbena's own making.
+enum class Sealing : uint8_t { none = 0, aes_256_gcm = 1, chacha20_poly1305 = 2 };
+
 // A secret that only one session and one Port share: transports that authenticate connections prove their identity with
 // it, and derive their encryption keys from it.
 struct ConnectionKey {
   std::array<std::byte, 32> bytes{};
+  Sealing sealing = Sealing::none;  // of the session, as negotiated
 };
 
 class Port {
@@ -82,6 +86,12 @@ class Port {
   virtual void on_connection(FindKey) {}
   // Whether messages and windows are protected against reading and changing on the network.
   virtual bool encrypted() const { return false; }
+  // Whether it can protect a session by itself (fabric/sealed), and whether it takes sessions that it does not protect.
+  virtual bool seals() const { return false; }
+  virtual bool takes_plain() const { return true; }
+  // During OnMessage: the session whose keys opened the message; 0: it came unprotected. A peer that is added meanwhile
+  // belongs to that session.
+  virtual uint64_t sealed_session() const { return 0; }
 
   // Called on the core's thread for each message. `message` is valid during the call only; on `local` it is a private
   // copy already (the peer may write to the ring at any time). `from` is 0 if the transport does not know the sender:

@@ -124,6 +124,7 @@ void Endpoint::receive(fabric::PeerId from, Bytes message) {
   }
   if (stream->closed) return metrics.drop(wire::Drop::stream_closed);
   if (from != 0 && from != stream->peer) return metrics.drop(wire::Drop::wrong_peer);
+  if (stream->sealed && port_.sealed_session() != header->session) return metrics.drop(wire::Drop::wrong_peer);
   if (!wire::mac_matches(stream->keys.to_server, message)) return metrics.drop(wire::Drop::bad_mac);
   if (!stream->seen.accept(header->sequence)) return metrics.drop(wire::Drop::replayed);
   stream->touched = true;

@@ -15,6 +15,9 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   Metrics& metrics = door_->metrics;
   auto session = door_->sessions.find(header.session);
   if (session == nullptr) return metrics.drop(wire::Drop::unknown_session);
+  const bool sealed = info().seals && session->sealing != fabric::Sealing::none;
+  if (sealed && port_.sealed_session() != header.session) return metrics.drop(wire::Drop::wrong_peer);
+  if (!sealed && !info().takes_plain) return metrics.drop(wire::Drop::wrong_peer);
   const wire::StreamKeys keys = wire::derive_stream(session->master, index_);
   if (!wire::mac_matches(keys.to_server, message)) return metrics.drop(wire::Drop::bad_mac);
   const auto hello = wire::decode_hello(wire::body_of(message));
@@ -39,12 +42,13 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   stream->session = session;
   stream->client = load_of_client(session->peer_address);
   stream->keys = keys;
+  stream->sealed = sealed;
   stream->touched = true;
   stream->message_size_max =
       std::min({size_t{info().message_size_max}, size_t{hello->message_size_max}, wire::reply_size_max});
   stream->caller.identity = session->identity;
   stream->caller.door = call::Door::native;
-  stream->caller.secure = port_.encrypted();  // RDMA is outside TLS
+  stream->caller.secure = port_.encrypted() || sealed;  // RDMA is outside TLS
   stream->caller.peer_address = session->peer_address;
   if (!session->user_agent.empty()) stream->caller.user_agent = &session->user_agent;  // the stream holds the session
   session->claimed = true;

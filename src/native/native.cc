@@ -41,12 +41,14 @@ Result<void> NativeDoor::attach(Core& core, fabric::Port& port, std::string_view
                             .inline_max_bytes = static_cast<uint32_t>(inline_max),
                             .message_size_max = static_cast<uint32_t>(message_size_max),
                             .encrypted = port.encrypted(),
+                            .seals = port.seals(),
+                            .takes_plain = port.takes_plain(),
                             .transport = rdma::transport_of(provider)});
   const auto index = static_cast<uint16_t>(door.endpoints.size() - 1);
   port.on_connection([shared = state_->door, index](uint64_t id, fabric::ConnectionKey* key) {
     const auto session = shared->sessions.find(id);
     if (session == nullptr) return false;
-    if (key != nullptr) key->bytes = wire::derive_connection(session->master, index);
+    if (key != nullptr) *key = {wire::derive_connection(session->master, index), session->sealing};
     return true;
   });
   state_->endpoints.push_back(std::make_shared<Endpoint>(state_->door, core, port, index));

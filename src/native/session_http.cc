@@ -2,12 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/aead.h"
 #include "base/hmac.h"
 #include "base/log.h"
 #include "call/account.h"
 #include "call/request_id.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
+#include "native/wire/sealing.h"
 #include "s3_http/error_response.h"
 
 namespace verbena::native {
@@ -32,9 +34,11 @@ struct Wanted {
   std::vector<std::string> providers;  // none: all
   unsigned version = 1;
   std::string user_agent;
+  fabric::Sealing sealing = fabric::Sealing::none;
 };
 
 constexpr size_t user_agent_size_max = 256;
+constexpr size_t sealings_max = 8;
 
 // The client's name and version, optional: printable ASCII, as a User-Agent header has it.
 Result<std::string> parse_user_agent(const Json& json) {
@@ -46,6 +50,28 @@ Result<std::string> parse_user_agent(const Json& json) {
     return fail(Errc::invalid_request, "native: user agent");
   }
   return *text;
+}
+
+// The cipher for a client that lists those that it has, the one that is fastest there first: AES unless one of the two
+// machines is faster with the other. A client without a list wants no sealing.
+Result<fabric::Sealing> choose_sealing(const Json& json) {
+  using fabric::Sealing;
+  const auto found = json.find("sealing");
+  if (found == json.end()) return Sealing::none;
+  if (!found->is_array() || found->empty() || found->size() > sealings_max) {
+    return fail(Errc::invalid_request, "native: sealing");
+  }
+  bool aes = false, chacha = false, aes_first = fastest_aead() == AeadKind::aes_256_gcm;
+  for (const Json& name : *found) {
+    const auto* const text = name.get_ptr<const std::string*>();
+    if (text == nullptr) return fail(Errc::invalid_request, "native: sealing");
+    const auto sealing = wire::sealing_of(*text);
+    if (sealing == Sealing::chacha20_poly1305 && !aes) aes_first = false;
+    aes = aes || sealing == Sealing::aes_256_gcm;
+    chacha = chacha || sealing == Sealing::chacha20_poly1305;
+  }
+  if (!aes && !chacha) return fail(Errc::not_implemented, "native: none of the client's ciphers is known");
+  return aes && (aes_first || !chacha) ? Sealing::aes_256_gcm : Sealing::chacha20_poly1305;
 }
 
 Result<Wanted> parse_wanted(const std::string& body) {
@@ -68,6 +94,7 @@ Result<Wanted> parse_wanted(const std::string& body) {
   Wanted wanted;
   wanted.version = std::max(version_max, 1u);
   VB_ASSIGN(wanted.user_agent, parse_user_agent(json));
+  VB_ASSIGN(wanted.sealing, choose_sealing(json));
   if (!raw || raw->size() != wanted.nonce.size()) return fail(Errc::invalid_request, "native: client nonce");
   std::ranges::copy(*raw, wanted.nonce.begin());
   if (const auto providers = json.find("providers"); providers != json.end()) {
@@ -93,13 +120,16 @@ Json endpoints_json(const DoorState& door, const Wanted& wanted) {
   for (size_t i = 0; i < door.endpoints.size(); ++i) {
     const EndpointInfo& endpoint = door.endpoints[i];
     if (!wants(wanted, endpoint.provider)) continue;
+    const bool sealed = endpoint.seals && wanted.sealing != fabric::Sealing::none;
+    if (!sealed && !endpoint.takes_plain) continue;
     list.push_back({{"index", i},
                     {"core", endpoint.core},
                     {"provider", endpoint.provider},
                     {"address", to_hex(as_bytes(endpoint.address))},
                     {"inline_max_bytes", endpoint.inline_max_bytes},
                     {"message_size_max", endpoint.message_size_max},
-                    {"encrypted", endpoint.encrypted}});
+                    {"encrypted", endpoint.encrypted || sealed}});
+    if (sealed) list.back()["sealed"] = wire::name_of(wanted.sealing);
   }
   return list;
 }
@@ -131,6 +161,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   session->identity.signed_headers.clear();  // of the HTTP request; messages have none, and copy this
   session->peer_address = exchange.peer_address();
   session->user_agent = std::move(wanted.user_agent);
+  session->sealing = wanted.sealing;
   session->secure = exchange.secure();
   session->opened_us = door.service.clock.now_us();
   wire::Nonce server_nonce;

@@ -43,6 +43,7 @@ struct SessionStream {
   fabric::PeerId peer = 0;
   bool dialled = false;            // the peer was added by add_peer()
   bool closed = false;             // kept until the session ends, so that its sequence numbers stay used
+  bool sealed = false;             // every message must come sealed by this session's keys
   bool touched = false;            // a message came since the last sweep
   std::unique_ptr<Leases> leases;  // null: none yet
   uint32_t in_flight = 0;

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/result.h"
+#include "fabric/fabric.h"
 #include "native/wire/keys.h"
 
 namespace verbena::native {
@@ -30,6 +31,7 @@ struct Session {
   auth::Identity identity;
   std::string peer_address;                  // IP of the HTTP request that made it
   std::string user_agent;                    // the client's; empty: none
+  fabric::Sealing sealing = fabric::Sealing::none;  // on endpoints that seal
   ClientCounts::Hold of_account, of_client;  // its places in the limits, while it is in the table
   bool secure = false;                       // that request came over TLS; for messages the port decides
   std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the streams' sweeps, not by each message

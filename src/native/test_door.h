@@ -26,6 +26,9 @@ class FakePort final : public fabric::Port {
   void on_gone(OnGone handler) override { gone = std::move(handler); }
   void on_connection(FindKey find) override { find_key = std::move(find); }
   bool encrypted() const override { return is_encrypted; }
+  bool seals() const override { return can_seal; }
+  bool takes_plain() const override { return takes_others; }
+  uint64_t sealed_session() const override { return sealed_by; }
   size_t message_size_max() const override { return 16 * KiB; }
   std::string address() const override { return "fake"; }
   Result<fabric::PeerId> add_peer(std::string_view) override { return ++peers; }
@@ -48,7 +51,8 @@ class FakePort final : public fabric::Port {
   std::map<fabric::PeerId, uint64_t> session_of;  // connections opened with a session's key
   OnMessage receive;
   FindKey find_key;
-  bool is_encrypted = false;
+  bool is_encrypted = false, can_seal = false, takes_others = true;
+  uint64_t sealed_by = 0;  // the session whose keys opened the message that comes now
   OnGone gone;
   std::function<std::unique_ptr<fabric::Window>()> make_window;
   bool full = false;

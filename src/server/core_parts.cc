@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "fabric/sealed/sealed.h"
+
 namespace verbena::server {
 namespace {
 
@@ -28,6 +30,7 @@ fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& pr
   options.max_sge = rdma.max_sge;
   options.cq_size = rdma.cq_size;
   options.message_size_max = std::max<size_t>(options.message_size_max, rdma.inline_bytes_max + message_overhead_max);
+  if (rdma.encryption != RdmaEncryption::off) options.message_size_max += fabric::sealed::message_overhead();
   options.operation_deadline = rdma.operation_timeout;
   return options;
 }
@@ -71,6 +74,7 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   const bool any = std::ranges::find(rdma.provider, "auto") != rdma.provider.end();
   choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
   for (const auto& name : rdma.token_provider) {
+    if (rdma.encryption == RdmaEncryption::required) break;  // payload of tokens is not encrypted
     choice.token_devices = choice.token_devices || (name != "none" && name != "tcp" && name != "rc");
     choice.token_rc = choice.token_rc || name == "rc";
     choice.token_tcp = choice.token_tcp || name == "tcp";
@@ -84,6 +88,16 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   return choice;
 }
 
+std::expected<void, std::string> check_encryption(const Config::Rdma& rdma) {
+  if (rdma.encryption != RdmaEncryption::required) return {};
+  for (const auto& name : rdma.token_provider) {
+    if (name == "auto" || name == "none") continue;
+    return std::unexpected("rdma.token_provider " + name +
+                           ": payload of RDMA tokens is not encrypted, and rdma.encryption is required");
+  }
+  return {};
+}
+
 namespace {
 
 // libfabric's devices; its tcp serves tokens only, if the configuration names it.
@@ -94,6 +108,9 @@ std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& a
   auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(rdma, names));
   if (opened) {
     parts.fabric = std::move(*opened);
+    if (rdma.encryption == RdmaEncryption::off) return {};
+    parts.sealed = fabric::sealed::seal(*parts.core, parts.fabric->port(), arena,
+                                        {.takes_plain = rdma.encryption == RdmaEncryption::preferred});
     return {};
   }
   if ((choice.must_open && !choice.tcp) || choice.token_tcp || opened.error() == Errc::bad_config) {

@@ -24,6 +24,7 @@ struct CoreParts {
   std::unique_ptr<Core> core;
   IoRing* ring = nullptr;                           // of the core's loop; null: data is read by threads
   std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null if no provider between hosts is open
+  std::unique_ptr<fabric::Port> sealed;             // around its port; null: rdma.encryption is off
   std::unique_ptr<fabric::Port> tcp;                // null if not configured
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
   std::string local_socket;
@@ -52,6 +53,7 @@ struct CoreParts {
     router.reset();
     local.reset();
     tcp.reset();
+    sealed.reset();
     fabric.reset();
   }
 };
@@ -75,6 +77,8 @@ struct FabricChoice {
   bool serves_tokens(std::string_view provider) const { return provider == "tcp" ? token_tcp : token_devices; }
 };
 FabricChoice choose_fabrics(const Config::Rdma& rdma);
+// The error names a provider for tokens that cannot do what rdma.encryption asks for.
+std::expected<void, std::string> check_encryption(const Config::Rdma& rdma);
 
 struct FabricPlaces {
   std::filesystem::path directory;  // of the same-host sockets, if the configuration names none

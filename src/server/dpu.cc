@@ -43,7 +43,8 @@ std::string or_none(const std::string& text) { return text.empty() ? "none" : te
 
 }  // namespace
 
-std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const std::filesystem::path& root) {
+std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const std::filesystem::path& root,
+                                                  bool has_aes) {
   if (!dpu.enabled) return std::string();
   const auto tree = root / "proc/device-tree", dmi = root / "sys/class/dmi/id";
   const std::string said =
@@ -54,10 +55,10 @@ std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const 
         "dpu.enabled: this machine does not call itself a DPU that is known, BlueField or Pensando (" + said +
         "); without the key the server runs here as on any machine");
   }
-  if (dpu.enable_crypto) {
+  if (dpu.enable_crypto && !has_aes) {
     return std::unexpected(
-        "dpu.enable_crypto: what moves over RDMA devices is not encrypted by this version; MACsec or IPsec of the "
-        "device's port protects it, and `verbena doctor` shows what the port has");
+        "dpu.enable_crypto: this processor has no AES instructions; rdma.encryption: required encrypts here, too, by "
+        "ChaCha20-Poly1305, without this key");
   }
   return "dpu: this server runs on a DPU (" + said + ")";
 }

@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "base/aead.h"
 #include "base/config.h"
 
 namespace verbena::server {
 
 // Before anything is opened: whether the machine is what dpu.* say, by `root`/sys and `root`/proc. The text for the
-// log; empty: dpu.enabled is false, and nothing was read.
-std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const std::filesystem::path& root = "/");
+// log; empty: dpu.enabled is false, and nothing was read. `has_aes`: the processor has AES instructions.
+std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const std::filesystem::path& root = "/",
+                                                  bool has_aes = fastest_aead() == AeadKind::aes_256_gcm);
 
 // When fabrics are open: whether dpu.enable_rdma is met by `providers`, the native door's.
 std::expected<void, std::string> check_dpu_rdma(const Config::Dpu& dpu, const std::vector<std::string>& providers);

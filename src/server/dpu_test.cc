@@ -54,7 +54,9 @@ TEST_F(Dpu, OneIsKnownByItsDmiOrItsDeviceTree) {
 
 TEST_F(Dpu, WhatCannotBeIsRefusedWithItsCause) {
   write("sys/class/dmi/id/product_name", "BlueField SoC");
-  EXPECT_TRUE(error_of({.enabled = true, .enable_crypto = true}).starts_with("dpu.enable_crypto: "));
+  const Config::Dpu crypto{.enabled = true, .enable_crypto = true};
+  EXPECT_TRUE(check_dpu(crypto, root, /*has_aes=*/true));
+  EXPECT_TRUE(check_dpu(crypto, root, /*has_aes=*/false).error().starts_with("dpu.enable_crypto: "));
   const Config::Dpu rdma{.enabled = true, .enable_rdma = true};
   EXPECT_FALSE(check_dpu_rdma(rdma, {"local", "tcp"}));
   EXPECT_TRUE(check_dpu_rdma(rdma, {"local", "verbs;ofi_rxm", "tcp"}));

@@ -9,6 +9,7 @@
 #include "base/core.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "fabric/sealed/sealed.h"
 #include "memory/budget.h"
 #include "server/door_limits.h"
 #include "server/dpu.h"
@@ -144,8 +145,10 @@ std::expected<void, std::string> Server::State::open_dialects() {
 
 std::expected<void, std::string> Server::State::open_cores() {
   if (config.rdma.enabled) {
+    if (auto checked = check_encryption(config.rdma); !checked) return checked;
     if (auto opened = open_dialects(); !opened) return opened;
     fabric::ofi::export_port_counters();
+    fabric::sealed::export_metrics();
     log::info("native: sessions_max={} per_account={} per_client={}", *config.rdma.sessions_max,
               *config.rdma.sessions_per_account_max, *config.rdma.sessions_per_client_max);
     native::Options options = native_limits(config.rdma);
@@ -165,7 +168,8 @@ std::expected<void, std::string> Server::State::open_cores() {
     }
     // libfabric's tcp trusts its peers, so it serves only tokens, never the native door.
     if (parts.fabric != nullptr && parts.fabric->provider() != "tcp") {
-      auto attached = door->attach(*parts.core, parts.fabric->port(), parts.fabric->provider());
+      fabric::Port& port = parts.sealed != nullptr ? *parts.sealed : parts.fabric->port();
+      auto attached = door->attach(*parts.core, port, parts.fabric->provider());
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
     }
     if (parts.tcp != nullptr) {

@@ -14,6 +14,7 @@ int main(void) {
   SIZE(verbena_options);
   AT(verbena_options, cleartext_rdma);
   AT(verbena_options, token_size_min);
+  AT(verbena_options, encryption);
   SIZE(verbena_memory);
   AT(verbena_memory, dmabuf_offset);
   SIZE(verbena_device_memory);

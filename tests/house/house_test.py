@@ -21,7 +21,7 @@ CLIENT_MAY_INCLUDE = re.compile(r"native/wire(\.h$|/)")
 FOLDERS = {
     "cli": ["program", "rados", "bench", "."],
     "client": ["testing", "c", "api", "native token", "http", "."],
-    "fabric": ["local ofi tcp", "."],
+    "fabric": ["local ofi sealed tcp", "."],
     "native": [".", "wire"],
     "net": ["testing", "."],
     "store": ["conformance", "local memory rados", "logic", "."],

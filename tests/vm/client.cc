@@ -34,7 +34,8 @@ using namespace verbena;
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string endpoint, native, via = "native", provider = "verbs", op = "get", bucket = "faults";
+  std::string endpoint, native, via = "native", provider = "verbs", op = "get", bucket = "faults", encryption = "auto";
+  bool unverified = false;
   std::vector<uint64_t> sizes;
   uint64_t part_size = 0;
   unsigned count = 1, threads = 1, limit_s = 60, timeout_s = 10, watch_s = 6;
@@ -159,6 +160,8 @@ class Mover {
     out.provider = via == "http" ? "auto" : arguments_.provider;
     if (arguments_.op == "abandon") out.attempts_max = 1;
     out.token_size_min = 0;
+    if (via == "native") out.encryption = arguments_.encryption;
+    out.verify_checksums = !arguments_.unverified;
     out.operation_timeout = std::chrono::seconds(arguments_.timeout_s);
     out.connect_timeout = std::chrono::seconds(20);  // several at once, on an emulated CPU
     if (arguments_.part_size != 0) {
@@ -217,6 +220,8 @@ int main(int argc, char** argv) {
   app.add_option("--via", arguments.via)->check(CLI::IsMember({"native", "token", "http"}));
   app.add_option("--op", arguments.op)->check(CLI::IsMember({"get", "put", "seed", "abandon"}));
   app.add_option("--provider", arguments.provider, "of the native door, or of tokens");
+  app.add_option("--encryption", arguments.encryption, "of the native door's RDMA");
+  app.add_option("--unverified", arguments.unverified, "1: the client compares no checksum itself");
   app.add_option("--watch", arguments.watch_s, "seconds for which --op abandon looks at its memory");
   app.add_option("--bucket", arguments.bucket);
   app.add_option("--size", arguments.sizes, "bytes, one or several")->delimiter(',')->required();

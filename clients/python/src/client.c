@@ -78,6 +78,7 @@ static bool set_option(verbena_options* options, PyObject* name, PyObject* value
       {"via", offsetof(verbena_options, via), 's'},
       {"provider", offsetof(verbena_options, provider), 's'},
       {"ca_file", offsetof(verbena_options, ca_file), 's'},
+      {"encryption", offsetof(verbena_options, encryption), 's'},
       {"insecure", offsetof(verbena_options, insecure), 'b'},
       {"cleartext_rdma", offsetof(verbena_options, cleartext_rdma), 'b'},
       {"unsigned_payload", offsetof(verbena_options, unsigned_payload), 'b'},

@@ -1,5 +1,7 @@
 #include "client/api/client_impl.h"
 
+#include "client/api/encryption.h"
+
 #include <sys/mman.h>
 
 #include "client/http/object_headers.h"
@@ -113,7 +115,9 @@ Outcome<> Client::Impl::open() {
   workers_ = std::make_unique<client::WorkerPool>(options_.async_threads);
 
   const bool all = options_.via == Via::automatic && !anonymous;
-  const bool only_same_host = all && s3.tls && !options_.cleartext_rdma;
+  OUT_ASSIGN(const client::RdmaEncryption encryption, client::rdma_encryption(options_, s3.tls));
+  const bool only_protected = encryption == client::RdmaEncryption::required;
+  const bool only_same_host = only_protected || (all && s3.tls && !options_.cleartext_rdma);
   if (only_same_host) tls_reason_ = "payloads of an https endpoint stay encrypted (cleartext_rdma allows RDMA)";
   if (all || options_.via == Via::native) {
     client::NativeOptions session;
@@ -127,6 +131,7 @@ Outcome<> Client::Impl::open() {
     if (options_.provider != "auto" && !options_.provider.empty()) session.providers = {options_.provider};
     // Only the same host or an encrypted transport, as TLS was asked for.
     session.encrypted_only = only_same_host;
+    session.seals = encryption != client::RdmaEncryption::off;
     session.connect_timeout = options_.connect_timeout;
     session.request_timeout = options_.operation_timeout;
     session_ = std::make_unique<client::SessionDoor>(std::move(session), options_.verify_checksums);

@@ -22,6 +22,7 @@ Outcome<verbena::ClientOptions> client_options(const verbena_options& given) {
   set(out.region, given.region);
   set(out.provider, given.provider);
   set(out.ca_file, given.ca_file);
+  set(out.encryption, given.encryption);
   out.insecure = given.insecure != 0;
   out.cleartext_rdma = given.cleartext_rdma != 0;
   out.sign_payload = given.unsigned_payload == 0;

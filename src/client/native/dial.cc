@@ -3,6 +3,7 @@
 #include "client/native/handshake.h"
 #include "fabric/local/local.h"
 #include "fabric/ofi/ofi.h"
+#include "fabric/sealed/sealed.h"
 #include "fabric/tcp/tcp.h"
 
 namespace verbena::client {
@@ -33,7 +34,11 @@ NativeDial make_native_dial(const NativeOptions& options) {
     fabric::ofi::Options ofi;
     ofi.provider = endpoint.provider.substr(0, endpoint.provider.find(';'));
     ofi.message_size_max = endpoint.message_size_max;
-    return fabric::ofi::connect(ofi, endpoint.address);
+    if (endpoint.sealing == fabric::Sealing::none) return fabric::ofi::connect(ofi, endpoint.address);
+    ofi.message_size_max += fabric::sealed::message_overhead();
+    VB_ASSIGN(auto link, fabric::ofi::connect(ofi, endpoint.address));
+    const fabric::ConnectionKey key{native::wire::derive_connection(terms.master, endpoint.index), endpoint.sealing};
+    return fabric::sealed::seal(std::move(link), terms.session, key);
   };
 }
 

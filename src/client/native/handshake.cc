@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "auth/bucket_token.h"
+#include "base/aead.h"
 #include "base/checksum.h"
 #include "client/native/session_request.h"
 #include "native/wire/message.h"
+#include "native/wire/sealing.h"
 #include "net/http_client.h"
 
 namespace verbena::client {
@@ -42,13 +44,17 @@ std::optional<NativeEndpoint> endpoint(const Json& json) {
   const auto raw = from_hex(*address);
   if (!raw || *message_max < wire::message_size_min) return std::nullopt;
   const auto encrypted = json.find("encrypted");
+  const auto sealed = text(json, "sealed");
+  const auto sealing = wire::sealing_of(sealed.value_or(""));
+  if (sealed && sealing == fabric::Sealing::none) return std::nullopt;
   return NativeEndpoint{.index = static_cast<uint16_t>(*index),
                         .core = static_cast<uint32_t>(*core),
                         .provider = *provider,
                         .address = std::string(as_text(*raw)),
                         .inline_max_bytes = static_cast<uint32_t>(*inline_max),
                         .message_size_max = static_cast<uint32_t>(*message_max),
-                        .encrypted = encrypted != json.end() && encrypted->is_boolean() && encrypted->get<bool>()};
+                        .encrypted = encrypted != json.end() && encrypted->is_boolean() && encrypted->get<bool>(),
+                        .sealing = sealing};
 }
 
 Error refusal(const net::HttpReply& reply) {
@@ -133,15 +139,23 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   return answer;
 }
 
+// The ciphers that this client has, the fastest here first.
+static Json sealings() {
+  Json names = {wire::name_of(fabric::Sealing::aes_256_gcm), wire::name_of(fabric::Sealing::chacha20_poly1305)};
+  if (fastest_aead() == AeadKind::chacha20_poly1305) std::swap(names[0], names[1]);
+  return names;
+}
+
 Result<SessionTerms> request_session(const NativeOptions& options) {
   wire::Nonce nonce;
   fill_random(nonce);
   // Servers from before version 2 read "version" alone.
-  const Json wanted = {{"version", 1},
+  Json wanted = {{"version", 1},
                        {"version_max", wire::protocol_version_max},
                        {"client_nonce", to_hex(nonce)},
                        {"user_agent", net::client_name},
                        {"providers", options.providers}};
+  if (options.seals) wanted["sealing"] = sealings();
   const std::string body = wanted.dump();
   std::string server_ip;
   VB_ASSIGN(const net::HttpReply reply, ask(options, body, server_ip));

@@ -38,6 +38,7 @@ struct NativeEndpoint {
   uint32_t inline_max_bytes = 0;
   uint32_t message_size_max = 0;
   bool encrypted = false;
+  fabric::Sealing sealing = fabric::Sealing::none;
 };
 
 struct SessionTerms;
@@ -55,6 +56,8 @@ struct NativeOptions {
   std::vector<std::string> providers = {"local", "verbs", "tcp"};
   // Restricts to transports that cannot be read on the network: the same host, or encryption.
   bool encrypted_only = false;
+  // Asks for RDMA that is encrypted and authenticated (fabric/sealed). A server that cannot seal offers it plain.
+  bool seals = false;
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds request_timeout{30'000};
   std::chrono::microseconds spin_for{100};  // how long a waiting caller polls before it sleeps

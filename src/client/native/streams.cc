@@ -11,6 +11,13 @@ namespace verbena::client {
 
 namespace wire = native::wire;
 
+// Whether no machine on the way can read or change the bytes. For RDMA the server's word is not enough: this side must
+// have the cipher.
+static bool is_protected(const NativeEndpoint& endpoint) {
+  if (endpoint.provider == "local") return true;
+  return endpoint.provider == "tcp" ? endpoint.encrypted : endpoint.sealing != fabric::Sealing::none;
+}
+
 Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const SessionTerms& terms,
                                                                           const NativeOptions& options,
                                                                           const NativeDial& dial,
@@ -18,7 +25,7 @@ Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const 
   std::vector<std::unique_ptr<NativeStream>> streams;
   for (const NativeEndpoint& endpoint : terms.endpoints) {
     if (!same_provider(provider, endpoint.provider)) continue;
-    if (options.encrypted_only && provider != "local" && !endpoint.encrypted) continue;
+    if (options.encrypted_only && !is_protected(endpoint)) continue;
     VB_ASSIGN(auto link, dial(endpoint, terms));
     NativeStream::Setup setup{.endpoint = endpoint,
                               .session = terms.session,

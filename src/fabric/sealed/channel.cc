@@ -1,0 +1,102 @@
+#include "fabric/sealed/channel.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace verbena::fabric::sealed {
+namespace {
+
+constexpr uint64_t numbers_max = std::numeric_limits<uint64_t>::max() - records_per_segment;
+
+size_t start_of_body(Kind kind) { return Header::size + (kind == Kind::open ? salt_size : 0); }
+
+// The part of a place that record i holds.
+Place part_of(const Place& place, size_t i) {
+  const size_t from = i * record_size_max;
+  return {place.key, place.offset + from,
+          static_cast<uint32_t>(std::min<size_t>(record_size_max, place.length - from))};
+}
+
+}  // namespace
+
+Result<void> Channel::transmit(Kind kind, Bytes first, Bytes second, const Transmit& transmit) {
+  if (sent_ == numbers_max) return fail(Errc::closed, "sealed: the connection's numbers are used up");
+  // The first envelope opens the connection, and is a message: queued ones wait for it.
+  if (salt_) kind = Kind::open;
+  const size_t start = start_of_body(kind), size = start + first.size() + second.size() + aead_tag_size;
+  if (size > envelope_.size()) return fail(Errc::too_large, "sealed: the message is too long");
+  std::byte* const out = envelope_.data();
+  encode(Header{.kind = kind, .session = session_, .sequence = sent_ + 1}, out);
+  if (salt_) std::ranges::copy(*salt_, out + Header::size);
+  std::ranges::copy(first, out + start);
+  std::ranges::copy(second, out + start + first.size());
+  AeadTag tag;
+  const Bytes plain(out + start, first.size() + second.size());
+  ciphers_.messages_out.seal(sent_ + 1, Bytes(out, start), plain, out + start, tag);
+  std::ranges::copy(tag, out + size - aead_tag_size);
+  // An envelope that was not sent is sealed again under its number. Only one of them leaves this machine.
+  VB_TRY(transmit(Bytes(out, size)));
+  ++sent_;
+  salt_.reset();
+  return {};
+}
+
+Result<void> Channel::send(Bytes first, Bytes second, const Transmit& transmit) {
+  if (!salt_) VB_TRY(flush(transmit));
+  return this->transmit(Kind::message, first, second, transmit);
+}
+
+void Channel::queue(Kind kind, std::vector<std::byte> body) {
+  waiting_bytes_ += body.size();
+  waiting_.emplace_back(kind, std::move(body));
+}
+
+Result<void> Channel::flush(const Transmit& transmit) {
+  while (!waiting_.empty()) {
+    if (salt_) return fail(Errc::would_block, "sealed: the connection is not open yet");
+    const auto& [kind, body] = waiting_.front();
+    VB_TRY(this->transmit(kind, body, {}, transmit));
+    waiting_bytes_ -= body.size();
+    waiting_.pop_front();
+  }
+  return {};
+}
+
+std::optional<Channel::Opened> Channel::open(const Header& header, Bytes envelope) {
+  const size_t start = start_of_body(header.kind);
+  if (header.session != session_ || header.sequence != seen_ + 1 || envelope.size() < start + aead_tag_size)
+    return std::nullopt;
+  if ((header.kind == Kind::open) != (peer_opens_ && seen_ == 0)) return std::nullopt;
+  const Bytes sealed = envelope.subspan(start, envelope.size() - start - aead_tag_size);
+  opened_.resize(sealed.size());
+  if (!ciphers_.messages_in.open(header.sequence, envelope.first(start), sealed, envelope.last(aead_tag_size),
+                                 opened_.data()))
+    return std::nullopt;
+  ++seen_;
+  return Opened{header.kind == Kind::open ? Kind::message : header.kind, opened_};
+}
+
+Seals Channel::seal_records(const Place& place, Bytes plain, std::byte* out) {
+  Seals seals{.first = records_, .tags = std::vector<AeadTag>(records_of(place.length))};
+  for (size_t i = 0; i < seals.tags.size(); ++i) {
+    const Place part = part_of(place, i);
+    const size_t at = i * record_size_max;
+    ciphers_.records_out.seal(records_++, context_of(part), plain.subspan(at, part.length), out + at, seals.tags[i]);
+  }
+  return seals;
+}
+
+bool Channel::open_records(const Place& place, const Seals& seals, Bytes sealed, std::byte* out) {
+  bool opened = sealed.size() == place.length && seals.tags.size() == records_of(place.length) &&
+                seals.first <= numbers_max;
+  for (size_t i = 0; opened && i < seals.tags.size(); ++i) {
+    const Place part = part_of(place, i);
+    const size_t at = i * record_size_max;
+    opened = ciphers_.records_in.open(seals.first + i, context_of(part), sealed.subspan(at, part.length),
+                                      seals.tags[i], out + at);
+  }
+  if (!opened) std::fill_n(out, place.length, std::byte{0});
+  return opened;
+}
+
+}  // namespace verbena::fabric::sealed

@@ -1,0 +1,98 @@
+// What a sealed port and its windows share. On the core's thread alone.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/core.h"
+#include "base/task.h"
+#include "fabric/sealed/channel.h"
+#include "fabric/sealed/sealed.h"
+
+namespace verbena::fabric::sealed {
+
+// Coroutines that wait for something that others give back, in the order in which they came.
+class WaitingLine {
+ public:
+  // False: not woken before the deadline.
+  Task<bool> wait(Core& core, Deadline deadline);
+  void wake_all();
+
+ private:
+  // The end of a wait, also of one whose coroutine is destroyed.
+  struct Place {
+    Place(WaitingLine& line, boost::asio::steady_timer& timer) : line(line), timer(timer) {
+      line.waiting_.push_back(&timer);
+    }
+    Place(const Place&) = delete;
+    ~Place() { std::erase(line.waiting_, &timer); }
+    WaitingLine& line;
+    boost::asio::steady_timer& timer;
+  };
+  std::vector<boost::asio::steady_timer*> waiting_;
+};
+
+// A session's connection to this port.
+struct Peer {
+  Peer(uint64_t session, Ciphers ciphers, size_t envelope_size_max)
+      : session(session), channel(session, std::move(ciphers), std::nullopt, envelope_size_max) {}
+
+  const uint64_t session;
+  Channel channel;
+  PeerId id = 0;      // below; 0: not added yet
+  bool gone = false;  // no more is sent; kept until its session ends, so that its numbers stay used
+
+  std::optional<Rings> rings;
+  uint32_t free_segments = (1u << segments) - 1;  // of the ring `down`, a bit each
+  size_t buffers = 0;                             // of the port's, in use
+  std::vector<std::byte> records;                 // to be told before the next message
+
+  struct Wanted {
+    std::optional<Ready> ready;
+    std::vector<std::byte> inside;
+    WaitingLine line;
+    bool abandoned = false;  // its reader has left: the segment goes back as soon as it comes
+  };
+  std::unordered_map<uint32_t, std::shared_ptr<Wanted>> wanted;
+  uint32_t last_want = 0;
+};
+
+struct PortState {
+  PortState(Core& core, Port& below, memory::Arena& arena, const PortOptions& options)
+      : core(core), below(&below), arena(arena), options(options), retry(core.io()) {}
+
+  Core& core;
+  Port* below;  // null: the port is gone
+  memory::Arena& arena;
+  const PortOptions options;
+
+  std::unordered_map<uint64_t, std::shared_ptr<Peer>> by_session;
+  std::unordered_map<PeerId, std::shared_ptr<Peer>> by_id;
+
+  // Buffers for records on their way from the arena to a ring.
+  std::vector<memory::Lease> spare;
+  size_t buffers = 0;
+  WaitingLine line;  // for a buffer, a segment, or room in a connection's queue
+
+  std::vector<std::shared_ptr<Peer>> to_flush;
+  bool flush_posted = false;
+  boost::asio::steady_timer retry;  // of a flush that found the queue below full
+  bool retrying = false;
+
+  void leave(Peer& peer);
+};
+using PortStatePtr = std::shared_ptr<PortState>;
+
+Result<void> flush(PortState& state, Peer& peer);
+// Flushes when the core comes round, and tries again until it is done.
+void flush_soon(const PortStatePtr& state, const std::shared_ptr<Peer>& peer);
+
+// A window of a sealed peer.
+std::unique_ptr<Window> make_window(PortStatePtr state, std::shared_ptr<Peer> peer, const WindowDescriptor& lent,
+                                    Access access);
+
+}  // namespace verbena::fabric::sealed

@@ -1,0 +1,466 @@
+// A sealed connection on a wire that belongs to an attacker.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+
+#include "fabric/sealed/counters.h"
+#include "fabric/sealed/frames.h"
+#include "fabric/sealed/test_wire.h"
+
+namespace verbena::fabric::sealed {
+namespace {
+
+ConnectionKey key_of(uint64_t session, Sealing sealing = Sealing::aes_256_gcm) {
+  ConnectionKey key;
+  key.bytes.fill(std::byte{static_cast<unsigned char>(session * 7 + 1)});
+  key.sealing = sealing;
+  return key;
+}
+
+Message pattern(size_t size, unsigned fill) {
+  Message bytes(size);
+  std::mt19937_64 random(fill);
+  for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+bool contains(Bytes where, Bytes what) { return !std::ranges::search(where, what).empty(); }
+
+// One core with a sealed port that answers each message with itself. A message "peer" adds the sender.
+class SealedTest : public ::testing::Test {
+ protected:
+  SealedTest() : arena(*memory::Arena::create(64 * MiB)), core(Core::Options{}), below(wire) {}
+  ~SealedTest() override {
+    client.reset();
+    if (!thread_.joinable()) return;
+    call_on(core, [this] { port.reset(); });
+    core.stop();
+    thread_.join();
+  }
+
+  void start(PortOptions options = {}) {
+    thread_ = std::thread([this] { core.run(); });
+    start_over(options);
+  }
+  // A new port: a session has one connection to a port, for ever.
+  void start_over(PortOptions options = {}) {
+    call_on(core, [&] {
+      port.reset();
+      peer = 0;
+      wire.arrived.clear();
+      port = seal(core, below, *arena, options);
+      port->on_connection([](uint64_t session, ConnectionKey* key) {
+        if (session == 0 || session > 9) return false;
+        if (key != nullptr) *key = key_of(session, session == 9 ? Sealing::chacha20_poly1305 : Sealing::aes_256_gcm);
+        return true;
+      });
+      port->on_message([this](PeerId, Bytes message) {
+        sessions_seen.push_back(port->sealed_session());
+        if (peer == 0) peer = *port->add_peer("client");
+        heard.emplace_back(message.begin(), message.end());
+        (void)port->send(peer, message);
+      });
+      return 0;
+    });
+  }
+  void connect(uint64_t session = 1, unsigned epoch_bits = 24) {
+    client = seal(std::make_unique<WireLink>(wire, core, below), session,
+                  key_of(session, session == 9 ? Sealing::chacha20_poly1305 : Sealing::aes_256_gcm), epoch_bits);
+  }
+
+  // The answers of the server within a bounded time; the error of a link that broke.
+  Result<Message> answer() {
+    Message got;
+    const Deadline until = deadline_in(limit);
+    while (got.empty() && SteadyClock::now() < until) {
+      VB_ASSIGN(const size_t events, client->poll([&](Bytes message) { got.assign(message.begin(), message.end()); }));
+      if (events == 0) client->wait(until);
+    }
+    if (got.empty()) return fail(Errc::timed_out, "test");
+    return got;
+  }
+  Result<Message> ask(std::string_view text) {
+    VB_TRY(client->send(as_bytes(text)));
+    return answer();
+  }
+  // Polls the client until the server's work is done.
+  template <class T>
+  T driven(Task<T> task) {
+    auto done = spawn_on(core, std::move(task));
+    while (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      if (!client->poll([](Bytes) {})) break;
+      client->wait(deadline_in(std::chrono::milliseconds(1)));
+    }
+    return done.get();
+  }
+  std::shared_ptr<Window> window(const Lent& lent, Access access) {
+    auto opened = call_on(core, [&] { return port->open_window(peer, lent.descriptor(), access); });
+    EXPECT_TRUE(opened);
+    return {opened->release(), [this](Window* window) { call_on(core, [window] { delete window; }); }};
+  }
+  memory::Lease lease(Bytes bytes) {
+    auto lease = std::move(*arena->lease(bytes.size()));
+    std::ranges::copy(bytes, lease.data());
+    return lease;
+  }
+  // A GET of `bytes` into the client's memory: what is there after the server's answer; the error of either side.
+  Result<Message> get(Bytes bytes, uint64_t at = 0) {
+    Message into(bytes.size() + at, std::byte{0xaa});
+    VB_ASSIGN(const auto lent, client->lend(into, Access::server_writes));
+    VB_TRY(ask("a request"));
+    const auto source = lease(bytes);
+    const auto lands = window(*lent, Access::server_writes);
+    VB_TRY(driven(lands->write(source.bytes(), at, deadline_in(limit))));
+    VB_TRY(ask("done"));
+    return Message(into.begin() + static_cast<ptrdiff_t>(at), into.end());
+  }
+  // A PUT of `bytes` from the client's memory: what the server has.
+  Result<Message> put(Message bytes) {
+    VB_ASSIGN(const auto lent, client->lend(bytes, Access::server_reads));
+    VB_TRY(ask("a request"));
+    auto target = std::move(*arena->lease(bytes.size()));
+    const auto from = window(*lent, Access::server_reads);
+    VB_TRY(driven(from->read(target.bytes(), 0, deadline_in(limit))));
+    return Message(target.bytes().begin(), target.bytes().end());
+  }
+
+  Wire wire;
+  std::unique_ptr<memory::Arena> arena;
+  Core core;
+  WirePort below;
+  std::unique_ptr<Port> port;
+  std::unique_ptr<Link> client;
+  std::chrono::milliseconds limit{20'000};
+  PeerId peer = 0;
+  std::vector<Message> heard;
+  std::vector<uint64_t> sessions_seen;
+
+ private:
+  std::thread thread_;
+};
+
+TEST_F(SealedTest, MessagesAndBytesArriveAndNothingOfThemIsOnTheWire) {
+  const Message bytes = pattern(3 * MiB + 777, 1);
+  std::mutex mutex;
+  Message on_wire;
+  const auto record = [&](Bytes seen) {
+    const std::lock_guard lock(mutex);
+    on_wire.insert(on_wire.end(), seen.begin(), seen.end());
+  };
+  wire.to_server = wire.to_client = [&](Message message) {
+    record(message);
+    return std::vector<Message>{std::move(message)};
+  };
+  wire.written = wire.read = record;
+  start();
+  connect();
+  EXPECT_EQ(as_text(*ask("hello, this is no secret of a stranger")), "hello, this is no secret of a stranger");
+  EXPECT_EQ(sessions_seen.at(0), 1u);
+  const auto got = get(bytes, 5);
+  ASSERT_TRUE(got) << describe(got.error());
+  EXPECT_TRUE(*got == bytes);
+  const auto stored = put(bytes);
+  ASSERT_TRUE(stored) << describe(stored.error());
+  EXPECT_TRUE(*stored == bytes);
+  const std::lock_guard lock(mutex);
+  EXPECT_FALSE(contains(on_wire, as_bytes("no secret of a stranger")));
+  for (size_t at = 0; at + 16 < bytes.size(); at += 100'003) {
+    EXPECT_FALSE(contains(on_wire, Bytes(bytes).subspan(at, 16)));
+  }
+  EXPECT_EQ(wire.lends, 2u) << "only the two rings are ever reachable";
+}
+
+TEST_F(SealedTest, EverySizeArrives) {
+  start();
+  connect();
+  for (const size_t size : {1, 8, 4096, 4097, 65536, 65537, 262144, 262145, 700'000}) {
+    const Message bytes = pattern(size, static_cast<unsigned>(size));
+    const auto got = get(bytes, 3);
+    ASSERT_TRUE(got) << size << ": " << describe(got.error());
+    EXPECT_TRUE(*got == bytes) << size;
+    const auto stored = put(bytes);
+    ASSERT_TRUE(stored) << size << ": " << describe(stored.error());
+    EXPECT_TRUE(*stored == bytes) << size;
+  }
+}
+
+TEST_F(SealedTest, ChaChaServesWhereTheCpuHasNoAes) {
+  start();
+  connect(9);
+  const Message bytes = pattern(300'000, 2);
+  const auto got = get(bytes);
+  ASSERT_TRUE(got) << describe(got.error());
+  EXPECT_TRUE(*got == bytes);
+  EXPECT_TRUE(*put(bytes) == bytes);
+}
+
+TEST_F(SealedTest, KeysAreRenewedInBothDirections) {
+  start({.epoch_bits = 2});
+  connect(1, 2);
+  const Message bytes = pattern(2 * MiB, 3);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_TRUE(*get(bytes) == bytes);
+    EXPECT_TRUE(*put(bytes) == bytes);
+  }
+}
+
+TEST_F(SealedTest, AFullQueueDelaysAndLosesNothing) {
+  start();
+  connect();
+  Message bytes = pattern(MiB, 4);
+  auto lent = client->lend(bytes, Access::server_reads);
+  ASSERT_TRUE(lent && ask("a request"));
+  {
+    const std::lock_guard lock(wire.mutex);
+    wire.full = 40;
+  }
+  auto target = std::move(*arena->lease(MiB));
+  const auto from = window(**lent, Access::server_reads);
+  ASSERT_TRUE(driven(from->read(target.bytes(), 0, deadline_in(limit))));
+  EXPECT_TRUE(std::ranges::equal(target.bytes(), bytes));
+}
+
+// Every message is changed once, at a random place: no call ends with another result than right bytes or an error.
+TEST_F(SealedTest, AChangedMessageEndsTheLinkOrIsDropped) {
+  start();
+  limit = std::chrono::milliseconds(150);
+  std::mt19937_64 random(5);
+  const Message bytes = pattern(600'000, 6);
+  for (int round = 0; round < 32; ++round) {
+    start_over();
+    std::atomic<int> count = static_cast<int>(random() % 8);
+    const std::function<std::vector<Message>(Message)> change = [&](Message message) {
+      if (count.fetch_sub(1) == 0) message[random() % message.size()] ^= static_cast<std::byte>(1u << random() % 8);
+      return std::vector<Message>{std::move(message)};
+    };
+    call_on(core, [&] {
+      wire.to_server = round % 2 == 0 ? change : nullptr;
+      wire.to_client = round % 2 == 1 ? change : nullptr;
+      return 0;
+    });
+    connect();
+    const auto hello = ask("hello");
+    if (!hello) continue;
+    const auto got = round % 4 < 2 ? get(bytes) : put(bytes);
+    if (got) {
+      EXPECT_TRUE(*got == bytes);
+    }
+    client.reset();
+  }
+}
+
+TEST_F(SealedTest, AChangedRecordIsNeverTakenForBytes) {
+  start();
+  connect();
+  const Message bytes = pattern(600'000, 7);
+  ASSERT_TRUE(ask("hello"));
+  const uint64_t before = counters().forged_records.value();
+  wire.read = [](MutableBytes on_way) { on_way[on_way.size() / 2] ^= std::byte{1}; };
+  const auto stored = put(bytes);
+  ASSERT_FALSE(stored);
+  EXPECT_EQ(stored.error(), Errc::bad_digest);
+  EXPECT_GT(counters().forged_records.value(), before);
+  wire.read = {};
+  wire.written = [](MutableBytes on_way) { on_way[on_way.size() / 2] ^= std::byte{1}; };
+  limit = std::chrono::seconds(2);
+  const auto got = get(bytes);
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error(), Errc::closed);
+}
+
+// Records of an earlier transfer of the same window, in their old place.
+TEST_F(SealedTest, AReplayedRecordIsNotTaken) {
+  start();
+  connect();
+  const Message first = pattern(200'000, 8), second = pattern(200'000, 9);
+  Message recorded;
+  wire.read = wire.written = [&](MutableBytes on_way) { recorded.assign(on_way.begin(), on_way.end()); };
+  EXPECT_TRUE(*put(first) == first);
+  wire.read = [&](MutableBytes on_way) { std::ranges::copy(recorded, on_way.begin()); };
+  EXPECT_FALSE(put(second));
+  wire.read = {};
+  EXPECT_TRUE(*get(first) == first);
+  const Message old = recorded;
+  wire.written = [&](MutableBytes on_way) { std::ranges::copy(old, on_way.begin()); };
+  limit = std::chrono::seconds(2);
+  EXPECT_FALSE(get(second));
+}
+
+TEST_F(SealedTest, TwoRecordsThatChangePlacesAreNotTaken) {
+  start();
+  connect();
+  ASSERT_TRUE(ask("hello"));
+  wire.read = [](MutableBytes on_way) {
+    if (on_way.size() < 2 * record_size_max) return;
+    std::swap_ranges(on_way.begin(), on_way.begin() + record_size_max, on_way.begin() + record_size_max);
+  };
+  EXPECT_FALSE(put(pattern(256 * KiB, 10)));
+}
+
+TEST_F(SealedTest, RepeatedSwappedAndMissingMessagesBreakTheLink) {
+  start();
+  limit = std::chrono::milliseconds(200);
+  for (const std::string_view attack : {"repeat", "drop", "swap"}) {
+    std::vector<Message> held;
+    start_over();
+    int n = 0;
+    wire.to_client = [&](Message message) -> std::vector<Message> {
+      ++n;
+      if (attack == "repeat") return {message, message};
+      if (attack == "drop") return n == 2 ? std::vector<Message>{} : std::vector<Message>{message};
+      if (n == 2) {
+        held.push_back(std::move(message));
+        return {};
+      }
+      std::vector<Message> out{std::move(message)};
+      for (auto& late : held) out.push_back(std::move(late));
+      held.clear();
+      return out;
+    };
+    connect();
+    bool broke = false;
+    for (int i = 0; i < 4 && !broke; ++i) broke = !ask("question");
+    EXPECT_TRUE(broke) << attack;
+    client.reset();
+  }
+}
+
+TEST_F(SealedTest, ARecordedConnectionOpensNoSecondOne) {
+  std::vector<Message> recorded;
+  wire.to_server = [&](Message message) {
+    recorded.push_back(message);
+    return std::vector<Message>{std::move(message)};
+  };
+  start();
+  connect();
+  ASSERT_TRUE(ask("delete everything"));
+  const uint64_t refused = counters().forged_messages.value();
+  call_on(core, [&] {
+    for (const Message& message : recorded) below.receive(0, message);
+    port->remove_peer(peer);
+    for (const Message& message : recorded) below.receive(0, message);
+    return 0;
+  });
+  EXPECT_EQ(call_on(core, [&] { return heard.size(); }), 1u);
+  EXPECT_EQ(counters().forged_messages.value(), refused + 2 * recorded.size());
+}
+
+TEST_F(SealedTest, AMessageOfAnotherSessionIsRefused) {
+  start();
+  wire.to_server = [&](Message message) {
+    message[8] = std::byte{2};  // the envelope's session
+    return std::vector<Message>{std::move(message)};
+  };
+  limit = std::chrono::milliseconds(200);
+  connect();
+  EXPECT_FALSE(ask("hello"));
+  EXPECT_TRUE(call_on(core, [&] { return heard.empty(); }));
+}
+
+TEST_F(SealedTest, PlainMessagesPassOnlyWhereTheyMay) {
+  start({.takes_plain = false});
+  const uint64_t refused = counters().plain_messages.value();
+  call_on(core, [&] { return below.receive(0, as_bytes("plain")), 0; });
+  EXPECT_EQ(counters().plain_messages.value(), refused + 1);
+  EXPECT_TRUE(call_on(core, [&] { return heard.empty(); }));
+  call_on(core, [&] { return port.reset(), 0; });
+  call_on(core, [&] {
+    port = seal(core, below, *arena, {.takes_plain = true});
+    port->on_message([this](PeerId, Bytes) { sessions_seen.push_back(port->sealed_session()); });
+    below.receive(0, as_bytes("plain"));
+    return 0;
+  });
+  EXPECT_EQ(sessions_seen, std::vector<uint64_t>{0});
+}
+
+TEST_F(SealedTest, WhatIsWithdrawnIsNeitherReadNorWritten) {
+  start();
+  connect();
+  Message memory = pattern(200'000, 11);
+  const Message before = memory;
+  auto lent = client->lend(memory, Access::server_writes);
+  ASSERT_TRUE(lent && ask("hello"));
+  const auto bytes = pattern(200'000, 12);
+  const auto source = lease(bytes);
+  const auto lands = window(**lent, Access::server_writes);
+  (*lent)->revoke();
+  EXPECT_TRUE(driven(lands->write(source.bytes(), 0, deadline_in(limit))));
+  EXPECT_TRUE(ask("done"));
+  EXPECT_TRUE(memory == before);
+  // The other direction than was lent, and bytes beyond the window.
+  auto readable = client->lend(memory, Access::server_reads);
+  const auto wrong = window(**readable, Access::server_writes);
+  EXPECT_TRUE(driven(wrong->write(source.bytes(), 0, deadline_in(limit))));
+  EXPECT_TRUE(ask("done"));
+  EXPECT_TRUE(memory == before);
+  auto target = std::move(*arena->lease(4096));
+  EXPECT_FALSE(driven(wrong->read(target.bytes(), 0, deadline_in(limit))));
+  EXPECT_FALSE(driven(window(**readable, Access::server_reads)->read(target.bytes(), 199'999, deadline_in(limit))));
+  (*readable)->revoke();
+  EXPECT_FALSE(driven(window(**readable, Access::server_reads)->read(target.bytes(), 0, deadline_in(limit))));
+}
+
+// A client that never gives segments back, and one that never answers: each delays its own transfers only.
+TEST_F(SealedTest, AClientThatStopsDelaysOnlyItself) {
+  start({.buffers_max = 4, .buffers_per_peer_max = 2});
+  connect();
+  Message memory(8 * MiB);
+  auto lent = client->lend(memory, Access::server_writes);
+  ASSERT_TRUE(lent && ask("hello"));
+  auto source = std::move(*arena->lease(4 * MiB));
+  const auto lands = window(**lent, Access::server_writes);
+  // No poll of the client: the ring is full after two MiB.
+  const auto stuck = spawn_on(core, lands->write(source.bytes(), 0, deadline_in(std::chrono::milliseconds(200)))).get();
+  ASSERT_FALSE(stuck);
+  EXPECT_EQ(stuck.error(), Errc::timed_out);
+  const auto readable = client->lend(memory, Access::server_reads);
+  const auto from = window(**readable, Access::server_reads);
+  const auto silent = spawn_on(core, from->read(source.bytes(), 0, deadline_in(std::chrono::milliseconds(200)))).get();
+  ASSERT_FALSE(silent);
+  EXPECT_EQ(silent.error(), Errc::timed_out);
+  // It wakes up, and goes on.
+  EXPECT_TRUE(ask("still there?"));
+  EXPECT_TRUE(*get(pattern(MiB, 13)) == pattern(MiB, 13));
+  EXPECT_TRUE(*put(pattern(MiB, 14)) == pattern(MiB, 14));
+}
+
+TEST_F(SealedTest, APortThatGoesEndsItsTransfers) {
+  start();
+  connect();
+  Message memory(MiB);
+  auto lent = client->lend(memory, Access::server_reads);
+  ASSERT_TRUE(lent && ask("hello"));
+  auto target = std::move(*arena->lease(MiB));
+  const auto from = window(**lent, Access::server_reads);
+  auto done = spawn_on(core, from->read(target.bytes(), 0, deadline_in(std::chrono::seconds(20))));
+  call_on(core, [this] { return port.reset(), 0; });
+  EXPECT_EQ(done.get().error(), Errc::closed);
+}
+
+TEST(SealedFrames, RandomBodiesAreReadOrRefused) {
+  std::mt19937_64 random(15);
+  for (int i = 0; i < 200'000; ++i) {
+    Message body(random() % 200);
+    for (auto& byte : body) byte = static_cast<std::byte>(random() % 4 == 0 ? random() : random() % 3);
+    Bytes left(body);
+    for (int n = 0; n < 8 && !left.empty(); ++n) {
+      if (!take_record(left)) break;
+    }
+    (void)decode_rings(body), (void)decode_want(body), (void)decode_ready(body), (void)decode_segment(body);
+    (void)decode_header(body);
+  }
+  Record record{.place = {7, 9, 100'000}, .inside = std::nullopt, .segment = 3, .seals = {.first = 5, .tags = {{}, {}}}};
+  Message body;
+  encode(record, body);
+  EXPECT_LE(body.size(), record_overhead + 2 * aead_tag_size);
+  Bytes left(body);
+  const auto back = take_record(left);
+  ASSERT_TRUE(back && left.empty());
+  EXPECT_EQ(back->place.length, 100'000u);
+  EXPECT_EQ(back->segment, 3);
+  EXPECT_EQ(back->seals.first, 5u);
+}
+
+}  // namespace
+}  // namespace verbena::fabric::sealed
