@@ -44,9 +44,9 @@ struct EndpointInfo {
   std::string provider, address;
   uint32_t inline_max_bytes = 0;
   uint32_t message_size_max = 0;
-  bool encrypted = false;    // every session
-  bool seals = false;        // sessions that asked for it
-  bool takes_plain = true;   // others, too
+  bool encrypted = false;   // every session
+  bool seals = false;       // sessions that asked for it
+  bool takes_plain = true;  // others, too
   rdma::Transport transport = rdma::Transport::tcp;
 };
 

@@ -29,12 +29,12 @@ struct Session {
   wire::MasterKey master;
   auth::AccessKeyPtr key;  // that opened it; its streams check it again after a change
   auth::Identity identity;
-  std::string peer_address;                  // IP of the HTTP request that made it
-  std::string user_agent;                    // the client's; empty: none
+  std::string peer_address;                         // IP of the HTTP request that made it
+  std::string user_agent;                           // the client's; empty: none
   fabric::Sealing sealing = fabric::Sealing::none;  // on endpoints that seal
-  ClientCounts::Hold of_account, of_client;  // its places in the limits, while it is in the table
-  bool secure = false;                       // that request came over TLS; for messages the port decides
-  std::atomic<int64_t> last_used_ns{0};      // steady clock; refreshed by the streams' sweeps, not by each message
+  ClientCounts::Hold of_account, of_client;         // its places in the limits, while it is in the table
+  bool secure = false;                              // that request came over TLS; for messages the port decides
+  std::atomic<int64_t> last_used_ns{0};  // steady clock; refreshed by the streams' sweeps, not by each message
   void used(SteadyClock::time_point now) { last_used_ns = std::chrono::nanoseconds(now.time_since_epoch()).count(); }
   std::atomic<uint32_t> streams_open{0};
   std::atomic<bool> claimed{false};  // a HELLO came

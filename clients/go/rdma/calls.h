@@ -35,7 +35,8 @@ static inline int vb_end(vb_answer* answer, int code) {
   return code;
 }
 
-// names: endpoint, native endpoint, access key, secret key, session token, region, via, provider, CA file.
+// names: endpoint, native endpoint, access key, secret key, session token, region, via, provider, CA file,
+// encryption.
 static inline int vb_connect(const char* names, int insecure, int cleartext, uint64_t timeout_ms, unsigned attempts,
                              verbena_client** client, vb_answer* answer) {
   verbena_options options = {.struct_size = sizeof options};
@@ -48,6 +49,7 @@ static inline int vb_connect(const char* names, int insecure, int cleartext, uin
   options.via = vb_next(&names);
   options.provider = vb_next(&names);
   options.ca_file = vb_next(&names);
+  options.encryption = vb_next(&names);
   options.insecure = insecure;
   options.cleartext_rdma = cleartext;
   options.operation_timeout_ms = timeout_ms;

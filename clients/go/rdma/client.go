@@ -36,8 +36,9 @@ type Config struct {
 	Provider       string // "auto", "local", "verbs", "tcp", "efa", "cxi"
 	TokenProvider  string // of NewTransport: "verbs", which is the default, "efa", "cxi", "tcp", "none"
 	CAFile         string
-	Insecure       bool // https without verifying the server
-	CleartextRDMA  bool // https: allow RDMA between hosts, which TLS does not cover
+	Insecure       bool   // https without verifying the server
+	Encryption     string // of RDMA: "auto", "off", "preferred", "required" (docs/sealed-rdma.md)
+	CleartextRDMA  bool   // https: allow RDMA between hosts, which TLS does not cover
 	Timeout        time.Duration
 	Attempts       uint
 }
@@ -66,7 +67,7 @@ func NewClient(config Config) (*Client, error) {
 		}
 	}
 	names, err := join(endpoint, native, config.AccessKey, config.SecretKey, config.SessionToken, config.Region, via,
-		config.Provider, config.CAFile)
+		config.Provider, config.CAFile, config.Encryption)
 	if err != nil {
 		return nil, err
 	}

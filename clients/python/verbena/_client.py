@@ -165,7 +165,7 @@ class Client(Matches, Namespaces, _native.Client):
     """A client of one server. Cheap calls, any thread; `with` or close() ends it. Make one in each process.
 
     Options by keyword, as in docs/python.md: endpoint, native_endpoint, access_key, secret_key, session_token, region, via, provider,
-    ca_file, insecure, cleartext_rdma, operation_timeout_ms, attempts_max, ...
+    ca_file, insecure, encryption, cleartext_rdma, operation_timeout_ms, attempts_max, ...
     """
 
     def __enter__(self):

@@ -15,7 +15,7 @@ from ._client import ListedObject, connect
 _RANGES_MAX = 64  # of one message
 _SPOOLED_MAX = 64 << 20
 _OPTIONS = ("endpoint", "native_endpoint", "access_key", "secret_key", "session_token", "region", "via", "provider", "ca_file",
-            "insecure", "cleartext_rdma", "operation_timeout_ms", "attempts_max")
+            "insecure", "encryption", "cleartext_rdma", "operation_timeout_ms", "attempts_max")
 
 
 class VerbenaFileSystem(AbstractFileSystem):

@@ -1,9 +1,8 @@
 #include "client/api/client_impl.h"
 
-#include "client/api/encryption.h"
-
 #include <sys/mman.h>
 
+#include "client/api/encryption.h"
 #include "client/http/object_headers.h"
 #include "client/trace_scope.h"
 

@@ -151,10 +151,10 @@ Result<SessionTerms> request_session(const NativeOptions& options) {
   fill_random(nonce);
   // Servers from before version 2 read "version" alone.
   Json wanted = {{"version", 1},
-                       {"version_max", wire::protocol_version_max},
-                       {"client_nonce", to_hex(nonce)},
-                       {"user_agent", net::client_name},
-                       {"providers", options.providers}};
+                 {"version_max", wire::protocol_version_max},
+                 {"client_nonce", to_hex(nonce)},
+                 {"user_agent", net::client_name},
+                 {"providers", options.providers}};
   if (options.seals) wanted["sealing"] = sealings();
   const std::string body = wanted.dump();
   std::string server_ip;

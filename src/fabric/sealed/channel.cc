@@ -87,13 +87,13 @@ Seals Channel::seal_records(const Place& place, Bytes plain, std::byte* out) {
 }
 
 bool Channel::open_records(const Place& place, const Seals& seals, Bytes sealed, std::byte* out) {
-  bool opened = sealed.size() == place.length && seals.tags.size() == records_of(place.length) &&
-                seals.first <= numbers_max;
+  bool opened =
+      sealed.size() == place.length && seals.tags.size() == records_of(place.length) && seals.first <= numbers_max;
   for (size_t i = 0; opened && i < seals.tags.size(); ++i) {
     const Place part = part_of(place, i);
     const size_t at = i * record_size_max;
-    opened = ciphers_.records_in.open(seals.first + i, context_of(part), sealed.subspan(at, part.length),
-                                      seals.tags[i], out + at);
+    opened = ciphers_.records_in.open(seals.first + i, context_of(part), sealed.subspan(at, part.length), seals.tags[i],
+                                      out + at);
   }
   if (!opened) std::fill_n(out, place.length, std::byte{0});
   return opened;

@@ -23,7 +23,11 @@ class Channel {
 
   // With `salt` this side opens the connection (the client): its first envelope carries it.
   Channel(uint64_t session, Ciphers ciphers, std::optional<Salt> salt, size_t envelope_size_max)
-      : session_(session), ciphers_(std::move(ciphers)), salt_(salt), peer_opens_(!salt), envelope_(envelope_size_max) {}
+      : session_(session),
+        ciphers_(std::move(ciphers)),
+        salt_(salt),
+        peer_opens_(!salt),
+        envelope_(envelope_size_max) {}
 
   // Sends what waits, then this message of the layer above, which is copied. would_block: it was not sent.
   Result<void> send(Bytes first, Bytes second, const Transmit& transmit);

@@ -6,7 +6,8 @@
 namespace verbena::fabric::sealed {
 
 struct Counters {
-  metrics::Counter& opened = metrics::counter("verbena_sealed_connections_total", "Sealed connections that were opened");
+  metrics::Counter& opened =
+      metrics::counter("verbena_sealed_connections_total", "Sealed connections that were opened");
   metrics::Counter& bytes_out =
       metrics::counter("verbena_sealed_bytes_total", "Payload of sealed records", {{"direction", "to_client"}});
   metrics::Counter& bytes_in =

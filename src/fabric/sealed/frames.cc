@@ -7,7 +7,8 @@
 namespace verbena::fabric::sealed {
 namespace {
 
-constexpr std::array<std::byte, 4> magic{std::byte{0x56}, std::byte{0x4e}, std::byte{0x53}, std::byte{0x01}};  // "VNS" 1
+// "VNS" and the version.
+constexpr std::array<std::byte, 4> magic{std::byte{0x56}, std::byte{0x4e}, std::byte{0x53}, std::byte{0x01}};
 
 template <class T>
 T little_endian(T value) {

@@ -14,7 +14,7 @@ namespace verbena::fabric::sealed {
 namespace {
 
 // Answers up to this travel inside a message.
-constexpr size_t inside_max = 8 * KiB;
+constexpr size_t answer_inside_max = 8 * KiB;
 
 // The memory that is lent, by its number. Its owners may withdraw it on other threads than the link's.
 struct LentMemory {
@@ -92,9 +92,8 @@ class SealedLink final : public Link {
   Result<size_t> poll(const OnMessage& handler) override {
     if (broken_) return closed();
     // Taken first: the link below must not be used while it hands over a message.
-    VB_ASSIGN(const size_t events, below_->poll([this](Bytes message) {
-      arrived_.emplace_back(message.begin(), message.end());
-    }));
+    VB_ASSIGN(const size_t events,
+              below_->poll([this](Bytes message) { arrived_.emplace_back(message.begin(), message.end()); }));
     while (!arrived_.empty() && !broken_) {
       const std::vector<std::byte> message = std::move(arrived_.front());
       arrived_.pop_front();
@@ -220,7 +219,7 @@ class SealedLink final : public Link {
     ready.id = want->id;
     std::vector<std::byte> out;
     const bool lent = lent_->with(want->place, Access::server_reads, [&](MutableBytes from) {
-      if (from.size() <= inside_max) {
+      if (from.size() <= answer_inside_max) {
         ready.inside = from;
       } else if (free_segments_ != 0 && up_.memory != nullptr) {
         ready.segment = static_cast<uint8_t>(std::countr_zero(free_segments_));

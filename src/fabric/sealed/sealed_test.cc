@@ -450,7 +450,8 @@ TEST(SealedFrames, RandomBodiesAreReadOrRefused) {
     (void)decode_rings(body), (void)decode_want(body), (void)decode_ready(body), (void)decode_segment(body);
     (void)decode_header(body);
   }
-  Record record{.place = {7, 9, 100'000}, .inside = std::nullopt, .segment = 3, .seals = {.first = 5, .tags = {{}, {}}}};
+  Record record{.place = {7, 9, 100'000}, .inside = std::nullopt, .segment = 3, .seals = {}};
+  record.seals = {.first = 5, .tags = {{}, {}}};
   Message body;
   encode(record, body);
   EXPECT_LE(body.size(), record_overhead + 2 * aead_tag_size);

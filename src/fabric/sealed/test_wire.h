@@ -1,5 +1,5 @@
-// For tests: a transport whose wire belongs to an attacker. Messages and one-sided operations pass through hooks that may
-// change, drop, repeat, swap or record them.
+// For tests: a transport whose wire belongs to an attacker. Messages and one-sided operations pass through hooks that
+// may change, drop, repeat, swap or record them.
 #pragma once
 
 #include <gtest/gtest.h>

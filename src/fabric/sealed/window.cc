@@ -13,7 +13,7 @@ namespace verbena::fabric::sealed {
 namespace {
 
 // Bytes up to this travel inside a message: a record costs a one-sided operation and three messages' share.
-constexpr size_t inside_max = 4 * KiB;
+constexpr size_t write_inside_max = 4 * KiB;
 // The records that wait to be told, and the queue behind them: what a peer may hold that does not read.
 constexpr size_t waiting_bytes_max = 256 * KiB;
 constexpr size_t records_message_max = 12 * KiB;
@@ -102,7 +102,8 @@ Task<Result<void>> write_segment(PortStatePtr state, std::shared_ptr<Peer> peer,
   auto window = state->below->open_window(peer->id, ring, Access::server_writes);
   Result<void> written;
   if (window) {
-    written = co_await (*window)->write({buffer.data(), from.size()}, *segment * segment_size, deadline);
+    const Bytes sealed(buffer.data(), from.size());
+    written = co_await (*window)->write(sealed, *segment * segment_size, deadline);
   } else {
     written = std::unexpected(window.error());
   }
@@ -203,7 +204,7 @@ class SealedWindow final : public Window {
     const auto peer = peer_;
     const WindowDescriptor lent = lent_;
     while (!from.empty()) {
-      const bool inside = from.size() <= inside_max;
+      const bool inside = from.size() <= write_inside_max;
       const size_t size = inside ? from.size() : std::min(from.size(), segment_size);
       const Place place{lent.key, lent.base + at, static_cast<uint32_t>(size)};
       Result<void> written;
