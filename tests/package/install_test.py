@@ -110,6 +110,11 @@ class Installed(unittest.TestCase):
         there = self.usr / "share/s3rdma-conformance"
         self.assertEqual({path.relative_to(there) for path in there.rglob("*") if not path.is_dir()}, sources)
 
+    def test_the_conformance_suites_page_has_every_option(self):
+        page = (ROOT / (ROOT / "deploy/debian/s3rdma-conformance.manpages").read_text().strip()).read_text().replace("\\-", "-")
+        said = run(self.usr / "bin/s3rdma-conformance", "--help")
+        self.assertEqual(set(re.findall(r"--[a-z][a-z-]+", page)), set(re.findall(r"--[a-z][a-z-]+", said)))
+
     def test_other_vendors_names_and_the_plugin_load_from_there(self):
         """In a process of its own, with the folders that the documents name."""
         load = "import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]"
