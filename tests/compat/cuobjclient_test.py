@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import token_requests
-from token_requests import S3, verbena
+from token_requests import S3
 
 LIBRARY = sys.argv[1]
 P, S, I, B, T, L = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_bool, ctypes.c_char_p, ctypes.c_int64
@@ -219,14 +219,14 @@ getattr(ctypes.CDLL(sys.argv[1]), sys.argv[2])(memory, operations, 1001)
 
 
 def main():
-    token_requests.over_loopback_tcp()
+    token_requests.choose_fabric()
     symbols_are_the_class_alone()
     token_requests.library_has_no_setenv(LIBRARY)
     token_requests.settings_reach_libfabric(CREATE, LIBRARY, METHODS["create"][0])
     library = Library()
     token_requests.the_environment_is_as_it_was()
     without_a_device_nothing_is_connected(library)
-    with verbena.Server(memory=True) as server:
+    with token_requests.server() as server:
         s3 = S3(server)
         assert s3.call("PUT", "/bucket").status == 200
         bytes_move_by_tokens(library, s3)

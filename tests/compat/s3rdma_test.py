@@ -10,7 +10,7 @@ import sys
 
 import token_requests
 from s3rdma_conformance.checksums import crc64nvme
-from token_requests import S3, verbena
+from token_requests import S3
 
 LIBRARY = sys.argv[1]
 # name: (result, arguments), as the public header of libs3rdma has them.
@@ -127,7 +127,7 @@ def threads_share_a_client(library, client, s3):
 
 
 def main():
-    token_requests.over_loopback_tcp()
+    token_requests.choose_fabric()
     symbols_are_versioned()
     token_requests.library_has_no_setenv(LIBRARY)
     token_requests.settings_reach_libfabric("import ctypes, sys; ctypes.CDLL(sys.argv[1]).s3rdma_check_rdma(None, 0)", LIBRARY)
@@ -136,7 +136,7 @@ def main():
     reason = ctypes.create_string_buffer(64)
     assert library.s3rdma_client_init(b"no-such-device", reason, 64) is None and b"no-such-device" in reason.value, reason.value
     assert library.s3rdma_check_rdma(reason, 64) == 1, reason.value
-    with verbena.Server(memory=True) as server:
+    with token_requests.server() as server:
         s3 = S3(server)
         assert s3.call("PUT", "/bucket").status == 200
         client = library.s3rdma_client_init(None, reason, 64)

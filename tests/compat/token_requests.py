@@ -28,8 +28,28 @@ class S3:
             connection.close()
 
 
-def over_loopback_tcp():
-    os.environ.update(S3RDMA_PROVIDER="tcp", S3RDMA_ADDRESS="127.0.0.1")
+class Elsewhere:
+    """A server that runs already, at TEST_S3RDMA_ENDPOINT."""
+
+    def __init__(self, endpoint):
+        self.http = endpoint
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
+def server():
+    endpoint = os.environ.get("TEST_S3RDMA_ENDPOINT")
+    return Elsewhere(endpoint) if endpoint else verbena.Server(memory=True)
+
+
+def choose_fabric():
+    """The environment's, or tcp over loopback."""
+    os.environ.setdefault("S3RDMA_PROVIDER", "tcp")
+    os.environ.setdefault("S3RDMA_ADDRESS", "127.0.0.1")
     for name in SETTINGS:
         os.environ.pop(name, None)
 
@@ -39,7 +59,7 @@ def the_environment_is_as_it_was():
     libc.getenv.restype = ctypes.c_char_p
     there = {name: libc.getenv(name.encode()) for name in SETTINGS}
     assert there == dict.fromkeys(SETTINGS), f"the library has left variables in the program's environment: {there}"
-    assert libc.getenv(b"S3RDMA_PROVIDER") == b"tcp", "the program's own variables are gone"
+    assert libc.getenv(b"S3RDMA_PROVIDER") == os.environ["S3RDMA_PROVIDER"].encode(), "the program's own variables are gone"
 
 
 def libfabric_reads(program, *arguments, **variables):
