@@ -7,20 +7,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "settings.h"
+
 namespace verbena::compat {
 namespace {
 
 constexpr size_t rails_max = 16;
 constexpr uint64_t both_directions = FI_REMOTE_READ | FI_REMOTE_WRITE;
-
-// libfabric reads its variables once. Set when the library is loaded, before the program has threads.
-__attribute__((constructor)) void set_variables() {
-  // A cache of registrations would keep memory reachable after it was deregistered.
-  setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
-  setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
-  // rxm's default needs longer queues than many devices have.
-  setenv("FI_UNIVERSE_SIZE", "16", 0);
-}
 
 void need(int result, const char* what) {
   if (result != 0) throw FabricFault(std::string(what) + ": " + fi_strerror(-result));
@@ -146,8 +139,8 @@ std::vector<std::unique_ptr<Rail>> open_rails(const std::string& devices) {
   const std::string provider = variable("S3RDMA_PROVIDER", "verbs");
   fi_info* found = nullptr;
   const Info hints = hints_for(provider);
-  const int result = fi_getinfo(FI_VERSION(1, 18), address.empty() ? nullptr : address.c_str(), nullptr,
-                                address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
+  const int result =
+      get_info(address.empty() ? nullptr : address.c_str(), address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
   need(result, ("fi_getinfo of " + provider).c_str());
   const Info all(found);
   const auto wanted = split_names(devices);

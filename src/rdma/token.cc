@@ -89,6 +89,16 @@ Result<Token> parse_ofi1(const Fields& fields) {
   return token;
 }
 
+// Programs written for cuObject append the memory's address and size to any token, as 16 digits each, some with a
+// semicolon. The address is the client's own affair; the size must be the token's.
+bool has_window_again(const Fields& fields) {
+  if (fields.count != 8) return false;
+  std::string_view size = fields.at[7];
+  if (size.ends_with(';')) size.remove_suffix(1);
+  const auto again = parse_hex(size), before = parse_hex(fields.at[1]);
+  return parse_hex(fields.at[6]) && again && before && *again == *before;
+}
+
 bool is_hipobj(const Fields& fields) {
   return (fields.count == 1 || fields.count == 3) && fields.at[0].size() == hipobj_digits && is_hex(fields.at[0]);
 }
@@ -117,7 +127,8 @@ Result<Token> parse_token(std::string_view text) {
   if (fields.count > 2 && is_family(fields.at[2])) {
     if (fields.at[2] == "ofi1") {
       if (text.size() > token_size_max) return fail(Errc::invalid_rdma_token, "token: length");
-      if (fields.count != 6) return fail(Errc::invalid_rdma_token, "token: fields of ofi1");
+      if (fields.count != 6 && !has_window_again(fields))
+        return fail(Errc::invalid_rdma_token, "token: fields of ofi1");
       return parse_ofi1(fields);
     }
     return token;

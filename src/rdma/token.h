@@ -12,7 +12,7 @@ namespace verbena::rdma {
 
 // The form of a token's text, which tells its dialect (docs/dialects.md).
 enum class TokenForm : uint8_t {
-  ofi1,         // <base hex>:<size hex>:ofi1:<provider>:<endpoint name hex>:<key hex>
+  ofi1,         // <base hex>:<size hex>:ofi1:<provider>:<endpoint name hex>:<key hex>, perhaps with ":<address>:<size>"
   ofi1_raw,     // the same with a raw key (longer than 8 bytes)
   cuobject,     // <base hex>:<size hex>:<rkey>:<lid>:<DC target>:<GID present>:<GID>: dynamically connected queue pairs
   cuobject_rc,  // rc:<connection, 32 hex>:<base hex>:<size hex>:<rkey hex>: a queue pair that was connected before

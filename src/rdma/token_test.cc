@@ -92,6 +92,16 @@ TEST(Token, MayNameAnyProviderThatLibfabricCouldHave) {
   }
 }
 
+TEST(Token, OfOfi1MayHaveItsWindowAgainAsProgramsForCuObjectAppendIt) {
+  const auto plain = parse_token("0:10:ofi1:tcp:00:f");
+  ASSERT_TRUE(plain);
+  for (const char* end : {"", ";"}) {
+    const auto token = parse_token(std::string("0:10:ofi1:tcp:00:f:00007f0000001000:0000000000000010") + end);
+    ASSERT_TRUE(token) << end;
+    EXPECT_EQ(format_token(*token), format_token(*plain));
+  }
+}
+
 TEST(Token, ThatIsNoTokenIsInvalid) {
   const std::string long_name(2 * endpoint_name_size_max + 2, 'a');
   const std::string bad[] = {
@@ -99,6 +109,11 @@ TEST(Token, ThatIsNoTokenIsInvalid) {
       "0:0:ofi1",
       "0:0:ofi1:tcp:00",
       "0:0:ofi1:tcp:00:0:0",
+      "0:10:ofi1:tcp:00:0:0000000000001000:0000000000000011",
+      "0:10:ofi1:tcp:00:0:0000000000001000:0000000000000010;;",
+      "0:10:ofi1:tcp:00:0:address:0000000000000010",
+      "0:10:ofi1:tcp:00:0:0000000000001000:0000000000000010:0",
+      "0:10:ofi1:tcp:00:0;",
       "g:0:ofi1:tcp:00:0",
       "0x0:0:ofi1:tcp:00:0",
       "-1:0:ofi1:tcp:00:0",

@@ -4,16 +4,13 @@ moves the bytes. s3rdma_test.py LIBRARY"""
 import concurrent.futures
 import ctypes
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "lib"), str(ROOT / "conformance")]
-import verbena_server as verbena  # noqa: E402
-from s3rdma_conformance import wire  # noqa: E402
-from s3rdma_conformance.checksums import crc64nvme  # noqa: E402
+import token_requests
+from s3rdma_conformance.checksums import crc64nvme
+from token_requests import S3
 
 LIBRARY = sys.argv[1]
 # name: (result, arguments), as the public header of libs3rdma has them.
@@ -44,20 +41,6 @@ def token(library, client, memory, size, offset=0):
     text = ctypes.string_at(out).decode()
     library.s3rdma_client_free_token(out)
     return text
-
-
-class S3:
-    def __init__(self, server):
-        self.endpoint, self.host = server.http, server.http.partition("//")[2]
-        self.credentials = wire.Credentials(verbena.ACCESS_KEY, verbena.SECRET_KEY)
-
-    def call(self, method, path, text=None, **options):
-        connection = wire.Connection(self.endpoint)
-        try:
-            headers = [("x-amz-rdma-token", text)] if text else []
-            return connection.exchange(wire.request(self.credentials, self.host, method, path, headers=headers, **options), method)
-        finally:
-            connection.close()
 
 
 def symbols_are_versioned():
@@ -144,13 +127,16 @@ def threads_share_a_client(library, client, s3):
 
 
 def main():
-    os.environ.update(S3RDMA_PROVIDER="tcp", S3RDMA_ADDRESS="127.0.0.1")
+    token_requests.choose_fabric()
     symbols_are_versioned()
+    token_requests.library_has_no_setenv(LIBRARY)
+    token_requests.settings_reach_libfabric("import ctypes, sys; ctypes.CDLL(sys.argv[1]).s3rdma_check_rdma(None, 0)", LIBRARY)
     library = load()
+    token_requests.the_environment_is_as_it_was()
     reason = ctypes.create_string_buffer(64)
     assert library.s3rdma_client_init(b"no-such-device", reason, 64) is None and b"no-such-device" in reason.value, reason.value
     assert library.s3rdma_check_rdma(reason, 64) == 1, reason.value
-    with verbena.Server(memory=True) as server:
+    with token_requests.server() as server:
         s3 = S3(server)
         assert s3.call("PUT", "/bucket").status == 200
         client = library.s3rdma_client_init(None, reason, 64)
@@ -160,6 +146,7 @@ def main():
         what_is_outside_is_refused(library, client)
         library.s3rdma_client_free(client)
         freed_clients_are_refused(library)
+    token_requests.the_environment_is_as_it_was()
 
 
 main()

@@ -22,6 +22,7 @@ KEYS = {"VERBENA_ROOT_ACCESS_KEY": "chroottest", "VERBENA_ROOT_SECRET_KEY": "chr
         "AWS_ACCESS_KEY_ID": "chroottest", "AWS_SECRET_ACCESS_KEY": "chroot-test-secret"}
 ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root", **KEYS}
 START_S = 60
+PACKAGE_NAMES = ("verbena", "libverbena0", "libverbena-dev", "verbena-rados", "libverbena-compat", "verbena-nixl", "s3rdma-conformance")
 
 
 def debs(pattern):
@@ -129,13 +130,24 @@ def check_engine(there):
     print("the server over Ceph stored its first object")
 
 
+def check_libraries_and_suite(there):
+    """What other programs load is loaded by the names that they use, and the conformance suite starts."""
+    load = "import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]"
+    folder = next((there.folder / "usr/lib").glob("*/verbena-compat"))
+    place = "/" + str(folder.relative_to(there.folder))
+    there.run("env", f"LD_LIBRARY_PATH={place}", "python3", "-c", load, *sorted(path.name for path in folder.iterdir()))
+    there.run("python3", "-c", load, str(pathlib.PurePath(place).parent / "verbena-nixl/libplugin_VERBENA.so"))
+    assert " 101 " in there.run("s3rdma-conformance", "--list")
+    print("libraries with other vendors' names and NIXL's plugin were loaded, and the conformance suite listed its cases")
+
+
 def check(folder):
     there = Chroot(folder)
     packages = there.folder / "packages"
     (packages / "old").mkdir(parents=True)
-    for deb in debs("verbena_*.deb") + debs("libverbena0_*.deb") + debs("libverbena-dev_*.deb") + debs("verbena-rados_*.deb"):
+    for deb in [deb for name in PACKAGE_NAMES for deb in debs(f"{name}_*.deb")]:
         shutil.copy(deb, packages)
-        if not deb.name.startswith("libverbena-dev"):
+        if deb.name.startswith(("verbena_", "libverbena0_", "verbena-rados_")):
             older(deb, packages / "old")
     there.apt("update")
     before = there.files()
@@ -172,11 +184,12 @@ def check(folder):
     there.apt("install", *(f"/packages/{p.name}" for p in packages.glob("verbena-rados_*.deb")))
     print("the engine's package was removed, the server went on without it, and it was installed again")
 
-    there.apt("purge", "verbena", "verbena-rados", "libverbena0", "libverbena-dev")
+    check_libraries_and_suite(there)
+    there.apt("purge", *PACKAGE_NAMES)
     there.apt("autoremove", "--purge")
     left = {path for path in there.files() - before if not path.startswith("/var/lib/verbena/")}
     left -= {path for path in left if re.match(r"/(etc/(passwd|group|shadow|gshadow|subuid|subgid|.*-)|run|var/lib/(systemd|dbus)|etc/systemd)\b", path)}
-    ours = sorted(path for path in left if "verbena" in path and path != "/var/lib/verbena")
+    ours = sorted(path for path in left if re.search("verbena|s3rdma", path) and path != "/var/lib/verbena")
     assert not ours, f"a purge left {ours}"
     assert (there.folder / "var/lib/verbena/VERSION").exists(), "a purge took the objects"
     others = sorted(left - {"/var/lib/verbena"})

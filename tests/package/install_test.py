@@ -3,6 +3,7 @@
 
 usage: install_test.py BUILD_FOLDER
 """
+import fnmatch
 import os
 import pathlib
 import re
@@ -43,8 +44,11 @@ class Installed(unittest.TestCase):
                        "share/man/man1/verbena.1", "share/man/man1/verbena-user-policy-attach.1",
                        "share/bash-completion/completions/verbena", "share/zsh/vendor-completions/_verbena",
                        "share/fish/vendor_completions.d/verbena.fish", "lib/systemd/system/verbena.service",
-                       "lib/sysusers.d/verbena.conf", "lib/tmpfiles.d/verbena.conf"):
+                       "lib/sysusers.d/verbena.conf", "lib/tmpfiles.d/verbena.conf", "bin/s3rdma-conformance"):
             self.assertIn(wanted, have)
+        for wanted in ("libs3rdma.so", "libs3rdma.so.0", "libcuobjclient.so", "libcuobjclient.so.1"):
+            self.assertTrue((self.libdir / "verbena-compat" / wanted).exists(), wanted)
+        self.assertEqual([path.name for path in (self.libdir / "verbena-nixl").iterdir()], ["libplugin_VERBENA.so"])
         everything = [path for path in self.dest.rglob("*") if not path.is_dir()]
         self.assertEqual([path for path in everything if not path.is_relative_to(self.usr)],
                          [] if self.usr.name == "local" else [self.dest / "etc/verbena/verbena.yaml"])
@@ -53,7 +57,8 @@ class Installed(unittest.TestCase):
 
     def test_the_program_starts_from_there_and_names_no_folder_of_the_build(self):
         self.assertRegex(run(self.program, "--version", env={}), r"^verbena \d")
-        for file in (self.program, self.usr / "libexec/verbena/verbena-rados", self.libdir / "libverbena.so.0"):
+        for file in (self.program, self.usr / "libexec/verbena/verbena-rados", self.libdir / "libverbena.so.0",
+                     *(self.libdir / "verbena-compat").glob("*.so")):
             dynamic = run("readelf", "-d", file)
             self.assertNotIn(str(pathlib.Path.home()), dynamic)
             self.assertNotIn(str(BUILD), dynamic)
@@ -61,6 +66,62 @@ class Installed(unittest.TestCase):
             self.assertNotIn("not found", linked)
             fabric = os.path.realpath(re.search(r"libfabric\.so\.1 => (\S+)", linked).group(1))
             self.assertTrue(fabric.startswith(str(self.libdir.resolve())) or fabric.startswith(("/lib/", "/usr/lib/")), fabric)
+
+    def test_each_file_goes_into_one_package(self):
+        debian = ROOT / "deploy/debian"
+        lists = {path.stem: path.read_text().split() for path in debian.glob("*.install")}
+        lists["nothing"] = (debian / "not-installed").read_text().split()
+        lists["libverbena0"].append("usr/lib/*/verbena")  # rules: where there is a private libfabric
+        declared = re.findall(r"^Package: (.*)$", (debian / "control").read_text(), re.M)
+        self.assertEqual(sorted(declared), sorted(set(lists) - {"nothing"}))
+        matched = {name: set() for name in lists}
+        for path in self.dest.rglob("*"):
+            if path.is_dir():
+                continue
+            found = [(name, line) for name, lines in lists.items() for line in lines if self.is_in(line, self.debian_path(path))]
+            self.assertEqual(len(found), 1, f"{path}: {found}")
+            matched[found[0][0]].add(found[0][1])
+        unused = {name: set(lines) - matched[name] - {"usr/lib/*/verbena"} for name, lines in lists.items()}
+        self.assertFalse([(name, lines) for name, lines in unused.items() if lines and name != "nothing"], unused)
+
+    def debian_path(self, path):
+        """Where a package has this file: below /usr, libraries in a folder of the architecture."""
+        if not path.is_relative_to(self.usr):
+            return str(path.relative_to(self.dest))
+        inside = path.relative_to(self.usr)
+        if inside.parts[0] == "etc":
+            return str(inside)
+        parts = list(inside.parts)
+        if parts[0] == "lib" and self.libdir == self.usr / "lib" and parts[1] not in ("systemd", "sysusers.d", "tmpfiles.d"):
+            parts.insert(1, "architecture")
+        return "/".join(["usr", *parts])
+
+    @staticmethod
+    def is_in(pattern, path):
+        """As dh_install matches: a star stays within a part of the path, and a folder has what is below it."""
+        wanted, have = pattern.split("/"), path.split("/")
+        return len(have) >= len(wanted) and all(fnmatch.fnmatchcase(a, b) for a, b in zip(have, wanted))
+
+    def test_the_conformance_suite_lists_its_cases_from_there(self):
+        listed = run(self.usr / "bin/s3rdma-conformance", "--list", env={"PATH": "/usr/bin:/bin"})
+        self.assertGreater(len(re.findall(r"^\s*\d{3}\b", listed, re.M)), 100, listed[:400])
+        self.assertEqual(list((self.usr / "share/s3rdma-conformance").rglob("__pycache__")), [])
+        sources = {path.relative_to(ROOT / "conformance") for path in (ROOT / "conformance/s3rdma_conformance").rglob("*.py")}
+        there = self.usr / "share/s3rdma-conformance"
+        self.assertEqual({path.relative_to(there) for path in there.rglob("*") if not path.is_dir()}, sources)
+
+    def test_the_conformance_suites_page_has_every_option(self):
+        page = (ROOT / (ROOT / "deploy/debian/s3rdma-conformance.manpages").read_text().strip()).read_text().replace("\\-", "-")
+        said = run(self.usr / "bin/s3rdma-conformance", "--help")
+        self.assertEqual(set(re.findall(r"--[a-z][a-z-]+", page)), set(re.findall(r"--[a-z][a-z-]+", said)))
+
+    def test_other_vendors_names_and_the_plugin_load_from_there(self):
+        """In a process of its own, with the folders that the documents name."""
+        load = "import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]"
+        compat, plugins = self.libdir / "verbena-compat", self.libdir / "verbena-nixl"
+        env = {"LD_LIBRARY_PATH": f"{compat}:{self.libdir}"}
+        run(sys.executable, "-c", load, *sorted({path.name for path in compat.iterdir()}), env=env)
+        run(sys.executable, "-c", load, plugins / "libplugin_VERBENA.so", env=env)
 
     def test_the_engine_over_ceph_costs_other_commands_nothing(self):
         self.assertNotIn("librados", run("readelf", "-d", self.program))
