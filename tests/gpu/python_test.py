@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import PythonCase  # noqa: E402
 from cuda_driver import Array, Driver  # noqa: E402
-from verbena_server import program  # noqa: E402
+from verbena_server import Server, program  # noqa: E402
 import verbena  # noqa: E402
 
 MIB = 1 << 20
@@ -179,6 +179,24 @@ class Arrays(PythonCase):
         done = self.bench("--memory", "cuda", "--doors", "http", TEST_VERBENA_CUDA_DRIVER="/nonexistent/libcuda.so.1")
         self.assertIn("no NVIDIA driver", done.stderr)
         self.assertNotEqual(done.returncode, 0)
+
+    def told_at_start(self, **environment):
+        """A server's lines about GPUs; it serves objects whatever they say."""
+        with Server(memory=True, env=environment) as server:
+            with verbena.connect(server.http, native_endpoint=server.native, **self.keys) as client:
+                client.make_bucket("gpus")
+                client.put("gpus", "key", b"bytes")
+                self.assertEqual(bytes(client.get("gpus", "key")), b"bytes")
+            return [line for line in server.log().splitlines() if "gpudirect:" in line]
+
+    def test_a_server_says_which_gpus_it_found_if_it_is_asked(self):
+        found, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true")
+        self.assertRegex(found, "CUDA 12.4, 2 devices; 0: Double 0, .*; 1: Double 1")
+        failed, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuInit=100")
+        self.assertIn("CUDA_ERROR_NO_DEVICE: there is no GPU", failed)
+        lost, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuDeviceGetCount=214")
+        self.assertIn("CUDA_ERROR_ECC_UNCORRECTABLE", lost)
+        self.assertEqual(self.told_at_start(), [])
 
     def doctor(self, **environment):
         done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100, env={**os.environ, **environment})
