@@ -52,8 +52,8 @@ Findings check_memory(const MachineRoots& roots, const ArenaUse& arena = {});
 Findings check_limits();
 Findings check_io_uring(const MachineRoots& roots);
 Findings check_kernel(const MachineRoots& roots);
-// GPUs, and how their memory is served. Loads and initializes their driver: not for a server.
-Findings check_gpus();
+// GPUs, and the ways to their memory. Loads and initializes their driver: not for a server.
+Findings check_gpus(const MachineRoots& roots);
 // What encrypts packets below Verbena, of the processor and of each RDMA device: present, absent or not to be told.
 Findings check_encryption(const MachineRoots& roots);
 // Whether a service keeps the machine's clock right: signatures are valid for a quarter of an hour.

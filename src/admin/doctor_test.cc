@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
+
+#include "admin/doctor_gpu.h"
 
 namespace verbena::admin {
 namespace {
@@ -74,6 +78,107 @@ TEST_F(Doctor, TellsWhatEncryptsBelowAnRdmaDevice) {
   findings = check_encryption(roots);
   EXPECT_TRUE(findings[2].found.starts_with("inline AES-XTS: cannot be told")) << findings[2].found;
   EXPECT_TRUE(findings[2].mend.starts_with("the device sends its packets itself")) << findings[2].mend;
+}
+
+// A machine's PCI bus with a GPU behind a bridge, whose configuration space has one extended capability: ACS.
+class DoctorOfGpus : public Doctor {
+ protected:
+  static constexpr const char* bridge = "sys/devices/pci0000:60/0000:60:01.0/";
+  void SetUp() override {
+    Doctor::SetUp();
+    roots.dev = root / "dev";
+    const std::filesystem::path gpu = std::filesystem::path(bridge) / "0000:61:00.0";
+    write(gpu / "vendor", "0x10de");
+    write(gpu / "class", "0x030200");
+    write(gpu / "numa_node", "1");
+    write("sys/bus/pci/devices/0000:00:00.0/vendor", "0x8086");
+    std::filesystem::create_symlink(root / gpu, root / "sys/bus/pci/devices/0000:61:00.0");
+    write("dev/nvidiactl", "");
+    write("dev/nvidia0", "");
+  }
+  void write_bridge(unsigned control, unsigned next = 0, size_t size = 4096) {
+    std::string bytes(size, '\0');
+    const unsigned head = 0x0d | 1u << 16 | next << 20;
+    for (size_t i = 0; i < 4 && size > 0x110; ++i) bytes[0x100 + i] = static_cast<char>(head >> (8 * i));
+    if (size > 0x110) bytes[0x106] = static_cast<char>(control);
+    std::ofstream(root / bridge / "config", std::ios::binary) << bytes;
+  }
+  Finding of(const std::string& subject) {
+    for (Finding& one : check_gpu_bus(roots)) {
+      if (one.subject == subject) return one;
+    }
+    return {};
+  }
+};
+
+TEST_F(DoctorOfGpus, AMachineWithoutOneHasNoFindings) {
+  std::filesystem::remove_all(root / "sys/bus/pci/devices/0000:61:00.0");
+  EXPECT_TRUE(check_gpu_bus(roots).empty());
+}
+
+TEST_F(DoctorOfGpus, TellsWhatRedirectsPeersAndWhatTranslates) {
+  write_bridge(0x1d);
+  write(std::filesystem::path(bridge) / "0000:61:00.0/iommu_group/type", "DMA-FQ");
+  const Finding found = of("gpu at 0000:61:00.0");
+  EXPECT_EQ(found.found, "NUMA node 1, IOMMU DMA-FQ, ACS of the bridges above it redirects at 0000:60:01.0");
+  EXPECT_NE(found.mend.find("pci=disable_acs_redir=0000:60:01.0"), std::string::npos) << found.mend;
+  EXPECT_NE(found.mend.find("iommu=pt"), std::string::npos) << found.mend;
+  write_bridge(0x11);  // source validation and upstream forwarding alone
+  EXPECT_TRUE(of("gpu at 0000:61:00.0").found.ends_with("does not redirect"));
+  write(std::filesystem::path(bridge) / "0000:61:00.0/iommu_group/type", "identity");
+  EXPECT_EQ(of("gpu at 0000:61:00.0").mend, "");
+}
+
+TEST_F(DoctorOfGpus, DoesNotGuessWhatItMayNotRead) {
+  EXPECT_TRUE(of("gpu at 0000:61:00.0").found.ends_with("cannot be told (only root may read it)"));
+  write_bridge(0x1d, 0, 64);
+  EXPECT_TRUE(of("gpu at 0000:61:00.0").found.ends_with("cannot be told (only root may read it)"));
+  std::string circle(4096, '\0');  // a capability of another kind that names itself as the next
+  circle.replace(0x100, 4, std::string("\x01\x00\x01\x10", 4));
+  std::ofstream(root / bridge / "config", std::ios::binary) << circle;
+  EXPECT_TRUE(of("gpu at 0000:61:00.0").found.ends_with("does not redirect"));
+}
+
+TEST_F(DoctorOfGpus, NamesDeviceFilesThatCannotBeOpened) {
+  for (const Finding& one : check_gpu_bus(roots)) EXPECT_EQ(one.health, Health::ok) << one.subject;
+  std::filesystem::remove(root / "dev/nvidiactl");
+  std::filesystem::remove(root / "dev/nvidia0");
+  std::filesystem::create_symlink("nvidia0", root / "dev/nvidia0");  // cannot be opened, also by root
+  EXPECT_EQ(of("gpu device file " + (root / "dev/nvidiactl").string()).health, Health::warn);
+  const Finding found = of("gpu device file " + (root / "dev/nvidia0").string());
+  EXPECT_EQ(found.health, Health::warn);
+  EXPECT_EQ(found.found, std::strerror(ELOOP));
+  EXPECT_NE(found.mend.find("--gpus all"), std::string::npos) << found.mend;
+}
+
+TEST_F(DoctorOfGpus, TellsOfInstancesAndOfTheModuleForPeers) {
+  write("proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "");
+  write("proc/driver/nvidia/capabilities/gpu0/mig/gi2/access", "");
+  write("proc/driver/nvidia/capabilities/gpu1/mig/access", "");
+  EXPECT_EQ(of("gpu0 in MIG").found, "2 instances");
+  EXPECT_EQ(of("gpu1 in MIG").found, "");
+  EXPECT_EQ(of("gpu peer memory").found, "nvidia_peermem is not loaded");
+  write("sys/module/nvidia_peermem/refcnt", "0");
+  EXPECT_EQ(of("gpu peer memory").found, "nvidia_peermem is loaded");
+}
+
+TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
+  const auto provider = [](const char* name, bool usable) {
+    fabric::ofi::ProviderInfo info;
+    info.provider = name;
+    info.usable = usable;
+    return info;
+  };
+  const Findings ways = gpu_ways({provider("tcp", true), provider("verbs;ofi_rxm", true),
+                                  provider("verbs;ofi_rxm", true), provider("psm3", false)},
+                                 true);
+  ASSERT_EQ(ways.size(), 4u);
+  EXPECT_TRUE(ways[0].found.starts_with("shared"));
+  EXPECT_EQ(ways[1].subject, "gpu memory by tcp");
+  EXPECT_NE(ways[1].mend.find("no device"), std::string::npos) << ways[1].mend;
+  EXPECT_EQ(ways[2].subject, "gpu memory by verbs;ofi_rxm");
+  EXPECT_NE(ways[2].mend.find("can export"), std::string::npos) << ways[2].mend;
+  EXPECT_EQ(ways[3].subject, "gpu memory by http");
 }
 
 TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {

@@ -30,7 +30,7 @@ int run_doctor(const DoctorArguments& arguments) {
     append(findings, admin::check_file_system(roots, arguments.data));
   }
   append(findings, admin::examine_machine(roots));
-  append(findings, admin::check_gpus());
+  append(findings, admin::check_gpus(roots));
   append(findings, check_ports(endpoint, arguments.native));
   return put_findings(findings, arguments.json);
 }

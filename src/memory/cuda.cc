@@ -59,6 +59,18 @@ const char* find_all(void* library, Calls& calls) {
   return missing;
 }
 
+// What the driver's name of a failed start does not say.
+const char* hint(int status) {
+  switch (status) {
+    case no_device:
+      return ": there is no GPU, or this process may not open /dev/nvidia*";
+    case not_initialized:
+      return ": was the driver in use before this process was forked?";
+    default:
+      return "";
+  }
+}
+
 std::string shown(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
 }  // namespace
@@ -88,6 +100,7 @@ Outcome<std::unique_ptr<Driver>> Driver::load() {
   if (const int status = driver->calls_->init(0); status != success) {
     Fault fault = driver->fault("cuInit", status);
     fault.kind = Kind::absent;
+    fault.text += hint(status);
     return std::unexpected(std::move(fault));
   }
   if (const int status = driver->calls_->version(&driver->version_); status != success) {

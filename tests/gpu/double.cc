@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -94,9 +95,19 @@ struct World {
   std::atomic<unsigned> delay{200}, pageable{0}, misuse{0};
   std::atomic<bool> held{false};
 };
-World& world() {
-  static World* const made = new World;
+// TEST_VERBENA_CUDA_FAIL=cuInit=100 in a process's environment: that call fails with that status from its first use on.
+World* make_world() {
+  auto* made = new World;
   made->contexts[1].device = 1;
+  const char* given = std::getenv("TEST_VERBENA_CUDA_FAIL");
+  const std::string text = given == nullptr ? "" : given;
+  if (const size_t at = text.find('='); at != std::string::npos) {
+    made->failures[text.substr(0, at)] = {std::atoi(text.c_str() + at + 1), 0};
+  }
+  return made;
+}
+World& world() {
+  static World* const made = make_world();
   return *made;
 }
 thread_local std::vector<Context*> stack;
@@ -232,6 +243,7 @@ int cuDriverGetVersion(int* version) {
 int cuGetErrorName(int status, const char** name) {
   static const std::map<int, const char*> names = {{invalid_value, "CUDA_ERROR_INVALID_VALUE"},
                                                    {out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                   {3, "CUDA_ERROR_NOT_INITIALIZED"},
                                                    {100, "CUDA_ERROR_NO_DEVICE"},
                                                    {invalid_device, "CUDA_ERROR_INVALID_DEVICE"},
                                                    {invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},

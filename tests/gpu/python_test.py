@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import PythonCase  # noqa: E402
 from cuda_driver import Array, Driver  # noqa: E402
-from verbena_server import program  # noqa: E402
+from verbena_server import Server, program  # noqa: E402
 import verbena  # noqa: E402
 
 MIB = 1 << 20
@@ -133,6 +133,27 @@ class Arrays(PythonCase):
         self.client.put("bucket", "empty", self.array(0))
         self.assertEqual(self.client.get_into("bucket", "empty", self.array(0)).bytes, 0)
 
+    def other_process(self, device, address=0, **environment):
+        """The client in a process of its own: its memory on that device, or that address of this process."""
+        script = pathlib.Path(__file__).resolve().parent / "other_process.py"
+        return subprocess.Popen([sys.executable, script, self.server.http, self.server.native, str(device), str(address)], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **environment})
+
+    def said(self, process):
+        return process.communicate(timeout=60)[0].strip()
+
+    def test_two_processes_use_two_devices(self):
+        both = [self.other_process(device) for device in (0, 1)]
+        self.assertEqual([self.said(one) for one in both], ["shared: all bytes are right"] * 2)
+
+    def test_an_address_of_another_process_is_no_memory_here(self):
+        self.assertIn("no memory of a device", self.said(self.other_process(0, self.array(4096).address)))
+
+    def test_a_driver_that_does_not_start_says_why(self):
+        for status, name, hint in ((100, "NO_DEVICE", "may not open /dev/nvidia"), (3, "NOT_INITIALIZED", "forked")):
+            told = self.said(self.other_process(0, 4096, TEST_VERBENA_CUDA_FAIL=f"cuInit={status}"))
+            self.assertRegex(told, f"^Unsupported: .*cuInit: CUDA_ERROR_{name}.*{hint}")
+
     def bench(self, *arguments, **environment):
         return subprocess.run([program(), "bench", "--json", "--count", "3", "--sizes", "64KiB", *arguments], capture_output=True, text=True,
                               timeout=100, env={**os.environ, **environment})
@@ -159,16 +180,37 @@ class Arrays(PythonCase):
         self.assertIn("no NVIDIA driver", done.stderr)
         self.assertNotEqual(done.returncode, 0)
 
+    def told_at_start(self, **environment):
+        """A server's lines about GPUs; it serves objects whatever they say."""
+        with Server(memory=True, env=environment) as server:
+            with verbena.connect(server.http, native_endpoint=server.native, **self.keys) as client:
+                client.make_bucket("gpus")
+                client.put("gpus", "key", b"bytes")
+                self.assertEqual(bytes(client.get("gpus", "key")), b"bytes")
+            return [line for line in server.log().splitlines() if "gpudirect:" in line]
+
+    def test_a_server_says_which_gpus_it_found_if_it_is_asked(self):
+        found, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true")
+        self.assertRegex(found, "CUDA 12.4, 2 devices; 0: Double 0, .*; 1: Double 1")
+        failed, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuInit=100")
+        self.assertIn("CUDA_ERROR_NO_DEVICE: there is no GPU", failed)
+        lost, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuDeviceGetCount=214")
+        self.assertIn("CUDA_ERROR_ECC_UNCORRECTABLE", lost)
+        self.assertEqual(self.told_at_start(), [])
+
+    def doctor(self, **environment):
+        done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100, env={**os.environ, **environment})
+        return {line["subject"]: line["found"] for line in map(json.loads, done.stdout.splitlines())}
+
     def test_the_doctor_tells_of_gpus(self):
-        done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100)
-        told = {line["subject"]: line["found"] for line in map(json.loads, done.stdout.splitlines())}
+        told = self.doctor()
         self.assertIn("CUDA 12.4", told["gpu driver"])
         self.assertIn("Double 1", told["gpu 1"])
-        self.assertIn("shared", told["gpu memory as a window"])
-        environment = {**os.environ, "TEST_VERBENA_CUDA_DRIVER": "/nonexistent/libcuda.so.1"}
-        done = subprocess.run([program(), "doctor", "--json"], capture_output=True, text=True, timeout=100, env=environment)
-        told = {line["subject"]: line["found"] for line in map(json.loads, done.stdout.splitlines())}
-        self.assertIn("no NVIDIA driver", told["gpu"])
+        ways = {subject: found.split(":")[0] for subject, found in told.items() if subject.startswith("gpu memory by ")}
+        self.assertEqual(ways["gpu memory by native local"], "shared")
+        self.assertEqual(ways["gpu memory by http"], "staged")
+        self.assertIn("no NVIDIA driver", self.doctor(TEST_VERBENA_CUDA_DRIVER="/nonexistent/libcuda.so.1")["gpu"])
+        self.assertIn("may not open /dev/nvidia", self.doctor(TEST_VERBENA_CUDA_FAIL="cuInit=100")["gpu"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,17 @@
+// The parts of the doctor's checks of GPUs (doctor.h, check_gpus).
+#pragma once
+
+#include <vector>
+
+#include "admin/doctor.h"
+
+namespace verbena::admin {
+
+// NVIDIA's GPUs on the PCI bus, whether or not a driver serves them: device files, MIG, IOMMU, ACS, the module for
+// peer memory. Empty: there is none.
+Findings check_gpu_bus(const MachineRoots& roots);
+// The way that each of these providers takes to a GPU's memory, and why not a better one. `dma_buf`: the driver can
+// export that memory.
+Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, bool dma_buf);
+
+}  // namespace verbena::admin
