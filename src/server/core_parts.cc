@@ -95,6 +95,7 @@ std::expected<void, std::string> check_encryption(const Config::Rdma& rdma) {
     return std::unexpected("rdma.token_provider " + name +
                            ": payload of RDMA tokens is not encrypted, and rdma.encryption is required");
   }
+  log::info("rdma: tokens are declined: their payload is not encrypted, and rdma.encryption is required");
   return {};
 }
 

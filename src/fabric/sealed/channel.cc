@@ -8,6 +8,9 @@ namespace {
 
 constexpr uint64_t numbers_max = std::numeric_limits<uint64_t>::max() - records_per_segment;
 
+// Of the thread, not of each connection: thousands may be idle.
+thread_local std::vector<std::byte> outgoing, incoming;
+
 size_t start_of_body(Kind kind) { return Header::size + (kind == Kind::open ? salt_size : 0); }
 
 // The part of a place that record i holds.
@@ -24,8 +27,9 @@ Result<void> Channel::transmit(Kind kind, Bytes first, Bytes second, const Trans
   // The first envelope opens the connection, and is a message: queued ones wait for it.
   if (salt_) kind = Kind::open;
   const size_t start = start_of_body(kind), size = start + first.size() + second.size() + aead_tag_size;
-  if (size > envelope_.size()) return fail(Errc::too_large, "sealed: the message is too long");
-  std::byte* const out = envelope_.data();
+  if (size > envelope_size_max_) return fail(Errc::too_large, "sealed: the message is too long");
+  if (outgoing.size() < size) outgoing.resize(envelope_size_max_);
+  std::byte* const out = outgoing.data();
   encode(Header{.kind = kind, .session = session_, .sequence = sent_ + 1}, out);
   if (salt_) std::ranges::copy(*salt_, out + Header::size);
   std::ranges::copy(first, out + start);
@@ -68,12 +72,12 @@ std::optional<Channel::Opened> Channel::open(const Header& header, Bytes envelop
     return std::nullopt;
   if ((header.kind == Kind::open) != (peer_opens_ && seen_ == 0)) return std::nullopt;
   const Bytes sealed = envelope.subspan(start, envelope.size() - start - aead_tag_size);
-  opened_.resize(sealed.size());
+  if (incoming.size() < sealed.size()) incoming.resize(sealed.size());
   if (!ciphers_.messages_in.open(header.sequence, envelope.first(start), sealed, envelope.last(aead_tag_size),
-                                 opened_.data()))
+                                 incoming.data()))
     return std::nullopt;
   ++seen_;
-  return Opened{header.kind == Kind::open ? Kind::message : header.kind, opened_};
+  return Opened{header.kind == Kind::open ? Kind::message : header.kind, Bytes(incoming).first(sealed.size())};
 }
 
 Seals Channel::seal_records(const Place& place, Bytes plain, std::byte* out) {

@@ -27,7 +27,7 @@ class Channel {
         ciphers_(std::move(ciphers)),
         salt_(salt),
         peer_opens_(!salt),
-        envelope_(envelope_size_max) {}
+        envelope_size_max_(envelope_size_max) {}
 
   // Sends what waits, then this message of the layer above, which is copied. would_block: it was not sent.
   Result<void> send(Bytes first, Bytes second, const Transmit& transmit);
@@ -37,7 +37,8 @@ class Channel {
   bool has_waiting() const { return !waiting_.empty(); }
   size_t waiting_bytes() const { return waiting_bytes_; }
 
-  // Opens an envelope. nullopt: forged, repeated or out of order. `body` is valid until the next call.
+  // Opens an envelope. nullopt: forged, repeated or out of order. `body` is valid until this thread's next call, of any
+  // channel.
   struct Opened {
     Kind kind;
     Bytes body;
@@ -56,8 +57,8 @@ class Channel {
   Ciphers ciphers_;
   std::optional<Salt> salt_;  // until the first envelope has left
   const bool peer_opens_;
+  const size_t envelope_size_max_;
   uint64_t sent_ = 0, seen_ = 0, records_ = 0;
-  std::vector<std::byte> envelope_, opened_;
   std::deque<std::pair<Kind, std::vector<std::byte>>> waiting_;
   size_t waiting_bytes_ = 0;
 };

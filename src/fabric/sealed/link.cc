@@ -15,6 +15,8 @@ namespace {
 
 // Answers up to this travel inside a message.
 constexpr size_t answer_inside_max = 8 * KiB;
+// Of answers that the transport has not taken: a server asks for eight parts at a time.
+constexpr size_t waiting_bytes_bound = 1 * MiB;
 
 // The memory that is lent, by its number. Its owners may withdraw it on other threads than the link's.
 struct LentMemory {
@@ -97,7 +99,7 @@ class SealedLink final : public Link {
     while (!arrived_.empty() && !broken_) {
       const std::vector<std::byte> message = std::move(arrived_.front());
       arrived_.pop_front();
-      if (!take(message, handler)) broken_ = true;
+      if (!take(message, handler) || channel_.waiting_bytes() > waiting_bytes_bound) broken_ = true;
     }
     if (broken_) return closed();
     if (auto flushed = channel_.flush(transmit()); !flushed && flushed.error() != Errc::would_block) {
