@@ -187,8 +187,12 @@ std::expected<void, std::string> Server::State::open_store() {
   service->request_log = request_log.get();
   const s3::LifecycleOptions lifecycle_options{.day_s = config.lifecycle_day.count(), .on_duty = on_duty};
   lifecycle = std::make_unique<s3::LifecycleWorker>(*service, lifecycle_options);
-  if (auto* const index = dynamic_cast<store::EndIndex*>(store.get()); index != nullptr && index->keeps_ends()) {
-    ends = std::make_unique<s3::EndsWorker>(*service, *index, s3::EndsOptions{.on_duty = on_duty});
+  // Also while the engine keeps none: servers of a cluster begin to when all of them know it. A look over Ceph takes a
+  // call for each tablet.
+  if (auto* const index = dynamic_cast<store::EndIndex*>(store.get()); index != nullptr) {
+    s3::EndsOptions ends_options{.on_duty = on_duty};
+    if (shared_keys != nullptr) ends_options.pause = std::chrono::seconds(10);
+    ends = std::make_unique<s3::EndsWorker>(*service, *index, std::move(ends_options));
   }
   if (feeds != nullptr && shared_keys == nullptr) {
     bounds = std::make_unique<s3::BucketBounds>();

@@ -79,7 +79,8 @@ class EndIndex {
  public:
   virtual ~EndIndex() = default;
   virtual bool keeps_ends() const = 0;
-  // At most `max` keys whose end has come, the earliest first, after `after` (null: from the first).
+  // At most `max` keys whose end has come, after `after` (null: from the first), in the engine's order: by time, or by
+  // time in each of the parts that its rows are spread over. Fewer: there are no more.
   virtual Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) = 0;
   // Removes an entry that no current object has.
   virtual Task<Result<void>> forget_end(EndedKey ended) = 0;

@@ -257,6 +257,17 @@ static inline int vb_remove_bucket(verbena_client* client, const char* names, vb
   return vb_end(answer, verbena_remove_bucket(client, vb_next(&names)));
 }
 
+// bound: NULL removes it.
+static inline int vb_set_bound(verbena_client* client, const char* names, verbena_bound* bound, vb_answer* answer) {
+  if (bound != NULL) bound->struct_size = sizeof *bound;
+  return vb_end(answer, verbena_set_bound(client, vb_next(&names), bound));
+}
+
+static inline int vb_get_bound(verbena_client* client, const char* names, verbena_bound* bound, vb_answer* answer) {
+  bound->struct_size = sizeof *bound;
+  return vb_end(answer, verbena_get_bound(client, vb_next(&names), bound));
+}
+
 static inline int vb_alloc(verbena_client* client, size_t size, verbena_buffer** buffer, vb_answer* answer) {
   return vb_end(answer, verbena_buffer_alloc(client, size, buffer));
 }

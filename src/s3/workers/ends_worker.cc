@@ -21,7 +21,7 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr std::chrono::seconds ends_pause{1}, ends_pause_max{60};
+constexpr std::chrono::seconds ends_pause_max{60};
 constexpr size_t failures_max = 64;  // in one pass: then it is the store that fails, not a key
 
 metrics::Counter& ended_objects() {
@@ -96,7 +96,7 @@ void EndsWorker::stop() {
 }
 
 Task<> EndsWorker::loop() {
-  std::chrono::seconds pause = ends_pause;
+  std::chrono::seconds pause = options_.pause;
   while (!stop_) {
     timer_.expires_after(pause);
     // Checked again: stop() may have come before the timer was set.
@@ -104,7 +104,7 @@ Task<> EndsWorker::loop() {
     if (stop_) break;
     EndsPass pass(service_, index_, options_, stop_);
     const bool well = co_await pass.run();
-    pause = well ? ends_pause : std::min(2 * pause, ends_pause_max);
+    pause = well ? options_.pause : std::min(2 * pause, ends_pause_max);
   }
 }
 

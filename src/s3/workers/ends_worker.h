@@ -1,5 +1,5 @@
-// Removes objects whose end has come (store/ends.h), in the background, on a thread of its own: every second those that
-// are due, by the index of ends. Readers do not see them any more, so this only gives space back.
+// Removes objects whose end has come (store/ends.h), in the background, on a thread of its own: again and again those
+// that are due, by the index of ends. Readers do not see them any more, so this only gives space back.
 //
 // A removal is one of a lifecycle rule's kind, with its events: in a bucket with versions it makes a delete marker. Its
 // commit checks that the end has come, since the object may have been overwritten or renewed meanwhile.
@@ -9,6 +9,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +25,7 @@ struct EndsOptions {
   size_t page_size = 1024;
   size_t at_once = 32;                 // removals: they share commits
   std::function<bool()> on_duty = {};  // as LifecycleOptions::on_duty
+  std::chrono::seconds pause{1};       // between two passes; longer after one that failed
 };
 
 // One pass. For the worker, and for tests.

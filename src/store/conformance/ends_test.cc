@@ -1,6 +1,7 @@
 // Objects with an end: from then on only the sweep sees them.
 #include "store/ends.h"
 #include "store/conformance/engines.h"
+#include "store/logic/transfer.h"
 #include "store/removal_grounds.h"
 
 namespace verbena::store::conformance {
@@ -269,7 +270,8 @@ TEST_P(Ends, InABucketWithVersionsTheSweepMakesADeleteMarker) {
 }
 
 TEST_P(Ends, EndsSurviveARestartAndACrash) {
-  if (dynamic_cast<LocalRig*>(rig_.get()) == nullptr) GTEST_SKIP() << "nothing survives its store";
+  const bool is_kept = dynamic_cast<LocalRig*>(rig_.get()) != nullptr || dynamic_cast<RadosRig*>(rig_.get()) != nullptr;
+  if (!is_kept) GTEST_SKIP() << "nothing survives its store";
   ASSERT_TRUE(put("k", "bytes", 600));
   ASSERT_TRUE(put("long", "bytes", 100'000));
   t.reopen();
@@ -283,6 +285,28 @@ TEST_P(Ends, EndsSurviveARestartAndACrash) {
   EXPECT_TRUE(due().empty());
   EXPECT_EQ(listed(), std::vector<std::string>{"long"});
   t.expect_no_leak();
+}
+
+TEST_P(Ends, ACopyFromAnotherStoreKeepsTheEnd) {
+  LocalRig source;
+  source.open();
+  source.make_bucket("copied");
+  auto writer = source.run(source.engine().create("copied", "k", 5));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(source.append(**writer, "bytes"));
+  const auto stored = source.run((*writer)->commit(described("bytes", 3600), {}));
+  ASSERT_TRUE(stored) << describe(stored.error());
+  Transfer transfer(engine_of(source), engine_of(t), {.keeps_bounds = true});
+  const auto copied = t.run(transfer.run());
+  ASSERT_TRUE(copied) << transfer.where() << ": " << describe(copied.error());
+  const auto there = t.run(t.engine().stat("copied", "k"));
+  ASSERT_TRUE(there) << describe(there.error());
+  EXPECT_EQ(end_us_of(*there), end_us_of(*stored));
+  t.step_clock(hours(2));
+  expect_gone("k", "copied");
+  ASSERT_EQ(due().size(), 1u);
+  sweep_all();
+  EXPECT_TRUE(due().empty());
 }
 
 TEST_P(Ends, AlsoOfWhatIsAcknowledgedEarly) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "store/conformance/on_rados.h"
+#include "store/ends.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -141,7 +142,7 @@ TEST_F(FormatsOnRados, AServerFromBeforeFormatsThatStartsWhileOneIsRaisedIsSeen)
   }
   EXPECT_EQ(rows_of(engine).at("master"), "0123456789abcdef\n") << "a raise that did not come keeps none out";
   set_row(engine, old_server, "");  // it ends
-  for (const auto written : {1u, 2u}) {
+  for (const uint64_t written : {uint64_t(1), rados::format_newest}) {
     ASSERT_TRUE(engine.run(leaders.look(rows_of(engine), true)));
     EXPECT_TRUE(rados::has_gate_line(rows_of(engine).at("master")));
     EXPECT_EQ(rados::format_in(rows_of(engine)), written);
@@ -214,6 +215,31 @@ TEST_F(FormatsOnRados, AFormatThatIsLostOrNoNumberIsNotGuessed) {
   }
   set_row(parts_of(t), "format", "2");
   EXPECT_TRUE(rados::RadosStore::connect(t.options));
+}
+
+TEST_F(FormatsOnRados, ATtlIsRefusedUntilAllServersKnowEnds) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  const auto put_brief = [&t]() -> Result<ObjectInfo> {
+    VB_ASSIGN(auto writer, t.run(t.engine().create("b", "brief", 5)));
+    VB_TRY(t.append(*writer, "bytes"));
+    ObjectInfo info;
+    info.size = 5;
+    info.etag = Rig::etag_of("bytes");
+    info.headers.emplace_back(ttl_header, "60");
+    return t.run(writer->commit(info, {}));
+  };
+  ASSERT_TRUE(t.store().keeps_ends()) << "a new store";
+  set_row(parts_of(t), "format", "2 0");
+  ASSERT_TRUE(eventually([&] { return parts_of(t).formats.current() == 2; }));
+  EXPECT_FALSE(t.store().keeps_ends());
+  const auto refused = put_brief();
+  EXPECT_TRUE(!refused && refused.error() == Errc::not_implemented);
+  EXPECT_EQ(t.get("b", "brief").error(), Errc::no_such_key);
+  set_row(parts_of(t), "format", "3 0");
+  ASSERT_TRUE(eventually([&] { return t.store().keeps_ends(); }));
+  EXPECT_TRUE(put_brief());
 }
 
 TEST_F(FormatsOnRados, AStoreThatHasLostTheObjectOfItsServersIsNotTakenForANewOne) {

@@ -1,9 +1,12 @@
 // Tablets that are joined again, on the cluster that tests/rados starts.
 #include <algorithm>
 #include <atomic>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "store/conformance/on_rados.h"
+#include "store/ends.h"
 #include "store/logic/keys.h"
 #include "store/logic/usage.h"
 #include "store/rados/inspect/survey.h"
@@ -110,6 +113,64 @@ TEST_F(JoiningOnRados, NoneIsJoinedWhileOneRunsThatWasAwayWhenOthersBeganTo) {
     join_now(engine());
     return tablets() == 1;
   }));
+}
+
+TEST_F(JoiningOnRados, AnEndGoesWithItsKeyWhenTabletsAreSplitAndJoined) {
+  set_format(3);
+  ASSERT_TRUE(eventually([&] { return engine().formats.current() == 3; }));
+  const auto put_brief = [this](const std::string& name) {
+    auto writer = t_->run(t_->engine().create("b", name, 5));
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(t_->append(**writer, "bytes"));
+    ObjectInfo info;
+    info.size = 5;
+    info.etag = Rig::etag_of("bytes");
+    info.headers.emplace_back(ttl_header, "60");
+    ASSERT_TRUE(t_->run((*writer)->commit(info, {})));
+  };
+  // One for each key, in its tablet, and none elsewhere.
+  const auto ends_are_with_their_keys = [this] {
+    const auto now = state();
+    size_t ends = 0;
+    for (size_t tablet = 0; tablet < now->tablets.size(); ++tablet) {
+      const auto rows = engine().run(engine().registry.all(now->tablets[tablet].object, "t"));
+      if (!rows) return false;
+      for (const auto& [row, value] : *rows) {
+        const auto end = rados::parse_stored_end_row(row);
+        if (!end || now->tablet_of("o" + end->key) != tablet) return false;
+      }
+      ends += rows->size();
+    }
+    return ends == joined_keys;
+  };
+  for (int i = 0; i < joined_keys; ++i) put_brief(key(i));
+  EXPECT_TRUE(eventually(ends_are_with_their_keys));
+  ASSERT_TRUE(eventually([&] {
+    join_now(engine());
+    return tablets() == 1;
+  }));
+  EXPECT_TRUE(ends_are_with_their_keys());
+  t_->options.split_rows = 4;
+  t_->reopen();
+  int turn = 0;
+  ASSERT_TRUE(eventually([&] {
+    put_brief(key(turn++ % joined_keys));
+    return tablets() >= 4;
+  }));
+  EXPECT_TRUE(eventually(ends_are_with_their_keys));
+  t_->step_clock(std::chrono::hours(1));
+  for (const size_t page : {size_t(7), size_t(1000)}) {
+    std::set<std::string> due;
+    std::optional<EndedKey> last;
+    for (;;) {
+      const auto found = t_->run(t_->store().ended(page, last ? &*last : nullptr));
+      ASSERT_TRUE(found) << describe(found.error());
+      for (const EndedKey& one : *found) due.insert(one.key);
+      if (found->size() < page) break;
+      last = found->back();
+    }
+    EXPECT_EQ(due.size(), static_cast<size_t>(joined_keys)) << page;
+  }
 }
 
 // A phase whose epoch does not reach each tablet has begun all the same.

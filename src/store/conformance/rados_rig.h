@@ -117,7 +117,9 @@ class KeepingRadosRig final : public RadosRig {
  private:
   void put_in_front() {
     hot_ = std::make_unique<HotStore>(
-        store(), HotStore::Options{.arena = arena_.get(), .capacity = 16 * MiB, .shared = &store(), .keep_after = 1});
+        store(),
+        HotStore::Options{
+            .arena = arena_.get(), .capacity = 16 * MiB, .shared = &store(), .clock = &clock_, .keep_after = 1});
   }
   std::unique_ptr<HotStore> hot_;
 };

@@ -149,6 +149,7 @@ void Buckets::add(const BucketRecord& record) {
   bucket->owner = record.info.owner;
   bucket->set(record.info);
   bucket->ends = ends_;
+  bucket->may_end = &may_end_;
   std::lock_guard lock(mutex_);
   auto& owners = document_bytes_[record.info.owner];
   if (!owners) owners = std::make_shared<ByteCount>(0);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -120,10 +122,13 @@ struct Bucket {
   BucketFeedPtr feed;  // reports changes of its keys
   // Of store/ends.h: null if the engine keeps no ends.
   const WallClock* ends = nullptr;
-  mutable std::atomic<int64_t> ended_us{0};  // the latest end that was found to have come
+  const std::function<bool()>* may_end = nullptr;  // Buckets::keep_ends()
+  mutable std::atomic<int64_t> ended_us{0};        // the latest end that was found to have come
 
   // Whether the current object's end has come. An end that has come once has come for ever, whatever the clock does.
   bool is_gone(const ObjectInfo& info) const;
+  // Whether an object may be given an end.
+  bool takes_ends() const { return ends != nullptr && (*may_end)(); }
   // What a TTL counts from: not before an end that was told, or an object made after the clock was set back would be
   // gone at once.
   int64_t ttl_from(int64_t now_us) const { return std::max(now_us, ended_us.load(std::memory_order_relaxed)); }
@@ -147,9 +152,13 @@ struct Bucket {
 // Thread-safe.
 class Buckets {
  public:
-  // Objects of buckets that are added from here on may have an end, by this clock.
-  void keep_ends(const WallClock& clock) { ends_ = &clock; }
-  bool keeps_ends() const { return ends_ != nullptr; }
+  // Objects of buckets that are added from here on may have an end, by this clock. They are given one as long as
+  // `allowed` says so, which is called by any thread.
+  void keep_ends(const WallClock& clock, std::function<bool()> allowed = [] { return true; }) {
+    ends_ = &clock;
+    may_end_ = std::move(allowed);
+  }
+  bool keeps_ends() const { return ends_ != nullptr && may_end_(); }
   std::shared_ptr<const Bucket> find(std::string_view name) const;  // null: no such bucket
   std::vector<BucketInfo> list() const;                             // by name
   std::vector<std::shared_ptr<const Bucket>> all() const;           // by name
@@ -158,6 +167,7 @@ class Buckets {
 
  private:
   const WallClock* ends_ = nullptr;
+  std::function<bool()> may_end_;
   mutable std::shared_mutex mutex_;
   std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
   std::map<std::string, std::shared_ptr<ByteCount>> document_bytes_;  // by owner

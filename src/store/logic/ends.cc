@@ -14,7 +14,7 @@ void move_end(Transaction& transaction, uint64_t bucket, std::string_view key, c
 }
 
 Result<bool> renew_end(const Bucket& bucket, Version& version, std::string_view touch, int64_t now_us) {
-  if (bucket.ends == nullptr) return fail(Errc::not_implemented, "This store does not keep ends of objects.");
+  if (!bucket.takes_ends()) return fail(Errc::not_implemented, "This store does not keep ends of objects.");
   if (!version.current) return fail(Errc::invalid_request, "Only the current version of a key has an end.");
   ObjectInfo& info = version.record.info;
   const bool by_read = touch == touch_by_read;
@@ -55,7 +55,12 @@ Change forget_end_change(std::shared_ptr<const Bucket> bucket, EndedKey ended) {
       VB_ASSIGN(const auto current, find_object(transaction, *bucket, *key));
       if (current && end_us_of(current->info) == ended.end_us) return {};
     }
-    transaction.erase(Table::uploads, end_row(ended));
+    // Nothing is written where the row went since it was read.
+    const std::string row = end_row(ended);
+    const auto there = transaction.get(Table::uploads, row);
+    if (!there && there.error() == Errc::not_found) return {};
+    if (!there) return std::unexpected(there.error());
+    transaction.erase(Table::uploads, row);
     return {};
   };
   return {.judge = std::move(judge), .bucket = bucket, .place = {bucket == nullptr ? 0 : bucket->id, *key}};

@@ -169,6 +169,18 @@ Result<BucketFeedPtr> EngineStore::feed(std::string_view bucket) {
   return found->feed;
 }
 
+void EngineStore::name_buckets(const Context& context, std::vector<EndedKey>& ended) {
+  if (ended.empty()) return;
+  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id;
+  for (auto& bucket : context.buckets.all()) by_id[bucket->id] = bucket;
+  for (EndedKey& one : ended) {
+    const auto bucket = by_id.find(one.bucket_id);
+    if (bucket == by_id.end()) continue;
+    one.bucket = bucket->second->name;
+    one.bucket_created_us = bucket->second->created_us;
+  }
+}
+
 Task<Result<std::vector<EndedKey>>> EngineStore::ended(size_t max, const EndedKey* after) {
   auto context = context_;
   if (!keeps_ends()) co_return std::vector<EndedKey>();
@@ -177,15 +189,7 @@ Task<Result<std::vector<EndedKey>>> EngineStore::ended(size_t max, const EndedKe
   auto look = [from, now_us, max](View& rows) { return read_ended(rows, now_us, max, *from); };
   const Place nowhere;
   VB_CO_ASSIGN(auto found, co_await look_up(*context->rows, "ended objects", nowhere, std::move(look)));
-  if (found.empty()) co_return found;
-  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id;
-  for (auto& bucket : context->buckets.all()) by_id[bucket->id] = bucket;
-  for (EndedKey& one : found) {
-    const auto bucket = by_id.find(one.bucket_id);
-    if (bucket == by_id.end()) continue;
-    one.bucket = bucket->second->name;
-    one.bucket_created_us = bucket->second->created_us;
-  }
+  name_buckets(*context, found);
   co_return found;
 }
 

@@ -84,6 +84,7 @@ class EngineStore : public Store, public ChangeFeeds, public EndIndex {
 
  protected:
   explicit EngineStore(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  static void name_buckets(const Context& context, std::vector<EndedKey>& ended);
 
  private:
   const std::shared_ptr<Context> context_;

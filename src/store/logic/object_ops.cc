@@ -39,7 +39,7 @@ Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, cons
   record.info.modified_us = at_us;
   // A key's time may be ahead of the clock.
   set_end(record.info, of.ttl_from(std::min(at_us, transaction.now_us())));
-  if (of.ends == nullptr && end_us_of(record.info) != 0) {
+  if (end_us_of(record.info) != 0 && !of.takes_ends()) {
     return fail(Errc::not_implemented, "This store does not keep ends of objects (x-verbena-ttl).");
   }
   record.info.delete_marker = false;

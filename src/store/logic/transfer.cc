@@ -108,7 +108,7 @@ Result<void> clear(Transaction& transaction, uint64_t bucket, const std::string&
 
 // Before any row of the key is written: an upload that has a TTL could never be completed there.
 Result<void> check_ends(const Bucket& target, const KeyRows& rows) {
-  if (target.ends != nullptr) return {};
+  if (target.takes_ends()) return {};
   const auto ends = [](const KeyRows::Version& version) { return end_us_of(version.record.info) != 0; };
   const auto will_end = [](const KeyRows::Upload& upload) {
     return std::ranges::any_of(upload.record.info.headers, [](const auto& h) { return h.first == ttl_header; });

@@ -145,6 +145,7 @@ Task<Result<Attempt>> RadosCatalogue::try_key(Change& change, Rows& rows, int& l
     part.bytes += value.size();
     part.sets.insert_or_assign(inline_row(rows.place().key, blob->id()), std::move(value));
   }
+  if (part.sets_end) VB_CO_TRY(co_await ends_.mark(bucket->id));
   VB_CO_TRY(co_await tell_holders(rows));
   const uint64_t written = part.sets.size();
   Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};

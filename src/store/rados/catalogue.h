@@ -16,6 +16,7 @@
 #include "store/rados/coherence/read_leases.h"
 #include "store/rados/rows/batcher.h"
 #include "store/rados/rows/change.h"
+#include "store/rados/rows/end_rows.h"
 #include "store/rados/rows/event_rows.h"
 #include "store/rados/rows/key_locks.h"
 #include "store/rados/rows/pair_change.h"
@@ -36,6 +37,7 @@ class RadosCatalogue final : public Catalogue {
     Splitter& splitter;
     UsageBook& book;
     EventRows& events;
+    EndRows& ends;
     Ids& ids;
     ReadLeases& read_leases;
     InFlightChanges& in_flight;
@@ -47,6 +49,7 @@ class RadosCatalogue final : public Catalogue {
         splitter_(parts.splitter),
         book_(parts.book),
         events_(parts.events),
+        ends_(parts.ends),
         ids_(parts.ids),
         read_leases_(parts.read_leases),
         in_flight_(parts.in_flight),
@@ -118,6 +121,7 @@ class RadosCatalogue final : public Catalogue {
   Splitter& splitter_;
   UsageBook& book_;
   EventRows& events_;
+  EndRows& ends_;
   Ids& ids_;
   ReadLeases& read_leases_;
   InFlightChanges& in_flight_;

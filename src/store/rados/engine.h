@@ -82,6 +82,7 @@ class Engine final : public Context {
   Joiner joiner;
   std::optional<LeaderLease> leader;
   std::optional<EventRows> events;
+  EndRows ends{registry};
   std::shared_ptr<Garbage> garbage;
   std::optional<BlobSpace> space;
   std::optional<StripedBlobs> striped;

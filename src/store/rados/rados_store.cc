@@ -162,11 +162,12 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   };
   is_sure = [this](std::string_view name) { return in_flight->is_sure(name); };
   settle = [this](std::string name) { return in_flight->settle(std::move(name)); };
-  const RadosCatalogue::Parts parts{registry, *garbage, batcher,      splitter,  book,
-                                    *events,  ids,      *read_leases, *in_flight};
+  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter,     book,
+                                    *events,  ends,     ids,     *read_leases, *in_flight};
   catalogue.emplace(parts, clock_source, fresh);
   keeps_usage = true;
   keeps_events = true;
+  buckets.keep_ends(clock_source, [this] { return formats.current() >= format_of_ends; });
   rows = &*catalogue;
   blobs = &*striped;
   clock = &clock_source;
@@ -511,6 +512,22 @@ Task<Result<void>> RadosStore::remove_events(std::string_view queue, uint64_t bu
   auto engine = engine_;
   std::string name(queue);
   co_return co_await engine->events->remove(std::move(name), bucket, std::move(ids));
+}
+
+Task<Result<std::vector<EndedKey>>> RadosStore::ended(size_t max, const EndedKey* after) {
+  auto engine = engine_;
+  auto from = after == nullptr ? std::nullopt : std::optional(*after);
+  const int64_t now_us = engine->clock_source.now_us();
+  VB_CO_ASSIGN(auto found, co_await engine->ends.due(now_us, max, std::move(from)));
+  name_buckets(*engine, found);
+  co_return found;
+}
+
+Task<Result<void>> RadosStore::forget_end(EndedKey ended) {
+  // The rows of a bucket that was removed go with its tablets.
+  const auto bucket = engine_->buckets.find(ended.bucket);
+  if (bucket == nullptr || bucket->id != ended.bucket_id) co_return Result<void>{};
+  co_return co_await EngineStore::forget_end(std::move(ended));
 }
 
 Task<Result<ObjectInfo>> RadosStore::rename(std::string_view bucket, RenameRequest request) {

@@ -67,6 +67,8 @@ class RadosStore final : public EngineStore, public SharedKeys {
   Task<Result<std::vector<QueuedEvent>>> events(std::string_view queue, uint64_t bucket, uint64_t after,
                                                 size_t events_max, size_t bytes_max) override;
   Task<Result<void>> remove_events(std::string_view queue, uint64_t bucket, std::vector<uint64_t> ids) override;
+  Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) override;
+  Task<Result<void>> forget_end(EndedKey ended) override;
   Task<Result<ObjectInfo>> rename(std::string_view bucket, RenameRequest request) override;
 
   Task<Result<std::shared_ptr<ObjectReader>>> open_unless(std::string_view bucket, std::string_view key,

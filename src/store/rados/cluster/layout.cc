@@ -59,6 +59,10 @@ Family family(const Place& place, Table table, std::string_view key) {
   if (key.starts_with('r') || key.starts_with('a')) {
     return {keys::tagged(key.front(), place.bucket), std::string(1, key.front())};
   }
+  if (const auto end = keys::parse_end(key)) {
+    const size_t before_key = key.size() - end->key.size();
+    return {std::string(key.substr(0, before_key)), stored_end_row(end->end_us, "")};
+  }
   // Parts have ids only: they are stored with their key.
   if (key.starts_with('u') || key.starts_with('n')) {
     return {keys::tagged(key.front(), place.bucket), std::string(1, key.front())};
@@ -107,6 +111,14 @@ std::string tombstone_row(int64_t us, std::string_view key) {
 std::optional<Tombstone> parse_tombstone_row(std::string_view row) {
   if (!row.starts_with('z') || row.size() < 9) return std::nullopt;
   return Tombstone{static_cast<int64_t>(keys::read_number(row.substr(1, 8))), std::string(row.substr(9))};
+}
+
+std::string stored_end_row(int64_t us, std::string_view key) {
+  return keys::tagged(ends_prefix.front(), static_cast<uint64_t>(us)).append(key);
+}
+std::optional<StoredEnd> parse_stored_end_row(std::string_view row) {
+  if (!row.starts_with(ends_prefix) || row.size() < 9) return std::nullopt;
+  return StoredEnd{static_cast<int64_t>(keys::read_number(row.substr(1, 8))), std::string(row.substr(9))};
 }
 
 std::string first_row(char letter, std::string_view key) {

@@ -16,6 +16,7 @@
 //   events       omap, of all queues of events (event_rows.h): "e" queue 00 bucket id size -> an event that outlived
 //                its bucket, or concerns no object; "h" queue 00 bucket -> new ones were left in its tablets; "w" queue
 //                00 bucket -> how many wait
+//   ends         omap: bucket id -> objects of the bucket have, or had, an end (end_rows.h)
 //   accounts     users and their keys, sealed; xattr "h": SHA-256 of it, "w": the tokens of its last changes
 //   b.ID         a bucket. xattr "e": its epoch. omap: "r" its record, "t" lowest key -> tablet, "c" name -> document,
 //                "p" what happens to it as a whole (removing, splitting, moving a key), and whose doing that is,
@@ -38,6 +39,7 @@
 //   "f" the tablet's fence, and the greatest id of the version tokens that were swept (tombstones.h)
 //   "w" server -> the token of the last of that server's calls that was made here (fate.h)
 //   "z" time key -> version token: the key's last object went then, and its version token may go after a while
+//   "t" time key -> the key's current object ends then (store/ends.h)
 //   "m" the last key that was moved here from another tablet: whose doing that was
 //   "r" token, "a" time token -> renames that were done (logic/keys.h), in the tablet that the source lay in
 #pragma once
@@ -54,7 +56,7 @@
 namespace verbena::store::rados {
 
 inline constexpr std::string_view root_object = "root", servers_object = "servers", accounts_object = "accounts",
-                                  events_object = "events";
+                                  events_object = "events", ends_object = "ends";
 inline constexpr const char* epoch_attribute = "e";
 inline constexpr const char* checksums_attribute = "c";
 inline constexpr const char* leases_attribute = "n";
@@ -107,6 +109,14 @@ struct Tombstone {
   std::string key;
 };
 std::optional<Tombstone> parse_tombstone_row(std::string_view row);
+// Ends are ordered by time, so the ends of a range of keys lie among those of others.
+inline constexpr std::string_view ends_prefix = "t";
+struct StoredEnd {
+  int64_t us = 0;
+  std::string key;
+};
+std::string stored_end_row(int64_t us, std::string_view key);
+std::optional<StoredEnd> parse_stored_end_row(std::string_view row);
 // The first row of that letter for `key` or a later key.
 std::string first_row(char letter, std::string_view key);
 

@@ -33,6 +33,7 @@ struct Part {
   std::set<std::string> gone;
   size_t bytes = 0;
   Usage counted{};
+  bool sets_end = false;  // EndRows::mark() must have been called for the bucket
 };
 
 class Batcher {

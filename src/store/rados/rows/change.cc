@@ -177,10 +177,12 @@ Result<Part> KeyTransaction::part(bool versioned) const {
       }
       std::string row = family(place, table, key).to_stored(key);
       has_rows |= value.has_value();
+      part.sets_end |= value && row.starts_with(ends_prefix);
       object_gone |= table == Table::objects && !value;
       has_object |= table == Table::objects && value;
       if (value) {
-        set(std::move(row), *value);
+        // The cluster treats an absent row as empty, so no stored row is empty.
+        set(std::move(row), value->empty() ? std::string(1, '\0') : *value);
       } else {
         part.gone.insert(std::move(row));
       }

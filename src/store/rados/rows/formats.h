@@ -23,6 +23,7 @@
 //
 //   1  as it always was
 //   2  tablets are joined (upkeep/joiner.h)
+//   3  objects have ends (rows/end_rows.h)
 #pragma once
 
 #include <atomic>
@@ -40,8 +41,8 @@
 
 namespace verbena::store::rados {
 
-inline constexpr uint64_t format_oldest = 1, format_newest = 2;
-inline constexpr uint64_t format_of_joins = 2;
+inline constexpr uint64_t format_oldest = 1, format_newest = 3;
+inline constexpr uint64_t format_of_joins = 2, format_of_ends = 3;
 
 using ServersRows = std::map<std::string, std::string>;  // of the servers' object
 

@@ -132,8 +132,9 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
     }
   }
   for (const auto& [key, value] : written_[static_cast<size_t>(Table::uploads)]) {
-    // A removed list was the target's; tokens are stored with the source.
-    const bool is_target = keys::is_object_parts(key);
+    // A removed list was the target's; tokens are stored with the source, ends with their key.
+    const auto end = keys::parse_end(key);
+    const bool is_target = end ? end->key == to.key : keys::is_object_parts(key);
     std::string row = family(is_target ? to : from, Table::uploads, key).to_stored(key);
     if (value) {
       // The cluster treats an absent row as empty, so no stored row is empty.

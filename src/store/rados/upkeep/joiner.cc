@@ -95,6 +95,7 @@ Task<Result<bool>> Joiner::fill(BucketPtr frozen, size_t tablet) {
   VB_CO_ASSIGN(const Attempt purged, co_await splitter_.purge_at(frozen, tablet));
   if (purged != Attempt::done) co_return false;
   VB_CO_TRY(co_await splitter_.copy_keys(frozen, tablet + 1, frozen->tablets[tablet + 1].low, to));
+  VB_CO_TRY(co_await splitter_.copy_ends(frozen, tablet + 1, frozen->tablets[tablet + 1].low, to));
   VB_CO_TRY(co_await merge_fences(frozen, from, to));
   VB_CO_TRY(co_await splitter_.copy_tokens(frozen, from, to));
   VB_CO_TRY(co_await copy_rows_of_no_key(frozen, from, "z", to));

@@ -29,6 +29,10 @@ std::optional<std::string> end_of(const BucketState& bucket, size_t tablet, char
   return first_row(letter, bucket.tablets[tablet + 1].low);
 }
 
+bool is_behind(const BucketState& bucket, size_t tablet, std::string_view key) {
+  return tablet + 1 < bucket.tablets.size() && key >= bucket.tablets[tablet + 1].low;
+}
+
 bool is_being_joined(const BucketState& bucket, size_t tablet) {
   const bool joins = bucket.phase == Phase::joining || bucket.phase == Phase::closing;
   return joins && bucket.is_one_of_two(bucket.tablets[tablet]);
@@ -108,6 +112,11 @@ Task<Result<Splitter::Found>> Splitter::survey(BucketPtr bucket, size_t tablet) 
     if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
     for (const std::string& row : reply->keys) {
       after = row;
+      if (const auto ended = parse_stored_end_row(row)) {
+        const bool behind = is_behind(*bucket, tablet, ended->key);
+        found.left_over |= behind;
+        if (!behind) ++found.rows;
+      }
       if (!tablet_letters.contains(row.front())) continue;  // rows of no key, which a split leaves in place
       const auto end = end_of(*bucket, tablet, row.front());
       if (end && row >= *end) {
@@ -190,12 +199,29 @@ Task<Result<void>> Splitter::copy_keys(BucketPtr frozen, size_t tablet, std::str
 
 Task<Result<void>> Splitter::copy(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
   const std::string from = frozen->tablets[tablet].object;
-  VB_CO_TRY(co_await copy_keys(frozen, tablet, std::move(key), to));
+  VB_CO_TRY(co_await copy_keys(frozen, tablet, key, to));
+  VB_CO_TRY(co_await copy_ends(frozen, tablet, std::move(key), to));
   // The new tablet gets the fence too, because swept version tokens may be of its keys.
   std::set<std::string> fence = {fence_row};
   VB_CO_ASSIGN(auto found, co_await rows_named(from, std::move(fence)));
   if (!found->rows.empty()) VB_CO_TRY(co_await put_rows(frozen, to, found));
   co_return co_await copy_tokens(frozen, from, to);
+}
+
+Task<Result<void>> Splitter::copy_ends(BucketPtr frozen, size_t tablet, std::string key, std::string to) {
+  const std::string from = frozen->tablets[tablet].object;
+  for (std::string after;;) {
+    VB_CO_ASSIGN(auto page, co_await registry_.page(from, after, std::string(ends_prefix)));
+    if (page->rows.empty()) co_return Result<void>{};
+    after = page->rows.rbegin()->first;
+    const bool more = page->more;
+    std::erase_if(page->rows, [&](const auto& row) {
+      const auto end = parse_stored_end_row(row.first);
+      return !end || end->key < key || is_behind(*frozen, tablet, end->key);
+    });
+    if (!page->rows.empty()) VB_CO_TRY(co_await put_rows(frozen, to, std::move(page)));
+    if (!more) co_return Result<void>{};
+  }
 }
 
 // Rename tokens do not show which tablet the source is in, so both get the tokens that are still valid.
@@ -242,14 +268,39 @@ Task<Result<Attempt>> Splitter::purge_at(BucketPtr bucket, size_t tablet) {
       if (page->rows.empty()) break;
       std::set<std::string> gone;
       for (const auto& [row, value] : page->rows) gone.insert(row);
-      librados::ObjectWriteOperation op;
-      op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
-      op.omap_rm_keys(gone);
-      const int code = co_await registry_.cluster().write(Pool::index, object, std::move(op));
-      if (code == -ECANCELED) co_return Attempt::again;
-      if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
+      VB_CO_ASSIGN(const Attempt purged, co_await purge_rows(bucket, object, std::move(gone)));
+      if (purged == Attempt::again) co_return purged;
     }
   }
+  co_return co_await purge_ends(bucket, tablet);
+}
+
+Task<Result<Attempt>> Splitter::purge_ends(BucketPtr bucket, size_t tablet) {
+  const std::string object = bucket->tablets[tablet].object;
+  for (std::string after;;) {
+    VB_CO_ASSIGN(auto page, co_await registry_.page(object, after, std::string(ends_prefix)));
+    if (page->rows.empty()) co_return Attempt::done;
+    after = page->rows.rbegin()->first;
+    std::set<std::string> gone;
+    for (const auto& [row, value] : page->rows) {
+      const auto end = parse_stored_end_row(row);
+      if (end && is_behind(*bucket, tablet, end->key)) gone.insert(row);
+    }
+    if (!gone.empty()) {
+      VB_CO_ASSIGN(const Attempt purged, co_await purge_rows(bucket, object, std::move(gone)));
+      if (purged == Attempt::again) co_return purged;
+    }
+    if (!page->more) co_return Attempt::done;
+  }
+}
+
+Task<Result<Attempt>> Splitter::purge_rows(BucketPtr bucket, std::string object, std::set<std::string> gone) {
+  librados::ObjectWriteOperation op;
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
+  op.omap_rm_keys(gone);
+  const int code = co_await registry_.cluster().write(Pool::index, std::move(object), std::move(op));
+  if (code == -ECANCELED) co_return Attempt::again;
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: tablet"));
   co_return Attempt::done;
 }
 

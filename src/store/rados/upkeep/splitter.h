@@ -45,6 +45,8 @@ class Splitter {
   // Copies the rows of the tablet's keys from `key` on into an object that does not show them yet.
   Task<Result<void>> copy_keys(BucketPtr frozen, size_t tablet, std::string key, std::string to);
   Task<Result<void>> copy_tokens(BucketPtr frozen, std::string from, std::string to);
+  // Likewise the ends of these keys.
+  Task<Result<void>> copy_ends(BucketPtr frozen, size_t tablet, std::string key, std::string to);
   Task<Result<void>> put_rows(BucketPtr frozen, std::string to, std::shared_ptr<OmapReply> page);
   // Ends that phase of a split or join, if the bucket is in it: one that began or ended half way would stop its tablets
   // until others undo it. Returns whether it is over.
@@ -59,6 +61,8 @@ class Splitter {
     bool left_over = false;         // the tablet has rows behind its end
   };
 
+  Task<Result<Attempt>> purge_rows(BucketPtr bucket, std::string object, std::set<std::string> gone);
+  Task<Result<Attempt>> purge_ends(BucketPtr bucket, size_t tablet);
   Task<> look(Name name);
   Task<Result<Found>> survey(BucketPtr bucket, size_t tablet);
   Task<Result<void>> split(BucketPtr bucket, size_t tablet, std::string key);
