@@ -14,10 +14,11 @@ LIBRARIES = pathlib.Path(sys.argv[1]).resolve()
 
 def holds(test, library):
     server = Server().start()
+    before = guest.counters(f"{guest.DEVICE}0", "sent_pkts")
     variables = {"TEST_S3RDMA_ENDPOINT": guest.HTTP, "S3RDMA_PROVIDER": "verbs", "S3RDMA_ADDRESS": CLIENT}
     done = subprocess.run([*AS_CLIENT, "env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, "-B",
                            str(COMPAT / test), str(LIBRARIES / library)], check=False)
-    moved = guest.counters(f"{guest.DEVICE}0", "sent_pkts")
+    moved = guest.counters(f"{guest.DEVICE}0", "sent_pkts") - before
     server.stop()
     print(f"{library}: exit status {done.returncode}; the server's device has sent {moved} packets", flush=True)
     return done.returncode == 0 and moved > 100
