@@ -33,7 +33,7 @@ constexpr size_t small = 4096, piece = 16u << 20, batch = 256, page = 1000;
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "rivals_load: %s\n", what.c_str());
-  std::exit(1);
+  std::_Exit(1);  // from any of the callers' threads: the others go on while exit() destroys what they use
 }
 
 void must(bool holds, const std::string& what) {
@@ -263,6 +263,7 @@ class Objects : public Side {
     options.via = verbena::Via::native;
     options.provider = provider;
     options.connect_timeout = std::chrono::seconds(30);  // the machine is an emulated one
+    options.attempts_max = 1000;  // a server refuses listings with values beyond a few at once, and callers wait
     return must(verbena::Client::connect(options), "connect");
   }
 
