@@ -98,6 +98,16 @@ TEST_F(SealingTest, ASealedSessionTakesNothingPlainAndNothingOfAnother) {
   EXPECT_EQ(answers(), 1u);
 }
 
+TEST_F(SealingTest, ASessionThatIsNotSealedDoesNotComeInAnothersEnvelope) {
+  attach(true);
+  FakePeer sealed, plain;
+  ask({"aes-256-gcm"}, &sealed);
+  ask(nullptr, &plain);
+  deliver(plain.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = 16 * KiB, .address = {}}), sealed.session,
+          1);
+  EXPECT_EQ(answers(), 0u);
+}
+
 TEST_F(SealingTest, ThePortLearnsTheSessionsCipher) {
   attach(true);
   FakePeer peer, plain;

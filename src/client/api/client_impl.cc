@@ -117,7 +117,11 @@ Outcome<> Client::Impl::open() {
   OUT_ASSIGN(const client::RdmaEncryption encryption, client::rdma_encryption(options_, s3.tls));
   const bool only_protected = encryption == client::RdmaEncryption::required;
   const bool only_same_host = only_protected || (all && s3.tls && !options_.cleartext_rdma);
-  if (only_same_host) tls_reason_ = "payloads of an https endpoint stay encrypted (cleartext_rdma allows RDMA)";
+  if (only_protected) {
+    tls_reason_ = "encryption is required";
+  } else if (only_same_host) {
+    tls_reason_ = "payloads of an https endpoint stay encrypted (cleartext_rdma allows RDMA)";
+  }
   if (all || options_.via == Via::native) {
     client::NativeOptions session;
     session.host = native.host;

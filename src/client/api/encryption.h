@@ -19,6 +19,7 @@ inline Outcome<RdmaEncryption> rdma_encryption(const ClientOptions& options, boo
   if (word == "preferred") return RdmaEncryption::preferred;
   if (word != "required") return wrong("encryption: auto, off, preferred or required");
   if (options.via == Via::token) return wrong("encryption required: payload of RDMA tokens is not encrypted");
+  if (https && options.insecure) return wrong("encryption required: it needs a server whose certificate is verified");
   if (!https && options.via != Via::native) {
     return wrong("encryption required: it needs an https endpoint, or via native");
   }

@@ -28,6 +28,10 @@ TEST(Encryption, WhatCouldNotHoldIsRefused) {
   EXPECT_EQ(wish("required", Via::automatic, false).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(wish("required", Via::http, false).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(wish("required", Via::token, true).error().code, ErrorCode::invalid_argument);
+  ClientOptions unverified;
+  unverified.encryption = "required";
+  unverified.insecure = true;
+  EXPECT_EQ(rdma_encryption(unverified, true).error().code, ErrorCode::invalid_argument);
 }
 
 }  // namespace

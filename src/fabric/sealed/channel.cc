@@ -8,6 +8,8 @@ namespace {
 
 constexpr uint64_t numbers_max = std::numeric_limits<uint64_t>::max() - records_per_segment;
 
+constexpr size_t waiting_overhead = 64;  // of a queued message, besides its bytes
+
 // Of the thread, not of each connection: thousands may be idle.
 thread_local std::vector<std::byte> outgoing, incoming;
 
@@ -39,7 +41,11 @@ Result<void> Channel::transmit(Kind kind, Bytes first, Bytes second, const Trans
   ciphers_.messages_out.seal(sent_ + 1, Bytes(out, start), plain, out + start, tag);
   std::ranges::copy(tag, out + size - aead_tag_size);
   // An envelope that was not sent is sealed again under its number. Only one of them leaves this machine.
-  VB_TRY(transmit(Bytes(out, size)));
+  if (auto sent = transmit(Bytes(out, size)); !sent) {
+    // Whether something left is not known: its number must not come again.
+    if (sent.error() != Errc::would_block) sent_ = numbers_max;
+    return sent;
+  }
   ++sent_;
   salt_.reset();
   return {};
@@ -51,7 +57,7 @@ Result<void> Channel::send(Bytes first, Bytes second, const Transmit& transmit) 
 }
 
 void Channel::queue(Kind kind, std::vector<std::byte> body) {
-  waiting_bytes_ += body.size();
+  waiting_bytes_ += body.size() + waiting_overhead;
   waiting_.emplace_back(kind, std::move(body));
 }
 
@@ -60,10 +66,16 @@ Result<void> Channel::flush(const Transmit& transmit) {
     if (salt_) return fail(Errc::would_block, "sealed: the connection is not open yet");
     const auto& [kind, body] = waiting_.front();
     VB_TRY(this->transmit(kind, body, {}, transmit));
-    waiting_bytes_ -= body.size();
+    waiting_bytes_ -= body.size() + waiting_overhead;
     waiting_.pop_front();
   }
   return {};
+}
+
+void Channel::close() {
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  sent_ = numbers_max;
 }
 
 std::optional<Channel::Opened> Channel::open(const Header& header, Bytes envelope) {

@@ -35,7 +35,8 @@ class Channel {
   void queue(Kind kind, std::vector<std::byte> body);
   Result<void> flush(const Transmit& transmit);  // would_block: something still waits
   bool has_waiting() const { return !waiting_.empty(); }
-  size_t waiting_bytes() const { return waiting_bytes_; }
+  size_t waiting_bytes() const { return waiting_bytes_; }  // what they take in memory, about
+  void close();                                            // nothing is sent any more
 
   // Opens an envelope. nullopt: forged, repeated or out of order. `body` is valid until this thread's next call, of any
   // channel.

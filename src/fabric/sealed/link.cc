@@ -139,8 +139,10 @@ class SealedLink final : public Link {
       VB_ASSIGN(ring.lent, below_->lend(*ring.memory, access));
       return {};
     };
-    VB_TRY(open(down_, Access::server_writes));
-    VB_TRY(open(up_, Access::server_reads));
+    Ring below_down, below_up;
+    VB_TRY(open(below_down, Access::server_writes));
+    VB_TRY(open(below_up, Access::server_reads));
+    down_ = std::move(below_down), up_ = std::move(below_up);
     const WindowDescriptor &down = down_.lent->descriptor(), &up = up_.lent->descriptor();
     std::vector<std::byte> body;
     encode(Rings{.down_base = down.base, .down_key = down.key, .up_base = up.base, .up_key = up.key}, body);
@@ -199,19 +201,18 @@ class SealedLink final : public Link {
   }
 
   // The ring can be written by whatever reaches this host's device, also while it is read. So the sealed bytes are
-  // copied to memory of this process alone before they are opened, and read there only.
+  // copied to memory of this process alone and opened there. Opening writes plain bytes before it has compared the tag:
+  // the window gets them afterwards.
   bool take_segment(const Record& record) {
     if (down_.memory == nullptr) return false;
     sealed_.resize(record.place.length);
     std::ranges::copy(down_.segment(record.segment).first(sealed_.size()), sealed_.begin());
-    bool opened = true;
-    lent_->with(record.place, Access::server_writes, [&](MutableBytes into) {
-      opened = channel_.open_records(record.place, record.seals, sealed_, into.data());
-    });
+    if (!channel_.open_records(record.place, record.seals, sealed_, sealed_.data())) return false;
+    lent_->with(record.place, Access::server_writes, [&](MutableBytes into) { put(sealed_, into); });
     std::vector<std::byte> body;
     encode_segment(record.segment, body);
     channel_.queue(Kind::freed, std::move(body));
-    return opened;
+    return true;
   }
 
   bool answer(Bytes body) {

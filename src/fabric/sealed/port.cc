@@ -43,8 +43,9 @@ class SealedPort final : public Port {
   uint64_t sealed_session() const override { return handing_over_ == nullptr ? 0 : handing_over_->session; }
 
   Result<PeerId> add_peer(std::string_view address) override {
+    if (handing_over_ != nullptr && handing_over_->id != 0) return fail(Errc::access_denied, "sealed: a second peer");
     VB_ASSIGN(const PeerId id, below().add_peer(address));
-    if (handing_over_ != nullptr && handing_over_->id == 0) {
+    if (handing_over_ != nullptr) {
       handing_over_->id = id;
       state_->by_id.emplace(id, handing_over_);
     }
@@ -60,16 +61,24 @@ class SealedPort final : public Port {
   Result<void> send(PeerId id, Bytes message) override { return send_joined(id, message, {}); }
   Result<void> send_joined(PeerId id, Bytes first, Bytes second) override {
     const auto it = state_->by_id.find(id);
-    if (it == state_->by_id.end()) return below().send_joined(id, first, second);
-    Peer& peer = *it->second;
-    if (peer.gone) return fail(Errc::closed, "sealed: the peer is gone");
-    VB_TRY(flush(*state_, peer));
-    return peer.channel.send(first, second, [&](Bytes envelope) { return below().send(id, envelope); });
+    if (it == state_->by_id.end()) {
+      if (!takes_plain()) return fail(Errc::closed, "sealed: no such peer");
+      return below().send_joined(id, first, second);
+    }
+    const auto peer = it->second;
+    if (peer->gone) return fail(Errc::closed, "sealed: the peer is gone");
+    auto sent = flush(*state_, *peer);
+    if (sent) sent = peer->channel.send(first, second, [&](Bytes envelope) { return below().send(id, envelope); });
+    if (!sent && sent.error() != Errc::would_block) state_->leave(*peer);
+    return sent;
   }
 
   Result<std::unique_ptr<Window>> open_window(PeerId id, const WindowDescriptor& lent, Access access) override {
     const auto it = state_->by_id.find(id);
-    if (it == state_->by_id.end()) return below().open_window(id, lent, access);
+    if (it == state_->by_id.end()) {
+      if (!takes_plain()) return fail(Errc::closed, "sealed: no such peer");
+      return below().open_window(id, lent, access);
+    }
     if (lent.base > UINT64_MAX - lent.size) return fail(Errc::invalid_argument, "window: wraps around");
     return make_window(state_, it->second, lent, access);
   }

@@ -60,7 +60,8 @@ void WaitingLine::wake_all() {
 void PortState::leave(Peer& peer) {
   if (std::exchange(peer.gone, true)) return;
   peer.records = {};
-  for (auto& [id, wanted] : peer.wanted) wanted->line.wake_all();
+  peer.channel.close();
+  for (auto& [id, wanted] : std::exchange(peer.wanted, {})) wanted->line.wake_all();
   line.wake_all();
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <random>
 
+#include "fabric/sealed/channel.h"
 #include "fabric/sealed/counters.h"
 #include "fabric/sealed/frames.h"
 #include "fabric/sealed/test_wire.h"
@@ -436,6 +437,54 @@ TEST_F(SealedTest, APortThatGoesEndsItsTransfers) {
   auto done = spawn_on(core, from->read(target.bytes(), 0, deadline_in(std::chrono::seconds(20))));
   call_on(core, [this] { return port.reset(), 0; });
   EXPECT_EQ(done.get().error(), Errc::closed);
+}
+
+// A window is watched while records come that cannot be opened: it never holds another byte than before.
+TEST_F(SealedTest, NothingOfAForgedRecordIsSeenInTheWindow) {
+  start();
+  connect();
+  Message memory(256 * KiB, std::byte{0xaa});
+  auto lent = client->lend(memory, Access::server_writes);
+  ASSERT_TRUE(lent && ask("a request"));
+  wire.written = [](MutableBytes on_way) { on_way.back() ^= std::byte{1}; };
+  const auto source = lease(pattern(256 * KiB, 16));
+  const auto lands = window(**lent, Access::server_writes);
+  std::atomic<bool> stop = false, seen = false;
+  std::thread watcher([&] {
+    while (!stop) {
+      if (__atomic_load_n(reinterpret_cast<unsigned char*>(&memory[0]), __ATOMIC_RELAXED) != 0xaa) seen = true;
+    }
+  });
+  (void)driven(lands->write(source.bytes(), 0, deadline_in(limit)));
+  limit = std::chrono::seconds(2);
+  EXPECT_FALSE(ask("done"));
+  stop = true;
+  watcher.join();
+  EXPECT_FALSE(seen);
+  EXPECT_TRUE(std::ranges::all_of(memory, [](std::byte b) { return b == std::byte{0xaa}; }));
+}
+
+TEST_F(SealedTest, ASecondPeerOfOneConnectionIsRefused) {
+  start();
+  connect();
+  ASSERT_TRUE(ask("hello"));
+  bool refused = false;
+  call_on(core, [&] {
+    port->on_message([&](PeerId, Bytes) { refused = !port->add_peer("another"); });
+    return 0;
+  });
+  ASSERT_TRUE(client->send(as_bytes("a hello of another session")));
+  EXPECT_TRUE(eventually([&] { return call_on(core, [&] { return refused; }); }));
+}
+
+TEST(SealedChannel, ANumberIsNotUsedAgainAfterAFailureOfTheTransport) {
+  Channel channel(1, derive(key_of(1), {}, Side::client), Salt{}, 4096);
+  int sent = 0;
+  EXPECT_EQ(
+      channel.send(as_bytes("one"), {}, [&](Bytes) { return ++sent, Result<void>(fail(Errc::io_error)); }).error(),
+      Errc::io_error);
+  EXPECT_EQ(channel.send(as_bytes("two"), {}, [&](Bytes) { return ++sent, Result<void>(); }).error(), Errc::closed);
+  EXPECT_EQ(sent, 1);
 }
 
 TEST(SealedFrames, RandomBodiesAreReadOrRefused) {

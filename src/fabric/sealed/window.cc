@@ -49,7 +49,9 @@ class Buffer {
 };
 
 std::optional<Result<memory::Lease>> take_buffer(PortState& state, const Peer& peer) {
-  if (peer.buffers >= state.options.buffers_per_peer_max) return std::nullopt;
+  // The more a peer has, the more must be left for others.
+  const size_t left = state.options.buffers_max - (state.buffers - state.spare.size());
+  if (peer.buffers >= state.options.buffers_per_peer_max || left <= peer.buffers) return std::nullopt;
   if (!state.spare.empty()) {
     memory::Lease lease = std::move(state.spare.back());
     state.spare.pop_back();
@@ -176,7 +178,7 @@ Task<Result<void>> read_segment(PortStatePtr state, std::shared_ptr<Peer> peer, 
   flush_soon(state, peer);
   while (!wanted->ready && !is_gone(*state, *peer)) {
     const bool woken = co_await wanted->line.wait(state->core, deadline);
-    if (woken) continue;
+    if (woken || wanted->ready || is_gone(*state, *peer)) continue;
     wanted->abandoned = true;
     co_return fail(Errc::timed_out, "sealed: the client sends no bytes");
   }
