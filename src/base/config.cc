@@ -303,6 +303,17 @@ ConfigResult check_ports(const Config& config) {
   return {};
 }
 
+// Providers for tokens that are named must serve, and their payload is not encrypted.
+ConfigResult check_encryption(const Config::Rdma& rdma) {
+  if (rdma.encryption != RdmaEncryption::required) return {};
+  for (const auto& name : rdma.token_provider) {
+    if (name == "auto" || name == "none") continue;
+    return std::unexpected("rdma.token_provider " + name +
+                           ": payload of RDMA tokens is not encrypted, and rdma.encryption is required");
+  }
+  return {};
+}
+
 }  // namespace
 
 ConfigResult check(const Config& config) {
@@ -317,6 +328,7 @@ ConfigResult check(const Config& config) {
   if (config.dpu.enable_crypto && config.rdma.encryption != RdmaEncryption::required) {
     return std::unexpected("dpu.enable_crypto: add rdma.encryption: required, which encrypts what RDMA devices move");
   }
+  if (auto sound = check_encryption(config.rdma); !sound) return sound;
   if (!config.rdma.enable_zero_copy) {
     return std::unexpected(
         "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory (leave the key out)");

@@ -248,6 +248,21 @@ TEST(Config, ShowsNoSecret) {
   EXPECT_EQ(show("region", "us-east-1"), "us-east-1");
 }
 
+TEST(Config, EncryptedRdmaServesNoNamedProviderOfTokens) {
+  Config config;
+  EXPECT_FALSE(apply_value(config, "rdma.encryption", "on"));
+  ASSERT_TRUE(apply_value(config, "rdma.encryption", "required"));
+  EXPECT_TRUE(check(config));
+  config.rdma.token_provider = {"verbs"};
+  EXPECT_TRUE(check(config).error().starts_with("rdma.token_provider verbs: "));
+  config.rdma.token_provider = {"none"};
+  EXPECT_TRUE(check(config));
+  config.dpu.enabled = config.dpu.enable_crypto = true;
+  EXPECT_TRUE(check(config));
+  config.rdma.encryption = RdmaEncryption::preferred;
+  EXPECT_TRUE(check(config).error().starts_with("dpu.enable_crypto: "));
+}
+
 TEST(Config, ACollectorIsAnAddressAndARatioAPart) {
   Config config;
   EXPECT_FALSE(apply_value(config, "traces.endpoint", "collector:4318"));

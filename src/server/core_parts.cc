@@ -88,17 +88,6 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
   return choice;
 }
 
-std::expected<void, std::string> check_encryption(const Config::Rdma& rdma) {
-  if (rdma.encryption != RdmaEncryption::required) return {};
-  for (const auto& name : rdma.token_provider) {
-    if (name == "auto" || name == "none") continue;
-    return std::unexpected("rdma.token_provider " + name +
-                           ": payload of RDMA tokens is not encrypted, and rdma.encryption is required");
-  }
-  log::info("rdma: tokens are declined: their payload is not encrypted, and rdma.encryption is required");
-  return {};
-}
-
 namespace {
 
 // libfabric's devices; its tcp serves tokens only, if the configuration names it.

@@ -77,8 +77,6 @@ struct FabricChoice {
   bool serves_tokens(std::string_view provider) const { return provider == "tcp" ? token_tcp : token_devices; }
 };
 FabricChoice choose_fabrics(const Config::Rdma& rdma);
-// The error names a provider for tokens that cannot do what rdma.encryption asks for.
-std::expected<void, std::string> check_encryption(const Config::Rdma& rdma);
 
 struct FabricPlaces {
   std::filesystem::path directory;  // of the same-host sockets, if the configuration names none
