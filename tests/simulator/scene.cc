@@ -85,6 +85,8 @@ std::vector<std::unique_ptr<Scene>> make_scenes(World& world, const Plan& plan) 
   };
   std::vector<std::unique_ptr<Scene>> made;
   for (const auto& [name, make] : known) {
+    // Its oracle knows one clock. Servers of a cluster judge an end by clocks of their own, which are apart.
+    if (name == std::string_view("lasting") && plan.engine == "rados") continue;
     if (plan.has_scene(name)) made.push_back(make(world));
   }
   return made;
