@@ -24,11 +24,11 @@ enum class EngineChoice : uint8_t {
   rados,  // a Ceph cluster; the directory has the rest
 };
 
-// The way that data is read from disk.
 // What the native door does on RDMA devices, whose packets other machines can read and change: nothing, encrypt for the
 // clients that ask for it, or serve such clients only.
 enum class RdmaEncryption { off, preferred, required };
 
+// The way that data is read from disk.
 enum class DiskIo : uint8_t {
   automatic,  // io_uring if the machine allows it, else threads
   io_uring,   // only io_uring, else the start fails

@@ -109,20 +109,21 @@ std::string parse_engine(EngineChoice& into, const std::string& text) {
   return "";
 }
 
-std::string parse_disk_io(DiskIo& into, const std::string& text) {
-  static constexpr std::array<std::string_view, 3> names{"auto", "io_uring", "threads"};
-  const auto it = std::find(names.begin(), names.end(), text);
-  if (it == names.end()) return "not one of auto, io_uring, threads";
-  into = static_cast<DiskIo>(it - names.begin());
+// A choice by its word: `names` are those of the enumeration's values, in their order.
+template <class Choice, size_t n>
+std::string parse_choice(Choice& into, const std::string& text, const std::array<std::string_view, n>& names) {
+  const auto it = std::ranges::find(names, text);
+  if (it == names.end()) return fmt::format("not one of {}", fmt::join(names, ", "));
+  into = static_cast<Choice>(it - names.begin());
   return "";
 }
 
+std::string parse_disk_io(DiskIo& into, const std::string& text) {
+  return parse_choice(into, text, std::array<std::string_view, 3>{"auto", "io_uring", "threads"});
+}
+
 std::string parse_rdma_encryption(RdmaEncryption& into, const std::string& text) {
-  static constexpr std::array<std::string_view, 3> names{"off", "preferred", "required"};
-  const auto it = std::find(names.begin(), names.end(), text);
-  if (it == names.end()) return "not one of off, preferred, required";
-  into = static_cast<RdmaEncryption>(it - names.begin());
-  return "";
+  return parse_choice(into, text, std::array<std::string_view, 3>{"off", "preferred", "required"});
 }
 
 std::string parse_names(std::vector<std::string>& into, const std::string& text,

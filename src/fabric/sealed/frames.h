@@ -3,6 +3,7 @@
 // be hostile: a client to the server, and the reverse.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -19,6 +20,21 @@ inline constexpr size_t segment_size = 256 * KiB;
 inline constexpr size_t segments = 8;  // of each ring
 inline constexpr size_t ring_size = segments * segment_size;
 inline constexpr size_t records_per_segment = segment_size / record_size_max;
+
+// The segments of a ring that may be used.
+class FreeSegments {
+ public:
+  bool none() const { return bits_ == 0; }
+  uint8_t take() {  // there must be one
+    const auto segment = static_cast<uint8_t>(std::countr_zero(bits_));
+    bits_ &= bits_ - 1;
+    return segment;
+  }
+  void give_back(uint8_t segment) { bits_ |= 1u << segment; }
+
+ private:
+  uint32_t bits_ = (1u << segments) - 1;
+};
 
 enum class Kind : uint8_t {
   open = 1,     // to the server, the first: a salt, and inside a message of the layer above

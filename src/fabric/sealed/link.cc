@@ -1,6 +1,5 @@
 // The client's side of a sealed connection.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -167,7 +166,7 @@ class SealedLink final : public Link {
         return answer(opened->body);
       case Kind::taken: {
         const auto segment = decode_segment(opened->body);
-        if (segment) free_segments_ |= 1u << *segment;
+        if (segment) free_segments_.give_back(*segment);
         return segment.has_value();
       }
       default:
@@ -224,9 +223,8 @@ class SealedLink final : public Link {
     const bool lent = lent_->with(want->place, Access::server_reads, [&](MutableBytes from) {
       if (from.size() <= answer_inside_max) {
         ready.inside = from;
-      } else if (free_segments_ != 0 && up_.memory != nullptr) {
-        ready.segment = static_cast<uint8_t>(std::countr_zero(free_segments_));
-        free_segments_ &= free_segments_ - 1;
+      } else if (!free_segments_.none() && up_.memory != nullptr) {
+        ready.segment = free_segments_.take();
         ready.seals = channel_.seal_records(want->place, from, up_.segment(ready.segment).data());
       } else {
         ready.refused = true;
@@ -245,7 +243,7 @@ class SealedLink final : public Link {
   Channel channel_;
   std::shared_ptr<LentMemory> lent_ = std::make_shared<LentMemory>();
   Ring down_, up_;
-  uint32_t free_segments_ = (1u << segments) - 1;  // of `up`
+  FreeSegments free_segments_;  // of `up`
   std::deque<std::vector<std::byte>> arrived_;
   std::vector<std::byte> sealed_;
   bool broken_ = false;

@@ -146,7 +146,7 @@ class SealedPort final : public Port {
         return;
       case Kind::freed:
         if (const auto segment = decode_segment(opened.body)) {
-          peer->free_segments |= 1u << *segment;
+          peer->free_segments.give_back(*segment);
           state_->line.wake_all();
         }
         return;
@@ -164,11 +164,8 @@ class SealedPort final : public Port {
     if (it == peer->wanted.end() || it->second->ready) return;
     Peer::Wanted& wanted = *it->second;
     if (wanted.abandoned) {
-      std::vector<std::byte> taken;
-      encode_segment(ready->segment, taken);
-      if (!ready->refused && !ready->inside) peer->channel.queue(Kind::taken, std::move(taken));
       peer->wanted.erase(it);
-      flush_soon(state_, peer);
+      give_back_segment(state_, peer, *ready);
       return state_->line.wake_all();
     }
     if (ready->inside) {

@@ -76,4 +76,12 @@ void flush_soon(const PortStatePtr& state, const std::shared_ptr<Peer>& peer) {
   boost::asio::post(state->core.io(), [state] { flush_all(state); });
 }
 
+void give_back_segment(const PortStatePtr& state, const std::shared_ptr<Peer>& peer, const Ready& ready) {
+  if (ready.refused || ready.inside) return;
+  std::vector<std::byte> body;
+  encode_segment(ready.segment, body);
+  peer->channel.queue(Kind::taken, std::move(body));
+  flush_soon(state, peer);
+}
+
 }  // namespace verbena::fabric::sealed

@@ -47,9 +47,9 @@ struct Peer {
   bool gone = false;  // no more is sent; kept until its session ends, so that its numbers stay used
 
   std::optional<Rings> rings;
-  uint32_t free_segments = (1u << segments) - 1;  // of the ring `down`, a bit each
-  size_t buffers = 0;                             // of the port's, in use
-  std::vector<std::byte> records;                 // to be told before the next message
+  FreeSegments free_segments;      // of the ring `down`
+  size_t buffers = 0;              // of the port's, in use
+  std::vector<std::byte> records;  // to be told before the next message
 
   struct Wanted {
     std::optional<Ready> ready;
@@ -90,6 +90,9 @@ using PortStatePtr = std::shared_ptr<PortState>;
 Result<void> flush(PortState& state, Peer& peer);
 // Flushes when the core comes round, and tries again until it is done.
 void flush_soon(const PortStatePtr& state, const std::shared_ptr<Peer>& peer);
+
+// Tells the client that the segment of its answer may be used again, if it used one.
+void give_back_segment(const PortStatePtr& state, const std::shared_ptr<Peer>& peer, const Ready& ready);
 
 // A window of a sealed peer.
 std::unique_ptr<Window> make_window(PortStatePtr state, std::shared_ptr<Peer> peer, const WindowDescriptor& lent,

@@ -2,7 +2,6 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/copy.h"
@@ -63,13 +62,6 @@ std::optional<Result<memory::Lease>> take_buffer(PortState& state, const Peer& p
   return lease;
 }
 
-std::optional<uint8_t> take_segment(Peer& peer) {
-  if (peer.free_segments == 0) return std::nullopt;
-  const auto segment = static_cast<uint8_t>(std::countr_zero(peer.free_segments));
-  peer.free_segments &= peer.free_segments - 1;
-  return segment;
-}
-
 bool has_room(const Peer& peer) { return peer.records.size() + peer.channel.waiting_bytes() < waiting_bytes_max; }
 
 void tell(const PortStatePtr& state, const std::shared_ptr<Peer>& peer, const Record& record) {
@@ -83,12 +75,11 @@ void tell(const PortStatePtr& state, const std::shared_ptr<Peer>& peer, const Re
 // One segment's worth of bytes through the ring.
 Task<Result<void>> write_segment(PortStatePtr state, std::shared_ptr<Peer> peer, Place place, Bytes from,
                                  Deadline deadline) {
-  std::optional<uint8_t> segment;
   std::optional<Result<memory::Lease>> lease;
   for (;;) {
     if (is_gone(*state, *peer)) co_return std::unexpected(gone);
     if (!peer->rings) co_return fail(Errc::invalid_argument, "sealed: the client has lent no ring");
-    if (has_room(*peer) && peer->free_segments != 0) lease = take_buffer(*state, *peer);
+    if (has_room(*peer) && !peer->free_segments.none()) lease = take_buffer(*state, *peer);
     if (lease) break;
     const bool woken = co_await state->line.wait(state->core, deadline);
     if (!woken) co_return fail(Errc::timed_out, "sealed: no room for records");
@@ -96,21 +87,21 @@ Task<Result<void>> write_segment(PortStatePtr state, std::shared_ptr<Peer> peer,
   if (!*lease) co_return std::unexpected(lease->error());
   ++peer->buffers;
   const Buffer buffer(state, peer, std::move(**lease));
-  segment = take_segment(*peer);
+  const uint8_t segment = peer->free_segments.take();
 
-  Record record{.place = place, .inside = std::nullopt, .segment = *segment, .seals = {}};
+  Record record{.place = place, .inside = std::nullopt, .segment = segment, .seals = {}};
   record.seals = peer->channel.seal_records(place, from, buffer.data());
   const WindowDescriptor ring{peer->rings->down_base, ring_size, peer->rings->down_key};
   auto window = state->below->open_window(peer->id, ring, Access::server_writes);
   Result<void> written;
   if (window) {
     const Bytes sealed(buffer.data(), from.size());
-    written = co_await (*window)->write(sealed, *segment * segment_size, deadline);
+    written = co_await (*window)->write(sealed, segment * segment_size, deadline);
   } else {
     written = std::unexpected(window.error());
   }
   if (!written) {
-    peer->free_segments |= 1u << *segment;  // nothing was told of it
+    peer->free_segments.give_back(segment);  // nothing was told of it
     co_return written;
   }
   if (is_gone(*state, *peer)) co_return std::unexpected(gone);
@@ -150,14 +141,6 @@ Task<Result<void>> fetch(PortStatePtr state, std::shared_ptr<Peer> peer, Place p
   if (peer->channel.open_records(place, ready.seals, into, into.data())) co_return Result<void>{};
   counters().forged_records.add();
   co_return fail(Errc::bad_digest, "sealed: a record was changed on its way");
-}
-
-void give_back_segment(const PortStatePtr& state, const std::shared_ptr<Peer>& peer, const Ready& ready) {
-  if (ready.refused || ready.inside) return;
-  std::vector<std::byte> body;
-  encode_segment(ready.segment, body);
-  peer->channel.queue(Kind::taken, std::move(body));
-  flush_soon(state, peer);
 }
 
 Task<Result<void>> read_segment(PortStatePtr state, std::shared_ptr<Peer> peer, Place place, MutableBytes into,
