@@ -1,10 +1,12 @@
 #include "base/checksum.h"
 #include "base/hmac.h"
-#include "base/siphash.h"
+#include "base/siphash_run.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <vector>
 
 namespace verbena {
 namespace {
@@ -121,6 +123,29 @@ TEST(Checksum, SipHash13OfTheSameKeyAndData) {
       {0, 0xabac0158050fc4dc}, {1, 0xc9f49bf37d57ca93},  {7, 0xd3927d989bb11140}, {8, 0x369095118d299a8e},
       {9, 0x25a48eb36c063de4}, {15, 0xd320d86d2a519956}, {16, 0xcc4fdd1a7d908b66}};
   for (const auto& [size, sum] : known) EXPECT_EQ(siphash13(key, Bytes(key).first(size)), sum) << size;
+}
+
+TEST(Checksum, SipHash13OfARunIsThatOfEachText) {
+  std::byte key[16];
+  for (int i = 0; i < 16; ++i) key[i] = static_cast<std::byte>(17 * i);
+  std::mt19937 random(5);
+  for (const size_t shared : {0, 1, 7, 8, 9, 64, 65}) {
+    for (size_t size = shared; size < shared + 42; ++size) {
+      std::vector<std::byte> texts(size * 9), prefix(shared);
+      for (auto& b : texts) b = static_cast<std::byte>(random());
+      for (auto& b : prefix) b = static_cast<std::byte>(random());
+      for (size_t at = 0; at < texts.size(); at += size)
+        std::ranges::copy(prefix, texts.begin() + static_cast<long>(at));
+      for (size_t count = 0; count <= 9; ++count) {
+        std::vector<uint64_t> hashes(count);
+        siphash13_run(key, texts, size, shared, hashes);
+        for (size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(hashes[i], siphash13(key, Bytes(texts).subspan(i * size, size)))
+              << shared << " " << size << " " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(Checksum, PiecesAndCombinationsGiveTheWhole) {

@@ -2,6 +2,7 @@
 // messages; siphash13() is for tables whose keys clients choose.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -27,6 +28,8 @@ class SipHash {
   void absorb(Bytes words) {
     for (size_t i = 0; i + 8 <= words.size(); i += 8) absorb(word(words.data() + i));
   }
+
+  std::array<uint64_t, 4> state() const { return {v0_, v1_, v2_, v3_}; }
 
   // The hash of all that was absorbed and the rest, `size` bytes together.
   uint64_t finish(Bytes rest, size_t size) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/siphash.h"
+#include "base/siphash_run.h"
 #include "cache/hot_tier.h"
 
 namespace verbena::cache {
@@ -11,13 +11,8 @@ namespace verbena::cache {
 void HotTier::hash_run(const KeyRun& keys, uint64_t salt, std::span<uint64_t> hashes) const {
   std::byte key[sizeof secret_];
   hash_key(salt, key);
-  SipHash<1, 3> begun(key);
-  const size_t shared = std::min(keys.shared, keys.size) / 8 * 8;
-  if (keys.count != 0) begun.absorb(as_bytes(keys.at(0).substr(0, shared)));
-  for (size_t i = 0; i < keys.count; ++i) {
-    SipHash<1, 3> rest = begun;
-    hashes[i] = rest.finish(as_bytes(keys.at(i).substr(shared)), keys.size);
-  }
+  const std::string_view names(keys.names, keys.count * keys.size);
+  siphash13_run(key, as_bytes(names), keys.size, keys.shared, hashes.first(keys.count));
 }
 
 void HotTier::glance(const KeyRun& keys, Visitor& visitor) {

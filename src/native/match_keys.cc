@@ -70,11 +70,11 @@ Task<Result<void>> MatchKeys::fetch() {
 
 void MatchKeys::lay_out(size_t key_size, size_t group) {
   stride_ = key_size;
-  texts_.resize(key_size * group);
+  texts_ = std::make_unique_for_overwrite<char[]>(key_size * group);
   keys_.reserve(group);
-  for (size_t at = 0; at < texts_.size(); at += stride_) {
-    std::memcpy(texts_.data() + at, request_->prefix.data(), request_->prefix.size());
-    keys_.emplace_back(texts_.data() + at, key_size);
+  for (size_t at = 0; at < key_size * group; at += stride_) {
+    std::memcpy(texts_.get() + at, request_->prefix.data(), request_->prefix.size());
+    keys_.emplace_back(texts_.get() + at, key_size);
   }
 }
 
@@ -86,14 +86,14 @@ MatchKeys::Some MatchKeys::next(size_t most) {
     wire::Reader in(here_);
     for (; count < most; ++count) {
       const std::string_view rest = wire::get_text16(in, here_.size());
-      char* const text = texts_.data() + count * stride_;
+      char* const text = texts_.get() + count * stride_;
       std::ranges::copy(rest, text + prefix);
       keys_[count] = {text, prefix + rest.size()};
     }
     here_ = here_.last(in.left());
     return Some(keys_).first(count);
   }
-  for (char* text = texts_.data() + prefix; count < most && !here_.empty(); ++count, text += stride_) {
+  for (char* text = texts_.get() + prefix; count < most && !here_.empty(); ++count, text += stride_) {
     write_hex(here_.first(width), text);
     here_ = here_.subspan(width);
   }

@@ -53,10 +53,10 @@ class MatchKeys {
   const MatchRequest* request_ = nullptr;
   std::unique_ptr<fabric::Window> window_;
   memory::Lease lease_;
-  Bytes here_;                 // keys that were not returned yet
-  uint64_t at_ = 0, end_ = 0;  // of the window: bytes behind `here_`
-  size_t stride_ = 0;          // bytes of texts_ for a key
-  std::vector<char> texts_;    // each begins with the prefix
+  Bytes here_;                     // keys that were not returned yet
+  uint64_t at_ = 0, end_ = 0;      // of the window: bytes behind `here_`
+  size_t stride_ = 0;              // bytes of texts_ for a key
+  std::unique_ptr<char[]> texts_;  // each begins with the prefix
   std::vector<std::string_view> keys_;
 };
 
