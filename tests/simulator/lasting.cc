@@ -15,6 +15,23 @@
 namespace verbena::simulator {
 namespace {
 
+// What it tells has been so a while ago: clients have renewed or replaced some of it since.
+class LateIndex final : public store::EndIndex {
+ public:
+  LateIndex(store::EndIndex& below, int64_t late_ns) : below_(below), late_ns_(late_ns) {}
+  bool keeps_ends() const override { return below_.keeps_ends(); }
+  Task<Result<std::vector<store::EndedKey>>> ended(size_t max, const store::EndedKey* after) override {
+    auto found = co_await below_.ended(max, after);
+    if (found && !found->empty()) sleep_for(late_ns_);
+    co_return found;
+  }
+  Task<Result<void>> forget_end(store::EndedKey ended) override { return below_.forget_end(std::move(ended)); }
+
+ private:
+  store::EndIndex& below_;
+  const int64_t late_ns_;
+};
+
 class LastingObjects final : public Scene {
  public:
   explicit LastingObjects(World& world) : Scene(world, "lasting") {}
@@ -316,10 +333,12 @@ void LastingObjects::list(Loop& loop, Bucket& bucket) {
   if (folded && folder && !any) fail_with(bucket.name + ": a folder of ended objects is listed");
 }
 
-// Beside the worker: as if an earlier pass had been slow.
+// Beside the worker: as if an earlier pass had been slow, or its server had been frozen between two steps.
 void LastingObjects::sweep(Loop& loop) {
   static const std::atomic<bool> stop{false};
-  s3::EndsPass pass(*server().service, index(), {.page_size = 1 + draw(6), .at_once = 1 + draw(4)}, stop);
+  const int64_t late_ns = draw(2) == 0 ? 0 : static_cast<int64_t>(draw(3 * Lasting::second_ns));
+  LateIndex late(index(), late_ns);
+  s3::EndsPass pass(*server().service, late, {.page_size = 1 + draw(6), .at_once = 1 + draw(4)}, stop);
   (void)run_on(loop, pass.run());
 }
 
