@@ -303,9 +303,14 @@ ConfigResult check_ports(const Config& config) {
   return {};
 }
 
-// Providers for tokens that are named must serve, and their payload is not encrypted.
+// Payload must not leave the host in the clear by another way. Providers for tokens that are named must serve, and
+// their payload is not encrypted.
 ConfigResult check_encryption(const Config::Rdma& rdma) {
   if (rdma.encryption != RdmaEncryption::required) return {};
+  if (!rdma.tcp_encryption) {
+    return std::unexpected(
+        "rdma.tcp_encryption: off: payload over tcp would not be encrypted, and rdma.encryption is required");
+  }
   for (const auto& name : rdma.token_provider) {
     if (name == "auto" || name == "none") continue;
     return std::unexpected("rdma.token_provider " + name +

@@ -526,7 +526,7 @@ const std::array keys{
               [](C& c, S& t) { return parse_port_range(c.rdma.fabric_port_first, c.rdma.fabric_port_last, t); }},
     ConfigKey{"rdma.tcp_encryption", "on",
               "the native door's tcp: on: TLS 1.3 under the session's keys; off: connections are authenticated, but "
-              "payload is neither encrypted nor protected against changes",
+              "payload is neither encrypted nor protected against changes (not with rdma.encryption: required)",
               [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
     ConfigKey{"rdma.encryption", "preferred",
               "the native door over RDMA devices: preferred: encrypted for clients that ask for it; required: for no "

@@ -27,9 +27,10 @@ Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const 
     if (!same_provider(provider, endpoint.provider)) continue;
     if (options.encrypted_only && !is_protected(endpoint)) continue;
     VB_ASSIGN(auto link, dial(endpoint, terms));
+    const bool sealed = endpoint.sealing != fabric::Sealing::none;
     NativeStream::Setup setup{.endpoint = endpoint,
                               .session = terms.session,
-                              .keys = wire::derive_stream(terms.master, endpoint.index),
+                              .keys = wire::derive_stream(terms.master, endpoint.index, sealed),
                               .credits = terms.credits,
                               .spin_for = options.spin_for,
                               .trace_context = terms.trace_context};

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/log.h"
+#include "fabric/local/agreements.h"
 #include "fabric/local/bus_guard.h"
 #include "fabric/local/counters.h"
 
@@ -127,9 +128,7 @@ Result<void> LocalPort::send_joined(PeerId id, Bytes first, Bytes second) {
   bool sleeps = false;
   const bool whole = survives_bus_error([&] {
     outcome = peer->replies.push(first, second);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // see Control
-    sleeps = control.client_sleeps.load(std::memory_order_relaxed) != 0 &&
-             control.client_sleeps.exchange(0, std::memory_order_relaxed) != 0;
+    sleeps = must_wake<NativePlatform>(control.client_sleeps);
   });
   if (!whole || outcome == Producer::Push::violated) {
     violated(*peer, "ring to the client");
@@ -244,11 +243,7 @@ size_t LocalPort::serve(Peer& peer) {
   peer.rings = 0;
   Control& control = peer.memory->region.control();
   bool wants_space = false;
-  survives_bus_error([&] {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    wants_space = control.client_wants_space.load(std::memory_order_relaxed) != 0 &&
-                  control.client_wants_space.exchange(0, std::memory_order_relaxed) != 0;
-  });
+  survives_bus_error([&] { wants_space = must_wake<NativePlatform>(control.client_wants_space); });
   if (wants_space) wake(peer);
   return served;
 }
@@ -295,16 +290,15 @@ bool LocalPort::falls_asleep(Peer& peer) {
   Control& control = peer.memory->region.control();
   bool pending = true;
   survives_bus_error([&] {
-    control.server_sleeps.store(1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    announce_sleep<NativePlatform>(control.server_sleeps);
     pending = peer.requests.pending();
-    if (pending) control.server_sleeps.store(0, std::memory_order_relaxed);
+    if (pending) is_awake(control.server_sleeps);
   });
   return !pending;
 }
 
 bool LocalPort::wakes_up(Peer& peer) {
-  return survives_bus_error([&] { peer.memory->region.control().server_sleeps.store(0, std::memory_order_relaxed); });
+  return survives_bus_error([&] { is_awake(peer.memory->region.control().server_sleeps); });
 }
 
 bool LocalPort::arm() {
