@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/config.h"
+#include "base/config_yaml.h"
 #include "base/text.h"
 
 namespace verbena {
@@ -347,6 +348,10 @@ const std::array keys{
               "wrong signatures that one address (or IPv6 /64) may send for one key at once, then one every 2 s; "
               "loopback is exempt; 0: no limit",
               [](C& c, S& t) { return parse_number(c.http.wrong_signatures_max, t, 0, 100'000); }},
+
+    ConfigKey{"listeners", "",
+              "rules for clients of some networks: a list of entries with networks, encryption, accounts and address",
+              [](C& c, S& t) { return parse_listeners(c.listeners, t); }, false, false, true},
 
     ConfigKey{"admin.enabled", "true", "the admin listener: health, metrics and the console",
               [](C& c, S& t) { return parse_bool(c.admin.enabled, t); }},
