@@ -341,13 +341,17 @@ ConfigResult check(const Config& config) {
   if (config.admin.console_provider.empty() != config.admin.console_client.empty()) {
     return std::unexpected("admin.console_provider and admin.console_client go together: one of them is missing");
   }
-  const bool names_hardware =
-      !config.rdma.device_name.empty() || config.rdma.ib_port || config.rdma.gid_index != "auto";
+  if (config.rdma.pkey && config.rdma.vlan) {
+    return std::unexpected("rdma.pkey is of InfiniBand and rdma.vlan of Ethernet: set one of them");
+  }
+  const bool names_hardware = !config.rdma.device_name.empty() || config.rdma.ib_port ||
+                              config.rdma.gid_index != "auto" || config.rdma.pkey || config.rdma.vlan;
   const bool verbs_possible = std::any_of(config.rdma.provider.begin(), config.rdma.provider.end(),
                                           [](const std::string& p) { return p == "auto" || p == "verbs"; });
   if (config.rdma.enabled && names_hardware && !verbs_possible) {
     return std::unexpected(
-        "rdma.device_name, rdma.ib_port and rdma.gid_index choose a verbs device, but rdma.provider names only " +
+        "rdma.device_name, rdma.ib_port, rdma.gid_index, rdma.pkey and rdma.vlan choose a verbs device, but "
+        "rdma.provider names only " +
         config.rdma.provider.front());
   }
   return {};

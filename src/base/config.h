@@ -190,6 +190,7 @@ struct Config {
     std::string device_name;
     std::optional<int> ib_port;
     std::string gid_index = "auto";
+    std::optional<uint16_t> pkey, vlan;  // InfiniBand's partition, RoCE's VLAN; unset: the bound interface's
     bool enable_zero_copy = true;
     std::optional<uint64_t> max_send_wr, max_recv_wr, max_sge, cq_size;
     std::string local_socket;    // path prefix of the same-host sockets; empty: DIR/sockets/local.sock

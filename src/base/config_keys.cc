@@ -163,6 +163,17 @@ std::string parse_on_off(bool& into, const std::string& text) {
   return "";
 }
 
+// A partition key as sysfs shows it, "0x8001". The highest bit, full membership, is no part of the partition's number.
+std::string parse_pkey(std::optional<uint16_t>& into, const std::string& text) {
+  uint16_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data() + std::min<size_t>(2, text.size()), end, value, 16);
+  const bool sound = text.starts_with("0x") && error == std::errc() && read == end && (value & 0x7fff) != 0;
+  if (!sound) return "not a partition key from 0x0001 to 0xffff, like 0x8001";
+  into = value;
+  return "";
+}
+
 std::string parse_gid_index(std::string& into, const std::string& text) {
   int index = 0;
   if (text != "auto" && !parse_number(index, text, 0, 255).empty()) return "not 'auto' or a number from 0 to 255";
@@ -543,6 +554,11 @@ const std::array keys{
               [](C& c, S& t) { return parse_optional(c.rdma.ib_port, t, 1, 255); }},
     ConfigKey{"rdma.gid_index", "auto", "entry of the port's GID table; its interface's address becomes the source",
               [](C& c, S& t) { return parse_gid_index(c.rdma.gid_index, t); }},
+    ConfigKey{"rdma.pkey", "",
+              "InfiniBand partition, like 0x8001: RDMA by an address of its IPoIB interface alone; empty: any",
+              [](C& c, S& t) { return parse_pkey(c.rdma.pkey, t); }},
+    ConfigKey{"rdma.vlan", "", "VLAN, like 100: RDMA by an address of its interface alone; empty: any",
+              [](C& c, S& t) { return parse_optional(c.rdma.vlan, t, 1, 4094); }},
     ConfigKey{"rdma.enable_zero_copy", "true", "one-sided operations start in the memory that disk reads land in",
               [](C& c, S& t) { return parse_bool(c.rdma.enable_zero_copy, t); }},
     ConfigKey{"rdma.max_send_wr", "",

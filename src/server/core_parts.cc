@@ -26,6 +26,8 @@ fabric::ofi::Options ofi_options(const Config& config, const std::string& provid
   if (!rdma.device_name.empty()) options.device_name = rdma.device_name;
   options.ib_port = rdma.ib_port;
   if (rdma.gid_index != "auto") options.gid_index = rdma.gid_index;
+  options.pkey = rdma.pkey;
+  options.vlan = rdma.vlan;
   options.max_send_wr = rdma.max_send_wr;
   options.max_recv_wr = rdma.max_recv_wr;
   options.max_sge = rdma.max_sge;

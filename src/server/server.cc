@@ -144,6 +144,8 @@ std::expected<void, std::string> Server::State::open_dialects() {
   rdma::rc::DeviceChoice device{.name = config.rdma.device_name, .gid_index = std::nullopt};
   if (config.rdma.gid_index != "auto") device.gid_index = std::stoi(config.rdma.gid_index);
   device.port = static_cast<uint8_t>(config.rdma.ib_port.value_or(1));
+  device.pkey = config.rdma.pkey;
+  device.vlan = config.rdma.vlan;
   const auto open_device = [device] { return rdma::rc::open_ibv_device(device); };
   auto endpoint = rdma::rc::Endpoint::create(*arena, config.rdma.token_networks, open_device);
   if (!endpoint) return std::unexpected("rdma.token_networks: " + describe(endpoint.error()));
