@@ -208,6 +208,12 @@ class Networks(IamCase):
                       self.refusal([{"networks": ["10.0.0.0/8"]}, {"networks": ["10.1.0.0/16"]}]))
         self.assertIn("listeners[0].address 192.0.2.1:9000", self.refusal([{"networks": ["10.0.0.0/8"], "address": "192.0.2.1:9000"}]))
 
+    def test_rdma_in_a_vlan_or_partition_that_is_not_there_stops_the_start(self):
+        self.assertIn("rdma.vlan 4000: lo has the address 127.0.0.1 and is not a VLAN's interface",
+                      self.refusal([], "--set", "rdma.vlan=4000"))
+        self.assertIn("rdma.pkey 0x7ffe: this machine's RDMA devices: no port is a member of this partition",
+                      self.refusal([], "--set", "rdma.pkey=0x7ffe"))
+
 
 class Https(unittest.TestCase):
     """A server with TLS whose storage network is plain."""
