@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/config.h"
+#include "base/config_yaml.h"
 #include "base/text.h"
 
 namespace verbena {
@@ -159,6 +160,17 @@ std::string parse_on_off(bool& into, const std::string& text) {
   // YAML 1.1 reads `on` and `off` as booleans, and some tools write them so.
   if (text != "on" && text != "off" && text != "true" && text != "false") return "not on or off";
   into = text == "on" || text == "true";
+  return "";
+}
+
+// A partition key as sysfs shows it, "0x8001". The highest bit, full membership, is no part of the partition's number.
+std::string parse_pkey(std::optional<uint16_t>& into, const std::string& text) {
+  uint16_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data() + std::min<size_t>(2, text.size()), end, value, 16);
+  const bool sound = text.starts_with("0x") && error == std::errc() && read == end && (value & 0x7fff) != 0;
+  if (!sound) return "not a partition key from 0x0001 to 0xffff, like 0x8001";
+  into = value;
   return "";
 }
 
@@ -347,6 +359,10 @@ const std::array keys{
               "wrong signatures that one address (or IPv6 /64) may send for one key at once, then one every 2 s; "
               "loopback is exempt; 0: no limit",
               [](C& c, S& t) { return parse_number(c.http.wrong_signatures_max, t, 0, 100'000); }},
+
+    ConfigKey{"listeners", "",
+              "rules for clients of some networks: a list of entries with networks, encryption, accounts and address",
+              [](C& c, S& t) { return parse_listeners(c.listeners, t); }, false, false, true},
 
     ConfigKey{"admin.enabled", "true", "the admin listener: health, metrics and the console",
               [](C& c, S& t) { return parse_bool(c.admin.enabled, t); }},
@@ -538,6 +554,11 @@ const std::array keys{
               [](C& c, S& t) { return parse_optional(c.rdma.ib_port, t, 1, 255); }},
     ConfigKey{"rdma.gid_index", "auto", "entry of the port's GID table; its interface's address becomes the source",
               [](C& c, S& t) { return parse_gid_index(c.rdma.gid_index, t); }},
+    ConfigKey{"rdma.pkey", "",
+              "InfiniBand partition, like 0x8001: RDMA by an address of its IPoIB interface alone; empty: any",
+              [](C& c, S& t) { return parse_pkey(c.rdma.pkey, t); }},
+    ConfigKey{"rdma.vlan", "", "VLAN, like 100: RDMA by an address of its interface alone; empty: any",
+              [](C& c, S& t) { return parse_optional(c.rdma.vlan, t, 1, 4094); }},
     ConfigKey{"rdma.enable_zero_copy", "true", "one-sided operations start in the memory that disk reads land in",
               [](C& c, S& t) { return parse_bool(c.rdma.enable_zero_copy, t); }},
     ConfigKey{"rdma.max_send_wr", "",

@@ -143,6 +143,13 @@ std::shared_ptr<LeaseBook> DoorState::lease_book(unsigned core) {
   return book;
 }
 
+Protection protection_of(const EndpointInfo& endpoint, const Session& session) {
+  if (endpoint.seals && session.sealing != fabric::Sealing::none) return Protection::sealed;
+  const bool on_wire = endpoint.transport == rdma::Transport::rdma;
+  const bool must_seal = on_wire && session.encryption == RdmaEncryption::required;
+  return endpoint.takes_plain && !must_seal ? Protection::plain : Protection::refused;
+}
+
 bool may_dial_peer(std::string_view, std::string_view address, std::string_view http_peer) {
   boost::system::error_code ec;
   const ip::address peer = unmapped(ip::make_address(std::string(http_peer), ec));

@@ -87,6 +87,10 @@ struct DoorState {
   std::vector<uint16_t> own_ports;      // likewise
 };
 
+// How the session is served on an endpoint.
+enum class Protection : uint8_t { refused, plain, sealed };
+Protection protection_of(const EndpointInfo& endpoint, const Session& session);
+
 // The default of Options::may_dial.
 bool may_dial_peer(std::string_view provider, std::string_view address, std::string_view http_peer);
 

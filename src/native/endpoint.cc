@@ -183,6 +183,12 @@ bool Endpoint::still_known(SessionStream& stream) {
   stream.caller.identity.principal = (*key)->principal;
   stream.caller.identity.key = *key;
   stream.caller.identity.generation = generation;
+  // The key may be of another account now.
+  const auth::NetworkRules* const networks = door_->options.networks;
+  if (networks != nullptr && !networks->check_caller(stream.caller.peer_address, stream.caller.identity)) {
+    door_->sessions.end(stream.session->id);
+    return false;
+  }
   stream.generation = generation;
   return true;
 }

@@ -25,6 +25,9 @@ rdma::rc::Payer payer_of(const Call& caller);
 // The owner of a connection that is made before its tokens: anonymous callers, who share an address, own one together.
 std::string connection_owner(const Call& caller);
 
+// Why RDMA without encryption is not for this client: its network requires encryption. nullopt: it may be used.
+std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call& caller);
+
 // The request's token. nullopt without one. access_denied when it is not among the signed headers, invalid_rdma_token
 // when it cannot be parsed.
 Result<std::optional<rdma::Token>> read_token(const Context& context);

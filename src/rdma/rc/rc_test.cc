@@ -89,6 +89,16 @@ class RcSessions : public ::testing::Test {
   std::unique_ptr<ReliableConnections> rc;
 };
 
+TEST(Partition, IsAnEntryOfThePortsTable) {
+  const std::array<uint16_t, 5> table{0xffff, 0x0001, 0x8002, 0x8001, 0x0000};
+  EXPECT_EQ(partition_entry(table, 0xffff), 0);
+  EXPECT_EQ(partition_entry(table, 0x8001), 3) << "a full member before a limited one";
+  EXPECT_EQ(partition_entry(table, 0x0001), 3);
+  EXPECT_EQ(partition_entry(std::span(table).first(2), 0x8001), 1);
+  EXPECT_EQ(partition_entry(table, 0x8003), std::nullopt);
+  EXPECT_EQ(partition_entry({}, 0xffff), std::nullopt);
+}
+
 TEST_F(RcSessions, AreClaimedOnceByTheirOwnerWithTheirCookie) {
   make();
   const auto made = run(rc->sessions.prepare(asked()));

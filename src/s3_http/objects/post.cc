@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "auth/auth.h"
+#include "auth/network_rules.h"
 #include "base/bytes.h"
 #include "base/text.h"
 #include "memory/budget.h"
@@ -180,6 +181,8 @@ Task<Result<void>> serve_post_object(Context& context) {
   }
   VB_CO_TRY(fill_in_file_name(form));
   VB_CO_ASSIGN(auth::Identity identity, identify(context, form));
+  const auth::NetworkRules* const networks = context.options.networks;
+  if (networks != nullptr) VB_CO_TRY(networks->check_caller(context.caller().peer_address, identity));
   std::optional<PostPolicy> policy;
   if (const auto text = form.get("policy")) {
     VB_CO_ASSIGN(policy, decode_policy(*text));

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "auth/network_rules.h"
 #include "base/text.h"
 #include "call/door_metrics.h"
 #include "s3/access/authorize.h"
@@ -381,6 +382,14 @@ void fill_context_error(Context& context, const Error& error) {
   if (context.request.method == "HEAD") say_region_of_head(context);
 }
 
+// Unsigned requests that may be forms have not been checked yet: a form's verb checks its signer.
+Result<void> check_unsigned(const Context& context, const Operation& operation) {
+  const auth::NetworkRules* const networks = context.options.networks;
+  if (networks == nullptr || !context.caller().identity.anonymous) return {};
+  if (operation.serve == serve_post_object || operation.serve == serve_preflight) return {};
+  return networks->check_caller(context.caller().peer_address, context.caller().identity);
+}
+
 Task<bool> answer(Context& context);
 
 // A call that connects is a request of its caller; the transfer behind it is another, of its bucket.
@@ -410,9 +419,9 @@ Task<bool> answer(Context& context) {
     co_return true;
   }
   context.call.outcome.action = action_name(**operation);
-  Result<void> served;
+  Result<void> served = check_unsigned(context, **operation);
   // A form counts for its signer, who is named inside it (objects/post).
-  if (auth::rates_are_in_use() && (*operation)->serve != serve_post_object) {
+  if (served && auth::rates_are_in_use() && (*operation)->serve != serve_post_object) {
     served = co_await count_requests(context, 1);
   }
   if (served && asks_first(context, **operation)) served = co_await admit(context, **operation);
