@@ -218,8 +218,8 @@ class FadingObjects(unittest.TestCase):
         keys.pins, keys.kills = {0: list(pins)}, list(kills)
         return self.judge(keys, *rows) is None
 
-    def lasting(self, *rows, ends=(5, 7)):
-        keys = Lasting(3)
+    def lasting(self, *rows, ends=(5, 7), one_clock=True):
+        keys = Lasting(3, one_clock)
         keys.ends[1] = ends
         return self.judge(keys, *rows) is None
 
@@ -262,6 +262,17 @@ class FadingObjects(unittest.TestCase):
         self.assertFalse(self.lasting(write, get(0, 8, 9, A, "e1-r")))
         self.assertFalse(self.lasting(write, put(B, 2, 0, 8, 9, 412, "*")))
         self.assertFalse(self.lasting(write, page(8, 9, [(0, "e1-r")])))
+
+    def test_servers_whose_clocks_are_apart_may_differ_about_an_end_while_it_comes(self):
+        write, gone, there = put(A, 1, 0, 0, 1), get(0, 5, 6, None, ""), get(0, 6.5, 6.8, A, "e1-r")
+        self.assertTrue(self.lasting(write, gone, there, one_clock=False))
+        self.assertTrue(self.lasting(write, page(5, 6, []), there, one_clock=False))
+        self.assertFalse(self.lasting(write, get(0, 3, 4, None, ""), there, one_clock=False))
+        self.assertFalse(self.lasting(write, gone, get(0, 8, 9, A, "e1-r"), one_clock=False))
+        replaced = put(B, 2, 0, 5, 6, 200, "*")
+        self.assertTrue(self.lasting(write, replaced, get(0, 6.5, 6.8, B, "e2-r"), one_clock=False))
+        self.assertFalse(self.lasting(write, replaced, there, one_clock=False))
+        self.assertFalse(self.lasting(write, ("delete", (2, None), 0, 5, 6, 204), there, one_clock=False))
 
     def test_a_match_tells_of_the_leading_keys_and_the_next(self):
         calls = made(*[("there", None, key, 0, 1, UNKNOWN) for key in range(3)])

@@ -1,7 +1,8 @@
 """The models of keys whose objects go by themselves: in a bucket that evicts, or at an end of their own (TTL).
 
 An object may then be absent for a call though no call removed it; it stays absent from there on. So a call that finds
-it absent changes the state: the object has gone before it.
+it absent changes the state: the object has gone before it. (Not so where servers with clocks of their own share the
+store: Lasting.)
 """
 from bucket import MARKER, READS, Bucket, is_read
 from history import NO, UNKNOWN
@@ -42,7 +43,12 @@ class Fading(Bucket):
         if not going or (then is not NO and not refused):
             return then
         gone = self._without_unlisted(state, call, going) if call.kind == "list" else self._with(state, call.where, ())
-        return super().after(gone, call)
+        then = super().after(gone, call)
+        return then if then is NO else self.found_gone(state, then, going)
+
+    def found_gone(self, state, then, going):
+        """What the call leaves that found some of these keys' objects gone."""
+        return then
 
     def _without_unlisted(self, state, call, going):
         listed, more = call.answer
@@ -76,11 +82,12 @@ class Evicting(Fading):
 
 
 class Lasting(Fading):
-    """Of objects with an end. `ends`: maker -> (from, to), the time of its end lies between."""
+    """Of objects with an end. `ends`: maker -> (from, to), the time of its end lies between. `one_clock`: else several
+    servers judge, each by its own clock, and what is gone at one of them may be found at another one until `to`."""
 
-    def __init__(self, keys):
+    def __init__(self, keys, one_clock=True):
         super().__init__(keys)
-        self.ends = {}
+        self.ends, self.one_clock = {}, one_clock
 
     def lasts(self, call, ttl_s):
         """Notes the end of what a call that is over has made; one without an answer may be carried out late."""
@@ -93,3 +100,10 @@ class Lasting(Fading):
     def is_over(self, entry, call):
         ends = self.ends.get(entry[1])
         return ends is not None and call.began > ends[1]
+
+    def found_gone(self, state, then, going):
+        """What another object has replaced does not come back."""
+        for key in [] if self.one_clock else going:
+            if not then[key]:
+                then = self._with(then, key, state[key])
+        return then

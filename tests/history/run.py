@@ -60,7 +60,7 @@ class Run:
         self.counts, self.by_door, self.why_lost = collections.Counter(), collections.Counter(), collections.Counter()
         self.wrong, self.checks, self.servers = [], [], []
         self.generation, self.kills, self.kill_times = {}, 0, []
-        self.groups = [group for group in LIVE if arguments.engine != "rados" or group not in ("cache", "lasting")]
+        self.groups = [group for group in LIVE if arguments.engine != "rados" or group != "cache"]
         self.began = time.monotonic()
 
     def serial(self):
@@ -87,7 +87,7 @@ class Run:
             group = self.groups[turn] if choose.random() < TOGETHER else choose.choice(self.groups)
             live = self.worlds[group]
             while len(live) < LIVE[group]:
-                live.append(World(group, next(self.number)))
+                live.append(World(group, next(self.number), one_clock=self.arguments.engine != "rados"))
             world = choose.choice(live)
             world.users += 1
             return world
@@ -212,8 +212,8 @@ class Run:
         enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
         assert root.call("PUT", f"/{BUCKETS['versioned']}?versioning", enabled).status == 200
         Express(self.servers[0].http).make_bucket(BUCKETS["directory"])
+        assert root.call("PUT", f"/{BUCKETS['lasting']}").status == 200
         if "cache" in self.groups:
-            assert root.call("PUT", f"/{BUCKETS['lasting']}").status == 200
             assert root.call("PUT", f"/{BUCKETS['cache']}").status == 200
             assert root.call("PUT", f"/{BUCKETS['cache']}?verbena-bound", BOUND).status == 200
 

@@ -43,12 +43,14 @@ BY = {  # and only some doors
 
 
 class World:
-    def __init__(self, group, serial):
+    def __init__(self, group, serial, one_clock=True):
         self.group, self.bucket = group, BUCKETS[group]
         self.prefix = f"{serial * 7919 % 10007:05d}-{serial}/"
         self.keys = [f"{self.prefix}{key:032x}" for key in range(KEYS)]  # as MATCH asks for them
-        models = {"cache": Evicting, "lasting": Lasting}
-        self.model = models[group](KEYS) if group in models else Bucket(KEYS, group == "versioned")
+        if group == "lasting":
+            self.model = Lasting(KEYS, one_clock)
+        else:
+            self.model = Evicting(KEYS) if group == "cache" else Bucket(KEYS, group == "versioned")
         self.lock = threading.Lock()
         self.calls, self.users, self.unknown, self.over = [], 0, 0, False
         self.cut = False  # by a kill, which a memory bucket does not survive whole

@@ -1,4 +1,7 @@
-// What an oracle knows of objects with an end (TTL): of the clock while a call lasts, and of the ends that came of it.
+// What an oracle knows of objects with an end (TTL): of the clocks while a call lasts, and of the ends that came of it.
+//
+// Servers that share a store judge an end each by its own clock, which is up to some seconds ahead of the world's or
+// behind. Whatever one of them said lies between the least and the latest that any clock said meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +22,7 @@ struct Lasting {
   int64_t to_s = 0;      // to here
   auto operator<=>(const Lasting&) const = default;
 
-  // Until `latest_ns`, the latest that the clock has ever said.
+  // Until `latest_ns`, the latest that a clock has ever said.
   bool may_be_absent(int64_t latest_ns) const {
     return content == 0 || (ttl_s != 0 && from_s * second_ns <= latest_ns);
   }
@@ -27,8 +30,8 @@ struct Lasting {
 
 // A call, from its begin on.
 struct LastingCall {
-  int64_t lowest_ns;   // the least that the clock may have said meanwhile
-  int64_t told_s = 0;  // an end of that second was told before it: it stays so
+  int64_t lowest_ns;   // the least that a clock may have said meanwhile
+  int64_t told_s = 0;  // an end of that second was told before it by the only server: it stays so
 
   bool ends_later(int64_t end_s) const { return end_s * Lasting::second_ns > lowest_ns && end_s > told_s; }
   bool may_find(const Lasting& one) const { return one.content != 0 && (one.ttl_s == 0 || ends_later(one.to_s)); }
@@ -53,8 +56,9 @@ struct LastingCall {
 class LastingCalls {
  public:
   using Call = std::list<LastingCall>::iterator;
-  Call begin(int64_t told_s = 0) {
-    return calls_.insert(calls_.end(), {Scheduler::get().wall_ns() - Lasting::microsecond_ns, told_s});
+  Call begin(int64_t told_s = 0, int64_t clocks_apart_ns = 0) {
+    const int64_t lowest_ns = Scheduler::get().wall_ns() - clocks_apart_ns - Lasting::microsecond_ns;
+    return calls_.insert(calls_.end(), {lowest_ns, told_s});
   }
   LastingCall end(Call at) {
     const LastingCall call = *at;

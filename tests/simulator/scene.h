@@ -45,7 +45,9 @@ class Scene {
   int64_t latest_ns();  // World's
   // Whether servers share the store: each may know late what others did.
   bool shared() const;
-  bool one_moment() const;  // Engine's
+  bool one_moment() const;          // Engine's
+  int64_t clocks_apart_ns() const;  // likewise
+  int64_t duty_ns() const;          // likewise
   // While nothing has befallen the server a call does not fail, except for a full queue.
   void note_failure(std::string_view what, const Reply& reply);
   void fail_with(std::string why);

@@ -35,6 +35,8 @@ def sh(command):
 
 
 def prepare():
+    # Another program may have been here before (each.sh).
+    sh("ip rule del pref 5 2>/dev/null || true")
     sh(f"ip rule add pref 5 uidrange {CLIENT_UID}-{CLIENT_UID} to {SERVER} lookup 102")
 
 
