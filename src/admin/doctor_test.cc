@@ -217,7 +217,7 @@ TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
                                   provider("verbs;ofi_rxm", true), provider("psm3", false)},
                                  true);
   ASSERT_EQ(ways.size(), 4u);
-  EXPECT_TRUE(ways[0].found.starts_with("shared"));
+  EXPECT_TRUE(ways[0].found.starts_with("direct with a server that has gpudirect.enabled"));
   EXPECT_EQ(ways[1].subject, "gpu memory by tcp");
   EXPECT_NE(ways[1].mend.find("no device"), std::string::npos) << ways[1].mend;
   EXPECT_EQ(ways[2].subject, "gpu memory by verbs;ofi_rxm");

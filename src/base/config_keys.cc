@@ -527,7 +527,8 @@ const std::array keys{
               "with dpu.enabled and rdma.encryption: required: refuse to start if the DPU has no AES instructions",
               [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
 
-    ConfigKey{"gpudirect.enabled", "false", "load the NVIDIA driver at start, and say what it has",
+    ConfigKey{"gpudirect.enabled", "false",
+              "load the NVIDIA driver at start, say what it has, and let its GPUs copy for clients on this host",
               [](C& c, S& t) { return parse_bool(c.gpudirect.enabled, t); }},
 
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",

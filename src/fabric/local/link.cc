@@ -58,6 +58,28 @@ class LocalLent final : public Lent {
   MutableBytes bytes_;
 };
 
+// When the server has answered, the device has finished, or the server has given it up. Without an answer the device
+// may be at work for as long as the server lets it.
+class DeviceLent final : public Lent {
+ public:
+  DeviceLent(std::shared_ptr<Lending> lending, Lending::Held held, const WindowDescriptor& descriptor, bool* unfinished)
+      : lending_(std::move(lending)), held_(held), descriptor_(descriptor), unfinished_(unfinished) {}
+  ~DeviceLent() override {
+    const bool ended = lending_->withdraw(held_, deadline_in(patience_));
+    if (!ended && unfinished_ != nullptr) *unfinished_ = true;
+  }
+  const WindowDescriptor& descriptor() const override { return descriptor_; }
+  MutableBytes bytes() const override { return {}; }
+  void revoke() override { patience_ = std::chrono::milliseconds(6'000); }
+
+ private:
+  std::shared_ptr<Lending> lending_;
+  Lending::Held held_;
+  WindowDescriptor descriptor_;
+  bool* unfinished_;
+  std::chrono::milliseconds patience_{10};
+};
+
 }  // namespace
 
 // --- Lending ---------------------------------------------------------------------------------------------------------
@@ -82,7 +104,7 @@ Result<Lending::Held> Lending::permit(Access access) {
   return Held{slot, generation};
 }
 
-void Lending::withdraw(Held held) {
+bool Lending::withdraw(Held held, Deadline until) {
   Permit& shared = region_.permit(held.slot);
   withdraw_window<NativePlatform>(shared.permit);
   // At most one slice of a copy, unless the server is stopped in the middle of it: then waiting is the only option.
@@ -91,12 +113,15 @@ void Lending::withdraw(Held held) {
       pause_briefly();
     } else if (turn % 4096 == 0 && server_is_gone()) {
       break;
+    } else if (until != Deadline::max() && SteadyClock::now() > until) {
+      return false;
     } else {
       ::sched_yield();
     }
   }
   std::lock_guard lock(mutex_);
   free_.push_back(static_cast<uint16_t>(held.slot));
+  return true;
 }
 
 // --- Link ------------------------------------------------------------------------------------------------------------
@@ -230,6 +255,14 @@ Result<std::unique_ptr<Lent>> LocalLink::lend(MutableBytes memory, Access access
   const WindowKey window{.memory = key, .slot = held.slot, .generation = held.generation};
   const WindowDescriptor descriptor{.base = place->offset, .size = memory.size(), .key = window.pack()};
   return std::make_unique<LocalLent>(lending_, held, place->slab, descriptor, memory);
+}
+
+Result<std::unique_ptr<Lent>> LocalLink::lend_device(const DeviceLoan& loan, Access access) {
+  VB_ASSIGN(const Lending::Held held, lending_->permit(access));
+  const WindowKey window{
+      .memory = static_cast<uint32_t>(loan.memory), .slot = held.slot, .generation = held.generation};
+  const WindowDescriptor descriptor{.base = loan.at, .size = loan.size, .key = window.pack()};
+  return std::make_unique<DeviceLent>(lending_, held, descriptor, loan.unfinished);
 }
 
 // The server's key for a slab; shares the slab at its first use.

@@ -8,6 +8,7 @@
 #include "fabric/local/agreements.h"
 #include "fabric/local/bus_guard.h"
 #include "fabric/local/counters.h"
+#include "fabric/local/device_window.h"
 
 namespace verbena::fabric::local {
 
@@ -140,25 +141,60 @@ Result<void> LocalPort::send_joined(PeerId id, Bytes first, Bytes second) {
   return {};
 }
 
-Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDescriptor& lent, Access access) {
-  Peer* peer = find(id);
-  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
-  const WindowKey key = WindowKey::unpack(lent.key);
-  const auto memory = peer->windows.find(key.memory);
-  if (memory == peer->windows.end() || key.slot >= permits_max) {
-    return fail(Errc::invalid_argument, "local: no such window");
-  }
-  if (lent.size > memory->second->size() || lent.base > memory->second->size() - lent.size) {
-    return fail(Errc::invalid_argument, "local: window lies outside its memory");
-  }
+Result<void> LocalPort::check_permit(const Peer& peer, const WindowKey& key, Access access) {
   uint64_t permit = 0;
-  const Permit& shared = peer->memory->region.permit(key.slot);
+  const Permit& shared = peer.memory->region.permit(key.slot);
   survives_bus_error([&] { permit = shared.permit.load(std::memory_order_acquire); });
   if (permit >> 8 != key.generation || permit == 0) return fail(Errc::invalid_argument, "local: window is not lent");
   if ((permit & 0xff) != static_cast<uint8_t>(access)) {
     return fail(Errc::access_denied, "local: window is lent for the other direction");
   }
+  return {};
+}
+
+Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDescriptor& lent, Access access) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  const WindowKey key = WindowKey::unpack(lent.key);
+  if (key.slot >= permits_max) return fail(Errc::invalid_argument, "local: no such window");
+  const auto memory = peer->windows.find(key.memory);
+  const auto device = memory == peer->windows.end() ? peer->devices.find(key.memory) : peer->devices.end();
+  if (memory == peer->windows.end() && device == peer->devices.end()) {
+    return fail(Errc::invalid_argument, "local: no such window");
+  }
+  const uint64_t size = device == peer->devices.end() ? memory->second->size() : device->second.memory->size();
+  if (lent.size > size || lent.base > size - lent.size) {
+    return fail(Errc::invalid_argument, "local: window lies outside its memory");
+  }
+  VB_TRY(check_permit(*peer, key, access));
+  if (device != peer->devices.end()) {
+    const DeviceShare& share = device->second;
+    return std::make_unique<DeviceWindow>(peer->memory, share.memory, share.devices->arena(), lent, access);
+  }
   return std::make_unique<LocalWindow>(peer->memory, memory->second, copies_, lent, access);
+}
+
+Result<uint64_t> LocalPort::add_device_memory(PeerId id, std::shared_ptr<memory::cuda::Mapped> memory,
+                                              std::shared_ptr<memory::cuda::Devices> devices) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  if (peer->devices.size() >= device_keys / 2) return fail(Errc::slow_down, "local: too much memory of devices");
+  uint32_t& key = peer->device_key_next;
+  while (peer->devices.contains(key)) key = key == memory_key_max ? device_key_first : key + 1;
+  peer->devices.emplace(key, DeviceShare{std::move(memory), std::move(devices)});
+  const uint64_t number = key;
+  key = key == memory_key_max ? device_key_first : key + 1;
+  return number;
+}
+
+DevicePort::Fence LocalPort::remove_device_memory(PeerId id, uint64_t number) {
+  Peer* peer = find(id);
+  if (peer == nullptr || number > memory_key_max) return {};
+  const auto share = peer->devices.find(static_cast<uint32_t>(number));
+  if (share == peer->devices.end()) return {};
+  Fence fence = share->second.memory->fence();
+  peer->devices.erase(share);
+  return fence;
 }
 
 // --- Peers that come to an end ---------------------------------------------------------------------------------------

@@ -51,6 +51,9 @@ struct WindowKey {
   }
 };
 inline constexpr uint32_t memory_key_max = 0xfffff;
+// The last numbers are of memory of devices; a peer has at most half as many.
+inline constexpr uint32_t device_keys = 8192;
+inline constexpr uint32_t device_key_first = memory_key_max - device_keys + 1;
 
 class SharedRegion {
  public:
