@@ -67,6 +67,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unexpected<Error> refuse(std::string sentence) const;
   Result<void> recover_volumes();
   Result<void> recover_volume(uint64_t id);
+  LogAheadOptions log_ahead() const;
   uint64_t space_to_keep() const;
   Result<void> load_kept_space();
   Result<void> resolve_overlaps();

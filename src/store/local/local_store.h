@@ -36,6 +36,9 @@ struct Options {
   // Freed bytes that volumes keep, to be used again in place, at most (also at most what the file system has free). 0,
   // or a file system that does not overwrite in place: freed space goes back to the file system at once.
   uint64_t keep_free = 0;
+  // Zeros that the index's log has ahead of its records (log_ahead.h), where the file system overwrites in place. 0:
+  // none.
+  uint64_t log_ahead = 8 * MiB;
   // Limits of open files: of volumes besides those in use, and of the index.
   size_t open_volumes_max = 256;
   size_t open_index_files_max = 256;

@@ -220,6 +220,7 @@ Result<void> Engine::open_index() {
                              .cache_bytes = options.index_cache,
                              .open_files_max = options.open_index_files_max,
                              .log = log,
+                             .log_ahead = log_ahead(),
                              .create = true,
                              .trouble = &trouble});
   if (!opened) {
@@ -337,6 +338,11 @@ Result<void> Engine::recover_volume(uint64_t id) {
             format_size(punched));
   garbage->reconsider(id);
   return {};
+}
+
+LogAheadOptions Engine::log_ahead() const {
+  const bool in_place = fs->overwrites_in_place(options.directory / "index", nullptr);
+  return {.fs = fs, .step = in_place ? options.log_ahead : 0, .free_bytes_min = options.free_bytes_min};
 }
 
 // 0: freed space goes back to the file system at once.
