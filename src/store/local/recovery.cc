@@ -18,6 +18,7 @@
 #include "store/local/recount.h"
 #include "store/local/scrub.h"
 #include "store/local/seam_env.h"
+#include "store/local/volume_prepare.h"
 #include "store/local/write_behind.h"
 #include "store/logic/usage.h"
 
@@ -65,6 +66,8 @@ Result<void> Engine::start() {
                                                  .free_bytes_min = options.free_bytes_min,
                                                  .open_max = options.open_volumes_max,
                                                  .keep_free = space_to_keep(),
+                                                 .prepare_size = options.prepare_size,
+                                                 .prepare_after = options.prepare_after,
                                                  .next_id = ids});
   VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
@@ -88,6 +91,8 @@ Result<void> Engine::start() {
   behind->start();
   scrub = std::make_unique<Scrub>(*this);
   scrub->start();
+  preparer = std::make_unique<VolumePreparer>(*index, *volumes);
+  preparer->start();
   return {};
 }
 
@@ -108,6 +113,7 @@ void Engine::supply_seams() {
 
 void Engine::stop() {
   kept.close();
+  if (preparer) preparer->stop();
   if (recount) recount->stop();
   if (scrub) scrub->stop();
   if (behind) behind->stop();  // first: it hands its work to the committer
