@@ -262,10 +262,11 @@ TEST_F(QueryTest, OneAccountsChangesLeaveOthersTheirTurns) {
     return done();
   };
   const auto block = [&]() -> Task<void> {
-    (void)co_await changes.run("test", [opened]() -> Result<bool> {
+    auto wait = [opened]() -> Result<bool> {
       opened.wait();
       return true;
-    });
+    };
+    (void)co_await changes.run("test", std::move(wait));
   };
   boost::asio::co_spawn(io, block(), boost::asio::detached);
 
