@@ -243,8 +243,9 @@ TEST_F(QueryTest, OneAccountsChangesLeaveOthersTheirTurns) {
   const auto opened = gate.get_future().share();
   std::deque<s3::Response> answers;
   boost::asio::io_context io;
-  s3::Request request;
-  request.call.request_id = "0123456789ABCDEF";
+  s3::Call of;
+  of.request_id = "0123456789ABCDEF";
+  const s3::Request request{of};
   const auto serve = [&](auth::AccessKeyPtr by, std::string form, s3::Response& response) -> Task<void> {
     co_await service.serve(Api::query, request, *by, form, response);
   };
