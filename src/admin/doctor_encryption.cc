@@ -102,6 +102,7 @@ Findings check_encryption(const MachineRoots& roots) {
                 "encryption by the processor",
                 aes.empty() ? "no AES instructions: TLS and encrypted objects are slow" : aes,
                 {}}};
+  out.push_back(judge_ciphers(aes, fastest_aead()));
   const auto psp = kernel_has_psp();
   out.push_back({Health::ok,
                  "encryption PSP",

@@ -279,9 +279,14 @@ ConfigResult check_ports(const Config& config) {
   return {};
 }
 
-// Providers for tokens that are named must serve, and their payload is not encrypted.
+// Payload must not leave the host in the clear by another way. Providers for tokens that are named must serve, and
+// their payload is not encrypted.
 ConfigResult check_encryption(const Config& config) {
   const Config::Rdma& rdma = config.rdma;
+  if (rdma.encryption == RdmaEncryption::required && !rdma.tcp_encryption) {
+    return std::unexpected(
+        "rdma.tcp_encryption: off: payload over tcp would not be encrypted, and rdma.encryption is required");
+  }
   for (size_t i = 0; i < config.listeners.size(); ++i) {
     const auto& own = config.listeners[i].encryption;
     if (own == RdmaEncryption::required && rdma.enabled && !rdma.tcp_encryption) {

@@ -527,7 +527,8 @@ const std::array keys{
               "with dpu.enabled and rdma.encryption: required: refuse to start if the DPU has no AES instructions",
               [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
 
-    ConfigKey{"gpudirect.enabled", "false", "load the NVIDIA driver at start, and say what it has",
+    ConfigKey{"gpudirect.enabled", "false",
+              "load the NVIDIA driver at start, say what it has, and let its GPUs copy for clients on this host",
               [](C& c, S& t) { return parse_bool(c.gpudirect.enabled, t); }},
 
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",
@@ -542,7 +543,7 @@ const std::array keys{
               [](C& c, S& t) { return parse_port_range(c.rdma.fabric_port_first, c.rdma.fabric_port_last, t); }},
     ConfigKey{"rdma.tcp_encryption", "on",
               "the native door's tcp: on: TLS 1.3 under the session's keys; off: connections are authenticated, but "
-              "payload is neither encrypted nor protected against changes",
+              "payload is neither encrypted nor protected against changes (not with rdma.encryption: required)",
               [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
     ConfigKey{"rdma.encryption", "preferred",
               "the native door over RDMA devices: preferred: encrypted for clients that ask for it; required: for no "

@@ -280,6 +280,16 @@ TEST(Config, EncryptedRdmaServesNoNamedProviderOfTokens) {
   EXPECT_TRUE(check(config).error().starts_with("dpu.enable_crypto: "));
 }
 
+TEST(Config, EncryptedRdmaLeavesNoTcpInTheClear) {
+  Config config;
+  ASSERT_TRUE(apply_value(config, "rdma.tcp_encryption", "off"));
+  EXPECT_TRUE(check(config));
+  ASSERT_TRUE(apply_value(config, "rdma.encryption", "required"));
+  EXPECT_TRUE(check(config).error().starts_with("rdma.tcp_encryption: off: ")) << check(config).error();
+  ASSERT_TRUE(apply_value(config, "rdma.tcp_encryption", "on"));
+  EXPECT_TRUE(check(config));
+}
+
 TEST(Config, ACollectorIsAnAddressAndARatioAPart) {
   Config config;
   EXPECT_FALSE(apply_value(config, "traces.endpoint", "collector:4318"));

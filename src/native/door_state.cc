@@ -61,6 +61,10 @@ std::string_view name_of(size_t type) {
       return "match";
     case wire::Type::lease_end:
       return "lease_end";
+    case wire::Type::device:
+      return "device";
+    case wire::Type::device_end:
+      return "device_end";
   }
   return {};
 }

@@ -56,6 +56,10 @@ bool load_traced(Op& op, Bytes body) {
       return load_match(op, rest);
     case wire::Type::lease_end:
       return load_lease_end(op, rest);
+    case wire::Type::device:
+      return load_device(op, rest);
+    case wire::Type::device_end:
+      return load_device_end(op, rest);
     default:
       return false;
   }
@@ -237,6 +241,12 @@ void Endpoint::start_verb(SessionStream& stream, const wire::Header& header, Byt
       break;
     case wire::Type::lease_end:
       loaded = load_lease_end(*op, body), serve = serve_lease_end;
+      break;
+    case wire::Type::device:
+      loaded = load_device(*op, body), serve = serve_device;
+      break;
+    case wire::Type::device_end:
+      loaded = load_device_end(*op, body), serve = serve_device_end;
       break;
     default:
       return;

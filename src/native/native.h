@@ -27,6 +27,10 @@
 #include "s3/service.h"
 #include "store/change_feed.h"
 
+namespace verbena::memory::cuda {
+class Devices;
+}
+
 namespace verbena::native {
 
 struct Options {
@@ -51,6 +55,12 @@ struct Options {
   // What leases hold: of the process; at most half for one account, a quarter for one session on one endpoint.
   uint64_t lease_keys_max = 1 << 18;  // 0: no leases
   uint64_t lease_bytes_max = 256 * GiB;
+  // GPUs that copy for the server; empty, or null now: none.
+  std::function<std::shared_ptr<memory::cuda::Devices>()> devices{};
+  size_t session_device_mappings_max = 1024;  // a mapping for each allocation and endpoint
+  uint64_t session_device_bytes_max = 16 * TiB;
+  size_t account_device_mappings_max = 8192;
+  uint64_t account_device_bytes_max = 64 * TiB;
   call::AccessLog* access_log = nullptr;         // nullptr: none
   observe::RequestWatch* watch = nullptr;        // likewise: live view of requests
   observe::Tracer* tracer = nullptr;             // likewise: traces of some requests

@@ -9,6 +9,7 @@
 #include "call/request_id.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
+#include "native/wire/device.h"
 #include "native/wire/sealing.h"
 #include "s3_http/error_response.h"
 
@@ -176,15 +177,16 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
 
   unsigned cores = 0;
   for (const EndpointInfo& endpoint : door.endpoints) cores = std::max(cores, endpoint.core + 1);
-  const Json answer = {{"version", session->version},
-                       {"session", fmt::format("{:016x}", session->id)},
-                       {"server_nonce", to_hex(server_nonce)},
-                       {"credits", door.options.credits},
-                       {"idle_timeout_s", door.options.idle_timeout.count()},
-                       {"cores", cores},
-                       {"key_hash", "crc32c"},
-                       {"trace_context", true},
-                       {"endpoints", endpoints_json(door, *session, wanted)}};
+  Json answer = {{"version", session->version},
+                 {"session", fmt::format("{:016x}", session->id)},
+                 {"server_nonce", to_hex(server_nonce)},
+                 {"credits", door.options.credits},
+                 {"idle_timeout_s", door.options.idle_timeout.count()},
+                 {"cores", cores},
+                 {"key_hash", "crc32c"},
+                 {"trace_context", true},
+                 {"endpoints", endpoints_json(door, *session, wanted)}};
+  if (session->version >= wire::version_of_devices && door.devices() != nullptr) answer["device_memory"] = {"cuda"};
   response.body = answer.dump();
   response.headers.emplace_back("content-type", "application/json");
   response.headers.emplace_back("cache-control", "no-store");

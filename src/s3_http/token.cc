@@ -251,6 +251,15 @@ std::string_view token_owner(const Call& caller) {
   return identity.principal == nullptr ? auth::root_canonical_id : std::string_view(identity.principal->arn);
 }
 
+rdma::rc::Payer payer_of(const Call& caller) {
+  const auth::Identity& identity = caller.identity;
+  if (identity.anonymous) return {{}, caller.peer_address};
+  const auto* const principal = identity.principal.get();
+  const bool of_account = principal != nullptr && principal->account != nullptr;
+  return {std::string(of_account ? std::string_view(principal->account->id) : auth::root_account_id),
+          caller.peer_address};
+}
+
 std::string connection_owner(const Call& caller) {
   if (caller.identity.anonymous) return rdma::rc::address_owner(caller.peer_address);
   return std::string(token_owner(caller));

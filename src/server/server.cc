@@ -174,6 +174,7 @@ std::expected<void, std::string> Server::State::open_cores() {
     options.tracer = tracer.get();
     options.auth_failures = auth_failures.get();
     options.networks = rules();
+    if (gpudirect != nullptr) options.devices = [this] { return gpudirect->devices(); };
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities, options);
   }
   const FabricChoice choice = choose_fabrics(config);
@@ -280,6 +281,11 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   }
   request_log->stop();
   if (deliveries != nullptr) deliveries->stop();
+  // What a GPU may still touch stays mapped until the process ends.
+  if (gpudirect != nullptr && !gpudirect->stop()) {
+    log::warn("gpudirect: the server ends while a GPU does not answer");
+    static_cast<void>(arena.release());
+  }
   // A remaining request waits for the disk, whose answer is posted to its loop: loops are destroyed last.
   hot_store.reset();
   store.reset();
@@ -341,8 +347,12 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
       return std::unexpected("sign_in.ldap.url: " + loaded.error());
     }
   }
-  if (const auto gpus = find_gpus(state->config.gpudirect); !gpus.empty()) log::info("{}", gpus);
+  const GpusFound gpus = find_gpus(state->config.gpudirect);
+  if (!gpus.text.empty()) log::info("{}", gpus.text);
   if (auto done = state->open_transports(); !done) return std::unexpected(done.error());
+  if (gpus.devices != 0) {
+    state->gpudirect = std::make_unique<Gpudirect>(*state->arena, state->config.rdma.operation_timeout);
+  }
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   if (auto known = check_network_accounts(state->config, *state->identities); !known) {
     return std::unexpected(known.error());

@@ -42,6 +42,7 @@
 #include "server/core_parts.h"
 #include "server/data_directory.h"
 #include "server/descriptors.h"
+#include "server/gpudirect.h"
 #include "server/server.h"
 #include "server/sign_in_parts.h"
 #include "server/socket_folder.h"
@@ -130,6 +131,7 @@ struct Server::State {
   std::function<uint64_t()> on_duty;  // likewise: leadership for tasks done once; empty: a single server
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
+  std::unique_ptr<Gpudirect> gpudirect;  // null: not configured
   std::unique_ptr<BlockingPool> pool;
   // Receives notifications of other servers' changes, from a thread of the engine that outlives it.
   std::mutex told_mutex;

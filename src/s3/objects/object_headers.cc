@@ -56,7 +56,9 @@ Result<void> check_ttl(std::string_view value, const store::Store* store) {
   if (store == nullptr) return {};
   const auto* const ends = dynamic_cast<const store::EndIndex*>(store);
   if (ends != nullptr && ends->keeps_ends()) return {};
-  return fail(Errc::not_implemented, "This store does not keep ends of objects (x-verbena-ttl).");
+  return fail(Errc::not_implemented,
+              "This store does not keep ends of objects (x-verbena-ttl). Over Ceph it begins to ten minutes after the "
+              "last server of a version that does not know them has gone.");
 }
 
 }  // namespace

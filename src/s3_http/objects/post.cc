@@ -16,6 +16,7 @@
 #include "s3_http/objects/form.h"
 #include "s3_http/objects/post_policy.h"
 #include "s3_http/objects/put.h"
+#include "s3_http/request_rates.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -194,6 +195,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   as_put.method = "PUT";
   as_put.headers = headers;
   context.replaced.push_back(std::exchange(context.call.identity, std::move(identity)));
+  VB_CO_TRY(co_await count_requests(context, 1));
   const PostedFacts posted(context.call, form, headers);
   if (LogEntry* const log = log_of(context.call)) name_sender(form, context.caller(), context.key, log->record);
   Context put_context{.service = context.service,

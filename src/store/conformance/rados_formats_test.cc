@@ -217,29 +217,107 @@ TEST_F(FormatsOnRados, AFormatThatIsLostOrNoNumberIsNotGuessed) {
   EXPECT_TRUE(rados::RadosStore::connect(t.options));
 }
 
+// The cluster as servers share it that do not all know ends.
+void close_gate(rados::Engine& engine) { set_row(engine, "format", "2 0"); }
+void open_gate(rados::Engine& engine) { set_row(engine, "format", "3 0"); }
+
+Result<ObjectInfo> put_brief(RadosRig& t, Store& store, const std::string& key) {
+  VB_ASSIGN(auto writer, t.run(store.create("b", key, 5)));
+  VB_TRY(t.append(*writer, "bytes"));
+  ObjectInfo info;
+  info.size = 5;
+  info.etag = Rig::etag_of("bytes");
+  info.headers.emplace_back(ttl_header, "60");
+  return t.run(writer->commit(info, {}));
+}
+bool is_refused(const Result<ObjectInfo>& done) { return !done && done.error() == Errc::not_implemented; }
+
+// No row that a server reads as nonsense which does not know ends: neither of a bucket with ends nor of an end.
+size_t rows_of_ends(rados::Engine& engine) {
+  const auto count = [&](const std::string& object, std::string_view prefix) {
+    const auto rows = engine.run(engine.registry.all(object, std::string(prefix)));
+    return rows ? rows->size() : 0;
+  };
+  size_t found = count(std::string(rados::ends_object), "");
+  const auto bucket = engine.run(engine.registry.load(engine.buckets.find("b")->id));
+  EXPECT_TRUE(bucket);
+  if (!bucket) return found;
+  for (const auto& tablet : (*bucket)->tablets) found += count(tablet.object, rados::ends_prefix);
+  return found;
+}
+
 TEST_F(FormatsOnRados, ATtlIsRefusedUntilAllServersKnowEnds) {
   RadosRig t;
   t.open();
   t.make_bucket("b");
-  const auto put_brief = [&t]() -> Result<ObjectInfo> {
-    VB_ASSIGN(auto writer, t.run(t.engine().create("b", "brief", 5)));
-    VB_TRY(t.append(*writer, "bytes"));
-    ObjectInfo info;
-    info.size = 5;
-    info.etag = Rig::etag_of("bytes");
-    info.headers.emplace_back(ttl_header, "60");
-    return t.run(writer->commit(info, {}));
-  };
   ASSERT_TRUE(t.store().keeps_ends()) << "a new store";
-  set_row(parts_of(t), "format", "2 0");
+  close_gate(parts_of(t));
   ASSERT_TRUE(eventually([&] { return parts_of(t).formats.current() == 2; }));
   EXPECT_FALSE(t.store().keeps_ends());
-  const auto refused = put_brief();
-  EXPECT_TRUE(!refused && refused.error() == Errc::not_implemented);
+  EXPECT_TRUE(is_refused(put_brief(t, t.store(), "brief")));
   EXPECT_EQ(t.get("b", "brief").error(), Errc::no_such_key);
-  set_row(parts_of(t), "format", "3 0");
+  open_gate(parts_of(t));
   ASSERT_TRUE(eventually([&] { return t.store().keeps_ends(); }));
-  EXPECT_TRUE(put_brief());
+  EXPECT_TRUE(put_brief(t, t.store(), "brief"));
+}
+
+TEST_F(FormatsOnRados, OnceAllServersKnowEndsEachOfThemKeepsThem) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  close_gate(parts_of(t));
+  auto opened = rados::RadosStore::connect(t.options);
+  ASSERT_TRUE(opened) << opened.error();
+  rados::RadosStore* const both[] = {&t.store(), opened->get()};
+  ASSERT_TRUE(eventually([&] { return !both[0]->keeps_ends() && !both[1]->keeps_ends(); }));
+  ASSERT_TRUE(t.put("b", "plain", "bytes"));
+  for (rados::RadosStore* const store : both) {
+    EXPECT_TRUE(is_refused(put_brief(t, *store, "brief")));
+    ObjectChange touch;
+    touch.attributes.emplace_back(touch_attribute, "60");
+    EXPECT_TRUE(is_refused(t.run(store->update("b", "plain", "", std::move(touch)))));
+  }
+  EXPECT_EQ(rows_of_ends(parts_of(t)), 0u) << "an older server may come back";
+  open_gate(parts_of(t));
+  ASSERT_TRUE(eventually([&] { return both[0]->keeps_ends() && both[1]->keeps_ends(); }));
+  EXPECT_TRUE(put_brief(t, *both[0], "first"));
+  EXPECT_TRUE(put_brief(t, *both[1], "second"));
+  EXPECT_EQ(rows_of_ends(parts_of(t)), 3u) << "of the bucket and of two keys";
+  for (rados::RadosStore* const store : both) EXPECT_TRUE(t.run(store->stat("b", "first")));
+  t.step_clock(std::chrono::hours(1));
+  for (rados::RadosStore* const store : both) {
+    for (const char* const key : {"first", "second"}) {
+      EXPECT_EQ(t.run(store->stat("b", key)).error(), Errc::no_such_key) << key;
+    }
+    const auto due = t.run(store->ended(10, nullptr));
+    EXPECT_EQ(due ? due->size() : 0, 2u);
+    EXPECT_TRUE(t.run(store->stat("b", "plain")));
+  }
+}
+
+// It has not read that the format was raised. Its readers find no more than those of the others.
+TEST_F(FormatsOnRados, AServerThatWasAwayWhenEndsBeganShowsNothingThatHasEnded) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  close_gate(parts_of(t));
+  auto opened = rados::RadosStore::connect(t.options);
+  ASSERT_TRUE(opened) << opened.error();
+  rados::RadosStore& away = **opened;
+  ASSERT_TRUE(eventually([&] { return !t.store().keeps_ends() && !away.keeps_ends(); }));
+  {
+    const Stalled stalled(static_cast<rados::Engine&>(*away.context()));
+    open_gate(parts_of(t));
+    ASSERT_TRUE(eventually([&] { return t.store().keeps_ends(); }));
+    ASSERT_TRUE(put_brief(t, t.store(), "brief"));
+    ASSERT_FALSE(away.keeps_ends());
+    EXPECT_TRUE(t.run(away.stat("b", "brief")));
+    t.step_clock(std::chrono::hours(1));
+    EXPECT_EQ(t.run(away.stat("b", "brief")).error(), Errc::no_such_key);
+  }
+  ASSERT_TRUE(eventually([&] { return away.keeps_ends(); }));
+  EXPECT_TRUE(put_brief(t, away, "brief"));
+  EXPECT_TRUE(t.run(t.store().stat("b", "brief")));
 }
 
 TEST_F(FormatsOnRados, AStoreThatHasLostTheObjectOfItsServersIsNotTakenForANewOne) {
