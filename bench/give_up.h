@@ -1,4 +1,4 @@
-// For request_cost: ends the program when something cannot be counted.
+// Ends a measuring program when something cannot be counted.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,7 +13,7 @@
 namespace verbena::bench {
 
 [[noreturn]] inline void give_up(const std::string& why) {
-  fmt::print(stderr, "request_cost: {}\n", why);
+  fmt::print(stderr, "bench: {}\n", why);
   std::_Exit(1);
 }
 

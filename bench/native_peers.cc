@@ -53,7 +53,8 @@ Result<std::unique_ptr<fabric::Window>> BarePort::open_window(fabric::PeerId, co
   return std::make_unique<BareWindow>(MutableBytes(memory[0].bytes, lent.size));
 }
 
-Peer::Peer(const Place& place, uint16_t endpoint) : place_(place), keys_(wire::derive_stream(place.master, endpoint)) {}
+Peer::Peer(const Place& place, uint16_t endpoint, bool sealed)
+    : place_(place), keys_(wire::derive_stream(place.master, endpoint, sealed)) {}
 
 std::vector<std::byte> Peer::seal(wire::Type type, Bytes body, uint8_t flags) {
   std::vector<std::byte> message(wire::frame_size + body.size());

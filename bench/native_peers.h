@@ -50,7 +50,7 @@ struct Place {
 class Peer {
  public:
   virtual ~Peer() = default;
-  Peer(const Place& place, uint16_t endpoint);
+  Peer(const Place& place, uint16_t endpoint, bool sealed = false);
 
   // Encodes a request of this client: numbered and authenticated.
   std::vector<std::byte> seal(native::wire::Type type, Bytes body, uint8_t flags);

@@ -34,6 +34,7 @@
 #include "base/hex.h"
 #include "base/log.h"
 #include "counters.h"
+#include "fabric/sealed/sealed.h"
 #include "fabric/tcp/tcp.h"
 #include "give_up.h"
 #include "http/s3_handler.h"
@@ -47,6 +48,7 @@
 #include "s3_http/routing/router.h"
 #include "store/hot_store.h"
 #include "store/local/local_store.h"
+#include "wire_peer.h"
 
 namespace verbena::bench {
 namespace {
@@ -107,7 +109,8 @@ class Bench {
   Bench();
   ~Bench();
 
-  enum class By { bare, tcp };  // bare: a transport that costs nothing but the copies
+  // bare: a transport on one host that costs nothing but the copies; wire, sealed: such a one between hosts.
+  enum class By { bare, tcp, wire, sealed };
   void native(wire::Type type, size_t size, uint64_t requests, Counts* counts, By by = By::bare);
   // One message of `items` items: the cost of an item is the total divided.
   void native_many(wire::Type type, size_t size, uint64_t items, Counts* counts, By by = By::bare);
@@ -163,7 +166,8 @@ class Bench {
   std::unique_ptr<s3::Service> service_;
   std::unique_ptr<s3::Router> router_;
   BarePort port_;
-  std::unique_ptr<fabric::Port> tcp_port_;
+  std::unique_ptr<fabric::Port> tcp_port_, sealed_port_;
+  WirePort wire_port_, below_sealed_;
   std::unique_ptr<native::NativeDoor> door_;
   std::unique_ptr<http::Listener> s3_listener_, session_listener_, user_listener_;
   std::unique_ptr<HttpClient> client_;
@@ -171,10 +175,16 @@ class Bench {
   const std::unique_ptr<auth::KeyRing> ring_ = auth::KeyRing::in_memory();
   std::unique_ptr<auth::IdentityStore> accounts_;
   std::unique_ptr<auth::Verifier> user_verifier_;
-  std::unique_ptr<Peer> bare_, tcp_;
+  std::unique_ptr<Peer> bare_, tcp_, wire_, sealed_;
 };
 
 constexpr const char *directory_bucket = "bench--local1-az1--x-s3", *user_bucket = "bench-general-bucket-01";
+
+native::Options options_of_door() {
+  native::Options options;
+  options.may_dial = [](std::string_view provider, std::string_view, std::string_view) { return provider == "wire"; };
+  return options;
+}
 
 std::string key_of(size_t size) { return "object-" + std::to_string(size); }
 
@@ -193,10 +203,13 @@ Bench::Bench() {
                                            store::HotStore::Options{.arena = arena_.get(), .capacity = 128 * MiB});
   service_ = std::make_unique<s3::Service>(s3::Service{*hot_, *arena_, system_clock()});
   router_ = std::make_unique<s3::Router>(*service_, nullptr, s3::Router::Options{});
-  door_ = std::make_unique<native::NativeDoor>(*service_, verifier_, credentials_, native::Options{});
+  door_ = std::make_unique<native::NativeDoor>(*service_, verifier_, credentials_, options_of_door());
   must(door_->attach(core_, port_, "local", "/nowhere"), "native door");
   tcp_port_ = must(fabric::tcp::listen(core_, {.encrypt = false}), "tcp");  // encryption would count OpenSSL's cost
   must(door_->attach(core_, *tcp_port_, "tcp"), "native door");
+  must(door_->attach(core_, wire_port_, "wire"), "native door");
+  sealed_port_ = fabric::sealed::seal(core_, below_sealed_, *arena_, {});
+  must(door_->attach(core_, *sealed_port_, "wire"), "native door");
   s3_listener_ =
       must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, http::make_s3_handler(verifier_, *router_)), "listen");
   session_listener_ = must(http::listen(core_, "127.0.0.1", 0, {}, std::nullopt, door_->session_handler()), "listen");
@@ -283,7 +296,8 @@ void Bench::open_session() {
   const nlohmann::json wanted{{"version", 1},
                               {"version_max", wire::version_of_match},
                               {"client_nonce", to_hex(nonce)},
-                              {"providers", {"local"}}};
+                              {"providers", {"local"}},
+                              {"sealing", {"aes-256-gcm"}}};
   HttpClient client(session_listener_->port());
   const auto answer = exchange(client, request("POST", "/-/session", wanted.dump(), session_listener_->port()));
   if (answer.status != 200) give_up("session: " + answer.body);
@@ -294,11 +308,25 @@ void Bench::open_session() {
   const Place place{core_, *door_, session, wire::derive_master(keys_.secret_key, nonce, server, session)};
   bare_ = std::make_unique<BarePeer>(place, 0, port_);
   tcp_ = std::make_unique<TcpPeer>(place, 1, *tcp_port_);
-  bare_->hello();
-  tcp_->hello();
+  wire_ = std::make_unique<WirePeer>(place, 2, wire_port_, std::nullopt);
+  const fabric::ConnectionKey key{wire::derive_connection(place.master, 3), fabric::Sealing::aes_256_gcm};
+  sealed_ = std::make_unique<WirePeer>(place, 3, below_sealed_, key);
+  for (Peer* peer : {bare_.get(), tcp_.get(), wire_.get(), sealed_.get()}) peer->hello();
 }
 
-Peer& Bench::peer(By by) { return by == By::tcp ? *tcp_ : *bare_; }
+Peer& Bench::peer(By by) {
+  switch (by) {
+    case By::tcp:
+      return *tcp_;
+    case By::wire:
+      return *wire_;
+    case By::sealed:
+      return *sealed_;
+    case By::bare:
+      break;
+  }
+  return *bare_;
+}
 
 // callgrind collects inside this function alone.
 extern "C" __attribute__((noinline)) void counted_requests(const std::function<void()>& serve) {
@@ -345,7 +373,7 @@ void Bench::native(wire::Type type, size_t size, uint64_t requests, Counts* coun
     get.bucket = "bench";
     get.key = key;
     get.window = window;
-    get.inline_max = by == By::tcp ? 4096 : 512;  // the server's default, requested by our client
+    get.inline_max = by == By::bare ? 512 : 4096;  // the server's default, requested by our client
     encode(out, get);
   } else {
     wire::Put put;
@@ -588,6 +616,13 @@ constexpr Case cases[] = {
     {"tcp_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::tcp); }},
     {"tcp_get_many_4k",
      [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c, Bench::By::tcp); }},
+    {"wire_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::wire); }},
+    {"sealed_get_4k",
+     [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::sealed); }},
+    {"wire_get_64k",
+     [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 64 * KiB, n, c, Bench::By::wire); }},
+    {"sealed_get_64k",
+     [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 64 * KiB, n, c, Bench::By::sealed); }},
     {"native_append_200", [](Bench& b, uint64_t n, Counts* c) { b.append(200, n, c); }},
     {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); }},
     {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},

@@ -4,6 +4,7 @@
 
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
+#include "native/wire/device.h"
 #include "native/wire/list_values.h"
 #include "native/wire/match.h"
 #include "native/wire/message.h"
@@ -84,6 +85,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto next = wire::decode_watch_next(message)) expect_same(*next, message);
   if (const auto end = wire::decode_watch_end(message)) expect_same(*end, message);
   if (const auto end = wire::decode_lease_end(message)) expect_same(*end, message);
+  if (const auto device = wire::decode_device(message)) expect_same(*device, message);
+  if (const auto end = wire::decode_device_end(message)) expect_same(*end, message);
   return 0;
 }
 

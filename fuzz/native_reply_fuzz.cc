@@ -3,6 +3,7 @@
 
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
+#include "native/wire/device.h"
 #include "native/wire/list_values.h"
 #include "native/wire/match.h"
 #include "native/wire/message.h"
@@ -46,6 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   (void)wire::decode_watch_started(message);
+  (void)wire::decode_device_shared(message);
   if (const auto news = wire::decode_watch_news(message)) {
     wire::Reader changes(news->changes);
     for (uint16_t i = 0; i < news->count; ++i) {

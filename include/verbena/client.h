@@ -115,6 +115,7 @@ enum class DevicePath : uint8_t {
   none,    // host memory
   staged,  // through host memory of the client, page-locked for the device, which copies it
   shared,  // on one host: through memory shared with the server, page-locked for the device, which copies it
+  direct,  // on one host: the device copies for the server, and no byte passes through this process
 };
 
 // The route of one operation's payload.

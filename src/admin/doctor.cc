@@ -64,7 +64,8 @@ Findings examine_server(const ServerPlaces& places) {
   }
   if (!places.access_log.empty()) findings.push_back(check_disk("disk of the access log", places.access_log));
   append(findings, check_open_files(roots));
-  append(findings, examine_machine(roots, places.arena, places.rdma));
+  append(findings, check_sealing(places.rdma));
+  append(findings, examine_machine(roots, places.arena, places.rdma.enabled));
   return findings;
 }
 

@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/aead.h"
 #include "base/bytes.h"
+#include "base/config.h"
 #include "fabric/ofi/ofi.h"
 
 namespace verbena::admin {
@@ -56,6 +58,11 @@ Findings check_kernel(const MachineRoots& roots);
 Findings check_gpus(const MachineRoots& roots);
 // What encrypts packets below Verbena, of the processor and of each RDMA device: present, absent or not to be told.
 Findings check_encryption(const MachineRoots& roots);
+// The ciphers of sealed RDMA on a processor with these AES instructions (empty: none), of which `used` is the faster
+// one.
+Finding judge_ciphers(const std::string& aes_instructions, AeadKind used);
+// What the configuration encrypts, and which payload leaves the host in the clear.
+Findings check_sealing(const Config::Rdma& rdma);
 // Whether a service keeps the machine's clock right: signatures are valid for a quarter of an hour.
 Findings check_clock(const MachineRoots& roots);
 
@@ -79,7 +86,7 @@ Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena = {}, 
 struct ServerPlaces {
   ArenaUse arena;
   std::filesystem::path data, access_log;  // empty: none
-  bool rdma = true;                        // rdma.enabled
+  Config::Rdma rdma;
 };
 Findings examine_server(const ServerPlaces& places);
 

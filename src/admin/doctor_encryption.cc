@@ -1,6 +1,6 @@
 // Checks of what encrypts packets below Verbena. Nothing here is assumed to protect a path: `present` says what the
 // machine has, and the operator's configuration says what uses it.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -52,14 +52,29 @@ std::string driver_of(const fs::path& rdma_device) {
   return ec ? std::string() : target.filename().string();
 }
 
+// What the kernel says; nullopt: it may not be asked.
+struct IpsecState {
+  std::optional<std::vector<IpsecAssociation>> associations;
+  std::optional<std::vector<IpsecPolicy>> policies;
+};
+
 std::string associations_of(const std::optional<std::vector<IpsecAssociation>>& all, const std::string& interface) {
   if (!all) return "cannot be told (it needs CAP_NET_ADMIN)";
   const auto on_it = [&](const IpsecAssociation& one) { return one.packet && one.device == interface; };
   return fmt::format("{} of the host's {} in packet offload here", std::ranges::count_if(*all, on_it), all->size());
 }
 
-Finding check_rdma_device(const MachineRoots& roots, const std::string& device,
-                          const std::optional<std::vector<IpsecAssociation>>& associations) {
+std::string paths_of(const std::optional<std::vector<IpsecPolicy>>& all, const std::string& interface) {
+  constexpr size_t named_max = 8;
+  if (!all) return "cannot be told";
+  auto paths = encrypted_paths(*all, interface);
+  if (paths.empty()) return "none";
+  const size_t more = paths.size() - std::min(paths.size(), named_max);
+  paths.resize(paths.size() - more);
+  return fmt::format("{}{}", fmt::join(paths, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+Finding check_rdma_device(const MachineRoots& roots, const std::string& device, const IpsecState& ipsec) {
   const fs::path folder = roots.sys / "class/infiniband" / device;
   const std::string driver = driver_of(folder);
   const bool mlx5 = driver.starts_with("mlx5");
@@ -68,9 +83,10 @@ Finding check_rdma_device(const MachineRoots& roots, const std::string& device,
   for (const std::string& interface : interfaces_of(folder)) {
     const LinkFeatures features = link_features(interface);
     const std::string macsec = macsec_over(roots, interface);
-    out.found += fmt::format("; {}: IPsec offload {}, IPsec associations {}, MACsec offload {}, MACsec interface {}",
-                             interface, to_string(features.ipsec), associations_of(associations, interface),
-                             to_string(features.macsec), macsec.empty() ? "absent" : macsec);
+    out.found += fmt::format(
+        "; {}: IPsec offload {}, IPsec associations {}, IPsec paths {}, MACsec offload {}, MACsec interface {}",
+        interface, to_string(features.ipsec), associations_of(ipsec.associations, interface),
+        paths_of(ipsec.policies, interface), to_string(features.macsec), macsec.empty() ? "absent" : macsec);
   }
   out.mend = driver.empty() ? "the kernel sends this device's packets: MACsec or IPsec of the kernel protects them"
                             : "the device sends its packets itself: only packet offload of IPsec, or MACsec on its own "
@@ -86,6 +102,7 @@ Findings check_encryption(const MachineRoots& roots) {
                 "encryption by the processor",
                 aes.empty() ? "no AES instructions: TLS and encrypted objects are slow" : aes,
                 {}}};
+  out.push_back(judge_ciphers(aes, fastest_aead()));
   const auto psp = kernel_has_psp();
   out.push_back({Health::ok,
                  "encryption PSP",
@@ -98,8 +115,8 @@ Findings check_encryption(const MachineRoots& roots) {
     out.push_back({Health::ok, "encryption below RDMA devices", "no RDMA device: TLS protects what goes over tcp", {}});
     return out;
   }
-  const auto associations = ipsec_associations();
-  for (const std::string& device : devices) out.push_back(check_rdma_device(roots, device, associations));
+  const IpsecState ipsec{ipsec_associations(), ipsec_policies()};
+  for (const std::string& device : devices) out.push_back(check_rdma_device(roots, device, ipsec));
   return out;
 }
 

@@ -26,8 +26,10 @@ Finding device_finding(const memory::cuda::DeviceFacts& device) {
 }  // namespace
 
 Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, bool dma_buf) {
-  Findings out{{Health::ok, "gpu memory by native local", "shared: through memory shared with a server on this host",
-                "not direct: a server does not write into a GPU by itself in this version"}};
+  Findings out{{Health::ok, "gpu memory by native local",
+                "direct with a server that has gpudirect.enabled, else shared: through memory shared with a server on "
+                "this host",
+                "direct: the GPU copies for the server into memory of cuMemAlloc or cudaMalloc"}};
   std::set<std::string> told;
   for (const auto& info : providers) {
     if (!info.usable || !told.insert(info.provider).second) continue;

@@ -59,25 +59,69 @@ TEST_F(Doctor, DescribesAPortAndItsGids) {
 
 TEST_F(Doctor, TellsWhatEncryptsBelowAnRdmaDevice) {
   Findings findings = check_encryption(roots);
-  ASSERT_EQ(findings.size(), 3u);
-  EXPECT_EQ(findings[2].found, "no RDMA device: TLS protects what goes over tcp");
+  ASSERT_EQ(findings.size(), 4u);
+  EXPECT_EQ(findings[3].found, "no RDMA device: TLS protects what goes over tcp");
   write("sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1", "eth7");
   write("sys/class/net/macsec0/uevent", "INTERFACE=macsec0\nDEVTYPE=macsec");
   write("sys/class/net/macsec0/lower_eth7/mtu", "1500");
   write("sys/class/net/vlan9/uevent", "INTERFACE=vlan9\nDEVTYPE=vlan");
   write("sys/class/net/vlan9/lower_eth7/mtu", "1500");
   findings = check_encryption(roots);
-  ASSERT_EQ(findings.size(), 3u);
-  EXPECT_EQ(findings[2].subject, "encryption below rxe0");
-  EXPECT_NE(findings[2].found.find("inline AES-XTS: absent"), std::string::npos) << findings[2].found;
-  EXPECT_NE(findings[2].found.find("eth7: IPsec offload cannot be told"), std::string::npos) << findings[2].found;
-  EXPECT_TRUE(findings[2].found.ends_with("MACsec interface macsec0")) << findings[2].found;
-  EXPECT_TRUE(findings[2].mend.starts_with("the kernel sends this device's packets")) << findings[2].mend;
+  ASSERT_EQ(findings.size(), 4u);
+  EXPECT_EQ(findings[3].subject, "encryption below rxe0");
+  EXPECT_NE(findings[3].found.find("inline AES-XTS: absent"), std::string::npos) << findings[3].found;
+  EXPECT_NE(findings[3].found.find("eth7: IPsec offload cannot be told"), std::string::npos) << findings[3].found;
+  EXPECT_TRUE(findings[3].found.ends_with("MACsec interface macsec0")) << findings[3].found;
+  EXPECT_TRUE(findings[3].mend.starts_with("the kernel sends this device's packets")) << findings[3].mend;
   std::filesystem::create_directories(root / "sys/class/infiniband/mlx5_0/device");
   std::filesystem::create_symlink("../drivers/mlx5_core", root / "sys/class/infiniband/mlx5_0/device/driver");
   findings = check_encryption(roots);
-  EXPECT_TRUE(findings[2].found.starts_with("inline AES-XTS: cannot be told")) << findings[2].found;
-  EXPECT_TRUE(findings[2].mend.starts_with("the device sends its packets itself")) << findings[2].mend;
+  EXPECT_TRUE(findings[3].found.starts_with("inline AES-XTS: cannot be told")) << findings[3].found;
+  EXPECT_TRUE(findings[3].mend.starts_with("the device sends its packets itself")) << findings[3].mend;
+}
+
+TEST(DoctorOfSealing, SaysWhichCipherIsUsedAndWhy) {
+  EXPECT_EQ(judge_ciphers("AES-NI, VAES", AeadKind::aes_256_gcm).found,
+            "aes-256-gcm is used, by AES-NI, VAES; chacha20-poly1305 for clients without AES instructions");
+  EXPECT_EQ(
+      judge_ciphers("", AeadKind::chacha20_poly1305).found,
+      "chacha20-poly1305 is used: the processor has no AES instructions; aes-256-gcm for clients that have nothing "
+      "else");
+}
+
+TEST(DoctorOfSealing, NamesEachWayThatLeavesTheHostInTheClear) {
+  Config::Rdma rdma;
+  Findings findings = check_sealing(rdma);
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_TRUE(findings[0].found.starts_with("preferred: ")) << findings[0].found;
+  EXPECT_EQ(findings[1].found,
+            "RDMA tokens (rdma.token_provider); RDMA of native clients that do not ask for encryption");
+  EXPECT_EQ(findings[1].health, Health::ok);
+  EXPECT_EQ(findings[1].mend, "for networks that are not trusted: rdma.encryption: required");
+
+  rdma.tcp_encryption = false;
+  findings = check_sealing(rdma);
+  EXPECT_EQ(findings[1].health, Health::warn) << "encryption is wished for, and turned off";
+  EXPECT_TRUE(findings[1].found.ends_with("; the native door's tcp (rdma.tcp_encryption)")) << findings[1].found;
+  EXPECT_TRUE(findings[1].mend.ends_with(", and rdma.tcp_encryption: on")) << findings[1].mend;
+
+  rdma.encryption = RdmaEncryption::off;
+  rdma.token_provider = {"none"};
+  rdma.provider = {"verbs", "local"};
+  findings = check_sealing(rdma);
+  EXPECT_TRUE(findings[0].found.starts_with("off: ")) << findings[0].found;
+  EXPECT_EQ(findings[1].found, "RDMA of native clients");
+  EXPECT_EQ(findings[1].health, Health::ok);
+
+  rdma = {};
+  rdma.encryption = RdmaEncryption::required;
+  findings = check_sealing(rdma);
+  EXPECT_TRUE(findings[0].found.starts_with("required: ")) << findings[0].found;
+  EXPECT_EQ(findings[1].found, "none leaves the host by RDMA or the native door");
+  EXPECT_TRUE(findings[1].mend.empty());
+
+  rdma.enabled = false;
+  EXPECT_TRUE(check_sealing(rdma).empty());
 }
 
 // A machine's PCI bus with a GPU behind a bridge, whose configuration space has one extended capability: ACS.
@@ -173,7 +217,7 @@ TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
                                   provider("verbs;ofi_rxm", true), provider("psm3", false)},
                                  true);
   ASSERT_EQ(ways.size(), 4u);
-  EXPECT_TRUE(ways[0].found.starts_with("shared"));
+  EXPECT_TRUE(ways[0].found.starts_with("direct with a server that has gpudirect.enabled"));
   EXPECT_EQ(ways[1].subject, "gpu memory by tcp");
   EXPECT_NE(ways[1].mend.find("no device"), std::string::npos) << ways[1].mend;
   EXPECT_EQ(ways[2].subject, "gpu memory by verbs;ofi_rxm");

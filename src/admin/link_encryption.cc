@@ -1,5 +1,6 @@
 #include "admin/link_encryption.h"
 
+#include <arpa/inet.h>
 #include <linux/ethtool.h>
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
@@ -25,8 +26,8 @@ namespace verbena::admin {
 namespace {
 
 constexpr size_t features_max = 1024;
-constexpr size_t associations_max = 100'000;
-constexpr int answers_max = 10'000;  // of one dump: datagrams of several messages each
+constexpr size_t associations_max = 100'000;  // or policies
+constexpr int answers_max = 10'000;           // of one dump: datagrams of several messages each
 
 // Passes `request`, a struct of ethtool's, to the kernel.
 bool ask_ethtool(int socket, const std::string& interface, void* request) {
@@ -107,23 +108,98 @@ int error_of(Bytes message) {
   return -error;
 }
 
-// The offload of an association, from its attributes.
-void read_offload(Bytes attributes, IpsecAssociation& into) {
+// Calls `use` with type and body of each attribute, until one lies about its length.
+template <class Use>
+void each_attribute(Bytes attributes, Use use) {
   while (attributes.size() >= NLA_HDRLEN) {
     nlattr head{};
     std::memcpy(&head, attributes.data(), sizeof head);
     if (head.nla_len < NLA_HDRLEN || head.nla_len > attributes.size()) return;
-    xfrm_user_offload offload{};
-    if ((head.nla_type & NLA_TYPE_MASK) == XFRMA_OFFLOAD_DEV && head.nla_len >= NLA_HDRLEN + sizeof offload) {
-      std::memcpy(&offload, attributes.data() + NLA_HDRLEN, sizeof offload);
-      std::array<char, IF_NAMESIZE> name{};
-      ::if_indextoname(static_cast<unsigned>(offload.ifindex), name.data());
-      into.device = name[0] == '\0' ? "device " + std::to_string(offload.ifindex) : name.data();
-      constexpr uint8_t packet = 4;  // XFRM_OFFLOAD_PACKET, which older headers do not have
-      into.packet = (offload.flags & packet) != 0;
-    }
+    use(head.nla_type & NLA_TYPE_MASK, attributes.first(head.nla_len).subspan(NLA_HDRLEN));
     attributes = attributes.subspan(std::min<size_t>(NLA_ALIGN(head.nla_len), attributes.size()));
   }
+}
+
+// The offload of an association or a policy, from its attributes: `into` is either.
+template <class Offloaded>
+void read_offload(Bytes attributes, Offloaded& into) {
+  each_attribute(attributes, [&](int type, Bytes body) {
+    xfrm_user_offload offload{};
+    if (type != XFRMA_OFFLOAD_DEV || body.size() < sizeof offload) return;
+    std::memcpy(&offload, body.data(), sizeof offload);
+    std::array<char, IF_NAMESIZE> name{};
+    ::if_indextoname(static_cast<unsigned>(offload.ifindex), name.data());
+    into.device = name[0] == '\0' ? "device " + std::to_string(offload.ifindex) : name.data();
+    constexpr uint8_t packet = 4;  // XFRM_OFFLOAD_PACKET, which older headers do not have
+    into.packet = (offload.flags & packet) != 0;
+  });
+}
+
+// Whether one of a policy's templates says that each packet must be encrypted.
+bool wants_esp(Bytes attributes) {
+  bool found = false;
+  each_attribute(attributes, [&](int type, Bytes body) {
+    if (type != XFRMA_TMPL) return;
+    for (xfrm_user_tmpl one{}; body.size() >= sizeof one; body = body.subspan(sizeof one)) {
+      std::memcpy(&one, body.data(), sizeof one);
+      found = found || (one.id.proto == IPPROTO_ESP && one.optional == 0);
+    }
+  });
+  return found;
+}
+
+std::string network_of(const xfrm_address_t& address, uint16_t family, uint8_t bits) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (family != AF_INET && family != AF_INET6) return "?";
+  ::inet_ntop(family, &address, text.data(), text.size());
+  return std::string(text.data()) + "/" + std::to_string(bits);
+}
+
+IpsecPolicy read_policy(const xfrm_userpolicy_info& info, Bytes attributes) {
+  IpsecPolicy one;
+  one.sends = info.dir == XFRM_POLICY_OUT;
+  one.receives = info.dir == XFRM_POLICY_IN;
+  one.encrypts = info.action == XFRM_POLICY_ALLOW && wants_esp(attributes);
+  one.from = network_of(info.sel.saddr, info.sel.family, info.sel.prefixlen_s);
+  one.to = network_of(info.sel.daddr, info.sel.family, info.sel.prefixlen_d);
+  one.protocol = info.sel.proto;
+  one.all_ports = info.sel.sport_mask == 0 && info.sel.dport_mask == 0;
+  read_offload(attributes, one);
+  return one;
+}
+
+// Reads messages of `type`, which begin with an `Info`; `make` adds what one says. False: as of read_associations().
+template <class Info, class Make>
+bool read_messages(Bytes messages, uint16_t type, Make make) {
+  while (messages.size() >= NLMSG_HDRLEN) {
+    nlmsghdr head{};
+    std::memcpy(&head, messages.data(), sizeof head);
+    if (head.nlmsg_len < NLMSG_HDRLEN || head.nlmsg_len > messages.size()) return false;
+    if (head.nlmsg_type == NLMSG_DONE || head.nlmsg_type == NLMSG_ERROR) return false;
+    if (head.nlmsg_type == type) {
+      const Bytes body = messages.first(head.nlmsg_len).subspan(NLMSG_HDRLEN);
+      Info info{};
+      if (body.size() < sizeof info) return false;
+      std::memcpy(&info, body.data(), sizeof info);
+      if (!make(info, body.subspan(std::min<size_t>(NLMSG_ALIGN(sizeof info), body.size())))) return false;
+    }
+    messages = messages.subspan(std::min<size_t>(NLMSG_ALIGN(head.nlmsg_len), messages.size()));
+  }
+  return true;
+}
+
+// All that the kernel has, by a dump of `type` whose answers `read` takes.
+template <class One>
+std::optional<std::vector<One>> dump(uint16_t type, bool (*read)(Bytes, std::vector<One>&)) {
+  Netlink netlink(NETLINK_XFRM);
+  if (!netlink.send(type, NLM_F_DUMP, {})) return std::nullopt;
+  std::vector<One> out;
+  for (int i = 0; i < answers_max; ++i) {
+    const Bytes answer = netlink.receive();
+    if (answer.empty() || error_of(answer) != 0) return std::nullopt;
+    if (!read(answer, out)) return out;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -171,37 +247,43 @@ LinkFeatures link_features(const std::string& interface) {
 }
 
 bool read_associations(Bytes messages, std::vector<IpsecAssociation>& into) {
-  while (messages.size() >= NLMSG_HDRLEN) {
-    nlmsghdr head{};
-    std::memcpy(&head, messages.data(), sizeof head);
-    if (head.nlmsg_len < NLMSG_HDRLEN || head.nlmsg_len > messages.size()) return false;
-    if (head.nlmsg_type == NLMSG_DONE || head.nlmsg_type == NLMSG_ERROR) return false;
-    if (head.nlmsg_type == XFRM_MSG_NEWSA) {
-      const Bytes body = messages.first(head.nlmsg_len).subspan(NLMSG_HDRLEN);
-      xfrm_usersa_info info{};
-      if (body.size() < sizeof info || into.size() == associations_max) return false;
-      std::memcpy(&info, body.data(), sizeof info);
-      IpsecAssociation one;
-      one.identifier = ntohl(info.id.spi);
-      read_offload(body.subspan(std::min<size_t>(NLMSG_ALIGN(sizeof info), body.size())), one);
-      into.push_back(std::move(one));
-    }
-    messages = messages.subspan(std::min<size_t>(NLMSG_ALIGN(head.nlmsg_len), messages.size()));
-  }
-  return true;
+  return read_messages<xfrm_usersa_info>(messages, XFRM_MSG_NEWSA, [&](const auto& info, Bytes attributes) {
+    if (into.size() == associations_max) return false;
+    IpsecAssociation one;
+    one.identifier = ntohl(info.id.spi);
+    read_offload(attributes, one);
+    into.push_back(std::move(one));
+    return true;
+  });
 }
 
-std::optional<std::vector<IpsecAssociation>> ipsec_associations() {
-  Netlink netlink(NETLINK_XFRM);
-  if (!netlink.send(XFRM_MSG_GETSA, NLM_F_DUMP, {})) return std::nullopt;
-  std::vector<IpsecAssociation> out;
-  for (int i = 0; i < answers_max; ++i) {
-    const Bytes answer = netlink.receive();
-    if (answer.empty() || error_of(answer) != 0) return std::nullopt;
-    if (!read_associations(answer, out)) return out;
-  }
-  return std::nullopt;
+bool read_policies(Bytes messages, std::vector<IpsecPolicy>& into) {
+  return read_messages<xfrm_userpolicy_info>(messages, XFRM_MSG_NEWPOLICY, [&](const auto& info, Bytes attributes) {
+    if (into.size() == associations_max) return false;
+    into.push_back(read_policy(info, attributes));
+    return true;
+  });
 }
+
+std::vector<std::string> encrypted_paths(const std::vector<IpsecPolicy>& policies, const std::string& interface) {
+  const auto encrypts = [&](const IpsecPolicy& one) {
+    return one.encrypts && one.packet && one.all_ports && one.device == interface;
+  };
+  std::vector<std::string> paths;
+  for (const IpsecPolicy& out : policies) {
+    const auto is_way_back = [&](const IpsecPolicy& in) {
+      return in.receives && encrypts(in) && in.from == out.to && in.to == out.from && in.protocol == out.protocol;
+    };
+    if (!out.sends || !encrypts(out) || std::ranges::none_of(policies, is_way_back)) continue;
+    const std::string protocol = out.protocol == 0 ? "" : " (IP protocol " + std::to_string(out.protocol) + ")";
+    paths.push_back(out.from + " to " + out.to + protocol);
+  }
+  return paths;
+}
+
+std::optional<std::vector<IpsecAssociation>> ipsec_associations() { return dump(XFRM_MSG_GETSA, read_associations); }
+
+std::optional<std::vector<IpsecPolicy>> ipsec_policies() { return dump(XFRM_MSG_GETPOLICY, read_policies); }
 
 std::optional<bool> kernel_has_psp() {
   Netlink netlink(NETLINK_GENERIC);

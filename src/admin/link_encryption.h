@@ -40,6 +40,25 @@ std::optional<std::vector<IpsecAssociation>> ipsec_associations();
 // last message is there, or one cannot be read. Any bytes may come.
 bool read_associations(Bytes messages, std::vector<IpsecAssociation>& into);
 
+// An IPsec policy of this host's kernel: for which packets associations are used.
+struct IpsecPolicy {
+  std::string device;     // with an offload: the network device
+  bool packet = false;    // packet offload, which sees RDMA packets, too
+  bool sends = false;     // of packets that leave
+  bool receives = false;  // of packets that come
+  bool encrypts = false;  // each of them must be encrypted (ESP)
+  std::string from, to;   // networks, "10.0.0.0/16"
+  bool all_ports = false;
+  uint8_t protocol = 0;  // of IP; 0: all
+};
+// nullopt: as of ipsec_associations().
+std::optional<std::vector<IpsecPolicy>> ipsec_policies();
+// Like read_associations().
+bool read_policies(Bytes messages, std::vector<IpsecPolicy>& into);
+// The paths on which a network device encrypts all packets of this host, RDMA's too, both ways: "10.0.0.1/32 to
+// 10.0.0.2/32". Those are pairs of policies in packet offload there. Policies of higher priority may make exceptions.
+std::vector<std::string> encrypted_paths(const std::vector<IpsecPolicy>& policies, const std::string& interface);
+
 // Whether the kernel has the family "psp" of generic netlink.
 std::optional<bool> kernel_has_psp();
 

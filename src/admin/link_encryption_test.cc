@@ -1,5 +1,6 @@
 #include "admin/link_encryption.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
 #include <linux/xfrm.h>
@@ -16,25 +17,26 @@ void append_bytes(std::vector<std::byte>& to, const void* from, size_t size, siz
   to.resize(to.size() + padded - size);
 }
 
-// A message with one association; `flags`: of its offload to lo, none without.
-std::vector<std::byte> association(uint32_t spi, std::optional<uint8_t> flags) {
-  std::vector<std::byte> body;
-  xfrm_usersa_info info{};
-  info.id.spi = htonl(spi);
-  append_bytes(body, &info, sizeof info, NLMSG_ALIGN(sizeof info));
-  const nlattr other{.nla_len = NLA_HDRLEN + 1, .nla_type = XFRMA_SRCADDR};
-  append_bytes(body, &other, sizeof other, NLA_HDRLEN + 4);
-  if (flags) {
-    const nlattr head{.nla_len = NLA_HDRLEN + sizeof(xfrm_user_offload), .nla_type = XFRMA_OFFLOAD_DEV};
-    xfrm_user_offload offload{};
-    offload.ifindex = 1;
-    offload.flags = *flags;
-    append_bytes(body, &head, sizeof head, NLA_HDRLEN);
-    append_bytes(body, &offload, sizeof offload, NLA_ALIGN(sizeof offload));
-  }
+// A netlink attribute with that content.
+template <class T>
+void append_attribute(std::vector<std::byte>& to, uint16_t type, const T& content) {
+  const nlattr head{.nla_len = NLA_HDRLEN + sizeof content, .nla_type = type};
+  append_bytes(to, &head, sizeof head, NLA_HDRLEN);
+  append_bytes(to, &content, sizeof content, NLA_ALIGN(sizeof content));
+}
+
+void append_offload(std::vector<std::byte>& to, std::optional<uint8_t> flags) {
+  if (!flags) return;
+  xfrm_user_offload offload{};
+  offload.ifindex = 1;
+  offload.flags = *flags;
+  append_attribute(to, XFRMA_OFFLOAD_DEV, offload);
+}
+
+std::vector<std::byte> message(uint16_t type, const std::vector<std::byte>& body) {
   std::vector<std::byte> out;
   const nlmsghdr head{.nlmsg_len = static_cast<uint32_t>(NLMSG_HDRLEN + body.size()),
-                      .nlmsg_type = XFRM_MSG_NEWSA,
+                      .nlmsg_type = type,
                       .nlmsg_flags = NLM_F_MULTI,
                       .nlmsg_seq = 1,
                       .nlmsg_pid = 0};
@@ -42,6 +44,61 @@ std::vector<std::byte> association(uint32_t spi, std::optional<uint8_t> flags) {
   out.insert(out.end(), body.begin(), body.end());
   return out;
 }
+
+// A message with one association; `flags`: of its offload to lo, none without.
+std::vector<std::byte> association(uint32_t spi, std::optional<uint8_t> flags) {
+  std::vector<std::byte> body;
+  xfrm_usersa_info info{};
+  info.id.spi = htonl(spi);
+  append_bytes(body, &info, sizeof info, NLMSG_ALIGN(sizeof info));
+  append_attribute(body, XFRMA_SRCADDR, uint8_t{0});
+  append_offload(body, flags);
+  return message(XFRM_MSG_NEWSA, body);
+}
+
+struct Policy {
+  uint8_t direction = XFRM_POLICY_OUT, action = XFRM_POLICY_ALLOW;
+  const char* from = "10.0.0.1";
+  const char* to = "10.0.0.2";
+  std::optional<uint8_t> offload = uint8_t{4};
+  bool optional = false;
+  uint8_t protocol = 0, proto = IPPROTO_ESP;
+  uint16_t port_mask = 0;
+};
+
+std::vector<std::byte> policy(const Policy& wanted) {
+  std::vector<std::byte> body;
+  xfrm_userpolicy_info info{};
+  info.dir = wanted.direction;
+  info.action = wanted.action;
+  info.sel.family = AF_INET;
+  info.sel.prefixlen_s = info.sel.prefixlen_d = 32;
+  info.sel.proto = wanted.protocol;
+  info.sel.dport_mask = wanted.port_mask;
+  ::inet_pton(AF_INET, wanted.from, &info.sel.saddr);
+  ::inet_pton(AF_INET, wanted.to, &info.sel.daddr);
+  append_bytes(body, &info, sizeof info, NLMSG_ALIGN(sizeof info));
+  xfrm_user_tmpl use{};
+  use.id.proto = wanted.proto;
+  use.optional = wanted.optional ? 1 : 0;
+  append_attribute(body, XFRMA_TMPL, use);
+  append_offload(body, wanted.offload);
+  return message(XFRM_MSG_NEWPOLICY, body);
+}
+
+std::vector<std::string> paths(std::initializer_list<Policy> wanted, const char* interface = "lo") {
+  std::vector<std::byte> messages;
+  for (const Policy& one : wanted) {
+    const auto more = policy(one);
+    messages.insert(messages.end(), more.begin(), more.end());
+  }
+  std::vector<IpsecPolicy> found;
+  EXPECT_TRUE(read_policies(messages, found));
+  EXPECT_EQ(found.size(), wanted.size());
+  return encrypted_paths(found, interface);
+}
+
+Policy way_back() { return {.direction = XFRM_POLICY_IN, .from = "10.0.0.2", .to = "10.0.0.1"}; }
 
 TEST(LinkEncryption, AnInterfacesFeaturesAreTheKernels) {
   const LinkFeatures of_loopback = link_features("lo");
@@ -67,6 +124,24 @@ TEST(LinkEncryption, AssociationsAreReadWithTheirOffload) {
   EXPECT_FALSE(found[2].packet) << "crypto offload: RDMA packets do not pass it";
 }
 
+TEST(LinkEncryption, APathIsEncryptedByPoliciesOfBothWaysInPacketOffload) {
+  using Paths = std::vector<std::string>;
+  EXPECT_EQ(paths({Policy(), way_back()}), Paths{"10.0.0.1/32 to 10.0.0.2/32"});
+  EXPECT_EQ(paths({Policy(), way_back()}, "eth0"), Paths()) << "another device";
+  EXPECT_EQ(paths({Policy()}), Paths()) << "what comes back is not encrypted";
+  EXPECT_EQ(paths({way_back()}), Paths());
+  EXPECT_EQ(paths({{.offload = std::nullopt}, way_back()}), Paths()) << "the kernel's own, which RDMA passes by";
+  EXPECT_EQ(paths({{.offload = uint8_t{1}}, way_back()}), Paths()) << "crypto offload";
+  EXPECT_EQ(paths({{.action = XFRM_POLICY_BLOCK}, way_back()}), Paths()) << "nothing is sent there";
+  EXPECT_EQ(paths({{.optional = true}, way_back()}), Paths()) << "packets may go without";
+  EXPECT_EQ(paths({{.proto = IPPROTO_AH}, way_back()}), Paths()) << "authenticated, but readable";
+  EXPECT_EQ(paths({{.port_mask = 0xffff}, way_back()}), Paths()) << "one port's packets alone";
+  EXPECT_EQ(paths({{.protocol = IPPROTO_UDP}, way_back()}), Paths());
+  Policy udp_back = way_back();
+  udp_back.protocol = IPPROTO_UDP;
+  EXPECT_EQ(paths({{.protocol = IPPROTO_UDP}, udp_back}), Paths{"10.0.0.1/32 to 10.0.0.2/32 (IP protocol 17)"});
+}
+
 TEST(LinkEncryption, MessagesThatLieAboutTheirLengthEndTheReading) {
   const auto good = association(9, 4);
   std::mt19937 random(1);
@@ -76,6 +151,15 @@ TEST(LinkEncryption, MessagesThatLieAboutTheirLengthEndTheReading) {
     for (int n = 0; n < 3 && !bad.empty(); ++n) bad[random() % bad.size()] = static_cast<std::byte>(random());
     std::vector<IpsecAssociation> found;
     (void)read_associations(bad, found);
+    EXPECT_LE(found.size(), 1u);
+  }
+  const auto rule = policy({});
+  for (int i = 0; i < 20'000; ++i) {
+    auto bad = rule;
+    bad.resize(random() % (bad.size() + 1));
+    for (int n = 0; n < 3 && !bad.empty(); ++n) bad[random() % bad.size()] = static_cast<std::byte>(random());
+    std::vector<IpsecPolicy> found;
+    (void)read_policies(bad, found);
     EXPECT_LE(found.size(), 1u);
   }
 }

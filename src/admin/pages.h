@@ -5,6 +5,7 @@
 
 #include "auth/auth.h"
 #include "auth/auth_failures.h"
+#include "auth/network_rules.h"
 #include "http/server.h"
 
 namespace verbena::admin {
@@ -13,8 +14,10 @@ namespace verbena::admin {
 class Pages {
  public:
   // Health is 503 once `stopping` is set. `auth_failures` counts authentication failures; null: not counted.
-  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping, auth::AuthFailures* auth_failures = nullptr)
-      : verifier_(verifier), stopping_(stopping), auth_failures_(auth_failures) {}
+  // `networks`: from where callers may come; null: from everywhere.
+  Pages(const auth::Verifier& verifier, const std::atomic<bool>& stopping, auth::AuthFailures* auth_failures = nullptr,
+        const auth::NetworkRules* networks = nullptr)
+      : verifier_(verifier), stopping_(stopping), auth_failures_(auth_failures), networks_(networks) {}
   Pages(const Pages&) = delete;
 
   // `signed_always` is for listeners that may be behind a proxy on this host.
@@ -33,6 +36,7 @@ class Pages {
   const auth::Verifier& verifier_;
   const std::atomic<bool>& stopping_;
   auth::AuthFailures* const auth_failures_;
+  const auth::NetworkRules* const networks_;
 };
 
 }  // namespace verbena::admin

@@ -7,11 +7,13 @@
 #include <numeric>
 #include <span>
 
+#include "base/config_yaml.h"
+
 namespace verbena {
 namespace {
 
 constexpr size_t file_size_max = 1 * MiB;
-constexpr int depth_max = 4;
+constexpr int depth_max = 4;  // of sections
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -69,6 +71,7 @@ bool is_section(std::string_view name) {
 // A scalar, or a sequence of scalars joined by commas for keys that take lists.
 std::expected<std::string, std::string> text_of(const YAML::Node& node, const ConfigKey& key) {
   if (node.IsNull()) return "";
+  if (key.nested && (node.IsMap() || node.IsSequence())) return flow_text(node);
   if (node.IsScalar()) return node.Scalar();
   if (!node.IsSequence() || !key.list) return std::unexpected(key.list ? "wants a value or a list" : "wants one value");
   std::string joined;
@@ -123,39 +126,6 @@ class YamlWalk {
   std::string_view origin_;
 };
 
-// yaml-cpp recurses on nesting without a bound (a file of a million '[' overflows its stack), and aliases can expand
-// exponentially. A configuration needs neither, so both are refused before the parser sees them.
-ConfigResult check_shape(std::string_view text, std::string_view origin) {
-  size_t line = 1;
-  int open = 0;
-  size_t indent = 0;
-  bool at_start = true;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\n') {
-      ++line, indent = 0, at_start = true;
-      continue;
-    }
-    if (at_start && (c == ' ' || c == '-' || c == '?')) {
-      if (++indent > 64)
-        return std::unexpected(std::string(origin) + ":" + std::to_string(line) + ": nested too deeply");
-      continue;
-    }
-    at_start = false;
-    if (c == '[' || c == '{') ++open;
-    if (c == ']' || c == '}') --open;
-    if (open > depth_max)
-      return std::unexpected(std::string(origin) + ":" + std::to_string(line) + ": nested too deeply");
-    const bool word_start =
-        i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n' || text[i - 1] == ',' || text[i - 1] == '[';
-    if (word_start && (c == '&' || c == '*')) {
-      return std::unexpected(std::string(origin) + ":" + std::to_string(line) +
-                             ": anchors and aliases are not used here");
-    }
-  }
-  return {};
-}
-
 constexpr std::string_view hidden = "***";
 
 // "amqp://user:word@host/x?token=y" -> "amqp://***@host/x?***". Everything before the last '@' is treated as a secret.
@@ -194,7 +164,7 @@ std::string environment_name(const ConfigKey& key) {
 ConfigResult apply_yaml(Config& config, std::string_view text, std::string_view origin) {
   if (text.size() > file_size_max)
     return std::unexpected(std::string(origin) + ": larger than " + format_size(file_size_max));
-  if (auto shape = check_shape(text, origin); !shape) return shape;
+  if (auto shape = check_yaml_shape(text, origin); !shape) return shape;
   YAML::Node root;
   try {
     root = YAML::Load(std::string(text));
@@ -279,33 +249,55 @@ bool are_apart(const std::string& one, const std::string& other) {
          a.s_addr != INADDR_ANY && b.s_addr != INADDR_ANY && a.s_addr != b.s_addr;
 }
 
+std::string listener_name(size_t index) { return "listeners[" + std::to_string(index) + "]"; }
+
 // Listeners on one port would share it (SO_REUSEPORT), and connections would be split among them at random.
 ConfigResult check_ports(const Config& config) {
   struct Place {
-    const char* key;
+    std::string key;
     std::string address;
     uint16_t port = 0;  // 0: none, or any free one
   };
   const auto& own = config.sign_in.certificates;
-  const Place places[] = {
+  std::vector<Place> places{
       {"http.port", config.http.address, config.http.port},
       {"rdma.port", config.rdma.address, config.rdma.enabled ? config.rdma.port : uint16_t(0)},
       {"admin.port", config.admin.address, config.admin.enabled ? config.admin.port.value_or(0) : uint16_t(0)},
       {"sign_in.certificates.port", own.address.empty() ? config.http.address : own.address,
        own.ca_file.empty() ? uint16_t(0) : own.port}};
-  for (const Place& one : places) {
-    for (const Place& other : std::span(&one + 1, std::end(places))) {
+  for (size_t i = 0; i < config.listeners.size(); ++i) {
+    places.push_back({listener_name(i) + ".address", config.listeners[i].address, config.listeners[i].port});
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Place& one = places[i];
+    for (const Place& other : std::span(places).subspan(i + 1)) {
       if (one.port == 0 || one.port != other.port || are_apart(one.address, other.address)) continue;
-      return std::unexpected(std::string(other.key) + ": " + std::to_string(one.port) + " is " + one.key +
+      return std::unexpected(other.key + ": " + std::to_string(one.port) + " is " + one.key +
                              " already: each needs a port of its own");
     }
   }
   return {};
 }
 
-// Providers for tokens that are named must serve, and their payload is not encrypted.
-ConfigResult check_encryption(const Config::Rdma& rdma) {
-  if (rdma.encryption != RdmaEncryption::required) return {};
+// Payload must not leave the host in the clear by another way. Providers for tokens that are named must serve, and
+// their payload is not encrypted.
+ConfigResult check_encryption(const Config& config) {
+  const Config::Rdma& rdma = config.rdma;
+  if (rdma.encryption == RdmaEncryption::required && !rdma.tcp_encryption) {
+    return std::unexpected(
+        "rdma.tcp_encryption: off: payload over tcp would not be encrypted, and rdma.encryption is required");
+  }
+  for (size_t i = 0; i < config.listeners.size(); ++i) {
+    const auto& own = config.listeners[i].encryption;
+    if (own == RdmaEncryption::required && rdma.enabled && !rdma.tcp_encryption) {
+      return std::unexpected(listener_name(i) + ".encryption: required needs rdma.tcp_encryption: on");
+    }
+    if (config.dpu.enable_crypto && own.value_or(RdmaEncryption::required) != RdmaEncryption::required) {
+      return std::unexpected("dpu.enable_crypto: encrypts for every client, but " + listener_name(i) +
+                             ".encryption is " + std::string(to_string(*own)));
+    }
+  }
+  if (rdma_may_be_plain(config)) return {};
   for (const auto& name : rdma.token_provider) {
     if (name == "auto" || name == "none") continue;
     return std::unexpected("rdma.token_provider " + name +
@@ -315,6 +307,20 @@ ConfigResult check_encryption(const Config::Rdma& rdma) {
 }
 
 }  // namespace
+
+bool rdma_may_be_plain(const Config& config) {
+  const auto plain = [](RdmaEncryption one) { return one != RdmaEncryption::required; };
+  return plain(config.rdma.encryption) || std::ranges::any_of(config.listeners, [&](const Config::Listener& one) {
+           return one.encryption && plain(*one.encryption);
+         });
+}
+
+bool rdma_may_be_sealed(const Config& config) {
+  const auto sealed = [](RdmaEncryption one) { return one != RdmaEncryption::off; };
+  return sealed(config.rdma.encryption) || std::ranges::any_of(config.listeners, [&](const Config::Listener& one) {
+           return one.encryption && sealed(*one.encryption);
+         });
+}
 
 ConfigResult check(const Config& config) {
   if (config.tls.certificate.empty() != config.tls.key.empty()) {
@@ -328,7 +334,7 @@ ConfigResult check(const Config& config) {
   if (config.dpu.enable_crypto && config.rdma.encryption != RdmaEncryption::required) {
     return std::unexpected("dpu.enable_crypto: add rdma.encryption: required, which encrypts what RDMA devices move");
   }
-  if (auto sound = check_encryption(config.rdma); !sound) return sound;
+  if (auto sound = check_encryption(config); !sound) return sound;
   if (!config.rdma.enable_zero_copy) {
     return std::unexpected(
         "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory (leave the key out)");
@@ -340,13 +346,17 @@ ConfigResult check(const Config& config) {
   if (config.admin.console_provider.empty() != config.admin.console_client.empty()) {
     return std::unexpected("admin.console_provider and admin.console_client go together: one of them is missing");
   }
-  const bool names_hardware =
-      !config.rdma.device_name.empty() || config.rdma.ib_port || config.rdma.gid_index != "auto";
+  if (config.rdma.pkey && config.rdma.vlan) {
+    return std::unexpected("rdma.pkey is of InfiniBand and rdma.vlan of Ethernet: set one of them");
+  }
+  const bool names_hardware = !config.rdma.device_name.empty() || config.rdma.ib_port ||
+                              config.rdma.gid_index != "auto" || config.rdma.pkey || config.rdma.vlan;
   const bool verbs_possible = std::any_of(config.rdma.provider.begin(), config.rdma.provider.end(),
                                           [](const std::string& p) { return p == "auto" || p == "verbs"; });
   if (config.rdma.enabled && names_hardware && !verbs_possible) {
     return std::unexpected(
-        "rdma.device_name, rdma.ib_port and rdma.gid_index choose a verbs device, but rdma.provider names only " +
+        "rdma.device_name, rdma.ib_port, rdma.gid_index, rdma.pkey and rdma.vlan choose a verbs device, but "
+        "rdma.provider names only " +
         config.rdma.provider.front());
   }
   return {};

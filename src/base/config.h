@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/rdma_encryption.h"
 
 namespace verbena {
 
@@ -23,10 +24,6 @@ enum class EngineChoice : uint8_t {
   local,  // the data directory
   rados,  // a Ceph cluster; the directory has the rest
 };
-
-// What the native door does on RDMA devices, whose packets other machines can read and change: nothing, encrypt for the
-// clients that ask for it, or serve such clients only.
-enum class RdmaEncryption { off, preferred, required };
 
 // The way that data is read from disk.
 enum class DiskIo : uint8_t {
@@ -92,6 +89,16 @@ struct Config {
     uint64_t body_rate_min = 1 * KiB;    // bytes per second, over body_timeout; 0: none
     unsigned wrong_signatures_max = 32;  // per client and key in a burst; 0: no limit
   } http;
+
+  // Rules for the clients of some networks, in order: the first entry that holds a client's address decides.
+  struct Listener {
+    std::vector<std::string> networks;                 // CIDRs of clients
+    std::optional<RdmaEncryption> encryption;          // unset: rdma.encryption, and HTTP as it is
+    std::optional<std::vector<std::string>> accounts;  // ids, "anonymous"; unset: every caller
+    std::string address;                               // of an S3 listener for these networks alone; empty: none
+    uint16_t port = 0;
+  };
+  std::vector<Listener> listeners;
 
   struct Admin {
     bool enabled = true;
@@ -183,6 +190,7 @@ struct Config {
     std::string device_name;
     std::optional<int> ib_port;
     std::string gid_index = "auto";
+    std::optional<uint16_t> pkey, vlan;  // InfiniBand's partition, RoCE's VLAN; unset: the bound interface's
     bool enable_zero_copy = true;
     std::optional<uint64_t> max_send_wr, max_recv_wr, max_sge, cq_size;
     std::string local_socket;    // path prefix of the same-host sockets; empty: DIR/sockets/local.sock
@@ -229,6 +237,7 @@ struct ConfigKey {
   std::function<std::string(Config&, const std::string& text)> set;
   bool list = false;    // a YAML sequence, or its items separated by commas
   bool secret = false;  // never shown
+  bool nested = false;  // a YAML sequence of maps; its text is that sequence as YAML or JSON
 };
 
 std::span<const ConfigKey> config_keys();
@@ -246,6 +255,9 @@ ConfigResult apply_value(Config& config, std::string_view name, const std::strin
                          std::string_view source = "flag");
 // A value for display: hides secrets, and a URL's user, password and query.
 std::string shown_value(const ConfigKey& key, std::string_view text);
+// Whether, for any client, RDMA may be plain; whether it may be encrypted: by rdma.encryption and `listeners`.
+bool rdma_may_be_plain(const Config& config);
+bool rdma_may_be_sealed(const Config& config);
 // Checks rules between keys: TLS files come in pairs, port ranges are ordered.
 ConfigResult check(const Config& config);
 // All keys with defaults and help, as Markdown table rows (docs/configuration.md).

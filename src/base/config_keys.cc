@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/config.h"
+#include "base/config_yaml.h"
 #include "base/text.h"
 
 namespace verbena {
@@ -159,6 +160,17 @@ std::string parse_on_off(bool& into, const std::string& text) {
   // YAML 1.1 reads `on` and `off` as booleans, and some tools write them so.
   if (text != "on" && text != "off" && text != "true" && text != "false") return "not on or off";
   into = text == "on" || text == "true";
+  return "";
+}
+
+// A partition key as sysfs shows it, "0x8001". The highest bit, full membership, is no part of the partition's number.
+std::string parse_pkey(std::optional<uint16_t>& into, const std::string& text) {
+  uint16_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data() + std::min<size_t>(2, text.size()), end, value, 16);
+  const bool sound = text.starts_with("0x") && error == std::errc() && read == end && (value & 0x7fff) != 0;
+  if (!sound) return "not a partition key from 0x0001 to 0xffff, like 0x8001";
+  into = value;
   return "";
 }
 
@@ -348,6 +360,10 @@ const std::array keys{
               "loopback is exempt; 0: no limit",
               [](C& c, S& t) { return parse_number(c.http.wrong_signatures_max, t, 0, 100'000); }},
 
+    ConfigKey{"listeners", "",
+              "rules for clients of some networks: a list of entries with networks, encryption, accounts and address",
+              [](C& c, S& t) { return parse_listeners(c.listeners, t); }, false, false, true},
+
     ConfigKey{"admin.enabled", "true", "the admin listener: health, metrics and the console",
               [](C& c, S& t) { return parse_bool(c.admin.enabled, t); }},
     ConfigKey{"admin.address", "127.0.0.1",
@@ -511,7 +527,8 @@ const std::array keys{
               "with dpu.enabled and rdma.encryption: required: refuse to start if the DPU has no AES instructions",
               [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
 
-    ConfigKey{"gpudirect.enabled", "false", "load the NVIDIA driver at start, and say what it has",
+    ConfigKey{"gpudirect.enabled", "false",
+              "load the NVIDIA driver at start, say what it has, and let its GPUs copy for clients on this host",
               [](C& c, S& t) { return parse_bool(c.gpudirect.enabled, t); }},
 
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",
@@ -526,7 +543,7 @@ const std::array keys{
               [](C& c, S& t) { return parse_port_range(c.rdma.fabric_port_first, c.rdma.fabric_port_last, t); }},
     ConfigKey{"rdma.tcp_encryption", "on",
               "the native door's tcp: on: TLS 1.3 under the session's keys; off: connections are authenticated, but "
-              "payload is neither encrypted nor protected against changes",
+              "payload is neither encrypted nor protected against changes (not with rdma.encryption: required)",
               [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
     ConfigKey{"rdma.encryption", "preferred",
               "the native door over RDMA devices: preferred: encrypted for clients that ask for it; required: for no "
@@ -538,6 +555,11 @@ const std::array keys{
               [](C& c, S& t) { return parse_optional(c.rdma.ib_port, t, 1, 255); }},
     ConfigKey{"rdma.gid_index", "auto", "entry of the port's GID table; its interface's address becomes the source",
               [](C& c, S& t) { return parse_gid_index(c.rdma.gid_index, t); }},
+    ConfigKey{"rdma.pkey", "",
+              "InfiniBand partition, like 0x8001: RDMA by an address of its IPoIB interface alone; empty: any",
+              [](C& c, S& t) { return parse_pkey(c.rdma.pkey, t); }},
+    ConfigKey{"rdma.vlan", "", "VLAN, like 100: RDMA by an address of its interface alone; empty: any",
+              [](C& c, S& t) { return parse_optional(c.rdma.vlan, t, 1, 4094); }},
     ConfigKey{"rdma.enable_zero_copy", "true", "one-sided operations start in the memory that disk reads land in",
               [](C& c, S& t) { return parse_bool(c.rdma.enable_zero_copy, t); }},
     ConfigKey{"rdma.max_send_wr", "",

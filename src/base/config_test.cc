@@ -98,6 +98,10 @@ TEST(Config, BadValuesSayWhatIsWanted) {
        "v.yaml:1: admin.console_provider: not an address like https://id.example.com/realm"},
       {"admin: {console_provider: \"https://id.example.com; script-src x\"}",
        "v.yaml:1: admin.console_provider: not an address like https://id.example.com/realm"},
+      {"rdma: {pkey: 32769}", "v.yaml:1: rdma.pkey: not a partition key from 0x0001 to 0xffff, like 0x8001"},
+      {"rdma: {pkey: 0x8000}", "v.yaml:1: rdma.pkey: not a partition key from 0x0001 to 0xffff, like 0x8001"},
+      {"rdma: {pkey: 0x18001}", "v.yaml:1: rdma.pkey: not a partition key from 0x0001 to 0xffff, like 0x8001"},
+      {"rdma: {vlan: 4095}", "v.yaml:1: rdma.vlan: not a number from 1 to 4094"},
       {"log_level: [a]", "v.yaml:1: log_level wants one value"},
       {"http: 3", "v.yaml:1: http wants keys"},
       {"region: a\nregion: b", "v.yaml:2: region stands here twice"},
@@ -108,6 +112,19 @@ TEST(Config, BadValuesSayWhatIsWanted) {
     ASSERT_FALSE(done) << text;
     EXPECT_EQ(done.error(), message);
   }
+}
+
+TEST(Config, APartitionAndAVlanChooseAVerbsDevice) {
+  Config config;
+  ASSERT_TRUE(apply_yaml(config, "rdma: {pkey: 0x8001}", "v.yaml"));
+  EXPECT_EQ(config.rdma.pkey, 0x8001);
+  EXPECT_TRUE(check(config));
+  config.rdma.vlan = 100;
+  EXPECT_EQ(check(config).error(), "rdma.pkey is of InfiniBand and rdma.vlan of Ethernet: set one of them");
+  config.rdma.pkey.reset();
+  EXPECT_TRUE(check(config));
+  config.rdma.provider = {"tcp"};
+  EXPECT_FALSE(check(config));
 }
 
 TEST(Config, HostileFilesAreRefusedBeforeTheParser) {
@@ -261,6 +278,16 @@ TEST(Config, EncryptedRdmaServesNoNamedProviderOfTokens) {
   EXPECT_TRUE(check(config));
   config.rdma.encryption = RdmaEncryption::preferred;
   EXPECT_TRUE(check(config).error().starts_with("dpu.enable_crypto: "));
+}
+
+TEST(Config, EncryptedRdmaLeavesNoTcpInTheClear) {
+  Config config;
+  ASSERT_TRUE(apply_value(config, "rdma.tcp_encryption", "off"));
+  EXPECT_TRUE(check(config));
+  ASSERT_TRUE(apply_value(config, "rdma.encryption", "required"));
+  EXPECT_TRUE(check(config).error().starts_with("rdma.tcp_encryption: off: ")) << check(config).error();
+  ASSERT_TRUE(apply_value(config, "rdma.tcp_encryption", "on"));
+  EXPECT_TRUE(check(config));
 }
 
 TEST(Config, ACollectorIsAnAddressAndARatioAPart) {

@@ -23,13 +23,14 @@ constexpr size_t buffer_size_max = 1 * GiB;  // of a fixed buffer: the kernel's 
 constexpr std::chrono::milliseconds again_after{1};
 constexpr size_t batch_max = 64;  // delivered in one go
 
-// The lengths of reads and their results are ints.
-constexpr size_t read_size_max = 1 * GiB;
+// The lengths of transfers and their results are ints.
+constexpr size_t transfer_size_max = 1 * GiB;
 
 struct RingMetrics {
   metrics::Counter& reads = metrics::counter("verbena_disk_ring_reads_total", "Reads given to io_uring");
+  metrics::Counter& writes = metrics::counter("verbena_disk_ring_writes_total", "Writes given to io_uring");
   metrics::Counter& submissions =
-      metrics::counter("verbena_disk_ring_submissions_total", "System calls that gave reads to io_uring");
+      metrics::counter("verbena_disk_ring_submissions_total", "System calls that gave reads and writes to io_uring");
 
   static RingMetrics& of_process() {
     static RingMetrics all;
@@ -88,9 +89,10 @@ Result<void> IoRing::set_up(const Options& options) {
   open_ = true;
   ::io_uring_ring_dontfork(&ring_);
   io_uring_probe* probe = ::io_uring_get_probe_ring(&ring_);
-  const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
+  const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0 &&
+                     io_uring_opcode_supported(probe, IORING_OP_WRITE) != 0;
   if (probe != nullptr) ::io_uring_free_probe(probe);
-  if (!reads) return fail(Errc::unsupported, "io_uring: this kernel does not read by it", ENOSYS);
+  if (!reads) return fail(Errc::unsupported, "io_uring: this kernel does not read and write by it", ENOSYS);
   // Some sandboxes allow a ring to be made but no operation on it.
   io_uring_prep_nop(::io_uring_get_sqe(&ring_));
   failed = ::io_uring_submit_and_wait(&ring_, 1);
@@ -131,17 +133,25 @@ void IoRing::submit_soon() {
 }
 
 void IoRing::prepare(io_uring_sqe& sqe, OperationPtr operation) {
-  const auto length = static_cast<unsigned>(std::min(operation->into.size(), read_size_max));
-  std::byte* const into = operation->into.data();
-  const uintptr_t at = reinterpret_cast<uintptr_t>(into) - reinterpret_cast<uintptr_t>(registered_.data());
+  const Transfer& transfer = operation->transfer;
+  const auto length = static_cast<unsigned>(std::min(transfer.size, transfer_size_max));
+  const uintptr_t at = reinterpret_cast<uintptr_t>(transfer.memory) - reinterpret_cast<uintptr_t>(registered_.data());
   const bool registered = at < registered_.size() && length <= registered_.size() - at;
   // The kernel does not accept an operation across two fixed buffers.
   if (registered && length <= buffer_size_max - at % buffer_size_max) {
-    io_uring_prep_read_fixed(&sqe, operation->fd, into, length, operation->offset,
-                             static_cast<int>(at / buffer_size_max));
+    const int buffer = static_cast<int>(at / buffer_size_max);
+    if (transfer.writes) {
+      io_uring_prep_write_fixed(&sqe, transfer.fd, transfer.memory, length, transfer.offset, buffer);
+    } else {
+      io_uring_prep_read_fixed(&sqe, transfer.fd, transfer.memory, length, transfer.offset, buffer);
+    }
+  } else if (transfer.writes) {
+    io_uring_prep_write(&sqe, transfer.fd, transfer.memory, length, transfer.offset);
   } else {
-    io_uring_prep_read(&sqe, operation->fd, into, length, operation->offset);
+    io_uring_prep_read(&sqe, transfer.fd, transfer.memory, length, transfer.offset);
   }
+  auto& counters = RingMetrics::of_process();
+  (transfer.writes ? counters.writes : counters.reads).add();
   io_uring_sqe_set_data(&sqe, operation.release());  // owned by the kernel until it is collected
   ++in_kernel_;
 }
@@ -157,7 +167,7 @@ void IoRing::submit() {
   wait_for_event();
   auto& counters = RingMetrics::of_process();
   counters.submissions.add();
-  if (const int taken = ::io_uring_submit(&ring_); taken > 0) counters.reads.add(static_cast<uint64_t>(taken));
+  (void)::io_uring_submit(&ring_);
   if (io_uring_sq_ready(&ring_) != 0) pause();
 }
 

@@ -1,10 +1,10 @@
-// io_uring on one core's loop: disk reads without a waiting thread.
+// io_uring on one core's loop: disk reads and writes without a waiting thread.
 //
 // The loop owns its ring (opened by IoRing::open, found by IoRing::of), as one of its services, so that neither can
 // outlive the other. When the loop is destroyed, the ring first cancels what it can and waits until the kernel has
-// completed every read. Only then are the coroutines behind them destroyed, and with them the memory that the kernel
-// was writing to. For the same reason cancelling such a coroutine waits: it keeps its memory until its read has been
-// collected.
+// completed every operation. Only then are the coroutines behind them destroyed, and with them the memory that the
+// kernel was using. For the same reason cancelling such a coroutine waits: it keeps its memory until its operation has
+// been collected.
 //
 // Everything here runs on the loop's thread. On a Core, add() the ring to it: it is polled while the core spins and
 // wakes the core's sleep by an eventfd. A loop without a core is woken by the eventfd alone.
@@ -34,9 +34,9 @@ namespace verbena {
 class IoRing final : public Pollable {
  public:
   struct Options {
-    unsigned depth = 256;  // reads in the kernel at once; more wait here
-    // Registered as fixed buffers, if the kernel allows it: reads into it then need no look-up of pages. This locks all
-    // of it in memory. Reads into other memory work as well.
+    unsigned depth = 256;  // operations in the kernel at once; more wait here
+    // Registered as fixed buffers, if the kernel allows it: reads into it and writes from it then need no look-up of
+    // pages. This locks all of it in memory. Other memory works as well.
     MutableBytes memory{};
     // The kernel's own; tests replace them. Both return -errno.
     int (*set_up)(unsigned entries, io_uring* ring, io_uring_params* params) = &io_uring_queue_init_params;
@@ -53,14 +53,13 @@ class IoRing final : public Pollable {
   bool registered() const { return !registered_.empty(); }
 
   // The bytes read, possibly fewer than requested, or -errno. Descriptor and memory must stay valid until then, even if
-  // the caller is cancelled. Reads that start in the same turn of the loop are submitted together.
+  // the caller is cancelled. Operations that start in the same turn of the loop are submitted together.
   Task<int> read(int fd, MutableBytes into, uint64_t offset) {
-    auto initiate = [this, fd, into, offset](auto handler) {
-      using Kept = Waiting<decltype(handler)>;
-      start(std::make_unique<Kept>(fd, into, offset, std::move(handler)));
-    };
-    return boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(int)>(std::move(initiate),
-                                                                                         boost::asio::use_awaitable);
+    return run({fd, into.data(), into.size(), offset, false});
+  }
+  // Likewise the bytes written.
+  Task<int> write(int fd, Bytes from, uint64_t offset) {
+    return run({fd, const_cast<std::byte*>(from.data()), from.size(), offset, true});
   }
 
   size_t poll() override;
@@ -69,19 +68,24 @@ class IoRing final : public Pollable {
   void disarm() override;
 
  private:
+  struct Transfer {
+    int fd = -1;
+    std::byte* memory = nullptr;  // not changed by a write
+    size_t size = 0;
+    uint64_t offset = 0;
+    bool writes = false;
+  };
   struct Operation {
-    Operation(int d, MutableBytes m, uint64_t at) : fd(d), into(m), offset(at) {}
+    explicit Operation(const Transfer& t) : transfer(t) {}
     Operation(const Operation&) = delete;
     virtual ~Operation() = default;
     virtual void done(int result) = 0;
-    const int fd;
-    const MutableBytes into;
-    const uint64_t offset;
+    const Transfer transfer;
   };
   using OperationPtr = std::unique_ptr<Operation>;
   template <class Handler>
   struct Waiting final : Operation {
-    Waiting(int d, MutableBytes m, uint64_t at, Handler h) : Operation(d, m, at), handler(std::move(h)) {}
+    Waiting(const Transfer& t, Handler h) : Operation(t), handler(std::move(h)) {}
     void done(int result) override { std::move(handler)(result); }
     Handler handler;
   };
@@ -89,6 +93,14 @@ class IoRing final : public Pollable {
     OperationPtr operation;
     int result = 0;
   };
+
+  Task<int> run(const Transfer& transfer) {
+    auto initiate = [this, transfer](auto handler) {
+      start(std::make_unique<Waiting<decltype(handler)>>(transfer, std::move(handler)));
+    };
+    return boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(int)>(std::move(initiate),
+                                                                                         boost::asio::use_awaitable);
+  }
 
   class Slot;  // the loop's storage
 

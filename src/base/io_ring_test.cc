@@ -121,6 +121,34 @@ TEST_F(Rings, ReadIntoRegisteredMemoryAndElsewhere) {
   EXPECT_EQ(pages.text(4096, 40 * KiB), std::string(4096, 'b'));
 }
 
+Task<> write_from(IoRing& ring, int fd, Bytes from, uint64_t offset, std::optional<int>& result) {
+  result = co_await ring.write(fd, from, offset);
+}
+
+TEST_F(Rings, WriteFromRegisteredMemoryAndElsewhere) {
+  open({.memory = pages.bytes.first(32 * KiB)});
+  if (ring == nullptr) return;
+  const TemporaryFile file(std::string(16 * KiB, '-'));
+  for (size_t i = 0; i < 48 * KiB; ++i) pages.bytes[i] = static_cast<std::byte>('a' + i / 4096);
+  auto& writes = metrics::counter("verbena_disk_ring_writes_total", "");
+  const uint64_t before = writes.value();
+  std::optional<int> inside, across, outside, bad;
+  asio::co_spawn(*loop, write_from(*ring, file.fd, pages.bytes.subspan(4096, 4096), 4096, inside), asio::detached);
+  asio::co_spawn(*loop, write_from(*ring, file.fd, pages.bytes.subspan(28 * KiB, 8192), 8192, across), asio::detached);
+  asio::co_spawn(*loop, write_from(*ring, file.fd, pages.bytes.subspan(40 * KiB, 100), 0, outside), asio::detached);
+  asio::co_spawn(*loop, write_from(*ring, -1, pages.bytes.first(10), 0, bad), asio::detached);
+  run();
+  EXPECT_EQ(inside, 4096);
+  EXPECT_EQ(across, 8192);
+  EXPECT_EQ(outside, 100);
+  EXPECT_EQ(bad, -EBADF);
+  EXPECT_EQ(writes.value(), before + 4);
+  std::string got(16 * KiB, ' ');
+  EXPECT_EQ(::pread(file.fd, got.data(), got.size(), 0), static_cast<ssize_t>(got.size()));
+  EXPECT_EQ(got, std::string(100, 'k') + std::string(3996, '-') + std::string(4096, 'b') + std::string(4096, 'h') +
+                     std::string(4096, 'i'));
+}
+
 TEST_F(Rings, AnswerAsTheKernelDoesNotInTheOrderOfTheQuestions) {
   open({});
   if (ring == nullptr) return;

@@ -1,11 +1,9 @@
 // `verbena config`: prints the configuration as a file to edit, and checks one.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
-#include "base/config.h"
 #include "base/config_template.h"
+#include "cli/config_file.h"
 #include "cli/exit_code.h"
 #include "cli/server_command.h"
 
@@ -13,18 +11,10 @@ namespace verbena::cli {
 namespace {
 
 int check_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    std::fprintf(stderr, "verbena: cannot read %s\n", path.c_str());
-    return exit_not_found;
-  }
-  Config config;
-  auto done = apply_yaml(config, text.str(), path);
-  if (done) done = check(config);
-  if (done) return exit_ok;
-  std::fprintf(stderr, "verbena: %s\n", done.error().c_str());
-  return exit_usage;
+  const auto config = read_config_file(path);
+  if (config) return exit_ok;
+  std::fprintf(stderr, "verbena: %s\n", config.error().text.c_str());
+  return config.error().exit_code;
 }
 
 }  // namespace

@@ -2,11 +2,13 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/aws_profile.h"
 #include "cli/commands.h"
+#include "cli/config_file.h"
 #include "cli/doctor.h"
 #include "cli/exit_code.h"
 #include "cli/watch_terminal.h"
@@ -15,7 +17,7 @@ namespace verbena::cli {
 namespace {
 
 struct DoctorArguments {
-  std::string endpoint, native, data;
+  std::string endpoint, native, data, config;
   bool json = false, systemd = false;
 };
 
@@ -24,6 +26,14 @@ int run_doctor(const DoctorArguments& arguments) {
   if (endpoint.empty()) endpoint = "http://127.0.0.1:9000";
   const MachineRoots roots;
   Findings findings;
+  if (!arguments.config.empty()) {
+    const auto config = read_config_file(arguments.config);
+    if (!config) {
+      std::fprintf(stderr, "verbena: %s\n", config.error().text.c_str());
+      return config.error().exit_code;
+    }
+    append(findings, admin::check_sealing(config->rdma));
+  }
   if (arguments.systemd) append(findings, check_systemd(roots));
   if (!arguments.data.empty()) {
     findings.push_back(admin::check_disk("disk of the data", arguments.data));
@@ -70,6 +80,10 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
   command->add_option("--native", arguments->native, "native door to check")->type_name("HOST:PORT");
   command->add_option("--data", arguments->data, "data directory to check: its disk's space and its file system")
       ->type_name("DIRECTORY");
+  command
+      ->add_option("--config", arguments->config,
+                   "configuration file to check: what it encrypts, and which payload leaves the host in the clear")
+      ->type_name("FILE");
   command->add_flag("--json", arguments->json, "one JSON object per finding");
   command->add_flag("--systemd", arguments->systemd,
                     "also explain the systemd service: its state and its unit's settings");

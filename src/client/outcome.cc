@@ -8,9 +8,14 @@ namespace verbena {
 
 std::string_view to_string(DevicePath path) {
   switch (path) {
-    case DevicePath::none: return "";
-    case DevicePath::staged: return "staged";
-    case DevicePath::shared: return "shared";
+    case DevicePath::none:
+      return "";
+    case DevicePath::staged:
+      return "staged";
+    case DevicePath::shared:
+      return "shared";
+    case DevicePath::direct:
+      return "direct";
   }
   return "";
 }

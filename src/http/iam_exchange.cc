@@ -1,5 +1,6 @@
 #include "http/iam_exchange.h"
 
+#include "base/secret.h"
 #include "memory/whole_body.h"
 
 namespace verbena::http {
@@ -9,7 +10,9 @@ namespace {
 Result<auth::Verified> authenticate_call(const HandlerContext& context, Exchange& exchange, std::string_view body) {
   const std::string hash = to_hex(as_bytes(sha256(as_bytes(body))));
   const auto verify = [&](const auth::RequestView& view) { return context.verifier.verify_call(view, hash); };
-  return authenticate(context, exchange, verify);
+  auto verified = authenticate(context, exchange, verify);
+  if (verified) VB_TRY(check_account(context, exchange, verified->identity));
+  return verified;
 }
 
 struct ReadCall {
@@ -20,6 +23,7 @@ struct ReadCall {
 // The whole body of a call, which is small. A signature covers it, so it is read before that is verified, but only
 // where the key exists, or where callers without a key can sign in.
 Task<Result<ReadCall>> read_call(const HandlerContext& context, iam::Api api, Exchange& exchange) {
+  VB_CO_TRY(check_network(context, exchange));
   const auto known = context.verifier.check_caller(view_of(exchange));
   ReadCall out;
   if (!known) {
@@ -56,6 +60,20 @@ std::string operation_name(iam::Api api, std::string_view path, std::string_view
   return std::string(api == iam::Api::admin ? "admin:" : "iam:").append(name.substr(0, end));
 }
 
+// Whose role a caller assumes by a token or a password is known only afterwards: an account that may not be used from
+// its network gets no credentials.
+void check_signed_in(const HandlerContext& context, iam::Api api, const Exchange& exchange, const call::Call& call,
+                     s3::Response& response) {
+  if (call.identity.principal == nullptr) return;
+  auth::Identity who = call.identity;
+  who.anonymous = false;
+  const auto may = check_account(context, exchange, who);
+  if (may) return;
+  wipe(response.body);
+  response = {};
+  iam::Service::refuse(api, may.error(), call.request_id, response);
+}
+
 }  // namespace
 
 iam::Api api_of(const HandlerContext& context, const Exchange& exchange) {
@@ -80,6 +98,7 @@ Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange,
     iam::SignedIn signed_in = co_await context.iam->serve_federated(request, *body, certificates, response);
     call.identity.access_key = std::move(signed_in.access_key);
     call.identity.principal = std::move(signed_in.principal);
+    check_signed_in(context, api, exchange, call, response);
   } else if (verified) {
     call.identity = std::move(verified->identity);
     const s3::Request request = make_request(exchange, call, body->size());

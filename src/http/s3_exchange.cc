@@ -8,11 +8,21 @@
 namespace verbena::http {
 namespace {
 
+// A browser's form, whose signature its verb verifies.
+bool may_be_form(const Exchange& exchange) {
+  return exchange.method() == "POST" && lower(header_of(exchange, "content-type")).starts_with("multipart/form-data");
+}
+
 Result<auth::Verified> authenticate_s3(const HandlerContext& context, Exchange& exchange) {
+  VB_TRY(check_network(context, exchange));
   // A browser's preflight uses the URL of a presigned request, whose signature is for another method: a preflight has
   // no caller.
   if (exchange.method() == "OPTIONS") return auth::Verified();
-  return authenticate(context, exchange, [&](const auth::RequestView& view) { return context.verifier.verify(view); });
+  const auto verify = [&](const auth::RequestView& view) { return context.verifier.verify(view); };
+  auto verified = authenticate(context, exchange, verify);
+  if (!verified || (verified->identity.anonymous && may_be_form(exchange))) return verified;
+  VB_TRY(check_account(context, exchange, verified->identity));
+  return verified;
 }
 
 // Answers a request that is not routed.
@@ -21,11 +31,6 @@ Task<void> refuse(HandlerContext& context, Exchange& exchange, const Error& erro
   s3::Request request = make_request(exchange, call, std::nullopt);
   co_await context.router.refuse(request, error, exchange.body(), response, exchange.sink(response));
   (void)co_await exchange.reply(response);
-}
-
-// A browser's form, whose signature its verb verifies.
-bool may_be_form(const Exchange& exchange) {
-  return exchange.method() == "POST" && lower(header_of(exchange, "content-type")).starts_with("multipart/form-data");
 }
 
 // Whether the request has no body to be unwrapped.

@@ -124,6 +124,8 @@ Handler make_s3_handler(const auth::Verifier& verifier, s3::Router& router, S3Ha
                                                                  options.domain,
                                                                  options.auth_failures,
                                                                  options.stopping,
+                                                                 options.networks,
+                                                                 options.network_entry,
                                                                  {}});
   return [context = std::move(context)](Exchange& exchange) { return begin(context, exchange); };
 }

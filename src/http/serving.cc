@@ -26,6 +26,19 @@ bool in_bucket_host(const HandlerContext& context, const Exchange& exchange) {
   return !auth::virtual_bucket(host_of(exchange.headers()), context.domain).empty();
 }
 
+Result<void> check_network(const HandlerContext& context, const Exchange& exchange) {
+  if (context.networks == nullptr) return {};
+  if (context.network_entry && context.networks->entry_of(exchange.peer_address()) != context.network_entry) {
+    return fail(Errc::access_denied, "This address is for clients of other networks.");
+  }
+  return context.networks->check_transport(exchange.peer_address(), exchange.secure());
+}
+
+Result<void> check_account(const HandlerContext& context, const Exchange& exchange, const auth::Identity& caller) {
+  if (context.networks == nullptr) return {};
+  return context.networks->check_caller(exchange.peer_address(), caller);
+}
+
 auth::RequestView view_of(const Exchange& exchange) {
   thread_local std::vector<auth::HeaderView> views;  // verifying does not suspend: one per thread is enough
   views.clear();

@@ -10,6 +10,7 @@
 
 #include "auth/auth.h"
 #include "auth/auth_failures.h"
+#include "auth/network_rules.h"
 #include "base/clock.h"
 #include "call/observed.h"
 #include "http/request_metrics.h"
@@ -31,6 +32,8 @@ struct HandlerContext {
   const std::string domain;
   auth::AuthFailures* auth_failures;
   const std::atomic<bool>* stopping;
+  const auth::NetworkRules* networks;         // null: no rules
+  const std::optional<size_t> network_entry;  // the one whose clients are served; none: all
   RequestMetrics metrics;
 };
 
@@ -49,6 +52,11 @@ struct Serving {
 std::string_view header_of(const Exchange& exchange, std::string_view name);
 // Whether the host is a bucket's, so that the path is a key.
 bool in_bucket_host(const HandlerContext& context, const Exchange& exchange);
+// Whether this listener answers the client at all: access_denied if it is for other networks, or if requests from there
+// must come over TLS.
+Result<void> check_network(const HandlerContext& context, const Exchange& exchange);
+// Whether the caller may come from there.
+Result<void> check_account(const HandlerContext& context, const Exchange& exchange, const auth::Identity& caller);
 // The view's headers are in a buffer of this thread, which the next call overwrites.
 auth::RequestView view_of(const Exchange& exchange);
 // Authenticates a request by `verify`, a callable from auth::RequestView to Result<auth::Verified>. An address with too

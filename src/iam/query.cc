@@ -112,6 +112,13 @@ void write_error_form(std::string_view code, int status, std::string_view messag
   response.body = xml.finish();
 }
 
+bool only_reads(std::string_view form) {
+  const auto parameters = Parameters::parse(form);
+  if (!parameters) return true;  // it will be refused
+  const std::string_view action = parameters->get_or_empty("Action");
+  return action.starts_with("Get") || action.starts_with("List") || find_sts_action(action) != nullptr;
+}
+
 void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Call& caller,
                   const auth::AccessKey& key, std::string_view form, s3::Response& response) {
   Reply reply;

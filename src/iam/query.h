@@ -18,6 +18,9 @@ inline constexpr std::string_view sts_namespace = "xmlns=\"https://sts.amazonaws
 void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Call& caller,
                   const auth::AccessKey& key, std::string_view form, s3::Response& response);
 
+// Whether the form is of a call that changes no account: it needs the accounts as they are now, and nothing else.
+bool only_reads(std::string_view form);
+
 // <ErrorResponse>; an empty message: the code's default.
 void write_error(const Error& error, std::string_view message, std::string_view request_id, bool sts,
                  s3::Response& response);

@@ -2,12 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <algorithm>
 #include <cstdlib>
+#include <deque>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "iam/admin.h"
 #include "iam/parameters.h"
 #include "iam/service.h"
+#include "store/memory/test_store.h"
 
 namespace verbena::iam {
 namespace {
@@ -220,6 +228,62 @@ TEST_F(QueryTest, TheAdminApiTakesNoNonsense) {
   }
   EXPECT_EQ(admin("nothing", nlohmann::json::object(), 400)["error"]["code"], "InvalidAction");
   EXPECT_EQ(store_->accounts()->size(), 1u);
+}
+
+// Changes are made one after the other. One account's must not be all that others wait for, and what changes nothing
+// does not wait for them at all.
+TEST_F(QueryTest, OneAccountsChangesLeaveOthersTheirTurns) {
+  const auto evil = key(admin("user-add", {{"name", "evil"}})["access_key"]);
+  const auto good = key(admin("user-add", {{"name", "good"}})["access_key"]);
+  const auto arena = memory::Arena::create(16 * MiB).value();
+  store::in_memory::TestStore buckets(*arena);
+  BlockingPool changes(1, 256);
+  Service service(*store_, buckets, changes, clock_);
+  std::promise<void> gate;
+  const auto opened = gate.get_future().share();
+  std::deque<s3::Response> answers;
+  boost::asio::io_context io;
+  s3::Call of;
+  of.request_id = "0123456789ABCDEF";
+  const s3::Request request{of};
+  const auto serve = [&](auth::AccessKeyPtr by, std::string form, s3::Response& response) -> Task<void> {
+    co_await service.serve(Api::query, request, *by, form, response);
+  };
+  const auto send = [&](const auth::AccessKeyPtr& by, const std::string& call) -> const s3::Response& {
+    s3::Response& response = answers.emplace_back();
+    response.status = 0;  // not answered yet
+    boost::asio::co_spawn(io, serve(by, "Version=" + call, response), boost::asio::detached);
+    return response;
+  };
+  const auto run_until = [&](const std::function<bool()>& done) {
+    for (int i = 0; i < 10'000 && !done(); ++i) {
+      io.run_for(std::chrono::milliseconds(1));
+      io.restart();
+    }
+    return done();
+  };
+  const auto block = [&]() -> Task<void> {
+    auto wait = [opened]() -> Result<bool> {
+      opened.wait();
+      return true;
+    };
+    (void)co_await changes.run("test", std::move(wait));
+  };
+  boost::asio::co_spawn(io, block(), boost::asio::detached);
+
+  std::vector<const s3::Response*> made;
+  for (size_t i = 0; i < 2 * calls_of_account_max; ++i) {
+    made.push_back(&send(evil, "2010-05-08&Action=CreateUser&UserName=u" + std::to_string(i)));
+  }
+  const auto refused = [&] { return std::ranges::count_if(made, [](auto* one) { return one->status >= 400; }); };
+  EXPECT_TRUE(run_until([&] { return refused() == static_cast<ptrdiff_t>(calls_of_account_max); }));
+  const auto& who = send(good, "2011-06-15&Action=GetCallerIdentity");
+  const auto& all = send(good, "2010-05-08&Action=ListUsers");
+  EXPECT_TRUE(run_until([&] { return who.status == 200 && all.status == 200; })) << "behind the changes";
+  const auto& change = send(good, "2010-05-08&Action=CreateUser&UserName=ann");
+  gate.set_value();
+  EXPECT_TRUE(run_until(
+      [&] { return change.status == 200 && std::ranges::none_of(made, [](auto* one) { return one->status == 0; }); }));
 }
 
 }  // namespace

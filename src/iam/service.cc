@@ -158,11 +158,17 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
 
 Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                                 s3::Response& response) {
+  const bool is_root = auth::is_unlimited_root(key.principal.get(), &key);
+  const auto turn = is_root ? nullptr : calls_.try_hold(key.principal->account->id);
+  if (!is_root && turn == nullptr) {
+    const Error too_many{Errc::slow_down, 0, "iam: calls of this account"};
+    co_return write_error(too_many, {}, request.call.request_id, false, response);
+  }
   auto work = [&]() -> Result<bool> {
     answer_query(identities_, clock_, request.call, key, body, response);
     return true;
   };
-  const auto done = co_await pool_.run("iam", std::move(work));
+  const auto done = co_await (only_reads(body) ? reading_ : pool_).run("iam", std::move(work));
   if (!done) write_error(done.error(), {}, request.call.request_id, false, response);
 }
 

@@ -24,6 +24,9 @@ namespace verbena::iam {
 inline constexpr size_t body_bytes_max = 64 * 1024;
 inline constexpr size_t federated_body_bytes_max = 32 * 1024;
 
+// Calls of one account at a time; more are refused with slow_down, and its SDK tries again.
+inline constexpr size_t calls_of_account_max = 12;
+
 enum class Api : uint8_t {
   none,   // a request of S3
   query,  // IAM and STS: a form posted to "/"
@@ -88,6 +91,11 @@ class Service {
   const std::function<void()> quota_changed_;
   OperatorCalls* operator_ = nullptr;
   const std::optional<SignInTools> sign_in_;
+  // Calls that change nothing need no turn among the changes, which are made one after the other.
+  static constexpr size_t reads_waiting_max = 256;
+  BlockingPool reading_{1, reads_waiting_max};
+  // Of an account in progress: the changes of one are not all that others wait for.
+  ClientCounts calls_{{.each_max = calls_of_account_max}};
   ClientCounts federated_{{.each_max = 32, .clients_max = 4096}};    // calls in progress
   ClientCounts at_directory_{{.each_max = 4, .clients_max = 4096}};  // of them, those waiting for the directory
   mutable std::atomic<uint64_t> takes_federated_{0};                 // generation of the accounts << 1, and the answer

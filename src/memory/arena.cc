@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "memory/aside.h"
 #include "memory/budget.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -164,12 +165,15 @@ Arena::Arena(MutableBytes mapping, bool huge_pages)
 }
 
 Arena::~Arena() {
-  if (classes_->leased_bytes != 0) {
+  size_t waiting = 0;
+  const bool touched = Aside::abandon(mapping_, waiting);
+  if (classes_->leased_bytes != waiting) {
     // A lease's holder would write into unmapped memory, or a device into memory in other use.
     std::fprintf(stderr, "verbena: arena destroyed with %zu bytes still leased\n", classes_->leased_bytes);
     std::abort();
   }
   unpoison(mapping_.data(), mapping_.size());
+  if (touched) return;  // a device may still write there
   ::munmap(mapping_.data(), mapping_.size());
 }
 
@@ -194,10 +198,14 @@ uint32_t Arena::take(unsigned order) {
 }
 
 void Arena::give_back(std::byte* data, size_t block) {
-  poison(data, block);
-  const auto page = static_cast<uint32_t>((data - mapping_.data()) / static_cast<ptrdiff_t>(alignment));
-  const std::lock_guard lock(classes_->mutex);
-  classes_->give_back(page, order_of(block));
+  const auto make_free = [this, data, block] {
+    poison(data, block);
+    const auto page = static_cast<uint32_t>((data - mapping_.data()) / static_cast<ptrdiff_t>(alignment));
+    const std::lock_guard lock(classes_->mutex);
+    classes_->give_back(page, order_of(block));
+  };
+  if (Aside::any() && Aside::keeps({data, block}, make_free)) return;
+  make_free();
 }
 
 size_t Arena::leased_bytes() const {

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 
-#include "memory/cuda_calls.h"
+#include "memory/cuda_context.h"
 
 namespace verbena::memory::cuda {
 
@@ -56,6 +57,12 @@ const char* find_all(void* library, Calls& calls) {
   need("cuEventQuery", calls.event_query);
   need("cuMemcpyHtoDAsync_v2", calls.to_device);
   need("cuMemcpyDtoHAsync_v2", calls.to_host);
+  // The second version tells the parts of a GPU in MIG from each other.
+  if (!find(library, "cuDeviceGetUuid_v2", calls.device_uuid)) find(library, "cuDeviceGetUuid", calls.device_uuid);
+  find(library, "cuMemGetAddressRange_v2", calls.address_range);
+  find(library, "cuIpcGetMemHandle", calls.ipc_export);
+  find(library, "cuIpcOpenMemHandle_v2", calls.ipc_open);
+  find(library, "cuIpcCloseMemHandle", calls.ipc_close);
   return missing;
 }
 
@@ -186,6 +193,25 @@ Outcome<std::vector<Allocation>> Driver::cover(uint64_t address, uint64_t size) 
     all.push_back(*next);
   }
   return all;
+}
+
+Outcome<Exported> Driver::share(const Allocation& allocation) const {
+  if (!calls_->shares()) return no(Kind::failed, path_ + " shares no memory between processes");
+  auto context = context_of(*this, allocation.device);
+  if (!context) return std::unexpected(std::move(context).error());
+  int device = 0;
+  Uuid uuid{};
+  int status = calls_->device(&device, allocation.device);
+  if (status == success) status = calls_->device_uuid(&uuid, device);
+  if (status != success) return std::unexpected(fault("cuDeviceGetUuid", status));
+  IpcHandle handle{};
+  auto shared = in_context(*this, *context, "cuIpcGetMemHandle",
+                           [&](const Calls& c) { return c.ipc_export(&handle, allocation.begin); });
+  if (!shared) return std::unexpected(std::move(shared).error());
+  Exported out{.size = allocation.size};
+  std::memcpy(out.device.data(), uuid.bytes, sizeof uuid.bytes);
+  std::memcpy(out.handle.data(), handle.bytes, sizeof handle.bytes);
+  return out;
 }
 
 }  // namespace verbena::memory::cuda

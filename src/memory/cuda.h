@@ -2,6 +2,7 @@
 // and no cost where no device memory is used.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <expected>
 #include <memory>
@@ -15,6 +16,13 @@
 namespace verbena::memory::cuda {
 
 struct Calls;  // the driver's functions
+
+// An allocation of a process as that process describes it to another one.
+struct Exported {
+  std::array<std::byte, 16> device{};  // its UUID
+  std::array<std::byte, 64> handle{};  // of cuIpcGetMemHandle
+  uint64_t size = 0;
+};
 
 struct Fault {
   enum class Kind : uint8_t {
@@ -60,6 +68,9 @@ class Driver {
   Outcome<Allocation> allocation(uint64_t address) const;
   // The allocations that cover [address, address + size), in order. `refused` unless all are of one device.
   Outcome<std::vector<Allocation>> cover(uint64_t address, uint64_t size) const;
+
+  // For another process. `failed`: the driver shares no such memory (mappings of its virtual memory API, for instance).
+  Outcome<Exported> share(const Allocation& allocation) const;
 
   const Calls& calls() const { return *calls_; }
   // The driver's name of a status, after the call's.

@@ -29,6 +29,15 @@ inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_without_timing = 2;
 inline constexpr int version_min = 11'000;
 
+// What cuIpcGetMemHandle gives: opaque, and passed by value.
+struct IpcHandle {
+  char bytes[64];
+};
+struct Uuid {
+  char bytes[16];
+};
+inline constexpr unsigned ipc_lazy_peer_access = 1;
+
 // Contexts, streams and events are pointers to the driver's own types. A device's address is a number.
 struct Calls {
   int (*init)(unsigned flags);
@@ -54,6 +63,16 @@ struct Calls {
   int (*event_query)(void* event);
   int (*to_device)(uint64_t to, const void* from, size_t size, void* stream);
   int (*to_host)(void* to, uint64_t from, size_t size, void* stream);
+  // Memory of one process in another. Null in a library without them.
+  int (*device_uuid)(Uuid* uuid, int device);
+  int (*address_range)(uint64_t* begin, size_t* size, uint64_t address);
+  int (*ipc_export)(IpcHandle* handle, uint64_t address);
+  int (*ipc_open)(uint64_t* address, IpcHandle handle, unsigned flags);
+  int (*ipc_close)(uint64_t address);
+  bool shares() const {
+    return device_uuid != nullptr && address_range != nullptr && ipc_export != nullptr && ipc_open != nullptr &&
+           ipc_close != nullptr;
+  }
 };
 
 }  // namespace verbena::memory::cuda

@@ -2,37 +2,11 @@
 #include <thread>
 
 #include "memory/cuda.h"
-#include "memory/cuda_calls.h"
+#include "memory/cuda_context.h"
 
 namespace verbena::memory::cuda {
 
 namespace {
-
-// The device's context on this thread, while it lives.
-class Current {
- public:
-  Current(const Calls& calls, void* context) : calls_(calls), status_(calls.push(context)) {}
-  ~Current() {
-    void* was = nullptr;
-    if (status_ == success) calls_.pop(&was);
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-  int status() const { return status_; }
-
- private:
-  const Calls& calls_;
-  int status_;
-};
-
-// Runs one call of the driver in the context.
-template <class Fn>
-Outcome<> in_context(const Driver& driver, void* context, const char* name, Fn&& call) {
-  const Current current(driver.calls(), context);
-  if (current.status() != success) return std::unexpected(driver.fault("cuCtxPushCurrent", current.status()));
-  if (const int status = call(driver.calls()); status != success) return std::unexpected(driver.fault(name, status));
-  return {};
-}
 
 void* pointer(uint64_t number) { return reinterpret_cast<void*>(static_cast<uintptr_t>(number)); }
 
@@ -47,15 +21,9 @@ Outcome<std::unique_ptr<Queue>> Queue::open(int device) {
 }
 
 Outcome<> Queue::prepare() {
-  int handle = 0;
-  const Calls& calls = driver_.calls();
-  if (const int status = calls.device(&handle, device_); status != success) {
-    return std::unexpected(driver_.fault("cuDeviceGet", status));
-  }
-  // Kept until the process ends, as the runtime keeps it.
-  if (const int status = calls.primary_context(&context_, handle); status != success) {
-    return std::unexpected(driver_.fault("cuDevicePrimaryCtxRetain", status));
-  }
+  auto context = context_of(driver_, device_);
+  if (!context) return std::unexpected(std::move(context).error());
+  context_ = *context;
   auto made = in_context(driver_, context_, "cuStreamCreate",
                          [&](const Calls& c) { return c.stream_create(&stream_, stream_non_blocking); });
   for (void** event : {&marks_[0], &marks_[1], &foreign_}) {

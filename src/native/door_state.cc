@@ -61,6 +61,10 @@ std::string_view name_of(size_t type) {
       return "match";
     case wire::Type::lease_end:
       return "lease_end";
+    case wire::Type::device:
+      return "device";
+    case wire::Type::device_end:
+      return "device_end";
   }
   return {};
 }
@@ -141,6 +145,13 @@ std::shared_ptr<LeaseBook> DoorState::lease_book(unsigned core) {
   std::shared_ptr<LeaseBook>& book = lease_books[core];
   if (book == nullptr) book = std::make_shared<LeaseBook>(lease_limits);
   return book;
+}
+
+Protection protection_of(const EndpointInfo& endpoint, const Session& session) {
+  if (endpoint.seals && session.sealing != fabric::Sealing::none) return Protection::sealed;
+  const bool on_wire = endpoint.transport == rdma::Transport::rdma;
+  const bool must_seal = on_wire && session.encryption == RdmaEncryption::required;
+  return endpoint.takes_plain && !must_seal ? Protection::plain : Protection::refused;
 }
 
 bool may_dial_peer(std::string_view, std::string_view address, std::string_view http_peer) {

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "call/observed.h"
 #include "call/request_times.h"
+#include "native/device_limits.h"
 #include "native/leases.h"
 #include "native/native.h"
 #include "native/session_table.h"
@@ -66,8 +67,12 @@ struct DoorState {
         lease_limits({.keys_max = this->options.lease_keys_max,
                       .bytes_max = this->options.lease_bytes_max,
                       .memory_bytes_max = service.arena.mapping().size() / 16}),
+        device_limits({.session = {this->options.session_device_mappings_max, this->options.session_device_bytes_max},
+                       .account = {this->options.account_device_mappings_max, this->options.account_device_bytes_max}}),
         watch_limits({.watches_max = this->options.watches_max, .bytes_max = this->options.watch_bytes_max}) {}
 
+  // Null: no GPU copies for this server.
+  std::shared_ptr<memory::cuda::Devices> devices() const { return options.devices ? options.devices() : nullptr; }
   // Called as endpoints are added.
   std::shared_ptr<LeaseBook> lease_book(unsigned core);
 
@@ -79,6 +84,7 @@ struct DoorState {
   SessionTable sessions;
   LeaseLimits lease_limits;
   std::map<unsigned, std::shared_ptr<LeaseBook>> lease_books;  // of the cores; complete before the first session
+  DeviceLimits device_limits;
   WatchLimits watch_limits;
   NonceMemory nonces;
   Metrics metrics;
@@ -86,6 +92,10 @@ struct DoorState {
   std::vector<EndpointInfo> endpoints;  // complete before the first session
   std::vector<uint16_t> own_ports;      // likewise
 };
+
+// How the session is served on an endpoint.
+enum class Protection : uint8_t { refused, plain, sealed };
+Protection protection_of(const EndpointInfo& endpoint, const Session& session);
 
 // The default of Options::may_dial.
 bool may_dial_peer(std::string_view provider, std::string_view address, std::string_view http_peer);

@@ -56,6 +56,10 @@ bool load_traced(Op& op, Bytes body) {
       return load_match(op, rest);
     case wire::Type::lease_end:
       return load_lease_end(op, rest);
+    case wire::Type::device:
+      return load_device(op, rest);
+    case wire::Type::device_end:
+      return load_device_end(op, rest);
     default:
       return false;
   }
@@ -183,6 +187,12 @@ bool Endpoint::still_known(SessionStream& stream) {
   stream.caller.identity.principal = (*key)->principal;
   stream.caller.identity.key = *key;
   stream.caller.identity.generation = generation;
+  // The key may be of another account now.
+  const auth::NetworkRules* const networks = door_->options.networks;
+  if (networks != nullptr && !networks->check_caller(stream.caller.peer_address, stream.caller.identity)) {
+    door_->sessions.end(stream.session->id);
+    return false;
+  }
   stream.generation = generation;
   return true;
 }
@@ -231,6 +241,12 @@ void Endpoint::start_verb(SessionStream& stream, const wire::Header& header, Byt
       break;
     case wire::Type::lease_end:
       loaded = load_lease_end(*op, body), serve = serve_lease_end;
+      break;
+    case wire::Type::device:
+      loaded = load_device(*op, body), serve = serve_device;
+      break;
+    case wire::Type::device_end:
+      loaded = load_device_end(*op, body), serve = serve_device_end;
       break;
     default:
       return;

@@ -15,11 +15,12 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   Metrics& metrics = door_->metrics;
   auto session = door_->sessions.find(header.session);
   if (session == nullptr) return metrics.drop(wire::Drop::unknown_session);
-  const bool sealed = info().seals && session->sealing != fabric::Sealing::none;
+  const Protection protection = protection_of(info(), *session);
+  const bool sealed = protection == Protection::sealed;
   // An envelope belongs to one session: what it holds is of that one, and a session that is not sealed comes without.
   if (port_.sealed_session() != (sealed ? header.session : 0)) return metrics.drop(wire::Drop::wrong_peer);
-  if (!sealed && !info().takes_plain) return metrics.drop(wire::Drop::wrong_peer);
-  const wire::StreamKeys keys = wire::derive_stream(session->master, index_);
+  if (protection == Protection::refused) return metrics.drop(wire::Drop::wrong_peer);
+  const wire::StreamKeys keys = wire::derive_stream(session->master, index_, sealed);
   if (!wire::mac_matches(keys.to_server, message)) return metrics.drop(wire::Drop::bad_mac);
   const auto hello = wire::decode_hello(wire::body_of(message));
   if (!hello || hello->message_size_max < wire::message_size_min) return metrics.drop(wire::Drop::malformed);

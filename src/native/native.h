@@ -17,6 +17,7 @@
 
 #include "auth/auth.h"
 #include "auth/auth_failures.h"
+#include "auth/network_rules.h"
 #include "base/core.h"
 #include "call/access_log.h"
 #include "fabric/fabric.h"
@@ -25,6 +26,10 @@
 #include "observe/tracer.h"
 #include "s3/service.h"
 #include "store/change_feed.h"
+
+namespace verbena::memory::cuda {
+class Devices;
+}
 
 namespace verbena::native {
 
@@ -50,10 +55,17 @@ struct Options {
   // What leases hold: of the process; at most half for one account, a quarter for one session on one endpoint.
   uint64_t lease_keys_max = 1 << 18;  // 0: no leases
   uint64_t lease_bytes_max = 256 * GiB;
-  call::AccessLog* access_log = nullptr;        // nullptr: none
-  observe::RequestWatch* watch = nullptr;       // likewise: live view of requests
-  observe::Tracer* tracer = nullptr;            // likewise: traces of some requests
-  auth::AuthFailures* auth_failures = nullptr;  // counts wrong signatures; nullptr: not counted
+  // GPUs that copy for the server; empty, or null now: none.
+  std::function<std::shared_ptr<memory::cuda::Devices>()> devices{};
+  size_t session_device_mappings_max = 1024;  // a mapping for each allocation and endpoint
+  uint64_t session_device_bytes_max = 16 * TiB;
+  size_t account_device_mappings_max = 8192;
+  uint64_t account_device_bytes_max = 64 * TiB;
+  call::AccessLog* access_log = nullptr;         // nullptr: none
+  observe::RequestWatch* watch = nullptr;        // likewise: live view of requests
+  observe::Tracer* tracer = nullptr;             // likewise: traces of some requests
+  auth::AuthFailures* auth_failures = nullptr;   // counts wrong signatures; nullptr: not counted
+  const auth::NetworkRules* networks = nullptr;  // of clients' addresses; nullptr: none
   // Decides whether the server may dial the fabric address in a client's HELLO. Default: an IP socket address whose IP
   // is the one that its HTTP request came from, or, if that came over loopback, one of this host's own.
   std::function<bool(std::string_view provider, std::string_view address, std::string_view http_peer)> may_dial{};

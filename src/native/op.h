@@ -14,6 +14,7 @@
 #include "memory/charge.h"
 #include "native/session_stream.h"
 #include "native/wire/bodies.h"
+#include "native/wire/device.h"
 #include "native/wire/message.h"
 #include "rdma/token_windows.h"
 #include "s3/reply_headers.h"
@@ -77,6 +78,7 @@ struct Op {
   std::unique_ptr<WriteBatch> write;
   std::unique_ptr<MatchRequest> match;  // MATCH
   uint64_t lease = 0;                   // LEASE_END
+  wire::Device device;                  // DEVICE; of DEVICE_END its size is the number
 
   // Objects' bytes that moved (of a batch, of all its items), and whether the answer is a range.
   struct Moved {
@@ -130,6 +132,8 @@ bool load_watch_next(Op& op, Bytes body);
 bool load_watch_end(Op& op, Bytes body);
 bool load_match(Op& op, Bytes body);
 bool load_lease_end(Op& op, Bytes body);
+bool load_device(Op& op, Bytes body);
+bool load_device_end(Op& op, Bytes body);
 
 // Serves a GET of an object in memory whose bytes can be sent at once. True: the reply is ready, success or error.
 // False: nothing was sent; `opened` has the opened object, if any.
@@ -148,5 +152,7 @@ Task<void> serve_watch_next(OpPtr op);
 Task<void> serve_watch_end(OpPtr op);
 Task<void> serve_match(OpPtr op);
 Task<void> serve_lease_end(OpPtr op);
+Task<void> serve_device(OpPtr op);
+Task<void> serve_device_end(OpPtr op);
 
 }  // namespace verbena::native

@@ -29,7 +29,7 @@ class SealingTest : public DoorTest {
     std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server.begin());
     peer->session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
     peer->master = wire::derive_master("secret/root", nonce, server, peer->session);
-    peer->keys = wire::derive_stream(peer->master, 1);
+    peer->keys = wire::derive_stream(peer->master, 1, !sealing.is_null());
     return answer["endpoints"];
   }
   // Delivers a message to the device's port, sealed by that session; 0: plain.

@@ -9,6 +9,7 @@
 #include "call/request_id.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
+#include "native/wire/device.h"
 #include "native/wire/sealing.h"
 #include "s3_http/error_response.h"
 
@@ -115,13 +116,14 @@ bool wants(const Wanted& wanted, std::string_view provider) {
   });
 }
 
-Json endpoints_json(const DoorState& door, const Wanted& wanted) {
+Json endpoints_json(const DoorState& door, const Session& session, const Wanted& wanted) {
   Json list = Json::array();
   for (size_t i = 0; i < door.endpoints.size(); ++i) {
     const EndpointInfo& endpoint = door.endpoints[i];
     if (!wants(wanted, endpoint.provider)) continue;
-    const bool sealed = endpoint.seals && wanted.sealing != fabric::Sealing::none;
-    if (!sealed && !endpoint.takes_plain) continue;
+    const Protection protection = protection_of(endpoint, session);
+    if (protection == Protection::refused) continue;
+    const bool sealed = protection == Protection::sealed;
     list.push_back({{"index", i},
                     {"core", endpoint.core},
                     {"provider", endpoint.provider},
@@ -129,7 +131,7 @@ Json endpoints_json(const DoorState& door, const Wanted& wanted) {
                     {"inline_max_bytes", endpoint.inline_max_bytes},
                     {"message_size_max", endpoint.message_size_max},
                     {"encrypted", endpoint.encrypted || sealed}});
-    if (sealed) list.back()["sealed"] = wire::name_of(wanted.sealing);
+    if (sealed) list.back()["sealed"] = wire::name_of(session.sealing);
   }
   return list;
 }
@@ -137,7 +139,8 @@ Json endpoints_json(const DoorState& door, const Wanted& wanted) {
 Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::Response& response,
                                 auth::Identity& who) {
   // The signature covers the body's hash, so the nonce and the options are the signer's.
-  VB_CO_ASSIGN(const auto verified, http::verify_signed(door.verifier, exchange, door.options.auth_failures));
+  VB_CO_ASSIGN(const auto verified,
+               http::verify_signed(door.verifier, exchange, door.options.auth_failures, door.options.networks));
   who = verified.identity;
   exchange.vouch();
   if (verified.payload != auth::Payload::sha256) {
@@ -162,6 +165,8 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   session->peer_address = exchange.peer_address();
   session->user_agent = std::move(wanted.user_agent);
   session->sealing = wanted.sealing;
+  if (door.options.networks != nullptr) session->encryption = door.options.networks->encryption(session->peer_address);
+  if (session->encryption == RdmaEncryption::off) session->sealing = fabric::Sealing::none;
   session->secure = exchange.secure();
   session->opened_us = door.service.clock.now_us();
   wire::Nonce server_nonce;
@@ -172,15 +177,16 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
 
   unsigned cores = 0;
   for (const EndpointInfo& endpoint : door.endpoints) cores = std::max(cores, endpoint.core + 1);
-  const Json answer = {{"version", session->version},
-                       {"session", fmt::format("{:016x}", session->id)},
-                       {"server_nonce", to_hex(server_nonce)},
-                       {"credits", door.options.credits},
-                       {"idle_timeout_s", door.options.idle_timeout.count()},
-                       {"cores", cores},
-                       {"key_hash", "crc32c"},
-                       {"trace_context", true},
-                       {"endpoints", endpoints_json(door, wanted)}};
+  Json answer = {{"version", session->version},
+                 {"session", fmt::format("{:016x}", session->id)},
+                 {"server_nonce", to_hex(server_nonce)},
+                 {"credits", door.options.credits},
+                 {"idle_timeout_s", door.options.idle_timeout.count()},
+                 {"cores", cores},
+                 {"key_hash", "crc32c"},
+                 {"trace_context", true},
+                 {"endpoints", endpoints_json(door, *session, wanted)}};
+  if (session->version >= wire::version_of_devices && door.devices() != nullptr) answer["device_memory"] = {"cuda"};
   response.body = answer.dump();
   response.headers.emplace_back("content-type", "application/json");
   response.headers.emplace_back("cache-control", "no-store");

@@ -17,6 +17,7 @@
 #include "base/client_counts.h"
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/rdma_encryption.h"
 #include "base/result.h"
 #include "fabric/fabric.h"
 #include "native/wire/keys.h"
@@ -33,7 +34,9 @@ struct Session {
   std::string user_agent;                           // the client's; empty: none
   fabric::Sealing sealing = fabric::Sealing::none;  // on endpoints that seal
   ClientCounts::Hold of_account, of_client;         // its places in the limits, while it is in the table
-  bool secure = false;                              // that request came over TLS; for messages the port decides
+  // What applies to its client's network: with `required`, RDMA devices are for it only if it is sealed.
+  RdmaEncryption encryption = RdmaEncryption::preferred;
+  bool secure = false;                   // that request came over TLS; for messages the port decides
   std::atomic<int64_t> last_used_ns{0};  // steady clock; refreshed by the streams' sweeps, not by each message
   void used(SteadyClock::time_point now) { last_used_ns = std::chrono::nanoseconds(now.time_since_epoch()).count(); }
   std::atomic<uint32_t> streams_open{0};

@@ -11,6 +11,10 @@ namespace verbena::rdma::rc {
 struct ReliableConnections;
 }
 
+namespace verbena::auth {
+class NetworkRules;
+}
+
 namespace verbena::s3 {
 
 struct RouterOptions {
@@ -22,6 +26,7 @@ struct RouterOptions {
   uint64_t rdma_rate_min = 64 * MiB;
   // Dialects over reliable connections; null: they are answered as not served.
   rdma::rc::ReliableConnections* connections = nullptr;
+  const auth::NetworkRules* networks = nullptr;  // of clients' addresses; null: none
 };
 
 }  // namespace verbena::s3

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 
+#include "auth/network_rules.h"
 #include "base/bytes.h"
 #include "base/decimal.h"
 #include "base/text.h"
@@ -27,11 +28,22 @@ class EmptySource : public memory::Source {
   Task<Result<size_t>> read(MutableBytes) override { co_return size_t{0}; }
 };
 
+}  // namespace
+
+std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call& caller) {
+  if (options.networks == nullptr) return std::nullopt;
+  if (options.networks->encryption(caller.peer_address) != RdmaEncryption::required) return std::nullopt;
+  return Error{Errc::rdma_not_supported, 0, "token: its payload is not encrypted, as this network requires"};
+}
+
+namespace {
+
 std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
   if (context.windows == nullptr) return Error{Errc::rdma_not_supported, 0, "token: RDMA is off"};
   if (!context.windows->serves(token.form)) {
     return Error{Errc::rdma_not_supported, 0, rdma::traits_of(token.form).unserved};
   }
+  if (const auto refusal = refuse_plain_rdma(context.options, context.caller())) return refusal;
   return std::nullopt;
 }
 
@@ -237,6 +249,15 @@ std::string_view token_owner(const Call& caller) {
   const auth::Identity& identity = caller.identity;
   if (identity.anonymous) return {};
   return identity.principal == nullptr ? auth::root_canonical_id : std::string_view(identity.principal->arn);
+}
+
+rdma::rc::Payer payer_of(const Call& caller) {
+  const auth::Identity& identity = caller.identity;
+  if (identity.anonymous) return {{}, caller.peer_address};
+  const auto* const principal = identity.principal.get();
+  const bool of_account = principal != nullptr && principal->account != nullptr;
+  return {std::string(of_account ? std::string_view(principal->account->id) : auth::root_account_id),
+          caller.peer_address};
 }
 
 std::string connection_owner(const Call& caller) {

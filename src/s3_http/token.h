@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "rdma/dialect.h"
+#include "rdma/rc/places.h"
 #include "rdma/token_windows.h"
 #include "s3/service.h"
 #include "s3_http/context.h"
@@ -18,8 +19,14 @@ enum class TokenOutcome : uint8_t {
 // The principal that signed, to which RDMA sessions and connections belong; empty: anonymous.
 std::string_view token_owner(const Call& caller);
 
+// What its places are charged to.
+rdma::rc::Payer payer_of(const Call& caller);
+
 // The owner of a connection that is made before its tokens: anonymous callers, who share an address, own one together.
 std::string connection_owner(const Call& caller);
+
+// Why RDMA without encryption is not for this client: its network requires encryption. nullopt: it may be used.
+std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call& caller);
 
 // The request's token. nullopt without one. access_denied when it is not among the signed headers, invalid_rdma_token
 // when it cannot be parsed.

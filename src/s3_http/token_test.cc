@@ -4,6 +4,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "auth/network_rules.h"
 #include "base/metrics.h"
 #include "memory/budget.h"
 #include "s3_http/test_rig.h"
@@ -156,6 +157,25 @@ TEST_F(Tokens, AGetIsDeclinedWithoutRdmaOrWithAnotherDialect) {
                          "0123456789abcdef00001000deadbeef0001abcdef1"
                          "00000000000000000000ffff0a000001000000"}});
   EXPECT_EQ(r.body, "data");
+}
+
+TEST_F(Tokens, WhereEncryptionIsRequiredTheyAreDeclined) {
+  put("k", "0123456789");
+  memory.bytes.assign(10, '.');
+  const auto rules = [](const char* network) {
+    return *auth::NetworkRules::make({{.networks = {network}, .encryption = RdmaEncryption::required}},
+                                     RdmaEncryption::preferred);
+  };
+  const auth::NetworkRules here = rules("127.0.0.0/8"), elsewhere = rules("10.0.0.0/8");
+  options.networks = &here;
+  const Reply r = get();
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_EQ(r.header("x-verbena-rdma-declined"), "token: its payload is not encrypted, as this network requires");
+  EXPECT_EQ(r.body, "0123456789");
+  EXPECT_EQ(put_token().element("Code"), "RDMANotSupported");
+  EXPECT_EQ(memory.operations, 0);
+  options.networks = &elsewhere;
+  EXPECT_EQ(get().header("x-amz-rdma-reply"), "200");
 }
 
 TEST_F(Tokens, AFailedTransferFallsBackToTheBody) {

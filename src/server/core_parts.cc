@@ -16,7 +16,8 @@ constexpr size_t message_overhead_max = 12 * KiB;
 // A same-host client must name its session within this time after it has connected.
 constexpr std::chrono::seconds local_admission_timeout{10};
 
-fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& provider) {
+fabric::ofi::Options ofi_options(const Config& config, const std::string& provider) {
+  const Config::Rdma& rdma = config.rdma;
   fabric::ofi::Options options;
   options.provider = provider;
   options.bind_address = rdma.address;
@@ -25,12 +26,14 @@ fabric::ofi::Options ofi_options(const Config::Rdma& rdma, const std::string& pr
   if (!rdma.device_name.empty()) options.device_name = rdma.device_name;
   options.ib_port = rdma.ib_port;
   if (rdma.gid_index != "auto") options.gid_index = rdma.gid_index;
+  options.pkey = rdma.pkey;
+  options.vlan = rdma.vlan;
   options.max_send_wr = rdma.max_send_wr;
   options.max_recv_wr = rdma.max_recv_wr;
   options.max_sge = rdma.max_sge;
   options.cq_size = rdma.cq_size;
   options.message_size_max = std::max<size_t>(options.message_size_max, rdma.inline_bytes_max + message_overhead_max);
-  if (rdma.encryption != RdmaEncryption::off) options.message_size_max += fabric::sealed::message_overhead();
+  if (rdma_may_be_sealed(config)) options.message_size_max += fabric::sealed::message_overhead();
   options.operation_deadline = rdma.operation_timeout;
   return options;
 }
@@ -68,13 +71,14 @@ std::expected<void, std::string> open_ring(CoreParts& parts, memory::Arena& aren
   return {};
 }
 
-FabricChoice choose_fabrics(const Config::Rdma& rdma) {
+FabricChoice choose_fabrics(const Config& config) {
+  const Config::Rdma& rdma = config.rdma;
   FabricChoice choice;
   // "auto" anywhere in the list means any provider that opens.
   const bool any = std::ranges::find(rdma.provider, "auto") != rdma.provider.end();
   choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
   for (const auto& name : rdma.token_provider) {
-    if (rdma.encryption == RdmaEncryption::required) break;  // payload of tokens is not encrypted
+    if (!rdma_may_be_plain(config)) break;  // payload of tokens is not encrypted
     choice.token_devices = choice.token_devices || (name != "none" && name != "tcp" && name != "rc");
     choice.token_rc = choice.token_rc || name == "rc";
     choice.token_tcp = choice.token_tcp || name == "tcp";
@@ -91,16 +95,16 @@ FabricChoice choose_fabrics(const Config::Rdma& rdma) {
 namespace {
 
 // libfabric's devices; its tcp serves tokens only, if the configuration names it.
-std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& arena, const Config::Rdma& rdma,
+std::expected<void, std::string> open_devices(CoreParts& parts, memory::Arena& arena, const Config& config,
                                               const FabricChoice& choice) {
   const std::string names = choice.libfabric();
   if (names.empty()) return {};
-  auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(rdma, names));
+  auto opened = fabric::ofi::open(*parts.core, arena, ofi_options(config, names));
   if (opened) {
     parts.fabric = std::move(*opened);
-    if (rdma.encryption == RdmaEncryption::off) return {};
-    parts.sealed = fabric::sealed::seal(*parts.core, parts.fabric->port(), arena,
-                                        {.takes_plain = rdma.encryption == RdmaEncryption::preferred});
+    if (!rdma_may_be_sealed(config)) return {};
+    parts.sealed =
+        fabric::sealed::seal(*parts.core, parts.fabric->port(), arena, {.takes_plain = rdma_may_be_plain(config)});
     return {};
   }
   if ((choice.must_open && !choice.tcp) || choice.token_tcp || opened.error() == Errc::bad_config) {
@@ -156,8 +160,8 @@ std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma
 
 std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& arena, const Config& config,
                                               const FabricPlaces& places) {
-  const auto choice = choose_fabrics(config.rdma);
-  if (auto opened = open_devices(parts, arena, config.rdma, choice); !opened) return opened;
+  const auto choice = choose_fabrics(config);
+  if (auto opened = open_devices(parts, arena, config, choice); !opened) return opened;
   if (auto opened = open_tcp(parts, config.rdma, choice, places.arrivals_max); !opened) return opened;
   return open_local(parts, config.rdma, choice, places.directory);
 }

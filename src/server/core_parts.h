@@ -24,7 +24,7 @@ struct CoreParts {
   std::unique_ptr<Core> core;
   IoRing* ring = nullptr;                           // of the core's loop; null: data is read by threads
   std::unique_ptr<fabric::ofi::CoreFabric> fabric;  // null if no provider between hosts is open
-  std::unique_ptr<fabric::Port> sealed;             // around its port; null: rdma.encryption is off
+  std::unique_ptr<fabric::Port> sealed;             // around its port; null: nothing is ever encrypted
   std::unique_ptr<fabric::Port> tcp;                // null if not configured
   std::unique_ptr<fabric::Port> local;              // null when the same-host path is off
   std::string local_socket;
@@ -32,8 +32,9 @@ struct CoreParts {
   std::unique_ptr<s3::Router> router;
   std::unique_ptr<http::Listener> s3_listener;
   std::unique_ptr<http::Listener> native_listener;
-  std::unique_ptr<http::Listener> certificate_listener;  // requests client certificates; null: none
-  std::unique_ptr<http::Listener> admin_listener;        // of the first core only
+  std::unique_ptr<http::Listener> certificate_listener;            // requests client certificates; null: none
+  std::vector<std::unique_ptr<http::Listener>> network_listeners;  // of entries of `listeners:` with an address
+  std::unique_ptr<http::Listener> admin_listener;                  // of the first core only
   std::thread thread;
 
   // Calls `use` with each listener there is.
@@ -42,11 +43,13 @@ struct CoreParts {
     for (const auto* listener : {&s3_listener, &certificate_listener, &native_listener, &admin_listener}) {
       if (*listener != nullptr) use(**listener);
     }
+    for (const auto& listener : network_listeners) use(*listener);
   }
 
   // Destroys everything but the loop, which must not be running.
   void close() {
     admin_listener.reset();
+    network_listeners.clear();
     native_listener.reset();
     certificate_listener.reset();
     s3_listener.reset();
@@ -76,7 +79,7 @@ struct FabricChoice {
   // Whether `provider`, opened by libfabric, serves tokens.
   bool serves_tokens(std::string_view provider) const { return provider == "tcp" ? token_tcp : token_devices; }
 };
-FabricChoice choose_fabrics(const Config::Rdma& rdma);
+FabricChoice choose_fabrics(const Config& config);
 
 struct FabricPlaces {
   std::filesystem::path directory;  // of the same-host sockets, if the configuration names none

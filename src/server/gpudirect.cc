@@ -6,16 +6,12 @@
 #include <thread>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "memory/cuda.h"
 
 namespace verbena::server {
 namespace {
-
-struct GpusFound {
-  size_t devices = 0;
-  std::string text;
-};
 
 GpusFound look_for_gpus() {
   const auto driver = memory::cuda::Driver::get();
@@ -32,19 +28,56 @@ GpusFound look_for_gpus() {
 
 }  // namespace
 
-std::string find_gpus(const Config::Gpudirect& gpudirect, std::chrono::milliseconds at_most) {
+GpusFound find_gpus(const Config::Gpudirect& gpudirect, std::chrono::milliseconds at_most) {
   auto& devices =
       metrics::gauge("verbena_gpudirect_devices", "GPUs that gpudirect.enabled found at the server's start");
   devices.set(0);
+  memory::cuda::Devices::export_metrics();
   if (!gpudirect.enabled) return {};
   // A thread of its own: nothing limits the time of a driver whose device is broken.
   auto told = std::make_shared<std::promise<GpusFound>>();
   auto answer = told->get_future();
   std::thread([told] { told->set_value(look_for_gpus()); }).detach();
-  if (answer.wait_for(at_most) != std::future_status::ready) return "gpudirect: the driver does not answer";
+  if (answer.wait_for(at_most) != std::future_status::ready) return {0, "gpudirect: the driver does not answer"};
   const GpusFound found = answer.get();
   devices.set(static_cast<int64_t>(found.devices));
-  return "gpudirect: " + found.text;
+  return {found.devices, "gpudirect: " + found.text};
+}
+
+Gpudirect::Gpudirect(memory::Arena& arena, std::chrono::milliseconds limit) {
+  constexpr std::chrono::seconds moment{2};
+  // The thread may outlive this object, if the driver does not answer.
+  std::thread([state = state_, &arena, limit] {
+    auto opened = memory::cuda::Devices::open(arena, {.limit = limit});
+    if (opened) {
+      log::info("gpudirect: GPUs copy for clients on this host");
+    } else {
+      log::warn("gpudirect: no GPU copies for this server: {}", opened.error().text);
+    }
+    const std::lock_guard lock(state->mutex);
+    if (opened && !state->stopped) state->devices = std::move(*opened);
+    state->opened = true;
+    state->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, moment, [this] { return state_->opened; });
+}
+
+Gpudirect::~Gpudirect() { stop(); }
+
+std::shared_ptr<memory::cuda::Devices> Gpudirect::devices() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->stopped ? nullptr : state_->devices;
+}
+
+bool Gpudirect::stop() {
+  constexpr std::chrono::seconds patience{10};
+  std::unique_lock lock(state_->mutex);
+  state_->stopped = true;
+  const bool opened = state_->changed.wait_for(lock, patience, [this] { return state_->opened; });
+  const auto devices = std::exchange(state_->devices, nullptr);
+  lock.unlock();
+  return opened && (devices == nullptr || devices->stop());
 }
 
 }  // namespace verbena::server

@@ -14,7 +14,7 @@ constexpr uint16_t admin_port_default = 9001;
 
 }  // namespace
 
-http::Handler Server::State::s3_handler(const CoreParts& parts) {
+http::Handler Server::State::s3_handler(const CoreParts& parts, std::optional<size_t> network_entry) {
   return http::make_s3_handler(*verifier, *parts.router,
                                {.access_log = access_log.get(),
                                 .watch = &watch,
@@ -23,7 +23,9 @@ http::Handler Server::State::s3_handler(const CoreParts& parts) {
                                 .arena = arena.get(),
                                 .domain = config.domain,
                                 .auth_failures = auth_failures.get(),
-                                .stopping = &stopping});
+                                .stopping = &stopping,
+                                .networks = rules(),
+                                .network_entry = network_entry});
 }
 
 std::expected<void, std::string> Server::State::listen() {
@@ -37,7 +39,7 @@ std::expected<void, std::string> Server::State::listen() {
   uint16_t http_port = config.http.port;
   uint16_t native_port = config.rdma.port;
   certificate_port = config.sign_in.certificates.port;
-  pages = std::make_unique<admin::Pages>(*verifier, stopping, auth_failures.get());
+  pages = std::make_unique<admin::Pages>(*verifier, stopping, auth_failures.get(), rules());
   const admin::ConsoleSignIn people{.issuer = config.admin.console_provider,
                                     .client = config.admin.console_client,
                                     .role = config.admin.console_role,
@@ -76,6 +78,10 @@ std::expected<void, std::string> Server::State::listen() {
       door->add_own_port(port);
     }
   }
+  for (size_t i = 0; i < config.listeners.size(); ++i) {
+    if (config.listeners[i].address.empty()) continue;
+    if (auto opened = listen_for_network(i, tls, s3_room); !opened) return opened;
+  }
   return config.admin.enabled ? listen_admin() : std::expected<void, std::string>();
 }
 
@@ -99,6 +105,31 @@ std::expected<void, std::string> Server::State::listen_for_certificates(
       windows->add_own_port(certificate_port);
       door->add_own_port(certificate_port);
     }
+  }
+  return {};
+}
+
+std::expected<void, std::string> Server::State::listen_for_network(size_t entry,
+                                                                   const std::optional<http::TlsFiles>& tls,
+                                                                   const std::shared_ptr<http::ConnectionRoom>& room) {
+  const Config::Listener& one = config.listeners[entry];
+  const bool plain = !tls || one.encryption == RdmaEncryption::off;
+  uint16_t port = one.port;
+  for (auto& parts : cores) {
+    auto opened = http::listen(*parts.core, one.address, port, http_limits(config.http), plain ? std::nullopt : tls,
+                               s3_handler(parts, entry), room);
+    if (!opened) {
+      return std::unexpected(
+          fmt::format("listeners[{}].address {}: {}", entry, at(one.address, port), describe(opened.error())));
+    }
+    port = (*opened)->port();
+    parts.network_listeners.push_back(std::move(*opened));
+  }
+  endpoints.networks.push_back((plain ? "http://" : "https://") + at(one.address, port));
+  log::info("listeners[{}]: S3 at {}", entry, endpoints.networks.back());
+  if (door != nullptr) {
+    windows->add_own_port(port);
+    door->add_own_port(port);
   }
   return {};
 }

@@ -15,6 +15,7 @@
 #include "server/dpu.h"
 #include "server/first_contents.h"
 #include "server/gpudirect.h"
+#include "server/network_parts.h"
 #include "server/server_state.h"
 #include "sign_in/ldap_library.h"
 
@@ -68,11 +69,20 @@ std::expected<void, std::string> Server::State::open_transports() {
   if (config.rdma.enabled) {
     if (auto found = free("rdma", config.rdma.address, config.rdma.port); !found) return found;
   }
+  for (size_t i = 0; i < config.listeners.size(); ++i) {
+    const Config::Listener& one = config.listeners[i];
+    if (one.address.empty()) continue;
+    const std::string name = "listeners[" + std::to_string(i) + "].address";
+    if (auto found = free(name.c_str(), one.address, one.port); !found) return found;
+  }
   const Config::SignIn::Certificates& certificates = config.sign_in.certificates;
   if (!certificates.ca_file.empty()) {
     auto found = free("sign_in.certificates.address", certificate_address(), certificates.port);
     if (!found) return found;
   }
+  auto networks_made = network_rules(config);
+  if (!networks_made) return std::unexpected(networks_made.error());
+  networks = std::move(*networks_made);
   auto made = memory::Arena::create(config.arena_size);
   if (!made) return std::unexpected("arena_size: " + describe(made.error()));
   arena = std::move(*made);
@@ -130,10 +140,12 @@ std::expected<void, std::string> Server::State::open_dialects() {
   if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
   windows = std::move(*made);
   dialects.add(*windows);
-  if (!choose_fabrics(config.rdma).token_rc) return {};
+  if (!choose_fabrics(config).token_rc) return {};
   rdma::rc::DeviceChoice device{.name = config.rdma.device_name, .gid_index = std::nullopt};
   if (config.rdma.gid_index != "auto") device.gid_index = std::stoi(config.rdma.gid_index);
   device.port = static_cast<uint8_t>(config.rdma.ib_port.value_or(1));
+  device.pkey = config.rdma.pkey;
+  device.vlan = config.rdma.vlan;
   const auto open_device = [device] { return rdma::rc::open_ibv_device(device); };
   auto endpoint = rdma::rc::Endpoint::create(*arena, config.rdma.token_networks, open_device);
   if (!endpoint) return std::unexpected("rdma.token_networks: " + describe(endpoint.error()));
@@ -145,7 +157,7 @@ std::expected<void, std::string> Server::State::open_dialects() {
 
 std::expected<void, std::string> Server::State::open_cores() {
   if (config.rdma.enabled) {
-    if (config.rdma.encryption == RdmaEncryption::required) {
+    if (!rdma_may_be_plain(config)) {
       log::info("rdma: tokens are declined: their payload is not encrypted, and rdma.encryption is required");
     }
     if (auto opened = open_dialects(); !opened) return opened;
@@ -161,9 +173,11 @@ std::expected<void, std::string> Server::State::open_cores() {
     options.watch = &watch;
     options.tracer = tracer.get();
     options.auth_failures = auth_failures.get();
+    options.networks = rules();
+    if (gpudirect != nullptr) options.devices = [this] { return gpudirect->devices(); };
     door = std::make_unique<native::NativeDoor>(*service, *verifier, *identities, options);
   }
-  const FabricChoice choice = choose_fabrics(config.rdma);
+  const FabricChoice choice = choose_fabrics(config);
   for (auto& parts : cores) {
     if (parts.fabric != nullptr && choice.serves_tokens(parts.fabric->provider())) {
       windows->add(*parts.core, *parts.fabric);
@@ -182,7 +196,7 @@ std::expected<void, std::string> Server::State::open_cores() {
       auto attached = door->attach(*parts.core, *parts.local, "local", parts.local_socket);
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
     }
-    const s3::Router::Options options{.domain = config.domain, .connections = connections.get()};
+    const s3::Router::Options options{.domain = config.domain, .connections = connections.get(), .networks = rules()};
     parts.router = std::make_unique<s3::Router>(*service, config.rdma.enabled ? &dialects : nullptr, options);
   }
   // The fabrics keep their message buffers permanently, so only the rest of the arena is shared.
@@ -267,6 +281,11 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   }
   request_log->stop();
   if (deliveries != nullptr) deliveries->stop();
+  // What a GPU may still touch stays mapped until the process ends.
+  if (gpudirect != nullptr && !gpudirect->stop()) {
+    log::warn("gpudirect: the server ends while a GPU does not answer");
+    static_cast<void>(arena.release());
+  }
   // A remaining request waits for the disk, whose answer is posted to its loop: loops are destroyed last.
   hot_store.reset();
   store.reset();
@@ -308,7 +327,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start_in_memory(cons
   log::set_level(config.log_level);
   ::umask(077);  // for log files, as with a data directory
   auto state = std::make_unique<State>(config, std::nullopt, std::move(root));
-  if (config.rdma.enabled && config.rdma.local_socket.empty() && choose_fabrics(config.rdma).local) {
+  if (config.rdma.enabled && config.rdma.local_socket.empty() && choose_fabrics(config).local) {
     auto made = SocketFolder::make();
     if (!made) return std::unexpected("rdma.local_socket is not set, and " + made.error());
     state->sockets = std::move(*made);
@@ -328,9 +347,17 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
       return std::unexpected("sign_in.ldap.url: " + loaded.error());
     }
   }
-  if (const auto gpus = find_gpus(state->config.gpudirect); !gpus.empty()) log::info("{}", gpus);
+  const GpusFound gpus = find_gpus(state->config.gpudirect);
+  if (!gpus.text.empty()) log::info("{}", gpus.text);
   if (auto done = state->open_transports(); !done) return std::unexpected(done.error());
+  if (gpus.devices != 0) {
+    state->gpudirect = std::make_unique<Gpudirect>(*state->arena, state->config.rdma.operation_timeout);
+  }
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
+  if (auto known = check_network_accounts(state->config, *state->identities); !known) {
+    return std::unexpected(known.error());
+  }
+  tell_networks(state->config);
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
   if (auto done = state->open_tracer(); !done) return std::unexpected(done.error());

@@ -21,6 +21,7 @@ struct Endpoints {
   std::string admin;                   // "http://127.0.0.1:9001"; empty when it is off
   std::string tokens;                  // the provider that serves tokens; empty: they are declined
   std::vector<std::string> providers;  // the native door's: "local", "tcp", "verbs;ofi_rxm"
+  std::vector<std::string> networks;   // S3 for clients of some networks alone, in the order of `listeners`
 };
 
 // The file of master keys.

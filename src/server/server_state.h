@@ -22,6 +22,7 @@
 #include "auth/auth_failures.h"
 #include "auth/identity_store.h"
 #include "auth/keyring.h"
+#include "auth/network_rules.h"
 #include "base/blocking.h"
 #include "base/log.h"
 #include "events/deliveries.h"
@@ -41,6 +42,7 @@
 #include "server/core_parts.h"
 #include "server/data_directory.h"
 #include "server/descriptors.h"
+#include "server/gpudirect.h"
 #include "server/server.h"
 #include "server/sign_in_parts.h"
 #include "server/socket_folder.h"
@@ -95,8 +97,13 @@ struct Server::State {
     const std::string& own = config.sign_in.certificates.address;
     return own.empty() ? config.http.address : own;
   }
+  // A listener for clients of `entry` of the configuration's alone, on each core.
+  std::expected<void, std::string> listen_for_network(size_t entry, const std::optional<http::TlsFiles>& tls,
+                                                      const std::shared_ptr<http::ConnectionRoom>& room);
   void serve_operator();
-  http::Handler s3_handler(const CoreParts& parts);
+  http::Handler s3_handler(const CoreParts& parts, std::optional<size_t> network_entry = {});
+  // Null: there are none.
+  const auth::NetworkRules* rules() const { return networks.empty() ? nullptr : &networks; }
   void run();
   void stop(std::chrono::milliseconds drain);
   // The folder of same-host sockets if it is not configured. Empty: configured, or there are none.
@@ -115,6 +122,7 @@ struct Server::State {
   std::optional<SocketFolder> sockets;     // replaces it then
   uint64_t memory_max = 0;                 // bytes of objects then
   uint64_t hot_bytes = 0;                  // of the hot tier; 0: none
+  auth::NetworkRules networks;
   auth::Credentials root;
   Endpoints endpoints;
   std::unique_ptr<auth::SharedText> accounts, key_ids, sealed_keys;  // shared by all servers of a cluster
@@ -123,6 +131,7 @@ struct Server::State {
   std::function<uint64_t()> on_duty;  // likewise: leadership for tasks done once; empty: a single server
   std::unique_ptr<auth::IdentityStore> identities;
   std::unique_ptr<memory::Arena> arena;
+  std::unique_ptr<Gpudirect> gpudirect;  // null: not configured
   std::unique_ptr<BlockingPool> pool;
   // Receives notifications of other servers' changes, from a thread of the engine that outlives it.
   std::mutex told_mutex;

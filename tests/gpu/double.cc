@@ -3,7 +3,9 @@
 // streams run late, on threads of their own; any call can be made to fail, and each is counted.
 #include "double.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -49,6 +51,21 @@ struct Allocation {
   std::byte* bytes = nullptr;  // the second mapping
   uint64_t id = 0;
   bool managed = false;
+  int memfd = -1;         // of the bytes, for other processes
+  unsigned imported = 0;  // opened by a handle, so many times; 0: this process's own
+  uint64_t inode = 0;     // then: of what was opened
+};
+// What the driver's handle of an allocation is here: the descriptor of its bytes in the process that owns it.
+struct Handle {
+  static constexpr uint64_t magic_value = 0x656c62756f64ull;
+  uint64_t magic = magic_value;
+  int32_t process = 0, memfd = -1, device = 0, zero = 0;
+  uint64_t inode = 0, size = 0;
+  char rest[24] = {};
+};
+static_assert(sizeof(Handle) == 64);
+struct HandleBytes {
+  char bytes[64];
 };
 struct Stream {
   explicit Stream(int on) : device(on), thread([this](const std::stop_token& stop) { run(stop); }) {}
@@ -78,7 +95,7 @@ struct Event {
 };
 struct Failure {
   int status = 0;
-  unsigned after = 0;
+  unsigned after = 0, until = ~0u;  // numbers of its uses
 };
 
 // Leaked: threads of streams may outlive the statics of a process.
@@ -135,7 +152,8 @@ int enter(const char* call) {
   std::lock_guard lock(world().mutex);
   const unsigned before = world().calls[call]++;
   const auto failure = world().failures.find(call);
-  return failure != world().failures.end() && before >= failure->second.after ? failure->second.status : ok;
+  if (failure == world().failures.end()) return ok;
+  return before >= failure->second.after && before < failure->second.until ? failure->second.status : ok;
 }
 int enter_here(const char* call) {
   const int status = enter(call);
@@ -223,11 +241,47 @@ uint64_t allocate(int device, size_t size, bool managed, void* at) {
   const size_t rounded = (size + page - 1) / page * page;
   void* place = ::mmap(at, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
   if (place == MAP_FAILED) return 0;
-  void* bytes = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int memfd = ::memfd_create("device-memory", MFD_CLOEXEC);
+  if (memfd < 0 || ::ftruncate(memfd, static_cast<off_t>(rounded)) != 0) return 0;
+  void* bytes = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
   if (bytes == MAP_FAILED) return 0;
   std::lock_guard lock(world().mutex);
   const auto address = reinterpret_cast<uint64_t>(place);
-  world().allocations[address] = {device, size, static_cast<std::byte*>(bytes), world().next_id++, managed};
+  world().allocations[address] = {device, size, static_cast<std::byte*>(bytes), world().next_id++, managed, memfd};
+  return address;
+}
+
+// Removes the allocation. Under the lock.
+void forget(std::map<uint64_t, Allocation>::iterator found) {
+  const size_t rounded = (found->second.size + page - 1) / page * page;
+  ::munmap(reinterpret_cast<void*>(found->first), rounded);
+  ::munmap(found->second.bytes, rounded);
+  if (found->second.memfd >= 0) ::close(found->second.memfd);
+  world().allocations.erase(found);
+}
+
+// Maps what a handle names; 0: it names nothing.
+uint64_t import(const Handle& handle) {
+  const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.memfd);
+  const int memfd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (memfd < 0) return 0;
+  struct stat status{};
+  const size_t rounded = (handle.size + page - 1) / page * page;
+  const bool same =
+      ::fstat(memfd, &status) == 0 && status.st_ino == handle.inode && static_cast<uint64_t>(status.st_size) == rounded;
+  void* bytes = same ? ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0) : MAP_FAILED;
+  ::close(memfd);
+  if (bytes == MAP_FAILED) return 0;
+  void* place = ::mmap(nullptr, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED) return 0;
+  std::lock_guard lock(world().mutex);
+  const auto address = reinterpret_cast<uint64_t>(place);
+  world().allocations[address] = {.device = handle.device,
+                                  .size = handle.size,
+                                  .bytes = static_cast<std::byte*>(bytes),
+                                  .id = world().next_id++,
+                                  .imported = 1,
+                                  .inode = handle.inode};
   return address;
 }
 
@@ -404,6 +458,64 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
   return status != ok ? status : copy(from, to, size, stream, false);
 }
 
+// Memory of one process in another. A real driver refuses the process that owns it; this one lets client and server of
+// a test be in one process.
+int cuDeviceGetUuid(void* uuid, int device) {
+  const std::string name = "double-device-" + std::to_string(device) + "!";
+  std::memcpy(uuid, name.data(), 16);
+  return enter("cuDeviceGetUuid");
+}
+int cuMemGetAddressRange_v2(uint64_t* begin, size_t* size, uint64_t address) {
+  const int status = enter_here("cuMemGetAddressRange_v2");
+  if (status != ok) return status;
+  std::lock_guard lock(world().mutex);
+  const Allocation* one = find(address, 1, begin);
+  if (one == nullptr) return invalid_value;
+  *size = one->size;
+  return ok;
+}
+int cuIpcGetMemHandle(HandleBytes* bytes, uint64_t address) {
+  const int status = enter_here("cuIpcGetMemHandle");
+  if (status != ok) return status;
+  std::lock_guard lock(world().mutex);
+  const Allocation* one = find(address, 1);
+  struct stat file{};
+  if (one == nullptr || one->memfd < 0 || ::fstat(one->memfd, &file) != 0) return invalid_value;
+  const Handle handle{
+      .process = ::getpid(), .memfd = one->memfd, .device = one->device, .inode = file.st_ino, .size = one->size};
+  std::memcpy(bytes->bytes, &handle, sizeof handle);
+  return ok;
+}
+int cuIpcOpenMemHandle_v2(uint64_t* address, HandleBytes bytes, unsigned flags) {
+  const int status = enter_here("cuIpcOpenMemHandle_v2");
+  if (status != ok) return status;
+  Handle handle;
+  std::memcpy(&handle, bytes.bytes, sizeof handle);
+  if (flags != 1 || handle.magic != Handle::magic_value || handle.size == 0) return invalid_value;
+  if (handle.device != stack.back()->device) return invalid_context;
+  {
+    // Opened again: the same mapping, counted.
+    std::lock_guard lock(world().mutex);
+    for (auto& [begin, one] : world().allocations) {
+      if (one.imported == 0 || one.inode != handle.inode) continue;
+      ++one.imported;
+      *address = begin;
+      return ok;
+    }
+  }
+  *address = import(handle);
+  return *address != 0 ? ok : invalid_value;
+}
+int cuIpcCloseMemHandle(uint64_t address) {
+  const int status = enter_here("cuIpcCloseMemHandle");
+  if (status != ok) return status;
+  std::lock_guard lock(world().mutex);
+  const auto found = world().allocations.find(address);
+  if (found == world().allocations.end() || found->second.imported == 0) return invalid_value;
+  if (--found->second.imported == 0) forget(found);
+  return ok;
+}
+
 // For programs that bring their own device memory (tests/gpu/on_device.py).
 int cuMemAlloc_v2(uint64_t* address, size_t size) {
   const int status = enter_here("cuMemAlloc_v2");
@@ -435,10 +547,7 @@ bool double_free(uint64_t address) {
   std::lock_guard lock(world().mutex);
   const auto found = world().allocations.find(address);
   if (found == world().allocations.end()) return false;
-  const size_t rounded = (found->second.size + page - 1) / page * page;
-  ::munmap(reinterpret_cast<void*>(address), rounded);
-  ::munmap(found->second.bytes, rounded);
-  world().allocations.erase(found);
+  forget(found);
   return true;
 }
 void double_peek(void* into, uint64_t from, size_t size) {
@@ -478,6 +587,11 @@ void double_fail(const char* call, int status, unsigned after) {
   world().failures.erase(call);
   if (status != 0) world().failures[call] = {status, world().calls[call] + after};
 }
+void double_fail_some(const char* call, int status, unsigned after, unsigned count) {
+  std::lock_guard lock(world().mutex);
+  const unsigned first = world().calls[call] + after;
+  world().failures[call] = {status, first, first + count};
+}
 void double_lose(int device, bool lost) { world().contexts[device].lost = lost; }
 unsigned double_calls(const char* call) {
   std::lock_guard lock(world().mutex);
@@ -488,7 +602,13 @@ unsigned double_misuse() { return world().misuse; }
 uint64_t double_allocated() {
   std::lock_guard lock(world().mutex);
   uint64_t all = 0;
-  for (const auto& [address, one] : world().allocations) all += one.size;
+  for (const auto& [address, one] : world().allocations) all += one.imported == 0 ? one.size : 0;
+  return all;
+}
+uint64_t double_mapped() {
+  std::lock_guard lock(world().mutex);
+  uint64_t all = 0;
+  for (const auto& [address, one] : world().allocations) all += one.imported != 0 ? one.size : 0;
   return all;
 }
 unsigned double_locked() {

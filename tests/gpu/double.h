@@ -28,6 +28,8 @@ void double_hold_all(bool held);
 
 // The call of this name ("cuMemHostRegister_v2") fails with this status from its `after`-th use on; 0: it works again.
 void double_fail(const char* call, int status, unsigned after);
+// So many of its uses fail, after so many others.
+void double_fail_some(const char* call, int status, unsigned after, unsigned count);
 // Every call in the device's context fails from now on (an uncorrectable error of its memory), or works again.
 void double_lose(int device, bool lost);
 
@@ -36,8 +38,9 @@ unsigned double_calls(const char* call);
 unsigned double_pageable();
 // Misuse that a driver would not report: page-locked memory that was given up while a copy used it.
 unsigned double_misuse();
-// Bytes of device memory, and page-locked ranges, that exist.
+// Bytes of device memory, of memory of other processes that is mapped, and page-locked ranges, that exist.
 uint64_t double_allocated();
+uint64_t double_mapped();
 unsigned double_locked();
 void double_reset_counts();
 }

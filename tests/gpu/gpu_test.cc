@@ -1,49 +1,19 @@
 // Device memory as a window, over the driver double: any touch of it by the CPU ends this program.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <thread>
 
-#include "double.h"
-#include "world.h"
+#include "gpu_world.h"
 
 namespace verbena::matrix {
 namespace {
 
 constexpr size_t half = 4u << 20;  // of a lane's ring
 
-// Memory of a device of the double, for one test.
-class OnDevice {
- public:
-  explicit OnDevice(size_t size, int device = 0) : size_(size), address_(double_allocate(device, size)) {}
-  ~OnDevice() { free(); }
-  OnDevice(const OnDevice&) = delete;
-  void free() {
-    if (address_ != 0) double_free(address_);
-    address_ = 0;
-  }
-  uint64_t address() const { return address_; }
-  DeviceBuffer all() const { return {.address = address_, .size = size_}; }
-  std::vector<std::byte> bytes(size_t offset, size_t size) const {
-    std::vector<std::byte> out(size);
-    double_peek(out.data(), address_ + offset, size);
-    return out;
-  }
-  void set(const std::vector<std::byte>& bytes) { double_poke(address_, bytes.data(), bytes.size()); }
-
- private:
-  size_t size_;
-  uint64_t address_;
-};
-
 class Gpu : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    Dl_info info{};
-    ASSERT_NE(::dladdr(reinterpret_cast<void*>(&double_allocate), &info), 0);
-    ::setenv("TEST_VERBENA_CUDA_DRIVER", info.dli_fname, 1);
-  }
+  static void SetUpTestSuite() { use_the_double(); }
   void SetUp() override {
     double_reset_counts();
     double_delay(50);

@@ -32,23 +32,24 @@ def try_way(server, driver, via, provider, size, seconds):
     with verbena.connect(server.http, native_endpoint=server.native, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via=via,
                          **options) as client:
         array, data = Array(driver, size), os.urandom(size)
-        array.set(data)
-        put = client.put("gpu", "object", array)
-        assert bytes(client.get("gpu", "object")) == data, "the object is not the device's bytes"
-        array.set(bytes(size))
-        got = client.get_into("gpu", "object", array)
-        assert array.get() == data, "the device has not the object's bytes"
-        piece = min(65536, size)
-        places = [("gpu", f"part/{i}", at, min(piece, size - at)) for i, at in enumerate(range(0, size, piece))][:4096]
-        client.put_many(places, array).check()
-        array.set(bytes(size))
-        client.get_many(places, array).check()
-        moved = sum(place[3] for place in places)
-        assert array.get(moved) == data[:moved], "a batch has not brought the objects' bytes"
-        own = rate(size, seconds, lambda: driver.write(array.address, data))
-        gets = rate(size, seconds, lambda: client.get_into("gpu", "object", array))
-        puts = rate(size, seconds, lambda: client.put("gpu", "object", array))
-        batches = rate(moved, seconds, lambda: client.get_many(places, array))
+        with client.register(array) as window:
+            array.set(data)
+            put = client.put("gpu", "object", window)
+            assert bytes(client.get("gpu", "object")) == data, "the object is not the device's bytes"
+            array.set(bytes(size))
+            got = client.get_into("gpu", "object", window)
+            assert array.get() == data, "the device has not the object's bytes"
+            piece = min(65536, size)
+            places = [("gpu", f"part/{i}", at, min(piece, size - at)) for i, at in enumerate(range(0, size, piece))][:4096]
+            client.put_many(places, window).check()
+            array.set(bytes(size))
+            client.get_many(places, window).check()
+            moved = sum(place[3] for place in places)
+            assert array.get(moved) == data[:moved], "a batch has not brought the objects' bytes"
+            own = rate(size, seconds, lambda: driver.write(array.address, data))
+            gets = rate(size, seconds, lambda: client.get_into("gpu", "object", window))
+            puts = rate(size, seconds, lambda: client.put("gpu", "object", window))
+            batches = rate(moved, seconds, lambda: client.get_many(places, window))
         array.free()
         assert put.device_path == got.device_path
         print(f"| {driver.name()} | {via}{' ' + provider if provider else ''}, {got.device_path} | {gets:.2f} | {puts:.2f} "
@@ -89,6 +90,10 @@ def main():
         sys.exit(f"no GPU to try: {why}")
     print("| card | way | GET GiB/s | PUT GiB/s | 64 KiB GETs in batches GiB/s | cuMemcpyHtoD of pageable memory GiB/s |")
     print("| --- | --- | --- | --- | --- | --- |")
+    with Server(env={**os.environ, "VERBENA_GPUDIRECT_ENABLED": "true"}) as server:
+        with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
+            client.make_bucket("gpu", memory=True)
+        try_way(server, driver, "native", "local", given.size << 20, given.seconds)
     with Server() as server:
         with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
             client.make_bucket("gpu", memory=True)

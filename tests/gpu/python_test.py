@@ -190,7 +190,8 @@ class Arrays(PythonCase):
             return [line for line in server.log().splitlines() if "gpudirect:" in line]
 
     def test_a_server_says_which_gpus_it_found_if_it_is_asked(self):
-        found, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true")
+        found, ready = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true")
+        self.assertIn("GPUs copy for clients", ready)
         self.assertRegex(found, "CUDA 12.4, 2 devices; 0: Double 0, .*; 1: Double 1")
         failed, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuInit=100")
         self.assertIn("CUDA_ERROR_NO_DEVICE: there is no GPU", failed)
@@ -207,7 +208,7 @@ class Arrays(PythonCase):
         self.assertIn("CUDA 12.4", told["gpu driver"])
         self.assertIn("Double 1", told["gpu 1"])
         ways = {subject: found.split(":")[0] for subject, found in told.items() if subject.startswith("gpu memory by ")}
-        self.assertEqual(ways["gpu memory by native local"], "shared")
+        self.assertTrue(ways["gpu memory by native local"].startswith("direct with a server that has gpudirect.enabled"))
         self.assertEqual(ways["gpu memory by http"], "staged")
         self.assertIn("no NVIDIA driver", self.doctor(TEST_VERBENA_CUDA_DRIVER="/nonexistent/libcuda.so.1")["gpu"])
         self.assertIn("may not open /dev/nvidia", self.doctor(TEST_VERBENA_CUDA_FAIL="cuInit=100")["gpu"])

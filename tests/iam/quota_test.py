@@ -6,6 +6,7 @@ import pathlib
 import re
 import sys
 import unittest
+import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
@@ -147,6 +148,42 @@ class Quotas(IamCase):
         self.assertEqual(self.s3.get_object(Bucket=bucket, Key="k")["Body"].read(), b"x")
         self.run_program("quota", "clear", account["name"])
         self.assertEqual(s3.get_object(Bucket=bucket, Key="k")["Body"].read(), b"x")
+
+    def post_form(self, s3, bucket, key, body):
+        """The status of a browser's upload that the client's account has signed."""
+        form = s3.generate_presigned_post(bucket, key)
+        edge = "edge"
+        fields = "".join(f'--{edge}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+                         for name, value in form["fields"].items())
+        text = f'{fields}--{edge}\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'.encode()
+        request = urllib.request.Request(form["url"], data=text + body + f"\r\n--{edge}--\r\n".encode(), method="POST",
+                                         headers={"Content-Type": f"multipart/form-data; boundary={edge}"})
+        try:
+            return urllib.request.urlopen(request, timeout=20).status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def test_forms_count_for_their_signer(self):
+        account, s3, bucket = self.tenant()
+        self.assertEqual(self.post_form(s3, bucket, "form", b"x"), 204)
+        self.run_program("quota", "set", account["name"], "--bandwidth", "1KiB")
+        self.assertEqual(self.post_form(s3, bucket, "form", b"x" * 100 * KIB), 204)
+        self.assertEqual(self.post_form(s3, bucket, "later", b"x"), 503)
+        self.assert_error("NoSuchKey", 404, self.s3.get_object, Bucket=bucket, Key="later")
+        self.run_program("quota", "clear", account["name"])
+        self.assertEqual(self.post_form(s3, bucket, "later", b"x"), 204)
+        # The rate of the bucket, where lists of objects count for nothing: five forms are more than one a second.
+        s3.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]})
+        self.run_program("quota", "set", f"s3://{bucket}", "--requests", "1")
+        self.assertIn(503, [self.post_form(s3, bucket, "form", b"x") for _ in range(5)])
+
+    def test_each_key_of_delete_objects_counts(self):
+        account, s3, bucket = self.tenant()
+        self.run_program("quota", "set", account["name"], "--requests", "20")
+        keys = [{"Key": f"k{number}"} for number in range(1000)]
+        s3.delete_objects(Bucket=bucket, Delete={"Objects": keys})
+        reply = self.assert_error("SlowDown", 503, s3.get_object, Bucket=bucket, Key="k")
+        self.assertGreater(int(reply["ResponseMetadata"]["HTTPHeaders"]["retry-after"]), 10)
 
     def test_only_the_root_keys_set_and_see_quotas(self):
         account, _, bucket = self.tenant()

@@ -58,6 +58,8 @@ std::vector<Key> keys() {
       {R"({"Null":{"s3:x-amz-content-sha256":"true"}})", all,
        [](const Probe& p) { return by_native(p) || p.way == "POST form"; },
        "a native message has a MAC instead, a form's signature covers its policy"},
+      {R"({"StringEquals":{"s3:x-amz-content-sha256":"UNSIGNED-PAYLOAD"}})", writes,
+       [](const Probe& p) { return p.via == Via::token; }, "bytes that come by RDMA are compared with no hash"},
       {R"({"StringEquals":{"s3:authType":"REST-HEADER"}})", all, [](const Probe& p) { return p.way != "POST form"; },
        "a form is signed in a field"},
       {R"({"StringEquals":{"s3:authType":"POST"}})", all, [](const Probe& p) { return p.way == "POST form"; },

@@ -120,10 +120,11 @@ class CertificateCase(IamCase):
             context.load_cert_chain(shown[0], shown[1])
         return context
 
-    def post(self, shown, role=None, body=None, port=None, context=None, **more):
+    def post(self, shown, role=None, body=None, port=None, context=None, source="127.0.0.1", **more):
         form = {"RoleArn": role["Arn"]} if role else {}
         query = QUERY + "&" + urllib.parse.urlencode({**form, **more})
-        connection = http.client.HTTPSConnection("127.0.0.1", port or self.port, timeout=60, context=context or self.context(shown))
+        connection = http.client.HTTPSConnection("127.0.0.1", port or self.port, timeout=60, context=context or self.context(shown),
+                                                 source_address=(source, 0))
         try:
             if body is None:
                 connection.request("POST", "/?" + query)
@@ -517,6 +518,22 @@ class Replaced(CertificateCase):
         self.as_machine(third).list_buckets()
         self.assert_error("InvalidAccessKeyId", 403, self.as_machine(second).list_buckets)
         self.put(old, new)
+
+
+class FromElsewhere(CertificateCase):
+    @classmethod
+    def more_args(cls):
+        return ["--set", 'listeners=[{networks: ["127.0.0.2"], accounts: [anonymous]}]']
+
+    def test_an_account_that_may_not_be_used_from_a_network_gives_no_credentials_there(self):
+        role, loader = self.role(policy("s3:*")), self.machines.make("loader")
+        self.sign_in(loader, role)
+        for body in (None, True):
+            status, answer = self.post(loader, role, body=body, source="127.0.0.2")
+            answer = {name.rpartition("}")[2]: text for name, text in answer.items()}  # of IAM's namespace, as for a wrong key
+            self.assertEqual((status, answer.get("Code")), (403, "AccessDenied"), answer)
+            self.assertIn("may not be used from this network", answer["Message"])
+            self.assertNotIn("SecretAccessKey", answer)
 
 
 class Configured(unittest.TestCase):

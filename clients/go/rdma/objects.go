@@ -53,7 +53,7 @@ type Object struct {
 	Door           string            // "native", "token", "http"
 	Provider       string            // "local", "tcp", "verbs;ofi_rxm", "http"
 	FellBackReason string
-	DevicePath     string // "shared", "staged": the way to a device's memory (docs/gpu.md); else empty
+	DevicePath     string // "direct", "shared", "staged": the way to a device's memory (docs/gpu.md); else empty
 }
 
 // Values of nearly every answer, shared to save allocations.

@@ -112,6 +112,24 @@ class Client::Impl {
                                const PutOptions& options);
   Outcome<Transfer> device_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
                                 std::span<BatchResult> results, const BatchOptions& options);
+  // The window's memory as the server maps it, on whose host the device copies for it. Null: it does not.
+  const client::NativeDevice* direct_memory(const Buffer& window);
+  // Nothing: that way does not exist here, or has failed for a reason that another way may not have.
+  std::optional<Outcome<GetReply>> direct_get(const std::string& bucket, const std::string& key, const Buffer& into,
+                                              const GetOptions& options, client::DeviceCopies& copies,
+                                              std::string& reason);
+  std::optional<Outcome<PutReply>> direct_put(const std::string& bucket, const std::string& key, const Buffer& from,
+                                              const PutOptions& options, std::string& reason);
+  std::optional<Outcome<Transfer>> direct_many(Many what, std::span<const BatchItem> items,
+                                               std::span<const Buffer> windows, std::span<BatchResult> results,
+                                               const BatchOptions& options, client::DeviceCopies& copies,
+                                               std::string& reason);
+  Outcome<Transfer> some_again(Many what, std::span<const size_t> which, std::span<const BatchItem> items,
+                               std::span<const Buffer> windows, std::span<BatchResult> results,
+                               const BatchOptions& options, client::DeviceCopies& copies);
+  // Through the lane's ring.
+  Outcome<Transfer> own_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
+                             std::span<BatchResult> results, const BatchOptions& options, client::DeviceCopies& copies);
   // A lane to its device, for a window that is still what was registered.
   Outcome<std::unique_ptr<client::DeviceLane>> device_lane(const Buffer& window);
   client::DeviceLanes& device_lanes() { return *lanes_; }

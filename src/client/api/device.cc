@@ -42,7 +42,8 @@ Outcome<DeviceMemory> device_memory(const DeviceBuffer& given) {
     return fault(ErrorCode::invalid_argument, "device memory: it is on device " + std::to_string(device) + ", not on " +
                                                   std::to_string(given.device));
   }
-  return DeviceMemory{device, std::move(*found), given.read_only, given.stream};
+  return DeviceMemory{
+      .device = device, .allocations = std::move(*found), .read_only = given.read_only, .stream = given.stream};
 }
 
 Outcome<> device_memory_is_there(const DeviceMemory& memory, uint64_t address, size_t size) {

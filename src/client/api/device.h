@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "client/forks.h"
 #include "client/native/session.h"
 #include "client/outcome.h"
 #include "memory/cuda.h"
@@ -14,12 +15,29 @@ namespace verbena::client {
 
 std::unexpected<ClientError> fault(memory::cuda::Fault fault);
 
+class NativeDevice;
+
+// An allocation as another process could map it: the driver is asked when that is needed first. Thread-safe.
+class DeviceExport {
+ public:
+  ~DeviceExport();
+  // Null: the driver shares no such memory.
+  const NativeDevice* find(const memory::cuda::Allocation& allocation);
+
+ private:
+  const uint64_t forks_ = client::forks();
+  std::mutex mutex_;
+  bool asked_ = false;
+  std::shared_ptr<NativeDevice> device_;
+};
+
 // A registered window in a device's memory.
 struct DeviceMemory {
   int device = 0;
   std::vector<memory::cuda::Allocation> allocations = {};  // in order
   bool read_only = false;
   std::optional<uint64_t> stream = {};
+  std::shared_ptr<DeviceExport> exported = std::make_shared<DeviceExport>();
 };
 
 // invalid_argument, unsupported, local_error.

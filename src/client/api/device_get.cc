@@ -177,11 +177,14 @@ Outcome<GetReply> Client::Impl::device_get(const std::string& bucket, const std:
   if (memory.read_only) return fault(ErrorCode::invalid_argument, "device memory: it is read-only");
   OUT_ASSIGN(auto lane, device_lane(into));
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
+  std::string reason;
+  if (auto direct = direct_get(bucket, key, into, options, copies, reason)) return std::move(*direct);
   auto got = client::DeviceGet(*this, bucket, key, into.bytes(), memory, options, copies).run();
   auto ended = copies.finish();
   if (!got) return got;
   if (!ended) return std::unexpected(std::move(ended).error());
   got->transfer.device_path = client::device_path(copies.lane(), got->transfer);
+  if (got->transfer.fell_back_reason.empty()) got->transfer.fell_back_reason = std::move(reason);
   return got;
 }
 

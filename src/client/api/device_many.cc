@@ -209,6 +209,16 @@ Outcome<Transfer> Client::Impl::device_many(Many what, std::span<const BatchItem
     lane = std::move(one);
   }
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
+  std::string reason;
+  if (auto direct = direct_many(what, items, windows, results, options, copies, reason)) return std::move(*direct);
+  auto moved = own_many(what, items, windows, results, options, copies);
+  if (moved && moved->fell_back_reason.empty()) moved->fell_back_reason = std::move(reason);
+  return moved;
+}
+
+Outcome<Transfer> Client::Impl::own_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
+                                         std::span<BatchResult> results, const BatchOptions& options,
+                                         DeviceCopies& copies) {
   auto moved = client::DeviceMany(*this, what, items, windows, results, options, copies).run();
   if (moved) moved->device_path = client::device_path(copies.lane(), *moved);
   return moved;

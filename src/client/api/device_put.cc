@@ -62,9 +62,13 @@ Outcome<PutReply> Client::Impl::device_put(const std::string& bucket, const std:
   OUT_ASSIGN(auto lane, device_lane(from));
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
   OUT_TRY(copies.after(*from.memory_->device, options.cancel));
+  std::string reason;
+  if (auto direct = direct_put(bucket, key, from, options, reason)) return std::move(*direct);
   const uint64_t address = reinterpret_cast<uintptr_t>(from.data());
   const auto done = [&](Outcome<PutReply> stored) {
-    if (stored) stored->transfer.device_path = client::device_path(copies.lane(), stored->transfer);
+    if (!stored) return stored;
+    stored->transfer.device_path = client::device_path(copies.lane(), stored->transfer);
+    if (stored->transfer.fell_back_reason.empty()) stored->transfer.fell_back_reason = std::move(reason);
     return stored;
   };
   if (from.size() <= copies.lane().bytes.size()) {

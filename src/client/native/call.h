@@ -34,10 +34,16 @@ struct NativeCall {
   bool done = false;
   bool leaving = false;  // being written and sent; only the sending thread may end it
   bool asynchronous = false;
-  bool patient = false;                // a missing answer says nothing about the server
-  std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before its completion
+  bool patient = false;  // a missing answer says nothing about the server
   StagingBlock staging;
   size_t staging_size = 0;
+  // The windows are in the memory of a device, which the server knows by that number.
+  struct {
+    const NativeDevice* memory = nullptr;
+    uint64_t number = 0;
+    bool unfinished = false;  // the device may still copy for the server: it did not finish in time
+  } device;
+  std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before its completion
 
   // Why a thread that sleeps for this call is woken.
   enum State : uint32_t { waiting, finished, lead };

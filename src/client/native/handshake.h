@@ -18,6 +18,7 @@ struct SessionTerms {
   uint32_t cores = 0;
   std::chrono::seconds idle_timeout{0};
   bool trace_context = false;  // messages may carry a trace context
+  bool device_memory = false;  // CUDA devices copy for the server
   std::vector<NativeEndpoint> endpoints;
   std::string server_ip;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "client/native/device_memory.h"
 #include "client/native/many_message.h"
 #include "client/native/match.h"
 #include "client/retry.h"
@@ -30,6 +31,7 @@ class ManyRun {
 
   Result<void> run() {
     distribute();
+    VB_TRY(share_devices());
     auto patience = deadline_in(short_while);
     for (;;) {
       send();
@@ -60,6 +62,18 @@ class ManyRun {
     if (!reads || queues_.size() != 1) return;
     ManyQueue& queue = queues_.front();
     if (queue.items.size() >= 2 * half_min) queue.items_max = (queue.items.size() + 1) / 2;
+  }
+
+  // Before any message is in flight: a caller that holds a credit must not wait for another.
+  Result<void> share_devices() {
+    for (ManyQueue& queue : queues_) {
+      queue.device_numbers.resize(call_.devices.size());
+      for (size_t i = 0; i < call_.devices.size(); ++i) {
+        if (call_.devices[i] == nullptr) continue;
+        VB_ASSIGN(queue.device_numbers[i], call_.devices[i]->number_on(streams_, *queue.stream, deadline_));
+      }
+    }
+    return {};
   }
 
   // A lease is of one core.

@@ -60,6 +60,7 @@ uint8_t details_of(const ManyCall& call) {
 
 bool ManyMessage::in_message(const BatchItem& item) const {
   if (item.size == 0) return true;
+  if (!call_.devices.empty()) return false;  // no CPU could put the bytes there, or read them
   // The progress word reports places in windows: with it, nothing can be sent inside the reply.
   if (is_get() && call_.in_order) return false;
   const size_t most =
@@ -108,7 +109,7 @@ Result<void> ManyMessage::prepare(NativeStream::Body& body) {
   wire::BatchHead head;
   head.details = details_of(call_);
   for (const std::string_view bucket : buckets_) head.buckets.add(bucket);
-  if (is_get() && !call_.in_order) {
+  if (is_get() && !call_.in_order && call_.devices.empty()) {
     head.inline_max =
         static_cast<uint32_t>(std::min<size_t>(queue_.stream->endpoint().inline_max_bytes, inline_get_max));
   }
@@ -152,7 +153,14 @@ Result<void> ManyMessage::lend(NativeStream::Body& body, wire::BatchHead& head) 
     Window& window = windows_[w];
     const MutableBytes memory = call_.windows[w].subspan(window.from, window.to - window.from);
     Result<std::unique_ptr<fabric::Lent>> lent = fail(Errc::unsupported);
-    if (!aside) lent = body.link.lend(memory, access);
+    if (const NativeDevice* const on = call_.device(w); on != nullptr) {
+      // Places that were told belong to the caller again, and there is no other place for a device's bytes.
+      if (aside) return fail(Errc::unsupported, "batch: the rest goes another way");
+      lent = lend_device(body.link, *on, queue_.device_numbers[w], memory, access, device.unfinished);
+      if (!lent) return std::unexpected(lent.error());
+    } else if (!aside) {
+      lent = body.link.lend(memory, access);
+    }
     if (!lent) {
       VB_ASSIGN(window.staged, body.staging.take(body.link, sizes[w]));
       blocks_.push_back(window.staged);
@@ -302,6 +310,9 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   if (entry.length > item.size || (carried && !entry.in_reply && entry.length != 0)) {
     return fail(Errc::malformed, "native: more bytes than fit");
   }
+  if (entry.in_reply && entry.length != 0 && !call_.devices.empty()) {
+    return fail(Errc::malformed, "native: inline bytes for a device");
+  }
   if (was_told(index)) return {};
   const MutableBytes place = call_.windows[item.window].subspan(item.offset, entry.length);
   if (entry.in_reply) {
@@ -315,7 +326,16 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   return {};
 }
 
+// What a device may still copy must not be repeated by another way.
+void ManyMessage::note_unfinished() {
+  for (size_t i = 0; i < answered_; ++i) {
+    BatchResult& result = call_.results[items_[i]];
+    if (result.error == ErrorCode::server_error) result.error = ErrorCode::timed_out;
+  }
+}
+
 Result<void> ManyMessage::settle() {
+  if (device.unfinished) note_unfinished();
   for (auto& block : blocks_) queue_.stream->release(std::move(block), outcome.has_value());
   for (Window& window : windows_) window.staged.reset();
   progress_.reset();

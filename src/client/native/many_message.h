@@ -16,6 +16,7 @@ namespace verbena::client {
 struct ManyQueue {
   NativeStream* stream = nullptr;
   std::deque<uint32_t> items;
+  std::vector<uint64_t> device_numbers = {};         // of the call's devices, by window, on this stream
   size_t items_max = native::wire::batch_items_max;  // of one message
   size_t in_flight = 0;
 };
@@ -63,6 +64,7 @@ class ManyMessage final : public NativeCall {
   Result<void> lend_progress(NativeStream::Body& body, native::wire::BatchHead& head);
   Result<void> encode(NativeStream::Body& body, const native::wire::BatchHead& head);
   Result<void> take_lease(uint64_t id);
+  void note_unfinished();
   Result<void> take(uint32_t index, const native::wire::BatchEntry& entry, uint64_t staged_at);
 
   ManyCall& call_;

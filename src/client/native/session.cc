@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "client/native/device_memory.h"
 #include "client/native/dial.h"
 #include "client/native/request.h"
 #include "client/native/streams.h"
@@ -96,6 +97,18 @@ struct NativeSession::State {
   Error failure;          // of the last of them
 };
 
+namespace {
+
+// Shares the memory with that core of the server, if it is a device's.
+Result<void> find_device(const NativeMemory* memory, NativeStreams& streams, NativeStream& stream, NativeCall& call) {
+  if (memory == nullptr || memory->device() == nullptr) return {};
+  VB_ASSIGN(call.device.number, memory->device()->number_on(streams, stream, call.deadline));
+  call.device.memory = memory->device();
+  return {};
+}
+
+}  // namespace
+
 NativeSession::NativeSession(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<NativeSession>> NativeSession::open(NativeOptions options) {
@@ -123,10 +136,12 @@ Result<NativeObject> NativeSession::get(const NativeGet& request) {
     call.type = wire::Type::get;
     call.deadline = state_->deadline(request.timeout);
     call.stop = request.stop;
+    VB_TRY(find_device(request.memory, streams, stream, call));
     const auto prepare = [&](NativeStream::Body& body) {
       return prepare_get(request, stream.endpoint().inline_max_bytes, call, body);
     };
-    const auto done = stream.run(call, prepare);
+    auto done = stream.run(call, prepare);
+    if (call.device.unfinished) done = fail(Errc::timed_out, "native: the device did not finish the server's copies");
     call.outcome = done;
     settle(stream, call);
     if (!done) return std::unexpected(done.error());
@@ -171,10 +186,12 @@ Result<NativeObject> NativeSession::put(const NativePut& request) {
     VB_ASSIGN(call.type, type_of(request, streams));
     call.deadline = state_->deadline(request.timeout);
     call.stop = request.stop;
+    VB_TRY(find_device(request.memory, streams, stream, call));
     const auto prepare = [&](NativeStream::Body& body) {
       return prepare_put(request, stream.endpoint().inline_max_bytes, call, body);
     };
-    const auto done = stream.run(call, prepare);
+    auto done = stream.run(call, prepare);
+    if (call.device.unfinished) done = fail(Errc::timed_out, "native: the device did not finish the server's copies");
     call.outcome = done;
     settle(stream, call);
     if (!done) return std::unexpected(done.error());
@@ -339,6 +356,11 @@ std::chrono::milliseconds NativeSession::request_timeout() const { return state_
 uint32_t NativeSession::credits() const {
   std::lock_guard lock(state_->mutex);
   return state_->current == nullptr ? 0 : state_->current->credits();
+}
+
+bool NativeSession::shares_devices() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->current != nullptr && state_->current->shares_devices();
 }
 
 }  // namespace verbena::client

@@ -71,6 +71,8 @@ class NativeMemory {
  public:
   virtual ~NativeMemory() = default;
   virtual MutableBytes bytes() const = 0;
+  // Not null: the bytes are addresses of a device, which only that device touches.
+  virtual const class NativeDevice* device() const { return nullptr; }
 };
 
 struct NativeRange {  // first-last inclusive; last unset: to the end; first unset: the last `last` bytes
@@ -180,7 +182,8 @@ class NativeSession {
 
   std::string provider() const;  // the provider in use now
   std::chrono::milliseconds request_timeout() const;
-  uint32_t credits() const;  // requests in flight per core of the server
+  uint32_t credits() const;     // requests in flight per core of the server
+  bool shares_devices() const;  // GPUs copy for the server, which is on this host
 
  private:
   struct State;

@@ -261,7 +261,8 @@ Outcome<GetReply> SessionDoor::get(const std::string& bucket, const std::string&
   const GetCall call(bucket, key, into, memory, options, ranges, options_.request_timeout);
   auto reply = session->get(call.request);
   std::string provider = session->provider();  // as of now: the call may have reopened the channels
-  const bool verify = verify_checksums_ && call.whole && provider != "local";
+  const bool on_device = memory != nullptr && memory->device() != nullptr;  // where no CPU reads
+  const bool verify = verify_checksums_ && call.whole && provider != "local" && !on_device;
   return finish_get(std::move(reply), key, into, verify, options.metadata, std::move(provider));
 }
 
@@ -269,7 +270,9 @@ Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string&
                                    const NativeMemory* memory, const PutOptions& options) {
   OUT_ASSIGN(auto session, this->session());
   OUT_ASSIGN(auto headers, put_headers(options));
-  PutCall call(bucket, key, from, memory, options, session->provider() != "local", options_.request_timeout);
+  const bool on_device = memory != nullptr && memory->device() != nullptr;  // where no CPU reads
+  const bool checked = session->provider() != "local" && !on_device;
+  PutCall call(bucket, key, from, memory, options, checked, options_.request_timeout);
   call.seal(std::move(headers));
   auto reply = session->put(call.request);
   return finish_put(std::move(reply), from.size(), session->provider(), options.describe);
@@ -343,8 +346,8 @@ Outcome<> SessionDoor::many(ManyCall& call) {
   uint64_t bytes = 0;
   for (const BatchItem& item : call.items) bytes += item.size;
   const bool near = session->provider() == "local";
-  call.verify = verify_checksums_ && !near;
-  call.checked = !near;
+  call.verify = verify_checksums_ && !near && call.devices.empty();
+  call.checked = !near && call.devices.empty();
   call.timeout = time_for(options_.request_timeout, bytes);
   using native::wire::Type;
   const bool reads = call.type == Type::get_many || call.type == Type::head_many;

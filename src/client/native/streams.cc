@@ -6,6 +6,7 @@
 #include "client/native/dial.h"
 #include "client/native/handshake.h"
 #include "client/retry.h"
+#include "native/wire/device.h"
 
 namespace verbena::client {
 
@@ -27,9 +28,10 @@ Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const 
     if (!same_provider(provider, endpoint.provider)) continue;
     if (options.encrypted_only && !is_protected(endpoint)) continue;
     VB_ASSIGN(auto link, dial(endpoint, terms));
+    const bool sealed = endpoint.sealing != fabric::Sealing::none;
     NativeStream::Setup setup{.endpoint = endpoint,
                               .session = terms.session,
-                              .keys = wire::derive_stream(terms.master, endpoint.index),
+                              .keys = wire::derive_stream(terms.master, endpoint.index, sealed),
                               .credits = terms.credits,
                               .spin_for = options.spin_for,
                               .trace_context = terms.trace_context};
@@ -64,6 +66,7 @@ Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& 
     all->streams_ = std::move(*streams);
     all->credits_ = terms->credits;
     all->version_ = terms->version;
+    all->shares_devices_ = terms->device_memory && provider == "local" && terms->version >= wire::version_of_devices;
     all->idle_timeout_ = terms->idle_timeout;
     all->by_core_.resize(std::max(1u, terms->cores), 0);
     for (uint32_t i = 0; i < all->streams_.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "fabric/local/agreements.h"
 #include "fabric/local/socket_file.h"
 
 namespace verbena::fabric::local {
@@ -57,6 +58,28 @@ class LocalLent final : public Lent {
   MutableBytes bytes_;
 };
 
+// When the server has answered, the device has finished, or the server has given it up. Without an answer the device
+// may be at work for as long as the server lets it.
+class DeviceLent final : public Lent {
+ public:
+  DeviceLent(std::shared_ptr<Lending> lending, Lending::Held held, const WindowDescriptor& descriptor, bool* unfinished)
+      : lending_(std::move(lending)), held_(held), descriptor_(descriptor), unfinished_(unfinished) {}
+  ~DeviceLent() override {
+    const bool ended = lending_->withdraw(held_, deadline_in(patience_));
+    if (!ended && unfinished_ != nullptr) *unfinished_ = true;
+  }
+  const WindowDescriptor& descriptor() const override { return descriptor_; }
+  MutableBytes bytes() const override { return {}; }
+  void revoke() override { patience_ = std::chrono::milliseconds(6'000); }
+
+ private:
+  std::shared_ptr<Lending> lending_;
+  Lending::Held held_;
+  WindowDescriptor descriptor_;
+  bool* unfinished_;
+  std::chrono::milliseconds patience_{10};
+};
+
 }  // namespace
 
 // --- Lending ---------------------------------------------------------------------------------------------------------
@@ -77,28 +100,28 @@ Result<Lending::Held> Lending::permit(Access access) {
   const uint32_t slot = free_.back();
   free_.pop_back();
   const uint32_t generation = ++generations_[slot] == 0 ? ++generations_[slot] : generations_[slot];
-  region_.permit(slot).permit.store(uint64_t{generation} << 8 | static_cast<uint8_t>(access),
-                                    std::memory_order_release);
+  lend_window(region_.permit(slot).permit, uint64_t{generation} << 8 | static_cast<uint8_t>(access));
   return Held{slot, generation};
 }
 
-void Lending::withdraw(Held held) {
+bool Lending::withdraw(Held held, Deadline until) {
   Permit& shared = region_.permit(held.slot);
-  shared.permit.store(0, std::memory_order_relaxed);
-  // The other half of LocalWindow::copy's fence.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  withdraw_window<NativePlatform>(shared.permit);
   // At most one slice of a copy, unless the server is stopped in the middle of it: then waiting is the only option.
-  for (size_t turn = 1; shared.busy.load(std::memory_order_acquire) != 0; ++turn) {
+  for (size_t turn = 1; window_is_busy(shared.busy); ++turn) {
     if (turn % 64 != 0) {
       pause_briefly();
     } else if (turn % 4096 == 0 && server_is_gone()) {
       break;
+    } else if (until != Deadline::max() && SteadyClock::now() > until) {
+      return false;
     } else {
       ::sched_yield();
     }
   }
   std::lock_guard lock(mutex_);
   free_.push_back(static_cast<uint16_t>(held.slot));
+  return true;
 }
 
 // --- Link ------------------------------------------------------------------------------------------------------------
@@ -131,11 +154,7 @@ Result<void> LocalLink::send(Bytes message) {
       return fail(Errc::closed, "local: ring is damaged");
   }
   blocked_size_ = 0;
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // see Control
-  if (control_.server_sleeps.load(std::memory_order_relaxed) != 0 &&
-      control_.server_sleeps.exchange(0, std::memory_order_relaxed) != 0) {
-    ring(server_doorbell_.get());
-  }
+  if (must_wake<NativePlatform>(control_.server_sleeps)) ring(server_doorbell_.get());
   return {};
 }
 
@@ -192,9 +211,11 @@ void LocalLink::wait(Deadline deadline) {
 
 void LocalLink::sleep(Deadline deadline) {
   withdraw_freed();
-  control_.client_sleeps.store(1, std::memory_order_relaxed);
-  if (blocked_size_ != 0) control_.client_wants_space.store(1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // see Control
+  if (blocked_size_ != 0) {
+    announce_sleep<NativePlatform>(control_.client_sleeps, control_.client_wants_space);
+  } else {
+    announce_sleep<NativePlatform>(control_.client_sleeps);
+  }
   if (!may_go_on()) {
     pollfd fds[] = {{lending_->socket(), POLLIN, 0}, {own_doorbell_.get(), POLLIN, 0}};
     wait_readable(fds, deadline);
@@ -204,8 +225,7 @@ void LocalLink::sleep(Deadline deadline) {
     }
     if (fds[0].revents != 0 && !drain_socket(0, nullptr)) closed_ = true;
   }
-  control_.client_sleeps.store(0, std::memory_order_relaxed);
-  control_.client_wants_space.store(0, std::memory_order_relaxed);
+  is_awake(control_.client_sleeps, control_.client_wants_space);
 }
 
 void LocalLink::wake() {
@@ -235,6 +255,14 @@ Result<std::unique_ptr<Lent>> LocalLink::lend(MutableBytes memory, Access access
   const WindowKey window{.memory = key, .slot = held.slot, .generation = held.generation};
   const WindowDescriptor descriptor{.base = place->offset, .size = memory.size(), .key = window.pack()};
   return std::make_unique<LocalLent>(lending_, held, place->slab, descriptor, memory);
+}
+
+Result<std::unique_ptr<Lent>> LocalLink::lend_device(const DeviceLoan& loan, Access access) {
+  VB_ASSIGN(const Lending::Held held, lending_->permit(access));
+  const WindowKey window{
+      .memory = static_cast<uint32_t>(loan.memory), .slot = held.slot, .generation = held.generation};
+  const WindowDescriptor descriptor{.base = loan.at, .size = loan.size, .key = window.pack()};
+  return std::make_unique<DeviceLent>(lending_, held, descriptor, loan.unfinished);
 }
 
 // The server's key for a slab; shares the slab at its first use.

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "fabric/fabric.h"
+#include "fabric/device.h"
 #include "fabric/local/control.h"
 #include "fabric/local/local.h"
 #include "fabric/local/pool.h"
@@ -32,7 +32,9 @@ class Lending {
   // slow_down when permits_max windows are lent already.
   Result<Held> permit(Access access);
   // Returns when the server does not touch the window any more and will not again.
-  void withdraw(Held held);
+  void withdraw(Held held) { static_cast<void>(withdraw(held, Deadline::max())); }
+  // False: at `until` it still may. The permit is then never used again.
+  bool withdraw(Held held, Deadline until);
 
  private:
   Fd socket_;
@@ -42,7 +44,7 @@ class Lending {
   std::vector<uint16_t> free_;
 };
 
-class LocalLink final : public Link {
+class LocalLink final : public Link, public DeviceLink {
  public:
   LocalLink(std::shared_ptr<Lending> lending, Fd server_doorbell, Fd own_doorbell, const Options& options,
             size_t message_size_max);
@@ -58,6 +60,7 @@ class LocalLink final : public Link {
 
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return pool_->allocate(size); }
+  Result<std::unique_ptr<Lent>> lend_device(const DeviceLoan& loan, Access access) override;
 
  private:
   struct SharedSlab {

@@ -250,7 +250,7 @@ bool LocalListener::welcome(Connection& connection) {
 
 bool LocalListener::share(Connection& connection, const ControlMessage& message, Fd fd) {
   ControlMessage reply{.type = ControlType::shared, .request = message.request};
-  if (connection.key_next > memory_key_max) return false;  // a million keys in one connection: it can reconnect
+  if (connection.key_next >= device_key_first) return false;  // a million keys in one connection: it can reconnect
   auto memory = ClientMemory::map(std::move(fd), message.a, connection.budgets);
   if (!memory) {
     Counters::get().memory_refused.add();

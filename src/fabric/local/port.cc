@@ -5,8 +5,10 @@
 #include <boost/asio/post.hpp>
 
 #include "base/log.h"
+#include "fabric/local/agreements.h"
 #include "fabric/local/bus_guard.h"
 #include "fabric/local/counters.h"
+#include "fabric/local/device_window.h"
 
 namespace verbena::fabric::local {
 
@@ -127,9 +129,7 @@ Result<void> LocalPort::send_joined(PeerId id, Bytes first, Bytes second) {
   bool sleeps = false;
   const bool whole = survives_bus_error([&] {
     outcome = peer->replies.push(first, second);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // see Control
-    sleeps = control.client_sleeps.load(std::memory_order_relaxed) != 0 &&
-             control.client_sleeps.exchange(0, std::memory_order_relaxed) != 0;
+    sleeps = must_wake<NativePlatform>(control.client_sleeps);
   });
   if (!whole || outcome == Producer::Push::violated) {
     violated(*peer, "ring to the client");
@@ -141,25 +141,60 @@ Result<void> LocalPort::send_joined(PeerId id, Bytes first, Bytes second) {
   return {};
 }
 
-Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDescriptor& lent, Access access) {
-  Peer* peer = find(id);
-  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
-  const WindowKey key = WindowKey::unpack(lent.key);
-  const auto memory = peer->windows.find(key.memory);
-  if (memory == peer->windows.end() || key.slot >= permits_max) {
-    return fail(Errc::invalid_argument, "local: no such window");
-  }
-  if (lent.size > memory->second->size() || lent.base > memory->second->size() - lent.size) {
-    return fail(Errc::invalid_argument, "local: window lies outside its memory");
-  }
+Result<void> LocalPort::check_permit(const Peer& peer, const WindowKey& key, Access access) {
   uint64_t permit = 0;
-  const Permit& shared = peer->memory->region.permit(key.slot);
+  const Permit& shared = peer.memory->region.permit(key.slot);
   survives_bus_error([&] { permit = shared.permit.load(std::memory_order_acquire); });
   if (permit >> 8 != key.generation || permit == 0) return fail(Errc::invalid_argument, "local: window is not lent");
   if ((permit & 0xff) != static_cast<uint8_t>(access)) {
     return fail(Errc::access_denied, "local: window is lent for the other direction");
   }
+  return {};
+}
+
+Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDescriptor& lent, Access access) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  const WindowKey key = WindowKey::unpack(lent.key);
+  if (key.slot >= permits_max) return fail(Errc::invalid_argument, "local: no such window");
+  const auto memory = peer->windows.find(key.memory);
+  const auto device = memory == peer->windows.end() ? peer->devices.find(key.memory) : peer->devices.end();
+  if (memory == peer->windows.end() && device == peer->devices.end()) {
+    return fail(Errc::invalid_argument, "local: no such window");
+  }
+  const uint64_t size = device == peer->devices.end() ? memory->second->size() : device->second.memory->size();
+  if (lent.size > size || lent.base > size - lent.size) {
+    return fail(Errc::invalid_argument, "local: window lies outside its memory");
+  }
+  VB_TRY(check_permit(*peer, key, access));
+  if (device != peer->devices.end()) {
+    const DeviceShare& share = device->second;
+    return std::make_unique<DeviceWindow>(peer->memory, share.memory, share.devices->arena(), lent, access);
+  }
   return std::make_unique<LocalWindow>(peer->memory, memory->second, copies_, lent, access);
+}
+
+Result<uint64_t> LocalPort::add_device_memory(PeerId id, std::shared_ptr<memory::cuda::Mapped> memory,
+                                              std::shared_ptr<memory::cuda::Devices> devices) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  if (peer->devices.size() >= device_keys / 2) return fail(Errc::slow_down, "local: too much memory of devices");
+  uint32_t& key = peer->device_key_next;
+  while (peer->devices.contains(key)) key = key == memory_key_max ? device_key_first : key + 1;
+  peer->devices.emplace(key, DeviceShare{std::move(memory), std::move(devices)});
+  const uint64_t number = key;
+  key = key == memory_key_max ? device_key_first : key + 1;
+  return number;
+}
+
+DevicePort::Fence LocalPort::remove_device_memory(PeerId id, uint64_t number) {
+  Peer* peer = find(id);
+  if (peer == nullptr || number > memory_key_max) return {};
+  const auto share = peer->devices.find(static_cast<uint32_t>(number));
+  if (share == peer->devices.end()) return {};
+  Fence fence = share->second.memory->fence();
+  peer->devices.erase(share);
+  return fence;
 }
 
 // --- Peers that come to an end ---------------------------------------------------------------------------------------
@@ -244,11 +279,7 @@ size_t LocalPort::serve(Peer& peer) {
   peer.rings = 0;
   Control& control = peer.memory->region.control();
   bool wants_space = false;
-  survives_bus_error([&] {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    wants_space = control.client_wants_space.load(std::memory_order_relaxed) != 0 &&
-                  control.client_wants_space.exchange(0, std::memory_order_relaxed) != 0;
-  });
+  survives_bus_error([&] { wants_space = must_wake<NativePlatform>(control.client_wants_space); });
   if (wants_space) wake(peer);
   return served;
 }
@@ -295,16 +326,15 @@ bool LocalPort::falls_asleep(Peer& peer) {
   Control& control = peer.memory->region.control();
   bool pending = true;
   survives_bus_error([&] {
-    control.server_sleeps.store(1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    announce_sleep<NativePlatform>(control.server_sleeps);
     pending = peer.requests.pending();
-    if (pending) control.server_sleeps.store(0, std::memory_order_relaxed);
+    if (pending) is_awake(control.server_sleeps);
   });
   return !pending;
 }
 
 bool LocalPort::wakes_up(Peer& peer) {
-  return survives_bus_error([&] { peer.memory->region.control().server_sleeps.store(0, std::memory_order_relaxed); });
+  return survives_bus_error([&] { is_awake(peer.memory->region.control().server_sleeps); });
 }
 
 bool LocalPort::arm() {

@@ -9,13 +9,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/device.h"
 #include "fabric/local/doorbells.h"
 #include "fabric/local/local_listener.h"
 #include "fabric/local/window.h"
 
 namespace verbena::fabric::local {
 
-class LocalPort final : public Port, public Pollable, private ListenerEvents {
+class LocalPort final : public Port, public DevicePort, public Pollable, private ListenerEvents {
  public:
   LocalPort(Core& core, const Options& options)
       : core_(core), options_(options), rung_(core.io()), look_aside_(core.io()) {}
@@ -36,12 +37,20 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
   Result<void> send_joined(PeerId peer, Bytes first, Bytes second) override;
   Result<std::unique_ptr<Window>> open_window(PeerId peer, const WindowDescriptor& lent, Access access) override;
 
+  Result<uint64_t> add_device_memory(PeerId peer, std::shared_ptr<memory::cuda::Mapped> memory,
+                                     std::shared_ptr<memory::cuda::Devices> devices) override;
+  Fence remove_device_memory(PeerId peer, uint64_t number) override;
+
   size_t poll() override;
   bool busy() const override { return !copies_->empty(); }
   bool arm() override;
   void disarm() override;
 
  private:
+  struct DeviceShare {
+    std::shared_ptr<memory::cuda::Mapped> memory;
+    std::shared_ptr<memory::cuda::Devices> devices;
+  };
   struct Peer {
     PeerId id;
     std::shared_ptr<Socket> socket;
@@ -49,6 +58,8 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
     Consumer requests;
     Producer replies;
     std::unordered_map<uint32_t, std::shared_ptr<ClientMemory>> windows;
+    std::unordered_map<uint32_t, DeviceShare> devices = {};
+    uint32_t device_key_next = device_key_first;
     bool active = true;  // polled; else its doorbell is watched
     bool heard = true;   // since the last check for idle peers
     unsigned rings = 0;  // since its last message
@@ -62,6 +73,7 @@ class LocalPort final : public Port, public Pollable, private ListenerEvents {
   void gone(PeerId peer) override;
 
   Peer* find(PeerId peer);
+  static Result<void> check_permit(const Peer& peer, const WindowKey& key, Access access);
   size_t serve(Peer& peer);
   void wake(Peer& peer);
   void violated(Peer& peer, const char* what);

@@ -6,23 +6,26 @@
 //
 // A record: 8 bytes of header (length, zero), the message, padding to 64 bytes. Records start on a cache line, so that
 // producer and consumer never write to the same one.
+//
+// `Platform` supplies atomics, fences and copies: NativePlatform, or in weak_memory_test.cc a model of weak memory.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <cstring>
 
 #include "base/bytes.h"
+#include "fabric/local/platform.h"
 
 namespace verbena::fabric::local {
 
 // Two cache lines apart: the prefetcher fetches lines in pairs.
 inline constexpr size_t line_pair = 128;
 
-struct RingIndices {
-  alignas(line_pair) std::atomic<uint64_t> head;  // bytes ever published; the producer's
-  alignas(line_pair) std::atomic<uint64_t> tail;  // bytes ever consumed; the consumer's
+template <class Platform>
+struct BasicRingIndices {
+  alignas(line_pair) typename Platform::template Atomic<uint64_t> head;  // bytes ever published; the producer's
+  alignas(line_pair) typename Platform::template Atomic<uint64_t> tail;  // bytes ever consumed; the consumer's
 };
+using RingIndices = BasicRingIndices<NativePlatform>;
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 inline constexpr size_t record_alignment = 64;
@@ -32,18 +35,22 @@ constexpr uint64_t record_size(uint64_t message_size) {
 }
 
 // `data` is `capacity` bytes, mapped twice in a row. capacity is a power of two, a multiple of the page size.
-struct RingMemory {
-  RingIndices* indices = nullptr;
+template <class Platform>
+struct BasicRingMemory {
+  BasicRingIndices<Platform>* indices = nullptr;
   std::byte* data = nullptr;
   uint64_t capacity = 0;
   uint64_t message_size_max = 0;  // record_size(message_size_max) <= capacity
 };
 
-class Producer {
+using RingMemory = BasicRingMemory<NativePlatform>;
+
+template <class Platform>
+class BasicProducer {
  public:
   enum class Push { ok, full, violated };
 
-  explicit Producer(const RingMemory& memory) : ring_(memory) {}
+  explicit BasicProducer(const BasicRingMemory<Platform>& memory) : ring_(memory) {}
 
   // Appends one message, the two parts joined; 1 .. message_size_max bytes together (the caller checked).
   Push push(Bytes first, Bytes second) {
@@ -57,9 +64,9 @@ class Producer {
     }
     std::byte* at = ring_.data + (head_ & (ring_.capacity - 1));
     const uint64_t header = size;
-    std::memcpy(at, &header, sizeof header);
-    if (!first.empty()) std::memcpy(at + record_header_size, first.data(), first.size());
-    if (!second.empty()) std::memcpy(at + record_header_size + first.size(), second.data(), second.size());
+    Platform::write(at, reinterpret_cast<const std::byte*>(&header), sizeof header);
+    if (!first.empty()) Platform::write(at + record_header_size, first.data(), first.size());
+    if (!second.empty()) Platform::write(at + record_header_size + first.size(), second.data(), second.size());
     head_ += need;
     ring_.indices->head.store(head_, std::memory_order_release);
     return Push::ok;
@@ -72,16 +79,19 @@ class Producer {
   }
 
  private:
-  RingMemory ring_;
+  BasicRingMemory<Platform> ring_;
   uint64_t head_ = 0;
   uint64_t tail_seen_ = 0;
 };
 
-class Consumer {
+using Producer = BasicProducer<NativePlatform>;
+
+template <class Platform>
+class BasicConsumer {
  public:
   enum class Pop { none, message, violated };
 
-  explicit Consumer(const RingMemory& memory) : ring_(memory) {}
+  explicit BasicConsumer(const BasicRingMemory<Platform>& memory) : ring_(memory) {}
 
   // Finds the next message. `view` points into the ring: a consumer that does not trust the producer copies it (its
   // length is a private copy already), then calls release().
@@ -95,7 +105,7 @@ class Consumer {
     }
     const std::byte* at = ring_.data + (tail_ & (ring_.capacity - 1));
     uint64_t header;
-    std::memcpy(&header, at, sizeof header);
+    Platform::read(reinterpret_cast<std::byte*>(&header), at, sizeof header);
     asm volatile("" : "+r"(header));  // one load: the value checked is the value used
     if (header == 0 || header > ring_.message_size_max || record_size(header) > head_seen_ - tail_)
       return Pop::violated;
@@ -114,10 +124,11 @@ class Consumer {
   bool pending() const { return head_seen_ != tail_ || ring_.indices->head.load(std::memory_order_acquire) != tail_; }
 
  private:
-  RingMemory ring_;
+  BasicRingMemory<Platform> ring_;
   uint64_t tail_ = 0;
   uint64_t head_seen_ = 0;
   uint64_t taken_ = 0;
 };
+using Consumer = BasicConsumer<NativePlatform>;
 
 }  // namespace verbena::fabric::local

@@ -20,10 +20,8 @@ namespace verbena::fabric::local {
 struct Control {
   RingIndices to_server;
   RingIndices to_client;
-  // "I am about to sleep: wake me after you have published." Set by the sleeper before its last look at the ring, with
-  // a full fence between (and one between publishing and reading this on the other side): one of the two always sees
-  // the other. The side that finds it set clears it and wakes the other: the server by one byte on the socket, the
-  // client by eventfd.
+  // "I am about to sleep: wake me after you have published" (agreements.h). The side that finds it set clears it and
+  // wakes the other: the server by one byte on the socket, the client by eventfd.
   alignas(line_pair) std::atomic<uint32_t> server_sleeps;
   alignas(line_pair) std::atomic<uint32_t> client_sleeps;
   // The client found the ring full and sleeps until there is space.
@@ -31,9 +29,9 @@ struct Control {
 };
 static_assert(sizeof(Control) <= 4096);
 
-// The right to touch one lent window, revocable at any moment: the client sets `permit` when it lends and clears it
-// when it withdraws, then waits while `busy`. The server sets `busy`, fences, and compares `permit` before each slice
-// it copies. A client that violates this gets late bytes itself, or waits for itself.
+// The right to touch one lent window, revocable at any moment (agreements.h): the client sets `permit` when it lends
+// and clears it when it withdraws, then waits while `busy`. The server sets `busy` and compares `permit` before each
+// slice it copies. A client that violates this gets late bytes itself, or waits for itself.
 struct Permit {
   alignas(64) std::atomic<uint64_t> permit;  // generation << 8 | Access bits; 0: nothing is lent
   std::atomic<uint32_t> busy;
@@ -53,6 +51,9 @@ struct WindowKey {
   }
 };
 inline constexpr uint32_t memory_key_max = 0xfffff;
+// The last numbers are of memory of devices; a peer has at most half as many.
+inline constexpr uint32_t device_keys = 8192;
+inline constexpr uint32_t device_key_first = memory_key_max - device_keys + 1;
 
 class SharedRegion {
  public:

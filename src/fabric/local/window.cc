@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/copy.h"
+#include "fabric/local/agreements.h"
 #include "fabric/local/bus_guard.h"
 #include "fabric/local/recent_targets.h"
 
@@ -67,16 +68,8 @@ Result<void> LocalWindow::permitted(Copying copy) {
   Permit& permit = peer_->region.permit(key_.slot);
   const uint64_t wanted = uint64_t{key_.generation} << 8 | static_cast<uint8_t>(access_);
   bool permitted = false;
-  const bool whole = survives_bus_error([&] {
-    permit.busy.store(1, std::memory_order_relaxed);
-    // Either the client's withdrawal is seen here, or `busy` is seen by the client, which then waits for it.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (permit.permit.load(std::memory_order_acquire) == wanted) {
-      copy();
-      permitted = true;
-    }
-    permit.busy.store(0, std::memory_order_release);
-  });
+  const bool whole =
+      survives_bus_error([&] { permitted = use_window<NativePlatform>(permit.permit, permit.busy, wanted, copy); });
   if (!whole) {
     survives_bus_error([&] { permit.busy.store(0, std::memory_order_release); });
     return fail(Errc::rdma_transfer_failed, "local: a page of the window is gone");

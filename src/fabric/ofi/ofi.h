@@ -38,6 +38,8 @@ struct Options {
   std::optional<std::string> device_name;  // verbs: as in /sys/class/infiniband
   std::optional<int> ib_port;              // verbs
   std::optional<std::string> gid_index;    // verbs: "auto" or a number
+  std::optional<uint16_t> pkey;            // verbs over InfiniBand: the partition of the address's interface
+  std::optional<uint16_t> vlan;            // verbs over Ethernet: its VLAN
   std::optional<size_t> max_send_wr;       // sends and one-sided operations in flight per endpoint; default 128
   std::optional<size_t> max_recv_wr;       // receives posted per Port; default 128
   std::optional<size_t> max_sge;

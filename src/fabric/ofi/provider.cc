@@ -15,6 +15,7 @@
 #include "fabric/ofi/address.h"
 #include "fabric/ofi/device.h"
 #include "fabric/ofi/gid.h"
+#include "fabric/ofi/segment.h"
 
 namespace verbena::fabric::ofi {
 namespace {
@@ -108,9 +109,11 @@ int rank(const fi_info& info) {
   return source->ip.is_v4() ? 4 : 3;
 }
 
-bool wants_rdma_device(const Options& options) {
+bool wants_gid(const Options& options) {
   return options.device_name || options.ib_port || (options.gid_index && *options.gid_index != "auto");
 }
+
+bool wants_rdma_device(const Options& options) { return wants_gid(options) || options.pkey || options.vlan; }
 
 // A key that only the verbs provider supports.
 Result<void> check_device_keys(const Options& options, const std::string& provider) {
@@ -118,10 +121,12 @@ Result<void> check_device_keys(const Options& options, const std::string& provid
   const char* key = options.device_name                                   ? "device_name"
                     : options.ib_port                                     ? "ib_port"
                     : (options.gid_index && *options.gid_index != "auto") ? "gid_index"
+                    : options.pkey                                        ? "pkey"
+                    : options.vlan                                        ? "vlan"
                                                                           : nullptr;
   if (key == nullptr) return {};
   log::error("fabric: rdma.{} selects an RDMA device, which the provider {} does not use", key, provider);
-  return fail(Errc::bad_config, "rdma: device_name, ib_port and gid_index need the provider verbs");
+  return fail(Errc::bad_config, "rdma: device_name, ib_port, gid_index, pkey and vlan need the provider verbs");
 }
 
 // The device must have room for the requested sizes. libfabric itself silently reduces a work-request limit to the
@@ -220,12 +225,10 @@ Result<std::vector<std::string>> preferences(std::string_view provider) {
   return names;
 }
 
-Result<std::string> source_address(const Options& options) {
-  if (!wants_rdma_device(options)) return is_wildcard(options.bind_address) ? std::string() : options.bind_address;
-  VB_ASSIGN(const auto names, preferences(options.provider));
-  if (std::find(names.begin(), names.end(), verbs_name) == names.end()) {
-    VB_TRY(check_device_keys(options, names.front()));
-  }
+namespace {
+
+// The address of the GID that the keys choose.
+Result<std::string> chosen_gid(const Options& options) {
   GidChoice choice;
   choice.device = options.device_name.value_or("");
   choice.port = options.ib_port.value_or(1);
@@ -238,6 +241,40 @@ Result<std::string> source_address(const Options& options) {
     choice.index = static_cast<unsigned>(index);
   }
   return gid_source_address(choice);
+}
+
+// An address in the partition or VLAN: the configured one, which is checked, or one that is found.
+Result<std::string> segment_source(const Options& options) {
+  const Segment segment{.pkey = options.pkey, .vlan = options.vlan};
+  const SegmentDevice device{.name = options.device_name.value_or(""), .port = options.ib_port};
+  const Interfaces machine = Interfaces::of_machine();
+  const auto refuse = [](const std::string& why) {
+    log::error("fabric: {}", why);
+    return fail(Errc::bad_config, "rdma.pkey, rdma.vlan: no such address");
+  };
+  const bool by_index = options.gid_index && *options.gid_index != "auto";
+  std::string address = is_wildcard(options.bind_address) || wants_gid(options) ? "" : options.bind_address;
+  if (by_index) {
+    VB_ASSIGN(address, chosen_gid(options));
+  }
+  if (address.empty()) {
+    const auto found = segment_address(segment, device, machine);
+    if (!found) return refuse(found.error());
+    return *found;
+  }
+  if (const auto checked = check_segment(segment, device, address, machine); !checked) return refuse(checked.error());
+  return address;
+}
+
+}  // namespace
+
+Result<std::string> source_address(const Options& options) {
+  if (!wants_rdma_device(options)) return is_wildcard(options.bind_address) ? std::string() : options.bind_address;
+  VB_ASSIGN(const auto names, preferences(options.provider));
+  if (std::find(names.begin(), names.end(), verbs_name) == names.end()) {
+    VB_TRY(check_device_keys(options, names.front()));
+  }
+  return options.pkey || options.vlan ? segment_source(options) : chosen_gid(options);
 }
 
 namespace {

@@ -1,7 +1,12 @@
 #include "fabric/sealed/channel.h"
 
+#include <openssl/crypto.h>
+
 #include <algorithm>
+#include <cstring>
 #include <limits>
+
+#include "base/copy.h"
 
 namespace verbena::fabric::sealed {
 namespace {
@@ -15,11 +20,12 @@ thread_local std::vector<std::byte> outgoing, incoming;
 
 size_t start_of_body(Kind kind) { return Header::size + (kind == Kind::open ? salt_size : 0); }
 
-// The part of a place that record i holds.
-Place part_of(const Place& place, size_t i) {
-  const size_t from = i * record_size_max;
-  return {place.key, place.offset + from,
-          static_cast<uint32_t>(std::min<size_t>(record_size_max, place.length - from))};
+// What is to be sealed, in one piece: two are joined at `place`.
+Bytes joined(Bytes first, Bytes second, std::byte* place) {
+  if (second.empty()) return first;
+  copy_bytes(place, first);
+  copy_bytes(place + first.size(), second);
+  return {place, first.size() + second.size()};
 }
 
 }  // namespace
@@ -33,13 +39,11 @@ Result<void> Channel::transmit(Kind kind, Bytes first, Bytes second, const Trans
   if (outgoing.size() < size) outgoing.resize(envelope_size_max_);
   std::byte* const out = outgoing.data();
   encode(Header{.kind = kind, .session = session_, .sequence = sent_ + 1}, out);
-  if (salt_) std::ranges::copy(*salt_, out + Header::size);
-  std::ranges::copy(first, out + start);
-  std::ranges::copy(second, out + start + first.size());
+  if (salt_) std::memcpy(out + Header::size, salt_->data(), salt_size);
   AeadTag tag;
-  const Bytes plain(out + start, first.size() + second.size());
+  const Bytes plain = joined(first, second, out + start);
   ciphers_.messages_out.seal(sent_ + 1, Bytes(out, start), plain, out + start, tag);
-  std::ranges::copy(tag, out + size - aead_tag_size);
+  std::memcpy(out + size - aead_tag_size, tag.data(), tag.size());
   // An envelope that was not sent is sealed again under its number. Only one of them leaves this machine.
   if (auto sent = transmit(Bytes(out, size)); !sent) {
     // Whether something left is not known: its number must not come again.
@@ -103,16 +107,19 @@ Seals Channel::seal_records(const Place& place, Bytes plain, std::byte* out) {
 }
 
 bool Channel::open_records(const Place& place, const Seals& seals, Bytes sealed, std::byte* out) {
-  bool opened =
-      sealed.size() == place.length && seals.tags.size() == records_of(place.length) && seals.first <= numbers_max;
+  bool opened = sealed.size() == place.length && seals.tags.size() == records_of(place.length);
   for (size_t i = 0; opened && i < seals.tags.size(); ++i) {
     const Place part = part_of(place, i);
     const size_t at = i * record_size_max;
-    opened = ciphers_.records_in.open(seals.first + i, context_of(part), sealed.subspan(at, part.length), seals.tags[i],
-                                      out + at);
+    opened = open_record(part, seals, i, sealed.subspan(at, part.length), out + at);
   }
-  if (!opened) std::fill_n(out, place.length, std::byte{0});
+  if (!opened) OPENSSL_cleanse(out, place.length);
   return opened;
+}
+
+bool Channel::open_record(const Place& part, const Seals& seals, size_t i, Bytes sealed, std::byte* out) {
+  return seals.first <= numbers_max &&
+         ciphers_.records_in.open(seals.first + i, context_of(part), sealed, seals.tags[i], out);
 }
 
 }  // namespace verbena::fabric::sealed

@@ -50,6 +50,8 @@ class Channel {
   Seals seal_records(const Place& place, Bytes plain, std::byte* out);
   // Opens them. `out` may be the memory of `sealed`. False: `out` is wiped.
   [[nodiscard]] bool open_records(const Place& place, const Seals& seals, Bytes sealed, std::byte* out);
+  // Opens record `i` of a place alone, whose part it is; likewise.
+  [[nodiscard]] bool open_record(const Place& part, const Seals& seals, size_t i, Bytes sealed, std::byte* out);
 
  private:
   Result<void> transmit(Kind kind, Bytes first, Bytes second, const Transmit& transmit);

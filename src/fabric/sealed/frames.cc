@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
+
+#include "base/cursor.h"
 
 namespace verbena::fabric::sealed {
 namespace {
 
+using cursor::little_endian;
+using cursor::Reader;
+
 // "VNS" and the version.
 constexpr std::array<std::byte, 4> magic{std::byte{0x56}, std::byte{0x4e}, std::byte{0x53}, std::byte{0x01}};
-
-template <class T>
-T little_endian(T value) {
-  return std::endian::native == std::endian::little ? value : std::byteswap(value);
-}
 
 template <class T>
 void put(std::vector<std::byte>& out, T value) {
@@ -22,37 +23,14 @@ void put(std::vector<std::byte>& out, T value) {
   out.insert(out.end(), raw, raw + sizeof value);
 }
 
-// Reads a field off the front. Once one is missing, ok stays false and all further ones are zero.
-struct Fields {
-  Bytes left;
-  bool ok = true;
-  Bytes bytes(size_t size) {
-    if (size > left.size()) {
-      ok = false;
-      left = {};
-      return {};
-    }
-    const Bytes taken = left.first(size);
-    left = left.subspan(size);
-    return taken;
-  }
-  template <class T>
-  T number() {
-    const Bytes raw = bytes(sizeof(T));
-    T value{};
-    if (raw.size() == sizeof(T)) std::memcpy(&value, raw.data(), sizeof(T));
-    return little_endian(value);
-  }
-};
-
 enum Form : uint8_t { in_segment = 0, is_inside = 1, is_refused = 2 };
 
 void put_place(std::vector<std::byte>& out, const Place& place) {
   put(out, place.key), put(out, place.offset), put(out, place.length);
 }
-Place take_place(Fields& in) {
+Place take_place(Reader& in) {
   Place place;
-  place.key = in.number<uint64_t>(), place.offset = in.number<uint64_t>(), place.length = in.number<uint32_t>();
+  place.key = in.u64(), place.offset = in.u64(), place.length = in.u32();
   return place;
 }
 
@@ -60,14 +38,14 @@ void put_seals(std::vector<std::byte>& out, uint8_t segment, const Seals& seals)
   put(out, segment), put(out, static_cast<uint8_t>(seals.tags.size())), put(out, seals.first);
   for (const AeadTag& tag : seals.tags) out.insert(out.end(), tag.begin(), tag.end());
 }
-bool take_seals(Fields& in, uint8_t& segment, Seals& seals) {
-  segment = in.number<uint8_t>();
-  const size_t tags = in.number<uint8_t>();
-  seals.first = in.number<uint64_t>();
-  if (!in.ok || segment >= segments || tags == 0 || tags > records_per_segment) return false;
+bool take_seals(Reader& in, uint8_t& segment, Seals& seals) {
+  segment = in.u8();
+  const size_t tags = in.u8();
+  seals.first = in.u64();
+  if (!in.ok() || segment >= segments || tags == 0 || tags > records_per_segment) return false;
   for (size_t i = 0; i < tags; ++i) {
     const Bytes tag = in.bytes(aead_tag_size);
-    if (!in.ok) return false;
+    if (!in.ok()) return false;
     std::ranges::copy(tag, seals.tags.emplace_back().begin());
   }
   return true;
@@ -77,7 +55,7 @@ bool take_seals(Fields& in, uint8_t& segment, Seals& seals) {
 
 void encode(const Header& header, std::byte* out) {
   std::memset(out, 0, Header::size);
-  std::ranges::copy(magic, out);
+  std::memcpy(out, magic.data(), magic.size());
   out[4] = static_cast<std::byte>(header.kind);
   const uint64_t session = little_endian(header.session), sequence = little_endian(header.sequence);
   std::memcpy(out + 8, &session, 8);
@@ -85,17 +63,23 @@ void encode(const Header& header, std::byte* out) {
 }
 
 std::optional<Header> decode_header(Bytes envelope) {
-  Fields in{envelope};
+  Reader in(envelope);
   const Bytes start = in.bytes(4);
   Header header;
-  header.kind = static_cast<Kind>(in.number<uint8_t>());
+  header.kind = static_cast<Kind>(in.u8());
   const Bytes zeros = in.bytes(3);
-  header.session = in.number<uint64_t>();
-  header.sequence = in.number<uint64_t>();
-  if (!in.ok || !std::ranges::equal(start, magic)) return std::nullopt;
+  header.session = in.u64();
+  header.sequence = in.u64();
+  if (!in.ok() || !std::ranges::equal(start, magic)) return std::nullopt;
   if (header.kind < Kind::open || header.kind > Kind::taken) return std::nullopt;
   if (std::ranges::any_of(zeros, [](std::byte b) { return b != std::byte{0}; })) return std::nullopt;
   return header;
+}
+
+Place part_of(const Place& place, size_t i) {
+  const size_t from = i * record_size_max;
+  return {place.key, place.offset + from,
+          static_cast<uint32_t>(std::min<size_t>(record_size_max, place.length - from))};
 }
 
 std::array<std::byte, 24> context_of(const Place& place) {
@@ -109,11 +93,11 @@ void encode(const Rings& rings, std::vector<std::byte>& out) {
 }
 
 std::optional<Rings> decode_rings(Bytes body) {
-  Fields in{body};
+  Reader in(body);
   Rings rings;
-  rings.down_base = in.number<uint64_t>(), rings.down_key = in.number<uint64_t>();
-  rings.up_base = in.number<uint64_t>(), rings.up_key = in.number<uint64_t>();
-  return in.ok && in.left.empty() ? std::optional(rings) : std::nullopt;
+  rings.down_base = in.u64(), rings.down_key = in.u64();
+  rings.up_base = in.u64(), rings.up_key = in.u64();
+  return in.complete() ? std::optional(rings) : std::nullopt;
 }
 
 void encode(const Record& record, std::vector<std::byte>& out) {
@@ -124,20 +108,20 @@ void encode(const Record& record, std::vector<std::byte>& out) {
 }
 
 std::optional<Record> take_record(Bytes& body) {
-  Fields in{body};
-  const auto form = in.number<uint8_t>();
+  Reader in(body);
+  const auto form = in.u8();
   Record record;
   record.place = take_place(in);
-  if (!in.ok || record.place.length == 0) return std::nullopt;
+  if (!in.ok() || record.place.length == 0) return std::nullopt;
   if (form == is_inside) {
     record.inside = in.bytes(record.place.length);
-    if (!in.ok) return std::nullopt;
+    if (!in.ok()) return std::nullopt;
   } else if (form != in_segment || record.place.length > segment_size ||
              !take_seals(in, record.segment, record.seals) ||
              record.seals.tags.size() != records_of(record.place.length)) {
     return std::nullopt;
   }
-  body = in.left;
+  body = body.last(in.left());
   return record;
 }
 
@@ -147,11 +131,11 @@ void encode(const Want& want, std::vector<std::byte>& out) {
 }
 
 std::optional<Want> decode_want(Bytes body) {
-  Fields in{body};
+  Reader in(body);
   Want want;
-  want.id = in.number<uint32_t>();
+  want.id = in.u32();
   want.place = take_place(in);
-  if (!in.ok || !in.left.empty() || want.place.length == 0 || want.place.length > segment_size) return std::nullopt;
+  if (!in.complete() || want.place.length == 0 || want.place.length > segment_size) return std::nullopt;
   return want;
 }
 
@@ -164,18 +148,18 @@ void encode(const Ready& ready, std::vector<std::byte>& out) {
 }
 
 std::optional<Ready> decode_ready(Bytes body) {
-  Fields in{body};
+  Reader in(body);
   Ready ready;
-  ready.id = in.number<uint32_t>();
-  const auto form = in.number<uint8_t>();
-  if (!in.ok) return std::nullopt;
+  ready.id = in.u32();
+  const auto form = in.u8();
+  if (!in.ok()) return std::nullopt;
   if (form == is_inside) {
-    ready.inside = in.left;
+    ready.inside = body.last(in.left());
     return ready;
   }
   ready.refused = form == is_refused;
   if (!ready.refused && (form != in_segment || !take_seals(in, ready.segment, ready.seals))) return std::nullopt;
-  return in.ok && in.left.empty() ? std::optional(std::move(ready)) : std::nullopt;
+  return in.complete() ? std::optional(std::move(ready)) : std::nullopt;
 }
 
 void encode_segment(uint8_t segment, std::vector<std::byte>& out) { put(out, segment); }

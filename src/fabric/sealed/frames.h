@@ -62,6 +62,8 @@ struct Place {
   uint64_t key = 0, offset = 0;
   uint32_t length = 0;
 };
+// The part of a place that record i holds.
+Place part_of(const Place& place, size_t i);
 // What a record's tag binds it to, besides its number.
 std::array<std::byte, 24> context_of(const Place& place);
 

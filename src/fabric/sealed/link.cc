@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/copy.h"
 #include "fabric/sealed/channel.h"
 #include "fabric/sealed/sealed.h"
 
@@ -195,19 +196,25 @@ class SealedLink final : public Link {
       std::memcpy(&word, from.data(), sizeof word);
       __atomic_store_n(reinterpret_cast<uint64_t*>(into.data()), word, __ATOMIC_RELEASE);
     } else {
-      std::ranges::copy(from, into.begin());
+      copy_bytes(into.data(), from);
     }
   }
 
-  // The ring can be written by whatever reaches this host's device, also while it is read. So the sealed bytes are
-  // copied to memory of this process alone and opened there. Opening writes plain bytes before it has compared the tag:
-  // the window gets them afterwards.
+  // A record at a time. The ring can be written by whatever reaches this host's device, also while it is read, and a
+  // cipher reads its input twice: so the sealed bytes are copied to memory of this process alone, which stays in the
+  // processor's cache, and opened there. Opening writes plain bytes before it has compared the tag: the window gets
+  // them afterwards.
   bool take_segment(const Record& record) {
     if (down_.memory == nullptr) return false;
-    sealed_.resize(record.place.length);
-    std::ranges::copy(down_.segment(record.segment).first(sealed_.size()), sealed_.begin());
-    if (!channel_.open_records(record.place, record.seals, sealed_, sealed_.data())) return false;
-    lent_->with(record.place, Access::server_writes, [&](MutableBytes into) { put(sealed_, into); });
+    const Bytes ring = Bytes(down_.segment(record.segment)).first(record.place.length);
+    opened_.resize(record_size_max);
+    for (size_t i = 0; i < record.seals.tags.size(); ++i) {
+      const Place part = part_of(record.place, i);
+      const MutableBytes opened = MutableBytes(opened_).first(part.length);
+      copy_bytes(opened.data(), ring.subspan(i * record_size_max, part.length));
+      if (!channel_.open_record(part, record.seals, i, opened, opened.data())) return false;
+      lent_->with(part, Access::server_writes, [&](MutableBytes into) { put(opened, into); });
+    }
     std::vector<std::byte> body;
     encode_segment(record.segment, body);
     channel_.queue(Kind::freed, std::move(body));
@@ -245,7 +252,7 @@ class SealedLink final : public Link {
   Ring down_, up_;
   FreeSegments free_segments_;  // of `up`
   std::deque<std::vector<std::byte>> arrived_;
-  std::vector<std::byte> sealed_;
+  std::vector<std::byte> opened_;  // a record
   bool broken_ = false;
 };
 

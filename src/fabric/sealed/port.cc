@@ -24,13 +24,9 @@ class SealedPort final : public Port {
     });
   }
   ~SealedPort() override {
-    Port& below = *std::exchange(state_->below, nullptr);
-    below.on_message({});
-    below.on_gone({});
-    state_->retry.cancel();
-    for (const auto& [session, peer] : std::exchange(state_->by_session, {})) state_->leave(*peer);
-    state_->buffers -= state_->spare.size();
-    state_->spare.clear();
+    below().on_message({});
+    below().on_gone({});
+    state_->close();
   }
 
   void on_connection(FindKey find) override { find_key_ = std::move(find); }

@@ -10,7 +10,7 @@
 namespace verbena::fabric::sealed {
 namespace {
 
-constexpr std::chrono::microseconds retry_after{200};
+constexpr std::chrono::seconds spare_kept{1};
 
 Channel::Transmit below_of(PortState& state, Peer& peer) {
   return [&state, &peer](Bytes envelope) -> Result<void> {
@@ -19,28 +19,16 @@ Channel::Transmit below_of(PortState& state, Peer& peer) {
   };
 }
 
-void flush_all(const PortStatePtr& state) {
-  state->flush_posted = false;
-  if (state->below == nullptr) return;
-  std::vector<std::shared_ptr<Peer>> blocked;
-  for (auto& peer : std::exchange(state->to_flush, {})) {
-    if (peer->gone) continue;
-    const auto flushed = flush(*state, *peer);
-    if (flushed) continue;
-    if (flushed.error() == Errc::would_block) {
-      blocked.push_back(peer);
-    } else {
-      state->leave(*peer);
-    }
-  }
-  state->line.wake_all();  // there is room in a queue, perhaps
-  for (auto& peer : blocked) state->to_flush.push_back(std::move(peer));
-  if (state->to_flush.empty() || state->retrying) return;
-  state->retrying = true;
-  state->retry.expires_after(retry_after);
-  state->retry.async_wait([state](const boost::system::error_code&) {
-    state->retrying = false;
-    flush_all(state);
+void return_unused(const PortStatePtr& state) {
+  state->spare_timer_runs = true;
+  state->spare_unused = state->spare.size();
+  state->spare_timer.expires_after(spare_kept);
+  state->spare_timer.async_wait([state](const boost::system::error_code& cancelled) {
+    state->spare_timer_runs = false;
+    if (cancelled || state->below == nullptr) return;
+    state->buffers -= state->spare_unused;
+    state->spare.erase(state->spare.end() - static_cast<ptrdiff_t>(state->spare_unused), state->spare.end());
+    if (!state->spare.empty()) return_unused(state);
   });
 }
 
@@ -55,6 +43,60 @@ Task<bool> WaitingLine::wait(Core& core, Deadline deadline) {
 
 void WaitingLine::wake_all() {
   for (auto* timer : std::exchange(waiting_, {})) timer->cancel();
+}
+
+void keep_spare(const PortStatePtr& state, memory::Lease lease) {
+  if (state->below == nullptr) {
+    --state->buffers;
+    return;
+  }
+  state->spare.push_back(std::move(lease));
+  if (!state->spare_timer_runs) return_unused(state);
+}
+
+void PortState::flush_all() {
+  std::vector<std::shared_ptr<Peer>> still;
+  auto peers = std::exchange(to_flush, {});
+  for (auto& peer : peers) {
+    if (peer->gone) continue;
+    const auto flushed = flush(*this, *peer);
+    if (flushed) continue;
+    if (flushed.error() == Errc::would_block) {
+      still.push_back(peer);
+    } else {
+      leave(*peer);
+    }
+  }
+  if (still.size() != peers.size()) line.wake_all();  // there is room in a queue
+  for (auto& peer : still) to_flush.push_back(std::move(peer));
+  if (to_flush.empty()) {
+    blocked.end();
+  } else {
+    blocked.begin();
+  }
+}
+
+size_t PortState::Blocked::poll() {
+  const size_t before = state_.to_flush.size();
+  state_.flush_all();
+  return before - state_.to_flush.size();
+}
+
+void PortState::Blocked::begin() {
+  if (!std::exchange(added_, true)) state_.core.add(this);
+}
+
+void PortState::Blocked::end() {
+  if (std::exchange(added_, false)) state_.core.remove(this);
+}
+
+void PortState::close() {
+  below = nullptr;
+  blocked.end();
+  spare_timer.cancel();
+  for (const auto& [session, peer] : std::exchange(by_session, {})) leave(*peer);
+  buffers -= spare.size();
+  spare.clear();
 }
 
 void PortState::leave(Peer& peer) {
@@ -73,7 +115,10 @@ Result<void> flush(PortState& state, Peer& peer) {
 void flush_soon(const PortStatePtr& state, const std::shared_ptr<Peer>& peer) {
   if (std::ranges::find(state->to_flush, peer) == state->to_flush.end()) state->to_flush.push_back(peer);
   if (std::exchange(state->flush_posted, true)) return;
-  boost::asio::post(state->core.io(), [state] { flush_all(state); });
+  boost::asio::post(state->core.io(), [state] {
+    state->flush_posted = false;
+    if (state->below != nullptr) state->flush_all();
+  });
 }
 
 void give_back_segment(const PortStatePtr& state, const std::shared_ptr<Peer>& peer, const Ready& ready) {

@@ -63,7 +63,7 @@ struct Peer {
 
 struct PortState {
   PortState(Core& core, Port& below, memory::Arena& arena, const PortOptions& options)
-      : core(core), below(&below), arena(arena), options(options), retry(core.io()) {}
+      : core(core), below(&below), arena(arena), options(options), spare_timer(core.io()), blocked(*this) {}
 
   Core& core;
   Port* below;  // null: the port is gone
@@ -73,19 +73,42 @@ struct PortState {
   std::unordered_map<uint64_t, std::shared_ptr<Peer>> by_session;
   std::unordered_map<PeerId, std::shared_ptr<Peer>> by_id;
 
-  // Buffers for records on their way from the arena to a ring.
+  // Buffers for records on their way from the arena to a ring. Spare ones that were not needed for a second go back.
   std::vector<memory::Lease> spare;
-  size_t buffers = 0;
-  WaitingLine line;  // for a buffer, a segment, or room in a connection's queue
+  size_t spare_unused = 0;  // so many were spare all the time since the timer was started
+  boost::asio::steady_timer spare_timer;
+  bool spare_timer_runs = false;
+  size_t buffers = 0;  // also the spare ones
+  WaitingLine line;    // for a buffer, a segment, or room in a connection's queue
 
   std::vector<std::shared_ptr<Peer>> to_flush;
   bool flush_posted = false;
-  boost::asio::steady_timer retry;  // of a flush that found the queue below full
-  bool retrying = false;
 
+  // Polled by the core while a peer's queue below is full: a completion below, which makes room, wakes the core.
+  class Blocked final : public Pollable {
+   public:
+    explicit Blocked(PortState& state) : state_(state) {}
+    size_t poll() override;
+    bool busy() const override { return true; }  // the core looks again after a millisecond, if nothing wakes it
+    bool arm() override { return true; }
+    void disarm() override {}
+    void begin();
+    void end();
+
+   private:
+    PortState& state_;
+    bool added_ = false;
+  };
+  Blocked blocked;
+
+  void flush_all();
   void leave(Peer& peer);
+  void close();  // the port goes
 };
 using PortStatePtr = std::shared_ptr<PortState>;
+
+// Takes back a buffer.
+void keep_spare(const PortStatePtr& state, memory::Lease lease);
 
 Result<void> flush(PortState& state, Peer& peer);
 // Flushes when the core comes round, and tries again until it is done.

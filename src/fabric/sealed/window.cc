@@ -32,11 +32,7 @@ class Buffer {
   ~Buffer() {
     if (state_ == nullptr) return;
     --peer_->buffers;
-    if (state_->below != nullptr) {
-      state_->spare.push_back(std::move(lease_));
-    } else {
-      --state_->buffers;
-    }
+    keep_spare(state_, std::move(lease_));
     state_->line.wake_all();
   }
   std::byte* data() const { return lease_.data(); }
@@ -54,6 +50,7 @@ std::optional<Result<memory::Lease>> take_buffer(PortState& state, const Peer& p
   if (!state.spare.empty()) {
     memory::Lease lease = std::move(state.spare.back());
     state.spare.pop_back();
+    state.spare_unused = std::min(state.spare_unused, state.spare.size());
     return lease;
   }
   if (state.buffers >= state.options.buffers_max) return std::nullopt;
@@ -131,7 +128,7 @@ Task<Result<void>> fetch(PortStatePtr state, std::shared_ptr<Peer> peer, Place p
   if (ready.refused) co_return fail(Errc::invalid_argument, "sealed: the client has not lent these bytes");
   if (ready.inside) {
     if (wanted.inside.size() != into.size()) co_return fail(Errc::malformed, "sealed: another number of bytes");
-    std::ranges::copy(wanted.inside, into.begin());
+    copy_bytes(into.data(), wanted.inside);
     co_return Result<void>{};
   }
   const WindowDescriptor ring{peer->rings->up_base, ring_size, peer->rings->up_key};

@@ -40,9 +40,11 @@ MasterKey derive_master(std::string_view secret_key, const Nonce& client, const 
   return master;
 }
 
-StreamKeys derive_stream(const MasterKey& master, uint16_t endpoint) {
-  return {.to_server = stream_key(master, "verbena-native-1 client to server", endpoint),
-          .to_client = stream_key(master, "verbena-native-1 server to client", endpoint)};
+StreamKeys derive_stream(const MasterKey& master, uint16_t endpoint, bool sealed) {
+  StreamKeys keys{.to_server = stream_key(master, "verbena-native-1 client to server", endpoint),
+                  .to_client = stream_key(master, "verbena-native-1 server to client", endpoint)};
+  keys.to_server.in_envelope = keys.to_client.in_envelope = sealed;
+  return keys;
 }
 
 std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint) {

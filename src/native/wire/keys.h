@@ -15,6 +15,8 @@ using Nonce = std::array<std::byte, nonce_size>;
 
 struct MacKey {
   std::byte bytes[16] = {};
+  bool in_envelope =
+      false;  // each message is authenticated as a whole by its envelope (fabric/sealed): its MAC is zero
 };
 
 // HMAC-SHA256 of the secret key over a label, both nonces and the session id: stored by both sides instead of the
@@ -28,7 +30,8 @@ MasterKey derive_master(std::string_view secret_key, const Nonce& client, const 
 struct StreamKeys {
   MacKey to_server, to_client;
 };
-StreamKeys derive_stream(const MasterKey& master, uint16_t endpoint);
+// `sealed`: on this endpoint the session's messages travel in envelopes.
+StreamKeys derive_stream(const MasterKey& master, uint16_t endpoint, bool sealed = false);
 
 // The proof for a transport that authenticates connections: one for each endpoint.
 std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint);

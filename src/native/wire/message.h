@@ -17,7 +17,7 @@ namespace verbena::native::wire {
 
 // The version of the frame, the same in all versions of the protocol; those differ in the types that a session knows.
 inline constexpr uint8_t version = 1;
-inline constexpr uint8_t protocol_version_max = 7;
+inline constexpr uint8_t protocol_version_max = 8;
 // The first version with the checksums from SHA512 on, and MD5 as one of them.
 inline constexpr unsigned version_of_new_checksums = 5;
 inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
@@ -54,9 +54,13 @@ enum class Type : uint8_t {
   // Version 6:
   match = 31,
   lease_end = 32,
+  // Version 8:
+  device = 33,
+  device_end = 34,
 };
 // The first version whose sessions know the type.
 inline constexpr unsigned version_of(uint8_t type) {
+  if (type >= static_cast<uint8_t>(Type::device)) return 8;
   if (type >= static_cast<uint8_t>(Type::match)) return 6;
   if (type >= static_cast<uint8_t>(Type::watch)) return 4;
   if (type >= static_cast<uint8_t>(Type::append)) return 3;

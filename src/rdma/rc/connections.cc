@@ -18,15 +18,12 @@ constexpr std::string_view address_prefix = "address:";
 std::string address_owner(std::string_view address) { return std::string(address_prefix) + std::string(address); }
 
 Connections::Connections(Endpoint& endpoint, const Options& options)
-    : endpoint_(endpoint),
-      options_(options),
-      places_(options.connections_max, options.owner_connections_max, connection_gauge()) {}
+    : endpoint_(endpoint), options_(options), places_(options.places, connection_gauge()) {}
 
 Task<Result<Connections::Made>> Connections::connect(PeerToken peer, uint32_t peer_sequence, std::string owner,
-                                                     std::string address) {
-  VB_CO_ASSIGN(const Gid gid, endpoint_.check_peer(peer, address));
-  const bool is_signed = !owner.starts_with(address_prefix);
-  VB_CO_ASSIGN(auto place, is_signed ? places_.take(owner) : places_.take(owner, options_.unsigned_connections_max));
+                                                     Payer payer) {
+  VB_CO_ASSIGN(const Gid gid, endpoint_.check_peer(peer, payer.address));
+  VB_CO_ASSIGN(auto place, places_.take(payer));
   Made made{.id = random_session_id(), .own = {}, .own_sequence = random_sequence()};
   const Peer to{peer.queue_pair, peer_sequence, gid};
   const uint32_t own_sequence = made.own_sequence;

@@ -21,8 +21,7 @@ std::string address_owner(std::string_view address);
 class Connections final : public Dialect {
  public:
   struct Options {
-    size_t connections_max = 1024, owner_connections_max = 64;
-    size_t unsigned_connections_max = 8;  // of an address whose calls are not signed
+    Places::Limits places{};
     std::chrono::milliseconds idle_for{300'000};
     std::chrono::milliseconds unused_for{30'000};  // before the first token
   };
@@ -34,7 +33,7 @@ class Connections final : public Dialect {
     uint32_t own_sequence = 0;
   };
   // After Endpoint::open(). rdma_not_supported: a peer that is refused; slow_down; rdma_transfer_failed.
-  Task<Result<Made>> connect(PeerToken peer, uint32_t peer_sequence, std::string owner, std::string address);
+  Task<Result<Made>> connect(PeerToken peer, uint32_t peer_sequence, std::string owner, Payer payer);
   // A connection that is gone, or another caller's, is no error. One that serves a request ends after that.
   void disconnect(std::string_view id, std::string_view owner);
   void reap(Deadline now);

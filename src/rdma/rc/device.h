@@ -85,7 +85,13 @@ struct DeviceChoice {
   std::string name;              // empty: the first with an active port
   std::optional<int> gid_index;  // none: by the peer's GID
   uint8_t port = 1;
+  std::optional<uint16_t> pkey{};  // InfiniBand's partition; none: the first entry of the port's table
+  std::optional<uint16_t> vlan{};  // Ethernet's: only GIDs of its interface; none: any
 };
+// The entry of a port's table that makes its queue pairs members of the partition; a full membership before a limited
+// one, whose members reach only full members. nullopt: the port is no member.
+std::optional<uint16_t> partition_entry(std::span<const uint16_t> table, uint16_t pkey);
+
 // libibverbs. unsupported: no such device, or none at all.
 Result<std::unique_ptr<Device>> open_ibv_device(const DeviceChoice& choice);
 

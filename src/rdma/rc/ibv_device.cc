@@ -1,7 +1,9 @@
-// libibverbs. Sources: rdma-core's manual pages ibv_modify_qp(3), ibv_get_cq_event(3), ibv_query_gid_table(3).
+// libibverbs. Sources: rdma-core's manual pages ibv_modify_qp(3), ibv_get_cq_event(3), ibv_query_gid_table(3),
+// ibv_query_pkey(3).
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +11,7 @@
 #include <cstring>
 #include <vector>
 
+#include "fabric/ofi/segment.h"
 #include "rdma/rc/device.h"
 
 namespace verbena::rdma::rc {
@@ -44,6 +47,7 @@ struct OpenPort {
   IbvPtr<ibv_context> context;
   uint8_t port = 1;
   ibv_mtu mtu = IBV_MTU_1024;
+  uint16_t partition = 0;  // an entry of the port's table
   std::vector<GidEntry> gids;
   std::optional<uint32_t> gid_index;
 
@@ -125,6 +129,7 @@ Result<std::unique_ptr<QueuePair>> IbvQueuePair::make(const OpenPort& port, ibv_
   if (!made->pair_) return ibv_failed("ibv_create_qp", errno);
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = port.partition;
   attr.port_num = port.port;
   attr.qp_access_flags = remote_write ? IBV_ACCESS_REMOTE_WRITE : 0;
   const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
@@ -251,7 +256,24 @@ class IbvDevice final : public Device {
   std::shared_ptr<const OpenPort> port_;
 };
 
-// nullptr: not active, or without a GID.
+// The port's table of partition keys, as the subnet manager made it.
+std::vector<uint16_t> partitions_of(ibv_context* context, uint8_t port, uint16_t size) {
+  std::vector<uint16_t> table;
+  for (int at = 0; at < size; ++at) {
+    __be16 key = 0;
+    if (ibv_query_pkey(context, port, at, &key) != 0) break;
+    table.push_back(ntohs(key));
+  }
+  return table;
+}
+
+// Whether the GID may be used: it is of the interface of that VLAN.
+bool is_in_vlan(const ibv_gid_entry& gid, uint16_t vlan) {
+  std::array<char, IF_NAMESIZE> name{};
+  return if_indextoname(gid.ndev_ifindex, name.data()) != nullptr && fabric::ofi::vlan_of(name.data()) == vlan;
+}
+
+// nullptr: not active, not in the partition, or without a GID.
 std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choice) {
   auto opened = std::make_shared<OpenPort>();
   opened->context.reset(ibv_open_device(device));
@@ -260,12 +282,19 @@ std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choi
   if (!opened->context || ibv_query_port(opened->context.get(), choice.port, &port) != 0) return nullptr;
   if (port.state != IBV_PORT_ACTIVE) return nullptr;
   opened->mtu = port.active_mtu;
+  if (choice.pkey) {
+    const auto table = partitions_of(opened->context.get(), choice.port, port.pkey_tbl_len);
+    const auto entry = partition_entry(table, *choice.pkey);
+    if (!entry) return nullptr;
+    opened->partition = *entry;
+  }
   std::vector<ibv_gid_entry> entries(static_cast<size_t>(std::max(port.gid_tbl_len, 1)));
   const auto count = ibv_query_gid_table(opened->context.get(), entries.data(), entries.size(), 0);
   for (ssize_t i = 0; i < count; ++i) {
     const ibv_gid_entry& one = entries[static_cast<size_t>(i)];
     if (one.port_num != choice.port || one.gid_index > 255) continue;  // queue pairs name it by one byte
     if (choice.gid_index && one.gid_index != static_cast<uint32_t>(*choice.gid_index)) continue;
+    if (choice.vlan && !is_in_vlan(one, *choice.vlan)) continue;
     GidEntry entry{.index = one.gid_index, .version2 = one.gid_type == IBV_GID_TYPE_ROCE_V2};
     std::memcpy(entry.gid.data(), one.gid.raw, entry.gid.size());
     opened->gids.push_back(entry);
@@ -276,6 +305,17 @@ std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choi
 
 }  // namespace
 
+std::optional<uint16_t> partition_entry(std::span<const uint16_t> table, uint16_t pkey) {
+  constexpr uint16_t full = 0x8000;
+  std::optional<uint16_t> limited;
+  for (size_t at = 0; at < table.size(); ++at) {
+    if (fabric::ofi::partition_of(table[at]) != fabric::ofi::partition_of(pkey)) continue;
+    if ((table[at] & full) != 0) return static_cast<uint16_t>(at);
+    if (!limited) limited = static_cast<uint16_t>(at);
+  }
+  return limited;
+}
+
 Result<std::unique_ptr<Device>> open_ibv_device(const DeviceChoice& choice) {
   int count = 0;
   const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> list(ibv_get_device_list(&count),
@@ -285,6 +325,8 @@ Result<std::unique_ptr<Device>> open_ibv_device(const DeviceChoice& choice) {
     if (!choice.name.empty() && choice.name != ibv_get_device_name(device)) continue;
     if (auto opened = open_port(device, choice)) return std::make_unique<IbvDevice>(std::move(opened));
   }
+  if (choice.pkey) return fail(Errc::unsupported, "no RDMA device with an active port in the partition of rdma.pkey");
+  if (choice.vlan) return fail(Errc::unsupported, "no RDMA device with an active port and a GID of rdma.vlan");
   return fail(Errc::unsupported, "no RDMA device with an active port and the GID of rdma.gid_index");
 }
 

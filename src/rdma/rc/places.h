@@ -1,53 +1,66 @@
-// A bounded number of places, in all and for each owner. Thread-safe.
+// A bounded number of places: in all, for each account, for each client's address, and for calls that are not signed.
+// Thread-safe.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/client_counts.h"
 #include "base/metrics.h"
 #include "base/result.h"
 
 namespace verbena::rdma::rc {
 
+// What a place is charged to. Names that a client can choose, as a role session's, are no part of it.
+struct Payer {
+  std::string account{};  // its id; empty: the call is not signed
+  std::string address{};  // of the HTTP peer
+};
+
 class Places {
  public:
-  Places(size_t all_max, size_t owner_max, metrics::Gauge& taken)
-      : state_(std::make_shared<State>()), all_max_(all_max), owner_max_(owner_max), taken_(taken) {}
+  struct Limits {
+    size_t all_max = 1024, account_max = 64;
+    size_t client_max = 512;         // from one client's address (client_of), whatever its accounts
+    size_t unsigned_max = 128;       // not signed, in all
+    size_t unsigned_client_max = 8;  // not signed, from one client's address
+  };
+  Places(const Limits& limits, metrics::Gauge& taken)
+      : all_({.each_max = limits.all_max}),
+        accounts_({.each_max = limits.account_max}),
+        clients_({.each_max = limits.client_max}),
+        unsigned_({.each_max = limits.unsigned_max}),
+        unsigned_clients_({.each_max = limits.unsigned_client_max}),
+        taken_(taken) {}
 
   // Given back when the last copy is gone.
   using Place = std::shared_ptr<const void>;
   // slow_down: none is free.
-  Result<Place> take(const std::string& owner) { return take(owner, owner_max_); }
-  Result<Place> take(const std::string& owner, size_t owner_max);
+  Result<Place> take(const Payer& payer);
 
  private:
-  struct State {
-    std::mutex mutex;
-    size_t taken = 0;
-    std::map<std::string, size_t, std::less<>> by_owner;
+  struct Taken {
+    explicit Taken(metrics::Gauge& g) : gauge(g) { gauge.add(1); }
+    Taken(const Taken&) = delete;
+    ~Taken() { gauge.add(-1); }
+    metrics::Gauge& gauge;
+    ClientCounts::Hold of_all, of_client, of_account;
   };
-  std::shared_ptr<State> state_;
-  size_t all_max_, owner_max_;
+  ClientCounts all_, accounts_, clients_, unsigned_, unsigned_clients_;
   metrics::Gauge& taken_;
 };
 
-inline Result<Places::Place> Places::take(const std::string& owner, size_t owner_max) {
-  const std::lock_guard lock(state_->mutex);
-  if (state_->taken >= all_max_) return fail(Errc::slow_down, "reliable connections: too many");
-  size_t& own = state_->by_owner[owner];
-  if (own >= owner_max) return fail(Errc::slow_down, "reliable connections: too many of this caller");
-  ++own;
-  ++state_->taken;
-  taken_.add(1);
-  return Place(state_.get(), [state = state_, owner, &gauge = taken_](const void*) {
-    const std::lock_guard locked(state->mutex);
-    const auto place = state->by_owner.find(owner);
-    if (--place->second == 0) state->by_owner.erase(place);
-    --state->taken;
-    gauge.add(-1);
-  });
+inline Result<Places::Place> Places::take(const Payer& payer) {
+  const std::string client = client_of(payer.address);
+  const bool is_signed = !payer.account.empty();
+  auto taken = std::make_shared<Taken>(taken_);
+  taken->of_client = is_signed ? clients_.try_hold(client) : unsigned_clients_.try_hold(client);
+  if (taken->of_client == nullptr) return fail(Errc::slow_down, "reliable connections: too many from this address");
+  taken->of_account = is_signed ? accounts_.try_hold(payer.account) : unsigned_.try_hold("");
+  if (taken->of_account == nullptr) return fail(Errc::slow_down, "reliable connections: too many of this account");
+  taken->of_all = all_.try_hold("");
+  if (taken->of_all == nullptr) return fail(Errc::slow_down, "reliable connections: too many");
+  return Place(std::move(taken));
 }
 
 }  // namespace verbena::rdma::rc

@@ -70,7 +70,7 @@ class RcSessions : public ::testing::Test {
     SessionRequest request{.put = put, .target = "/b/k", .size = 100, .cookie = 7, .client_sequence = 1};
     request.peer.gid = test::Fabric::gid_of(peer);
     request.owner = "alice";
-    request.address = "127.0.0.1";
+    request.payer = {"alice", "127.0.0.1"};
     return request;
   }
   // Objects are destroyed in a pool.
@@ -88,6 +88,16 @@ class RcSessions : public ::testing::Test {
   std::string peer = "127.0.0.1";
   std::unique_ptr<ReliableConnections> rc;
 };
+
+TEST(Partition, IsAnEntryOfThePortsTable) {
+  const std::array<uint16_t, 5> table{0xffff, 0x0001, 0x8002, 0x8001, 0x0000};
+  EXPECT_EQ(partition_entry(table, 0xffff), 0);
+  EXPECT_EQ(partition_entry(table, 0x8001), 3) << "a full member before a limited one";
+  EXPECT_EQ(partition_entry(table, 0x0001), 3);
+  EXPECT_EQ(partition_entry(std::span(table).first(2), 0x8001), 1);
+  EXPECT_EQ(partition_entry(table, 0x8003), std::nullopt);
+  EXPECT_EQ(partition_entry({}, 0xffff), std::nullopt);
+}
 
 TEST_F(RcSessions, AreClaimedOnceByTheirOwnerWithTheirCookie) {
   make();
@@ -126,15 +136,18 @@ TEST_F(RcSessions, EndWithAWrongCookieACancelOrTheirTime) {
   EXPECT_EQ(arena->budget().charged_bytes(), 0u);
 }
 
-TEST_F(RcSessions, AreBoundedInAllForEachOwnerAndByMemory) {
-  make({.sessions_max = 3, .owner_sessions_max = 2, .staging_size_max = 1 * MiB});
+TEST_F(RcSessions, AreBoundedInAllForEachAccountAndByMemory) {
+  make({.places = {.all_max = 3, .account_max = 2}, .staging_size_max = 1 * MiB});
   ASSERT_TRUE(run(rc->sessions.prepare(asked())));
-  ASSERT_TRUE(run(rc->sessions.prepare(asked())));
-  EXPECT_EQ(run(rc->sessions.prepare(asked())).error(), Errc::slow_down);
   SessionRequest other = asked();
-  other.owner = "bob";
+  other.owner = "alice, under another session's name";
   ASSERT_TRUE(run(rc->sessions.prepare(other)));
-  other.owner = "carol";
+  EXPECT_EQ(run(rc->sessions.prepare(asked())).error(), Errc::slow_down);
+  other.owner = "a third name";
+  EXPECT_EQ(run(rc->sessions.prepare(other)).error(), Errc::slow_down) << "names of its own make no other account";
+  other.payer.account = "bob";
+  ASSERT_TRUE(run(rc->sessions.prepare(other)));
+  other.payer.account = "carol";
   EXPECT_EQ(run(rc->sessions.prepare(other)).error(), Errc::slow_down);
   rc->sessions.reap(deadline_in(std::chrono::minutes(1)));
   ASSERT_TRUE(comes_to(0));
@@ -170,7 +183,7 @@ TEST_F(RcSessions, ConnectionsServeTheirOwnerOneRequestAtATime) {
   make();
   PeerToken client{.queue_pair = 5};
   client.gid = test::Fabric::gid_of(peer);
-  const auto made = run(rc->connections.connect(client, 1, "alice", "127.0.0.1"));
+  const auto made = run(rc->connections.connect(client, 1, "alice", {"alice", "127.0.0.1"}));
   ASSERT_TRUE(made);
   Token token;
   token.form = TokenForm::cuobject_rc;
@@ -193,7 +206,7 @@ TEST_F(RcSessions, ConnectionsServeTheirOwnerOneRequestAtATime) {
   window->reset();
   EXPECT_TRUE(comes_to(0));
   EXPECT_FALSE(open("alice"));
-  const auto idle = run(rc->connections.connect(client, 1, "alice", "127.0.0.1"));
+  const auto idle = run(rc->connections.connect(client, 1, "alice", {"alice", "127.0.0.1"}));
   ASSERT_TRUE(idle);
   token.endpoint_name = idle->id;
   ASSERT_TRUE(open("alice"));  // and ends at once
@@ -208,13 +221,38 @@ TEST_F(RcSessions, ConnectionsThatNobodySignedAreFewAndGoUnlessTheyAreUsed) {
   PeerToken client{.queue_pair = 5};
   client.gid = test::Fabric::gid_of(peer);
   const std::string owner = address_owner("127.0.0.1");
-  for (int i = 0; i < 8; ++i) ASSERT_TRUE(run(rc->connections.connect(client, 1, owner, "127.0.0.1")));
-  EXPECT_EQ(run(rc->connections.connect(client, 1, owner, "127.0.0.1")).error(), Errc::slow_down);
-  ASSERT_TRUE(run(rc->connections.connect(client, 1, "alice", "127.0.0.1")));
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(run(rc->connections.connect(client, 1, owner, {{}, "127.0.0.1"})));
+  EXPECT_EQ(run(rc->connections.connect(client, 1, owner, {{}, "127.0.0.1"})).error(), Errc::slow_down);
+  ASSERT_TRUE(run(rc->connections.connect(client, 1, "alice", {"alice", "127.0.0.1"})));
   rc->connections.reap(deadline_in(std::chrono::seconds(20)));
   EXPECT_EQ(rc->connections.count(), 9u);
   rc->connections.reap(deadline_in(std::chrono::seconds(40)));
   EXPECT_EQ(rc->connections.count(), 0u);
+}
+
+TEST(ReliablePlaces, UnsignedCallsTakeAPartAndANetworkIsOneClient) {
+  static metrics::Gauge& taken = metrics::gauge("verbena_rdma_rc_sessions", "");
+  Places places({.all_max = 20, .client_max = 12, .unsigned_max = 6, .unsigned_client_max = 4}, taken);
+  std::vector<Places::Place> held;
+  const auto takes = [&](const Payer& payer) {
+    auto place = places.take(payer);
+    if (place) held.push_back(std::move(*place));
+    return place.has_value();
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(takes({{}, "2001:db8::" + std::to_string(i)}));
+  EXPECT_FALSE(takes({{}, "2001:db8::9"})) << "a host has all addresses of its /64";
+  EXPECT_TRUE(takes({{}, "192.0.2.1"}));
+  EXPECT_TRUE(takes({{}, "192.0.2.2"}));
+  EXPECT_FALSE(takes({{}, "192.0.2.3"})) << "the rest is for signed calls";
+  for (int i = 0; i < 12; ++i) EXPECT_TRUE(takes({std::to_string(i), "192.0.2.1"}));
+  EXPECT_FALSE(takes({"another", "192.0.2.1"}));
+  EXPECT_TRUE(takes({"another", "192.0.2.2"}));
+  EXPECT_TRUE(takes({"another", "192.0.2.3"}));
+  EXPECT_FALSE(takes({"another", "192.0.2.4"})) << "all are taken";
+  held.pop_back();
+  EXPECT_TRUE(takes({"another", "192.0.2.4"}));
+  held.clear();
+  EXPECT_EQ(taken.value(), 0);
 }
 
 }  // namespace

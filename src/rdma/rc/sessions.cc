@@ -67,9 +67,7 @@ Result<void> Staging::expose(Domain& domain) {
 }
 
 Sessions::Sessions(Endpoint& endpoint, const Options& options)
-    : endpoint_(endpoint),
-      options_(options),
-      places_(options.sessions_max, options.owner_sessions_max, session_gauge()) {}
+    : endpoint_(endpoint), options_(options), places_(options.places, session_gauge()) {}
 
 // Pins memory and makes a queue pair: in the pool.
 Result<void> Sessions::fill(Session& session) {
@@ -77,7 +75,7 @@ Result<void> Sessions::fill(Session& session) {
     VB_ASSIGN(session.pair, endpoint_.domain().add_queue_pair(false));
     return {};
   }
-  VB_ASSIGN(session.staging, Staging::make(endpoint_.arena(), session.asked.address, session.asked.size));
+  VB_ASSIGN(session.staging, Staging::make(endpoint_.arena(), session.asked.payer.address, session.asked.size));
   VB_ASSIGN(session.domain, endpoint_.device().add_domain());
   VB_TRY(session.staging.expose(*session.domain));
   VB_ASSIGN(session.pair, session.domain->add_queue_pair(true));
@@ -87,8 +85,8 @@ Result<void> Sessions::fill(Session& session) {
 Task<Result<SessionPtr>> Sessions::prepare(SessionRequest asked) {
   if (asked.put && asked.size > options_.staging_size_max) co_return fail(Errc::too_large, "staging: too many bytes");
   auto session = std::make_shared<Session>();
-  VB_CO_ASSIGN(session->peer_gid, endpoint_.check_peer(asked.peer, asked.address));
-  VB_CO_ASSIGN(session->place, places_.take(asked.owner));
+  VB_CO_ASSIGN(session->peer_gid, endpoint_.check_peer(asked.peer, asked.payer.address));
+  VB_CO_ASSIGN(session->place, places_.take(asked.payer));
   session->id = random_session_id();
   session->asked = std::move(asked);
   session->own_gid = endpoint_.device().own_gid(session->peer_gid);

@@ -26,7 +26,8 @@ struct SessionRequest {
   uint32_t cookie = 0;
   uint32_t client_sequence = 0;
   PeerToken peer{};
-  std::string owner{}, address{};  // the principal that signed, and the HTTP peer
+  std::string owner{};  // the principal that signed
+  Payer payer{};
 };
 
 // Memory of a PUT, zeroed. Its region ends before its bytes are given back.
@@ -67,7 +68,7 @@ using SessionPtr = std::shared_ptr<Session>;
 class Sessions {
  public:
   struct Options {
-    size_t sessions_max = 1024, owner_sessions_max = 64;
+    Places::Limits places{};
     uint64_t staging_size_max = 64 * MiB;
     std::chrono::milliseconds prepared_for{10'000};  // until READY
   };

@@ -176,11 +176,14 @@ std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
   return std::to_string((left_us + day_us - 1) / day_us);
 }
 
-// The verified payload hash: an unsigned header does not count.
+// The verified payload hash: an unsigned header does not count. What comes by RDMA is compared with no hash: the signed
+// one is that of the empty body.
 std::optional<std::string> RequestFacts::payload_fact() const {
   const call::Facts& as_sent = sent(caller_);
   const Signature signature = signature_of(caller_);
   if (!caller_.facts.http || signature.in_form || !signature.version4) return std::nullopt;
+  const bool by_rdma = caller_.door == Door::token || header("x-amz-rdma-token") || header("x-amz-rdma-session");
+  if (by_rdma && asked_.action.name == action::put_object.name) return "UNSIGNED-PAYLOAD";
   if (!signature.in_query) return text_of(as_sent.header("x-amz-content-sha256"));
   // From the verified signature of a URL.
   if (const auto hash = as_sent.in_query("X-Amz-Content-Sha256")) return std::string(*hash);

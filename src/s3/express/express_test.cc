@@ -441,6 +441,13 @@ TEST_F(Express, GeneralBucketsTakeAppendsWhereTheirOwnerSaysSo) {
   EXPECT_EQ(call("HEAD", "/set").header("x-verbena-append"), "enabled");
   EXPECT_EQ(call("PUT", "/set/k", {{"x-amz-write-offset-bytes", "0"}}, "x").status, 200);
   EXPECT_EQ(call("PUT", "/set/k", {{"x-amz-write-offset-bytes", "1"}}, "y").status, 200);
+  // A TTL is for the object that an append makes, not for one that is there.
+  const Headers lasting = {{"x-amz-write-offset-bytes", "0"}, {"x-verbena-ttl", "9000"}};
+  EXPECT_EQ(call("PUT", "/set/lasting", lasting, "x").status, 200);
+  EXPECT_EQ(call("HEAD", "/set/lasting").header("x-verbena-ttl"), "9000");
+  const Headers again = {{"x-amz-write-offset-bytes", "1"}, {"x-verbena-ttl", "5"}};
+  EXPECT_EQ(call("PUT", "/set/lasting", again, "y").code, "InvalidRequest");
+  EXPECT_EQ(call("PUT", "/set/lasting", {{"x-amz-write-offset-bytes", "1"}}, "y").status, 200);
   EXPECT_EQ(call("GET", "/set/k").body, "xy");
   EXPECT_EQ(call("PUT", "/plain", {{"x-verbena-append", "enabled"}}).status, 200) << "the owner, later";
   EXPECT_EQ(call("PUT", "/plain/k", {{"x-amz-write-offset-bytes", "0"}}, "x").status, 200);

@@ -7,6 +7,7 @@
 #include "s3/documents/bucket_document.h"
 #include "s3/express/directory.h"
 #include "s3/objects/encryption.h"
+#include "store/ends.h"
 
 namespace verbena::s3 {
 namespace {
@@ -44,6 +45,9 @@ bool has_user_metadata(const PutRequest& request) {
   return std::ranges::any_of(request.headers,
                              [](const auto& header) { return header.first.starts_with("x-amz-meta-"); });
 }
+bool has_ttl(const PutRequest& request) {
+  return std::ranges::any_of(request.headers, [](const auto& header) { return header.first == store::ttl_header; });
+}
 
 // The commit decides; the object is checked here too, because it may save transferring a long append.
 Task<Result<void>> look_at_end(Service& service, PutRequest& request, std::optional<uint64_t> size) {
@@ -53,12 +57,18 @@ Task<Result<void>> look_at_end(Service& service, PutRequest& request, std::optio
   // The object's checksum algorithm is known at the commit: for few bytes all algorithms that can be continued are
   // computed.
   request.continues = {Algorithm::crc32, Algorithm::crc32c, Algorithm::crc64nvme};
-  if (size.value_or(short_max + 1) <= short_max && !has_user_metadata(request)) co_return Result<void>();
+  const bool of_new_objects = has_user_metadata(request) || has_ttl(request);
+  if (size.value_or(short_max + 1) <= short_max && !of_new_objects) co_return Result<void>();
   const auto there = co_await service.store.stat(request.bucket, request.key, "");
   if (!there) co_return Result<void>();
   if (has_user_metadata(request)) {
     co_return fail(Errc::invalid_request,
                    "Cannot specify both a write offset value and user-defined object metadata for existing objects.");
+  }
+  if (has_ttl(request)) {
+    co_return fail(Errc::invalid_request,
+                   "An append leaves an existing object's end as it is: x-verbena-ttl is for a new one; "
+                   "PUT ?verbena-touch renews an end.");
   }
   if (request.append->offset && there->size > *request.append->offset) {
     co_return fail(Errc::invalid_write_offset, "append: offset");

@@ -22,7 +22,9 @@ namespace verbena::s3 {
 namespace {
 
 constexpr std::chrono::seconds ends_pause_max{60};
-constexpr size_t failures_max = 64;  // in one pass: then it is the store that fails, not a key
+constexpr size_t failures_max = 64;        // in one pass: then it is the store that fails, not a key
+constexpr size_t bucket_failures_max = 8;  // then the pass leaves the rest of that bucket
+constexpr std::chrono::minutes told_every{1};
 
 metrics::Counter& ended_objects() {
   static auto& counter = metrics::counter("verbena_ended_objects_total", "Objects removed because their TTL was over");
@@ -52,18 +54,29 @@ Task<bool> EndsPass::run() {
     co_await run_several(std::min(options_.at_once, page->keys.size()), work);
     if (page->keys.size() < options_.page_size) break;
   }
-  if (failures_ != 0) log::warn("ends: {} objects could not be removed, at first {}", failures_, first_failure_);
   co_return failures_ < failures_max;
 }
 
 Task<> EndsPass::worker(std::shared_ptr<Page> page) {
   while (page->next < page->keys.size() && !stops() && failures_ < failures_max) {
     const store::EndedKey ended = std::move(page->keys[page->next++]);
+    if (leaves(ended)) continue;
     const auto done = co_await remove(ended);
-    if (done) continue;
-    if (failures_++ != 0) continue;
-    first_failure_ = fmt::format("{}/{}: {}", ended.bucket, log::printable(ended.key), describe(done.error()));
+    if (!done) note_failure(ended, done.error());
   }
+}
+
+// What one bucket's removals wait for, as a queue of events that is full, must not keep others' objects.
+bool EndsPass::leaves(const store::EndedKey& ended) const {
+  const auto failed = failed_in_.find(ended.bucket_id);
+  return failed != failed_in_.end() && failed->second >= bucket_failures_max;
+}
+
+void EndsPass::note_failure(const store::EndedKey& ended, const Error& error) {
+  ++failed_in_[ended.bucket_id];
+  if (error != Errc::slow_down) ++failures_;
+  if (!trouble_.empty()) return;
+  trouble_ = fmt::format("{}/{}: {}", ended.bucket, log::printable(ended.key), describe(error));
 }
 
 Task<Result<void>> EndsPass::remove(const store::EndedKey& ended) {
@@ -104,6 +117,10 @@ Task<> EndsWorker::loop() {
     if (stop_) break;
     EndsPass pass(service_, index_, options_, stop_);
     const bool well = co_await pass.run();
+    if (const auto now = SteadyClock::now(); !pass.trouble().empty() && now >= tell_at_) {
+      log::warn("ends: objects could not be removed, and are tried again; one of them is {}", pass.trouble());
+      tell_at_ = now + told_every;
+    }
     pause = well ? options_.pause : std::min(2 * pause, ends_pause_max);
   }
 }

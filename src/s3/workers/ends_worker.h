@@ -11,11 +11,13 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "s3/service.h"
 #include "store/ends.h"
 
@@ -35,19 +37,23 @@ class EndsPass {
       : service_(service), index_(index), options_(std::move(options)), stop_(stop) {}
   // False: so much failed that another pass has time.
   Task<bool> run();
+  const std::string& trouble() const { return trouble_; }  // the first removal that failed; empty: none did
 
  private:
   struct Page;
   Task<> worker(std::shared_ptr<Page> page);
   Task<Result<void>> remove(const store::EndedKey& ended);
+  bool leaves(const store::EndedKey& ended) const;
+  void note_failure(const store::EndedKey& ended, const Error& error);
   bool stops() const { return stop_ || (options_.on_duty && !options_.on_duty()); }
 
   Service& service_;
   store::EndIndex& index_;
   const EndsOptions options_;
   const std::atomic<bool>& stop_;
-  size_t failures_ = 0;
-  std::string first_failure_;
+  size_t failures_ = 0;                   // of the store
+  std::map<uint64_t, size_t> failed_in_;  // by bucket
+  std::string trouble_;
 };
 
 class EndsWorker {
@@ -66,6 +72,7 @@ class EndsWorker {
   std::atomic<bool> stop_{false};
   boost::asio::io_context io_{1};
   boost::asio::steady_timer timer_{io_};
+  SteadyClock::time_point tell_at_{};
   std::thread thread_;
 };
 

@@ -211,7 +211,7 @@ Result<rdma::rc::SessionRequest> read_prepare(const Context& context) {
   }
   VB_TRY(check_target_query(std::string_view(asked.target).substr(std::min(mark + 1, asked.target.size())), asked.put));
   asked.owner = token_owner(context.caller());
-  asked.address = context.caller().peer_address;
+  asked.payer = payer_of(context.caller());
   return asked;
 }
 

@@ -1,6 +1,7 @@
 // hipobj-rc-v2 and cuObject over reliable connections, over a double of a device.
 #include <thread>
 
+#include "auth/network_rules.h"
 #include "base/hex.h"
 #include "base/metrics.h"
 #include "memory/budget.h"
@@ -316,6 +317,29 @@ TEST_F(DialectRig, WithoutADeviceOrTheSettingClientsAreToldToUseHttp) {
   options.connections = connections.get();
   EXPECT_EQ(prepare("PUT", "/bucket/k", 4, {{"x-amz-rdma-protocol", "hipobj-rc-v3"}}).status, 501);
   EXPECT_EQ(call("POST", "/.hipobj-rc/other").status, 501) << "no call of the dialect";
+}
+
+TEST_F(DialectRig, ANetworksRuleHoldsForThemToo) {
+  put("k", "data");
+  device.memory.resize(4);
+  const auto rules = [](auth::NetworkEntry entry) {
+    entry.networks = {"127.0.0.1"};
+    return *auth::NetworkRules::make({entry}, RdmaEncryption::preferred);
+  };
+  const auth::NetworkRules sealed = rules({.encryption = RdmaEncryption::required});
+  const auth::NetworkRules nobody = rules({.accounts = {{"123456789012"}}});
+  const auth::NetworkRules root = rules({.accounts = {{std::string(auth::root_account_id)}}});
+  options.networks = &sealed;
+  const Reply r = prepare("PUT", "/bucket/k", 4);
+  EXPECT_EQ(r.status, 501);
+  EXPECT_EQ(r.header("x-amz-rdma-protocol-status"), "unsupported");
+  options.networks = &nobody;
+  EXPECT_EQ(prepare("GET", "/bucket/k", 4).status, 403);
+  options.networks = &root;
+  TestCall connect{.method = "POST", .target = "/.s3rdma-rc/connect"};
+  connect.anonymous = true;
+  EXPECT_EQ(call(connect).status, 403) << "elsewhere it may be unsigned";
+  EXPECT_EQ(ready(prepare("GET", "/bucket/k", 4)).status, 200);
 }
 
 TEST_F(DialectRig, ACallOutsideOfItsTurnFindsNothing) {

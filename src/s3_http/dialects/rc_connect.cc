@@ -15,7 +15,7 @@ Task<Result<bool>> rc_connect(DialectCall call) {
   VB_CO_TRY(co_await call.connections.endpoint->open());
   std::string owner = connection_owner(context.caller());
   VB_CO_ASSIGN(const auto made, co_await call.connections.connections.connect(*peer, sequence, std::move(owner),
-                                                                              context.caller().peer_address));
+                                                                              payer_of(context.caller())));
   context.reply_header("x-amz-rdma-session", made.id);
   context.reply_header("x-amz-rdma-reply", "200:" + rdma::rc::format_peer_token(made.own));
   context.reply_header("x-amz-rdma-psn", hex_text(made.own_sequence, 6));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 
+#include "auth/network_rules.h"
 #include "base/decimal.h"
 #include "base/hex.h"
 #include "s3/errors.h"
@@ -74,6 +75,20 @@ Task<Result<bool>> dispatch_rc(DialectCall call) {
   co_return rc_disconnect(call);
 }
 
+// Calls that make sessions may be unsigned, and what these move is not encrypted.
+Result<void> check_network(const Context& context) {
+  if (context.options.networks == nullptr) return {};
+  VB_TRY(context.options.networks->check_caller(context.caller().peer_address, context.caller().identity));
+  if (const auto refusal = refuse_plain_rdma(context.options, context.caller())) return std::unexpected(*refusal);
+  return {};
+}
+
+Task<Result<bool>> dispatch(DialectCall call, bool hipobj) {
+  VB_CO_TRY(check_network(call.context));
+  if (hipobj) co_return co_await dispatch_hipobj(call);
+  co_return co_await dispatch_rc(call);
+}
+
 }  // namespace
 
 bool is_dialect_route(const Context& context) {
@@ -92,7 +107,7 @@ Task<bool> serve_dialect(Context& context, ServeRequest serve) {
     co_return true;
   }
   const DialectCall call{context, *connections, serve};
-  const auto served = hipobj ? co_await dispatch_hipobj(call) : co_await dispatch_rc(call);
+  const auto served = co_await dispatch(call, hipobj);
   const bool declined = !served && (served.error() == Errc::unsupported || served.error() == Errc::rdma_not_supported);
   if (declined) rdma::count_declined(hipobj ? rdma::TokenForm::hipobj : rdma::TokenForm::cuobject_rc);
   if (!served) answer_dialect_error(context, served.error());

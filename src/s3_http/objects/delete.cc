@@ -19,6 +19,7 @@
 #include "s3_http/objects/lock.h"
 #include "s3_http/objects/versions.h"
 #include "s3_http/request_documents.h"
+#include "s3_http/request_rates.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -134,6 +135,8 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_TRY(require_digest(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_ASSIGN(const DeleteDocument document, co_await read_beside(text, parse_delete));
+  // Each key is a request; the first was counted before the document was read.
+  if (document.targets.size() > 1) VB_CO_TRY(co_await count_requests(context, document.targets.size() - 1));
   // The answer names every key again.
   VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
   VB_CO_TRY(renew_caller(context));  // it may have taken a while

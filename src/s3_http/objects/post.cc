@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "auth/auth.h"
+#include "auth/network_rules.h"
 #include "base/bytes.h"
 #include "base/text.h"
 #include "memory/budget.h"
@@ -15,6 +16,7 @@
 #include "s3_http/objects/form.h"
 #include "s3_http/objects/post_policy.h"
 #include "s3_http/objects/put.h"
+#include "s3_http/request_rates.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -179,6 +181,8 @@ Task<Result<void>> serve_post_object(Context& context) {
   }
   VB_CO_TRY(fill_in_file_name(form));
   VB_CO_ASSIGN(auth::Identity identity, identify(context, form));
+  const auth::NetworkRules* const networks = context.options.networks;
+  if (networks != nullptr) VB_CO_TRY(networks->check_caller(context.caller().peer_address, identity));
   std::optional<PostPolicy> policy;
   if (const auto text = form.get("policy")) {
     VB_CO_ASSIGN(policy, decode_policy(*text));
@@ -191,6 +195,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   as_put.method = "PUT";
   as_put.headers = headers;
   context.replaced.push_back(std::exchange(context.call.identity, std::move(identity)));
+  VB_CO_TRY(co_await count_requests(context, 1));
   const PostedFacts posted(context.call, form, headers);
   if (LogEntry* const log = log_of(context.call)) name_sender(form, context.caller(), context.key, log->record);
   Context put_context{.service = context.service,

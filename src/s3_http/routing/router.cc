@@ -5,10 +5,10 @@
 #include <initializer_list>
 #include <span>
 
+#include "auth/network_rules.h"
 #include "base/text.h"
 #include "call/door_metrics.h"
 #include "s3/access/authorize.h"
-#include "s3/access/quota.h"
 #include "s3/names.h"
 #include "s3_http/address.h"
 #include "s3_http/buckets/control.h"
@@ -19,6 +19,7 @@
 #include "s3_http/error_details.h"
 #include "s3_http/error_response.h"
 #include "s3_http/headers.h"
+#include "s3_http/request_rates.h"
 #include "s3_http/request_record.h"
 #include "s3_http/verbs.h"
 
@@ -381,15 +382,12 @@ void fill_context_error(Context& context, const Error& error) {
   if (context.request.method == "HEAD") say_region_of_head(context);
 }
 
-// Checks the request rates of caller and bucket.
-Task<Result<void>> count_request(Context& context) {
-  const BucketRequests one{context.bucket, 1};
-  RateRefusal refusal;
-  auto admitted = co_await admit_requests(context.service, context.caller(), std::span(&one, 1), refusal);
-  if (!admitted && admitted.error() == Errc::slow_down) {
-    context.error_headers.emplace_back("retry-after", std::to_string(refusal.wait_ns / 1'000'000'000 + 1));
-  }
-  co_return admitted;
+// Unsigned requests that may be forms have not been checked yet: a form's verb checks its signer.
+Result<void> check_unsigned(const Context& context, const Operation& operation) {
+  const auth::NetworkRules* const networks = context.options.networks;
+  if (networks == nullptr || !context.caller().identity.anonymous) return {};
+  if (operation.serve == serve_post_object || operation.serve == serve_preflight) return {};
+  return networks->check_caller(context.caller().peer_address, context.caller().identity);
 }
 
 Task<bool> answer(Context& context);
@@ -398,7 +396,7 @@ Task<bool> answer(Context& context);
 Task<bool> answer_dialect(Context& context) {
   if (auth::rates_are_in_use()) {
     const std::string bucket = std::exchange(context.bucket, {});
-    const auto counted = co_await count_request(context);
+    const auto counted = co_await count_requests(context, 1);
     if (!counted) {
       fill_context_error(context, counted.error());
       co_return true;
@@ -421,8 +419,11 @@ Task<bool> answer(Context& context) {
     co_return true;
   }
   context.call.outcome.action = action_name(**operation);
-  Result<void> served;
-  if (auth::rates_are_in_use()) served = co_await count_request(context);
+  Result<void> served = check_unsigned(context, **operation);
+  // A form counts for its signer, who is named inside it (objects/post).
+  if (served && auth::rates_are_in_use() && (*operation)->serve != serve_post_object) {
+    served = co_await count_requests(context, 1);
+  }
   if (served && asks_first(context, **operation)) served = co_await admit(context, **operation);
   if (served) served = co_await (*operation)->serve(context);
   if (served) co_return true;

@@ -96,21 +96,21 @@ Task<Result<void>> VolumeBlobWriter::write_out(SharedLease lease, Bytes bytes, s
     Run& run = runs_.back();
     auto executor = co_await asio::this_coro::executor;
     ++in_flight_;
-    asio::co_spawn(executor, write_piece(shared_from_this(), run.volume, run.offset + run_used_, bytes.first(n), lease),
-                   asio::detached);
+    const Place place{run.volume, run.offset + run_used_, run.reused};
+    asio::co_spawn(executor, write_piece(shared_from_this(), place, bytes.first(n), lease), asio::detached);
     run_used_ += n;
     bytes = bytes.subspan(n);
   }
   co_return Result<void>();
 }
 
-Task<> VolumeBlobWriter::write_piece(std::shared_ptr<VolumeBlobWriter> self, std::shared_ptr<Volume> volume,
-                                     uint64_t offset, Bytes bytes, SharedLease lease) {
-  auto written = co_await self->engine_->io->write(volume, offset, bytes);
-  volume->note_written();
+Task<> VolumeBlobWriter::write_piece(std::shared_ptr<VolumeBlobWriter> self, Place place, Bytes bytes,
+                                     SharedLease lease) {
+  const auto written = co_await self->engine_->io->write(place.volume, place.offset, bytes, place.in_place);
+  place.volume->note_written();
   if (!written) {
     // After EIO the file system may have dropped more than these bytes.
-    if (written.error() == Errc::io_error) volume->distrust();
+    if (written.error() == Errc::io_error) place.volume->distrust();
     if (self->state_) self->state_ = written;
   }
   lease.reset();

@@ -51,8 +51,12 @@ class VolumeBlobWriter final : public BlobWriter, public std::enable_shared_from
   void end_run();
   void add_checksums(Bytes data);
   Task<> wait_for_writes(size_t in_flight_max);
-  static Task<> write_piece(std::shared_ptr<VolumeBlobWriter> self, std::shared_ptr<Volume> volume, uint64_t offset,
-                            Bytes bytes, SharedLease lease);
+  struct Place {
+    std::shared_ptr<Volume> volume;
+    uint64_t offset = 0;
+    bool in_place = false;  // written before
+  };
+  static Task<> write_piece(std::shared_ptr<VolumeBlobWriter> self, Place place, Bytes bytes, SharedLease lease);
   std::vector<Segment> make_segments() const;
 
   std::shared_ptr<Engine> engine_;

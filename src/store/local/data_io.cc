@@ -76,11 +76,35 @@ Task<Result<void>> DataIo::read(std::shared_ptr<Volume> volume, uint64_t offset,
   co_return co_await pool_.run("volume read", std::move(work));
 }
 
-Task<Result<void>> DataIo::write(std::shared_ptr<Volume> volume, uint64_t offset, Bytes from) {
+Task<Result<size_t>> DataIo::write_by_ring(IoRing& ring, File& file, int fd, uint64_t offset, Bytes from) {
+  const metrics::Timer timer(DiskTimes::get().write);
+  size_t done = 0;
+  while (done < from.size()) {
+    const Bytes rest = from.subspan(done);
+    const int n = file.ring_write(rest, offset + done, co_await ring.write(fd, rest, offset + done));
+    if (n < 0 && is_final(-n)) co_return fail(Errc::io_error, "file: write by io_uring", -n);
+    if (n <= 0) break;
+    const size_t end = done + static_cast<size_t>(n);
+    const size_t next = end < from.size() ? align_down(end) : end;
+    if (next == done) break;
+    done = next;
+  }
+  co_return done;
+}
+
+Task<Result<void>> DataIo::write(std::shared_ptr<Volume> volume, uint64_t offset, Bytes from, bool in_place) {
   operations_.fetch_add(1, std::memory_order_relaxed);
-  auto work = [volume, offset, from] {
+  size_t done = 0;
+  if (const int fd = volume->file().ring_descriptor(); in_place && fd >= 0) {
+    IoRing* const ring = IoRing::of(co_await boost::asio::this_coro::executor);
+    if (ring != nullptr) {
+      VB_CO_ASSIGN(done, co_await write_by_ring(*ring, volume->file(), fd, offset, from));
+      if (done == from.size()) co_return Result<void>{};
+    }
+  }
+  auto work = [volume, offset, from, done] {
     const metrics::Timer timer(DiskTimes::get().write);
-    return write_fully(volume->file(), from, offset);
+    return write_fully(volume->file(), from.subspan(done), offset + done);
   };
   co_return co_await pool_.run("volume write", std::move(work));
 }

@@ -1,4 +1,4 @@
-// The paths of a read: io_uring past the page cache, a copy from it, a thread for the rest. On real files.
+// The paths of reads and writes: io_uring past the page cache, a copy from it, a thread for the rest. On real files.
 #include "store/local/data_io.h"
 
 #include <fcntl.h>
@@ -32,6 +32,8 @@ class SpoiledFile final : public File {
     ++reads;
     return spoil_ ? spoil_(into, result) : result;
   }
+
+  int ring_write(Bytes, uint64_t, int result) override { return spoil_ ? spoil_({}, result) : result; }
 
   int reads = 0;
 
@@ -78,6 +80,18 @@ class DataReads : public testing::Test {
     loop_.restart();
     loop_.run();
     return future.get();
+  }
+  Result<void> write(const std::string& bytes, uint64_t offset, bool in_place = true) {
+    std::memcpy(lease_.data(), bytes.data(), bytes.size());
+    const Bytes from = Bytes(lease_.bytes()).first(bytes.size());
+    auto future = boost::asio::co_spawn(loop_, io_.write(volume_, offset, from, in_place), boost::asio::use_future);
+    loop_.restart();
+    loop_.run();
+    return future.get();
+  }
+  std::string in_file(uint64_t offset, size_t length) {
+    EXPECT_TRUE(read_fully(*file_, lease_.bytes().first(length), offset));
+    return got(length);
   }
   std::string got(size_t length) const { return std::string(as_text(Bytes(lease_.bytes()).first(length))); }
 
@@ -180,6 +194,52 @@ TEST_F(DataReads, DirectIoThatTheFileSystemRefusesIsGivenUp) {
   EXPECT_EQ(std::string(as_text(Bytes(lease_.bytes()).subspan(1, 100))), content_.substr(3, 100));
   EXPECT_FALSE((*file)->direct());
   EXPECT_EQ((*file)->ring_descriptor(), -1);
+}
+
+uint64_t ring_writes() { return metrics::counter("verbena_disk_ring_writes_total", "").value(); }
+
+using DataWrites = DataReads;
+
+TEST_F(DataWrites, GoByTheRingInPlace) {
+  if (!open({})) GTEST_SKIP() << "no io_uring or no direct I/O here";
+  const std::string bytes = pattern(128 * KiB, 9);
+  const uint64_t before = ring_writes();
+  ASSERT_TRUE(write(bytes, 64 * KiB));
+  EXPECT_EQ(ring_writes(), before + 1);
+  EXPECT_EQ(in_file(64 * KiB, 128 * KiB), bytes);
+  EXPECT_EQ(in_file(0, 64 * KiB), content_.substr(0, 64 * KiB));
+}
+
+TEST_F(DataWrites, GoByAThreadWhereTheFileMustGrow) {
+  if (!open({})) GTEST_SKIP() << "no io_uring or no direct I/O here";
+  const std::string bytes = pattern(64 * KiB, 9);
+  const uint64_t before = ring_writes();
+  ASSERT_TRUE(write(bytes, size, false));
+  EXPECT_EQ(ring_writes(), before);
+  EXPECT_EQ(in_file(size, 64 * KiB), bytes);
+}
+
+TEST_F(DataWrites, AThreadWritesWhatTheRingLeft) {
+  for (const int result : {4096 + 77, 3, 0, -EAGAIN, -EINVAL, -ECANCELED}) {
+    int seen = 0;
+    const auto spoil = [&](MutableBytes, int done) { return ++seen == 1 || result <= 3 ? result : done; };
+    if (IoRing::of(loop_.get_executor()) == nullptr) {
+      if (!open(spoil)) GTEST_SKIP() << "no io_uring or no direct I/O here";
+    } else {
+      open(spoil, true, false);
+    }
+    const std::string bytes = pattern(64 * KiB, static_cast<uint64_t>(1000 + result));
+    ASSERT_TRUE(write(bytes, 4096)) << result;
+    EXPECT_EQ(in_file(4096, 64 * KiB), bytes) << result;
+  }
+}
+
+TEST_F(DataWrites, TellAnErrorOfTheDiskAtOnce) {
+  if (!open([](MutableBytes, int) { return -EIO; })) GTEST_SKIP() << "no io_uring or no direct I/O here";
+  const auto done = write(pattern(4096, 1), 0);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Errc::io_error);
+  EXPECT_EQ(done.error().sys, EIO);
 }
 
 // The engine on a real directory, its loop with a ring.

@@ -18,6 +18,7 @@ class VolumeBlobs;
 class WriteBehind;
 class Scrub;
 class Recount;
+class VolumePreparer;
 
 struct Engine final : Context, std::enable_shared_from_this<Engine> {
   explicit Engine(Options o);
@@ -55,6 +56,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<WriteBehind> behind;
   std::unique_ptr<Scrub> scrub;
   std::unique_ptr<Recount> recount;
+  std::unique_ptr<VolumePreparer> preparer;
 
  private:
   Result<void> load_usage();
@@ -67,6 +69,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unexpected<Error> refuse(std::string sentence) const;
   Result<void> recover_volumes();
   Result<void> recover_volume(uint64_t id);
+  LogAheadOptions log_ahead() const;
   uint64_t space_to_keep() const;
   Result<void> load_kept_space();
   Result<void> resolve_overlaps();

@@ -53,10 +53,12 @@ class File {
   virtual Result<size_t> pread_cached(MutableBytes /*into*/, uint64_t /*offset*/) {
     return fail(Errc::would_block, "file: not in the page cache");
   }
-  // For reads by io_uring; -1: the file is read by pread() only.
+  // For io_uring; -1: the file is read by pread() and written by pwrite() only.
   virtual int ring_descriptor() const { return -1; }
   // Passes each result of a ring read, bytes read or -errno, and returns the result to use. Does not block.
   virtual int ring_read(MutableBytes /*into*/, uint64_t /*offset*/, int result) { return result; }
+  // Likewise each result of a ring write.
+  virtual int ring_write(Bytes /*from*/, uint64_t /*offset*/, int result) { return result; }
 };
 
 // Holds an exclusive lock until destroyed.

@@ -232,7 +232,13 @@ Result<std::unique_ptr<Index>> Index::open(const IndexOptions& options) {
     families.emplace_back(family_names[i], family_options(static_cast<Family>(i), cache));
   }
   std::unique_ptr<Index> index(new Index);
-  index->env_ = make_gated_env(options.env, index->gate_);
+  rocksdb::Env* below = options.env;
+  if (options.log_ahead.step != 0 && !options.read_only) {
+    index->ahead_ = std::make_unique<LogAhead>(options.log_ahead);
+    index->logs_env_ = index->ahead_->make_env(below);
+    below = index->logs_env_.get();
+  }
+  index->env_ = make_gated_env(below, index->gate_);
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* db = nullptr;
   auto database = database_options(options);
@@ -299,7 +305,7 @@ void Index::flush_long_log() {
   if (!db_->GetSortedWalFiles(logs).ok()) return;
   uint64_t bytes = 0;
   for (const auto& log : logs) bytes += log->SizeFileBytes();
-  if (bytes < worth_it) return;
+  if (bytes < worth_it + (ahead_ ? ahead_->bytes_ahead() : 0)) return;
   std::vector<rocksdb::ColumnFamilyHandle*> all(handles_.begin(), handles_.end());
   (void)db_->Flush({}, all);  // the log has it, whether this succeeds or not
 }

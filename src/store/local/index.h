@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "store/local/keys.h"
+#include "store/local/log_ahead.h"
 #include "store/local/log_gate.h"
 
 namespace rocksdb {
@@ -42,6 +43,7 @@ struct IndexOptions {
   uint64_t cache_bytes = 0;     // blocks that are kept in memory
   size_t open_files_max = 256;  // tables that stay open
   LogMode log = LogMode::whole;
+  LogAheadOptions log_ahead{};
   bool create = false;             // if there is none
   bool read_only = false;          // no file changes; writes fail
   std::string* trouble = nullptr;  // receives RocksDB's error message
@@ -136,6 +138,7 @@ class Index {
   // Reads all tables and compares their checksums. `trouble` receives the defect and its location, as RocksDB reports
   // it.
   Result<void> check_tables(std::string& trouble);
+  LogAhead* log_ahead() { return ahead_.get(); }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
   // The time of all writes so far. It is past when they are durable, and no group that was hidden then can be undone
@@ -166,7 +169,8 @@ class Index {
   rocksdb::ColumnFamilyHandle* handle(Family family) const { return handles_[static_cast<size_t>(family)]; }
 
   LogGate gate_;
-  std::unique_ptr<rocksdb::Env> env_;  // outlives what has it open
+  std::unique_ptr<LogAhead> ahead_;               // null: logs grow record by record
+  std::unique_ptr<rocksdb::Env> logs_env_, env_;  // outlive what has them open
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, family_count> handles_{};
   // Serialize log syncs, and writes: once one has failed, RocksDB must not be asked for another before recover() (it

@@ -36,6 +36,13 @@ struct Options {
   // Freed bytes that volumes keep, to be used again in place, at most (also at most what the file system has free). 0,
   // or a file system that does not overwrite in place: freed space goes back to the file system at once.
   uint64_t keep_free = 0;
+  // A volume of this size is written ahead of its use when objects have taken so much space in small pieces and little
+  // is kept (volume_prepare.h). 0, or none is kept: volumes grow as they are written.
+  uint64_t prepare_size = 256 * MiB;
+  uint64_t prepare_after = 16 * MiB;
+  // Zeros that the index's log has ahead of its records (log_ahead.h), where the file system overwrites in place. 0:
+  // none.
+  uint64_t log_ahead = 8 * MiB;
   // Limits of open files: of volumes besides those in use, and of the index.
   size_t open_volumes_max = 256;
   size_t open_index_files_max = 256;

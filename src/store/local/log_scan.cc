@@ -37,6 +37,7 @@ class Block {
  public:
   explicit Block(Bytes bytes) : bytes_(bytes) {}
 
+  bool is_empty_from(size_t at) const { return all_zero(bytes_.subspan(at)); }
   bool ends_at(size_t at) const { return log_block - at < header_size || at == bytes_.size(); }
 
   LogPiece piece(size_t at) const {
@@ -142,7 +143,15 @@ class Scan {
 
  private:
   void scan(const Block& block, uint64_t block_at) {
+    if (zeros_from_ && !block.is_empty_from(0)) {
+      note(in_record_ ? record_at_ : *zeros_from_, "zeros instead of a record", true);
+      zeros_from_.reset();
+    }
     for (size_t at = 0; !block.ends_at(at);) {
+      if (block.is_empty_from(at)) {
+        if (!zeros_from_) zeros_from_ = block_at + at;
+        return;
+      }
       const LogPiece piece = block.piece(at);
       if (piece.wrong == nullptr) {
         take(piece, block_at + at);
@@ -183,6 +192,7 @@ class Scan {
   std::string record_;
   uint64_t record_at_ = 0;
   bool in_record_ = false;
+  std::optional<uint64_t> zeros_from_;  // all that was read from there on
   std::optional<LogDamage> damage_;
 };
 

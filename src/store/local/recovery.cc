@@ -18,6 +18,7 @@
 #include "store/local/recount.h"
 #include "store/local/scrub.h"
 #include "store/local/seam_env.h"
+#include "store/local/volume_prepare.h"
 #include "store/local/write_behind.h"
 #include "store/logic/usage.h"
 
@@ -65,6 +66,8 @@ Result<void> Engine::start() {
                                                  .free_bytes_min = options.free_bytes_min,
                                                  .open_max = options.open_volumes_max,
                                                  .keep_free = space_to_keep(),
+                                                 .prepare_size = options.prepare_size,
+                                                 .prepare_after = options.prepare_after,
                                                  .next_id = ids});
   VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
@@ -88,6 +91,8 @@ Result<void> Engine::start() {
   behind->start();
   scrub = std::make_unique<Scrub>(*this);
   scrub->start();
+  preparer = std::make_unique<VolumePreparer>(*index, *volumes);
+  preparer->start();
   return {};
 }
 
@@ -108,6 +113,7 @@ void Engine::supply_seams() {
 
 void Engine::stop() {
   kept.close();
+  if (preparer) preparer->stop();
   if (recount) recount->stop();
   if (scrub) scrub->stop();
   if (behind) behind->stop();  // first: it hands its work to the committer
@@ -220,6 +226,7 @@ Result<void> Engine::open_index() {
                              .cache_bytes = options.index_cache,
                              .open_files_max = options.open_index_files_max,
                              .log = log,
+                             .log_ahead = log_ahead(),
                              .create = true,
                              .trouble = &trouble});
   if (!opened) {
@@ -337,6 +344,11 @@ Result<void> Engine::recover_volume(uint64_t id) {
             format_size(punched));
   garbage->reconsider(id);
   return {};
+}
+
+LogAheadOptions Engine::log_ahead() const {
+  const bool in_place = fs->overwrites_in_place(options.directory / "index", nullptr);
+  return {.fs = fs, .step = in_place ? options.log_ahead : 0, .free_bytes_min = options.free_bytes_min};
 }
 
 // 0: freed space goes back to the file system at once.

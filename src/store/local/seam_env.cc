@@ -1,17 +1,11 @@
 #include "store/local/seam_env.h"
 
 #include <rocksdb/file_system.h>
-#include <rocksdb/io_status.h>
 
 namespace verbena::store::local {
-namespace {
 
-using rocksdb::IODebugContext;
-using rocksdb::IOOptions;
-using rocksdb::IOStatus;
-using rocksdb::Slice;
-
-IOStatus to_status(const Error& error) {
+rocksdb::IOStatus to_io_status(const Error& error) {
+  using rocksdb::IOStatus;
   switch (error.code) {
     case Errc::not_found:
       return IOStatus::PathNotFound(error.context);
@@ -27,10 +21,12 @@ IOStatus to_status(const Error& error) {
   }
 }
 
-template <class T>
-IOStatus to_status(const Result<T>& result) {
-  return result ? IOStatus::OK() : to_status(result.error());
-}
+namespace {
+
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+using rocksdb::Slice;
 
 MutableBytes writable(char* p, size_t n) { return {reinterpret_cast<std::byte*>(p), n}; }
 
@@ -48,7 +44,7 @@ Result<size_t> read_some(File& file, MutableBytes into, uint64_t offset) {
 IOStatus read_slice(File& file, uint64_t offset, size_t n, Slice* result, char* scratch) {
   auto got = read_some(file, writable(scratch, n), offset);
   *result = Slice(scratch, got.value_or(0));
-  return to_status(got);
+  return to_io_status(got);
 }
 
 class SequentialFile final : public rocksdb::FSSequentialFile {
@@ -88,18 +84,18 @@ class WritableFile final : public rocksdb::FSWritableFile {
   IOStatus Append(const Slice& data, const IOOptions&, IODebugContext*) override {
     auto done = write_fully(*file_, as_bytes({data.data(), data.size()}), size_);
     if (done) size_ += data.size();
-    return to_status(done);
+    return to_io_status(done);
   }
   IOStatus Truncate(uint64_t size, const IOOptions&, IODebugContext*) override {
     size_ = size;
-    return to_status(file_->truncate(size));
+    return to_io_status(file_->truncate(size));
   }
   IOStatus Close(const IOOptions&, IODebugContext*) override {
     file_.reset();
     return IOStatus::OK();
   }
   IOStatus Flush(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
-  IOStatus Sync(const IOOptions&, IODebugContext*) override { return to_status(file_->datasync()); }
+  IOStatus Sync(const IOOptions&, IODebugContext*) override { return to_io_status(file_->datasync()); }
   bool IsSyncThreadSafe() const override { return true; }
   uint64_t GetFileSize(const IOOptions&, IODebugContext*) override { return size_; }
 
@@ -111,7 +107,7 @@ class WritableFile final : public rocksdb::FSWritableFile {
 class Directory final : public rocksdb::FSDirectory {
  public:
   Directory(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
-  IOStatus Fsync(const IOOptions&, IODebugContext*) override { return to_status(fs_.sync_directory(path_)); }
+  IOStatus Fsync(const IOOptions&, IODebugContext*) override { return to_io_status(fs_.sync_directory(path_)); }
 
  private:
   FileSystem& fs_;
@@ -135,26 +131,26 @@ class SeamFileSystem final : public rocksdb::FileSystem {
                              std::unique_ptr<rocksdb::FSSequentialFile>* result, IODebugContext*) override {
     auto file = fs_.open(name, {});
     if (file) *result = std::make_unique<SequentialFile>(std::move(*file));
-    return to_status(file);
+    return to_io_status(file);
   }
   IOStatus NewRandomAccessFile(const std::string& name, const rocksdb::FileOptions&,
                                std::unique_ptr<rocksdb::FSRandomAccessFile>* result, IODebugContext*) override {
     auto file = fs_.open(name, {});
     if (file) *result = std::make_unique<RandomAccessFile>(std::move(*file));
-    return to_status(file);
+    return to_io_status(file);
   }
   IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions&,
                            std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext*) override {
     auto file = fs_.open(name, {.write = true, .create = true, .truncate = true});
     if (file) *result = std::make_unique<WritableFile>(std::move(*file), 0);
-    return to_status(file);
+    return to_io_status(file);
   }
   IOStatus ReopenWritableFile(const std::string& name, const rocksdb::FileOptions&,
                               std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext*) override {
     auto file = fs_.open(name, {.write = true, .create = true});
-    if (!file) return to_status(file);
+    if (!file) return to_io_status(file);
     auto stat = (*file)->stat();
-    if (!stat) return to_status(stat);
+    if (!stat) return to_io_status(stat);
     *result = std::make_unique<WritableFile>(std::move(*file), stat->size);
     return IOStatus::OK();
   }
@@ -166,45 +162,45 @@ class SeamFileSystem final : public rocksdb::FileSystem {
   IOStatus FileExists(const std::string& name, const IOOptions&, IODebugContext*) override {
     auto stat = fs_.stat(name);
     if (!stat && stat.error() == Errc::not_found) return IOStatus::NotFound();
-    return to_status(stat);
+    return to_io_status(stat);
   }
   IOStatus GetChildren(const std::string& name, const IOOptions&, std::vector<std::string>* result,
                        IODebugContext*) override {
     auto names = fs_.list(name);
     if (!names && names.error() == Errc::not_found) return IOStatus::NotFound();
     if (names) *result = std::move(*names);
-    return to_status(names);
+    return to_io_status(names);
   }
   IOStatus DeleteFile(const std::string& name, const IOOptions&, IODebugContext*) override {
-    return to_status(fs_.unlink(name));
+    return to_io_status(fs_.unlink(name));
   }
   IOStatus CreateDir(const std::string& name, const IOOptions&, IODebugContext*) override {
-    return to_status(fs_.make_directory(name));
+    return to_io_status(fs_.make_directory(name));
   }
   IOStatus CreateDirIfMissing(const std::string& name, const IOOptions&, IODebugContext*) override {
-    return to_status(fs_.make_directory(name));
+    return to_io_status(fs_.make_directory(name));
   }
   IOStatus DeleteDir(const std::string& name, const IOOptions&, IODebugContext*) override {
-    return to_status(fs_.remove_directory(name));
+    return to_io_status(fs_.remove_directory(name));
   }
   IOStatus GetFileSize(const std::string& name, const IOOptions&, uint64_t* size, IODebugContext*) override {
     auto stat = fs_.stat(name);
     if (stat) *size = stat->size;
-    return to_status(stat);
+    return to_io_status(stat);
   }
   IOStatus GetFileModificationTime(const std::string& name, const IOOptions&, uint64_t* time,
                                    IODebugContext*) override {
     auto stat = fs_.stat(name);
     if (stat) *time = static_cast<uint64_t>(stat->modified_s);
-    return to_status(stat);
+    return to_io_status(stat);
   }
   IOStatus RenameFile(const std::string& from, const std::string& to, const IOOptions&, IODebugContext*) override {
-    return to_status(fs_.rename(from, to));
+    return to_io_status(fs_.rename(from, to));
   }
   IOStatus LockFile(const std::string& name, const IOOptions&, rocksdb::FileLock** lock, IODebugContext*) override {
     auto held = fs_.lock(name);
     if (held) *lock = new Lock(std::move(*held));
-    return to_status(held);
+    return to_io_status(held);
   }
   IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions&, IODebugContext*) override {
     delete lock;
@@ -221,12 +217,12 @@ class SeamFileSystem final : public rocksdb::FileSystem {
   IOStatus IsDirectory(const std::string& path, const IOOptions&, bool* is_directory, IODebugContext*) override {
     auto answer = fs_.is_directory(path);
     if (answer) *is_directory = *answer;
-    return to_status(answer);
+    return to_io_status(answer);
   }
   IOStatus GetFreeSpace(const std::string& path, const IOOptions&, uint64_t* free, IODebugContext*) override {
     auto answer = fs_.free_bytes(path);
     if (answer) *free = *answer;
-    return to_status(answer);
+    return to_io_status(answer);
   }
 
  private:

@@ -81,6 +81,7 @@ std::optional<Run> Volumes::take(Active& active, uint64_t bytes) {
   Run run{active.volume, active.cursor, bytes};
   active.cursor += bytes;
   active.volume->unsettled.fetch_add(1, std::memory_order_acq_rel);
+  if (&active == &active_[static_cast<size_t>(VolumeKind::durable)]) note_taken_locked(run);
   return run;
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -71,6 +73,8 @@ class Volumes {
     uint64_t free_bytes_min = 64 * MiB;  // new data is refused below this, so that deletes still work
     size_t open_max = 256;               // files that stay open besides those in use
     uint64_t keep_free = 0;              // freed bytes that volumes keep for reuse, at most; 0: none
+    uint64_t prepare_size = 0;           // of a volume that is written ahead of its use; 0: none is
+    uint64_t prepare_after = 0;          // bytes that small runs must take before one is made
     std::function<uint64_t()> next_id;
   };
   explicit Volumes(Options options);
@@ -124,6 +128,16 @@ class Volumes {
   // Punches kept space, the longest pieces first.
   void give_back(uint64_t bytes);
 
+  // Volumes that are written ahead of their use (volume_prepare.cc).
+  bool prepares() const { return options_.keep_free != 0 && options_.prepare_size != 0; }
+  // Waits until one is wanted. False: end_demand() was called.
+  bool await_demand();
+  bool rest(std::chrono::milliseconds time);  // false: likewise
+  void end_demand();
+  Result<uint64_t> prepared_size();  // of the next one; blocks. Less than 1 MiB: there is no room for one
+  // Its space is not kept yet. Blocks long; closed after end_demand().
+  Result<std::shared_ptr<Volume>> make_prepared(uint64_t size);
+
  private:
   struct Active {
     std::shared_ptr<Volume> volume;
@@ -137,6 +151,10 @@ class Volumes {
   };
   std::optional<Run> take(Active& active, uint64_t bytes);
   std::optional<Run> append(VolumeKind kind, uint64_t bytes);
+  static constexpr uint64_t large_run = 1 * MiB;
+  void note_taken_locked(const Run& run);
+  bool wants_prepared_locked() const;
+  Result<void> fill(File& file, uint64_t size);
   std::optional<Run> reuse(uint64_t want, uint64_t least, bool* closed);
   bool open_for_reuse(uint64_t want, uint64_t least);
   bool may_go_locked(uint64_t id) const;
@@ -157,6 +175,9 @@ class Volumes {
   std::set<uint64_t> undurable_;  // ended, with bytes written behind that could not be synced
   FreeSpace free_;
   std::set<uint64_t> barred_;
+  uint64_t taken_small_ = 0;  // by runs shorter than large_run, since a volume was prepared
+  bool demand_ended_ = false;
+  std::condition_variable demand_;
   std::atomic<uint64_t> target_;  // the watermark as of the last surplus()
   OpenVolumes open_;
 };

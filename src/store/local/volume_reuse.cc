@@ -60,7 +60,9 @@ std::optional<Run> Volumes::reuse(uint64_t want, uint64_t least, bool* closed) {
     tell_kept_locked();
     reused_bytes().add(piece->length);
     volume->unsettled.fetch_add(1, std::memory_order_acq_rel);
-    return Run{std::move(volume), piece->offset, piece->length, true};
+    Run run{std::move(volume), piece->offset, piece->length, true};
+    note_taken_locked(run);
+    return run;
   }
   return std::nullopt;
 }

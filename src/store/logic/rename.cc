@@ -76,8 +76,8 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   const bool target_is_there = target && !r.bucket->is_gone(target->info);
   VB_ASSIGN(r.info, whole_info(transaction, *source));
   if (r.request.judge) VB_TRY(r.request.judge(r.info, target_is_there ? &target->info : nullptr));
+  if (r.request.from == r.request.to) return {};  // to do it again changes nothing: its token is not kept
   VB_TRY(remember_token(transaction, r));
-  if (r.request.from == r.request.to) return {};
   VB_TRY(bury(transaction, target));
   if (target) transaction.count(-as_current(*target));
   r.gone = {};

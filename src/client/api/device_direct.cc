@@ -1,0 +1,174 @@
+// The shortest way to a device on the server's host: the device copies for the server, and no byte passes through this
+// process. What fails here goes the client's own way, except where the device may still be at work.
+#include "client/api/client_impl.h"
+#include "client/native/device_memory.h"
+#include "client/native/many.h"
+
+namespace verbena {
+
+using client::DeviceCopies;
+using client::DeviceMemory;
+
+namespace client {
+namespace {
+
+// What another way could do better, and where nothing has happened.
+bool another_way_may_help(const ClientError& error, bool repeatable) {
+  switch (error.code) {
+    case ErrorCode::unsupported:
+    case ErrorCode::slow_down:
+    case ErrorCode::local_error:
+    case ErrorCode::connection_failed:
+    case ErrorCode::invalid_argument:
+      return true;
+    case ErrorCode::server_error:
+    case ErrorCode::malformed_reply:
+    case ErrorCode::outcome_unknown:
+      return repeatable;
+    default:
+      return false;
+  }
+}
+
+// Items of a batch without a result that counts, which another way may have. A place that was told to hold its bytes
+// stays as it is.
+std::vector<size_t> repeatable_items(const ManyCall& call, const Outcome<>& done, bool writes) {
+  std::vector<size_t> again;
+  for (size_t i = call.told; i < call.items.size(); ++i) {
+    const BatchItem& item = call.items[i];
+    const bool repeatable = !writes || (item.if_match.empty() && item.if_none_match.empty());
+    ClientError error;
+    if (call.answered[i] != 0) {
+      if (!call.results[i].error) continue;
+      error.code = *call.results[i].error;
+    } else if (!done) {
+      error.code = done.error().code;
+    }
+    if (another_way_may_help(error, repeatable)) {
+      again.push_back(i);
+    } else if (call.answered[i] == 0) {
+      call.results[i].error = error.code;
+    }
+  }
+  return again;
+}
+
+}  // namespace
+
+const NativeDevice* DeviceExport::find(const memory::cuda::Allocation& allocation) {
+  const std::lock_guard lock(mutex_);
+  if (!asked_) {
+    asked_ = true;
+    const auto driver = memory::cuda::Driver::get();
+    const auto exported = driver ? (*driver)->share(allocation) : std::unexpected(driver.error());
+    if (exported) device_ = std::make_shared<NativeDevice>(*exported, allocation.begin);
+  }
+  return device_.get();
+}
+
+DeviceExport::~DeviceExport() {
+  // The child of a fork cannot use the parent's sessions.
+  if (device_ != nullptr && forks_ != client::forks()) new std::shared_ptr<NativeDevice>(std::move(device_));
+}
+
+}  // namespace client
+
+const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window) {
+  const DeviceMemory& memory = *window.memory_->device;
+  if (!session_ || !session_->open() || memory.allocations.size() != 1) return nullptr;
+  const auto session = session_->session();
+  if (!session || !(*session)->shares_devices()) return nullptr;
+  return memory.exported->find(memory.allocations.front());
+}
+
+std::optional<Outcome<GetReply>> Client::Impl::direct_get(const std::string& bucket, const std::string& key,
+                                                          const Buffer& into, const GetOptions& options,
+                                                          DeviceCopies& copies, std::string& reason) {
+  const client::NativeDevice* const memory = options.version_id.empty() ? direct_memory(into) : nullptr;
+  if (memory == nullptr) return std::nullopt;
+  if (auto after = copies.after(*into.memory_->device, options.cancel); !after) {
+    return std::unexpected(std::move(after).error());
+  }
+  auto got = session_->get(bucket, key, into.bytes(), memory, options, {});
+  if (!got && client::another_way_may_help(got.error(), true)) {
+    reason = "direct: " + got.error().message;
+    return std::nullopt;
+  }
+  if (got) got->transfer.device_path = DevicePath::direct;
+  return got;
+}
+
+std::optional<Outcome<PutReply>> Client::Impl::direct_put(const std::string& bucket, const std::string& key,
+                                                          const Buffer& from, const PutOptions& options,
+                                                          std::string& reason) {
+  const client::NativeDevice* const memory = options.append_at ? nullptr : direct_memory(from);
+  if (memory == nullptr) return std::nullopt;
+  flush_appends(bucket, key);
+  auto put = session_->put(bucket, key, from.bytes(), memory, options);
+  const bool repeatable = options.if_match.empty() && options.if_none_match.empty();
+  if (!put && client::another_way_may_help(put.error(), repeatable)) {
+    reason = "direct: " + put.error().message;
+    return std::nullopt;
+  }
+  if (put) put->transfer.device_path = DevicePath::direct;
+  return put;
+}
+
+std::optional<Outcome<Transfer>> Client::Impl::direct_many(Many what, std::span<const BatchItem> items,
+                                                           std::span<const Buffer> windows,
+                                                           std::span<BatchResult> results, const BatchOptions& options,
+                                                           DeviceCopies& copies, std::string& reason) {
+  std::vector<const client::NativeDevice*> devices;
+  std::vector<MutableBytes> memory;
+  for (const Buffer& window : windows) {
+    memory.push_back(window.bytes());
+    devices.push_back(window.on_device() ? direct_memory(window) : nullptr);
+    if (window.on_device() && devices.back() == nullptr) return std::nullopt;
+  }
+  for (const Buffer& window : windows) {
+    if (!window.on_device()) continue;
+    if (auto after = copies.after(*window.memory_->device, {}); !after)
+      return std::unexpected(std::move(after).error());
+  }
+  const bool writes = what == Many::put;
+  for (const BatchItem& item : items) {
+    if (writes) flush_appends(std::string(item.bucket), std::string(item.key));
+  }
+  client::ManyCall call;
+  call.type = writes ? native::wire::Type::put_many : native::wire::Type::get_many;
+  call.items = items;
+  call.windows = memory;
+  call.devices = devices;
+  call.results = results;
+  call.in_order = options.in_order;
+  if (!writes) call.lease = options.lease;
+  const auto done = session_->many(call);
+  call.answered.resize(items.size(), 0);
+  Transfer transfer{.door = Via::native, .device_path = DevicePath::direct, .provider = session_->provider()};
+  if (!done) reason = "direct: " + done.error().message;
+  const auto again = client::repeatable_items(call, done, writes);
+  if (!done && again.empty()) return std::unexpected(done.error());
+  if (again.size() == items.size() && call.told == 0) return std::nullopt;
+  if (!again.empty()) {
+    if (reason.empty()) reason = "direct: the device did not copy all items";
+    if (auto rest = some_again(what, again, items, windows, results, options, copies); !rest) return rest;
+    transfer.fell_back_reason = std::move(reason);
+  }
+  for (size_t i = 0; i < items.size(); ++i) transfer.bytes += results[i].error ? 0 : results[i].bytes;
+  return transfer;
+}
+
+// Those items go the client's own way.
+Outcome<Transfer> Client::Impl::some_again(Many what, std::span<const size_t> which, std::span<const BatchItem> items,
+                                           std::span<const Buffer> windows, std::span<BatchResult> results,
+                                           const BatchOptions& options, DeviceCopies& copies) {
+  std::vector<BatchItem> some;
+  for (const size_t i : which) some.push_back(items[i]);
+  std::vector<BatchResult> found(some.size());
+  auto moved = own_many(what, some, windows, found, {.in_order = {}, .lease = options.lease, .take = nullptr}, copies);
+  for (size_t i = 0; i < which.size(); ++i) results[which[i]] = std::move(found[i]);
+  if (moved && options.in_order) options.in_order(items.size());
+  return moved;
+}
+
+}  // namespace verbena

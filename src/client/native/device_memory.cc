@@ -1,0 +1,70 @@
+#include "client/native/device_memory.h"
+
+#include <algorithm>
+
+#include "client/native/streams.h"
+#include "native/wire/device.h"
+
+namespace verbena::client {
+namespace {
+
+namespace wire = native::wire;
+
+constexpr std::chrono::seconds rest_after_refusal{10};
+constexpr std::chrono::seconds driver_patience{6};  // more than the server gives a device
+
+struct DeviceCall : NativeCall {
+  Result<void> answered(Bytes body) override {
+    const auto reply = wire::decode_device_shared(body);
+    if (!reply) return fail(Errc::malformed, "native: reply");
+    number = reply->number;
+    return {};
+  }
+  uint64_t number = 0;
+};
+
+}  // namespace
+
+NativeDevice::~NativeDevice() {
+  for (const Share& share : shares_) {
+    const auto streams = share.streams.lock();
+    if (streams == nullptr || share.stream->broken()) continue;
+    CodeCall call;
+    call.type = wire::Type::device_end;
+    call.deadline = deadline_in(driver_patience);
+    call.patient = true;
+    const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
+      encode(body.out, wire::DeviceEnd{share.number});
+      return {};
+    };
+    static_cast<void>(share.stream->run(call, prepare));
+  }
+}
+
+Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& stream, Deadline deadline) const {
+  if (!streams.shares_devices()) return fail(Errc::unsupported, "native: the server lets no device copy");
+  const std::lock_guard lock(mutex_);  // threads that share it at the same time share it once
+  std::erase_if(shares_, [](const Share& share) { return share.streams.expired(); });
+  const auto known = std::ranges::find(shares_, &stream, &Share::stream);
+  if (known != shares_.end()) return known->number;
+  if (SteadyClock::now() < refused_until_) {
+    return fail(Errc::unsupported, "native: the server has refused this memory");
+  }
+  DeviceCall call;
+  call.type = wire::Type::device;
+  call.deadline = std::min(deadline, deadline_in(driver_patience));
+  call.patient = true;
+  const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
+    const wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
+    if (!encode(body.out, request)) return fail(Errc::too_large, "native: message");
+    return {};
+  };
+  if (auto done = stream.run(call, prepare); !done) {
+    refused_until_ = deadline_in(rest_after_refusal);
+    return fail(Errc::unsupported, "native: the server maps no such memory");
+  }
+  shares_.push_back({streams.weak_from_this(), &stream, call.number});
+  return call.number;
+}
+
+}  // namespace verbena::client

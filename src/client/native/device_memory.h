@@ -1,0 +1,45 @@
+// An allocation of a device that the server maps, so that the device copies for it (fabric/device.h).
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "client/native/session.h"
+#include "memory/cuda.h"
+
+namespace verbena::client {
+
+class NativeStream;
+class NativeStreams;
+
+// Thread-safe. Its end tells the servers, and waits until they have unmapped it: the allocation may be freed then.
+class NativeDevice final : public NativeMemory {
+ public:
+  // `exported` describes the whole allocation, which begins at this address.
+  NativeDevice(const memory::cuda::Exported& exported, uint64_t begin) : exported_(exported), begin_(begin) {}
+  ~NativeDevice() override;
+
+  // Addresses of the device.
+  MutableBytes bytes() const override {
+    return {reinterpret_cast<std::byte*>(static_cast<uintptr_t>(begin_)), exported_.size};
+  }
+  const NativeDevice* device() const override { return this; }
+
+  // The number by which the server knows it on that stream; shares it there first, if needed. unsupported: the server
+  // lets no device copy, or has refused this allocation a short while ago; slow_down: its limits.
+  Result<uint64_t> number_on(NativeStreams& streams, NativeStream& stream, Deadline deadline) const;
+
+ private:
+  struct Share {
+    std::weak_ptr<NativeStreams> streams;
+    NativeStream* stream = nullptr;
+    uint64_t number = 0;
+  };
+  const memory::cuda::Exported exported_;
+  const uint64_t begin_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Share> shares_;
+  mutable Deadline refused_until_{};
+};
+
+}  // namespace verbena::client

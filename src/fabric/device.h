@@ -1,0 +1,46 @@
+// Windows in the memory of a GPU that the client has shared with the server: what a Port and a Link can do besides
+// (fabric.h), where client and server are on one host (fabric/local).
+#pragma once
+
+#include "fabric/fabric.h"
+
+namespace verbena::memory::cuda {
+class Devices;
+class Mapped;
+}  // namespace verbena::memory::cuda
+
+namespace verbena::fabric {
+
+// A Port whose clients share memory of devices. On its core's thread.
+class DevicePort {
+ public:
+  // From now on windows in that memory are opened, in which `devices` copy. slow_down: the peer has too many. The
+  // number names the memory in windows.
+  virtual Result<uint64_t> add_device_memory(PeerId peer, std::shared_ptr<memory::cuda::Mapped> memory,
+                                             std::shared_ptr<memory::cuda::Devices> devices) = 0;
+  // Copies in it that have begun end. Returns how to wait for the unmapping; empty: there is no such memory.
+  using Fence = std::function<void(std::function<void()> then)>;
+  virtual Fence remove_device_memory(PeerId peer, uint64_t number) = 0;
+
+ protected:
+  ~DevicePort() = default;
+};
+
+// A part of a device's memory that the server knows by a number.
+struct DeviceLoan {
+  uint64_t memory = 0;  // that number
+  uint64_t at = 0, size = 0;
+  // Set when the loan ends while the device may still copy for the server: the device did not finish in time.
+  bool* unfinished = nullptr;
+};
+
+class DeviceLink {
+ public:
+  // The Lent has no bytes: no CPU touches that memory.
+  virtual Result<std::unique_ptr<Lent>> lend_device(const DeviceLoan& loan, Access access) = 0;
+
+ protected:
+  ~DeviceLink() = default;
+};
+
+}  // namespace verbena::fabric

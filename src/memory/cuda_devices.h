@@ -1,0 +1,83 @@
+// The devices of this machine for a server: allocations of other processes, mapped here, and copies between them and
+// the arena. Each device has a thread, which alone calls the driver for it. A second thread watches the time: a device
+// whose call or copy does not end is lost, and what waits for it fails. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/arena.h"
+#include "memory/cuda.h"
+
+namespace verbena::memory::cuda {
+
+class Device;  // with its thread
+
+// How a copy ended.
+enum class CopyEnd : uint8_t {
+  done,
+  failed,  // it touches neither side any more
+  lost,    // it may still do so: host memory of the arena is kept aside (memory/aside.h) until it has ended
+};
+
+struct Copy {
+  bool to_device = true;
+  std::byte* host = nullptr;
+  uint64_t at = 0;  // in the allocation
+  size_t size = 0;
+  std::function<void(CopyEnd)> ended = {};  // called once, on a thread of the devices: it must not block
+  std::shared_ptr<const void> held = {};    // until the copy touches nothing any more; then before `ended`
+};
+
+// An allocation of another process. Unmapped by the device's thread after its last copy.
+class Mapped : public std::enable_shared_from_this<Mapped> {
+ public:
+  Mapped(std::shared_ptr<Device> device, uint64_t address, uint64_t size)
+      : device_(std::move(device)), address_(address), size_(size) {}
+  ~Mapped();
+  Mapped(const Mapped&) = delete;
+
+  uint64_t size() const { return size_; }
+  // Queued; the caller has checked `at` and `size`.
+  void copy(Copy copy);
+  // Calls `then` after the unmapping of all that was given up before.
+  std::function<void(std::function<void()> then)> fence() const;
+
+ private:
+  std::shared_ptr<Device> device_;
+  uint64_t address_, size_;
+};
+
+class Devices {
+ public:
+  static void export_metrics();  // at a server's start, whether it has devices or not
+  struct Options {
+    std::chrono::milliseconds limit{5'000};  // of one call or copy
+  };
+  // Starts a thread for each device and page-locks the arena for all of them, which takes long for a large arena.
+  // `failed`: the driver shares no memory between processes, or does not page-lock the arena.
+  static Outcome<std::unique_ptr<Devices>> open(Arena& arena, Options options);
+  ~Devices();
+  Devices(const Devices&) = delete;
+
+  // Ends the threads. Copies and mappings that wait fail; `ended` is not called after this. Bounded in time. False: a
+  // device does not answer, and its driver still has the arena.
+  bool stop();
+
+  Arena& arena() { return arena_; }
+  // `refused`: no such device, not the driver's handle, or less memory than it says. `mapped` is called once.
+  using WhenMapped = std::function<void(Outcome<std::shared_ptr<Mapped>> mapped)>;
+  void map(const Exported& allocation, WhenMapped mapped);
+  size_t lost() const;
+
+ private:
+  explicit Devices(Arena& arena) : arena_(arena) {}
+
+  Arena& arena_;
+  std::vector<std::shared_ptr<Device>> devices_;
+};
+
+}  // namespace verbena::memory::cuda

@@ -1,0 +1,114 @@
+// DEVICE and DEVICE_END: memory of a GPU that a client shares, for windows in which the server lets the GPU copy.
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "base/log.h"
+#include "fabric/device.h"
+#include "memory/cuda_devices.h"
+#include "native/endpoint.h"
+#include "native/wire/device.h"
+
+namespace verbena::native {
+namespace {
+
+using memory::cuda::Devices;
+using memory::cuda::Fault;
+using memory::cuda::Mapped;
+using Opened = memory::cuda::Outcome<std::shared_ptr<Mapped>>;
+
+// Resumes on the caller's executor with what `begin` reports to its argument, from whatever thread.
+template <class T, class Begin>
+Task<T> elsewhere(Begin begin) {
+  auto executor = co_await boost::asio::this_coro::executor;
+  auto initiate = [&](auto handler) {
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));  // std::function copies what it holds
+    begin([executor, shared](T result) {
+      boost::asio::post(executor, [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
+    });
+  };
+  co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(T)>(
+      initiate, boost::asio::use_awaitable);
+}
+
+Errc code_of(const Fault& fault) {
+  return fault.kind == Fault::Kind::refused ? Errc::invalid_argument : Errc::not_implemented;
+}
+
+// The memory, and its place in the limits as long as it is mapped.
+std::shared_ptr<Mapped> with_place(std::shared_ptr<Mapped> memory, DeviceLimits::Place place) {
+  Mapped* const raw = memory.get();
+  return {raw, [memory = std::move(memory), place = std::move(place)](Mapped*) mutable {
+            memory.reset();
+            place.reset();
+          }};
+}
+
+Task<Result<void>> share(Op& op) {
+  DoorState& door = op.endpoint->door();
+  auto* const port = dynamic_cast<fabric::DevicePort*>(&op.endpoint->port());
+  const std::shared_ptr<Devices> devices = door.devices();
+  if (port == nullptr || devices == nullptr || op.device.kind != 1) {
+    co_return fail(Errc::not_implemented, "native: this server lets no GPU copy");
+  }
+  const auth::PrincipalPtr& who = op.caller.identity.principal;
+  const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
+  VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account, op.device.size));
+  const memory::cuda::Exported allocation{
+      .device = op.device.device, .handle = op.device.handle, .size = op.device.size};
+  const auto begin = [&](auto ended) { devices->map(allocation, std::move(ended)); };
+  Opened opened = co_await elsewhere<Opened>(begin);
+  if (!opened) {
+    log::debug("gpudirect: memory refused session={:016x}: {}", op.stream->session->id, opened.error().text);
+    co_return fail(code_of(opened.error()), "native: the GPU's driver");
+  }
+  auto memory = with_place(std::move(*opened), std::move(place));
+  if (op.stream->closed) co_return fail(Errc::closed, "native: the session is gone");
+  VB_CO_ASSIGN(const uint64_t number, port->add_device_memory(op.stream->peer, std::move(memory), devices));
+  wire::Writer out(op.body_space());
+  encode(out, wire::DeviceShared{number});
+  op.body_size = out.size();
+  co_return Result<void>{};
+}
+
+}  // namespace
+
+bool load_device(Op& op, Bytes body) {
+  const auto request = wire::decode_device(body);
+  if (!request) return false;
+  op.bucket.clear();
+  op.list.prefix.clear();
+  op.device = *request;
+  return true;
+}
+
+bool load_device_end(Op& op, Bytes body) {
+  const auto request = wire::decode_device_end(body);
+  if (!request) return false;
+  op.bucket.clear();
+  op.list.prefix.clear();
+  op.device = {.size = request->number};
+  return true;
+}
+
+Task<void> serve_device(OpPtr op) {
+  auto done = co_await share(*op);
+  if (!done) op->fail(done.error().code);
+  Endpoint& endpoint = *op->endpoint;
+  endpoint.reply(std::move(op));
+}
+
+// Memory that is not shared any more is no error. The answer comes when it is unmapped: its owner may free it then.
+Task<void> serve_device_end(OpPtr op) {
+  auto* const port = dynamic_cast<fabric::DevicePort*>(&op->endpoint->port());
+  if (const auto fence = port == nullptr ? nullptr : port->remove_device_memory(op->stream->peer, op->device.size)) {
+    const auto begin = [&](auto ended) { fence([ended] { ended(true); }); };
+    co_await elsewhere<bool>(begin);
+  }
+  op->fail(Errc::ok);
+  Endpoint& endpoint = *op->endpoint;
+  endpoint.reply(std::move(op));
+}
+
+}  // namespace verbena::native
