@@ -218,7 +218,7 @@ size_t ReadBatch::answer_together(Found found, std::span<const ItemSource::Plain
   }
   all.in_window = writes.bytes();
   for (size_t i = 0; i < all.items; ++i) {
-    if (source_.wants_bytes()) hot_[items[i].bucket].note_read(found[i].key);
+    if (source_.wants_bytes()) hot_[items[i].bucket].note_read(found[i].key, found[i].found->info());
     reply_.count_for_bucket(items[i].bucket, source_.wants_bytes() ? found[i].found->info().size : 0);
   }
   reply_.answered_together(all);

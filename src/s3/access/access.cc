@@ -101,7 +101,7 @@ Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
 
 // All documents about access are read at one moment: one from before a change and one from after it would make a record
 // that never existed.
-Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) {
+Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket, uint64_t generation) {
   if (is_directory_bucket(bucket) && !service.express.enabled) {
     co_return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
   }
@@ -121,7 +121,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_ASSIGN(access->limits, service.limits->of(bucket, info.created_us, part(Part::quota)));
   if (service.accounts != nullptr) access->owner_limits = service.accounts->limits_of(info.owner);
   if (service.bounds != nullptr) {
-    VB_CO_ASSIGN(access->bound, service.bounds->of(bucket, info.created_us, info.owner, part(Part::bound)));
+    VB_CO_ASSIGN(access->bound, service.bounds->of(bucket, info.created_us, info.owner, part(Part::bound), generation));
   }
   access->directory = is_directory_bucket(bucket);
   if (access->directory) {
@@ -153,7 +153,7 @@ Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string&
   if (auto kept = held_access(service, bucket)) co_return kept;
   // The generation from before the documents are read: a change in between makes this record stale.
   const uint64_t generation = service.access->now();
-  VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket, generation));
   if (service.access->may_keep(bucket)) {
     Kept& slot = slot_of(bucket);
     slot.generation = generation;

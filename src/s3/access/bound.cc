@@ -11,13 +11,13 @@
 #include <functional>
 #include <iterator>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "base/metrics.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
 #include "store/key_pins.h"
+#include "store/renewals.h"
 
 namespace verbena::s3 {
 namespace {
@@ -35,8 +35,10 @@ uint64_t kept_free(uint64_t bound, uint64_t enough) {
 }
 constexpr uint64_t kept_part = 16;           // of the bound, at most, for objects that are never evicted
 constexpr uint64_t kept_objects_max = 4096;  // likewise
-constexpr size_t loaded_at_once = 1024;
-constexpr size_t read_keys_max = 4096;  // waiting for their renewal; more reads renew nothing
+constexpr size_t due_keys_max = 4096;        // waiting for their renewal; more are renewed when they are read again
+constexpr size_t due_keys_wake = 512;        // the worker does not sleep on so many
+constexpr size_t removed_while_loading_max = 1 << 20;             // beyond it the load begins again
+constexpr size_t arranged_at_once = 1024, looked_at_once = 2048;  // under the lock, which commits wait for
 constexpr const char* larger_than_bound = "The object is larger than the bound of its bucket.";
 constexpr size_t looked_at_again_max = 1024;  // of pinned objects, at each look
 
@@ -121,8 +123,8 @@ void Bound::change(const BoundSettings& settings, store::Document document) {
     const std::lock_guard lock(mutex_);
     if (settings_.is_limited() != settings.is_limited()) loaded_ = loading_ = false;
     settings_ = settings;
-    const auto kept = settings_.kept();
-    order_.limit_kept(kept.bytes_max, kept.objects_max);
+    renews_ = settings.renew_on_read;
+    order_.change(settings_.policy, settings_.kept());
     document_ = std::move(document);
     all_pinned_at_ = 0;
   }
@@ -208,10 +210,16 @@ BoundRoom Bound::wanted() const {
           .objects = std::max(first.objects, std::min(all.objects, settings_.most_objects() / 16))};
 }
 
-void Bound::note_read(std::string_view key) {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || (!order_.read(key) && settings_.is_limited())) return;
-  if (settings_.renew_on_read && read_keys_.size() < read_keys_max) read_keys_.emplace_back(key);
+void Bound::note_read(std::string_view key, const store::ObjectInfo& seen, const WallClock& clock) {
+  if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) order_.read(key);
+  if (!renews_ || store::ttl_s_of(seen) == 0 || !store::is_renewal_due(seen, clock.now_us())) return;
+  bool wakes = false;
+  {
+    const std::lock_guard lock(due_mutex_);
+    if (due_keys_.size() >= due_keys_max) return;
+    wakes = due_keys_.emplace(key).second && due_keys_.size() == due_keys_wake;
+  }
+  if (wakes) wake_worker_();
 }
 
 bool Bound::is_loaded() const {
@@ -224,71 +232,85 @@ bool Bound::is_gone() const {
   return gone_;
 }
 
-void Bound::begin_load() {
-  std::optional<EvictionOrder> before;  // destroyed under no lock
+bool Bound::is_loading() const {
   const std::lock_guard lock(mutex_);
-  before.emplace(std::exchange(order_, EvictionOrder(settings_.policy, settings_.kept())));
+  return loading_ && !gone_;
+}
+
+EvictionOrder Bound::begin_load() {
+  std::unordered_set<std::string> removed;  // destroyed under no lock
+  const std::lock_guard lock(mutex_);
+  EvictionOrder before = std::exchange(order_, EvictionOrder(settings_.policy, settings_.kept()));
   claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
-  removed_while_loading_.clear();
+  std::swap(removed, removed_while_loading_);
   loading_ = true;
+  return before;
 }
 
 // What was written meanwhile is there already, and younger.
-void Bound::end_load(std::vector<EvictionOrder::Object> listed) {
-  const auto last_use_us = [](const EvictionOrder::Object& one) { return std::max(one.time_us, one.renewed_us); };
-  std::ranges::sort(listed, std::greater(), last_use_us);
-  std::unordered_set<std::string> removed;
-  std::unique_lock lock(mutex_);
-  for (size_t i = 0; i < listed.size(); ++i) {
-    if (i % loaded_at_once == 0) {  // reads and writes of the bucket wait for no more than these
-      lock.unlock();
-      lock.lock();
-      if (!loading_ || gone_) return;
-      removed.insert(removed_while_loading_.begin(), removed_while_loading_.end());
-      removed_while_loading_.clear();
-    }
-    if (!removed.contains(listed[i].key)) order_.put_oldest(std::move(listed[i]));
+bool Bound::add_loaded(std::vector<EvictionOrder::Object> older) {
+  const std::lock_guard lock(mutex_);
+  if (!loading_ || gone_) return false;
+  for (auto& object : older) {
+    if (!removed_while_loading_.contains(object.key)) order_.put_oldest(std::move(object));
   }
-  if (!loading_ || gone_) return;  // lost track again
-  removed_while_loading_.clear();
+  return true;
+}
+
+void Bound::end_load() {
+  std::unordered_set<std::string> removed;  // destroyed under no lock
+  const std::lock_guard lock(mutex_);
+  if (!loading_ || gone_) return;
+  std::swap(removed, removed_while_loading_);
   claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   loading_ = false;
   loaded_ = true;
 }
 
-std::vector<EvictionOrder::Object> Bound::victims(size_t max, store::Document* decided_by) {
-  std::vector<EvictionOrder::Object> all;
-  const std::lock_guard lock(mutex_);
-  if (!loaded_ || gone_ || !settings_.is_limited()) return all;
-  if (decided_by != nullptr) *decided_by = document_;
+// Objects that are being written again are not evicted.
+bool Bound::is_pinned(std::string_view key) {
+  if (!claims_.has(key)) return store::KeyPins::get().is_pinned(bucket_, key);
+  passed_over_ = passed_over_ || claims_.is_claimed(key);
+  return true;
+}
+
+void Bound::begin_look() {
+  if (std::exchange(look_goes_on_, false)) return;
   ++looks_;
+  passed_over_ = false;
   order_.look_again(looked_at_again_max);
-  // Objects that are being written again are not evicted.
-  bool passed_over = false;
-  const auto is_pinned = [&](std::string_view key) {
-    if (!claims_.has(key)) return store::KeyPins::get().is_pinned(bucket_, key);
-    passed_over = passed_over || claims_.is_claimed(key);
-    return true;
-  };
-  uint64_t leaving = 0, objects = 0;
+}
+
+Bound::Victims Bound::victims(size_t max) {
+  Victims found;
+  auto& all = found.objects;
+  const std::lock_guard lock(mutex_);
+  if (gone_) return found;
+  found.more = order_.arrange(arranged_at_once);
+  if (!loaded_ || !settings_.is_limited()) return found;
+  found.decided_by = document_;
+  begin_look();
+  uint64_t leaving = 0;
   const bool waits = !claims_.waiting().empty();
   const BoundRoom want = wanted(), taken = claims_.taken();
   const auto still_exceeds = [&] {
-    return is_filling(leaving, objects, 1) ||
+    return is_filling(leaving, all.size(), 1) ||
            (waits && exceeds(order_.bytes() + taken.bytes + want.bytes - leaving,
-                             order_.objects() + taken.objects + want.objects - objects));
+                             order_.objects() + taken.objects + want.objects - all.size()));
   };
+  size_t steps = looked_at_once;
   while (all.size() < max && still_exceeds()) {
-    auto victim = order_.next(is_pinned);
-    if (!victim) {
-      if (all.empty() && !passed_over) all_pinned_at_ = looks_;
-      break;
-    }
+    auto victim = order_.next([this](std::string_view key) { return is_pinned(key); }, steps);
+    if (!victim) break;
     leaving += victim->size;
-    ++objects;
     all.push_back(std::move(*victim));
   }
-  return all;
+  if (!still_exceeds()) return found;
+  const bool goes_on = steps == 0 || all.size() == max;
+  if (all.empty() && !goes_on && !passed_over_) all_pinned_at_ = looks_;
+  look_goes_on_ = goes_on && all.empty();
+  found.more = found.more || goes_on;
+  return found;
 }
 
 void Bound::settle(const EvictionOrder::Object& victim, bool removed) {
@@ -305,11 +327,12 @@ void Bound::correct(const EvictionOrder::Object& real) {
   order_.correct(real);
 }
 
-std::vector<std::string> Bound::take_read_keys(size_t max) {
-  const std::lock_guard lock(mutex_);
-  const auto end = read_keys_.begin() + static_cast<ptrdiff_t>(std::min(max, read_keys_.size()));
-  std::vector<std::string> keys(std::make_move_iterator(read_keys_.begin()), std::make_move_iterator(end));
-  read_keys_.erase(read_keys_.begin(), end);
+std::vector<std::string> Bound::take_due_keys(size_t max) {
+  const std::lock_guard lock(due_mutex_);
+  std::vector<std::string> keys;
+  while (keys.size() < max && !due_keys_.empty()) {
+    keys.push_back(std::move(due_keys_.extract(due_keys_.begin()).value()));
+  }
   return keys;
 }
 
@@ -342,7 +365,8 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
     case KeyEvent::renamed_away:
     case KeyEvent::evicted:
       order_.erase(change->key);
-      if (loading_) removed_while_loading_.push_back(change->key);
+      if (loading_) removed_while_loading_.insert(change->key);
+      if (removed_while_loading_.size() > removed_while_loading_max) loading_ = false;
       break;
   }
   all_pinned_at_ = 0;
@@ -362,24 +386,28 @@ void Bound::withdraw() {
   gone_ = true;
 }
 
+// A request that read the bucket before a change, and comes here after it, would bring back what was.
 Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us, const std::string& owner,
-                                  const store::Document& text) {
+                                  const store::Document& text, uint64_t generation) {
   BoundPtr left;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
+  const auto found = bounds_.find(bucket);
+  if (found != bounds_.end() && generation < found->second.generation) return found->second.bound;
   if (text == nullptr) {
-    if (const auto found = bounds_.find(bucket); found != bounds_.end()) {
-      left = std::move(found->second);
-      left->withdraw();
-      bounds_.erase(found);
-    }
+    if (found == bounds_.end()) return BoundPtr();
+    found->second.generation = generation;
+    left = std::move(found->second.bound);
+    if (left != nullptr) left->withdraw();
+    if (left != nullptr && ++unbounded_ > unbounded_max) forget_unbounded();
     return BoundPtr();
   }
   const auto settings = parse_bound(*text);
   if (!settings) return fail(Errc::corrupt_object, "access: bound of a bucket");
-  BoundPtr& known = bounds_[bucket];
-  const bool same = known != nullptr && known->created_us() == created_us && known->owner() == owner &&
-                    known->settings().policy == settings->policy &&
-                    known->settings().keep_suffix == settings->keep_suffix && !known->is_gone();
+  Known& entry = bounds_[bucket];
+  entry.generation = generation;
+  BoundPtr& known = entry.bound;
+  const bool same =
+      known != nullptr && known->created_us() == created_us && known->owner() == owner && !known->is_gone();
   if (!same) {
     if (known != nullptr) known->withdraw();
     left = std::move(known);
@@ -392,12 +420,18 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
   return known;
 }
 
+void BucketBounds::forget_unbounded() {
+  std::erase_if(bounds_, [](const auto& one) { return one.second.bound == nullptr; });
+  unbounded_ = 0;
+}
+
 std::vector<BoundPtr> BucketBounds::all() {
   std::vector<BoundPtr> found, gone;  // the gone ones are destroyed under no lock
   const std::lock_guard lock(mutex_);
   for (auto at = bounds_.begin(); at != bounds_.end();) {
-    const bool is_gone = at->second->is_gone();
-    (is_gone ? gone : found).push_back(at->second);
+    const BoundPtr& bound = at->second.bound;
+    const bool is_gone = bound != nullptr && bound->is_gone();
+    if (bound != nullptr) (is_gone ? gone : found).push_back(bound);
     at = is_gone ? bounds_.erase(at) : std::next(at);
   }
   return found;

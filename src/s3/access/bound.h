@@ -6,6 +6,7 @@
 // (s3/workers/bounds_worker.h) evicts ahead of the claims; a write that finds no room waits for it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -14,9 +15,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "s3/access/bound_claims.h"
 #include "s3/access/eviction_order.h"
 #include "s3/service.h"
@@ -60,7 +63,8 @@ class Bound final : public store::ChangeListener {
         owner_(std::move(owner)),
         wake_worker_(std::move(wake_worker)),
         settings_(std::move(settings)),
-        order_(settings_.policy, settings_.kept()) {}
+        order_(settings_.policy, settings_.kept()),
+        renews_(settings_.renew_on_read) {}
 
   const std::string& bucket() const { return bucket_; }
   int64_t created_us() const { return created_us_; }
@@ -77,19 +81,29 @@ class Bound final : public store::ChangeListener {
   Room claim(BoundWish& wish);
   Result<void> check_size(uint64_t bytes) const;  // insufficient_storage: larger than the bound
   void release(BoundWish& wish);
-  // For a read of a current object. Never waits: the note of a moment of contention is lost.
-  void note_read(std::string_view key);
+  // For a read of a current object, which saw `seen`. Never waits for the order: the note of a moment of contention is
+  // lost to it. The TTL is renewed if it is due.
+  void note_read(std::string_view key, const store::ObjectInfo& seen, const WallClock& clock);
 
   // For the worker. False: the order must be loaded, from the listing.
   bool is_loaded() const;
   bool is_gone() const;
-  void begin_load();
-  void end_load(std::vector<EvictionOrder::Object> listed);
-  // At most `max` objects to evict, if it is too full. Each is settled before the next call.
-  std::vector<EvictionOrder::Object> victims(size_t max, store::Document* decided_by = nullptr);
+  bool is_loading() const;     // false: a load that has begun is void, or complete
+  EvictionOrder begin_load();  // returns what was the order
+  // Objects that are older than all others. False: the load is void.
+  bool add_loaded(std::vector<EvictionOrder::Object> older);
+  void end_load();
+  // At most `max` objects to evict, if it is too full. Each is settled before the next call. Also arranges some of what
+  // was ordered by other settings. A bounded number of steps: `more` is to be done by the next call.
+  struct Victims {
+    std::vector<EvictionOrder::Object> objects{};
+    bool more = false;
+    store::Document decided_by{};
+  };
+  Victims victims(size_t max);
   void settle(const EvictionOrder::Object& victim, bool removed);
-  void correct(const EvictionOrder::Object& real);      // of a victim, before it is settled
-  std::vector<std::string> take_read_keys(size_t max);  // whose TTL is to be renewed
+  void correct(const EvictionOrder::Object& real);     // of a victim, before it is settled
+  std::vector<std::string> take_due_keys(size_t max);  // whose TTL is to be renewed
   struct Held {
     uint64_t bytes = 0, objects = 0;
   };
@@ -106,6 +120,8 @@ class Bound final : public store::ChangeListener {
   BoundRoom wanted() const;  // by those that wait, within reason
   // Whether less than that `part` of the room that is kept free is left, once the leaving ones have left.
   bool is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const;
+  bool is_pinned(std::string_view key);  // at a look of the worker
+  void begin_look();
 
   const std::string bucket_;
   const int64_t created_us_;
@@ -118,8 +134,12 @@ class Bound final : public store::ChangeListener {
   BoundClaims claims_;
   uint64_t looks_ = 0,
            all_pinned_at_ = 0;  // of the worker; and the last that found everything pinned, 0: changed since
+  bool look_goes_on_ = false, passed_over_ = false;  // of the look: its next call; it met objects being written
   bool loaded_ = false, loading_ = false, gone_ = false;
-  std::vector<std::string> removed_while_loading_, read_keys_;
+  std::unordered_set<std::string> removed_while_loading_;
+  std::atomic<bool> renews_;
+  std::mutex due_mutex_;  // taken alone
+  std::unordered_set<std::string> due_keys_;
 };
 using BoundPtr = std::shared_ptr<Bound>;
 
@@ -149,20 +169,30 @@ class BoundClaim {
   std::unique_ptr<BoundWish> wish_;
 };
 
-// The bounds of buckets by their documents. Thread-safe. One entry per bounded bucket in use.
+// The bounds of buckets by their documents. Thread-safe. One entry per bounded bucket in use, and for some that were
+// bounded.
 class BucketBounds {
  public:
-  // corrupt_object.
+  // `generation`: of AccessGeneration, from before the bucket and the document were read. An older one than that of the
+  // last call for the bucket changes nothing. corrupt_object.
   Result<BoundPtr> of(const std::string& bucket, int64_t created_us, const std::string& owner,
-                      const store::Document& text);
+                      const store::Document& text, uint64_t generation);
   std::vector<BoundPtr> all();
   // Called when a bucket fills, on any thread and under no lock of a Bound. Set before the first request.
   void on_filling(std::function<void()> wake) { wake_ = std::move(wake); }
 
  private:
+  struct Known {
+    BoundPtr bound{};  // null: not bounded any more
+    uint64_t generation = 0;
+  };
+  static constexpr size_t unbounded_max = 4096;
+  void forget_unbounded();
+
   std::mutex mutex_;
   std::function<void()> wake_ = [] {};
-  std::unordered_map<std::string, BoundPtr> bounds_;
+  std::unordered_map<std::string, Known> bounds_;
+  size_t unbounded_ = 0;  // at most; of these
 };
 
 void register_bound_metrics();  // told from the start on

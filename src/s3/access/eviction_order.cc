@@ -6,20 +6,57 @@
 
 namespace verbena::s3 {
 
-EvictionOrder::Queue& EvictionOrder::queue(Where where) {
-  switch (where) {
-    case Where::small:
-      return small_;
-    case Where::main:
-      return main_;
-    case Where::leaving:
-      return leaving_;
-    case Where::aside:
-      return aside_;
-    case Where::kept:
-      return kept_;
+EvictionOrder::EvictionOrder(EvictionPolicy policy, Kept kept)
+    : policy_(policy),
+      kept_rule_(std::move(kept)),
+      small_(std::make_unique<Queue>()),
+      main_(std::make_unique<Queue>()),
+      leaving_(std::make_unique<Queue>()),
+      aside_(std::make_unique<Queue>()),
+      kept_(std::make_unique<Queue>()) {}
+
+// The queues become those of before as they are: no object is touched.
+void EvictionOrder::change(EvictionPolicy policy, Kept kept) {
+  const bool same = policy == policy_ && kept.suffix == kept_rule_.suffix;
+  policy_ = policy;
+  const uint64_t bytes_max = kept.bytes_max, objects_max = kept.objects_max;
+  kept_rule_ = std::move(kept);
+  if (same) return limit_kept(bytes_max, objects_max);
+  for (QueuePtr* const queue : {&main_, &small_, &kept_}) {
+    if ((*queue)->empty()) continue;
+    (*queue)->before = true;
+    before_.push_back(std::exchange(*queue, std::make_unique<Queue>()));
   }
-  return main_;
+  if (!ends_.empty()) ends_before_.push_back(std::exchange(ends_, {}));
+}
+
+void EvictionOrder::arrange_one(Place place) {
+  move(place, is_kept(place->object.key, place->object.size) ? *kept_ : *main_);
+}
+
+bool EvictionOrder::arrange(size_t steps) {
+  for (; steps != 0 && !before_.empty(); --steps) {
+    if (before_.front()->empty()) {
+      before_.pop_front();
+    } else {
+      arrange_one(before_.front()->nodes.begin());
+    }
+  }
+  for (; steps != 0 && !ends_before_.empty(); --steps) {
+    ByEnd& ends = ends_before_.front();
+    ends.erase(ends.begin());
+    if (ends.empty()) ends_before_.pop_front();
+  }
+  return !before_.empty() || !ends_before_.empty();
+}
+
+bool EvictionOrder::forget(size_t steps) {
+  if (arrange(steps)) return true;
+  for (Queue* const queue : {small_.get(), main_.get(), leaving_.get(), aside_.get(), kept_.get()}) {
+    for (; steps != 0 && !queue->empty(); --steps) erase(std::string_view(queue->nodes.front().object.key));
+  }
+  for (; steps != 0 && !left_.empty(); --steps) forget_first_left();
+  return objects() != 0 || !left_.empty();
 }
 
 std::optional<uint64_t> EvictionOrder::size_of(std::string_view key) const {
@@ -28,73 +65,72 @@ std::optional<uint64_t> EvictionOrder::size_of(std::string_view key) const {
   return found->second->object.size;
 }
 
-void EvictionOrder::move(Place place, Where to) {
+void EvictionOrder::move(Place place, Queue& to) {
   const bool ends = policy_ == EvictionPolicy::ttl && place->object.end_us != 0;
-  bytes_in(place->where) -= place->object.size;
-  bytes_in(to) += place->object.size;
-  const bool ordered = to == Where::small || to == Where::main;
-  if (ends && !ordered) ends_.erase(end_of(place));
-  if (ends && ordered) ends_.insert(end_of(place));
-  Queue& target = queue(to);
-  target.splice(target.end(), queue(place->where), place);
-  place->where = to;
+  if (ends && is_ordered(place)) ends_.erase(end_of(place));
+  Queue& from = *place->in;
+  from.bytes -= place->object.size;
+  to.bytes += place->object.size;
+  to.nodes.splice(to.nodes.end(), from.nodes, place);
+  place->in = &to;
+  if (ends && is_ordered(place)) ends_.insert(end_of(place));
 }
 
 bool EvictionOrder::is_kept(std::string_view key, uint64_t size) {
-  return !kept_rule_.suffix.empty() && key.ends_with(kept_rule_.suffix) && kept_.size() < kept_rule_.objects_max &&
-         size <= kept_rule_.bytes_max && bytes_in(Where::kept) <= kept_rule_.bytes_max - size;
+  return !kept_rule_.suffix.empty() && key.ends_with(kept_rule_.suffix) &&
+         kept_->nodes.size() < kept_rule_.objects_max && size <= kept_rule_.bytes_max &&
+         kept_->bytes <= kept_rule_.bytes_max - size;
 }
 
 void EvictionOrder::limit_kept(uint64_t bytes_max, uint64_t objects_max) {
   kept_rule_.bytes_max = bytes_max;
   kept_rule_.objects_max = objects_max;
-  while (kept_.size() > objects_max || bytes_in(Where::kept) > bytes_max) move(std::prev(kept_.end()), Where::main);
+  while (kept_->nodes.size() > objects_max || kept_->bytes > bytes_max) move(std::prev(kept_->nodes.end()), *main_);
 }
 
 void EvictionOrder::put(const Object& object) {
   const auto found = by_key_.find(object.key);
   if (found != by_key_.end()) return replace(found->second, object);
-  main_.push_back(Node{.object = object});
-  const Place place = std::prev(main_.end());
+  main_->nodes.push_back(Node{.object = object, .in = main_.get()});
+  const Place place = std::prev(main_->nodes.end());
   enter(place);
-  const bool filtered = place->where == Where::main && policy_ == EvictionPolicy::s3_fifo;
-  if (filtered && !was_here(object.key)) move(place, Where::small);
+  const bool filtered = place->in == main_.get() && policy_ == EvictionPolicy::s3_fifo;
+  if (filtered && !was_here(object.key)) move(place, *small_);
 }
 
 // A new object of the main queue.
 void EvictionOrder::enter(Place place) {
   by_key_.emplace(place->object.key, place);
   bytes_ += place->object.size;
-  bytes_in(Where::main) += place->object.size;
+  main_->bytes += place->object.size;
   if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
-  if (is_kept(place->object.key, place->object.size)) move(place, Where::kept);
+  if (is_kept(place->object.key, place->object.size)) move(place, *kept_);
 }
 
 void EvictionOrder::replace(Place place, const Object& object) {
-  if (place->where == Where::kept) move(place, Where::main);
+  if (place->in == kept_.get()) move(place, *main_);
   change_end(object.key, object.end_us);
   bytes_ += object.size - place->object.size;
-  bytes_in(place->where) += object.size - place->object.size;
+  place->in->bytes += object.size - place->object.size;
   place->object.size = object.size;
   place->object.time_us = object.time_us;
-  if (is_kept(object.key, object.size)) return move(place, Where::kept);
-  if (policy_ != EvictionPolicy::s3_fifo || place->where == Where::leaving) return move(place, Where::main);
+  if (is_kept(object.key, object.size)) return move(place, *kept_);
+  if (policy_ != EvictionPolicy::s3_fifo || place->in == leaving_.get()) return move(place, *main_);
   place->reads = std::min<uint8_t>(place->reads + 1, reads_max);
 }
 
 void EvictionOrder::put_oldest(Object object) {
   if (by_key_.contains(object.key)) return;
   const uint8_t reads = object.renewed_us != 0 ? 1 : 0;
-  main_.push_front(Node{.object = std::move(object), .reads = reads});
-  enter(main_.begin());
+  main_->nodes.push_front(Node{.object = std::move(object), .in = main_.get(), .reads = reads});
+  enter(main_->nodes.begin());
 }
 
 void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const Place place = found->second;
-  const bool in_queue = place->where == Where::small || place->where == Where::main;
-  const bool ordered = policy_ == EvictionPolicy::ttl && in_queue;
+  const bool ordered = policy_ == EvictionPolicy::ttl && is_ordered(place);
   if (ordered) ends_.erase(end_of(place));
   place->object.end_us = end_us;
   if (ordered && end_us != 0) ends_.insert(end_of(place));
@@ -106,118 +142,99 @@ void EvictionOrder::erase(std::string_view key) {
   const Place place = found->second;
   by_key_.erase(found);
   bytes_ -= place->object.size;
-  bytes_in(place->where) -= place->object.size;
+  place->in->bytes -= place->object.size;
   if (policy_ == EvictionPolicy::ttl) ends_.erase(end_of(place));
-  queue(place->where).erase(place);
+  place->in->nodes.erase(place);
 }
 
 bool EvictionOrder::read(std::string_view key) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return false;
   const Place place = found->second;
-  if (policy_ == EvictionPolicy::lru && place->where == Where::main) main_.splice(main_.end(), main_, place);
+  const bool in_line = place->in == main_.get() || place->in->before;
+  if (policy_ == EvictionPolicy::lru && in_line) move(place, *main_);
   place->reads = std::min<uint8_t>(place->reads + 1, reads_max);
   return true;
 }
 
-std::optional<EvictionOrder::Object> EvictionOrder::leave(Place place) {
-  move(place, Where::leaving);
+EvictionOrder::Object EvictionOrder::leave(Place place) {
+  around_ = aside_seen_ = 0;
+  move(place, *leaving_);
   return place->object;
 }
 
-// Objects that were read go on to the main queue.
-std::optional<EvictionOrder::Object> EvictionOrder::next_of_small(
-    const std::function<bool(std::string_view)>& is_pinned, size_t& tries) {
-  const auto main_is_empty = [&] { return main_.empty() && !small_.empty(); };
-  while (tries != 0 && !small_.empty() && (bytes_in(Where::small) > bytes_ / 10 || main_is_empty())) {
-    --tries;
-    const Place place = small_.begin();
-    if (is_pinned(place->object.key)) {
-      move(place, Where::aside);
-      continue;
-    }
+std::optional<EvictionOrder::Place> EvictionOrder::look_at() {
+  if (policy_ == EvictionPolicy::ttl && !ends_.empty()) return by_key_.at(ends_.begin()->second->object.key);
+  const bool filters = policy_ == EvictionPolicy::s3_fifo && small_->bytes > bytes_ / 10;
+  if (!small_->empty() && (filters || main_->empty())) return small_->nodes.begin();
+  if (!main_->empty()) return main_->nodes.begin();
+  if (!before_.empty() && !before_.front()->empty()) return before_.front()->nodes.begin();
+  if (aside_seen_ < aside_->nodes.size()) return aside_->nodes.begin();
+  return std::nullopt;
+}
+
+// Of the small queue, what was read goes on to the main queue. There, what was read goes around; if all is read as
+// quickly as it goes around, the first one is next all the same. Of those set aside, the ones that are still pinned go
+// to the end, so that the next call does not meet them first.
+bool EvictionOrder::is_next(Place place, const std::function<bool(std::string_view)>& is_pinned) {
+  if (is_pinned(place->object.key)) {
+    if (place->in == aside_.get()) ++aside_seen_;
+    move(place, *aside_);
+    return false;
+  }
+  if (policy_ != EvictionPolicy::s3_fifo || place->in == aside_.get()) return true;
+  if (place->in == small_.get()) {
     if (place->reads == 0) {
       remember(place->object.key);
-      return leave(place);
+      return true;
     }
-    move(place, Where::main);
     place->reads = 0;
-  }
-  return std::nullopt;
-}
-
-std::optional<EvictionOrder::Object> EvictionOrder::next_of_main(const std::function<bool(std::string_view)>& is_pinned,
-                                                                 size_t& tries) {
-  const bool goes_around = policy_ == EvictionPolicy::s3_fifo;
-  while (tries != 0 && !main_.empty()) {
-    --tries;
-    const Place place = main_.begin();
-    if (is_pinned(place->object.key)) {
-      move(place, Where::aside);
-      continue;
-    }
-    if (!goes_around || place->reads == 0) return leave(place);
+  } else if (place->reads == 0 || around_ > main_->nodes.size() * reads_max) {
+    return true;
+  } else {
     --place->reads;
-    main_.splice(main_.end(), main_, place);
+    ++around_;
   }
-  return std::nullopt;
+  move(place, *main_);
+  return false;
 }
 
-std::optional<EvictionOrder::Object> EvictionOrder::next_to_end(
-    const std::function<bool(std::string_view)>& is_pinned) {
-  while (!ends_.empty()) {
-    const Place place = by_key_.at(ends_.begin()->second->object.key);
-    if (!is_pinned(place->object.key)) return leave(place);
-    move(place, Where::aside);
-  }
-  return std::nullopt;
-}
-
-std::optional<EvictionOrder::Object> EvictionOrder::next(const std::function<bool(std::string_view key)>& is_pinned) {
-  // Each object of the small queue may move once, and each one of the main queue go around for each of its reads.
-  size_t tries = (small_.size() + main_.size()) * (reads_max + 2);
-  if (policy_ == EvictionPolicy::ttl) {
-    if (auto first = next_to_end(is_pinned)) return first;
-  }
-  if (policy_ == EvictionPolicy::s3_fifo) {
-    if (auto first = next_of_small(is_pinned, tries)) return first;
-  }
-  if (auto first = next_of_main(is_pinned, tries)) return first;
-  // Nothing is left of the main queue: what the small one has.
-  while (!small_.empty()) {
-    const Place place = small_.begin();
-    if (!is_pinned(place->object.key)) return leave(place);
-    move(place, Where::aside);
-  }
-  return next_of_aside(is_pinned);
-}
-
-// Those that are still pinned go to the end, so that the next call does not meet them first.
-std::optional<EvictionOrder::Object> EvictionOrder::next_of_aside(
-    const std::function<bool(std::string_view)>& is_pinned) {
-  for (size_t tries = aside_.size(); tries != 0; --tries) {
-    const Place place = aside_.begin();
-    if (!is_pinned(place->object.key)) return leave(place);
-    aside_.splice(aside_.end(), aside_, place);
+std::optional<EvictionOrder::Object> EvictionOrder::next(const std::function<bool(std::string_view key)>& is_pinned,
+                                                         size_t& steps) {
+  for (; steps != 0; --steps) {
+    while (!before_.empty() && before_.front()->empty()) before_.pop_front();
+    const auto place = look_at();
+    if (!place) {
+      aside_seen_ = 0;
+      return std::nullopt;
+    }
+    if (is_next(*place, is_pinned)) {
+      --steps;
+      return leave(*place);
+    }
   }
   return std::nullopt;
 }
 
 void EvictionOrder::look_again(size_t max) {
-  for (size_t left = std::min(max, aside_.size()); left != 0; --left) move(aside_.begin(), Where::main);
+  for (size_t left = std::min(max, aside_->nodes.size()); left != 0; --left) {
+    move(aside_->nodes.begin(), *main_);
+  }
 }
 
 void EvictionOrder::give_back(const Object& victim) {
   const auto found = by_key_.find(victim.key);
-  if (found != by_key_.end() && found->second->where == Where::leaving) move(found->second, Where::main);
+  if (found != by_key_.end() && found->second->in == leaving_.get()) {
+    move(found->second, *main_);
+  }
 }
 
 void EvictionOrder::correct(const Object& real) {
   const auto found = by_key_.find(real.key);
-  if (found == by_key_.end() || found->second->where != Where::leaving) return;
+  if (found == by_key_.end() || found->second->in != leaving_.get()) return;
   Object& known = found->second->object;
   bytes_ += real.size - known.size;
-  bytes_in(Where::leaving) += real.size - known.size;
+  leaving_->bytes += real.size - known.size;
   known.size = real.size;
   known.time_us = real.time_us;
   known.end_us = real.end_us;
@@ -225,17 +242,19 @@ void EvictionOrder::correct(const Object& real) {
 
 void EvictionOrder::forget_left(std::string_view key) {
   const auto found = by_key_.find(key);
-  if (found != by_key_.end() && found->second->where == Where::leaving) erase(key);
+  if (found != by_key_.end() && found->second->in == leaving_.get()) erase(key);
 }
 
 void EvictionOrder::remember(std::string_view key) {
   const size_t name = std::hash<std::string_view>{}(key);
   left_.push_back(name);
   left_set_.insert(name);
-  while (left_.size() > by_key_.size()) {
-    left_set_.erase(left_set_.find(left_.front()));
-    left_.pop_front();
-  }
+  for (int more = 0; more < 2 && left_.size() > by_key_.size(); ++more) forget_first_left();
+}
+
+void EvictionOrder::forget_first_left() {
+  left_set_.erase(left_set_.find(left_.front()));
+  left_.pop_front();
 }
 
 bool EvictionOrder::was_here(std::string_view key) const {

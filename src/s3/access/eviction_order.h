@@ -6,13 +6,15 @@
 // object that was not read for longest. ttl: the object whose end is next; of those without an end the oldest, after
 // all that have one. Objects that the owner names by the end of their keys are kept by each, as far as there is room
 // for such.
+//
+// No call takes more than a bounded number of steps, however many objects there are: what needs more is called again.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -40,11 +42,16 @@ class EvictionOrder {
     std::string suffix{};
     uint64_t bytes_max = 0, objects_max = 0;
   };
-  explicit EvictionOrder(EvictionPolicy policy) : policy_(policy) {}
-  EvictionOrder(EvictionPolicy policy, Kept kept) : policy_(policy), kept_rule_(std::move(kept)) {}
+  explicit EvictionOrder(EvictionPolicy policy) : EvictionOrder(policy, Kept{}) {}
+  EvictionOrder(EvictionPolicy policy, Kept kept);
 
+  // Other settings. What was ordered by another policy or suffix is put into the new order by arrange(), in the order
+  // in which it was; until then it is counted, and evicted after all that is in the new order.
+  void change(EvictionPolicy policy, Kept kept);
   // Other limits; what is beyond them can be evicted. The suffix stays.
   void limit_kept(uint64_t bytes_max, uint64_t objects_max);
+  bool arrange(size_t steps);  // false: all is in the new order
+  bool forget(size_t steps);   // empties it; false: it is empty
 
   uint64_t bytes() const { return bytes_; }
   uint64_t objects() const { return by_key_.size(); }
@@ -58,37 +65,45 @@ class EvictionOrder {
   bool read(std::string_view key);
   std::optional<uint64_t> size_of(std::string_view key) const;  // nullopt: no such object
   // The next object for which `is_pinned` is false. It is counted until erase(), and not returned again before
-  // give_back(). Nullopt: all are pinned, or leaving. Amortized O(1), O(log n) for ttl: pinned ones are set aside, and
+  // give_back(). Takes at most `steps`, and counts down by those that it took: one for each object that it looked at.
+  // Nullopt: if steps are left, all are pinned, or leaving; else the next call goes on. Pinned ones are set aside, and
   // looked at again when nothing else is left, or after look_again().
-  std::optional<Object> next(const std::function<bool(std::string_view key)>& is_pinned);
+  std::optional<Object> next(const std::function<bool(std::string_view key)>& is_pinned, size_t& steps);
   void look_again(size_t max);  // puts at most so many that were set aside back into the order
   void give_back(const Object& victim);
   void correct(const Object& real);        // a victim's size or times, before give_back()
   void forget_left(std::string_view key);  // a victim that was there no more
 
  private:
-  enum class Where : uint8_t { small, main, leaving, aside, kept };
+  struct Queue;
   struct Node {
     Object object;
-    Where where = Where::main;
+    Queue* in = nullptr;
     uint8_t reads = 0;
   };
-  using Queue = std::list<Node>;
-  using Place = Queue::iterator;
+  using Nodes = std::list<Node>;
+  using Place = Nodes::iterator;
+  struct Queue {
+    Nodes nodes{};
+    uint64_t bytes = 0;
+    bool before = false;  // of earlier settings
+    bool empty() const { return nodes.empty(); }
+  };
+  using QueuePtr = std::unique_ptr<Queue>;  // nodes point to it
   static constexpr uint8_t reads_max = 3;
 
-  Queue& queue(Where where);
-  uint64_t& bytes_in(Where where) { return bytes_in_[static_cast<size_t>(where)]; }
-  void move(Place place, Where to);
-  std::optional<Object> leave(Place place);
-  std::optional<Object> next_of_small(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
-  std::optional<Object> next_of_main(const std::function<bool(std::string_view)>& is_pinned, size_t& tries);
-  std::optional<Object> next_to_end(const std::function<bool(std::string_view)>& is_pinned);
-  std::optional<Object> next_of_aside(const std::function<bool(std::string_view)>& is_pinned);
+  bool is_ordered(Place place) const { return place->in == small_.get() || place->in == main_.get(); }
+  void move(Place place, Queue& to);
+  Object leave(Place place);
+  std::optional<Place> look_at();  // the object to look at next; nullopt: none
+  // Whether the object at its turn is the next one; else it is moved on.
+  bool is_next(Place place, const std::function<bool(std::string_view)>& is_pinned);
+  void arrange_one(Place place);
   void enter(Place place);
   bool is_kept(std::string_view key, uint64_t size);
   void replace(Place place, const Object& object);
   void remember(std::string_view key);
+  void forget_first_left();
   bool was_here(std::string_view key) const;
   using ByEnd = std::set<std::pair<int64_t, const Node*>>;
   static std::pair<int64_t, const Node*> end_of(Place place) { return {place->object.end_us, &*place}; }
@@ -96,11 +111,14 @@ class EvictionOrder {
   EvictionPolicy policy_;
   std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
   Kept kept_rule_;
-  Queue small_, main_, leaving_, aside_, kept_;
-  std::array<uint64_t, 5> bytes_in_{};  // of each, by Where
-  ByEnd ends_;                          // of ttl: those with an end in the queues small and main
-  uint64_t bytes_ = 0;                  // of all
-  std::deque<size_t> left_;             // hashes of keys that were evicted from the small queue, the earliest first
+  QueuePtr small_, main_, leaving_, aside_, kept_;
+  std::list<QueuePtr> before_;    // of earlier settings, the oldest first
+  ByEnd ends_;                    // of ttl: those with an end in the queues small and main
+  std::list<ByEnd> ends_before_;  // of earlier settings, to be forgotten
+  size_t around_ = 0;             // objects that went around in the main queue since one left
+  size_t aside_seen_ = 0;         // objects set aside that were looked at again since one left
+  uint64_t bytes_ = 0;            // of all
+  std::deque<size_t> left_;       // hashes of keys that were evicted from the small queue, the earliest first
   std::unordered_multiset<size_t> left_set_;
 };
 

@@ -20,14 +20,16 @@ bool HotReads::may_read_all() {
   return all_;
 }
 
-void HotReads::note_bounded_read(std::string_view key) const { bound_->note_read(key); }
+void HotReads::note_bounded_read(std::string_view key, const store::ObjectInfo& seen) const {
+  bound_->note_read(key, seen, service_->clock);
+}
 
 HotReads::Found HotReads::find(std::string_view key) {
   if (!looks_in_memory()) return {};
   auto object = service_->store.hot(bucket_, key);
   if (object == nullptr) return {Answer::absent};
   if (!is_sent_as_it_lies(object->info())) return {};
-  note_read(key);
+  note_read(key, object->info());
   return {Answer::present, std::move(object)};
 }
 

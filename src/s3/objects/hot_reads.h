@@ -36,13 +36,13 @@ class HotReads {
   bool looks_in_memory();
 
   // Of an object that was found in memory. After looks_in_memory().
-  void note_read(std::string_view key) const {
-    if (bound_ != nullptr) note_bounded_read(key);
+  void note_read(std::string_view key, const store::ObjectInfo& seen) const {
+    if (bound_ != nullptr) note_bounded_read(key, seen);
   }
 
  private:
   bool may_read_all();
-  void note_bounded_read(std::string_view key) const;
+  void note_bounded_read(std::string_view key, const store::ObjectInfo& seen) const;
 
   Service* service_ = nullptr;
   const Call* caller_ = nullptr;

@@ -120,7 +120,7 @@ ObjectRead::Step ObjectRead::judge(const BucketAccess& access) {
   extent_ = *extent;
   if (of_ == Of::bytes) charge_ = ByteCharge::make(call_, access);
   if (access.bound != nullptr && of_ == Of::bytes && request_.version_id.empty()) {
-    access.bound->note_read(request_.key);
+    access.bound->note_read(request_.key, seen_now, service_.clock);
   }
   return Step::answer;
 }

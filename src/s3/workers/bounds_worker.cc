@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
 #include <span>
 #include <utility>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/several.h"
+#include "s3/documents/access_generation.h"
 #include "s3/events/announce.h"
 #include "store/ends.h"
 #include "store/removal_grounds.h"
@@ -24,6 +26,7 @@
 namespace verbena::s3 {
 namespace {
 
+constexpr size_t looks_max = 8;       // of one bucket, before the next bucket's turn
 constexpr size_t victims_max = 512;   // of one bucket, before the next bucket's turn
 constexpr size_t renewals_max = 512;  // likewise
 constexpr size_t together = 16;       // evicted by one commit, which other commits wait for
@@ -40,13 +43,6 @@ metrics::Counter& evicted_bytes() {
   static auto& counter =
       metrics::counter("verbena_evicted_bytes_total", "Bytes of objects evicted from bounded buckets");
   return counter;
-}
-
-// When the end of its life was put off last; 0: never. An end is of whole seconds, so a renewal within the first second
-// is not seen.
-int64_t renewed_us_of(const store::ObjectInfo& info) {
-  const int64_t end_us = store::end_us_of(info), began_us = end_us - store::ttl_s_of(info) * 1'000'000;
-  return end_us != 0 && began_us >= info.modified_us + 1'000'000 ? began_us : 0;
 }
 
 }  // namespace
@@ -86,77 +82,96 @@ void BoundsWorker::wake() {
 }
 
 Task<> BoundsWorker::loop() {
-  std::chrono::milliseconds refused = refused_pause;
   while (!stop_) {
-    timer_.expires_after(bounds_pause);
+    timer_.expires_at(next_pass_);
     // Checked again: a wake may have come before the timer was set.
     if (!stop_ && !woken_) (void)co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
     woken_ = false;
-    if (stop_) break;
-    if (co_await pass()) {
-      refused = refused_pause;
-      continue;
-    }
-    woken_ = true;  // no wake ends this pause
-    timer_.expires_after(refused);
-    if (!stop_) (void)co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
-    refused = std::min(2 * refused, refused_pause_max);
+    if (!stop_) co_await pass();
   }
 }
 
-Task<bool> BoundsWorker::pass() {
-  evicted_ = refused_ = 0;
-  for (const BoundPtr& bound : service_.bounds->all()) {
-    if (stop_) break;
-    co_await serve(bound);
+Task<> BoundsWorker::pass() {
+  next_pass_ = Clock::now() + bounds_pause;
+  const auto bounds = service_.bounds->all();
+  std::erase_if(turns_, [&](const auto& one) { return std::ranges::find(bounds, one.first) == bounds.end(); });
+  for (const BoundPtr& bound : bounds) {
+    if (stop_) co_return;
+    co_await serve(bound, turns_[bound]);
   }
-  co_return evicted_ != 0 || refused_ == 0;
+  co_await load_some();
 }
 
-Task<> BoundsWorker::serve(BoundPtr bound) {
-  if (!bound->is_loaded()) {
-    if (const auto loaded = co_await load(bound); !loaded) {
-      log::warn("bounds: {}: {}", bound->bucket(), describe(loaded.error()));
-      co_return;
-    }
-  }
-  store::Document decided_by;
-  if (auto victims = bound->victims(victims_max, &decided_by); !victims.empty()) {
-    const bool more = victims.size() == victims_max;
-    const size_t before = evicted_;
-    co_await evict(bound, std::move(victims), std::move(decided_by));
-    if (more && evicted_ != before) wake();  // the rest, after the other buckets
+Task<> BoundsWorker::serve(BoundPtr bound, Turn& turn) {
+  if (turn.paused_until > Clock::now()) {
+    next_pass_ = std::min(next_pass_, turn.paused_until);
+  } else {
+    co_await evict_from(bound, turn);
   }
   co_await renew(bound);
 }
 
-// Listens first: what is written during the listing is told.
-Task<Result<void>> BoundsWorker::load(BoundPtr bound) {
-  VB_CO_ASSIGN(const store::BucketFeedPtr feed, feeds_.feed(bound->bucket()));
-  if (!feed->is_of(bound->created_us(), bound->owner())) co_return fail(Errc::no_such_bucket, "bounds");
-  feed->stop_listening(*bound);
-  bound->begin_load();
-  if (!feed->listen(bound)) co_return fail(Errc::no_such_bucket, "bounds");
-  std::vector<EvictionOrder::Object> listed;
-  store::ListRequest request;
-  for (bool more = bound->settings().is_limited(); more && !stop_;) {
-    VB_CO_ASSIGN(store::ListPage page, co_await service_.store.list(bound->bucket(), request));
-    for (auto& entry : page.entries) {
-      const store::ObjectInfo& info = entry.info;
-      listed.push_back({.key = std::move(entry.key),
-                        .size = info.size,
-                        .time_us = info.modified_us,
-                        .end_us = store::end_us_of(info),
-                        .renewed_us = renewed_us_of(info)});
-    }
-    more = page.truncated;
-    request.after = std::move(page.next_after);
+// The looks of one turn end with the first that finds something.
+Task<> BoundsWorker::evict_from(BoundPtr bound, Turn& turn) {
+  const bool refused = turn.pause != Clock::duration::zero();
+  Bound::Victims victims;
+  for (size_t looks = 0; looks < looks_max; ++looks) {
+    victims = bound->victims(refused ? together : victims_max);
+    if (!victims.objects.empty() || !victims.more) break;
   }
-  if (!stop_) bound->end_load(std::move(listed));
-  co_return Result<void>();
+  bool evicted = true;
+  if (!victims.objects.empty()) {
+    evicted = co_await evict(bound, std::move(victims.objects), std::move(victims.decided_by));
+  }
+  if (evicted) {
+    turn.pause = Clock::duration::zero();
+    if (victims.more) wake();  // the rest, after the other buckets
+    co_return;
+  }
+  // Until then no wake brings its turn: the other buckets' evictions would wait for its refusals.
+  turn.pause = refused ? std::min<Clock::duration>(2 * turn.pause, refused_pause_max) : refused_pause;
+  turn.paused_until = Clock::now() + turn.pause;
+  next_pass_ = std::min(next_pass_, turn.paused_until);
 }
 
-Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by) {
+// One slice of one load: that of the owner who waits longest for one. An owner's buckets are loaded one after the
+// other.
+Task<> BoundsWorker::load_some() {
+  std::map<std::string, uint64_t> last_of_owner;
+  std::pair<const BoundPtr, Turn>* next = nullptr;
+  const auto now = Clock::now();
+  for (auto& one : turns_) {
+    const auto& [bound, turn] = one;
+    auto& last = last_of_owner[bound->owner()];
+    last = std::max(last, turn.loaded_at);
+  }
+  const auto is_before = [&](const auto& a, const auto& b) {
+    const bool a_began = a.second.load != nullptr, b_began = b.second.load != nullptr;
+    return std::make_pair(last_of_owner[a.first->owner()], !a_began) <
+           std::make_pair(last_of_owner[b.first->owner()], !b_began);
+  };
+  for (auto& one : turns_) {
+    const auto& [bound, turn] = one;
+    if ((turn.load == nullptr && bound->is_loaded()) || turn.not_loaded_before > now) continue;
+    if (next == nullptr || is_before(one, *next)) next = &one;
+  }
+  if (next == nullptr) co_return;
+  co_await load(next->first, next->second);
+}
+
+Task<> BoundsWorker::load(BoundPtr bound, Turn& turn) {
+  if (turn.load == nullptr) turn.load = std::make_unique<BoundLoad>(bound, service_.store);
+  turn.loaded_at = ++loads_;
+  const auto more = co_await turn.load->go_on(feeds_);
+  if (!more) {
+    log::warn("bounds: {}: {}", bound->bucket(), describe(more.error()));
+    turn.not_loaded_before = Clock::now() + bounds_pause;
+  }
+  if (!more || !*more) turn.load.reset();
+  wake();  // the next slice, after all buckets' evictions
+}
+
+Task<bool> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by) {
   const auto batch = std::make_shared<Batch>();
   batch->bound = std::move(bound);
   batch->grounds = std::make_shared<const store::RemovalGrounds>(
@@ -166,25 +181,27 @@ Task<> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> vi
   batch->victims = std::move(victims);
   const auto work = [this, batch] { return evict_some(batch); };
   co_await run_several(std::min(at_once, batch->victims.size() / together + 1), work);
-  evicted_ += batch->evicted;
-  refused_ += batch->refused;
   if (batch->failures != 0) {
     log::warn("bounds: {}: {} objects could not be evicted, at first {}", batch->bound->bucket(), batch->failures,
               batch->first_failure);
   }
-  if (batch->evicted == 0 && batch->refused != 0) co_await look_again(batch->bound);
+  const bool all_refused = batch->evicted == 0 && batch->refused != 0;
+  if (all_refused) co_await look_again(batch->bound);
+  co_return !all_refused;
 }
 
 // A request that read it before a change may have brought back what it was.
 Task<> BoundsWorker::look_again(BoundPtr bound) {
   constexpr std::array names{bound_document};
+  const uint64_t generation = service_.access->now();
   const auto found = co_await service_.store.bucket_and_documents(bound->bucket(), names);
   if (!found) {
     if (found.error() == Errc::no_such_bucket) bound->withdraw();
     co_return;
   }
   const store::BucketInfo& info = found->bucket;
-  const auto now = service_.bounds->of(bound->bucket(), info.created_us, info.owner, found->documents.front());
+  const auto now =
+      service_.bounds->of(bound->bucket(), info.created_us, info.owner, found->documents.front(), generation);
   if (!now) log::warn("bounds: {}: {}", bound->bucket(), describe(now.error()));
 }
 
@@ -239,16 +256,13 @@ Task<std::vector<Result<void>>> BoundsWorker::evict_together(const Batch& batch,
 
 Task<> BoundsWorker::renew(BoundPtr bound) {
   const auto batch = std::make_shared<Batch>();
-  batch->keys = bound->take_read_keys(renewals_max);
+  batch->keys = bound->take_due_keys(renewals_max);
   if (batch->keys.size() == renewals_max) wake();
-  std::ranges::sort(batch->keys);
-  batch->keys.erase(std::ranges::unique(batch->keys).begin(), batch->keys.end());
   batch->bound = std::move(bound);
   const auto work = [this, batch] { return renew_some(batch); };
   co_await run_several(std::min(renewed_at_once, batch->keys.size()), work);
 }
 
-// An object without a TTL, or one that was renewed a moment ago, costs no commit.
 Task<> BoundsWorker::renew_some(std::shared_ptr<Batch> batch) {
   while (batch->next < batch->keys.size() && !stop_) {
     const std::string key = std::move(batch->keys[batch->next++]);

@@ -2,6 +2,10 @@
 // is looked at every second besides. An eviction is a removal of a lifecycle rule's kind, with its events; watchers are
 // told `evicted`. Its commit checks that the object is still the one that was chosen, and that no lease pins it.
 //
+// Buckets are served in turns. A turn is a bounded number of looks and evictions, so that no bucket makes another one's
+// writes wait for long; a bucket all of whose evictions are refused pauses alone. The slices of loads (bound_load.h)
+// are done between them, one at a time.
+//
 // The order of eviction is kept in memory. After a start it is made from the listing, by the times at which the objects
 // were written, or at which their TTL was renewed: other reads of before are forgotten. Writes into the bucket wait
 // until then.
@@ -11,6 +15,9 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +26,7 @@
 
 #include "s3/access/bound.h"
 #include "s3/service.h"
+#include "s3/workers/bound_load.h"
 #include "store/change_feed.h"
 
 namespace verbena::s3 {
@@ -34,11 +42,20 @@ class BoundsWorker {
  private:
   struct Batch;
   Task<> loop();
-  // False: evictions were refused, and none was done.
-  Task<bool> pass();
-  Task<> serve(BoundPtr bound);
-  Task<Result<void>> load(BoundPtr bound);
-  Task<> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by);
+  Task<> pass();
+  using Clock = std::chrono::steady_clock;
+  struct Turn {  // of one bucket
+    Clock::time_point paused_until{}, not_loaded_before{};
+    Clock::duration pause{};  // zero: the last evictions were not all refused
+    std::unique_ptr<BoundLoad> load{};
+    uint64_t loaded_at = 0;  // the number of its last slice
+  };
+  Task<> serve(BoundPtr bound, Turn& turn);
+  Task<> evict_from(BoundPtr bound, Turn& turn);
+  Task<> load_some();
+  Task<> load(BoundPtr bound, Turn& turn);
+  // False: all were refused.
+  Task<bool> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by);
   Task<> look_again(BoundPtr bound);  // at the document of a bound that evicts nothing
   Task<> evict_some(std::shared_ptr<Batch> batch);
   // The outcome of each (Store::evict()).
@@ -55,7 +72,9 @@ class BoundsWorker {
   std::atomic<bool> stop_{false}, woken_{false};
   boost::asio::io_context io_{1};
   boost::asio::steady_timer timer_{io_};
-  size_t evicted_ = 0, refused_ = 0;  // in this pass
+  std::map<BoundPtr, Turn> turns_;  // of buckets in use
+  Clock::time_point next_pass_{};
+  uint64_t loads_ = 0;  // slices
   std::thread thread_;
 };
 

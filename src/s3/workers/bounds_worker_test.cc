@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 
+#include "s3/documents/access_generation.h"
+#include "s3/events/event_queues.h"
 #include "s3_http/test_rig.h"
+#include "store/ends.h"
 #include "store/key_pins.h"
 
 namespace verbena::s3::test {
@@ -186,7 +191,7 @@ TEST_F(BoundsTest, AnEvictionByADocumentThatHasChangedIsRefused) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
   // As a request does that read the document before it was replaced.
   const auto old = std::make_shared<const std::string>(bound_xml({.objects_max = 2}));
-  ASSERT_TRUE(bounds_.of("bucket", created_us, owner, old));
+  ASSERT_TRUE(bounds_.of("bucket", created_us, owner, old, service.access->now()));
   EXPECT_TRUE(soon([&] { return bounds_.all().front()->settings().objects_max == 100; }));  // it looked again
   EXPECT_EQ(held().objects, 21U);
 }
@@ -290,6 +295,142 @@ TEST_F(BoundsTest, ABoundThatSaysNothingOrNonsenseIsRefused) {
                           "<RenewOnRead>false</RenewOnRead>", "<Unknown>1</Unknown>"}) {
     EXPECT_EQ(bind(bad), 400) << bad;
   }
+}
+
+TEST_F(BoundsTest, OtherSettingsRearrangeTheOrderAndDoNotListTheBucketAgain) {
+  ASSERT_EQ(bind("<MaxObjects>100</MaxObjects><Policy>lru</Policy>"), 200);
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  ASSERT_EQ(send("GET", "/bucket/k0").status, 200);
+  const BoundPtr bound = bounds_.all().front();
+  for (const char* const other : {"<Policy>ttl</Policy>", "<Policy>s3-fifo</Policy><KeepSuffix>/1</KeepSuffix>",
+                                  "<Policy>lru</Policy><KeepSuffix>9</KeepSuffix>"}) {
+    ASSERT_EQ(bind("<MaxObjects>100</MaxObjects>" + std::string(other)), 200);
+    EXPECT_EQ(bounds_.all().front(), bound) << other;
+    EXPECT_TRUE(bound->is_loaded()) << other;
+    EXPECT_EQ(bound->held().objects, 20U) << other;
+  }
+  ASSERT_EQ(bind("<MaxObjects>16</MaxObjects><Policy>lru</Policy><KeepSuffix>9</KeepSuffix>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects <= 16; }));
+  EXPECT_TRUE(has("k9")) << "one is kept now";
+  EXPECT_FALSE(has("k1"));
+}
+
+// A load of a large bucket made the writes of all other bounded buckets wait until it ended.
+TEST_F(BoundsTest, ALoadIsDoneInSlicesAndStopsWhenItsBoundIsGone) {
+  constexpr int count = 5000;
+  for (int i = 0; i < count; ++i) ASSERT_EQ(put("k" + std::to_string(i), 1), 200);
+  const auto info = run(service.store.bucket("bucket"));
+  ASSERT_TRUE(info);
+  auto& feeds = dynamic_cast<store::ChangeFeeds&>(service.store);
+  for (const bool stays : {true, false}) {
+    const auto bound =
+        std::make_shared<Bound>("bucket", info->created_us, info->owner, BoundSettings{.objects_max = 10'000}, [] {});
+    BoundLoad load(bound, service.store);
+    ASSERT_TRUE(run(load.go_on(feeds)).value());
+    EXPECT_FALSE(bound->is_loaded());
+    ASSERT_EQ(put("new", 1), 200);
+    ASSERT_EQ(send("DELETE", "/bucket/k0").status, 204);  // listed already
+    if (!stays) bound->withdraw();
+    int slices = 1;
+    while (run(load.go_on(feeds)).value()) ++slices;
+    EXPECT_EQ(bound->is_loaded(), stays);
+    EXPECT_LE(slices, stays ? 4 : 1);
+    const uint64_t left = count;  // one is new, and one is gone
+    EXPECT_TRUE(!stays || bound->held().objects == left) << bound->held().objects;
+  }
+}
+
+// As evictions are that a full event queue refuses.
+TEST_F(BoundsTest, ABucketWhoseEvictionsAreRefusedPausesAlone) {
+  EventQueues queues({{"hook", "webhook"}}, {.events_max = 4, .bytes_max = 1 * MiB});
+  service.events = &queues;
+  ASSERT_EQ(send("PUT", "/stuck").status, 200);
+  for (int i = 0; i < 40; ++i) ASSERT_EQ(send("PUT", "/stuck/k" + std::to_string(i), "x").status, 200);
+  ASSERT_EQ(send("PUT", "/stuck?notification",
+                 "<NotificationConfiguration><QueueConfiguration><Queue>arn:verbena:sqs::hook:webhook</Queue>"
+                 "<Event>s3:LifecycleExpiration:*</Event></QueueConfiguration></NotificationConfiguration>")
+                .status,
+            200);
+  const std::string bound = "<BoundConfiguration><MaxObjects>2</MaxObjects></BoundConfiguration>";
+  ASSERT_EQ(send("PUT", "/stuck?verbena-bound", bound).status, 200);
+  const auto stuck = [&] { return service.store.usage_now("stuck")->bucket.objects; };
+  EXPECT_TRUE(soon([&] { return stuck() < 40; }));
+  ASSERT_EQ(bind("<MaxObjects>4</MaxObjects>"), 200);
+  const auto from = std::chrono::steady_clock::now();
+  for (int i = 0; i < 60; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
+  // A pause of up to half a second at each of them.
+  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(15));
+  EXPECT_GT(stuck(), 2U) << "nothing was refused";
+  worker_->stop();
+  service.events = nullptr;
+}
+
+// A hot key filled the list of renewals, so that other keys ended while they were read.
+TEST(RenewOnRead, EachKeyWhoseRenewalIsDueIsNotedOnceAndNoOther) {
+  class Clock final : public WallClock {
+   public:
+    int64_t now_us() const override { return 1'000'000'000; }
+  };
+  const Clock clock;
+  const auto object = [](int64_t ttl_s, int64_t left_s) {
+    store::ObjectInfo info;
+    if (ttl_s == 0) return info;
+    info.headers.emplace_back(store::ttl_header, std::to_string(ttl_s));
+    info.headers.emplace_back(store::expires_header, std::to_string(1000 + left_s));
+    return info;
+  };
+  Bound bound("bucket", 1, "", {.renew_on_read = true}, [] {});
+  for (int i = 0; i < 10'000; ++i) {
+    bound.note_read("hot", object(100, 80), clock);
+    bound.note_read("renewed just now", object(100, 95), clock);
+    bound.note_read("without a TTL", object(0, 0), clock);
+  }
+  bound.note_read("another", object(100, 90), clock);
+  auto keys = bound.take_due_keys(512);
+  std::ranges::sort(keys);
+  EXPECT_EQ(keys, (std::vector<std::string>{"another", "hot"}));
+  EXPECT_TRUE(bound.take_due_keys(512).empty());
+  bound.change({.objects_max = 5});
+  bound.note_read("hot", object(100, 80), clock);
+  EXPECT_TRUE(bound.take_due_keys(512).empty()) << "reads renew nothing any more";
+}
+
+TEST(BucketBounds, ADocumentThatWasReadBeforeAChangeBringsNothingBack) {
+  BucketBounds bounds;
+  const auto text = [](uint64_t max) { return std::make_shared<const std::string>(bound_xml({.objects_max = max})); };
+  ASSERT_EQ(bounds.of("b", 1, "", nullptr, 5).value(), nullptr);
+  const BoundPtr set = bounds.of("b", 1, "", text(10), 7).value();
+  EXPECT_EQ(bounds.of("b", 1, "", nullptr, 6).value(), set) << "took the bound away";
+  EXPECT_EQ(bounds.of("b", 1, "", text(99), 6).value(), set);
+  EXPECT_EQ(set->settings().objects_max, 10U);
+  EXPECT_FALSE(set->is_gone());
+  EXPECT_EQ(bounds.of("b", 1, "", text(20), 7).value(), set);
+  EXPECT_EQ(set->settings().objects_max, 20U);
+  EXPECT_EQ(bounds.of("b", 1, "", nullptr, 8).value(), nullptr);
+  EXPECT_TRUE(set->is_gone());
+  EXPECT_EQ(bounds.of("b", 1, "", text(20), 7).value(), nullptr) << "brought the old bound back";
+  EXPECT_TRUE(bounds.all().empty());
+  EXPECT_NE(bounds.of("b", 1, "", text(30), 9).value(), nullptr);
+}
+
+TEST(BoundLoad, ObjectsOfManyListsComeByAge) {
+  ByAge all;
+  for (int list = 0; list < 10; ++list) {
+    std::vector<EvictionOrder::Object> objects;
+    for (int i = 0; i < 10; ++i) objects.push_back({.key = "k", .time_us = (i * 37 + list * 11) % 100});
+    all.add(std::move(objects));
+  }
+  all.add({});
+  all.add({{.key = "renewed", .time_us = 1, .renewed_us = 500}});
+  std::vector<EvictionOrder::Object> taken;
+  while (!all.empty()) {
+    auto some = all.take(7);
+    EXPECT_LE(some.size(), 7U);
+    std::ranges::move(some, std::back_inserter(taken));
+  }
+  ASSERT_EQ(taken.size(), 101U);
+  EXPECT_EQ(taken.front().key, "renewed");
+  for (size_t i = 2; i < taken.size(); ++i) EXPECT_GE(taken[i - 1].time_us, taken[i].time_us);
 }
 
 }  // namespace

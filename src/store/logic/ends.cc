@@ -1,6 +1,7 @@
 #include "store/logic/ends.h"
 
 #include "store/logic/keys.h"
+#include "store/renewals.h"
 
 namespace verbena::store {
 
@@ -27,7 +28,7 @@ Result<bool> renew_end(const Bucket& bucket, Version& version, std::string_view 
   if (ttl_us == 0 && by_read) return false;
   if (ttl_us == 0) return fail(Errc::invalid_request, "The object has no end that could be renewed.");
   const int64_t from_us = bucket.ttl_from(now_us);
-  if (by_read && end_us_of(info) - from_us > ttl_us - ttl_us / 10) return false;
+  if (by_read && !is_renewal_due(info, from_us)) return false;
   set_end(info, from_us);
   return true;
 }

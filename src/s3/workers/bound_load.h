@@ -1,0 +1,53 @@
+// The load of the order of eviction of one bounded bucket (access/bound.h): its listing, page by page, and then its
+// objects by their age. In slices, so that other buckets are served between them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "s3/access/bound.h"
+#include "store/change_feed.h"
+#include "store/store.h"
+
+namespace verbena::s3 {
+
+// Objects that come in lists, youngest first: by when they were written, or their end was put off last.
+class ByAge {
+ public:
+  void add(std::vector<EvictionOrder::Object> list);
+  std::vector<EvictionOrder::Object> take(size_t max);
+  bool empty() const { return lists_.empty(); }
+
+ private:
+  struct List {
+    std::vector<EvictionOrder::Object> objects;
+    size_t next = 0;
+  };
+  static bool is_older(const List& a, const List& b);
+  std::vector<List> lists_;  // a heap, the one with the youngest object first
+};
+
+class BoundLoad {
+ public:
+  BoundLoad(BoundPtr bound, store::Store& store) : bound_(std::move(bound)), store_(store) {}
+
+  // A slice of it. True: there is more. It ends early if the bound is gone or its changes were missed: then the order
+  // is still not loaded.
+  Task<Result<bool>> go_on(store::ChangeFeeds& feeds);
+
+ private:
+  Result<void> begin(store::ChangeFeeds& feeds);
+  Task<Result<void>> list_some();
+  bool add_some();
+
+  const BoundPtr bound_;
+  store::Store& store_;
+  std::optional<EvictionOrder> before_;  // to be forgotten
+  bool began_ = false, lists_ = true;
+  store::ListRequest request_;
+  ByAge listed_;
+};
+
+}  // namespace verbena::s3
