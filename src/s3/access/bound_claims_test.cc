@@ -52,8 +52,8 @@ TEST(BoundClaims, AppendsAddUpAndAWaitingWriteTakesNothing) {
 class BoundRoomTest : public testing::Test {
  protected:
   BoundRoomTest() {
-    bound_->begin_load();
-    bound_->end_load({});
+    (void)bound_->begin_load();
+    bound_->end_load();
   }
   void tell(store::KeyEvent what, const std::string& key, uint64_t size) {
     auto change = std::make_shared<store::KeyChange>();
@@ -64,7 +64,8 @@ class BoundRoomTest : public testing::Test {
   }
   void put(const std::string& key, uint64_t size) { tell(store::KeyEvent::created, key, size); }
   void evict() {
-    for (const auto& victim : bound_->victims(100)) tell(store::KeyEvent::evicted, victim.key, victim.size);
+    const auto found = bound_->victims(100).objects;
+    for (const auto& victim : found) tell(store::KeyEvent::evicted, victim.key, victim.size);
   }
   Bound::Room claim(BoundWish& wish) { return bound_->claim(wish); }
 
