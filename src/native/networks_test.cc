@@ -39,11 +39,11 @@ class NativeNetworks : public DoorTest {
       std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server.begin());
       peer->session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
       peer->master = wire::derive_master("secret/root", nonce, server, peer->session);
-      peer->keys = wire::derive_stream(peer->master, 1);
     }
     return answer["endpoints"];
   }
   size_t answers_to_hello(FakePeer& peer, uint64_t sealed_by) {
+    peer.keys = wire::derive_stream(peer.master, 1, sealed_by != 0);
     device_.sealed_by = sealed_by;
     device_.receive(1, peer.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = 16 * KiB, .address = {}}));
     device_.sealed_by = 0;
