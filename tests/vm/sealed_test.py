@@ -147,9 +147,12 @@ def crossing(encryption):
     tap = opened("p0")
 
     def collect():
-        while not stop.is_set():
-            with contextlib.suppress(TimeoutError):
+        while True:  # until the last frame that waits is taken: this thread may be late
+            try:
                 frames.append(tap.recv(65536))
+            except TimeoutError:
+                if stop.is_set():
+                    return
 
     thread = threading.Thread(target=collect)
     thread.start()

@@ -22,7 +22,8 @@ void EvictionOrder::change(EvictionPolicy policy, Kept kept) {
   const uint64_t bytes_max = kept.bytes_max, objects_max = kept.objects_max;
   kept_rule_ = std::move(kept);
   if (same) return limit_kept(bytes_max, objects_max);
-  for (QueuePtr* const queue : {&main_, &small_, &kept_}) {
+  // Kept ones would have left first, had they not been kept.
+  for (QueuePtr* const queue : {&kept_, &main_, &small_}) {
     if ((*queue)->empty()) continue;
     (*queue)->before = true;
     before_.push_back(std::exchange(*queue, std::make_unique<Queue>()));
