@@ -91,7 +91,7 @@ Bytes BarePeer::exchange(Bytes message, const Count& count) {
   return Bytes(port_.reply).first(port_.reply_size);
 }
 
-TcpPeer::TcpPeer(const Place& place, uint16_t endpoint, fabric::Port& port) : Peer(place, endpoint), port_(port) {
+TcpPeer::TcpPeer(const Place& place, uint16_t endpoint, fabric::Port& port) : LinkPeer(place, endpoint), port_(port) {
   fabric::tcp::Dial dial;
   dial.address = port.address();
   dial.session = place.session;
@@ -102,7 +102,7 @@ TcpPeer::TcpPeer(const Place& place, uint16_t endpoint, fabric::Port& port) : Pe
   link_ = must(connecting.get(), "connect");
 }
 
-wire::Descriptor TcpPeer::lend(size_t size) {
+wire::Descriptor LinkPeer::lend(size_t size) {
   memory_ = must(link_->allocate(size), "memory");
   lent_ = must(link_->lend(memory_->first(size), fabric::Access::server_writes), "lend");
   const fabric::WindowDescriptor& lent = lent_->descriptor();
@@ -115,7 +115,7 @@ void TcpPeer::serve() {
   }
 }
 
-Bytes TcpPeer::exchange(Bytes message, const Count& count) {
+Bytes LinkPeer::exchange(Bytes message, const Count& count) {
   must(link_->send(message), "send");
   bool replied = false;
   while (!replied) {

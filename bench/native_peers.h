@@ -79,21 +79,32 @@ class BarePeer final : public Peer {
   BarePort& port_;
 };
 
-class TcpPeer final : public Peer {
+// Over a link.
+class LinkPeer : public Peer {
  public:
-  // Connects; `port` is the server's, of place.core, attached as `endpoint`.
-  TcpPeer(const Place& place, uint16_t endpoint, fabric::Port& port);
+  using Peer::Peer;
   native::wire::Descriptor lend(size_t size) override;
   Bytes exchange(Bytes message, const Count& count) override;
 
- private:
-  void serve();
-
-  fabric::Port& port_;
+ protected:
+  virtual void serve() = 0;  // the server's part
   std::unique_ptr<fabric::Link> link_;
+
+ private:
   std::shared_ptr<MutableBytes> memory_;
   std::unique_ptr<fabric::Lent> lent_;
   std::vector<std::byte> reply_;
+};
+
+class TcpPeer final : public LinkPeer {
+ public:
+  // Connects; `port` is the server's, of place.core, attached as `endpoint`.
+  TcpPeer(const Place& place, uint16_t endpoint, fabric::Port& port);
+
+ private:
+  void serve() override;
+
+  fabric::Port& port_;
 };
 
 }  // namespace verbena::bench

@@ -10,8 +10,6 @@
 namespace verbena::bench {
 namespace {
 
-namespace wire = native::wire;
-
 // As of a device: what it moves is complete when it resumes.
 class WireWindow final : public fabric::Window {
  public:
@@ -93,15 +91,9 @@ Result<std::unique_ptr<fabric::Window>> WirePort::open_window(fabric::PeerId, co
 
 WirePeer::WirePeer(const Place& place, uint16_t endpoint, WirePort& wire,
                    const std::optional<fabric::ConnectionKey>& key)
-    : Peer(place, endpoint, key.has_value()), wire_(wire), link_(std::make_unique<WireLink>(wire, to_server_)) {
+    : LinkPeer(place, endpoint, key.has_value()), wire_(wire) {
+  link_ = std::make_unique<WireLink>(wire, to_server_);
   if (key) link_ = fabric::sealed::seal(std::move(link_), place.session, *key);
-}
-
-wire::Descriptor WirePeer::lend(size_t size) {
-  memory_.resize(size);
-  lent_ = must(link_->lend(memory_, fabric::Access::server_writes), "lend");
-  const fabric::WindowDescriptor& lent = lent_->descriptor();
-  return {lent.base, lent.size, lent.key};
 }
 
 void WirePeer::serve() {
@@ -110,19 +102,6 @@ void WirePeer::serve() {
   place_.core.io().restart();
   while (place_.core.io().poll() + place_.door.poll() != 0) {
   }
-}
-
-Bytes WirePeer::exchange(Bytes message, const Count& count) {
-  must(link_->send(message), "send");
-  for (bool replied = false; !replied;) {
-    count([this] { serve(); });
-    must(link_->poll([&](Bytes reply) {
-      reply_.assign(reply.begin(), reply.end());
-      replied = true;
-    }),
-         "poll");
-  }
-  return reply_;
 }
 
 }  // namespace verbena::bench

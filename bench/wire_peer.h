@@ -36,22 +36,16 @@ class WirePort final : public fabric::Port {
   std::map<uint64_t, MutableBytes> lent;  // by key
 };
 
-class WirePeer final : public Peer {
+class WirePeer final : public LinkPeer {
  public:
   // With `key` the connection is sealed. `port` is what the door was given; `wire` is below it, or the same.
   WirePeer(const Place& place, uint16_t endpoint, WirePort& wire, const std::optional<fabric::ConnectionKey>& key);
-  native::wire::Descriptor lend(size_t size) override;
-  Bytes exchange(Bytes message, const Count& count) override;
 
  private:
-  void serve();
+  void serve() override;
 
   WirePort& wire_;
   std::vector<std::vector<std::byte>> to_server_;
-  std::unique_ptr<fabric::Link> link_;
-  std::vector<std::byte> memory_;
-  std::unique_ptr<fabric::Lent> lent_;
-  std::vector<std::byte> reply_;
 };
 
 }  // namespace verbena::bench
