@@ -1,9 +1,5 @@
 // DEVICE and DEVICE_END: memory of a GPU that a client shares, for windows in which the server lets the GPU copy.
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
+#include "base/elsewhere.h"
 #include "base/log.h"
 #include "fabric/device.h"
 #include "memory/cuda_devices.h"
@@ -17,20 +13,6 @@ using memory::cuda::Devices;
 using memory::cuda::Fault;
 using memory::cuda::Mapped;
 using Opened = memory::cuda::Outcome<std::shared_ptr<Mapped>>;
-
-// Resumes on the caller's executor with what `begin` reports to its argument, from whatever thread.
-template <class T, class Begin>
-Task<T> elsewhere(Begin begin) {
-  auto executor = co_await boost::asio::this_coro::executor;
-  auto initiate = [&](auto handler) {
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));  // std::function copies what it holds
-    begin([executor, shared](T result) {
-      boost::asio::post(executor, [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
-    });
-  };
-  co_return co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(T)>(
-      initiate, boost::asio::use_awaitable);
-}
 
 Errc code_of(const Fault& fault) {
   return fault.kind == Fault::Kind::refused ? Errc::invalid_argument : Errc::not_implemented;
@@ -52,9 +34,7 @@ Task<Result<void>> share(Op& op) {
   if (port == nullptr || devices == nullptr || op.device.kind != 1) {
     co_return fail(Errc::not_implemented, "native: this server lets no GPU copy");
   }
-  const auth::PrincipalPtr& who = op.caller.identity.principal;
-  const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
-  VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account, op.device.size));
+  VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account_of(op), op.device.size));
   const memory::cuda::Exported allocation{
       .device = op.device.device, .handle = op.device.handle, .size = op.device.size};
   const auto begin = [&](auto ended) { devices->map(allocation, std::move(ended)); };

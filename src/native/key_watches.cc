@@ -67,9 +67,7 @@ Result<KeyWatches::WatchPtr> KeyWatches::make(Op& op, s3::WatchRight right) {
   if (door.options.feeds == nullptr) return fail(Errc::not_implemented, "native: this store cannot report changes");
   if (op.stream->watches >= wire::stream_watches_max) return fail(Errc::slow_down, "native: too many watches");
   auto watch = std::make_shared<Watch>();
-  const auth::PrincipalPtr& who = op.caller.identity.principal;
-  const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
-  VB_ASSIGN(watch->place, door.watch_limits.take_place(account, op.caller.peer_address));
+  VB_ASSIGN(watch->place, door.watch_limits.take_place(account_of(op), op.caller.peer_address));
   VB_ASSIGN(const store::BucketFeedPtr feed, door.options.feeds->feed(op.bucket));
   if (!feed->is_of(right.created_us, right.owner))
     return fail(Errc::no_such_bucket, "native: a new bucket has its name");

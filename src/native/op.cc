@@ -222,4 +222,9 @@ bool load_watch_end(Op& op, Bytes body) {
   return true;
 }
 
+std::string account_of(const Op& op) {
+  const auth::PrincipalPtr& who = op.caller.identity.principal;
+  return who != nullptr && who->account != nullptr ? who->account->id : "";
+}
+
 }  // namespace verbena::native

@@ -119,6 +119,9 @@ using OpPtr = std::unique_ptr<Op, RecycleOp>;
 
 s3::ByteRange byte_range(wire::Range range);
 
+// The id of the caller's account, to which what it holds is charged; empty: it has none.
+std::string account_of(const Op& op);
+
 // Parsers from a message's body to an Op's arguments. False: malformed.
 bool load_get(Op& op, Bytes body);
 bool load_put(Op& op, Bytes body);

@@ -19,9 +19,7 @@ Leases* leases_of(Op& op) {
   const std::shared_ptr<LeaseBook>& book = op.endpoint->lease_book();
   if (stream.closed || book->limits().are_off()) return nullptr;
   if (stream.leases == nullptr) {
-    const auth::PrincipalPtr& who = op.caller.identity.principal;
-    const std::string account = who != nullptr && who->account != nullptr ? who->account->id : "";
-    stream.leases = std::make_unique<Leases>(book, account);
+    stream.leases = std::make_unique<Leases>(book, account_of(op));
   }
   return stream.leases.get();
 }

@@ -48,14 +48,24 @@ bool window_is_busy(const Word& busy) {
   return busy.load(std::memory_order_acquire) != 0;
 }
 
+// The server: the window is lent as `wanted`, and may be used until end_use(), which follows in any case.
+template <class Platform, class Permit, class Busy>
+bool begin_use(Permit& permit, Busy& busy, uint64_t wanted) {
+  busy.store(1, std::memory_order_relaxed);
+  Platform::full_fence();
+  return permit.load(std::memory_order_acquire) == wanted;
+}
+template <class Busy>
+void end_use(Busy& busy) {
+  busy.store(0, std::memory_order_release);
+}
+
 // The server: calls `use` while the window is lent as `wanted`. False: it is not.
 template <class Platform, class Permit, class Busy, class Use>
 bool use_window(Permit& permit, Busy& busy, uint64_t wanted, Use use) {
-  busy.store(1, std::memory_order_relaxed);
-  Platform::full_fence();
-  const bool permitted = permit.load(std::memory_order_acquire) == wanted;
+  const bool permitted = begin_use<Platform>(permit, busy, wanted);
   if (permitted) use();
-  busy.store(0, std::memory_order_release);
+  end_use(busy);
   return permitted;
 }
 

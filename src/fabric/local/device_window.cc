@@ -1,13 +1,10 @@
 #include "fabric/local/device_window.h"
 
 #include <algorithm>
-#include <atomic>
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cstring>
 
+#include "base/elsewhere.h"
+#include "fabric/local/agreements.h"
 #include "fabric/local/bus_guard.h"
 
 namespace verbena::fabric::local {
@@ -19,26 +16,26 @@ using memory::cuda::CopyEnd;
 // window knows when the device touches its memory no more. Ends on the thread of the device.
 class DeviceWindow::Use {
  public:
-  Use(std::shared_ptr<PeerMemory> peer, std::shared_ptr<Uses> uses, uint32_t slot)
+  Use(std::shared_ptr<PeerMemory> peer, std::shared_ptr<Uses> uses, uint32_t slot, uint64_t wanted)
       : peer_(std::move(peer)), uses_(std::move(uses)), slot_(slot) {
     const std::lock_guard lock(uses_->mutex);
-    if (uses_->count++ == 0) set_busy(1);
+    ++uses_->count;
+    survives_bus_error([&] { permitted_ = begin_use<NativePlatform>(permit().permit, permit().busy, wanted); });
   }
   ~Use() {
     const std::lock_guard lock(uses_->mutex);
-    if (--uses_->count == 0) set_busy(0);
+    if (--uses_->count == 0) survives_bus_error([&] { end_use(permit().busy); });
   }
   Use(const Use&) = delete;
+  bool permitted() const { return permitted_; }
 
  private:
-  void set_busy(uint32_t busy) {
-    Permit& permit = peer_->region.permit(slot_);
-    survives_bus_error([&] { permit.busy.store(busy, std::memory_order_release); });
-  }
+  Permit& permit() { return peer_->region.permit(slot_); }
 
   std::shared_ptr<PeerMemory> peer_;
   std::shared_ptr<Uses> uses_;
   uint32_t slot_;
+  bool permitted_ = false;
 };
 
 DeviceWindow::DeviceWindow(std::shared_ptr<PeerMemory> peer, std::shared_ptr<memory::cuda::Mapped> memory,
@@ -52,8 +49,7 @@ DeviceWindow::DeviceWindow(std::shared_ptr<PeerMemory> peer, std::shared_ptr<mem
       access_(access) {}
 
 Result<void> DeviceWindow::check(Access wanted, size_t size, uint64_t at, Deadline deadline) const {
-  if (access_ != wanted) return fail(Errc::access_denied, "local: window is lent for the other direction");
-  if (at > size_ || size > size_ - at) return fail(Errc::invalid_argument, "local: past the end of the window");
+  VB_TRY(check_range(access_, size_, wanted, size, at));
   if (SteadyClock::now() > deadline) return fail(Errc::timed_out, "local: device window");
   return {};
 }
@@ -61,28 +57,20 @@ Result<void> DeviceWindow::check(Access wanted, size_t size, uint64_t at, Deadli
 // The right to one copy. Either the client's withdrawal is seen here, or `busy` is seen by the client.
 Result<std::shared_ptr<const void>> DeviceWindow::begin() {
   if (peer_->gone) return fail(Errc::closed, "local: the window's client is gone");
-  auto use = std::make_shared<Use>(peer_, uses_, key_.slot);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const uint64_t wanted = uint64_t{key_.generation} << 8 | static_cast<uint8_t>(access_);
-  bool permitted = false;
-  const Permit& permit = peer_->region.permit(key_.slot);
-  survives_bus_error([&] { permitted = permit.permit.load(std::memory_order_acquire) == wanted; });
-  if (!permitted) return fail(Errc::cancelled, "local: the client withdrew the window");
+  auto use = std::make_shared<Use>(peer_, uses_, key_.slot, key_.permit(access_));
+  if (!use->permitted()) return fail(Errc::cancelled, "local: the client withdrew the window");
   return use;
 }
 
 Task<Result<void>> DeviceWindow::copy(std::byte* host, size_t size, uint64_t at) {
   VB_CO_ASSIGN(auto use, begin());
-  auto executor = co_await boost::asio::this_coro::executor;
   Copy copy{.to_device = access_ == Access::server_writes, .host = host, .at = base_ + at, .size = size};
   copy.held = std::move(use);
-  auto initiate = [&](auto handler) {
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));  // std::function copies what it holds
-    copy.ended = [executor, shared](CopyEnd end) { boost::asio::post(executor, [shared, end] { (*shared)(end); }); };
+  const auto begin_copy = [&](auto ended) {
+    copy.ended = std::move(ended);
     memory_->copy(std::move(copy));
   };
-  const CopyEnd end = co_await boost::asio::async_initiate<const boost::asio::use_awaitable_t<>&, void(CopyEnd)>(
-      initiate, boost::asio::use_awaitable);
+  const CopyEnd end = co_await elsewhere<CopyEnd>(begin_copy);
   if (end == CopyEnd::done) co_return Result<void>{};
   co_return fail(Errc::rdma_transfer_failed,
                  end == CopyEnd::lost ? "local: the device does not answer" : "local: the device did not copy");

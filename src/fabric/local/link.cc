@@ -100,7 +100,8 @@ Result<Lending::Held> Lending::permit(Access access) {
   const uint32_t slot = free_.back();
   free_.pop_back();
   const uint32_t generation = ++generations_[slot] == 0 ? ++generations_[slot] : generations_[slot];
-  lend_window(region_.permit(slot).permit, uint64_t{generation} << 8 | static_cast<uint8_t>(access));
+  const WindowKey lent{.memory = 0, .slot = slot, .generation = generation};
+  lend_window(region_.permit(slot).permit, lent.permit(access));
   return Held{slot, generation};
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "fabric/fabric.h"
 #include "fabric/local/fd.h"
 #include "fabric/local/ring.h"
 
@@ -45,6 +46,8 @@ struct WindowKey {
   uint32_t slot = 0;        // 12 bits
   uint32_t generation = 0;  // 32 bits
   uint64_t pack() const { return uint64_t{generation} << 32 | uint64_t{slot} << 20 | memory; }
+  // The word in Permit::permit while it is lent.
+  uint64_t permit(Access access) const { return uint64_t{generation} << 8 | static_cast<uint8_t>(access); }
   static WindowKey unpack(uint64_t key) {
     return {static_cast<uint32_t>(key & 0xfffff), static_cast<uint32_t>(key >> 20 & 0xfff),
             static_cast<uint32_t>(key >> 32)};

@@ -40,10 +40,16 @@ LocalWindow::LocalWindow(std::shared_ptr<PeerMemory> peer, std::shared_ptr<Clien
       key_(WindowKey::unpack(lent.key)),
       access_(access) {}
 
-Result<void> LocalWindow::check(Access wanted, size_t size, uint64_t at) const {
-  if (access_ != wanted) return fail(Errc::access_denied, "local: window is lent for the other direction");
-  if (at > size_ || size > size_ - at) return fail(Errc::invalid_argument, "local: past the end of the window");
+Result<void> check_range(Access lent, uint64_t window_size, Access wanted, size_t size, uint64_t at) {
+  if (lent != wanted) return fail(Errc::access_denied, "local: window is lent for the other direction");
+  if (at > window_size || size > window_size - at) {
+    return fail(Errc::invalid_argument, "local: past the end of the window");
+  }
   return {};
+}
+
+Result<void> LocalWindow::check(Access wanted, size_t size, uint64_t at) const {
+  return check_range(access_, size_, wanted, size, at);
 }
 
 namespace {
@@ -66,12 +72,12 @@ template <class Copying>
 Result<void> LocalWindow::permitted(Copying copy) {
   if (peer_->gone) return fail(Errc::closed, "local: the window's client is gone");
   Permit& permit = peer_->region.permit(key_.slot);
-  const uint64_t wanted = uint64_t{key_.generation} << 8 | static_cast<uint8_t>(access_);
+  const uint64_t wanted = key_.permit(access_);
   bool permitted = false;
   const bool whole =
       survives_bus_error([&] { permitted = use_window<NativePlatform>(permit.permit, permit.busy, wanted, copy); });
   if (!whole) {
-    survives_bus_error([&] { permit.busy.store(0, std::memory_order_release); });
+    survives_bus_error([&] { end_use(permit.busy); });
     return fail(Errc::rdma_transfer_failed, "local: a page of the window is gone");
   }
   if (!permitted) return fail(Errc::cancelled, "local: the client withdrew the window");

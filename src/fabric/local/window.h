@@ -33,6 +33,9 @@ struct PeerMemory {
   bool gone = false;  // no copy starts any more
 };
 
+// Bytes of a window that is lent for that direction only. access_denied, invalid_argument.
+Result<void> check_range(Access lent, uint64_t window_size, Access wanted, size_t size, uint64_t at);
+
 class LocalWindow final : public Window {
  public:
   // 30 us of memcpy: a short delay for others.
