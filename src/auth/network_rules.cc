@@ -106,12 +106,15 @@ std::expected<NetworkRules, std::string> NetworkRules::make(const std::vector<Ne
 
 std::optional<size_t> NetworkRules::entry_of(std::string_view address) const {
   const auto client = entries_.empty() ? std::nullopt : parse_client(address);
-  if (!client) return std::nullopt;
-  const auto holds = [&](const IpRange& range) { return range.contains(*client); };
+  const Entry* const found = client ? holder(*client) : nullptr;
+  return found == nullptr ? std::nullopt : std::optional<size_t>(found - entries_.data());
+}
+
+const NetworkRules::Entry* NetworkRules::holder(const IpAddress& client) const {
+  const auto holds = [&](const IpRange& range) { return range.contains(client); };
   const auto found =
       std::ranges::find_if(entries_, [&](const Entry& one) { return std::ranges::any_of(one.networks, holds); });
-  if (found == entries_.end()) return std::nullopt;
-  return static_cast<size_t>(found - entries_.begin());
+  return found == entries_.end() ? nullptr : &*found;
 }
 
 const NetworkRules::Entry* NetworkRules::find(std::string_view address) const {
@@ -120,9 +123,8 @@ const NetworkRules::Entry* NetworkRules::find(std::string_view address) const {
                              .needs_tls = true,
                              .accounts = std::vector<std::string>{}};
   if (entries_.empty()) return nullptr;
-  if (!parse_client(address)) return &nothing;
-  const auto at = entry_of(address);
-  return at ? &entries_[*at] : nullptr;
+  const auto client = parse_client(address);
+  return client ? holder(*client) : &nothing;
 }
 
 RdmaEncryption NetworkRules::encryption(std::string_view address) const {

@@ -54,6 +54,7 @@ class NetworkRules {
     bool needs_tls = false;  // the entry itself says `required`
     std::optional<std::vector<std::string>> accounts;
   };
+  const Entry* holder(const IpAddress& client) const;  // the first entry that holds it; null: none does
   // Null: no entry decides.
   const Entry* find(std::string_view address) const;
 

@@ -123,9 +123,13 @@ std::string parse_disk_io(DiskIo& into, const std::string& text) {
   return parse_choice(into, text, std::array<std::string_view, 3>{"auto", "io_uring", "threads"});
 }
 
+}  // namespace
+
 std::string parse_rdma_encryption(RdmaEncryption& into, const std::string& text) {
   return parse_choice(into, text, std::array<std::string_view, 3>{"off", "preferred", "required"});
 }
+
+namespace {
 
 std::string parse_names(std::vector<std::string>& into, const std::string& text,
                         std::span<const std::string_view> known) {

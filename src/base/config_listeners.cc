@@ -25,10 +25,10 @@ std::string read_items(const YAML::Node& node, std::vector<std::string>& into) {
 }
 
 std::string read_encryption(const YAML::Node& node, Config::Listener& into) {
-  for (const auto choice : {RdmaEncryption::off, RdmaEncryption::preferred, RdmaEncryption::required}) {
-    if (node.IsScalar() && node.Scalar() == to_string(choice)) return into.encryption = choice, "";
-  }
-  return "not one of off, preferred, required";
+  RdmaEncryption choice{};
+  auto wrong = parse_rdma_encryption(choice, node.Scalar());  // no text if it is no scalar
+  if (wrong.empty()) into.encryption = choice;
+  return wrong;
 }
 
 std::string read_accounts(const YAML::Node& node, Config::Listener& into) {

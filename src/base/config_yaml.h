@@ -17,6 +17,9 @@ ConfigResult check_yaml_shape(std::string_view text, std::string_view origin);
 // A node whose shape was checked, as YAML on one line: [{networks: ["10.0.0.0/8"], encryption: "off"}]
 std::string flow_text(const YAML::Node& node);
 
+// A choice by its word. Empty on success, else the error.
+std::string parse_rdma_encryption(RdmaEncryption& into, const std::string& text);
+
 // The value of `listeners`, as YAML or JSON. Empty on success, else the error with its place: "[1].networks: ...".
 std::string parse_listeners(std::vector<Config::Listener>& into, const std::string& text);
 

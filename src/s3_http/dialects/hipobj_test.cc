@@ -327,13 +327,13 @@ TEST_F(DialectRig, ANetworksRuleHoldsForThemToo) {
     return *auth::NetworkRules::make({entry}, RdmaEncryption::preferred);
   };
   const auth::NetworkRules sealed = rules({.encryption = RdmaEncryption::required});
-  const auth::NetworkRules nobody = rules({.accounts = {{"123456789012"}}});
+  const auth::NetworkRules another_account = rules({.accounts = {{"123456789012"}}});
   const auth::NetworkRules root = rules({.accounts = {{std::string(auth::root_account_id)}}});
   options.networks = &sealed;
   const Reply r = prepare("PUT", "/bucket/k", 4);
   EXPECT_EQ(r.status, 501);
   EXPECT_EQ(r.header("x-amz-rdma-protocol-status"), "unsupported");
-  options.networks = &nobody;
+  options.networks = &another_account;
   EXPECT_EQ(prepare("GET", "/bucket/k", 4).status, 403);
   options.networks = &root;
   TestCall connect{.method = "POST", .target = "/.s3rdma-rc/connect"};

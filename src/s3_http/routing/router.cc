@@ -382,11 +382,14 @@ void fill_context_error(Context& context, const Error& error) {
   if (context.request.method == "HEAD") say_region_of_head(context);
 }
 
-// Unsigned requests that may be forms have not been checked yet: a form's verb checks its signer.
+// A form names its signer inside it. Its verb (objects/post) checks and charges that one.
+bool names_signer_inside(const Operation& operation) { return operation.serve == serve_post_object; }
+
+// Signed requests were checked with their signature.
 Result<void> check_unsigned(const Context& context, const Operation& operation) {
   const auth::NetworkRules* const networks = context.options.networks;
   if (networks == nullptr || !context.caller().identity.anonymous) return {};
-  if (operation.serve == serve_post_object || operation.serve == serve_preflight) return {};
+  if (names_signer_inside(operation) || operation.serve == serve_preflight) return {};
   return networks->check_caller(context.caller().peer_address, context.caller().identity);
 }
 
@@ -420,8 +423,7 @@ Task<bool> answer(Context& context) {
   }
   context.call.outcome.action = action_name(**operation);
   Result<void> served = check_unsigned(context, **operation);
-  // A form counts for its signer, who is named inside it (objects/post).
-  if (served && auth::rates_are_in_use() && (*operation)->serve != serve_post_object) {
+  if (served && auth::rates_are_in_use() && !names_signer_inside(**operation)) {
     served = co_await count_requests(context, 1);
   }
   if (served && asks_first(context, **operation)) served = co_await admit(context, **operation);

@@ -8,7 +8,6 @@
 // leaves unfinished has no mark in the index: the next start cuts and removes it.
 #pragma once
 
-#include <atomic>
 #include <thread>
 
 #include "store/local/index.h"
@@ -32,7 +31,6 @@ class VolumePreparer {
 
   Index& index_;
   Volumes& volumes_;
-  std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 
