@@ -62,6 +62,7 @@ Findings examine_server(const ServerPlaces& places) {
     findings.push_back(check_disk("disk of the data", places.data));
     append(findings, check_file_system(roots, places.data));
   }
+  if (!places.device.empty()) findings.push_back(check_device(places.device));
   if (!places.access_log.empty()) findings.push_back(check_disk("disk of the access log", places.access_log));
   append(findings, check_open_files(roots));
   append(findings, check_sealing(places.rdma));

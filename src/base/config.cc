@@ -335,6 +335,10 @@ ConfigResult check(const Config& config) {
     return std::unexpected("dpu.enable_crypto: add rdma.encryption: required, which encrypts what RDMA devices move");
   }
   if (auto sound = check_encryption(config); !sound) return sound;
+  if (!config.device.empty() && config.engine != EngineChoice::local) {
+    return std::unexpected("data.device is for engine: local; with " + config.origins.at("engine").text +
+                           " the cluster has the objects");
+  }
   if (!config.rdma.enable_zero_copy) {
     return std::unexpected(
         "rdma.enable_zero_copy: false is not possible: every transfer starts in registered memory (leave the key out)");

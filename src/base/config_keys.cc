@@ -310,6 +310,10 @@ const std::array keys{
 
     ConfigKey{"engine", "local", "where objects are kept: local (the data directory) or rados (a Ceph cluster)",
               [](C& c, S& t) { return parse_engine(c.engine, t); }},
+    ConfigKey{"data.device", "",
+              "block device that keeps the bytes of objects, made by `verbena device format`; the index stays in the "
+              "data directory; empty: all is there",
+              [](C& c, S& t) { return parse_text(c.device, t); }},
     ConfigKey{
         "data.keep_free", "auto",
         "freed space that the store keeps, to use it again in place; auto: a twentieth of the file system, at most "

@@ -17,7 +17,7 @@ namespace verbena::cli {
 namespace {
 
 struct DoctorArguments {
-  std::string endpoint, native, data, config;
+  std::string endpoint, native, data, device, config;
   bool json = false, systemd = false;
 };
 
@@ -39,6 +39,7 @@ int run_doctor(const DoctorArguments& arguments) {
     findings.push_back(admin::check_disk("disk of the data", arguments.data));
     append(findings, admin::check_file_system(roots, arguments.data));
   }
+  if (!arguments.device.empty()) findings.push_back(admin::check_device(arguments.device));
   append(findings, admin::examine_machine(roots));
   append(findings, admin::check_gpus(roots));
   append(findings, check_ports(endpoint, arguments.native));
@@ -80,6 +81,8 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
   command->add_option("--native", arguments->native, "native door to check")->type_name("HOST:PORT");
   command->add_option("--data", arguments->data, "data directory to check: its disk's space and its file system")
       ->type_name("DIRECTORY");
+  command->add_option("--device", arguments->device, "block device to check for objects' bytes (data.device)")
+      ->type_name("DEVICE");
   command
       ->add_option("--config", arguments->config,
                    "configuration file to check: what it encrypts, and which payload leaves the host in the clear")

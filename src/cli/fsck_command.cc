@@ -14,7 +14,7 @@ namespace {
 using store::local::FsckReport;
 
 struct FsckFlags {
-  std::string directory;
+  std::string directory, device;
   bool json = false;
   bool index_only = false;
 };
@@ -66,12 +66,20 @@ void print(const FsckReport& report) {
 
 int check(const FsckFlags& flags) {
   log::set_level(log::Level::error);  // findings are in the report
-  const auto report = store::local::fsck({.directory = flags.directory, .fs = nullptr, .read_data = !flags.index_only});
+  std::string trouble;
+  const auto report = store::local::fsck({.directory = flags.directory,
+                                          .fs = nullptr,
+                                          .read_data = !flags.index_only,
+                                          .device = flags.device,
+                                          .trouble = &trouble});
   if (!report) {
-    const std::string why = report.error() == Errc::service_unavailable ? "a server has it open; stop the server first"
-                            : report.error() == Errc::not_found         ? "there is no store"
-                                                                        : describe(report.error());
+    const std::string why = !trouble.empty() ? trouble
+                            : report.error() == Errc::service_unavailable
+                                ? "a server has it open; stop the server first"
+                            : report.error() == Errc::not_found ? "there is no store"
+                                                                : describe(report.error());
     std::fprintf(stderr, "verbena: %s: %s\n", flags.directory.c_str(), why.c_str());
+    if (!trouble.empty()) return report.error() == Errc::corrupt_object ? exit_damaged : exit_failure;
     return report.error() == Errc::not_found ? exit_not_found : exit_failure;
   }
   if (flags.json) {
@@ -90,6 +98,8 @@ void add_fsck_command(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("fsck", "Check the directory of a stopped server for damage; changes nothing");
   auto flags = std::make_shared<FsckFlags>();
   command->add_option("DIR", flags->directory, "the server's data directory")->required();
+  command->add_option("--device", flags->device, "the block device that has the objects' bytes (data.device)")
+      ->type_name("DEVICE");
   command->add_flag("--json", flags->json, "the report as JSON");
   command->add_flag("--index-only", flags->index_only, "do not read the objects' bytes in volumes");
   command->footer(

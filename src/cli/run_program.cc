@@ -31,6 +31,7 @@ int run_program(int argc, char** argv, const RadosEngine* rados) {
   add_server_command(app, exit_code, program);
   add_master_key_command(app, exit_code);
   add_fsck_command(app, exit_code);
+  add_device_command(app, exit_code);
   add_rados_command(app, exit_code, program);
   add_config_command(app, exit_code);
   add_object_commands(app, exit_code);

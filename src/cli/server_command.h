@@ -12,6 +12,7 @@ struct Program;
 void add_server_command(CLI::App& app, int& exit_code, const Program& program);
 void add_master_key_command(CLI::App& app, int& exit_code);
 void add_fsck_command(CLI::App& app, int& exit_code);
+void add_device_command(CLI::App& app, int& exit_code);
 void add_config_command(CLI::App& app, int& exit_code);
 void add_rados_command(CLI::App& app, int& exit_code, const Program& program);
 

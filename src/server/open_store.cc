@@ -74,6 +74,7 @@ std::expected<void, std::string> Server::State::open_shared_identities() {
 
 std::expected<void, std::string> Server::State::open_engine() {
   if (!directory) {
+    if (!config.device.empty()) return std::unexpected("data.device needs a data directory: its index is there");
     auto made = std::make_unique<store::in_memory::MemoryStore>(
         store::in_memory::Options{.arena = arena.get(), .bytes_max = memory_max});
     feeds = made.get();
@@ -84,6 +85,7 @@ std::expected<void, std::string> Server::State::open_engine() {
   pool = std::make_unique<BlockingPool>(config.blocking_threads, blocking_queue_max);
   store::local::Options options;
   options.directory = directory->path();
+  options.device = config.device;
   options.arena = arena.get();
   options.pool = pool.get();
   options.index_cache = config.index_cache;

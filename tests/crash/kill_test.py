@@ -12,7 +12,7 @@ Meanwhile lifecycle rules run as fast as the server can, among them one that rem
 versions of a bucket whose keys are overwritten all the time, and pages of versions are listed. The versions that the
 rule keeps are present after each kill, and each page is of one moment.
 
-usage: kill_test.py [--rounds N] [--seed N]
+usage: kill_test.py [--rounds N] [--seed N] [--device DEVICE]    # formatted, and without a store
 """
 import argparse
 import hashlib
@@ -203,9 +203,10 @@ def make_rules(s3):
     s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration={"Rules": [nothing]})
 
 
-def recount(data, round_number):
+def recount(data, round_number, device):
     """Compares every stored count in the dead server's directory with a recount."""
-    done = subprocess.run([program(), "fsck", "--index-only", str(data)], capture_output=True, text=True, timeout=120)
+    where = ["--device", device] if device else []
+    done = subprocess.run([program(), "fsck", "--index-only", str(data), *where], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"round {round_number}: fsck: {done.stdout}{done.stderr}"
 
 
@@ -223,12 +224,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--device", help="keeps the objects' bytes (data.device)")
     options = parser.parse_args()
     print(f"seed {options.seed}")
     chance = random.Random(options.seed)
     states, acknowledged, started = {}, 0, time.monotonic()
     history, pages = {}, 0
-    passes = ("--set", "lifecycle_day=1")
+    passes = ("--set", "lifecycle_day=1", *(("--set", f"data.device={options.device}") if options.device else ()))
     with tempfile.TemporaryDirectory(prefix="verbena-crash-") as folder:
         data = pathlib.Path(folder) / "data"
         data.mkdir()
@@ -255,7 +257,7 @@ def main():
                     writer.join(60)
                     assert not writer.is_alive(), "a writer hangs after the server's death"
                     acknowledged += writer.acknowledged
-                recount(data, round_number)
+                recount(data, round_number, options.device)
                 server = Server(data, passes).start()
                 s3 = boto3_client(server.http)
                 check_versions(s3, history, versions.maybe, round_number)

@@ -31,8 +31,14 @@ class LocalRig : private std::unique_ptr<local::FaultyFileSystem>, public local:
     open();
   }
 
- private:
+ protected:
   local::FaultyFileSystem* fs() const { return unique_ptr::get(); }
+};
+
+// Likewise with its volumes on a device.
+class DeviceRig final : public LocalRig {
+ public:
+  DeviceRig() { local::use_device(*fs(), options); }
 };
 
 class MemoryRig : public Rig {
@@ -88,6 +94,7 @@ inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engi
 inline std::vector<EngineUnderTest> near_engines() {
   return {
       {"Local", [] { return std::make_unique<LocalRig>(); }},
+      {"LocalOnDevice", [] { return std::make_unique<DeviceRig>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},
   };
 }
@@ -105,6 +112,7 @@ inline const std::vector<EngineUnderTest>& engines() {
 inline const std::vector<EngineUnderTest>& engines_and_disks() {
   static const std::vector<EngineUnderTest> all = with_rados({
       {"Local", [] { return std::make_unique<LocalRig>(); }},
+      {"LocalOnDevice", [] { return std::make_unique<DeviceRig>(); }},
       {"LocalOnShortIo", [] { return std::make_unique<LocalRig>(true); }},
       {"LocalOnDisk", [] { return std::make_unique<local::TestStore>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},

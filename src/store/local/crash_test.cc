@@ -158,12 +158,20 @@ void check(TestStore& t, const Expected& expected) {
   t.expect_no_leak();
 }
 
+// Freed space goes back at once, or is used again; or the volumes are on a device.
+constexpr uint64_t keeps_none = 0, keeps_all = 1 * GiB, on_device = 2 * GiB;
+
+void set_place(TestStore& t, FaultyFileSystem& fs, uint64_t place) {
+  t.options.keep_free = place;
+  t.options.volume_size_max = 1 * MiB;
+  if (place == on_device) use_device(fs, t.options, 64 * MiB);
+}
+
 // Injects the fault at operation n of the workload. False when the workload has fewer operations.
 bool crash_at(uint64_t n, Loss loss, uint64_t keep_free) {
   FaultyFileSystem fs;
   TestStore t(&fs);
-  t.options.keep_free = keep_free;
-  t.options.volume_size_max = 1 * MiB;
+  set_place(t, fs, keep_free);
   t.open();
   t.make_bucket("b");
   Expected expected;
@@ -197,9 +205,6 @@ struct QuietLog {
   ~QuietLog() { log::set_level(log::Level::info); }
 };
 
-// Freed space goes back at once, or is used again.
-constexpr uint64_t keeps_none = 0, keeps_all = 1 * GiB;
-
 // Every second operation from 0 or 1 on: two tests that can run side by side.
 class Crash : public ::testing::TestWithParam<std::tuple<Loss, uint64_t, uint64_t>> {
   QuietLog quiet_;
@@ -210,7 +215,10 @@ class Failure : public ::testing::TestWithParam<std::tuple<uint64_t, uint64_t>> 
 
 std::string loss_name(const ::testing::TestParamInfo<std::tuple<Loss, uint64_t, uint64_t>>& info) {
   const auto [loss, keep_free, first] = info.param;
-  const std::string reusing = std::string(keep_free == keeps_none ? "" : "Reusing") + (first == 0 ? "" : "Odd");
+  const std::string reusing = std::string(keep_free == keeps_none  ? ""
+                                          : keep_free == keeps_all ? "Reusing"
+                                                                   : "OnDevice") +
+                              (first == 0 ? "" : "Odd");
   switch (loss) {
     case Loss::nothing:
       return reusing + "LosingNothing";
@@ -224,10 +232,12 @@ std::string loss_name(const ::testing::TestParamInfo<std::tuple<Loss, uint64_t, 
 
 INSTANTIATE_TEST_SUITE_P(Power, Crash,
                          ::testing::Combine(::testing::Values(Loss::nothing, Loss::unsynced, Loss::torn),
-                                            ::testing::Values(keeps_none, keeps_all), ::testing::Values(0, 1)),
+                                            ::testing::Values(keeps_none, keeps_all, on_device),
+                                            ::testing::Values(0, 1)),
                          loss_name);
 INSTANTIATE_TEST_SUITE_P(Once, Failure,
-                         ::testing::Combine(::testing::Values(keeps_none, keeps_all), ::testing::Values(0, 1)));
+                         ::testing::Combine(::testing::Values(keeps_none, keeps_all, on_device),
+                                            ::testing::Values(0, 1)));
 
 TEST_P(Crash, AtEveryOperationKeepsWhatWasAcknowledgedAndNothingPartial) {
   // All operations if everything unsynced is lost, which is the harshest; the others in steps, to keep the test short.
@@ -247,8 +257,7 @@ TEST_P(Crash, AtEveryOperationKeepsWhatWasAcknowledgedAndNothingPartial) {
 void fail_once_at(uint64_t n, Fault fault, uint64_t keep_free, bool* more) {
   FaultyFileSystem fs;
   TestStore t(&fs);
-  t.options.keep_free = keep_free;
-  t.options.volume_size_max = 1 * MiB;
+  set_place(t, fs, keep_free);
   t.open();
   t.make_bucket("b");
   Expected expected;
@@ -263,7 +272,8 @@ void fail_once_at(uint64_t n, Fault fault, uint64_t keep_free, bool* more) {
     if (got) value = *got;
     EXPECT_EQ(value, states.front()) << key;
   }
-  if (fault == Fault::no_space) {
+  // A device that had no space for a flush takes no writes before the next start.
+  if (fault == Fault::no_space && keep_free != on_device) {
     EXPECT_TRUE(t.put("b", "afterwards", pattern(80'000, 99)));
     expected.begin("afterwards", pattern(80'000, 99));
     expected.acknowledge("afterwards");

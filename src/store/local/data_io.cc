@@ -39,7 +39,9 @@ Task<Result<size_t>> DataIo::read_by_ring(IoRing& ring, File& file, int fd, uint
   size_t done = 0;
   while (done < into.size()) {
     const MutableBytes rest = into.subspan(done);
-    const int n = file.ring_read(rest, offset + done, co_await ring.read(fd, rest, offset + done));
+    const auto place = file.ring_place(offset + done, rest.size());
+    if (!place) break;
+    const int n = file.ring_read(rest, offset + done, co_await ring.read(fd, rest, *place));
     if (n < 0 && is_final(-n)) co_return fail(Errc::io_error, "file: read by io_uring", -n);
     if (n < 0) break;
     if (n == 0) co_return fail(Errc::io_error, "file: ends early");
@@ -81,7 +83,9 @@ Task<Result<size_t>> DataIo::write_by_ring(IoRing& ring, File& file, int fd, uin
   size_t done = 0;
   while (done < from.size()) {
     const Bytes rest = from.subspan(done);
-    const int n = file.ring_write(rest, offset + done, co_await ring.write(fd, rest, offset + done));
+    const auto place = file.ring_place(offset + done, rest.size());
+    if (!place) break;
+    const int n = file.ring_write(rest, offset + done, co_await ring.write(fd, rest, *place));
     if (n < 0 && is_final(-n)) co_return fail(Errc::io_error, "file: write by io_uring", -n);
     if (n <= 0) break;
     const size_t end = done + static_cast<size_t>(n);

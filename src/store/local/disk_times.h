@@ -31,6 +31,10 @@ struct DiskTrouble {
   metrics::Gauge& undurable_volumes =
       metrics::gauge("verbena_store_undurable_volumes",
                      "Volumes of memory buckets that could not be synced: what they hold may be gone");
+  metrics::Gauge& device_failed = metrics::gauge(
+      "verbena_store_device_failed", "1: a flush of data.device failed, so nothing is written there until a restart");
+  metrics::Gauge& device_free_bytes =
+      metrics::gauge("verbena_store_device_free_bytes", "Bytes of data.device in extents that no volume has");
 
   static DiskTrouble& get() {
     static DiskTrouble all;

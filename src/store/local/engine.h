@@ -7,6 +7,7 @@
 #include "store/local/catalogue.h"
 #include "store/local/committer.h"
 #include "store/local/data_io.h"
+#include "store/local/device_bond.h"
 #include "store/local/garbage.h"
 #include "store/local/kept_readers.h"
 #include "store/local/local_store.h"
@@ -37,11 +38,14 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
 
   Options options;
   FileSystem* fs = nullptr;
+  FileSystem* volume_fs = nullptr;  // that of the volumes: `fs`, or the device's
   uint64_t epoch = 0;
   std::atomic<uint64_t> next{1};
 
   // In order of dependence.
   std::unique_ptr<FileLock> lock;
+  std::optional<DeviceBond> bond;  // of the store and its device
+  std::unique_ptr<DeviceVolumes> device_volumes;
   bool had_version = false;  // the directory had a store already
   bool usage_lost = false;   // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
@@ -69,6 +73,12 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unexpected<Error> refuse(std::string sentence) const;
   Result<void> recover_volumes();
   Result<void> recover_volume(uint64_t id);
+  Result<void> open_volume_place();
+  Volumes::Options volume_options();
+  Result<void> open_device();
+  Result<void> check_bond();
+  Result<void> claim_device();
+  std::unexpected<Error> refuse_device(std::string sentence, Errc code) const;
   LogAheadOptions log_ahead() const;
   uint64_t space_to_keep() const;
   Result<void> load_kept_space();

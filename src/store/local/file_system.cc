@@ -14,6 +14,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "store/local/block_device.h"
+
 namespace verbena::store::local {
 namespace {
 
@@ -244,6 +246,9 @@ class RealFileSystem final : public FileSystem {
     if (name != nullptr) *name = known.name;
     return known.in_place;
   }
+  Result<std::unique_ptr<File>> open_device(const Path& path, bool write, std::string& trouble) override {
+    return open_block_device(path, write ? DeviceUse::own : DeviceUse::read, trouble);
+  }
   Result<std::unique_ptr<FileLock>> lock(const Path& path) override {
     int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return failed("file system: open lock", errno);
@@ -258,6 +263,11 @@ class RealFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<File>> FileSystem::open_device(const Path& path, bool /*write*/, std::string& trouble) {
+  trouble = path.string() + ": this file system has no devices";
+  return fail(Errc::unsupported, "file system: device");
+}
 
 FileSystem& real_file_system() {
   static RealFileSystem fs;

@@ -55,6 +55,8 @@ class File {
   }
   // For io_uring; -1: the file is read by pread() and written by pwrite() only.
   virtual int ring_descriptor() const { return -1; }
+  // Where a range lies in the ring's file; empty: it is not all the file's, and pread() or pwrite() says so.
+  virtual std::optional<uint64_t> ring_place(uint64_t offset, size_t /*length*/) const { return offset; }
   // Passes each result of a ring read, bytes read or -errno, and returns the result to use. Does not block.
   virtual int ring_read(MutableBytes /*into*/, uint64_t /*offset*/, int result) { return result; }
   // Likewise each result of a ring write.
@@ -92,6 +94,9 @@ class FileSystem {
   // Whether a write into written blocks of a file goes to these blocks: then it changes no metadata. False where the
   // file system copies on write, is none of a disk, or is unknown; `name`, if not null, receives its name.
   virtual bool overwrites_in_place(const Path& /*path*/, std::string* /*name*/) { return false; }
+  // A block device, for the volumes of data.device; with `write` no other program may use it. `trouble` receives a
+  // sentence. Its size is the file's.
+  virtual Result<std::unique_ptr<File>> open_device(const Path& path, bool write, std::string& trouble);
   // Locks `path` (made if missing) against other processes and other holders in this one. would_block when taken.
   virtual Result<std::unique_ptr<FileLock>> lock(const Path& path) = 0;
 };

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/checksum.h"
+#include "store/local/device_bond.h"
 #include "store/local/index.h"
 #include "store/local/index_check.h"
 #include "store/local/record.h"
@@ -29,7 +30,8 @@ std::filesystem::path volume_path(const std::filesystem::path& directory, uint64
 // The volumes' bytes.
 class Data {
  public:
-  Data(FileSystem& fs, std::filesystem::path directory) : fs_(fs), directory_(std::move(directory)) {}
+  Data(FileSystem& fs, std::filesystem::path directory) : fs_(&fs), directory_(std::move(directory)) {}
+  void read_from(FileSystem& device) { fs_ = &device; }
 
   // The defect of `length` bytes of a blob whose blocks have these checksums; "" if none.
   std::string check(const Extent& extent, uint64_t length, const uint32_t* crcs) {
@@ -67,7 +69,7 @@ class Data {
     if (const auto found = open_.find(id); found != open_.end()) return &found->second;
     if (open_.size() >= open_volumes_max) open_.clear();
     Volume& volume = open_[id];
-    auto file = fs_.open(volume_path(directory_, id), {});
+    auto file = fs_->open(volume_path(directory_, id), {});
     if (!file) {
       volume.trouble = file.error() == Errc::not_found ? "the file is missing" : describe(file.error());
       return &volume;
@@ -78,7 +80,7 @@ class Data {
     return &volume;
   }
 
-  FileSystem& fs_;
+  FileSystem* fs_;
   const std::filesystem::path directory_;
   std::map<uint64_t, Volume> open_;
   std::vector<std::byte> memory_;
@@ -90,6 +92,7 @@ class Check {
 
   Result<FsckReport> run() {
     VB_ASSIGN(auto lock, take_store());
+    VB_TRY(open_device());
     if (options_.fs != nullptr) env_ = make_seam_env(fs_);
     VB_ASSIGN(const bool opened, open_index());
     if (!opened) return std::move(report_);
@@ -117,13 +120,47 @@ class Check {
     return lock;
   }
 
+  std::unexpected<Error> cannot(std::string sentence, Errc code) const {
+    if (options_.trouble != nullptr) *options_.trouble = std::move(sentence);
+    return fail(code, "fsck: the device of the volumes");
+  }
+
+  // Where VERSION names one.
+  Result<void> open_device() {
+    const auto version = read_small_file(fs_, options_.directory / "VERSION", 1 * KiB);
+    const auto bond = find_bond(version ? std::string_view(*version) : std::string_view());
+    if (!bond) return std::unexpected(bond.error());
+    const std::string name = options_.device.string();
+    if (!*bond && name.empty()) return {};
+    if (!*bond) return cannot("this store's volumes are files, and not on " + name, Errc::invalid_argument);
+    if (name.empty()) {
+      return cannot("this store's volumes are on a device (id " + to_text((*bond)->device) + "): name it with --device",
+                    Errc::invalid_argument);
+    }
+    std::string trouble;
+    auto file = fs_.open_device(name, /*write=*/false, trouble);
+    if (!file) return cannot(trouble, file.error().code);
+    auto opened = DeviceVolumes::open(name, std::move(*file), trouble);
+    if (!opened) return cannot(trouble, opened.error().code);
+    device_ = std::move(*opened);
+    const Superblock& facts = device_->superblock();
+    if (facts.id != (*bond)->device || (facts.owned() && facts.owner != (*bond)->store)) {
+      return cannot(name + " is another device than this store's (id " + to_text((*bond)->device) + ")",
+                    Errc::invalid_argument);
+    }
+    data_.read_from(*device_);
+    return {};
+  }
+
+  FileSystem& volume_fs() { return device_ ? static_cast<FileSystem&>(*device_) : fs_; }
+
   // False: there is no index to walk.
   Result<bool> open_index() {
     const auto directory = options_.directory / "index";
     const auto first_needed = [&] { return Index::first_log_needed(directory, env_.get()); };
     VB_ASSIGN(const IndexFiles files, check_index_files(fs_, directory, first_needed));
     const bool empty = files.fresh || (files.damage.empty() && Index::is_unfinished(directory, env_.get()));
-    const auto volumes = fs_.list(options_.directory / "volumes");
+    const auto volumes = volume_fs().list(options_.directory / "volumes");
     const bool has_volumes = volumes && !volumes->empty();
     if (!fs_.stat(options_.directory / "VERSION")) {
       // A power loss may end the first start after the folder of volumes and before VERSION.
@@ -355,6 +392,7 @@ class Check {
   const FsckOptions& options_;
   FileSystem& fs_;
   Data data_;
+  std::unique_ptr<DeviceVolumes> device_;  // null: volumes are files
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<Index> index_;
   std::map<uint64_t, std::string> buckets_;

@@ -13,8 +13,10 @@ namespace verbena::store::local {
 
 struct FsckOptions {
   std::filesystem::path directory;
-  FileSystem* fs = nullptr;  // null: the machine's
-  bool read_data = true;     // false: the index alone
+  FileSystem* fs = nullptr;           // null: the machine's
+  bool read_data = true;              // false: the index alone
+  std::filesystem::path device = {};  // that has the volumes; empty: they are files
+  std::string* trouble = nullptr;     // receives a sentence about the device
 };
 
 struct FsckReport {
@@ -39,6 +41,7 @@ struct FsckReport {
 };
 
 // Blocks. service_unavailable: a server has the store open; not_found: there is no store; io_error.
+// Errors of the device have a sentence in `trouble`: invalid_argument, unsupported, corrupt_object.
 Result<FsckReport> fsck(const FsckOptions& options);
 
 }  // namespace verbena::store::local

@@ -56,6 +56,7 @@ class Garbage {
   // `on_loaded`: when all are, on the garbage thread.
   void load_later(const std::vector<uint64_t>& volumes, std::function<void()> on_loaded) {
     to_load_.insert(volumes.begin(), volumes.end());
+    volumes_.set_unknown(to_load_.size());
     on_loaded_ = std::move(on_loaded);
   }
 

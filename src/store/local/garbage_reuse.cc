@@ -89,6 +89,8 @@ void Garbage::load(uint64_t id) {
     to_load_again_.insert(id);
     return;
   }
+  // One more until what was found is kept.
+  volumes_.set_unknown(to_load_.size() + to_load_again_.size() + 1);
   if (!found->empty()) cooling_.push_back({index_.moment(), std::move(*found)});
   lock.unlock();
   tell_if_loaded();
@@ -100,6 +102,7 @@ void Garbage::tell_if_loaded() {
   {
     std::lock_guard lock(mutex_);
     if (!to_load_.empty() || !to_load_again_.empty() || !cooling_.empty() || !cooling_again_.empty()) return;
+    volumes_.set_unknown(0);
     tell = std::exchange(on_loaded_, {});
   }
   if (tell) tell();
@@ -142,6 +145,7 @@ Result<std::vector<Extent>> Garbage::find_free(uint64_t id) {
 }
 
 void Garbage::give_back() {
+  volumes_.discard(give_back_max);
   const auto surplus = volumes_.surplus();
   if (!surplus) return;
   uint64_t rest = std::min(*surplus, give_back_max);

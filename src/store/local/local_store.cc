@@ -43,7 +43,7 @@ Result<LocalStore::Usage> LocalStore::usage() {
   usage.kept_bytes = engine_->volumes->kept_bytes();
   VB_ASSIGN(auto ids, engine_->volumes->on_disk());
   for (uint64_t id : ids) {
-    auto stat = engine_->fs->stat(engine_->volumes->path(id));
+    auto stat = engine_->volume_fs->stat(engine_->volumes->path(id));
     if (!stat) continue;  // unlinked meanwhile
     usage.allocated_bytes += stat->allocated_bytes;
     ++usage.volumes;

@@ -25,6 +25,8 @@ struct Options {
   memory::Arena* arena = nullptr;   // these outlive the store
   BlockingPool* pool = nullptr;
   FileSystem* fs = nullptr;  // null: the machine's; else RocksDB runs on it too
+  // A block device that has the volumes (device_volumes.h); empty: they are files in the directory.
+  std::filesystem::path device;
   const WallClock* clock = &system_clock();
   // The largest object stored in the index. Above it, padding to 4096 (at most 20%) and a second flush cost less than
   // writing the bytes twice, as RocksDB does (log, then table).

@@ -28,13 +28,17 @@ namespace {
 // 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. 6: volumes keep free
 // space, which an older program would never free. 7: objects may have an end, which an older program would not keep.
 // Each version reads all earlier formats, and opening a directory converts it.
-constexpr int format_number = 7;
+// 9 is written only where the volumes are on a device: an older program would look for them in the directory.
+constexpr int format_number = 7, format_on_device = 9;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 // The most starts that the index may have forgotten because of damage to the log.
 constexpr uint64_t starts_forgotten_max = 1024;
 
-std::string version_text() { return std::string(version_head) + std::to_string(format_number) + "\n"; }
+std::string version_text(const std::optional<DeviceBond>& bond) {
+  const int number = bond ? format_on_device : format_number;
+  return std::string(version_head) + std::to_string(number) + "\n" + (bond ? to_text(*bond) : "");
+}
 
 Result<void> check_version(std::string_view text) {
   int number = 0;
@@ -42,7 +46,7 @@ Result<void> check_version(std::string_view text) {
   text.remove_prefix(version_head.size());
   auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc() || number < 1) return fail(Errc::malformed, "store: VERSION file");
-  if (number > format_number)
+  if (number > format_on_device)
     return fail(Errc::unsupported, "store: the directory's format is newer than this program");
   return {};
 }
@@ -57,18 +61,9 @@ Result<void> Engine::start() {
   DiskTrouble::get();
   fs = options.fs != nullptr ? options.fs : &real_file_system();
   VB_TRY(open_directory());
+  VB_TRY(open_volume_place());
   auto ids = [this] { return next_id(); };
-  volumes =
-      std::make_unique<Volumes>(Volumes::Options{.directory = options.directory / "volumes",
-                                                 .fs = fs,
-                                                 .volume_size_max = align_down(options.volume_size_max, block_size),
-                                                 .allocate_step = align_up(options.allocate_step),
-                                                 .free_bytes_min = options.free_bytes_min,
-                                                 .open_max = options.open_volumes_max,
-                                                 .keep_free = space_to_keep(),
-                                                 .prepare_size = options.prepare_size,
-                                                 .prepare_after = options.prepare_after,
-                                                 .next_id = ids});
+  volumes = std::make_unique<Volumes>(volume_options());
   VB_TRY(open_index());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
   committer = std::make_unique<Committer>(*index, *volumes, *garbage,
@@ -133,6 +128,7 @@ Result<void> Engine::open_directory() {
   auto version = read_small_file(*fs, directory / "VERSION", 1 * KiB);
   if (version) {
     VB_TRY(check_version(*version));
+    VB_ASSIGN(bond, find_bond(*version));
     had_version = true;
   } else if (!(version.error() == Errc::not_found)) {
     return std::unexpected(version.error());
@@ -178,7 +174,7 @@ Result<LogMode> Engine::check_index(std::vector<std::string>& behind_damage) {
   VB_ASSIGN(const IndexFiles files, check_index_files(*fs, directory, first_needed, keep));
   VB_ASSIGN(const auto ids, volumes->on_disk());
   if (files.fresh && !ids.empty()) {
-    return refuse(directory.string() + " holds no index, but " + (options.directory / "volumes").string() + " holds " +
+    return refuse(directory.string() + " holds no index, but " + volumes->place() + " holds " +
                   std::to_string(ids.size()) +
                   " volumes that only an index can read. Nothing was changed. Is a disk not mounted? Otherwise restore "
                   "the index, or move the volumes away to begin anew.");
@@ -212,10 +208,11 @@ Result<void> Engine::open_index() {
   VB_ASSIGN(const LogMode log, check_index(behind_damage));
   // Before anything is written that an older program would misread.
   auto version = read_small_file(*fs, options.directory / "VERSION", 1 * KiB);
-  if (!version || *version != version_text()) {
-    VB_TRY(replace_file(*fs, options.directory / "VERSION", version_text()));
+  if (!version || *version != version_text(bond)) {
+    VB_TRY(replace_file(*fs, options.directory / "VERSION", version_text(bond)));
   }
   VB_TRY(fs->sync_directory(options.directory));
+  VB_TRY(claim_device());
   // The directory's own name, too: it may have been made just now.
   auto parent = std::filesystem::absolute(options.directory).parent_path();
   if (auto synced = fs->sync_directory(parent); !synced) log::warn("store: {}", describe(synced.error()));

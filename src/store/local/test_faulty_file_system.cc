@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace verbena::store::local {
@@ -469,6 +470,18 @@ Result<uint64_t> FaultyFileSystem::free_bytes(const Path&) {
 bool FaultyFileSystem::overwrites_in_place(const Path&, std::string* name) {
   if (name != nullptr) *name = "memory";
   return true;
+}
+
+Result<std::unique_ptr<File>> FaultyFileSystem::open_device(const Path& path, bool write, std::string& trouble) {
+  auto file = open(path, {.write = write});
+  if (!file) trouble = path.string() + " is missing";
+  return file;
+}
+
+void FaultyFileSystem::make_device(const Path& path, uint64_t size) {
+  auto file = open(path, {.write = true, .create = true});
+  const bool made = file && (*file)->truncate(size) && (*file)->datasync() && sync_directory(path.parent_path());
+  if (!made) std::abort();
 }
 
 Result<std::unique_ptr<FileLock>> FaultyFileSystem::lock(const Path& path) {

@@ -74,6 +74,9 @@ class FaultyFileSystem final : public FileSystem {
   Result<bool> is_directory(const Path& path) override;
   Result<uint64_t> free_bytes(const Path& path) override;
   bool overwrites_in_place(const Path& path, std::string* name) override;
+  // A file is its device.
+  Result<std::unique_ptr<File>> open_device(const Path& path, bool write, std::string& trouble) override;
+  void make_device(const Path& path, uint64_t size);  // of zeros, durably
   Result<std::unique_ptr<FileLock>> lock(const Path& path) override;
 
  private:

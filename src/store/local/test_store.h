@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "store/conformance/rig.h"
+#include "store/local/device_volumes.h"
 #include "store/local/local_store.h"
 #include "store/local/test_faulty_file_system.h"
 
@@ -21,6 +22,14 @@ inline boost::asio::io_context& loop_that_stays() {
   static std::deque<boost::asio::io_context> loops;
   const std::lock_guard lock(mutex);
   return loops.emplace_back();
+}
+
+// Makes a device in the file system, and the options' store to have its volumes there.
+inline void use_device(FaultyFileSystem& fs, Options& options, uint64_t size = 256 * MiB, uint64_t extent_size = 0) {
+  options.device = "/dev/disk";
+  fs.make_device(options.device, size);
+  auto file = fs.open(options.device, {.write = true});
+  ASSERT_TRUE(file && format_device(**file, extent_size));
 }
 
 using conformance::pattern;

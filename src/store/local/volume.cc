@@ -69,6 +69,7 @@ Result<std::vector<uint64_t>> Volumes::on_disk() {
 }
 
 Result<bool> Volumes::has_space() {
+  if (options_.whole) return whole_has_space();
   VB_ASSIGN(uint64_t free, options_.fs->free_bytes(options_.directory));
   if (free > options_.free_bytes_min || kept_bytes() == 0) return free > options_.free_bytes_min;
   give_back(std::max(2 * options_.free_bytes_min, give_back_least));
@@ -88,9 +89,11 @@ std::optional<Run> Volumes::take(Active& active, uint64_t bytes) {
 Result<Run> Volumes::reserve(VolumeKind kind, uint64_t bytes, uint64_t least) {
   std::lock_guard growing(grow_mutex_);
   // Another thread's volume may close the one that was opened: not for ever.
-  for (int tries = 0; tries < 4 && kind == VolumeKind::durable && open_for_reuse(bytes, least); ++tries) {
+  const bool reuses = kind == VolumeKind::durable || options_.whole;
+  for (int tries = 0; tries < 4 && reuses && open_for_reuse(bytes, least); ++tries) {
     if (auto run = try_reserve(kind, bytes, least)) return std::move(*run);
   }
+  if (options_.whole) return reserve_whole(kind, bytes, least);
   for (;;) {
     if (auto run = append(kind, bytes)) return std::move(*run);
     auto grown = grow(kind, bytes);

@@ -76,6 +76,13 @@ class Volumes {
     uint64_t prepare_size = 0;           // of a volume that is written ahead of its use; 0: none is
     uint64_t prepare_after = 0;          // bytes that small runs must take before one is made
     std::function<uint64_t()> next_id;
+    // Volumes lie on a device (volume_whole.cc): each has volume_size_max bytes, all of them written in place.
+    bool whole = false;
+    std::function<Result<void>(uint64_t)> mark_clean =
+        {};                                      // notes in the index that a start need not examine the volume
+    std::filesystem::path index_directory = {};  // whose file system needs room, too
+    FileSystem* index_fs = nullptr;
+    std::function<void(uint64_t)> discard = {};  // bytes, of extents that became free
   };
   explicit Volumes(Options options);
 
@@ -97,7 +104,8 @@ class Volumes {
   std::shared_ptr<Volume> cached(uint64_t id);        // null: its file is not open
   Result<std::shared_ptr<Volume>> open(uint64_t id);  // blocks. not_found; slow_down: too many files are open
   std::filesystem::path path(uint64_t id) const;
-  Result<std::vector<uint64_t>> on_disk();  // ids of the existing files
+  std::string place() const { return options_.directory.string(); }  // the folder, or the device
+  Result<std::vector<uint64_t>> on_disk();                           // ids of the existing files
   // More than free_bytes_min is free, if need be after giving kept space back. Blocks.
   Result<bool> has_space();
 
@@ -121,6 +129,11 @@ class Volumes {
   std::optional<std::vector<FreeSpace::Piece>> empty_out(uint64_t id);
   bool may_go(uint64_t id);  // whether empty_out() would
   uint64_t kept_bytes();
+  // How many volumes have free space that is not known yet.
+  void set_unknown(size_t volumes) { unknown_.store(volumes, std::memory_order_relaxed); }
+  void discard(uint64_t bytes) const {
+    if (options_.discard) options_.discard(bytes);
+  }
   bool wants_free();  // less is kept than half of the watermark
   // Bytes that are kept beyond the watermark: keep_free, and never more than the file system has free.
   Result<uint64_t> surplus();
@@ -166,6 +179,9 @@ class Volumes {
   void leave(const Ended& ended, bool clean);
   Result<void> grow(VolumeKind kind, uint64_t bytes);
   Result<void> start(VolumeKind kind);
+  Result<bool> whole_has_space();
+  Result<Run> reserve_whole(VolumeKind kind, uint64_t bytes, uint64_t least);
+  Result<void> start_whole();
 
   const Options options_;
   std::mutex grow_mutex_;  // one grows at a time; taken before mutex_
@@ -178,6 +194,7 @@ class Volumes {
   uint64_t taken_small_ = 0;  // by runs shorter than large_run, since a volume was prepared
   bool demand_ended_ = false;
   std::condition_variable demand_;
+  std::atomic<size_t> unknown_ = 0;
   std::atomic<uint64_t> target_;  // the watermark as of the last surplus()
   OpenVolumes open_;
 };

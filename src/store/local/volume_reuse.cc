@@ -8,8 +8,10 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr uint64_t punch_max = 64 * MiB;   // in one call
-constexpr size_t pieces_max = 256 * 1024;  // each costs about 150 bytes of memory
+constexpr uint64_t punch_max = 64 * MiB;  // in one call
+// Each costs about 150 bytes of memory. What is more goes back to the file system; a device has none.
+constexpr size_t pieces_max = 256 * 1024, pieces_max_whole = 1024 * 1024;
+constexpr uint64_t keep_volumes = 2;  // on a device, before empty ones are unlinked
 
 metrics::Gauge& kept_gauge() {
   static auto& gauge = metrics::gauge("verbena_store_kept_bytes", "Free bytes that volumes keep for reuse");
@@ -28,17 +30,19 @@ metrics::Counter& given_back() {
 }  // namespace
 
 Volumes::Volumes(Options options)
-    : options_(std::move(options)), target_(options_.keep_free), open_(options_.open_max) {
+    : options_(std::move(options)),
+      target_(options_.whole ? keep_volumes * options_.volume_size_max : options_.keep_free),
+      open_(options_.open_max) {
   kept_gauge();
   reused_bytes();  // told from the start on
 }
 
 std::optional<Run> Volumes::try_reserve(VolumeKind kind, uint64_t bytes, uint64_t least) {
   std::lock_guard lock(mutex_);
-  if (kind == VolumeKind::durable && options_.keep_free != 0) {
+  if ((kind == VolumeKind::durable || options_.whole) && options_.keep_free != 0) {
     bool closed = false;
     auto run = reuse(bytes, least, &closed);
-    if (run || closed) return run;
+    if (run || closed || options_.whole) return run;
   }
   return take(active_[static_cast<size_t>(kind)], bytes);
 }
@@ -81,7 +85,8 @@ bool Volumes::open_for_reuse(uint64_t want, uint64_t least) {
 }
 
 bool Volumes::keeps_locked(uint64_t id) const {
-  if (options_.keep_free == 0 || barred_.contains(id) || free_.pieces() >= pieces_max) return false;
+  const size_t most = options_.whole ? pieces_max_whole : pieces_max;
+  if (options_.keep_free == 0 || barred_.contains(id) || free_.pieces() >= most) return false;
   const auto& behind = active_[static_cast<size_t>(VolumeKind::written_behind)].volume;
   if (behind && behind->id() == id) return false;
   return std::ranges::none_of(
@@ -151,6 +156,10 @@ uint64_t Volumes::kept_bytes() {
 bool Volumes::wants_free() { return options_.keep_free == 0 || kept_bytes() < target_ / 2; }
 
 Result<uint64_t> Volumes::surplus() {
+  if (options_.whole) {
+    const uint64_t kept = kept_bytes(), target = target_.load(std::memory_order_relaxed);
+    return kept > target ? kept - target : 0;
+  }
   VB_ASSIGN(const uint64_t free, options_.fs->free_bytes(options_.directory));
   const uint64_t target = std::min(options_.keep_free, free);
   target_.store(target, std::memory_order_relaxed);
@@ -164,6 +173,7 @@ std::optional<FreeSpace::Piece> Volumes::longest_kept() {
 }
 
 void Volumes::give_back(uint64_t bytes) {
+  if (options_.whole) return;
   while (bytes != 0) {
     std::optional<FreeSpace::Piece> piece;
     {

@@ -1,0 +1,37 @@
+// The block device of data.device: whether volumes can be there, and are.
+#include <fmt/core.h>
+
+#include "admin/doctor.h"
+#include "store/local/block_device.h"
+#include "store/local/device_volumes.h"
+
+namespace verbena::admin {
+
+Finding check_device(const std::filesystem::path& device) {
+  using namespace store::local;
+  Finding out{Health::fail, "device of the data", {}, {}};
+  std::string trouble;
+  auto file = open_block_device(device, DeviceUse::look, trouble);
+  if (!file) {
+    out.found = trouble;
+    out.mend = "data.device takes a disk, a partition or a namespace that this user may open and nothing else uses";
+    return out;
+  }
+  auto opened = DeviceVolumes::open(device.string(), std::move(*file), trouble);
+  if (!opened) {
+    out.found = trouble.empty() ? describe(opened.error()) : trouble;
+    const auto foreign = foreign_contents(device);
+    if (foreign && !foreign->empty()) out.mend = "it holds " + *foreign + ": is this the right device?";
+    return out;
+  }
+  const Superblock& facts = (*opened)->superblock();
+  const uint64_t used = (*opened)->volumes();
+  out.health = used * 10 >= facts.extents * 9 ? Health::warn : Health::ok;
+  out.found = fmt::format("{}: {}, {} of {} extents in use", device.string(),
+                          format_size(facts.extents * facts.extent_size), used, facts.extents);
+  if (out.health == Health::warn)
+    out.mend = "extents in use have free space, too: verbena_store_kept_bytes tells how much";
+  return out;
+}
+
+}  // namespace verbena::admin

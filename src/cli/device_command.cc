@@ -1,0 +1,96 @@
+// `verbena device`: makes a block device ready for data.device, and shows one.
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+
+#include "base/log.h"
+#include "cli/exit_code.h"
+#include "cli/server_command.h"
+#include "store/local/block_device.h"
+#include "store/local/device_volumes.h"
+
+namespace verbena::cli {
+namespace {
+
+using namespace store::local;
+
+struct DeviceFlags {
+  std::string device;
+  bool force = false;
+};
+
+int device_failed(const std::string& sentence) {
+  std::fprintf(stderr, "verbena: %s\n", log::printable(sentence, 4096).c_str());
+  return exit_failure;
+}
+
+void print_device(const Superblock& facts) {
+  fmt::print("id      {}\n", to_text(facts.id));
+  fmt::print("store   {}\n", facts.owned() ? to_text(facts.owner) : "none yet");
+  fmt::print("space   {}, {} extents of {}\n", format_size(facts.extents * facts.extent_size), facts.extents,
+             format_size(facts.extent_size));
+}
+
+// Empty: none. A sentence otherwise, also when it cannot be told.
+std::string occupant(const std::string& device, File& file) {
+  const auto volumes = read_superblock(file);
+  if (volumes) return volumes->owned() ? "has the volumes of a Verbena store" : "is formatted for volumes already";
+  if (volumes.error() == Errc::io_error) return "cannot be read: " + describe(volumes.error());
+  if (!(volumes.error() == Errc::not_found)) return "has volumes whose superblock is damaged, or of a newer program";
+  const auto foreign = foreign_contents(device);
+  if (!foreign) return "may hold data, which cannot be told: " + foreign.error();
+  return foreign->empty() ? "" : "holds " + *foreign;
+}
+
+int format_it(const DeviceFlags& flags) {
+  std::string trouble;
+  auto file = open_block_device(flags.device, DeviceUse::own, trouble);
+  if (!file) return device_failed(trouble);
+  if (!flags.force) {
+    // It reads without O_DIRECT beside the open file, so before anything is written.
+    const std::string found = occupant(flags.device, **file);
+    if (!found.empty()) {
+      return device_failed(flags.device + " " + found +
+                           ". Nothing was changed. --force makes it empty: all of it is lost");
+    }
+  }
+  const auto facts = format_device(**file);
+  if (!facts) return device_failed(flags.device + ": " + describe(facts.error()));
+  print_device(*facts);
+  return exit_ok;
+}
+
+int show_it(const DeviceFlags& flags) {
+  std::string trouble;
+  auto file = open_block_device(flags.device, DeviceUse::look, trouble);
+  if (!file) return device_failed(trouble);
+  auto opened = DeviceVolumes::open(flags.device, std::move(*file), trouble);
+  if (!opened) return device_failed(trouble.empty() ? describe(opened.error()) : trouble);
+  print_device((*opened)->superblock());
+  fmt::print("volumes {}\n", (*opened)->volumes());
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_device_command(CLI::App& app, int& exit_code) {
+  auto* command =
+      app.add_subcommand("device", "Block devices that keep objects' bytes without a file system (data.device)");
+  command->require_subcommand(1);
+  auto flags = std::make_shared<DeviceFlags>();
+  auto* format = command->add_subcommand("format", "Make a device ready for a new store");
+  format->add_option("DEVICE", flags->device, "a disk, a partition or a namespace: /dev/nvme1n1")->required();
+  format->add_flag("--force", flags->force, "also if it holds data: all of it is lost");
+  format->footer(
+      "Refuses a device that is mounted or in use, and without --force one that holds a file system, a partition "
+      "table, "
+      "part of a RAID or volume group, an encrypted device, or a store.");
+  format->callback([flags, &exit_code] { exit_code = format_it(*flags); });
+  auto* show = command->add_subcommand("show", "Print what a formatted device holds; changes nothing");
+  show->add_option("DEVICE", flags->device, "a formatted device")->required();
+  show->callback([flags, &exit_code] { exit_code = show_it(*flags); });
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,69 @@
+// How volumes lie on a block device: two copies of a superblock, a table of extents, the extents.
+//
+//        0  superblock, copy 0        64 KiB  superblock, copy 1
+//    1 MiB  table: pages of 4 KiB, each with two copies beside each other
+//  data_at  extents of equal size; each holds one volume, or is free
+//
+// A superblock and each page have a sequence number and a CRC32C. A change writes the copy with the smaller number, and
+// is relied upon after a flush: a write that a power cut tears leaves the other copy. All numbers are little-endian.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/local/file_system.h"
+
+namespace verbena::store::local {
+
+using DeviceId = std::array<std::byte, 16>;
+std::string to_text(const DeviceId& id);
+std::optional<DeviceId> parse_device_id(std::string_view text);
+DeviceId random_device_id();
+
+inline constexpr uint64_t device_block = 4096;  // of a superblock, and of a page
+inline constexpr uint64_t superblock_places[] = {0, 64 * KiB};
+inline constexpr uint64_t device_table_at = 1 * MiB;
+inline constexpr uint64_t entries_of_page = 500;
+inline constexpr uint64_t extents_max = 1 << 20;
+inline constexpr uint64_t extent_size_min = 1 * MiB;
+inline constexpr uint64_t device_size_min = 64 * MiB;
+
+struct Superblock {
+  DeviceId id{};     // of this formatting of the device
+  DeviceId owner{};  // of the store that uses it; zeros: none has yet
+  uint64_t sequence = 0;
+  uint64_t device_size = 0;
+  uint64_t extent_size = 0;
+  uint64_t extents = 0;
+  uint64_t data_at = 0;
+
+  bool owned() const { return owner != DeviceId{}; }
+  uint64_t pages() const { return (extents + entries_of_page - 1) / entries_of_page; }
+};
+
+struct TablePage {
+  uint64_t number = 0;
+  uint64_t sequence = 0;
+  std::vector<uint64_t> volumes;  // entries_of_page ids; 0: the extent is free
+};
+
+using DeviceBlock = std::array<std::byte, device_block>;
+DeviceBlock encode(const Superblock& superblock);
+DeviceBlock encode(const TablePage& page, const DeviceId& device);
+// not_found: it never was a superblock. unsupported: of a newer format. corrupt_object: its checksum is wrong.
+// malformed: numbers that cannot be.
+Result<Superblock> decode_superblock(Bytes block);
+// corrupt_object: anything but this page of this device.
+Result<TablePage> decode_page(Bytes block, const DeviceId& device, uint64_t number);
+
+inline uint64_t page_place(uint64_t number, uint64_t copy) {
+  return device_table_at + (2 * number + copy) * device_block;
+}
+
+// The layout of a device of this size; `extent_size` 0: one that suits it. unsupported: too small.
+Result<Superblock> plan_device(uint64_t device_size, uint64_t extent_size = 0);
+
+}  // namespace verbena::store::local

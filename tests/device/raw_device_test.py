@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+"""data.device on block devices of the kernel: what `verbena device format` refuses, what a start refuses, a server whose
+objects are there, `fsck`, `doctor`, and rounds of kill -9 (tests/crash/kill_test.py).
+
+Makes loop devices, so it needs root; without them it is skipped. With --device it uses that one, and all that is on it is
+lost.
+
+usage: raw_device_test.py [--rounds N] [--device DEVICE]
+"""
+import argparse
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "lib"))
+from verbena_server import Server, boto3_client, program  # noqa: E402
+
+SKIP = 77
+SIZE = 256 * 1024 * 1024
+DAMAGED = 7
+
+
+@contextlib.contextmanager
+def loop_device(folder, name, size=SIZE):
+    image = pathlib.Path(folder) / name
+    with open(image, "wb") as file:
+        file.truncate(size)
+    made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True)
+    if made.returncode != 0:
+        print(f"skipped: no loop device: {made.stderr.strip()}")
+        sys.exit(SKIP)
+    device = made.stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def verbena(*words):
+    return subprocess.run([program(), *map(str, words)], capture_output=True, text=True, timeout=120)
+
+
+def refused(done, sentence):
+    assert done.returncode != 0, f"not refused: {done.args}: {done.stdout}"
+    assert sentence in done.stderr, f"{done.args}: {done.stderr!r} lacks {sentence!r}"
+
+
+def formatted(*words):
+    done = verbena("device", "format", *words)
+    assert done.returncode == 0, done.stderr
+
+
+def a_device_with_data_is_refused(device, folder):
+    image = pathlib.Path(folder) / "a file"
+    image.write_bytes(b"x" * 4096)
+    refused(verbena("device", "format", image), "is no block device")
+    refused(verbena("device", "format", "/dev/null"), "is no block device")
+    refused(verbena("device", "format", "/dev/no-such-disk"), "is missing")
+    if shutil.which("mkfs.ext4"):
+        subprocess.run(["mkfs.ext4", "-q", "-F", device], check=True)
+        refused(verbena("device", "format", device), "holds ext4 (a file system)")
+        refused(verbena("device", "show", device), "is not formatted for volumes")
+        subprocess.run(["dumpe2fs", "-h", device], check=True, capture_output=True)  # it is whole
+    formatted(device, "--force")
+    refused(verbena("device", "format", device), "is formatted for volumes already")
+    formatted(device, "--force")
+    assert "volumes 0" in verbena("device", "show", device).stdout
+
+
+def start(data, device, *more):
+    return Server(data, ("--set", f"data.device={device}", *more)).start()
+
+
+def start_is_refused(data, device, sentence):
+    settings = ("--set", f"data.device={device}") if device else ()
+    done = verbena("server", data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *settings)
+    refused(done, sentence)
+
+
+def objects_are_there(device, folder):
+    data = pathlib.Path(folder) / "data"
+    bodies = {f"k{i}": os.urandom(size) for i, size in enumerate((10, 20_000, 65_536, 1_000_000, 9_000_001))}
+    with start(data, device) as server:
+        s3 = boto3_client(server.http)
+        s3.create_bucket(Bucket="b")
+        for key, body in bodies.items():
+            s3.put_object(Bucket="b", Key=key, Body=body)
+        # The device is the server's: neither another server nor format gets it.
+        start_is_refused(pathlib.Path(folder) / "second", device, "is in use")
+        refused(verbena("device", "format", device, "--force"), "is in use")
+        server.kill()
+    with start(data, device) as server:
+        s3 = boto3_client(server.http)
+        for key, body in bodies.items():
+            assert s3.get_object(Bucket="b", Key=key)["Body"].read() == body, key
+        assert server.stop() == 0
+    assert not list((data / "volumes").iterdir()), "a volume is a file"
+    done = verbena("fsck", data, "--device", device)
+    assert done.returncode == 0 and "sound" in done.stdout, done.stdout + done.stderr
+    refused(verbena("fsck", data), "--device")
+    found = verbena("doctor", "--device", device).stdout
+    assert "device of the data" in found and "extents in use" in found, found
+    start_is_refused(data, "", "set data.device")
+    start_is_refused(pathlib.Path(folder) / "second", device, "has the volumes of another store")
+    refused(verbena("device", "format", device), "has the volumes of a Verbena store")
+    return data
+
+
+def damage_is_told(data, device):
+    for place in (0, 65_536):
+        with open(device, "r+b") as disk:
+            disk.seek(place + 100)
+            disk.write(b"damage")
+        if place == 0:
+            assert verbena("fsck", data, "--device", device).returncode == 0, "one copy of the superblock is enough"
+    done = verbena("fsck", data, "--device", device)
+    assert done.returncode == DAMAGED and "both copies of the superblock" in done.stderr, done.stderr
+    start_is_refused(data, device, "both copies of the superblock")
+
+
+def another_device_is_refused(data, folder):
+    with loop_device(folder, "other") as other:
+        formatted(other)
+        start_is_refused(data, other, "is another device")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--device", help="all that is on it is lost; default: a loop device")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="verbena-device-") as folder:
+        with contextlib.ExitStack() as stack:
+            device = options.device or stack.enter_context(loop_device(folder, "disk"))
+            a_device_with_data_is_refused(device, folder)
+            data = objects_are_there(device, folder)
+            another_device_is_refused(data, folder)
+            damage_is_told(data, device)
+            formatted(device, "--force")
+            subprocess.run([sys.executable, TESTS / "crash" / "kill_test.py", "--rounds", str(options.rounds), "--device",
+                            device], check=True)
+    print("a raw device: refusals, objects, fsck, doctor and kill -9: ok")
+
+
+if __name__ == "__main__":
+    main()
