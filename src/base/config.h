@@ -47,7 +47,8 @@ struct Config {
   unsigned cores = 0;               // threads with an event loop each; 0: one per CPU, at most 16
   bool pin_cores = false;
   unsigned blocking_threads = 8;
-  uint64_t index_cache = 256 * MiB;  // bytes of the index cached in memory
+  uint64_t index_cache = 256 * MiB;       // bytes of the index cached in memory
+  std::optional<uint64_t> bounds_memory;  // of the orders of bounded buckets; unset: an eighth of the machine's
   DiskIo disk_io = DiskIo::automatic;
   log::Level log_level = log::Level::info;
   std::chrono::seconds bucket_log_interval{300};  // from the first of a batch of bucket log records to its delivery

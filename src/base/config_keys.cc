@@ -284,6 +284,11 @@ const std::array keys{
               [](C& c, S& t) { return parse_number(c.blocking_threads, t, 1, 256); }},
     ConfigKey{"index_cache", "256 MiB", "memory for blocks of the index: names, heads and bytes of small objects",
               [](C& c, S& t) { return parse_bytes(c.index_cache, t, 8 * MiB, 4 * TiB); }},
+    ConfigKey{
+        "bounds_memory", "auto",
+        "memory for the orders by which bounded buckets evict, about 240 bytes and the key for each object; auto: "
+        "an eighth of the machine's",
+        [](C& c, S& t) { return parse_auto_bytes(c.bounds_memory, t, 0, 4 * TiB); }},
     ConfigKey{"disk_io", "auto", "how data is read: io_uring, threads, or auto (io_uring where the machine allows it)",
               [](C& c, S& t) { return parse_disk_io(c.disk_io, t); }},
     ConfigKey{"log_level", "info", "trace, debug, info, warn or error",
