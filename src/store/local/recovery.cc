@@ -14,6 +14,7 @@
 #include "store/local/disk_times.h"
 #include "store/local/engine.h"
 #include "store/local/index_check.h"
+#include "store/local/pmem_log.h"
 #include "store/local/reader.h"
 #include "store/local/recount.h"
 #include "store/local/scrub.h"
@@ -28,15 +29,17 @@ namespace {
 // 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. 6: volumes keep free
 // space, which an older program would never free. 7: objects may have an end, which an older program would not keep.
 // Each version reads all earlier formats, and opening a directory converts it.
-// 9 is written only where the volumes are on a device: an older program would look for them in the directory.
-constexpr int format_number = 7, format_on_device = 9;
+// 8 is written only where there is persistent memory: an older program would not bring back what is in its log. 9 is
+// written only where the volumes are on a device, with or without persistent memory: an older program would look for
+// them in the directory.
+constexpr int format_number = 7, format_with_pmem = 8, format_on_device = 9;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 // The most starts that the index may have forgotten because of damage to the log.
 constexpr uint64_t starts_forgotten_max = 1024;
 
-std::string version_text(const std::optional<DeviceBond>& bond) {
-  const int number = bond ? format_on_device : format_number;
+std::string version_text(const std::optional<DeviceBond>& bond, bool has_pmem) {
+  const int number = bond ? format_on_device : has_pmem ? format_with_pmem : format_number;
   return std::string(version_head) + std::to_string(number) + "\n" + (bond ? to_text(*bond) : "");
 }
 
@@ -64,7 +67,9 @@ Result<void> Engine::start() {
   VB_TRY(open_volume_place());
   auto ids = [this] { return next_id(); };
   volumes = std::make_unique<Volumes>(volume_options());
+  VB_TRY(map_pmem());
   VB_TRY(open_index());
+  VB_TRY(open_pmem());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
   committer = std::make_unique<Committer>(*index, *volumes, *garbage,
                                           Committer::Options{.clock = options.clock, .next_id = ids});
@@ -79,6 +84,7 @@ Result<void> Engine::start() {
   VB_TRY(load_kept_space());
   VB_TRY(queue_dead_blobs());
   VB_TRY(queue_removed_buckets());
+  VB_TRY(begin_pmem());
   garbage->start();
   recount = std::make_unique<Recount>(*this);  // it counts the state before the first change
   committer->start();
@@ -113,6 +119,7 @@ void Engine::stop() {
   if (scrub) scrub->stop();
   if (behind) behind->stop();  // first: it hands its work to the committer
   if (committer) committer->stop();
+  leave_pmem();
   if (garbage) garbage->stop();
 }
 
@@ -208,8 +215,10 @@ Result<void> Engine::open_index() {
   VB_ASSIGN(const LogMode log, check_index(behind_damage));
   // Before anything is written that an older program would misread.
   auto version = read_small_file(*fs, options.directory / "VERSION", 1 * KiB);
-  if (!version || *version != version_text(bond)) {
-    VB_TRY(replace_file(*fs, options.directory / "VERSION", version_text(bond)));
+  const bool had_pmem = version && *version == version_text(std::nullopt, /*has_pmem=*/true);
+  const std::string text = version_text(bond, pmem != nullptr || had_pmem);
+  if (!version || *version != text) {
+    VB_TRY(replace_file(*fs, options.directory / "VERSION", text));
   }
   VB_TRY(fs->sync_directory(options.directory));
   VB_TRY(claim_device());
