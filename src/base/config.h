@@ -47,7 +47,8 @@ struct Config {
   unsigned cores = 0;               // threads with an event loop each; 0: one per CPU, at most 16
   bool pin_cores = false;
   unsigned blocking_threads = 8;
-  uint64_t index_cache = 256 * MiB;  // bytes of the index cached in memory
+  uint64_t index_cache = 256 * MiB;       // bytes of the index cached in memory
+  std::optional<uint64_t> bounds_memory;  // of the orders of bounded buckets; unset: an eighth of the machine's
   DiskIo disk_io = DiskIo::automatic;
   log::Level log_level = log::Level::info;
   std::chrono::seconds bucket_log_interval{300};  // from the first of a batch of bucket log records to its delivery
@@ -55,6 +56,7 @@ struct Config {
   std::chrono::seconds scrub_rest{86'400};        // between two rounds
   std::chrono::seconds lifecycle_day{86'400};     // the length of a day in lifecycle rules
   std::optional<uint64_t> keep_free;              // freed bytes that volumes keep for reuse; unset: by the disk's size
+  std::string pmem;                               // a folder on persistent memory, for the log of small objects
   bool accept_data_loss = false;                  // start with the readable part of a damaged store
   std::string access_log = "off";                 // "off", "-" (standard output) or a file
   uint64_t access_log_size_max = 64 * MiB;        // a longer file is rotated; 0: never

@@ -284,6 +284,11 @@ const std::array keys{
               [](C& c, S& t) { return parse_number(c.blocking_threads, t, 1, 256); }},
     ConfigKey{"index_cache", "256 MiB", "memory for blocks of the index: names, heads and bytes of small objects",
               [](C& c, S& t) { return parse_bytes(c.index_cache, t, 8 * MiB, 4 * TiB); }},
+    ConfigKey{
+        "bounds_memory", "auto",
+        "memory for the orders by which bounded buckets evict, about 240 bytes and the key for each object; auto: "
+        "an eighth of the machine's",
+        [](C& c, S& t) { return parse_auto_bytes(c.bounds_memory, t, 0, 4 * TiB); }},
     ConfigKey{"disk_io", "auto", "how data is read: io_uring, threads, or auto (io_uring where the machine allows it)",
               [](C& c, S& t) { return parse_disk_io(c.disk_io, t); }},
     ConfigKey{"log_level", "info", "trace, debug, info, warn or error",
@@ -315,6 +320,10 @@ const std::array keys{
         "freed space that the store keeps, to use it again in place; auto: a twentieth of the file system, at most "
         "16 GiB; 0: all goes back to the file system at once",
         [](C& c, S& t) { return parse_auto_bytes(c.keep_free, t, 0, 64 * TiB); }},
+    ConfigKey{"data.pmem", "",
+              "a folder of a DAX file system on persistent memory: small objects of `sync` buckets are durable there "
+              "without a sync of the disk; default: none",
+              [](C& c, S& t) { return parse_text(c.pmem, t); }},
     ConfigKey{"rados.conf", "", "the cluster's ceph.conf; default: where Ceph looks for it",
               [](C& c, S& t) { return parse_text(c.rados.conf, t); }},
     ConfigKey{"rados.user", "admin", "the server's name in the cluster, without `client.`",

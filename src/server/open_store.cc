@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "s3/access/access.h"
 #include "server/server_state.h"
+#include "server/session_limits.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr size_t blocking_queue_max = 4096;
 constexpr size_t iam_queue_max = 256;
+constexpr uint64_t bounds_memory_part = 8;  // of the machine's memory: bounds_memory: auto
 
 // data.keep_free: auto.
 uint64_t free_space_kept(const std::filesystem::path& directory) {
@@ -90,6 +92,7 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.scrub_rate = config.scrub_rate;
   options.scrub_rest = config.scrub_rest;
   options.keep_free = config.keep_free.value_or(free_space_kept(directory->path()));
+  options.pmem = config.pmem;
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;
@@ -195,7 +198,7 @@ std::expected<void, std::string> Server::State::open_store() {
     ends = std::make_unique<s3::EndsWorker>(*service, *index, std::move(ends_options));
   }
   if (feeds != nullptr && shared_keys == nullptr) {
-    bounds = std::make_unique<s3::BucketBounds>();
+    bounds = std::make_unique<s3::BucketBounds>(config.bounds_memory.value_or(machine_memory() / bounds_memory_part));
     service->bounds = bounds.get();
     bounds_worker = std::make_unique<s3::BoundsWorker>(*service, *feeds);
   }

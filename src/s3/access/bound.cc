@@ -107,10 +107,10 @@ std::string bound_xml(const BoundSettings& settings) {
   return xml.finish();
 }
 
-EvictionOrder::Kept BoundSettings::kept() const {
+EvictionOrder::Kept BoundSettings::kept_of(uint64_t objects) const {
   return {.suffix = keep_suffix,
           .bytes_max = most_bytes() / kept_part,
-          .objects_max = std::clamp<uint64_t>(most_objects() / kept_part, 1, kept_objects_max)};
+          .objects_max = std::clamp<uint64_t>(objects / kept_part, 1, kept_objects_max)};
 }
 
 BoundSettings Bound::settings() const {
@@ -131,8 +131,23 @@ void Bound::change(const BoundSettings& settings, store::Document document) {
   wake_worker_();
 }
 
+uint64_t Bound::most_objects() const {
+  const uint64_t set = settings_.most_objects();
+  return memory_ == nullptr ? set : std::min(set, memory_->objects_max(order_.objects()));
+}
+
+uint64_t Bound::objects_allowed() const {
+  const std::lock_guard lock(mutex_);
+  return most_objects();
+}
+
+store::Document Bound::document() const {
+  const std::lock_guard lock(mutex_);
+  return document_;
+}
+
 bool Bound::exceeds(uint64_t bytes, uint64_t objects) const {
-  return bytes > settings_.most_bytes() || objects > settings_.most_objects();
+  return bytes > settings_.most_bytes() || objects > most_objects();
 }
 
 bool Bound::has_room(const BoundRoom& for_it, const BoundRoom& kept) const {
@@ -143,7 +158,7 @@ bool Bound::has_room(const BoundRoom& for_it, const BoundRoom& kept) const {
 
 // Of the contents, without the claims.
 bool Bound::is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const {
-  const uint64_t bytes = settings_.most_bytes(), objects = settings_.most_objects();
+  const uint64_t bytes = settings_.most_bytes(), objects = most_objects();
   return order_.bytes() - leaving_bytes > bytes - kept_free(bytes, kept_free_bytes) / part ||
          order_.objects() - leaving_objects > objects - kept_free(objects, kept_free_objects) / part;
 }
@@ -207,7 +222,7 @@ BoundRoom Bound::wanted() const {
     if (all.bytes > settings_.most_bytes() / 16) break;
   }
   return {.bytes = std::max(first.bytes, std::min(all.bytes, settings_.most_bytes() / 16)),
-          .objects = std::max(first.objects, std::min(all.objects, settings_.most_objects() / 16))};
+          .objects = std::max(first.objects, std::min(all.objects, most_objects() / 16))};
 }
 
 void Bound::note_read(std::string_view key, const store::ObjectInfo& seen, const WallClock& clock) {
@@ -216,8 +231,11 @@ void Bound::note_read(std::string_view key, const store::ObjectInfo& seen, const
   bool wakes = false;
   {
     const std::lock_guard lock(due_mutex_);
-    if (due_keys_.size() >= due_keys_max) return;
-    wakes = due_keys_.emplace(key).second && due_keys_.size() == due_keys_wake;
+    if (due_keys_.size() >= due_keys_max || is_crowded()) return;
+    if (due_keys_.emplace(key).second) {
+      due_memory_.add(OrderMemory::of_key(key));
+      wakes = due_keys_.size() == due_keys_wake;
+    }
   }
   if (wakes) wake_worker_();
 }
@@ -240,9 +258,10 @@ bool Bound::is_loading() const {
 EvictionOrder Bound::begin_load() {
   std::unordered_set<std::string> removed;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
-  EvictionOrder before = std::exchange(order_, EvictionOrder(settings_.policy, settings_.kept()));
+  EvictionOrder before = std::exchange(order_, EvictionOrder(settings_.policy, settings_.kept(), OrderShare(memory_)));
   claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   std::swap(removed, removed_while_loading_);
+  removed_memory_.clear();
   loading_ = true;
   return before;
 }
@@ -262,6 +281,7 @@ void Bound::end_load() {
   const std::lock_guard lock(mutex_);
   if (!loading_ || gone_) return;
   std::swap(removed, removed_while_loading_);
+  removed_memory_.clear();
   claims_.count_again([&](std::string_view key) { return order_.size_of(key); });
   loading_ = false;
   loaded_ = true;
@@ -290,9 +310,14 @@ Bound::Victims Bound::victims(size_t max) {
   if (!loaded_ || !settings_.is_limited()) return found;
   found.decided_by = document_;
   begin_look();
+  const auto kept = settings_.kept_of(most_objects());
+  order_.limit_kept(kept.bytes_max, kept.objects_max);
   uint64_t leaving = 0;
   const bool waits = !claims_.waiting().empty();
   const BoundRoom want = wanted(), taken = claims_.taken();
+  const bool enough_bytes = order_.bytes() + taken.bytes + want.bytes <=
+                            settings_.most_bytes() - kept_free(settings_.most_bytes(), kept_free_bytes);
+  found.early = enough_bytes && most_objects() < settings_.most_objects();
   const auto still_exceeds = [&] {
     return is_filling(leaving, all.size(), 1) ||
            (waits && exceeds(order_.bytes() + taken.bytes + want.bytes - leaving,
@@ -317,6 +342,9 @@ void Bound::settle(const EvictionOrder::Object& victim, bool removed) {
   const std::lock_guard lock(mutex_);
   if (removed) {
     order_.forget_left(victim.key);
+  } else if (loading_) {
+    // It had been listed, and was in no order yet.
+    if (!removed_while_loading_.contains(victim.key)) order_.put_oldest(victim);
   } else {
     order_.give_back(victim);
   }
@@ -332,6 +360,7 @@ std::vector<std::string> Bound::take_due_keys(size_t max) {
   std::vector<std::string> keys;
   while (keys.size() < max && !due_keys_.empty()) {
     keys.push_back(std::move(due_keys_.extract(due_keys_.begin()).value()));
+    due_memory_.sub(OrderMemory::of_key(keys.back()));
   }
   return keys;
 }
@@ -365,12 +394,19 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
     case KeyEvent::renamed_away:
     case KeyEvent::evicted:
       order_.erase(change->key);
-      if (loading_) removed_while_loading_.insert(change->key);
-      if (removed_while_loading_.size() > removed_while_loading_max) loading_ = false;
+      if (loading_ && change->what != KeyEvent::evicted) note_removed(change->key);
       break;
   }
   all_pinned_at_ = 0;
   claims_.held_changed(change->key, order_.size_of(change->key));
+}
+
+// An object that was removed is not added by the load any more. The load itself evicts what it has listed, and forgets
+// that by itself.
+void Bound::note_removed(const std::string& key) {
+  if (removed_while_loading_.insert(key).second) removed_memory_.add(OrderMemory::of_key(key));
+  const bool many = memory_ != nullptr && removed_memory_.bytes() > memory_->allowed() / 2;
+  if (many || removed_while_loading_.size() > removed_while_loading_max) loading_ = false;
 }
 
 void Bound::lost_track(uint64_t /*bucket*/) {
@@ -380,25 +416,32 @@ void Bound::lost_track(uint64_t /*bucket*/) {
 
 void Bound::bucket_removed(uint64_t /*bucket*/) { withdraw(); }
 
-// Its order lives as long as itself: here it would be destroyed under the lock of the caller.
+// Its order stays: here it would be destroyed under the lock of the caller.
 void Bound::withdraw() {
   const std::lock_guard lock(mutex_);
   gone_ = true;
 }
 
+EvictionOrder Bound::take_order() {
+  std::unordered_set<std::string> removed;  // destroyed under no lock
+  const std::lock_guard lock(mutex_);
+  std::swap(removed, removed_while_loading_);
+  removed_memory_.clear();
+  return std::exchange(order_, EvictionOrder(settings_.policy, settings_.kept(), OrderShare(memory_)));
+}
+
 // A request that read the bucket before a change, and comes here after it, would bring back what was.
 Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us, const std::string& owner,
                                   const store::Document& text, uint64_t generation) {
-  BoundPtr left;  // destroyed under no lock
   const std::lock_guard lock(mutex_);
   const auto found = bounds_.find(bucket);
   if (found != bounds_.end() && generation < found->second.generation) return found->second.bound;
   if (text == nullptr) {
     if (found == bounds_.end()) return BoundPtr();
     found->second.generation = generation;
-    left = std::move(found->second.bound);
-    if (left != nullptr) left->withdraw();
-    if (left != nullptr && ++unbounded_ > unbounded_max) forget_unbounded();
+    if (found->second.bound == nullptr) return BoundPtr();
+    withdraw(std::move(found->second.bound));
+    if (++unbounded_ > unbounded_max) forget_unbounded();
     return BoundPtr();
   }
   const auto settings = parse_bound(*text);
@@ -409,9 +452,8 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
   const bool same =
       known != nullptr && known->created_us() == created_us && known->owner() == owner && !known->is_gone();
   if (!same) {
-    if (known != nullptr) known->withdraw();
-    left = std::move(known);
-    known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_);
+    if (known != nullptr) withdraw(std::move(known));
+    known = std::make_shared<Bound>(bucket, created_us, owner, *settings, wake_, memory_.bucket(owner));
     wake_();
   } else if (known->settings() != *settings) {
     known->change(*settings, text);
@@ -420,18 +462,29 @@ Result<BoundPtr> BucketBounds::of(const std::string& bucket, int64_t created_us,
   return known;
 }
 
+// Its order may be large: the last request that knows the bound must not have to destroy it.
+void BucketBounds::withdraw(BoundPtr bound) {
+  bound->withdraw();
+  withdrawn_.push_back(std::move(bound));
+}
+
+std::vector<BoundPtr> BucketBounds::take_withdrawn() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(withdrawn_, {});
+}
+
 void BucketBounds::forget_unbounded() {
   std::erase_if(bounds_, [](const auto& one) { return one.second.bound == nullptr; });
   unbounded_ = 0;
 }
 
 std::vector<BoundPtr> BucketBounds::all() {
-  std::vector<BoundPtr> found, gone;  // the gone ones are destroyed under no lock
+  std::vector<BoundPtr> found;
   const std::lock_guard lock(mutex_);
   for (auto at = bounds_.begin(); at != bounds_.end();) {
     const BoundPtr& bound = at->second.bound;
     const bool is_gone = bound != nullptr && bound->is_gone();
-    if (bound != nullptr) (is_gone ? gone : found).push_back(bound);
+    if (bound != nullptr) (is_gone ? withdrawn_ : found).push_back(bound);
     at = is_gone ? bounds_.erase(at) : std::next(at);
   }
   return found;

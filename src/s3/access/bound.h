@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "s3/access/bound_claims.h"
 #include "s3/access/eviction_order.h"
+#include "s3/access/order_memory.h"
 #include "s3/service.h"
 #include "store/change_feed.h"
 #include "store/removal_grounds.h"
@@ -29,7 +30,7 @@
 namespace verbena::s3 {
 
 inline constexpr std::string_view bound_document = store::bounding_document;  // of a bucket
-// Of one bounded bucket. The order of eviction takes about 200 bytes of memory for each, and its key.
+// Of one bounded bucket. All buckets' orders of eviction share a sum of memory, too (order_memory.h).
 inline constexpr uint64_t bounded_objects_max = 4 * 1024 * 1024;
 
 inline constexpr std::string_view keep_suffix_default = "/namespace.json";
@@ -47,7 +48,8 @@ struct BoundSettings {
   bool is_limited() const { return bytes_max != 0 || objects_max != 0; }
   uint64_t most_bytes() const { return bytes_max == 0 ? UINT64_MAX : bytes_max; }
   // A sixteenth of the bound at most is kept.
-  EvictionOrder::Kept kept() const;
+  EvictionOrder::Kept kept() const { return kept_of(most_objects()); }
+  EvictionOrder::Kept kept_of(uint64_t objects) const;  // if it may have so many
   uint64_t most_objects() const { return objects_max == 0 ? bounded_objects_max : objects_max; }
 };
 // malformed_xml, invalid_argument.
@@ -57,13 +59,16 @@ std::string bound_xml(const BoundSettings& settings);
 class Bound final : public store::ChangeListener {
  public:
   Bound(std::string bucket, int64_t created_us, std::string owner, BoundSettings settings,
-        std::function<void()> wake_worker)
+        std::function<void()> wake_worker, OrderMemory::BucketPtr memory = nullptr)
       : bucket_(std::move(bucket)),
         created_us_(created_us),
         owner_(std::move(owner)),
         wake_worker_(std::move(wake_worker)),
+        memory_(std::move(memory)),
         settings_(std::move(settings)),
-        order_(settings_.policy, settings_.kept()),
+        order_(settings_.policy, settings_.kept(), OrderShare(memory_)),
+        removed_memory_(memory_),
+        due_memory_(memory_),
         renews_(settings_.renew_on_read) {}
 
   const std::string& bucket() const { return bucket_; }
@@ -88,6 +93,10 @@ class Bound final : public store::ChangeListener {
   // For the worker. False: the order must be loaded, from the listing.
   bool is_loaded() const;
   bool is_gone() const;
+  // What it has in memory is beyond its part: then its load evicts the oldest that it has listed.
+  bool is_crowded() const { return memory_ != nullptr && memory_->is_crowded(); }
+  OrderShare more_memory() const { return OrderShare(memory_); }  // for objects that its load has listed
+  store::Document document() const;
   bool is_loading() const;     // false: a load that has begun is void, or complete
   EvictionOrder begin_load();  // returns what was the order
   // Objects that are older than all others. False: the load is void.
@@ -99,9 +108,13 @@ class Bound final : public store::ChangeListener {
     std::vector<EvictionOrder::Object> objects{};
     bool more = false;
     store::Document decided_by{};
+    bool early = false;  // within the bound, but the order's memory is used up
   };
   Victims victims(size_t max);
   void settle(const EvictionOrder::Object& victim, bool removed);
+  // What is left of it in memory once it was withdrawn, to be destroyed in steps.
+  EvictionOrder take_order();
+  uint64_t objects_allowed() const;                    // by its settings and the memory of its order
   void correct(const EvictionOrder::Object& real);     // of a victim, before it is settled
   std::vector<std::string> take_due_keys(size_t max);  // whose TTL is to be renewed
   struct Held {
@@ -114,6 +127,7 @@ class Bound final : public store::ChangeListener {
   void bucket_removed(uint64_t bucket) override;
 
  private:
+  uint64_t most_objects() const;
   bool exceeds(uint64_t bytes, uint64_t objects) const;
   bool has_room(const BoundRoom& for_it, const BoundRoom& kept) const;
   Room refuse(BoundWish& wish, const BoundRoom& need);
@@ -122,11 +136,13 @@ class Bound final : public store::ChangeListener {
   bool is_filling(uint64_t leaving_bytes, uint64_t leaving_objects, uint64_t part) const;
   bool is_pinned(std::string_view key);  // at a look of the worker
   void begin_look();
+  void note_removed(const std::string& key);
 
   const std::string bucket_;
   const int64_t created_us_;
   const std::string owner_;
   const std::function<void()> wake_worker_;
+  const OrderMemory::BucketPtr memory_;  // null: not limited
   mutable std::mutex mutex_;
   BoundSettings settings_;
   store::Document document_;
@@ -137,9 +153,11 @@ class Bound final : public store::ChangeListener {
   bool look_goes_on_ = false, passed_over_ = false;  // of the look: its next call; it met objects being written
   bool loaded_ = false, loading_ = false, gone_ = false;
   std::unordered_set<std::string> removed_while_loading_;
-  std::atomic<bool> renews_;
+  OrderShare removed_memory_;
   std::mutex due_mutex_;  // taken alone
   std::unordered_set<std::string> due_keys_;
+  OrderShare due_memory_;
+  std::atomic<bool> renews_;
 };
 using BoundPtr = std::shared_ptr<Bound>;
 
@@ -173,11 +191,17 @@ class BoundClaim {
 // bounded.
 class BucketBounds {
  public:
+  static constexpr uint64_t memory_default = 256 * MiB;
+  // `memory_max`: of all buckets' orders.
+  explicit BucketBounds(uint64_t memory_max = memory_default) : memory_(memory_max) {}
   // `generation`: of AccessGeneration, from before the bucket and the document were read. An older one than that of the
   // last call for the bucket changes nothing. corrupt_object.
   Result<BoundPtr> of(const std::string& bucket, int64_t created_us, const std::string& owner,
                       const store::Document& text, uint64_t generation);
   std::vector<BoundPtr> all();
+  // Those that hold no longer, each once: the worker destroys what they have in memory.
+  std::vector<BoundPtr> take_withdrawn();
+  uint64_t memory_bytes() const { return memory_.bytes(); }
   // Called when a bucket fills, on any thread and under no lock of a Bound. Set before the first request.
   void on_filling(std::function<void()> wake) { wake_ = std::move(wake); }
 
@@ -188,9 +212,12 @@ class BucketBounds {
   };
   static constexpr size_t unbounded_max = 4096;
   void forget_unbounded();
+  void withdraw(BoundPtr bound);
 
+  OrderMemory memory_;
   std::mutex mutex_;
   std::function<void()> wake_ = [] {};
+  std::vector<BoundPtr> withdrawn_;
   std::unordered_map<std::string, Known> bounds_;
   size_t unbounded_ = 0;  // at most; of these
 };

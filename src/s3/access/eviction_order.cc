@@ -6,8 +6,9 @@
 
 namespace verbena::s3 {
 
-EvictionOrder::EvictionOrder(EvictionPolicy policy, Kept kept)
+EvictionOrder::EvictionOrder(EvictionPolicy policy, Kept kept, OrderShare memory)
     : policy_(policy),
+      memory_(std::move(memory)),
       kept_rule_(std::move(kept)),
       small_(std::make_unique<Queue>()),
       main_(std::make_unique<Queue>()),
@@ -102,6 +103,7 @@ void EvictionOrder::put(const Object& object) {
 // A new object of the main queue.
 void EvictionOrder::enter(Place place) {
   by_key_.emplace(place->object.key, place);
+  memory_.add(OrderMemory::of_key(place->object.key));
   bytes_ += place->object.size;
   main_->bytes += place->object.size;
   if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
@@ -142,6 +144,7 @@ void EvictionOrder::erase(std::string_view key) {
   if (found == by_key_.end()) return;
   const Place place = found->second;
   by_key_.erase(found);
+  memory_.sub(OrderMemory::of_key(place->object.key));
   bytes_ -= place->object.size;
   place->in->bytes -= place->object.size;
   if (policy_ == EvictionPolicy::ttl) ends_.erase(end_of(place));

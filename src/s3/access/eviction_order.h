@@ -23,6 +23,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "s3/access/order_memory.h"
+
 namespace verbena::s3 {
 
 enum class EvictionPolicy : uint8_t { s3_fifo, lru, ttl };
@@ -43,7 +45,8 @@ class EvictionOrder {
     uint64_t bytes_max = 0, objects_max = 0;
   };
   explicit EvictionOrder(EvictionPolicy policy) : EvictionOrder(policy, Kept{}) {}
-  EvictionOrder(EvictionPolicy policy, Kept kept);
+  // Its objects are charged to `memory`.
+  EvictionOrder(EvictionPolicy policy, Kept kept, OrderShare memory = {});
 
   // Other settings. What was ordered by another policy or suffix is put into the new order by arrange(), in the order
   // in which it was; until then it is counted, and evicted after all that is in the new order.
@@ -109,6 +112,7 @@ class EvictionOrder {
   static std::pair<int64_t, const Node*> end_of(Place place) { return {place->object.end_us, &*place}; }
 
   EvictionPolicy policy_;
+  OrderShare memory_;
   std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
   Kept kept_rule_;
   QueuePtr small_, main_, leaving_, aside_, kept_;

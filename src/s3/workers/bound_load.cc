@@ -14,6 +14,7 @@ constexpr size_t pages_at_once = 4;      // in a slice
 constexpr size_t added_at_once = 1024;   // reads and writes of the bucket wait for no more than these
 constexpr size_t additions_at_once = 8;  // in a slice
 constexpr size_t forgotten_at_once = 16'384;
+constexpr size_t crowded_out_at_once = 512;  // evicted before the next slice
 
 // When the end of its life was put off last; 0: never. An end is of whole seconds, so a renewal within the first second
 // is not seen.
@@ -36,6 +37,12 @@ std::vector<EvictionOrder::Object> objects_of(store::ListPage& page) {
                        .renewed_us = renewed_us_of(info)});
   }
   return objects;
+}
+
+uint64_t memory_of(const std::vector<EvictionOrder::Object>& objects) {
+  uint64_t bytes = 0;
+  for (const auto& one : objects) bytes += OrderMemory::of_key(one.key);
+  return bytes;
 }
 
 }  // namespace
@@ -66,6 +73,25 @@ std::vector<EvictionOrder::Object> ByAge::take(size_t max) {
   return taken;
 }
 
+// A list has its oldest object last. The heap knows the lists by their youngest, which stay where they are unless a
+// list ends.
+std::vector<EvictionOrder::Object> ByAge::take_oldest(size_t max) {
+  std::vector<EvictionOrder::Object> taken;
+  const auto oldest =
+      std::ranges::min_element(lists_, {}, [](const List& list) { return last_use_us(list.objects.back()); });
+  if (oldest == lists_.end()) return taken;
+  auto& objects = oldest->objects;
+  while (taken.size() < max && objects.size() > oldest->next) {
+    taken.push_back(std::move(objects.back()));
+    objects.pop_back();
+  }
+  if (objects.size() == oldest->next) {
+    lists_.erase(oldest);
+    std::ranges::make_heap(lists_, is_older);
+  }
+  return taken;
+}
+
 // Listens first: what is written during the listing is told.
 Result<void> BoundLoad::begin(store::ChangeFeeds& feeds) {
   VB_ASSIGN(const store::BucketFeedPtr feed, feeds.feed(bound_->bucket()));
@@ -81,17 +107,31 @@ Result<void> BoundLoad::begin(store::ChangeFeeds& feeds) {
 Task<Result<void>> BoundLoad::list_some() {
   for (size_t i = 0; i < pages_at_once && lists_ && bound_->is_loading(); ++i) {
     VB_CO_ASSIGN(store::ListPage page, co_await store_.list(bound_->bucket(), request_));
-    listed_.add(objects_of(page));
+    auto objects = objects_of(page);
+    memory_.add(memory_of(objects));
+    listed_.add(std::move(objects));
     lists_ = page.truncated;
     request_.after = std::move(page.next_after);
   }
   co_return Result<void>();
 }
 
+// What a part that has shrunk cannot hold, or a bucket that was not bounded has too much.
+void BoundLoad::crowd_out() {
+  constexpr size_t together = 16;
+  while (bound_->is_crowded() && !listed_.empty() && crowded_out_.size() < crowded_out_at_once) {
+    auto some = listed_.take_oldest(together);
+    memory_.sub(memory_of(some));
+    std::ranges::move(some, std::back_inserter(crowded_out_));
+  }
+}
+
 // False: the order is complete, or the load is void.
 bool BoundLoad::add_some() {
   for (size_t i = 0; i < additions_at_once && !listed_.empty(); ++i) {
-    if (!bound_->add_loaded(listed_.take(added_at_once))) return false;
+    auto some = listed_.take(added_at_once);
+    memory_.sub(memory_of(some));
+    if (!bound_->add_loaded(std::move(some))) return false;
   }
   if (!listed_.empty()) return true;
   bound_->end_load();
@@ -100,13 +140,19 @@ bool BoundLoad::add_some() {
 
 Task<Result<bool>> BoundLoad::go_on(store::ChangeFeeds& feeds) {
   if (!began_) VB_CO_TRY(begin(feeds));
-  if (before_ && !before_->forget(forgotten_at_once)) before_.reset();
-  if (!bound_->is_loading()) co_return before_.has_value();
+  // Before anything is listed, since both are charged to the bucket.
+  if (before_) {
+    if (!before_->forget(forgotten_at_once)) before_.reset();
+    co_return true;
+  }
+  if (!bound_->is_loading()) co_return false;
+  crowd_out();
+  if (!crowded_out_.empty()) co_return true;
   if (lists_) {
     VB_CO_TRY(co_await list_some());
     if (lists_) co_return true;
   }
-  co_return add_some() || before_.has_value();
+  co_return add_some();
 }
 
 }  // namespace verbena::s3

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "s3/access/bound.h"
@@ -18,6 +19,7 @@ class ByAge {
  public:
   void add(std::vector<EvictionOrder::Object> list);
   std::vector<EvictionOrder::Object> take(size_t max);
+  std::vector<EvictionOrder::Object> take_oldest(size_t max);  // the oldest and others of its list
   bool empty() const { return lists_.empty(); }
 
  private:
@@ -31,15 +33,19 @@ class ByAge {
 
 class BoundLoad {
  public:
-  BoundLoad(BoundPtr bound, store::Store& store) : bound_(std::move(bound)), store_(store) {}
+  BoundLoad(BoundPtr bound, store::Store& store)
+      : bound_(std::move(bound)), store_(store), memory_(bound_->more_memory()) {}
 
   // A slice of it. True: there is more. It ends early if the bound is gone or its changes were missed: then the order
   // is still not loaded.
   Task<Result<bool>> go_on(store::ChangeFeeds& feeds);
+  // Objects for which the order has no memory, to be evicted before the next slice.
+  std::vector<EvictionOrder::Object> take_crowded_out() { return std::exchange(crowded_out_, {}); }
 
  private:
   Result<void> begin(store::ChangeFeeds& feeds);
   Task<Result<void>> list_some();
+  void crowd_out();
   bool add_some();
 
   const BoundPtr bound_;
@@ -48,6 +54,8 @@ class BoundLoad {
   bool began_ = false, lists_ = true;
   store::ListRequest request_;
   ByAge listed_;
+  OrderShare memory_;  // of these
+  std::vector<EvictionOrder::Object> crowded_out_;
 };
 
 }  // namespace verbena::s3

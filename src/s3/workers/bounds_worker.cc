@@ -32,6 +32,7 @@ constexpr size_t renewals_max = 512;  // likewise
 constexpr size_t together = 16;       // evicted by one commit, which other commits wait for
 constexpr size_t at_once = 4;         // of those; they share syncs
 constexpr size_t renewed_at_once = 32;
+constexpr size_t withdrawn_at_once = 16'384;  // objects of withdrawn orders, in a pass
 constexpr std::chrono::seconds bounds_pause{1};
 constexpr std::chrono::milliseconds refused_pause{10}, refused_pause_max{500};  // while all evictions are refused
 
@@ -44,6 +45,13 @@ metrics::Counter& evicted_bytes() {
       metrics::counter("verbena_evicted_bytes_total", "Bytes of objects evicted from bounded buckets");
   return counter;
 }
+metrics::Counter& evicted_early() {
+  static auto& counter =
+      metrics::counter("verbena_evicted_early_total",
+                       "Objects evicted from bounded buckets that were within their bounds, because the memory of "
+                       "their orders was used up (bounds_memory)");
+  return counter;
+}
 
 }  // namespace
 
@@ -54,6 +62,7 @@ struct BoundsWorker::Batch {
   std::vector<EvictionOrder::Object> victims{};
   std::vector<std::string> keys{};
   size_t next = 0, evicted = 0, refused = 0, failures = 0;
+  bool early = false;  // Bound::Victims
   std::string first_failure{};
 };
 
@@ -64,6 +73,7 @@ BoundsWorker::BoundsWorker(Service& service, store::ChangeFeeds& feeds) : servic
 void BoundsWorker::start() {
   evicted_objects();  // told from the start on
   evicted_bytes();
+  evicted_early();
   register_bound_metrics();
   boost::asio::co_spawn(io_, loop(), boost::asio::detached);
   thread_ = std::thread([this] { io_.run(); });
@@ -100,6 +110,14 @@ Task<> BoundsWorker::pass() {
     co_await serve(bound, turns_[bound]);
   }
   co_await load_some();
+  forget_some();
+}
+
+void BoundsWorker::forget_some() {
+  for (const BoundPtr& bound : service_.bounds->take_withdrawn()) withdrawn_.push_back(bound->take_order());
+  if (withdrawn_.empty()) return;
+  if (!withdrawn_.front().forget(withdrawn_at_once)) withdrawn_.pop_front();
+  wake();  // the rest, after all buckets' evictions
 }
 
 Task<> BoundsWorker::serve(BoundPtr bound, Turn& turn) {
@@ -119,13 +137,12 @@ Task<> BoundsWorker::evict_from(BoundPtr bound, Turn& turn) {
     victims = bound->victims(refused ? together : victims_max);
     if (!victims.objects.empty() || !victims.more) break;
   }
+  const bool more = victims.more;
   bool evicted = true;
-  if (!victims.objects.empty()) {
-    evicted = co_await evict(bound, std::move(victims.objects), std::move(victims.decided_by));
-  }
+  if (!victims.objects.empty()) evicted = co_await evict(bound, std::move(victims));
   if (evicted) {
     turn.pause = Clock::duration::zero();
-    if (victims.more) wake();  // the rest, after the other buckets
+    if (more) wake();  // the rest, after the other buckets
     co_return;
   }
   // Until then no wake brings its turn: the other buckets' evictions would wait for its refusals.
@@ -163,6 +180,8 @@ Task<> BoundsWorker::load(BoundPtr bound, Turn& turn) {
   if (turn.load == nullptr) turn.load = std::make_unique<BoundLoad>(bound, service_.store);
   turn.loaded_at = ++loads_;
   const auto more = co_await turn.load->go_on(feeds_);
+  Bound::Victims victims{.objects = turn.load->take_crowded_out(), .decided_by = bound->document(), .early = true};
+  if (!victims.objects.empty()) (void)co_await evict(bound, std::move(victims));
   if (!more) {
     log::warn("bounds: {}: {}", bound->bucket(), describe(more.error()));
     turn.not_loaded_before = Clock::now() + bounds_pause;
@@ -171,14 +190,15 @@ Task<> BoundsWorker::load(BoundPtr bound, Turn& turn) {
   wake();  // the next slice, after all buckets' evictions
 }
 
-Task<bool> BoundsWorker::evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by) {
+Task<bool> BoundsWorker::evict(BoundPtr bound, Bound::Victims victims) {
   const auto batch = std::make_shared<Batch>();
   batch->bound = std::move(bound);
   batch->grounds = std::make_shared<const store::RemovalGrounds>(
       store::RemovalGrounds{.bucket_created_us = batch->bound->created_us(),
-                            .rules = std::move(decided_by),
+                            .rules = std::move(victims.decided_by),
                             .of = store::RemovalGrounds::Of::evicted});
-  batch->victims = std::move(victims);
+  batch->victims = std::move(victims.objects);
+  batch->early = victims.early;
   const auto work = [this, batch] { return evict_some(batch); };
   co_await run_several(std::min(at_once, batch->victims.size() / together + 1), work);
   if (batch->failures != 0) {
@@ -222,6 +242,7 @@ Task<> BoundsWorker::settle(Batch& batch, const EvictionOrder::Object& victim, c
   if (done) {
     evicted_objects().add();
     evicted_bytes().add(victim.size);
+    if (batch.early) evicted_early().add();
   }
   const bool corrected = !gone && done.error() == Errc::precondition_failed && co_await correct(*batch.bound, victim);
   batch.bound->settle(victim, gone);

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -55,7 +56,8 @@ class BoundsWorker {
   Task<> load_some();
   Task<> load(BoundPtr bound, Turn& turn);
   // False: all were refused.
-  Task<bool> evict(BoundPtr bound, std::vector<EvictionOrder::Object> victims, store::Document decided_by);
+  Task<bool> evict(BoundPtr bound, Bound::Victims victims);
+  void forget_some();                 // of the orders of buckets that are bounded no more
   Task<> look_again(BoundPtr bound);  // at the document of a bound that evicts nothing
   Task<> evict_some(std::shared_ptr<Batch> batch);
   // The outcome of each (Store::evict()).
@@ -75,6 +77,7 @@ class BoundsWorker {
   std::map<BoundPtr, Turn> turns_;  // of buckets in use
   Clock::time_point next_pass_{};
   uint64_t loads_ = 0;  // slices
+  std::deque<EvictionOrder> withdrawn_;
   std::thread thread_;
 };
 

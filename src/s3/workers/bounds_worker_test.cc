@@ -8,6 +8,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/metrics.h"
 #include "s3/documents/access_generation.h"
 #include "s3/events/event_queues.h"
 #include "s3_http/test_rig.h"
@@ -19,7 +20,7 @@ namespace {
 
 class BoundsTest : public Rig {
  protected:
-  BoundsTest() {
+  explicit BoundsTest(uint64_t memory_max = BucketBounds::memory_default) : bounds_(memory_max) {
     service.bounds = &bounds_;
     worker_ = std::make_unique<BoundsWorker>(service, dynamic_cast<store::ChangeFeeds&>(service.store));
     worker_->start();
@@ -132,6 +133,51 @@ TEST_F(BoundsTest, ASmallBoundKeepsASixteenthFree) {
   EXPECT_TRUE(soon([&] { return held().objects <= 155; }));
   EXPECT_GE(held().objects, 150U);
   EXPECT_TRUE(has("k169"));
+}
+
+// Memory for the orders of 268 objects with such keys in a bucket.
+class CrowdedBoundsTest : public BoundsTest {
+ protected:
+  CrowdedBoundsTest() : BoundsTest(0) {}
+  static constexpr uint64_t fit = OrderMemory::least_bytes / (OrderMemory::entry_bytes + 4);
+  static uint64_t early() { return metrics::counter("verbena_evicted_early_total", "").value(); }
+};
+
+TEST_F(CrowdedBoundsTest, ABucketEvictsEarlierIfTheMemoryOfOrdersIsUsedUp) {
+  const uint64_t before = early();
+  ASSERT_EQ(bind("<MaxObjects>1000</MaxObjects>"), 200);
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(put("k" + std::to_string(100 + i), 1), 200);
+    ASSERT_LE(held().objects, fit);
+    ASSERT_LE(bounds_.memory_bytes(), OrderMemory::least_bytes);
+  }
+  EXPECT_TRUE(has("k499"));
+  EXPECT_GE(held().objects, fit / 2);
+  EXPECT_GE(early() - before, 400 - fit);
+  const Reply told = send("GET", "/bucket?verbena-bound");
+  EXPECT_EQ(told.header("x-verbena-objects-allowed"), std::to_string(fit));
+}
+
+TEST_F(CrowdedBoundsTest, WhatWasThereAndHasNoRoomInAnOrderIsEvictedByAge) {
+  for (int i = 0; i < 400; ++i) ASSERT_EQ(put("k" + std::to_string(100 + i), 1), 200);
+  ASSERT_EQ(bind("<MaxBytes>1000000</MaxBytes>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects <= fit; }));
+  EXPECT_GE(held().objects, fit / 2);
+  EXPECT_FALSE(has("k100"));
+  EXPECT_TRUE(has("k499"));
+  EXPECT_LE(bounds_.memory_bytes(), OrderMemory::least_bytes);
+}
+
+TEST_F(BoundsTest, TheOrderOfABucketThatIsBoundedNoMoreIsDestroyedByTheWorker) {
+  ASSERT_EQ(bind("<MaxObjects>1000</MaxObjects>"), 200);
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(put("k" + std::to_string(i), 1), 200);
+  EXPECT_GE(bounds_.memory_bytes(), 50 * OrderMemory::entry_bytes);
+  const auto bound = bounds_.all();  // a request that still knows it
+  ASSERT_EQ(bound.size(), 1U);
+  EXPECT_EQ(send("DELETE", "/bucket?verbena-bound").status, 204);
+  EXPECT_EQ(put("another"), 200);
+  EXPECT_TRUE(soon([&] { return bounds_.memory_bytes() == 0; }));
+  EXPECT_EQ(bound.front()->held().objects, 0U);
 }
 
 TEST_F(BoundsTest, WhatWasThereBeforeTheBoundIsEvictedByAge) {
@@ -411,6 +457,31 @@ TEST(BucketBounds, ADocumentThatWasReadBeforeAChangeBringsNothingBack) {
   EXPECT_EQ(bounds.of("b", 1, "", text(20), 7).value(), nullptr) << "brought the old bound back";
   EXPECT_TRUE(bounds.all().empty());
   EXPECT_NE(bounds.of("b", 1, "", text(30), 9).value(), nullptr);
+}
+
+TEST(BoundLoad, TheOldestOfManyListsCanBeTakenFirst) {
+  ByAge all;
+  for (int list = 0; list < 10; ++list) {
+    std::vector<EvictionOrder::Object> objects;
+    for (int i = 0; i < 10; ++i) objects.push_back({.key = "k", .time_us = i * 10 + list});
+    all.add(std::move(objects));
+  }
+  for (int64_t i = 0; i < 40; ++i) {
+    const auto oldest = all.take_oldest(1);
+    ASSERT_EQ(oldest.size(), 1U);
+    EXPECT_EQ(oldest.front().time_us, i);
+  }
+  const auto some = all.take_oldest(16);
+  ASSERT_EQ(some.size(), 6U) << "what one list has";
+  EXPECT_EQ(some.front().time_us, 40);
+  for (int64_t i = 99; i >= 40; --i) {
+    if (i % 10 == 0) continue;
+    const auto youngest = all.take(1);
+    ASSERT_EQ(youngest.size(), 1U);
+    EXPECT_EQ(youngest.front().time_us, i);
+  }
+  EXPECT_TRUE(all.empty());
+  EXPECT_TRUE(all.take_oldest(1).empty());
 }
 
 TEST(BoundLoad, ObjectsOfManyListsComeByAge) {

@@ -1,6 +1,8 @@
 // GET, PUT and DELETE ?verbena-bound: the bound of a bucket that evicts (s3/access/bound.h).
 #include "s3_http/bounded.h"
 
+#include <string>
+
 #include "s3/access/access.h"
 #include "s3/access/bound.h"
 #include "s3/documents/bucket_document.h"
@@ -30,6 +32,10 @@ Task<Result<void>> check_unbounded(Context& context) {
 Task<Result<void>> serve_get_bound(Context& context) {
   const auto text = co_await context.service.store.document(context.bucket, bound_document);
   if (!text && text.error() != Errc::not_found) co_return std::unexpected(text.error());
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  if (access->bound != nullptr && access->bound->settings().is_limited()) {
+    context.reply_header("x-verbena-objects-allowed", std::to_string(access->bound->objects_allowed()));
+  }
   context.reply_xml(text ? **text : XmlWriter("BoundConfiguration").finish());  // without one, as AWS's empty ones
   co_return Result<void>();
 }
