@@ -135,9 +135,10 @@ def nvme_disk(size):
 
 
 @contextlib.contextmanager
-def verbena(arguments, **options):
+def verbena(arguments, *settings, **options):
     arena = (128 << 20) + arguments.large + arguments.checkpoint
-    server = guest.Server(f"arena_size={arena}", "rdma.operation_timeout_ms=60000", **options).start()
+    # One core, for the guest has two, and the other one is the client's.
+    server = guest.Server(f"arena_size={arena}", "rdma.operation_timeout_ms=60000", "cores=1", *settings, **options).start()
     try:
         yield server
     finally:
@@ -167,9 +168,9 @@ def fuse(load, _):
     process.wait(20)
 
 
-def native(name, provider, device):
+def native(name, provider, device, *settings):
     def side(load, wanted):
-        with verbena(load.arguments, device=device) as server:
+        with verbena(load.arguments, *settings, device=device) as server:
             objects(name, load, wanted, server, provider)
     return side
 
@@ -195,7 +196,7 @@ SIDES = {
     "nfs_rdma": mounted_nfs("NFS over RDMA", "rdma,port=20049"),
     "fuse": fuse,
     "nvme": nvme,
-    "tcp": native("Verbena, tcp", "tcp", None),
+    "tcp": native("Verbena, tcp", "tcp", None, "rdma.tcp_encryption=off"),
     "nfs_tcp": mounted_nfs("NFS over TCP", "tcp,port=2049"),
 }
 

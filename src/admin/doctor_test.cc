@@ -94,8 +94,9 @@ TEST(DoctorOfSealing, NamesEachWayThatLeavesTheHostInTheClear) {
   Findings findings = check_sealing(rdma);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_TRUE(findings[0].found.starts_with("preferred: ")) << findings[0].found;
-  EXPECT_EQ(findings[1].found,
-            "RDMA tokens (rdma.token_provider); RDMA of native clients that do not ask for encryption");
+  EXPECT_EQ(
+      findings[1].found,
+      "RDMA tokens that are not sealed (rdma.token_provider); RDMA of native clients that do not ask for encryption");
   EXPECT_EQ(findings[1].health, Health::ok);
   EXPECT_EQ(findings[1].mend, "for networks that are not trusted: rdma.encryption: required");
 
@@ -268,6 +269,23 @@ TEST_F(Doctor, LooksAtTheFileSystemOfExt4Only) {
   for (const Finding& finding : check_file_system(roots, root)) EXPECT_EQ(finding.health, Health::ok);
   EXPECT_TRUE(check_file_system(roots, "/proc").empty());
   EXPECT_TRUE(check_file_system(roots, root / "none").empty());
+}
+
+TEST_F(Doctor, NamesPersistentMemoryAndWhyAFolderIsNone) {
+  EXPECT_TRUE(check_pmem_devices(roots).empty());
+  write("sys/block/sda/size", "1000");
+  write("sys/block/pmem0/size", "2097152");
+  write("sys/block/pmem0/queue/dax", "1");
+  write("sys/block/pmem1/size", "2097152");
+  write("sys/block/pmem1/queue/dax", "0");
+  const auto devices = check_pmem_devices(roots);
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[0].found, "1 GiB, DAX");
+  EXPECT_TRUE(devices[0].mend.empty());
+  EXPECT_NE(devices[1].mend.find("fsdax"), std::string::npos);
+  const Finding none = check_pmem("/proc");
+  EXPECT_EQ(none.health, Health::fail);
+  EXPECT_NE(none.found.find("/proc"), std::string::npos) << none.found;
 }
 
 TEST_F(Doctor, SaysWhetherPacketsAreFiltered) {

@@ -63,7 +63,8 @@ Task<bool> Pages::serve(Metrics metrics, http::Exchange& exchange) {
 Result<void> Pages::show_metrics(Metrics metrics, const http::Exchange& exchange, s3::Response& response) const {
   if (networks_ != nullptr) VB_TRY(networks_->check_transport(exchange.peer_address(), exchange.secure()));
   const bool local = metrics == Metrics::signed_elsewhere && http::is_local(exchange);
-  if (metrics != Metrics::open && !local) {
+  const bool anonymous = networks_ == nullptr || networks_->check_caller(exchange.peer_address(), auth::Identity());
+  if (!anonymous || (metrics != Metrics::open && !local)) {
     VB_ASSIGN(const auto verified, http::verify_signed(verifier_, exchange, auth_failures_, networks_));
     const auth::Identity& who = verified.identity;
     if (!auth::is_unlimited_root(who.principal.get(), who.key.get())) {

@@ -137,6 +137,21 @@ TEST_F(PagesTest, WhoGuessesAtTheRootKeyIsHeldUp) {
   EXPECT_EQ(ask(handler, "GET", "/-/metrics", "192.0.2.8").status, 200);
 }
 
+// Unsigned requests are those of anonymous callers, also where metrics need no signature.
+TEST_F(PagesTest, MetricsAreNotGivenToNetworksWithoutAnonymousCallers) {
+  const auto rules = auth::NetworkRules::make(
+      {{.networks = {"127.0.0.0/8", "192.0.2.0/24"}, .accounts = {{std::string(auth::root_account_id)}}}},
+      RdmaEncryption::preferred);
+  ASSERT_TRUE(rules) << rules.error();
+  Pages pages(verifier_, stopping_, nullptr, &*rules);
+  EXPECT_EQ(ask(pages.handler(), "GET", "/-/metrics").status, 403);
+  const auto open = pages.handler({}, Pages::Metrics::open);
+  EXPECT_EQ(ask(open, "GET", "/-/metrics", "192.0.2.7").status, 403);
+  EXPECT_EQ(ask(open, "GET", "/-/metrics", "198.51.100.7").status, 200);
+  signer_ = root_;
+  EXPECT_EQ(ask(pages.handler(), "GET", "/-/metrics").status, 200);
+}
+
 TEST_F(PagesTest, MetricsAreInTheFormatThatTheScraperAccepts) {
   metrics::counter("verbena_pages_test_total", "A metric that is there").add();
   const auto handler = pages_.handler();

@@ -56,6 +56,7 @@ struct Config {
   std::chrono::seconds scrub_rest{86'400};        // between two rounds
   std::chrono::seconds lifecycle_day{86'400};     // the length of a day in lifecycle rules
   std::optional<uint64_t> keep_free;              // freed bytes that volumes keep for reuse; unset: by the disk's size
+  std::string pmem;                               // a folder on persistent memory, for the log of small objects
   bool accept_data_loss = false;                  // start with the readable part of a damaged store
   std::string access_log = "off";                 // "off", "-" (standard output) or a file
   uint64_t access_log_size_max = 64 * MiB;        // a longer file is rotated; 0: never
@@ -259,6 +260,8 @@ std::string shown_value(const ConfigKey& key, std::string_view text);
 // Whether, for any client, RDMA may be plain; whether it may be encrypted: by rdma.encryption and `listeners`.
 bool rdma_may_be_plain(const Config& config);
 bool rdma_may_be_sealed(const Config& config);
+// Whether any RDMA token may be served: a plain one, or a sealed one, which needs https.
+bool tokens_may_be_served(const Config& config);
 // Checks rules between keys: TLS files come in pairs, port ranges are ordered.
 ConfigResult check(const Config& config);
 // All keys with defaults and help, as Markdown table rows (docs/configuration.md).

@@ -320,6 +320,10 @@ const std::array keys{
         "freed space that the store keeps, to use it again in place; auto: a twentieth of the file system, at most "
         "16 GiB; 0: all goes back to the file system at once",
         [](C& c, S& t) { return parse_auto_bytes(c.keep_free, t, 0, 64 * TiB); }},
+    ConfigKey{"data.pmem", "",
+              "a folder of a DAX file system on persistent memory: small objects of `sync` buckets are durable there "
+              "without a sync of the disk; default: none",
+              [](C& c, S& t) { return parse_text(c.pmem, t); }},
     ConfigKey{"rados.conf", "", "the cluster's ceph.conf; default: where Ceph looks for it",
               [](C& c, S& t) { return parse_text(c.rados.conf, t); }},
     ConfigKey{"rados.user", "admin", "the server's name in the cluster, without `client.`",
@@ -555,8 +559,8 @@ const std::array keys{
               "payload is neither encrypted nor protected against changes (not with rdma.encryption: required)",
               [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
     ConfigKey{"rdma.encryption", "preferred",
-              "the native door over RDMA devices: preferred: encrypted for clients that ask for it; required: for no "
-              "others, and no tokens; off: never",
+              "RDMA of the native door, and tokens over https: preferred: encrypted for clients that ask for it; "
+              "required: for no others; off: never",
               [](C& c, S& t) { return parse_rdma_encryption(c.rdma.encryption, t); }},
     ConfigKey{"rdma.device_name", "", "RDMA device, like mlx5_0; empty: every usable one",
               [](C& c, S& t) { return parse_text(c.rdma.device_name, t); }},

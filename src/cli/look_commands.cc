@@ -8,6 +8,7 @@
 #include "cli/object_commands.h"
 #include "cli/report.h"
 #include "cli/s3_address.h"
+#include "cli/watch_terminal.h"
 
 namespace verbena::cli {
 namespace {
@@ -35,7 +36,8 @@ void show_object(const ObjectInfo& info, const LookArguments& arguments) {
         {"key", info.key}, {"size", info.size}, {"etag", info.etag}, {"last_modified", iso_text(info.last_modified)}};
     fmt::print("{}\n", dump(json));
   } else {
-    fmt::print("{}  {:>14}  {}\n", time_text(info.last_modified), size_text(info.size, arguments.human), info.key);
+    fmt::print("{}  {:>14}  {}\n", time_text(info.last_modified), size_text(info.size, arguments.human),
+               for_output(info.key));
   }
 }
 
@@ -46,7 +48,7 @@ int list_buckets(const Client& client, const LookArguments& arguments) {
     if (arguments.json) {
       fmt::print("{}\n", dump(ordered_json{{"bucket", bucket.name}, {"created", iso_text(bucket.created)}}));
     } else {
-      fmt::print("{}  s3://{}\n", time_text(bucket.created), bucket.name);
+      fmt::print("{}  s3://{}\n", time_text(bucket.created), for_output(bucket.name));
     }
   }
   return exit_ok;
@@ -76,7 +78,7 @@ int run_ls(const LookArguments& arguments) {
       if (arguments.json) {
         fmt::print("{}\n", dump(ordered_json{{"prefix", prefix}}));
       } else {
-        fmt::print("{:>19}  {:>14}  {}\n", "", "PREFIX", prefix);
+        fmt::print("{:>19}  {:>14}  {}\n", "", "PREFIX", for_output(prefix));
       }
     }
     for (const ObjectInfo& info : page->objects) show_object(info, arguments);
@@ -112,11 +114,12 @@ int run_stat(const LookArguments& arguments) {
     fmt::print("{}\n", dump(json));
     return exit_ok;
   }
-  fmt::print("{}\n  size           {} ({})\n  last modified  {} UTC\n  ETag           {}\n", address->text(),
-             info->size, format_size(info->size), time_text(info->last_modified), info->etag);
-  if (!info->content_type.empty()) fmt::print("  content type   {}\n", info->content_type);
-  if (!info->checksum.empty()) fmt::print("  checksum       {}\n", info->checksum);
-  for (const auto& [name, value] : info->metadata) fmt::print("  meta {:<9} {}\n", name, value);
+  fmt::print("{}\n  size           {} ({})\n  last modified  {} UTC\n  ETag           {}\n",
+             for_output(address->text()), info->size, format_size(info->size), time_text(info->last_modified),
+             for_output(info->etag));
+  if (!info->content_type.empty()) fmt::print("  content type   {}\n", for_output(info->content_type));
+  if (!info->checksum.empty()) fmt::print("  checksum       {}\n", for_output(info->checksum));
+  for (const auto& [name, value] : info->metadata) fmt::print("  meta {:<9} {}\n", for_output(name), for_output(value));
   return exit_ok;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -157,14 +158,16 @@ class TemporaryFile {
  public:
   static Outcome<std::unique_ptr<TemporaryFile>> beside(const std::filesystem::path& target) {
     const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
-    std::string name = (folder / ("." + target.filename().string().substr(0, 200) + ".XXXXXX")).string();
-    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-    if (fd < 0) return local(target.string(), errno);
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(fd, 0666 & ~mask) != 0) { /* a file system without modes */
+    const std::string begin = (folder / ("." + target.filename().string().substr(0, 200) + ".")).string();
+    for (int attempt = 0;; ++attempt) {
+      std::array<std::byte, 8> random{};
+      fill_random(random);
+      std::string name = begin + to_hex(random);
+      // The kernel applies the umask: to read it, a program has to change it, for all of its threads.
+      const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (fd >= 0) return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, std::move(name)));
+      if (errno != EEXIST || attempt == 100) return local(target.string(), errno);
     }
-    return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, std::move(name)));
   }
   ~TemporaryFile() {
     if (!name_.empty()) ::unlink(name_.c_str());

@@ -15,6 +15,7 @@
 #include "cli/report.h"
 #include "cli/transfer_file.h"
 #include "cli/tree_walk.h"
+#include "cli/watch_terminal.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {
@@ -162,12 +163,12 @@ class TreeCopy {
   }
 
   void say(const Task& task, std::string_view before) {
-    const std::string there = to_.text(task.entry.relative);
+    const std::string there = for_output(to_.text(task.entry.relative));
     std::lock_guard lock(mutex_);
     if (task.remove) {
       fmt::print("{}delete {}\n", before, there);
     } else {
-      fmt::print("{}copy {} to {}\n", before, from_.text(task.entry.relative), there);
+      fmt::print("{}copy {} to {}\n", before, for_output(from_.text(task.entry.relative)), there);
     }
   }
 

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "client/outcome.h"
 
@@ -22,7 +24,11 @@ class FolderWalk : public TreeWalk {
     for (fs::directory_iterator at(folder, ec); !ec && at != fs::directory_iterator(); at.increment(ec)) {
       std::error_code unknown;
       std::string name = at->path().filename().string();
-      if (at->symlink_status(unknown).type() == fs::file_type::directory) name += '/';
+      const auto type = at->symlink_status(unknown).type();
+      if (type == fs::file_type::not_found) continue;  // removed meanwhile
+      if (type == fs::file_type::none)
+        return fault(ErrorCode::local_error, at->path().string() + ": " + unknown.message());
+      if (type == fs::file_type::directory) name += '/';
       level.names.push_back(std::move(name));
     }
     if (ec) return fault(ErrorCode::local_error, folder.string() + ": " + ec.message());
@@ -47,7 +53,12 @@ class FolderWalk : public TreeWalk {
         continue;
       }
       struct stat status{};
-      if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;  // removed meanwhile, or a device
+      if (::stat(path.c_str(), &status) != 0) {
+        if (errno == ENOENT) continue;  // removed meanwhile, or a link to nothing
+        // Not to be passed over: `sync --delete` would take it for a file that was removed.
+        return fault(ErrorCode::local_error, path.string() + ": " + std::strerror(errno));
+      }
+      if (!S_ISREG(status.st_mode)) continue;
       return TreeEntry{level.prefix + name, static_cast<uint64_t>(status.st_size),
                        status.st_mtim.tv_sec * 1'000'000 + status.st_mtim.tv_nsec / 1'000};
     }

@@ -78,6 +78,11 @@ std::string shown(std::string_view text, size_t most) {
   return out;
 }
 
+std::string for_output(std::string_view text) {
+  static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  return terminal ? shown(text) : std::string(text);
+}
+
 bool put_lines(std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
 }

@@ -13,6 +13,8 @@ namespace verbena::cli {
 // characters and invalid UTF-8 become escapes (\x1b, \u{202e}). Longer than `most` characters: cut, with "..." at its
 // beginning, since names differ at their ends; 0: any length.
 std::string shown(std::string_view text, size_t most = 0);
+// An untrusted text for standard output: shown() on a terminal, else as it is, since another program reads it.
+std::string for_output(std::string_view text);
 
 // Writes to standard output. False: it is closed.
 bool put_lines(std::string_view text);

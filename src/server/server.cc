@@ -158,7 +158,8 @@ std::expected<void, std::string> Server::State::open_dialects() {
 std::expected<void, std::string> Server::State::open_cores() {
   if (config.rdma.enabled) {
     if (!rdma_may_be_plain(config)) {
-      log::info("rdma: tokens are declined: their payload is not encrypted, and rdma.encryption is required");
+      log::info("rdma: tokens are declined unless they are sealed, which is done over https{}",
+                tokens_may_be_served(config) ? "" : "; tls.certificate is not set");
     }
     if (auto opened = open_dialects(); !opened) return opened;
     fabric::ofi::export_port_counters();
@@ -196,7 +197,10 @@ std::expected<void, std::string> Server::State::open_cores() {
       auto attached = door->attach(*parts.core, *parts.local, "local", parts.local_socket);
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
     }
-    const s3::Router::Options options{.domain = config.domain, .connections = connections.get(), .networks = rules()};
+    const s3::Router::Options options{.domain = config.domain,
+                                      .connections = connections.get(),
+                                      .networks = rules(),
+                                      .encryption = config.rdma.encryption};
     parts.router = std::make_unique<s3::Router>(*service, config.rdma.enabled ? &dialects : nullptr, options);
   }
   // The fabrics keep their message buffers permanently, so only the rest of the arena is shared.

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """The command line as used by people and scripts."""
+import contextlib
 import json
 import os
 import pathlib
@@ -236,6 +237,52 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(self.summary(self.run_program("sync", f"{place}/", str(folder), "--via", via)), (0, 0, len(files)))
                 # And back: downloaded files are not newer than their objects.
                 self.assertEqual(self.summary(self.run_program("sync", str(folder), place, "--via", via)), (0, 0, len(files)))
+
+    def test_sync_removes_no_object_of_a_file_that_cannot_be_looked_at(self):
+        bucket = self.bucket("sync-unseen")
+        source = self.tree("unseen", {"kept": b"k", "unseen": b"u"})
+        self.run_program("sync", str(source), bucket)
+        (source / "unseen").unlink()
+        (source / "unseen").symlink_to("unseen")  # stat() of it fails, and not since it is missing
+        done = self.run_program("sync", "--delete", str(source), bucket, expect=FAILURE)
+        self.assertIn("unseen", done.stderr.decode())
+        self.assertEqual(self.keys(bucket), ["kept", "unseen"])
+        (source / "unseen").unlink()
+        (source / "unseen").symlink_to("nothing")
+        self.assertEqual(self.summary(self.run_program("sync", "--delete", str(source), bucket)), (0, 1, 1))
+
+    def test_downloaded_files_have_the_mode_that_the_umask_leaves(self):
+        bucket = self.bucket("modes")
+        source = self.tree("modes", {f"{i // 20}/{i:03}": b"x" for i in range(400)})
+        self.run_program("sync", str(source), bucket)
+        back = self.home / "modes-back"
+        before = os.umask(0o027)
+        try:
+            self.run_program("cp", "--recursive", bucket, str(back))
+        finally:
+            os.umask(before)
+        modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in back.rglob("*")}
+        self.assertEqual(modes, {(True, 0o750), (False, 0o640)})
+
+    def test_names_cannot_steer_a_terminal(self):
+        bucket = self.bucket("steering")
+        source = self.tree("steering", {"x\x1b]0;owned\x07": b"x"})
+        self.run_program("sync", str(source), bucket)
+        for command in (["ls", bucket], ["cp", "-n", "--recursive", bucket, str(self.home / "nowhere")],
+                        ["stat", f"{bucket}/x\x1b]0;owned\x07"]):
+            seen, end = os.openpty()
+            try:
+                subprocess.run([program(), *command, "--native", self.server.native], env=self.env, stdout=end, timeout=60, check=True)
+            finally:
+                os.close(end)
+            text = b""
+            with contextlib.suppress(OSError):  # EIO: the other end is closed
+                while more := os.read(seen, 65536):
+                    text += more
+            os.close(seen)
+            self.assertNotIn(b"\x1b]", text)
+            self.assertIn(b"\\x1b]0;owned", text)
+        self.assertIn(b"\x1b]0;owned", self.run_program("ls", bucket).stdout)  # other programs want the name
 
     def test_sync_finds_what_changed_and_removes_only_when_told_to(self):
         bucket = self.bucket("sync-changes")

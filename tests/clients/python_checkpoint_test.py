@@ -102,6 +102,33 @@ class Checkpoints(PythonCase):
         dcp.load(back, checkpoint_id="verbena://bucket/by/name", storage_reader=StorageReader(self.client, "elsewhere"))
         self.assertTrue((back["a"] == 1.0).all())
 
+    def test_a_save_removes_nothing_but_the_checkpoint_that_it_replaces(self):
+        others = ["data-lake/x", "data-loader.pt", f"data-{'0' * 32}/0-0", "near/data-1"]
+        for key in others:
+            self.client.put("bucket", key, b"mine")
+        for _ in range(2):
+            dcp.save({"a": torch.ones(10)}, storage_writer=self.writer(""))
+        kept = {entry.key for entry in self.client.list("bucket")}
+        self.assertLessEqual(set(others), kept)
+        self.assertEqual(len([key for key in kept if key.startswith("data-")]), 4, kept)
+
+    def test_of_two_saves_to_one_name_one_is_whole_and_the_other_fails(self):
+        dcp.save({"a": torch.zeros(10)}, storage_writer=self.writer("both"))
+        case = self
+
+        class Slow(StorageWriter):
+            def write_data(self, plan, planner):
+                done = super().write_data(plan, planner)
+                dcp.save({"a": torch.full((10,), 2.0)}, storage_writer=case.writer("both"))
+                return done
+        with self.assertRaises(CheckpointException) as caught:
+            dcp.save({"a": torch.ones(10)}, storage_writer=Slow(self.options, "bucket", "both"))
+        self.assertIsInstance(caught.exception.failures[0][0], verbena.errors.PreconditionFailed)
+        back = {"a": torch.zeros(10)}
+        dcp.load(back, storage_reader=self.reader("both"))
+        self.assertTrue((back["a"] == 2.0).all())
+        self.assertEqual(len(list(self.client.list("bucket", "both/"))), 2)
+
     def test_what_is_no_checkpoint_is_refused(self):
         with self.assertRaises(CheckpointException) as caught:
             dcp.load({"a": torch.zeros(2)}, storage_reader=self.reader("nothing"))

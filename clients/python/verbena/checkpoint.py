@@ -11,6 +11,7 @@ import dataclasses
 import io
 import math
 import pickle
+import re
 import uuid
 
 import torch
@@ -19,11 +20,13 @@ from torch.distributed.checkpoint import storage
 from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
 from torch.futures import Future
 
+from . import errors
 from .torch import _bytes_of, _Source
 
 _PACKED_MAX = 64 << 20  # of one object of small items, and of one GET of them
 _RANGES_MAX = 64
 _ALIGN = 64
+_FOLDER_NAME = re.compile(r"data-[0-9a-f]{32}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +80,7 @@ class StorageWriter(_Checkpoint, storage.StorageWriter):
 
     def prepare_global_plan(self, plans):
         """Each save has a folder of its own: the previous checkpoint stays complete until the new one is."""
+        self._replaced = self._find_replaced()
         name = f"data-{uuid.uuid4().hex}"
         return [dataclasses.replace(plan, storage_data=_Folder(f"{name}/{rank}")) for rank, plan in enumerate(plans)]
 
@@ -122,11 +126,33 @@ class StorageWriter(_Checkpoint, storage.StorageWriter):
         if meta is not None and hasattr(metadata, "storage_meta"):
             metadata.storage_meta = meta
         client = self._source.client
-        client.put(self._bucket, self._key(".metadata"), pickle.dumps(metadata, protocol=4))
         current = {place.key.partition("/")[0] for place in metadata.storage_data.values()}
-        old = [entry.key for entry in client.list(self._bucket, self._key("data-"))]
-        old = [key for key in old if key[len(self._key("")):].partition("/")[0] not in current]
-        client.remove_many((self._bucket, key) for key in old).check()
+        etag, folders = self._replaced
+        condition = {"if_none_match": "*"} if etag is None else {"if_match": etag}
+        try:
+            client.put(self._bucket, self._key(".metadata"), pickle.dumps(metadata, protocol=4), **condition)
+        except errors.PreconditionFailed:  # another save to this prefix has ended meanwhile: its checkpoint stays
+            self._remove_folders(current)
+            raise
+        self._remove_folders(folders - current)
+
+    def _find_replaced(self):
+        """The ETag of the checkpoint that this save replaces, and its folders. Nothing else of the bucket is its own."""
+        try:
+            found, reply = self._source.client.get_bytes(self._bucket, self._key(".metadata"))
+        except errors.NoSuchKey:
+            return None, set()
+        try:
+            places = _Unpickler(io.BytesIO(found)).load().storage_data.values()
+            return reply.etag, {name for place in places for name in [place.key.partition("/")[0]] if _FOLDER_NAME.fullmatch(name)}
+        except Exception:  # noqa: BLE001 what cannot be read names nothing
+            return reply.etag, set()
+
+    def _remove_folders(self, names):
+        client = self._source.client
+        for name in names:
+            keys = [entry.key for entry in client.list(self._bucket, self._key(name + "/"))]
+            client.remove_many((self._bucket, key) for key in keys).check()
 
     def storage_meta(self):
         known = getattr(metadata_module, "StorageMeta", None)

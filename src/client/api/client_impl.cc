@@ -156,11 +156,14 @@ Outcome<> Client::Impl::open() {
       return std::unexpected(std::move(error));
     }
   }
-  if ((all && !only_same_host) || options_.via == Via::token) {
+  // Over https a token's bytes are sealed, unless the caller has allowed them to be plain.
+  const bool seals_tokens =
+      s3.tls && encryption != client::RdmaEncryption::off && (only_protected || !options_.cleartext_rdma);
+  if ((all && (!only_same_host || seals_tokens)) || options_.via == Via::token) {
     // libfabric's tcp listens, and any peer can crash the process through it: used only on request.
     const bool unasked =
         all && (options_.provider.empty() || options_.provider == "auto" || options_.provider == "local");
-    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider);
+    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider, seals_tokens);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
   return {};

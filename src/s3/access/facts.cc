@@ -101,10 +101,10 @@ int64_t RequestFacts::now_us() const { return arrived_us(service_, caller_); }
 std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
   if (key == "aws:sourceip") return some(caller_.peer_address);
   if (key == "aws:securetransport") {
-    // A token's payload is not encrypted, whatever carried the request. For native messages the port reports whether
-    // they are encrypted.
+    // A token's payload is not encrypted, whatever carried the request, unless it is sealed. For native messages the
+    // port reports whether they are encrypted.
     const bool by_rdma = caller_.door == Door::token || header("x-amz-rdma-token").has_value();
-    return caller_.secure && !by_rdma ? "true" : "false";
+    return caller_.secure && (!by_rdma || caller_.seals_rdma) ? "true" : "false";
   }
   if (key == "aws:currenttime") return format_iso8601(now_us());
   if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);

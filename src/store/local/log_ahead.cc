@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -76,14 +77,22 @@ class LogAhead::Log {
     if (!file_ || ready_ == size_) return {};
     VB_TRY(file_->truncate(size_));
     ready_ = size_;
-    return file_->datasync();
+    return sync();
   }
   Result<void> cut(uint64_t size) {
     const std::lock_guard lock(mutex_);
     size_ = ready_ = size;
     return file_->truncate(size);
   }
-  Result<void> sync() { return file_->datasync(); }
+  // The kernel tells of a write that failed once, to the next datasync, and forgets it: after a failure none succeeds.
+  Result<void> sync() {
+    const std::lock_guard lock(sync_mutex_);
+    if (!sync_failure_) {
+      if (auto synced = file_->datasync(); !synced) sync_failure_ = synced.error();
+    }
+    if (sync_failure_) return std::unexpected(*sync_failure_);
+    return {};
+  }
   Result<void> close() {
     const auto finished = finish();
     const std::lock_guard lock(mutex_);
@@ -98,6 +107,8 @@ class LogAhead::Log {
   uint64_t size_ = 0;   // of the records
   uint64_t ready_ = 0;  // of records and zeros
   bool done_ = false;   // no more zeros
+  std::mutex sync_mutex_;
+  std::optional<Error> sync_failure_;
 };
 
 namespace {
@@ -182,7 +193,9 @@ Result<std::shared_ptr<LogAhead::Log>> LogAhead::make_log(const std::string& pat
   }
   if (before) {
     if (auto finished = before->finish(); !finished) {
-      log::warn("store: {} keeps zeros at its end: {}", before->path().string(), describe(finished.error()));
+      log::error("store: {} could not be cut behind its last record: {}", before->path().string(),
+                 describe(finished.error()));
+      return std::unexpected(finished.error());
     }
   }
   VB_ASSIGN(auto file, options_.fs->open(path, {.write = true, .create = true, .truncate = true}));

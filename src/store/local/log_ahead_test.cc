@@ -156,6 +156,27 @@ TEST_F(LogAheadTest, OnlyTheNewestLogHasZeros) {
   EXPECT_EQ(*index->get(Family::objects, "o"), "1");
 }
 
+// The kernel tells of a failed write once. Were that forgotten, the next sync would promise what is not on the disk.
+TEST_F(LogAheadTest, ASyncThatFailsWhileALogIsCutIsNotForgotten) {
+  open();
+  write(0, 50);
+  const std::string first = logs().back();
+  auto* const families = index.get();
+  disk.fail_syncs("/index");
+  bool written = true;
+  for (int i = 50; written && logs().back() == first && i < 20'000; ++i) {
+    Batch batch(*families);
+    batch.put(Family::in_index, key(i), value(i));
+    written = families->write(batch).has_value();
+  }
+  disk.fail_syncs("");
+  EXPECT_FALSE(written && index->sync());
+  EXPECT_FALSE(index->sync());
+  power_loss(FaultyFileSystem::Loss::unsynced, 1);
+  open_after_crash();
+  expect_rows(0, 50);
+}
+
 TEST_F(LogAheadTest, AnOrderlyStopCutsThem) {
   open();
   write(0, 50);

@@ -426,14 +426,16 @@ Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& 
   } else if (!moved) {
     moved = co_await registry_.settle_move(held);
   }
-  VB_CO_ASSIGN(BucketPtr later, co_await registry_.load(id));
-  VB_CO_ASSIGN(later, co_await registry_.writable(later, ""));
+  auto later = co_await registry_.load(id);
+  if (later) later = co_await registry_.writable(*later, "");
+  // What was made is told as made, whatever fails after it: a client repeats what was answered with SlowDown.
   if (outcome.code >= 0 || (moved && *moved)) {
     moves.add();
     co_return Attempt::done;  // perhaps by another server, which does the second half if it finds the first one done
   }
   if (!moved) co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
-  pair.forget(later);
+  if (!later) co_return std::unexpected(later.error());
+  pair.forget(*later);
   co_return Attempt::again;
 }
 
