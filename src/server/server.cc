@@ -358,10 +358,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
     state->gpudirect = std::make_unique<Gpudirect>(*state->arena, state->config.rdma.operation_timeout);
   }
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
-  if (auto known = check_network_accounts(state->config, *state->identities); !known) {
-    return std::unexpected(known.error());
-  }
-  tell_networks(state->config);
+  tell_networks(state->config, *state->identities);
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
   if (auto done = state->open_tracer(); !done) return std::unexpected(done.error());

@@ -23,7 +23,7 @@ from verbena_server import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
 ROOT = "000000000000"
 BOUNDARY = "boundary-of-a-form"
 # Addresses of clients.
-ALL, TENANT, ROOTS, TLS, PLAIN, PUBLIC = (f"127.0.0.{n}" for n in range(1, 7))
+ALL, TENANT, ROOTS, TLS, PLAIN, PUBLIC, REMOVED = (f"127.0.0.{n}" for n in range(1, 8))
 
 
 class Networks(IamCase):
@@ -45,7 +45,8 @@ class Networks(IamCase):
                        {"networks": [ROOTS], "accounts": [ROOT], "address": "127.0.0.1:0"},
                        {"networks": [TLS], "encryption": "required"},
                        {"networks": [PLAIN + "/32"], "encryption": "off"},
-                       {"networks": [PUBLIC], "accounts": ["anonymous"]}]
+                       {"networks": [PUBLIC], "accounts": ["anonymous"]},
+                       {"networks": [REMOVED], "accounts": ["123456789012"]}]
         cls.server.args = ["--set", "listeners=" + json.dumps(cls.entries)]
         cls.server.start()
         cls.iam, cls.sts, cls.s3 = (cls.client(service) for service in ("iam", "sts", "s3"))
@@ -82,6 +83,12 @@ class Networks(IamCase):
         self.assertIn("may not be used from this network", reply.text("Message"))
         self.assertEqual(self.signed(TENANT, ROOT, "PUT", "/roots/new", body=b"x").code, "AccessDenied")
         self.assertEqual(self.signed(ALL, ROOT, "HEAD", "/roots/new").status, 404)
+
+    def test_an_entry_whose_account_was_removed_admits_no_caller_and_the_server_starts(self):
+        self.assertEqual([self.signed(REMOVED, who, "GET", "/").status for who in ("tenant", ROOT)], [403, 403])
+        self.assertEqual(self.ask(REMOVED, "GET", "/roots/k").status, 403)
+        self.assertIn("listeners[5].accounts: there is no account 123456789012",
+                      pathlib.Path(self.server.log_path).read_text())
 
     def test_headers_about_other_addresses_change_nothing(self):
         for header in ("x-forwarded-for", "x-real-ip", "forwarded"):
@@ -202,8 +209,6 @@ class Networks(IamCase):
 
     def test_what_cannot_be_meant_stops_the_start_and_is_named(self):
         self.assertIn("listeners[0].networks: '10.0.0.0/40' is not a network", self.refusal([{"networks": ["10.0.0.0/40"]}]))
-        self.assertIn("listeners[0].accounts: there is no account 123456789012",
-                      self.refusal([{"networks": ["10.0.0.0/8"], "accounts": ["123456789012"]}]))
         self.assertIn("listeners[1].networks: 10.1.0.0/16 is inside a network of entry [0]",
                       self.refusal([{"networks": ["10.0.0.0/8"]}, {"networks": ["10.1.0.0/16"]}]))
         self.assertIn("listeners[0].address 192.0.2.1:9000", self.refusal([{"networks": ["10.0.0.0/8"], "address": "192.0.2.1:9000"}]))
