@@ -490,7 +490,11 @@ std::vector<BoundPtr> BucketBounds::all() {
   return found;
 }
 
-void register_bound_metrics() { bound_refusals(); }
+// The gauge of memory comes with its first bucket.
+void register_bound_metrics() {
+  bound_refusals();
+  OrderMemory(0).bucket({});
+}
 
 Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono::seconds wait_max) {
   if (bound == nullptr) co_return BoundClaim();
