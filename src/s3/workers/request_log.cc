@@ -194,7 +194,9 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   if (!room) co_return std::unexpected(room.error());
   // Likewise beyond the bound of the target. The records of other buckets do not wait long for it.
   BoundWish room_wish{.key = key, .bytes = batch.lines.size()};
-  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, std::move(room_wish), log_room_wait_max));
+  // At the stop of the server they do not wait at all: it evicts no more.
+  const auto wait_max = stop_ ? std::chrono::seconds(0) : log_room_wait_max;
+  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, std::move(room_wish), wait_max));
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
   writer = seal.writer(service_, std::move(writer), batch.lines.size());
   memory::TextSource source(batch.lines);
