@@ -371,12 +371,19 @@ size_t inactive(const std::vector<StoredKey>& keys) {
   return static_cast<size_t>(std::ranges::count_if(keys, [](const StoredKey& key) { return !key.active; }));
 }
 
-// What an account's limit counts. A key that is turned off takes a byte more in the text ("false"), which is not
-// counted: it can be turned off whatever the account holds.
+size_t quota_size(const LimitsPtr& limits) {
+  Json json = Json::object();
+  encode_limits(limits, json);
+  return limits == nullptr ? 0 : text_of_json(json).size();
+}
+
+// What an account's limit counts. Not what an operator needs to restrict an account that has filled its part: quotas,
+// and the account's own keys, which are few. A key that is turned off takes a byte more in the text ("false"), which is
+// not counted either.
 size_t limited_size(const AccountEntry& entry, std::string_view text) {
-  size_t off = inactive(entry.keys);
-  for (const auto& [name, user] : entry.users) off += inactive(user.keys);
-  return text.size() - off;
+  size_t free = text_of_json(encode_keys(entry.keys)).size() + quota_size(entry.limits);
+  for (const auto& [name, user] : entry.users) free += inactive(user.keys) + quota_size(user.limits);
+  return text.size() - std::min(free, text.size());
 }
 
 // One account a line. The checksum is that of the list without the line ends, as checksum_of() makes it when the file

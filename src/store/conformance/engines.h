@@ -127,8 +127,8 @@ inline const std::vector<EngineUnderTest>& engines() {
   return all;
 }
 
-// Those whose rows are there once a change is acknowledged, for tests that look at rows, or at times that the rows alone
-// decide.
+// Those whose rows are there once a change is acknowledged, for tests that look at rows, or at times that the rows
+// alone decide.
 inline const std::vector<EngineUnderTest>& engines_with_rows() {
   static const std::vector<EngineUnderTest> all = [] {
     auto those = engines();

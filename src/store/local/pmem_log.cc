@@ -99,9 +99,10 @@ Result<std::optional<uint64_t>> PmemLog::id(std::string& trouble) const {
     trouble = "the log on persistent memory is damaged at its beginning, or is no log";
     return unusable_log();
   }
-  if (top.size > memory_->size()) {
-    trouble = fmt::format("the log on persistent memory was made with {} bytes and has {}: the namespace has shrunk",
-                          top.size, memory_->size());
+  if (top.size != memory_->size()) {  // its records' places are of that size
+    trouble =
+        fmt::format("the log on persistent memory was made with {} bytes and has {}: {}", top.size, memory_->size(),
+                    top.size > memory_->size() ? "the namespace has shrunk" : "it was made longer");
     return unusable_log();
   }
   return top.id;

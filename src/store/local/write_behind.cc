@@ -504,7 +504,7 @@ void WriteBehind::write(Batch batch) {
                       .blob = nullptr,
                       .runs = std::move(written->blob.runs),
                       .bucket = object->bucket,
-                      .takes_space = true,
+                      .takes_space = !object->place,  // what the log has is acknowledged: a full disk takes it, too
                       .written_behind = true};
     auto done = [this, object, all](const Result<void>& outcome) {
       if (!outcome) failed(object, outcome.error());

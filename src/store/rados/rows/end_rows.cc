@@ -154,14 +154,15 @@ Task<Result<void>> EndRows::due_in_tablet(BucketPtr bucket, size_t tablet, int64
         whole = fail(Errc::corrupt_object, "rados: end of an object");
         continue;
       }
-      if (end->us > now_us || found.size() >= max) co_return whole;
+      if (found.size() >= max) co_return Result<void>{};  // the next look goes on: the tablet is not put aside
+      if (end->us > now_us) co_return whole;
       // Rows left by a split or an undone join are of another tablet's keys.
       if (bucket->tablet_of("o" + end->key) != tablet) continue;
       found.push_back({.bucket = {}, .key = std::move(end->key), .bucket_id = bucket->id, .end_us = end->us});
     }
     if (!page->more || page->rows.empty()) co_return whole;
   }
-  co_return whole;
+  co_return Result<void>{};
 }
 
 // A bucket that is still named has lost its object: it keeps its row.
