@@ -437,6 +437,7 @@ Result<std::string> AccountTexts::encode(const AccountMap& now, const AccountMap
   for (const auto& [id, entry] : now) {
     const std::string& text = text_of(id, entry);
     parts.push_back(&text);
+    if (text.size() <= account_bytes_max) continue;  // all but a few, at each change
     const size_t size = limited_size(*entry, text);
     if (size <= account_bytes_max) continue;
     const auto old = before.find(id);

@@ -12,30 +12,25 @@ using auth::PolicySet;
 
 namespace {
 
-// `account` may be const: what only reads copies nothing of an account, which may be large.
+// `Account` may be const: what only reads copies nothing of an account, which may be large.
 template <class Account>
-auto find_in(const Call& call, Account& account)
-    -> Result<SubjectWith<std::remove_reference_t<decltype((account.users.begin()->second.policy_set))>>> {
-  using Found = SubjectWith<std::remove_reference_t<decltype((account.users.begin()->second.policy_set))>>;
+using SubjectIn = SubjectWith<std::conditional_t<std::is_const_v<Account>, const PolicySet, PolicySet>>;
+
+template <class Account>
+Result<SubjectIn<Account>> find_in(const Call& call, Account& account) {
   const std::string_view name = call.target_name();
   if (name.empty()) return call.refuse(Errc::validation_error, "The request names no user, group or role.");
   if (call.action.target == Target::user) {
     VB_ASSIGN(auto* user, find_one(call, account.users, "user", name));
-    return Found{&user->policy_set, auth::user_policies_bytes_max, "user", user->name};
+    return SubjectIn<Account>{&user->policy_set, auth::user_policies_bytes_max, "user", user->name};
   }
   if (call.action.target == Target::group) {
     VB_ASSIGN(auto* group, find_one(call, account.groups, "group", name));
-    return Found{&group->policy_set, auth::group_policies_bytes_max, "group", group->name};
+    return SubjectIn<Account>{&group->policy_set, auth::group_policies_bytes_max, "group", group->name};
   }
   VB_ASSIGN(auto* role, find_one(call, account.roles, "role", name));
-  return Found{&role->policy_set, auth::role_policies_bytes_max, "role", role->name};
+  return SubjectIn<Account>{&role->policy_set, auth::role_policies_bytes_max, "role", role->name};
 }
-
-}  // namespace
-
-Result<Subject> find_subject(const Call& call, AccountEntry& account) { return find_in(call, account); }
-
-namespace {
 
 // For calls that only read: on a snapshot.
 Result<PolicySet> policies_now(const Call& call) {
@@ -55,6 +50,8 @@ std::unexpected<Error> missing_policy(const Call& call, std::string_view name) {
 }
 
 }  // namespace
+
+Result<Subject> find_subject(const Call& call, AccountEntry& account) { return find_in(call, account); }
 
 Result<void> put_inline_policy(Call& call) {
   VB_ASSIGN(const std::string name, call.name("PolicyName", policy_name_max));

@@ -30,10 +30,6 @@ class EmptySource : public memory::Source {
   Task<Result<size_t>> read(MutableBytes) override { co_return size_t{0}; }
 };
 
-}  // namespace
-
-namespace {
-
 RdmaEncryption encryption_for(const RouterOptions& options, const Call& caller) {
   return options.networks == nullptr ? options.encryption : options.networks->encryption(caller.peer_address);
 }

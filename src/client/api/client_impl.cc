@@ -357,7 +357,7 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
   const bool tellable = options.append_at.value_or(0) != append_at_end;
   if (forced && !tellable) return fault(ErrorCode::unsupported, "the token door appends at a size that is given");
   if (wants_token(from.bytes.size()) && token_checks && tellable &&
-      (forced || token_->proven() || !(is_conditional || token_->waits_for_proof()))) {
+      (forced || token_->proven() || !(is_conditional || token_->seals()))) {
     std::string why;
     bool done = false;
     auto put = put_by_token(bucket, key, from.bytes, options, why, done);

@@ -105,7 +105,7 @@ void TokenDoor::give_back(std::unique_ptr<PolledLink> link) {
 
 Outcome<std::unique_ptr<SealedWindow>> TokenDoor::sealed_window(size_t length) const {
   if (!seals_) return nullptr;
-  if (length > sealed_size_max) return fault(ErrorCode::unsupported, "token: too large to be sealed at once");
+  if (!takes(length)) return fault(ErrorCode::unsupported, "token: too large to be sealed at once");
   return std::make_unique<SealedWindow>(length);
 }
 

@@ -33,8 +33,8 @@ class TokenDoor {
 
   // Whether a transfer of this size can be sealed, if it must be.
   bool takes(uint64_t size) const;
-  // The server may be any: one without tokens would store an empty object, or refuse its checksum for ever.
-  bool waits_for_proof() const { return seals_ && !proven(); }
+  // Bytes move sealed, over https: then the server may be any one of S3.
+  bool seals() const { return seals_; }
 
   // The reply's transfer shows whether the bytes came by RDMA (door token) or in the body (door http, with the reason).
   // `into` must not be empty. unsupported: the server refused the token itself; or it is too large to be sealed.

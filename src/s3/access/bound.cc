@@ -490,11 +490,7 @@ std::vector<BoundPtr> BucketBounds::all() {
   return found;
 }
 
-// The gauge of memory comes with its first bucket.
-void register_bound_metrics() {
-  bound_refusals();
-  OrderMemory(0).bucket({});
-}
+void register_bound_metrics() { bound_refusals(); }
 
 Task<Result<BoundClaim>> claim_room(BoundPtr bound, BoundWish wish, std::chrono::seconds wait_max) {
   if (bound == nullptr) co_return BoundClaim();

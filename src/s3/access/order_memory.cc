@@ -50,8 +50,11 @@ void OrderMemory::Bucket::sub(uint64_t bytes) {
   held_bytes().add(-static_cast<int64_t>(bytes));
 }
 
+OrderMemory::OrderMemory(uint64_t bytes_max) : all_(std::make_shared<All>(bytes_max)) {
+  held_bytes();  // told from the start on
+}
+
 OrderMemory::BucketPtr OrderMemory::bucket(const std::string& account) {
-  held_bytes();  // told from the first bucket on
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Account> its;
   if (const auto found = accounts_.find(account); found != accounts_.end()) its = found->second.lock();

@@ -66,7 +66,7 @@ class OrderMemory {
   };
   using BucketPtr = std::shared_ptr<Bucket>;
 
-  explicit OrderMemory(uint64_t bytes_max) : all_(std::make_shared<All>(bytes_max)) {}
+  explicit OrderMemory(uint64_t bytes_max);
   BucketPtr bucket(const std::string& account);
   uint64_t bytes() const { return all_->bytes.load(std::memory_order_relaxed); }
 

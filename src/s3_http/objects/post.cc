@@ -28,17 +28,12 @@ Result<void> fill_in_file_name(Form& form) {
   if (form.file_name.size() > store::key_size_max) return fail(Errc::key_too_long, "form: file name");
   size_t left = Form::filled_bytes_max;
   for (auto& [name, value] : form.fields) {
-    size_t found = 0;
-    for (size_t at = value.find(variable); at != std::string::npos; at = value.find(variable, at + variable.size())) {
-      ++found;
-    }
-    const size_t size = value.size() - found * variable.size() + found * form.file_name.size();
-    if (size > left) return fail(Errc::post_fields_too_large, "form: fields with the file's name");
-    left -= size;
-    for (size_t at = value.find(variable); at != std::string::npos; at = value.find(variable, at)) {
+    for (size_t at = value.find(variable); at != std::string::npos && value.size() <= left;) {
       value.replace(at, variable.size(), form.file_name);
-      at += form.file_name.size();
+      at = value.find(variable, at + form.file_name.size());
     }
+    if (value.size() > left) return fail(Errc::post_fields_too_large, "form: fields with the file's name");
+    left -= value.size();
   }
   return {};
 }

@@ -2,8 +2,9 @@
 // itself. A start without that log is refused, and so is one with the log of another store; an orderly stop that left
 // nothing there removes the name.
 #include <charconv>
-#include <random>
+#include <span>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "store/local/engine.h"
 #include "store/local/pmem_log.h"
@@ -13,8 +14,9 @@ namespace verbena::store::local {
 namespace {
 
 uint64_t new_log_id() {
-  std::random_device random;
-  return (uint64_t(random()) << 32 | random()) & ~(cache_line - 1);
+  uint64_t id = 0;
+  fill_random(std::as_writable_bytes(std::span(&id, 1)));
+  return id & ~(cache_line - 1);
 }
 
 Result<std::optional<uint64_t>> log_id_in(Index& index, const std::string& key) {

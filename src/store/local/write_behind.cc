@@ -119,6 +119,8 @@ void WriteBehind::set_time(Acknowledged& object, const Acknowledged* newest) con
 // was acknowledged, or for the key, waits for this one, too, which is why the bucket counts it already.
 bool WriteBehind::log_object(Acknowledged& object, std::string name, const memory::Chunk& bytes,
                              std::unique_lock<std::mutex>& lock) {
+  const auto newest = newest_.find(name);
+  set_time(object, newest == newest_.end() ? nullptr : newest->second.get());
   object.sequence = ++last_sequence_;
   appending_ = {.sequence = object.sequence, .name = std::move(name)};
   object.bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
@@ -209,10 +211,6 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     object->info.version_id.clear();
     object->info.delete_marker = false;
     object->info.parts.clear();
-    if (durable) {
-      const auto newest = newest_.find(name);
-      set_time(*object, newest == newest_.end() ? nullptr : newest->second.get());
-    }
     if (durable && !log_object(*object, name, bytes, lock)) {
       hurry_upto_ = last_sequence_;  // the log is full, or cannot be written
       log_failed_ = engine_.pmem->failed();
