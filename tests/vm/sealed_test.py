@@ -30,7 +30,7 @@ def content(size):
 def opened(port):
     raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     raw.bind((port, 0))
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * MIB)
+    raw.setsockopt(socket.SOL_SOCKET, 33, 64 * MIB)  # SO_RCVBUFFORCE: past net.core.rmem_max
     raw.settimeout(0.1)
     # PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC
     raw.setsockopt(263, 1, struct.pack("iHH8s", socket.if_nametoindex(port), 1, 0, b""))
