@@ -188,7 +188,7 @@ run() {
   timeout "${VM_TIMEOUT_S:-300}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,la57=off -smp "${VM_CPUS:-2}" \
     -m "${VM_MEMORY:-2G}" -nodefaults -no-user-config -display none -no-reboot \
     -kernel "$cache/vmlinux" -initrd "$cache/initrd.gz" \
-    -append "console=ttyS0 panic=-1 quiet nokaslr no_timer_check mitigations=off random.trust_cpu=on" -serial "file:$out/console.log" \
+    -append "console=ttyS0 panic=-1 quiet nokaslr no_timer_check mitigations=off random.trust_cpu=on tsc=reliable clocksource=tsc" -serial "file:$out/console.log" \
     -device virtio-serial -chardev file,id=o,path=/dev/stdout,append=on -device virtserialport,chardev=o,name=out \
     -device virtio-rng-pci \
     -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=r,mount_tag=root \
