@@ -49,6 +49,7 @@ Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena, bool 
   append(findings, check_firewall(roots));
   append(findings, check_limits());
   append(findings, check_memory(roots, arena));
+  append(findings, check_pmem_devices(roots));
   append(findings, check_io_uring(roots));
   append(findings, check_kernel(roots));
   append(findings, check_clock(roots));
@@ -62,6 +63,7 @@ Findings examine_server(const ServerPlaces& places) {
     findings.push_back(check_disk("disk of the data", places.data));
     append(findings, check_file_system(roots, places.data));
   }
+  if (!places.pmem.empty()) findings.push_back(check_pmem(places.pmem));
   if (!places.access_log.empty()) findings.push_back(check_disk("disk of the access log", places.access_log));
   append(findings, check_open_files(roots));
   append(findings, check_sealing(places.rdma));

@@ -77,6 +77,9 @@ Finding judge_disk(const std::string& subject, const std::filesystem::path& path
 // Whether the file system that contains `data` keeps what was synced; empty: it is not ext4.
 Findings check_file_system(const MachineRoots& roots, const std::filesystem::path& data);
 Finding judge_ext4(const std::filesystem::path& device);
+// Devices of persistent memory; and whether this folder (data.pmem) can be used, by a file that is made and removed.
+Findings check_pmem_devices(const MachineRoots& roots);
+Finding check_pmem(const std::filesystem::path& folder);
 // This process's open files, and their limit.
 Findings check_open_files(const MachineRoots& roots);
 
@@ -85,7 +88,7 @@ Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena = {}, 
 // Paths for the checks of a running server.
 struct ServerPlaces {
   ArenaUse arena;
-  std::filesystem::path data, access_log;  // empty: none
+  std::filesystem::path data, access_log, pmem;  // empty: none
   Config::Rdma rdma;
 };
 Findings examine_server(const ServerPlaces& places);

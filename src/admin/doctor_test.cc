@@ -270,6 +270,23 @@ TEST_F(Doctor, LooksAtTheFileSystemOfExt4Only) {
   EXPECT_TRUE(check_file_system(roots, root / "none").empty());
 }
 
+TEST_F(Doctor, NamesPersistentMemoryAndWhyAFolderIsNone) {
+  EXPECT_TRUE(check_pmem_devices(roots).empty());
+  write("sys/block/sda/size", "1000");
+  write("sys/block/pmem0/size", "2097152");
+  write("sys/block/pmem0/queue/dax", "1");
+  write("sys/block/pmem1/size", "2097152");
+  write("sys/block/pmem1/queue/dax", "0");
+  const auto devices = check_pmem_devices(roots);
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[0].found, "1 GiB, DAX");
+  EXPECT_TRUE(devices[0].mend.empty());
+  EXPECT_NE(devices[1].mend.find("fsdax"), std::string::npos);
+  const Finding none = check_pmem("/proc");
+  EXPECT_EQ(none.health, Health::fail);
+  EXPECT_NE(none.found.find("/proc"), std::string::npos) << none.found;
+}
+
 TEST_F(Doctor, SaysWhetherPacketsAreFiltered) {
   EXPECT_TRUE(check_firewall(roots)[0].mend.empty());
   write("sys/module/nf_tables/refcnt", "0");

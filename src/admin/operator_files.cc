@@ -189,6 +189,7 @@ std::shared_ptr<Examination> examination_of(const Operator::Parts& parts, const 
   ServerPlaces places;
   places.arena = {.bytes = parts.arena.mapping().size(), .running = true, .huge_pages = parts.arena.huge_pages()};
   places.data = facts.data;
+  places.pmem = parts.config.pmem;
   places.rdma = parts.config.rdma;
   const std::string& log = parts.config.access_log;
   if (log != "off" && log != "-") places.access_log = folder_of(log);

@@ -315,6 +315,10 @@ const std::array keys{
         "freed space that the store keeps, to use it again in place; auto: a twentieth of the file system, at most "
         "16 GiB; 0: all goes back to the file system at once",
         [](C& c, S& t) { return parse_auto_bytes(c.keep_free, t, 0, 64 * TiB); }},
+    ConfigKey{"data.pmem", "",
+              "a folder of a DAX file system on persistent memory: small objects of `sync` buckets are durable there "
+              "without a sync of the disk; default: none",
+              [](C& c, S& t) { return parse_text(c.pmem, t); }},
     ConfigKey{"rados.conf", "", "the cluster's ceph.conf; default: where Ceph looks for it",
               [](C& c, S& t) { return parse_text(c.rados.conf, t); }},
     ConfigKey{"rados.user", "admin", "the server's name in the cluster, without `client.`",

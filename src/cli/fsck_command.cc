@@ -29,6 +29,7 @@ nlohmann::json to_json(const FsckReport& report) {
           {"lost_count", report.lost_count},
           {"changes_behind_damage", report.changes_behind_damage},
           {"torn_end", report.torn_end},
+          {"has_pmem_log", report.has_pmem_log},
           {"buckets", report.buckets},
           {"objects", report.objects},
           {"old_versions", report.old_versions},
@@ -52,6 +53,9 @@ void print(const FsckReport& report) {
   }
   if (report.torn_end)
     std::printf("The log ends in changes that were never acknowledged as durable. Nothing is lost.\n");
+  if (report.has_pmem_log) {
+    std::printf("Newer objects may be in the log on persistent memory (data.pmem), which was not read.\n");
+  }
   std::printf("%llu buckets, %llu objects, %llu older versions, %llu parts of uploads: %s\n",
               static_cast<unsigned long long>(report.buckets), static_cast<unsigned long long>(report.objects),
               static_cast<unsigned long long>(report.old_versions), static_cast<unsigned long long>(report.parts),

@@ -90,6 +90,7 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.scrub_rate = config.scrub_rate;
   options.scrub_rest = config.scrub_rest;
   options.keep_free = config.keep_free.value_or(free_space_kept(directory->path()));
+  options.pmem = config.pmem;
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;
   options.trouble = &trouble;

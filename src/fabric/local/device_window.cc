@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bus_guard.h"
 #include "base/elsewhere.h"
 #include "fabric/local/agreements.h"
-#include "fabric/local/bus_guard.h"
 
 namespace verbena::fabric::local {
 

@@ -4,9 +4,9 @@
 #include <bit>
 #include <boost/asio/post.hpp>
 
+#include "base/bus_guard.h"
 #include "base/log.h"
 #include "fabric/local/agreements.h"
-#include "fabric/local/bus_guard.h"
 #include "fabric/local/counters.h"
 #include "fabric/local/device_window.h"
 

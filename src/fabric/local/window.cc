@@ -6,9 +6,9 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <memory>
 
+#include "base/bus_guard.h"
 #include "base/copy.h"
 #include "fabric/local/agreements.h"
-#include "fabric/local/bus_guard.h"
 #include "fabric/local/recent_targets.h"
 
 namespace verbena::fabric::local {

@@ -8,6 +8,8 @@
 #include "store/conformance/far_store.h"
 #include "store/conformance/rados_rig.h"
 #include "store/conformance/rig.h"
+#include "store/local/pmem_log.h"
+#include "store/local/test_persistent_memory.h"
 #include "store/local/test_store.h"
 #include "store/memory/memory_store.h"
 
@@ -31,8 +33,29 @@ class LocalRig : private std::unique_ptr<local::FaultyFileSystem>, public local:
     open();
   }
 
+ protected:
+  local::FaultyFileSystem* fs() const { return std::unique_ptr<local::FaultyFileSystem>::get(); }
+};
+
+// Likewise with persistent memory, which forgets what was not written back.
+class PmemRig final : private std::unique_ptr<local::ModelMemories>, public LocalRig {
+ public:
+  PmemRig() : std::unique_ptr<local::ModelMemories>(std::make_unique<local::ModelMemories>()) {
+    options.pmem = "/pmem";
+    options.pmem_log_size = local::PmemLog::size_min;
+    options.pmem_memories = memories();
+  }
+  // Not after an orderly stop, which would leave the log empty.
+  void crash(uint64_t seed) override {
+    fs()->fail_at(0, local::FaultyFileSystem::Fault::crash);
+    close();
+    fs()->crash(local::FaultyFileSystem::Loss::unsynced, seed);
+    memories()->cut(seed);
+    open();
+  }
+
  private:
-  local::FaultyFileSystem* fs() const { return unique_ptr::get(); }
+  local::ModelMemories* memories() const { return std::unique_ptr<local::ModelMemories>::get(); }
 };
 
 class MemoryRig : public Rig {
@@ -88,6 +111,7 @@ inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engi
 inline std::vector<EngineUnderTest> near_engines() {
   return {
       {"Local", [] { return std::make_unique<LocalRig>(); }},
+      {"LocalOnPmem", [] { return std::make_unique<PmemRig>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},
   };
 }
@@ -105,6 +129,7 @@ inline const std::vector<EngineUnderTest>& engines() {
 inline const std::vector<EngineUnderTest>& engines_and_disks() {
   static const std::vector<EngineUnderTest> all = with_rados({
       {"Local", [] { return std::make_unique<LocalRig>(); }},
+      {"LocalOnPmem", [] { return std::make_unique<PmemRig>(); }},
       {"LocalOnShortIo", [] { return std::make_unique<LocalRig>(true); }},
       {"LocalOnDisk", [] { return std::make_unique<local::TestStore>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},

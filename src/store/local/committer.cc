@@ -119,9 +119,10 @@ bool Committer::take(CommitQueue& queue, Group& group) {
   const size_t before = group.members.size();
   while (!queue.waiting.empty() && group.members.size() < options_.group_max) {
     // An acknowledged object leaves its table only when the group is visible, and would hide a later change of its key
-    // until then.
-    if (!queue.durable && !group.members.empty() &&
+    // until then. And the log on persistent memory must know that the index has it before its key is changed.
+    if (!group.members.empty() &&
         queue.waiting.front().mutation.written_behind != group.members.front().mutation.written_behind) {
+      group.open = false;
       break;
     }
     // Removing a bucket also erases a row that the other queue writes, which conflicts with the snapshot before the

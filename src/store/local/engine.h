@@ -10,6 +10,7 @@
 #include "store/local/garbage.h"
 #include "store/local/kept_readers.h"
 #include "store/local/local_store.h"
+#include "store/local/pmem_log.h"
 #include "store/logic/context.h"
 
 namespace verbena::store::local {
@@ -35,6 +36,10 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
 
   BlockingPool& pool() const { return *options.pool; }
 
+  // The index has all that was ever in the log on persistent memory, and nothing more can get there: the next start
+  // needs no log.
+  Result<void> end_pmem_log();
+
   Options options;
   FileSystem* fs = nullptr;
   uint64_t epoch = 0;
@@ -46,6 +51,10 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   bool usage_lost = false;   // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
+  std::unique_ptr<PmemLog> pmem;              // null: there is no persistent memory
+  bool uses_pmem = false;                     // the start is over
+  uint64_t pmem_id = 0;                       // of the log
+  std::vector<PmemLog::Found> found_in_pmem;  // until begin_pmem()
   std::unique_ptr<Volumes> volumes;
   KeptReaders kept;
   std::unique_ptr<Garbage> garbage;
@@ -59,6 +68,14 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<VolumePreparer> preparer;
 
  private:
+  // pmem_start.cc
+  Result<void> map_pmem();
+  Result<void> open_pmem();
+  Result<void> begin_pmem();
+  Result<void> use_pmem(uint64_t id);
+  std::unexpected<Error> refuse_pmem(std::string sentence) const;
+  void leave_pmem();
+
   Result<void> load_usage();
   void supply_seams();
   Result<void> open_directory();

@@ -95,6 +95,7 @@ class Check {
     if (!opened) return std::move(report_);
     std::string trouble;
     if (!index_->check_tables(trouble)) wrong("A table of the index is damaged: " + trouble);
+    report_.has_pmem_log = index_->get(Family::meta, keys::pmem_log()).has_value();
     walk_buckets();
     index_is_whole_ = report_.index.empty();
     for (const auto& [id, name] : buckets_) walk_bucket(id, name);

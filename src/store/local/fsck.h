@@ -31,6 +31,8 @@ struct FsckReport {
   uint64_t changes_behind_damage = 0;
   bool torn_end = false;  // the log ends in changes that were never acknowledged as durable: no loss
 
+  bool has_pmem_log = false;  // objects may be in the log on persistent memory, too, which was not read
+
   uint64_t buckets = 0, objects = 0, old_versions = 0, parts = 0;  // parts: of uploads that are not completed
   uint64_t bytes = 0;                                              // of all those
   uint64_t orphan_extents = 0, orphan_bytes = 0;                   // in the space map, without an owner: space, no loss

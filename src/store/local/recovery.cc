@@ -14,6 +14,7 @@
 #include "store/local/disk_times.h"
 #include "store/local/engine.h"
 #include "store/local/index_check.h"
+#include "store/local/pmem_log.h"
 #include "store/local/reader.h"
 #include "store/local/recount.h"
 #include "store/local/scrub.h"
@@ -28,13 +29,14 @@ namespace {
 // 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. 6: volumes keep free
 // space, which an older program would never free. 7: objects may have an end, which an older program would not keep.
 // Each version reads all earlier formats, and opening a directory converts it.
-constexpr int format_number = 7;
+// 8 is written only where there is persistent memory: an older program would not bring back what is in its log.
+constexpr int format_number = 7, format_with_pmem = 8;
 constexpr std::string_view version_head = "verbena local store, format ";
 
 // The most starts that the index may have forgotten because of damage to the log.
 constexpr uint64_t starts_forgotten_max = 1024;
 
-std::string version_text() { return std::string(version_head) + std::to_string(format_number) + "\n"; }
+std::string version_text(int number) { return std::string(version_head) + std::to_string(number) + "\n"; }
 
 Result<void> check_version(std::string_view text) {
   int number = 0;
@@ -42,7 +44,7 @@ Result<void> check_version(std::string_view text) {
   text.remove_prefix(version_head.size());
   auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc() || number < 1) return fail(Errc::malformed, "store: VERSION file");
-  if (number > format_number)
+  if (number > format_with_pmem)
     return fail(Errc::unsupported, "store: the directory's format is newer than this program");
   return {};
 }
@@ -69,7 +71,9 @@ Result<void> Engine::start() {
                                                  .prepare_size = options.prepare_size,
                                                  .prepare_after = options.prepare_after,
                                                  .next_id = ids});
+  VB_TRY(map_pmem());
   VB_TRY(open_index());
+  VB_TRY(open_pmem());
   garbage = std::make_unique<Garbage>(*index, *volumes, [this](const auto& blobs) { kept.release(blobs); });
   committer = std::make_unique<Committer>(*index, *volumes, *garbage,
                                           Committer::Options{.clock = options.clock, .next_id = ids});
@@ -84,6 +88,7 @@ Result<void> Engine::start() {
   VB_TRY(load_kept_space());
   VB_TRY(queue_dead_blobs());
   VB_TRY(queue_removed_buckets());
+  VB_TRY(begin_pmem());
   garbage->start();
   recount = std::make_unique<Recount>(*this);  // it counts the state before the first change
   committer->start();
@@ -118,6 +123,7 @@ void Engine::stop() {
   if (scrub) scrub->stop();
   if (behind) behind->stop();  // first: it hands its work to the committer
   if (committer) committer->stop();
+  leave_pmem();
   if (garbage) garbage->stop();
 }
 
@@ -212,8 +218,10 @@ Result<void> Engine::open_index() {
   VB_ASSIGN(const LogMode log, check_index(behind_damage));
   // Before anything is written that an older program would misread.
   auto version = read_small_file(*fs, options.directory / "VERSION", 1 * KiB);
-  if (!version || *version != version_text()) {
-    VB_TRY(replace_file(*fs, options.directory / "VERSION", version_text()));
+  const bool has_pmem = pmem != nullptr || (version && *version == version_text(format_with_pmem));
+  const std::string text = version_text(has_pmem ? format_with_pmem : format_number);
+  if (!version || *version != text) {
+    VB_TRY(replace_file(*fs, options.directory / "VERSION", text));
   }
   VB_TRY(fs->sync_directory(options.directory));
   // The directory's own name, too: it may have been made just now.

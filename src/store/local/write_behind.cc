@@ -55,8 +55,10 @@ WriteBehind::WriteBehind(Engine& engine)
       taken_(metrics::counter("verbena_store_write_behind_total", "Objects acknowledged from memory")),
       replaced_(metrics::counter("verbena_store_write_behind_replaced_total",
                                  "Of those, overwritten before they were written")),
-      lost_(metrics::counter("verbena_store_write_behind_lost_total",
-                             "Of those, never written: the disk refused them")) {}
+      lost_(
+          metrics::counter("verbena_store_write_behind_lost_total", "Of those, never written: the disk refused them")),
+      logged_(metrics::counter("verbena_store_pmem_total", "Objects made durable by persistent memory")),
+      log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")) {}
 
 void WriteBehind::start() {
   {
@@ -68,6 +70,7 @@ void WriteBehind::start() {
 
 void WriteBehind::stop() {
   {
+    const std::lock_guard none_is_appended(append_mutex_);
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     wake_.notify_all();
@@ -79,17 +82,110 @@ void WriteBehind::stop() {
   waiting_.clear();
   for (const auto& object : left) forget_locked(*object);
   wake_settled(std::move(lock));
-  if (left.empty()) return;
-  lost_.add(left.size());
-  log::error("store: {} objects that were acknowledged from memory could not be written", left.size());
+  const auto logged = std::ranges::count_if(left, [](const auto& object) { return object->place.has_value(); });
+  const size_t lost = left.size() - static_cast<size_t>(logged);
+  if (logged != 0) log::error("store: {} objects stay in the log on persistent memory until the next start", logged);
+  if (lost == 0) return;
+  lost_.add(lost);
+  log::error("store: {} objects that were acknowledged from memory could not be written", lost);
 }
 
 // --- In and out
 // -------------------------------------------------------------------------------------------------------
 
+size_t WriteBehind::size_max(const Bucket& bucket) const {
+  if (bucket.versioning.load(std::memory_order_acquire) != Versioning::off) return 0;
+  if (bucket.durability.load(std::memory_order_acquire) == Durability::memory) return object_size_max;
+  return engine_.pmem == nullptr || engine_.pmem->failed() ? 0 : PmemLog::bytes_max;
+}
+
+bool WriteBehind::admits_locked(const Bucket& bucket, const Acknowledged& object) {
+  if (trouble_ || stopping_ || bucket.shut != 0) return false;
+  if (bytes_ + object.held_bytes <= bytes_max_ && newest_.size() < entries_max) return true;
+  hurry_upto_ = last_sequence_;
+  wake_.notify_one();
+  return false;
+}
+
+void WriteBehind::set_time_locked(Acknowledged& object, std::string_view name) const {
+  ObjectInfo& info = object.info;
+  info.modified_us = engine_.options.clock->now_us();
+  if (const auto newest = newest_.find(name); newest != newest_.end()) {
+    info.modified_us = std::max(info.modified_us, newest->second->info.modified_us + 1);
+  }
+  set_end(info, object.bucket->ttl_from(info.modified_us));
+}
+
+// Appends the object to the log, with mutex_ free meanwhile: look-ups do not wait for the copy. What waits for all that
+// was acknowledged, or for the key, waits for this one, too, which is why the bucket counts it already.
+bool WriteBehind::log_object(Acknowledged& object, std::string name, const memory::Chunk& bytes,
+                             std::unique_lock<std::mutex>& lock) {
+  object.sequence = ++last_sequence_;
+  appending_ = {.sequence = object.sequence, .name = std::move(name)};
+  object.bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
+  lock.unlock();
+  ObjectRecord record{.id = 0, .info = object.info, .blob = {}};
+  record.blob.size = bytes.bytes.size();
+  if (record.blob.size != 0) record.blob.kind = BlobKind::in_index;
+  const std::string head = encode(record);
+  object.place =
+      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes.bytes});
+  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+  lock.lock();
+  return object.place.has_value();
+}
+
+void WriteBehind::end_append_locked(const Bucket& bucket) {
+  appending_.reset();
+  bucket.acknowledged.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+// Returns the object that it replaced in the table, to be destroyed when no lock is held.
+AcknowledgedPtr WriteBehind::insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name) {
+  const Bucket& bucket = *object->bucket;
+  AcknowledgedPtr replaced;
+  bytes_ += object->held_bytes;
+  auto& newest = newest_[std::move(name)];
+  if (newest == nullptr) {
+    bucket.acknowledged.fetch_add(1, std::memory_order_acq_rel);
+    bucket.count_acknowledged({.objects = 1, .bytes = object->info.size});
+  } else {
+    bucket.count_acknowledged({.bytes = object->info.size - newest->info.size});
+  }
+  const auto old = newest == nullptr ? waiting_.end() : waiting_.find(newest->sequence);
+  if (old != waiting_.end()) {
+    // It takes the older one's place: waiters for that one then wait for this one, and a key that is written all the
+    // time is still written out in time.
+    replaced = std::move(old->second);
+    object->sequence = replaced->sequence;
+    object->since = replaced->since;
+    old->second = object;
+    bytes_ -= replaced->held_bytes;
+    replaced_.add();
+  } else {
+    if (object->sequence == 0) object->sequence = ++last_sequence_;
+    object->since = Clock::now();
+    waiting_.emplace_hint(waiting_.end(), object->sequence, object);
+  }
+  newest = object;
+  bytes_gauge_.set(static_cast<int64_t>(bytes_));
+  return replaced;
+}
+
+void WriteBehind::hurry_locked() {
+  const bool many = bytes_ > bytes_max_ / 4 || waiting_.size() > entries_max / 4;
+  const bool hurry = many && !hurried_locked();
+  if (hurry) hurry_upto_ = last_sequence_;
+  if (!sleeps_ && !hurry) return;
+  sleeps_ = false;
+  wake_.notify_one();
+}
+
 std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& bucket, std::string_view key,
                                            ObjectInfo& info, memory::Chunk& bytes) {
-  if (info.lock != ObjectLock{} || bytes.bytes.size() > object_size_max) return std::nullopt;
+  const size_t max = size_max(*bucket);
+  if (max == 0 || info.lock != ObjectLock{} || bytes.bytes.size() > max) return std::nullopt;
+  const bool durable = bucket->durability.load(std::memory_order_acquire) == Durability::sync;
   const size_t held = bytes.lease ? bytes.lease.capacity() : align_up(bytes.bytes.size());
   auto object = std::make_shared<Acknowledged>();
   object->bucket = bucket;
@@ -98,65 +194,65 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
   std::string name(Name(*bucket, key).text());
   AcknowledgedPtr replaced;  // destroyed when no lock is held
   ObjectInfo stored;
+  std::unique_lock appending(append_mutex_, std::defer_lock);
+  if (durable) appending.lock();
   {
     std::unique_lock lock(mutex_);
-    if (trouble_ || stopping_ || bucket->shut != 0 || !suits(*bucket)) return std::nullopt;
-    if (bytes_ + object->held_bytes > bytes_max_ || newest_.size() >= entries_max) {
-      hurry_upto_ = last_sequence_;
+    const bool still = (bucket->durability.load(std::memory_order_acquire) == Durability::sync) == durable;
+    if (!still || size_max(*bucket) == 0 || !admits_locked(*bucket, *object)) return std::nullopt;
+    object->info = durable ? info : std::move(info);  // the log may decline
+    object->info.version_id.clear();
+    object->info.delete_marker = false;
+    object->info.parts.clear();
+    set_time_locked(*object, name);
+    if (durable && !log_object(*object, name, bytes, lock)) {
+      hurry_upto_ = last_sequence_;  // the log is full, or cannot be written
+      log_failed_ = engine_.pmem->failed();
       wake_.notify_one();
+      end_append_locked(*bucket);
+      wake_settled(std::move(lock));
       return std::nullopt;
     }
+    stored = object->info;
     // The sender's transfer is over: its bytes are not charged to it any more.
     bytes.lease.detach_charge().release();
     bytes.charge.release();
     object->bytes = std::move(bytes);
-    object->info = std::move(info);
-    object->info.version_id.clear();
-    object->info.delete_marker = false;
-    object->info.parts.clear();
-    stored = object->info;
-    bytes_ += object->held_bytes;
-    auto& newest = newest_[std::move(name)];
-    object->info.modified_us = engine_.options.clock->now_us();
-    if (newest != nullptr) object->info.modified_us = std::max(object->info.modified_us, newest->info.modified_us + 1);
-    stored.modified_us = object->info.modified_us;
-    const int64_t from_us = bucket->ttl_from(stored.modified_us);
-    set_end(object->info, from_us);
-    set_end(stored, from_us);
-    if (newest == nullptr) {
-      bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
-      bucket->count_acknowledged({.objects = 1, .bytes = stored.size});
-    } else {
-      bucket->count_acknowledged({.bytes = stored.size - newest->info.size});
-    }
-    const auto old = newest == nullptr ? waiting_.end() : waiting_.find(newest->sequence);
-    if (old != waiting_.end()) {
-      // It takes the older one's place: waiters for that one then wait for this one, and a key that is written all the
-      // time is still written out in time.
-      replaced = std::move(old->second);
-      object->sequence = replaced->sequence;
-      object->since = replaced->since;
-      old->second = object;
-      bytes_ -= replaced->held_bytes;
-      replaced_.add();
-    } else {
-      object->sequence = ++last_sequence_;
-      object->since = Clock::now();
-      waiting_.emplace_hint(waiting_.end(), object->sequence, object);
-    }
-    newest = object;
+    replaced = insert_locked(object, std::move(name));
+    if (durable) end_append_locked(*bucket);
     object->told_after = bucket->feed->tell_early(key, stored);
-    bytes_gauge_.set(static_cast<int64_t>(bytes_));
-    const bool many = bytes_ > bytes_max_ / 4 || waiting_.size() > entries_max / 4;
-    const bool hurry = many && !hurried_locked();
-    if (hurry) hurry_upto_ = last_sequence_;
-    if (sleeps_ || hurry) {
-      sleeps_ = false;
-      wake_.notify_one();
-    }
+    hurry_locked();
   }
-  taken_.add();
+  if (replaced != nullptr) tell_log(*replaced, &PmemLog::replaced);
+  (durable ? logged_ : taken_).add();
   return stored;
+}
+
+// Look-ups find them from the first moment on. They are few: as many as the table held.
+Result<void> WriteBehind::bring_back(std::vector<PmemLog::Found> objects) {
+  std::map<uint64_t, std::shared_ptr<const Bucket>> buckets;
+  for (auto& bucket : engine_.buckets.all()) buckets.emplace(bucket->id, bucket);
+  const std::lock_guard lock(mutex_);
+  for (PmemLog::Found& found : objects) {
+    const auto bucket = buckets.find(found.bucket);
+    if (bucket == buckets.end()) {
+      engine_.pmem->moved(found.place);
+      continue;
+    }
+    VB_ASSIGN(ObjectRecord record, decode_object(found.head));
+    if (stored_size(record.info) != found.bytes.size()) return fail(Errc::corrupt_object, "store: log: size");
+    const auto object = std::make_shared<Acknowledged>();
+    const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(found.bytes));
+    object->bucket = bucket->second;
+    object->key = std::move(found.key);
+    object->info = std::move(record.info);
+    object->bytes = {.lease = {}, .bytes = *bytes, .shared = bytes, .charge = {}};
+    object->held_bytes = bytes->size() + object->key.size() + overhead;
+    object->place = found.place;
+    object->brought_back = true;
+    (void)insert_locked(object, std::string(Name(*object->bucket, object->key).text()));
+  }
+  return {};
 }
 
 AcknowledgedPtr WriteBehind::find(const Bucket& bucket, std::string_view key) const {
@@ -212,6 +308,7 @@ uint64_t WriteBehind::settled_upto_locked() const {
   uint64_t first = last_sequence_ + 1;
   if (!waiting_.empty()) first = std::min(first, waiting_.begin()->first);
   if (!writing_.empty()) first = std::min(first, writing_.begin()->first);
+  if (appending_) first = std::min(first, appending_->sequence);
   return first - 1;
 }
 
@@ -259,9 +356,15 @@ Task<Result<void>> WriteBehind::wait_for(uint64_t upto) {
 }
 
 Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket, std::string key) {
-  const auto newest = find(*bucket, key);
-  if (newest == nullptr) co_return Result<void>{};
-  co_return co_await wait_for(newest->sequence);
+  uint64_t upto = 0;
+  {
+    const Name name(*bucket, key);
+    const std::lock_guard lock(mutex_);
+    if (const auto newest = newest_.find(name.text()); newest != newest_.end()) upto = newest->second->sequence;
+    if (appending_ && appending_->name == name.text()) upto = std::max(upto, appending_->sequence);
+  }
+  if (upto == 0) co_return Result<void>{};
+  co_return co_await wait_for(upto);
 }
 
 Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
@@ -277,7 +380,7 @@ Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
 void WriteBehind::flush() {
   std::unique_lock lock(mutex_);
   const uint64_t upto = last_sequence_;
-  while (settled_upto_locked() < upto && !stopping_ && !trouble_) {
+  while ((settled_upto_locked() < upto || log_failed_) && !stopping_ && !trouble_) {
     hurry_upto_ = std::max(hurry_upto_, upto);
     wake_.notify_one();
     settled_.wait(lock);
@@ -293,7 +396,7 @@ void WriteBehind::shut(const Bucket& bucket, bool is) {
 // -------------------------------------------------------------------------------------------------------
 
 bool WriteBehind::due_locked(Clock::time_point now) const {
-  return stopping_ || (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
+  return stopping_ || ends_log_locked() || (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
 }
 
 WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
@@ -312,6 +415,14 @@ void WriteBehind::loop() {
       }
     }
     sleeps_ = false;
+    if (ends_log_locked()) {
+      lock.unlock();
+      end_failed_log();
+      lock.lock();
+      log_failed_ = false;
+      settled_.notify_all();
+      continue;
+    }
     if (waiting_.empty()) return;
     const bool last_try = stopping_ && trouble_;
     Batch batch = take_batch_locked();
@@ -359,9 +470,23 @@ Result<ObjectInfo> put_acknowledged(IndexTransaction& transaction, const Acknowl
 
 }  // namespace
 
+// The time of a key's object never repeats, so equal times are the same object. A crash between the sync of the index
+// and the mark in the log leaves such a record.
+bool WriteBehind::is_in_index(const Acknowledged& object) const {
+  IndexView rows(*engine_.index, Tier::disk, Visible::durable);
+  const auto current = find_object(rows, *object.bucket, object.key);
+  return current && *current && (*current)->info.modified_us == object.info.modified_us &&
+         (*current)->info.etag == object.info.etag;
+}
+
 void WriteBehind::write(Batch batch) {
   const auto all = std::make_shared<std::latch>(static_cast<ptrdiff_t>(batch.size()));
   for (AcknowledgedPtr& object : batch) {
+    if (object->brought_back && is_in_index(*object)) {
+      in_index(*object, object->info);
+      all->count_down();
+      continue;
+    }
     auto blob = write_blob(*object);
     if (!blob) {
       failed(std::move(object), blob.error());
@@ -389,8 +514,18 @@ void WriteBehind::write(Batch batch) {
   }
   all->wait();
   std::unique_lock lock(mutex_);
+  log_failed_ = !log_ended_ && engine_.pmem != nullptr && engine_.pmem->failed();
   trouble_ = std::exchange(refused_, false);
   wake_settled(std::move(lock));
+}
+
+// Nothing is appended any more. Once the index has everything, a start needs nothing of what can still be read there,
+// and must not refuse for what cannot.
+void WriteBehind::end_failed_log() {
+  if (log_ended_ || !engine_.pmem->empty()) return;
+  const auto ended = engine_.end_pmem_log();
+  log_ended_ = ended.has_value();
+  if (!ended) log::warn("store: the log on persistent memory is needed at the next start: {}", describe(ended.error()));
 }
 
 // A change by the catalogue was reported after this object, which readers still see instead of it: the last report of a
@@ -405,7 +540,14 @@ void WriteBehind::tell_again_locked(const Acknowledged& object, const ObjectInfo
   }
 }
 
+void WriteBehind::tell_log(const Acknowledged& object, void (PmemLog::*what)(uint64_t)) const {
+  if (!object.place) return;
+  (engine_.pmem.get()->*what)(*object.place);
+  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+}
+
 void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored) {
+  tell_log(object, &PmemLog::moved);  // first: a change of the key may follow at once
   std::unique_lock lock(mutex_);
   const auto keep = writing_.extract(object.sequence);
   tell_again_locked(object, stored);
@@ -418,13 +560,16 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
   auto taken = writing_.extract(object->sequence);
   const auto newest = newest_.find(Name(*object->bucket, object->key).text());
   const bool overwritten = newest == newest_.end() || newest->second->sequence != object->sequence;
-  if (!overwritten && worth_another_try(why)) {
+  // What the log has is acknowledged as durable: it is given up only with its bucket.
+  const bool kept = object->place && !(why == Errc::no_such_bucket);
+  if (!overwritten && (kept || worth_another_try(why))) {
     if (!trouble_ && !refused_) log::error("store: write behind waits: {}", describe(why));
     refused_ = true;
     waiting_.insert(std::move(taken));
     return;
   }
   forget_locked(*object);
+  tell_log(*object, overwritten ? &PmemLog::replaced : &PmemLog::moved);
   if (!overwritten) {
     lost_.add();
     object->bucket->feed->lose_track();
@@ -445,7 +590,7 @@ Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {
     blob.in_index = encode_inline(bytes);
     return blob;
   }
-  VB_ASSIGN(Run run, write_run(bytes));
+  VB_ASSIGN(Run run, write_run(volume_kind(*object.bucket), bytes));
   blob.ref.kind = BlobKind::extents;
   Segment& segment = blob.segments.emplace_back();
   segment.extents.push_back({run.volume->id(), run.offset, run.length});
@@ -457,7 +602,7 @@ Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {
 }
 
 // Whole pages go directly from the object's memory if it is aligned; the rest goes through the staging buffer.
-Result<Run> WriteBehind::write_run(Bytes bytes) {
+Result<Run> WriteBehind::write_run(VolumeKind kind, Bytes bytes) {
   constexpr size_t staging_size = object_size_max + disk_alignment;
   if (staging_.empty()) {
     staging_memory_ = std::make_unique<std::byte[]>(staging_size + disk_alignment);
@@ -473,9 +618,9 @@ Result<Run> WriteBehind::write_run(Bytes bytes) {
   std::memset(staging_.data() + rest.size(), 0, tail.size() - rest.size());
 
   const uint64_t length = align_up(bytes.size());
-  auto reserved = engine_.volumes->try_reserve(VolumeKind::written_behind, length);
+  auto reserved = engine_.volumes->try_reserve(kind, length);
   if (!reserved) {
-    VB_ASSIGN(reserved, engine_.volumes->reserve(VolumeKind::written_behind, length));
+    VB_ASSIGN(reserved, engine_.volumes->reserve(kind, length));
   }
   Run run = std::move(*reserved);
   Volume& volume = *run.volume;

@@ -1,15 +1,24 @@
-// The microsecond PUT: objects that `memory` buckets acknowledge from memory before the index has them.
+// The microsecond PUT: objects that are acknowledged before the index has them. Those of `memory` buckets are in memory
+// then; those of `sync` buckets, where the store has persistent memory, are in a log there, too (pmem_log.h).
 //
-// A small object that arrives in one piece, without conditions, for a bucket with Durability::memory and without
-// versions is acknowledged as soon as it is in the table here. A thread takes what has waited for a moment, writes the
-// bytes to the volumes and passes the heads to the committer. An overwrite of a key that still waits replaces it: an
-// object overwritten in memory never costs a write. Until the index has an object, look-ups find it here; it leaves in
-// the same transaction that brings it into the index, so that no reader ever sees an older one after a newer one.
+// A small object that arrives in one piece, without conditions, for a bucket without versions is acknowledged as soon
+// as it is in the table here; in a `sync` bucket, as soon as the log has it, too. A thread takes what has waited for a
+// moment, writes the bytes to the volumes and passes the heads to the committer. An overwrite of a key that still waits
+// replaces it: an object overwritten in memory never costs a write. Until the index has an object, look-ups find it
+// here; it leaves in the same transaction that brings it into the index, so that no reader ever sees an older one after
+// a newer one.
 //
 // What a bucket holds at one moment is this table before the index, for look-ups of a key as for listings (moment()). A
 // change that was judged beneath an object of its key is not seen: it counts as made just before that object was
 // acknowledged. So no change of a key becomes visible in the index together with an object that is written behind
 // (Mutation::written_behind): it would be newer, and the table would hide it until the object has left.
+//
+// The log and the index agree on the order of a key's changes. The log has the objects of a key in the order in which
+// the table got them: one is appended at a time (append_mutex_). A change through the committer was either acknowledged
+// before the object, or waits until the object is in the index (settle); then the log's record is marked, durably,
+// before the change is judged, because both happen on the thread of the durable queue. A change that was judged beneath
+// the object counts as made before it. So a start brings back exactly the records that have no mark, over whatever the
+// index has of their keys. To bring one back twice does no harm.
 //
 // Every other operation on a key or a bucket first waits until everything acknowledged before it is in the index
 // (settle), or shuts the table for its bucket while it runs (Early::Shut). The table is bounded; when it is full, when
@@ -32,6 +41,7 @@
 #include "base/metrics.h"
 #include "store/catalogue.h"
 #include "store/local/blob_writer.h"
+#include "store/local/pmem_log.h"
 #include "store/logic/early.h"
 
 namespace verbena::store::local {
@@ -46,6 +56,8 @@ struct Acknowledged {
   uint64_t sequence = 0;            // order of the acknowledgements, from 1; a replacement takes over the number
   SteadyClock::time_point since{};  // when that number was assigned
   uint64_t told_after = 0;          // BucketFeed::committed() at its report
+  std::optional<uint64_t> place{};  // in the log
+  bool brought_back = false;        // from the log, at the start: the index may have it
 };
 using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
@@ -56,17 +68,21 @@ std::unique_ptr<Moment> with_acknowledged(std::unique_ptr<Moment> rows, const st
 
 class WriteBehind final : public Early {
  public:
+  static constexpr size_t object_size_max = 1 * MiB;  // of `memory` buckets
   static constexpr size_t entries_max = 16'384;
 
   explicit WriteBehind(Engine& engine);
   ~WriteBehind() override { stop(); }
 
+  // Before start(): objects of the log that the index may not have. Those of buckets that are gone are dropped.
+  Result<void> bring_back(std::vector<PmemLog::Found> objects);
   void start();
   // Writes everything that waits, then declines for ever. Logs objects that could not be written.
   void stop();
   // Blocks until everything acknowledged so far is in the index, or could not be written.
   void flush();
 
+  size_t size_max(const Bucket& bucket) const override;
   std::optional<ObjectInfo> put(const std::shared_ptr<const Bucket>& bucket, std::string_view key, ObjectInfo& info,
                                 memory::Chunk& bytes) override;
   std::shared_ptr<ObjectReader> open(const Bucket& bucket, std::string_view key) const override;
@@ -89,48 +105,72 @@ class WriteBehind final : public Early {
   };
   struct Written;  // a member of a batch
 
+  // What is being appended to the log: not in the table yet, and waited for like what is.
+  struct Appending {
+    uint64_t sequence = 0;
+    std::string name;
+  };
+
   void shut(const Bucket& bucket, bool is) override;
+  bool admits_locked(const Bucket& bucket, const Acknowledged& object);
+  bool log_object(Acknowledged& object, std::string name, const memory::Chunk& bytes,
+                  std::unique_lock<std::mutex>& lock);
+  void end_append_locked(const Bucket& bucket);
+  void set_time_locked(Acknowledged& object, std::string_view name) const;
+  AcknowledgedPtr insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name);
+  void hurry_locked();
+  bool is_in_index(const Acknowledged& object) const;
   AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
   void loop();
   bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
+  bool ends_log_locked() const { return log_failed_ && waiting_.empty(); }
   bool due_locked(Clock::time_point now) const;
   Clock::time_point due_at_locked() const;  // of the first one waiting
   Batch take_batch_locked();
   void write(Batch batch);
+  void end_failed_log();
   Result<WrittenBlob> write_blob(const Acknowledged& object);
-  Result<Run> write_run(Bytes bytes);
+  Result<Run> write_run(VolumeKind kind, Bytes bytes);
   // On the committer's thread, inside the transaction.
   void in_index(const Acknowledged& object, const ObjectInfo& stored);
   void failed(AcknowledgedPtr object, const Error& why);  // queued for another try, or lost
   void tell_again_locked(const Acknowledged& object, const ObjectInfo& stored) const;
   void forget_locked(const Acknowledged& object);  // removes it from the table, if it is the newest of its key
+  void tell_log(const Acknowledged& object, void (PmemLog::*what)(uint64_t)) const;
   uint64_t settled_upto_locked() const;
   void wake_settled(std::unique_lock<std::mutex> lock);
   Task<Result<void>> wait_for(uint64_t upto);
 
   Engine& engine_;
   const size_t bytes_max_;
+  // Held from before an object is appended to the log until it is in the table. Taken before mutex_.
+  std::mutex append_mutex_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;
   // The newest of each key, by bucket id and key. All below is guarded by mutex_.
   std::unordered_map<std::string, AcknowledgedPtr, NameHash, std::equal_to<>> newest_;
   std::map<uint64_t, AcknowledgedPtr> waiting_;  // by sequence
   std::map<uint64_t, AcknowledgedPtr> writing_;  // taken by the thread, not yet in the index
+  std::optional<Appending> appending_;
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
   uint64_t last_sequence_ = 0;
   uint64_t hurry_upto_ = 0;  // up to here without delay: a caller waits for these, or they are too many
   bool stopping_ = false, sleeps_ = false;
-  bool trouble_ = true;   // the disk refused a write of the last batch; also until start()
-  bool refused_ = false;  // in this batch
+  bool trouble_ = true;      // the disk refused a write of the last batch; also until start()
+  bool refused_ = false;     // in this batch
+  bool log_failed_ = false;  // the thread ends the log when nothing waits
   std::thread thread_;
   std::unique_ptr<std::byte[]> staging_memory_;  // of the thread
   MutableBytes staging_;
+  bool log_ended_ = false;  // of the thread
 
   metrics::Gauge& bytes_gauge_;
   metrics::Counter& taken_;
   metrics::Counter& replaced_;
   metrics::Counter& lost_;
+  metrics::Counter& logged_;
+  metrics::Gauge& log_gauge_;
 };
 
 }  // namespace verbena::store::local

@@ -1,6 +1,6 @@
-// Objects that an engine acknowledges before its catalogue has them (store/local writes small objects of `memory`
-// buckets behind). Reads ask here first; before a change of a key, its acknowledged objects are brought into the
-// catalogue.
+// Objects that an engine acknowledges before its catalogue has them (store/local: small objects of `memory` buckets,
+// and with persistent memory of `sync` buckets). Reads ask here first; before a change of a key, its acknowledged
+// objects are brought into the catalogue.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,8 @@ class Early {
  public:
   virtual ~Early() = default;
 
-  // The largest object that may be acknowledged early.
-  static constexpr size_t object_size_max = 1 * MiB;
-  // True for a bucket whose objects may be acknowledged early at all. Cheap; put() decides.
-  static bool suits(const Bucket& bucket) {
-    return bucket.durability.load(std::memory_order_acquire) == Durability::memory &&
-           bucket.versioning.load(std::memory_order_acquire) == Versioning::off;
-  }
+  // The largest object of the bucket that may be acknowledged early; 0: none may. Cheap; put() decides.
+  virtual size_t size_max(const Bucket& bucket) const = 0;
   // Whether the bucket may have acknowledged objects that the catalogue does not have.
   static bool holds_any(const Bucket& bucket) { return bucket.acknowledged.load(std::memory_order_acquire) != 0; }
 

@@ -68,8 +68,9 @@ Place place_of(const Bucket& bucket, std::string_view key = {}) {
 template <class Lister>
 auto page_of(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::shared_ptr<Lister> lister) {
   return [context, bucket, lister, moment = std::shared_ptr<Moment>()](View& rows) mutable {
-    const bool early = context->early != nullptr && (Early::suits(*bucket) || Early::holds_any(*bucket));
-    if (early && !moment) moment = context->early->moment(*bucket, rows);
+    Early* const early = context->early;
+    const bool asks = early != nullptr && (early->size_max(*bucket) != 0 || Early::holds_any(*bucket));
+    if (asks && !moment) moment = early->moment(*bucket, rows);
     return lister->run(moment ? *moment : rows);
   };
 }

@@ -1,5 +1,6 @@
 #include "store/logic/object_writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "store/logic/events.h"
@@ -52,7 +53,7 @@ Commit commit_change(Put&& of, std::shared_ptr<BlobWriter> bytes) {
 // Acknowledges a PUT without conditions and events before the catalogue has it; nullopt: the catalogue comes first.
 std::optional<ObjectInfo> put_early(const Context& context, const std::shared_ptr<const Bucket>& bucket,
                                     std::string_view key, ObjectInfo& info, memory::Chunk& bytes) {
-  if (context.early == nullptr || !Early::suits(*bucket)) return std::nullopt;
+  if (context.early == nullptr || context.early->size_max(*bucket) == 0) return std::nullopt;
   return context.early->put(bucket, key, info, bytes);
 }
 
@@ -66,9 +67,10 @@ class StoreObjectWriter final : public ObjectWriter {
     if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
     // An object in one piece may never need space on disk. The first of several pieces is not held: its memory is
     // charged, and the next one might wait for it.
-    const size_t whole_max = size_hint_ ? Early::object_size_max : 64 * KiB;
+    const size_t early_max = context_->early == nullptr ? 0 : context_->early->size_max(*bucket_);
+    const size_t whole_max = size_hint_ ? early_max : std::min<size_t>(early_max, 64 * KiB);
     const bool all = chunk.bytes.size() == size_hint_.value_or(chunk.bytes.size());
-    if (!bytes_ && !whole_ && all && chunk.bytes.size() <= whole_max && may_be_early()) {
+    if (!bytes_ && !whole_ && all && early_max != 0 && chunk.bytes.size() <= whole_max) {
       whole_ = std::move(chunk);
       co_return Result<void>{};
     }
@@ -98,8 +100,6 @@ class StoreObjectWriter final : public ObjectWriter {
   }
 
  private:
-  bool may_be_early() const { return context_->early != nullptr && Early::suits(*bucket_); }
-
   // From here on the bytes go into a blob.
   Task<Result<void>> write_whole() {
     if (!bytes_) bytes_ = context_->blobs->create(*bucket_, size_hint_);

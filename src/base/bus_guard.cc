@@ -1,10 +1,10 @@
-#include "fabric/local/bus_guard.h"
+#include "base/bus_guard.h"
 
 #include <signal.h>
 
 #include <mutex>
 
-namespace verbena::fabric::local {
+namespace verbena {
 
 namespace detail {
 thread_local sigjmp_buf* bus_guard = nullptr;
@@ -39,4 +39,4 @@ void install_bus_guard() {
   });
 }
 
-}  // namespace verbena::fabric::local
+}  // namespace verbena

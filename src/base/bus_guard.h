@@ -1,12 +1,12 @@
-// Access to shared memory that survives missing pages. A page of a memfd can be missing when it is touched (the peer
-// punched a hole and the machine cannot back it again, the page was poisoned, ...): the kernel then sends SIGBUS to the
-// touching thread. Seals rule out the truncated file, not these. So the server touches shared memory inside
-// survives_bus_error(), which turns the signal into `false`.
+// Access to mapped memory that survives missing pages. A page of a memfd can be missing when it is touched (the peer
+// punched a hole and the machine cannot back it again), and a line of persistent memory can be poisoned: the kernel
+// then sends SIGBUS to the touching thread. So the server touches such memory inside survives_bus_error(), which turns
+// the signal into `false`.
 #pragma once
 
 #include <setjmp.h>
 
-namespace verbena::fabric::local {
+namespace verbena {
 
 // Installs the SIGBUS handler for the whole process, once; a signal outside a guard is passed to the previous handler.
 void install_bus_guard();
@@ -41,4 +41,4 @@ template <class Touch>
   return true;
 }
 
-}  // namespace verbena::fabric::local
+}  // namespace verbena

@@ -1,0 +1,118 @@
+// A log of small objects on persistent memory (persistent_memory.h). An object is durable once append() has returned;
+// write_behind brings it into the index afterwards and says so with moved(), and its space is used again.
+//
+//   0      the mark of a log, its id, its size, and their CRC32C
+//   64     the place of the oldest record that counts, with a check of its own: 8 bytes
+//   4096   a ring of records, each at a multiple of 64 and in one piece
+//
+// Places count the bytes since the log was made and never repeat; a record's offset is its place modulo the ring's
+// size. A record is a header (one line), the key, the object's head and bytes. It counts once its first 8 bytes are
+// there, a number made of its place and the log's id, which are stored after all else is durable. So a torn record ends
+// the log, and what earlier rounds left there is none. One append is made at a time: no record counts after one that
+// does not.
+//
+// A second number in the header says that the index has the object. A start must not bring such a record back: its key
+// may have been changed since. What it brings back of a key is the last record alone.
+//
+// Damage is told from the log's end, but for one case: if the first 8 bytes of the newest record are overwritten, it is
+// a record that was never finished.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/local/persistent_memory.h"
+
+namespace verbena::store::local {
+
+// Thread-safe, but for recover().
+class PmemLog {
+ public:
+  static constexpr uint64_t bytes_max = 64 * KiB;  // of an object: what one CRC covers, and a core copies in passing
+  static constexpr uint64_t head_max = 64 * KiB;   // of its head
+  static constexpr uint64_t size_min = 1 * MiB;
+
+  struct Record {
+    uint64_t bucket = 0;
+    std::string_view key, head;
+    Bytes bytes;
+  };
+
+  explicit PmemLog(std::unique_ptr<PersistentMemory> memory);
+
+  // The id of the log that is there; none: the memory holds no log. corrupt_object: it does, and cannot be used;
+  // `trouble` receives why.
+  Result<std::optional<uint64_t>> id(std::string& trouble) const;
+  // Makes an empty log. A power cut leaves the old one, this one, or none. io_error.
+  Result<void> format(uint64_t id);
+
+  struct Found {
+    uint64_t place = 0, bucket = 0;
+    std::string key, head;
+    std::vector<std::byte> bytes;
+  };
+  struct Contents {
+    std::vector<Found> waiting;       // the index may not have them; the last of each key, in order
+    std::vector<std::string> damage;  // sentences: what was acknowledged and cannot be read
+    bool unusable = false;            // must be made anew
+  };
+  // Reads the log `id`; before the first append(). Changes nothing.
+  Contents recover(uint64_t id);
+  void free_what_is_over();  // after recover()
+
+  // The record's place, once it is durable; none: no room, or the memory cannot be written.
+  std::optional<uint64_t> append(const Record& record);
+  // The index has the record, durably. Before any later change of its key is made.
+  void moved(uint64_t place);
+  // The log has a later record of the same key.
+  void replaced(uint64_t place);
+
+  uint64_t size() const { return memory_->size(); }
+  bool empty() const;  // nothing waits for the index
+  // The memory could not be written: nothing more is appended.
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  uint64_t used_bytes() const;
+
+ private:
+  struct Header;
+  struct Entry {
+    uint64_t place = 0, length = 0;
+    bool over = false;  // a start needs nothing of it
+  };
+  struct Seen;  // a record that counts, at the start
+  static uint64_t length_of(const Header& header);
+  uint64_t word(uint64_t place) const { return (id_ + place) | 1; }
+  uint64_t at(uint64_t place) const;
+  uint32_t check_of(const Header& header, std::string_view key) const;
+  uint32_t body_check(uint64_t place, std::string_view head, Bytes bytes) const;
+  uint64_t head_word(uint64_t place) const;
+  std::optional<uint64_t> load_head() const;
+  std::optional<Seen> load_record(uint64_t place) const;
+  std::optional<uint64_t> first_word(uint64_t place) const;
+  bool counts(uint64_t place) const { return first_word(place) == word(place); }
+  uint64_t next_record(uint64_t place) const;
+  bool load_body(const Seen& seen, Found& found) const;
+  std::vector<Seen> walk(Contents& contents);
+  bool write(uint64_t place, Header header, const Record& record);
+  bool store_durably(uint64_t offset, uint64_t number);
+  bool fill_up();
+  void end(uint64_t place);
+  void move_head();
+  void fail();
+
+  const std::unique_ptr<PersistentMemory> memory_;
+  const uint64_t ring_;  // bytes
+  uint64_t id_ = 0;
+  mutable std::mutex mutex_;  // guards what follows
+  uint64_t head_ = 0, tail_ = 0;
+  std::deque<Entry> entries_;  // by place; from head_ to tail_ without a gap, but for damage
+  std::atomic<bool> failed_ = false;
+};
+
+}  // namespace verbena::store::local
