@@ -183,17 +183,33 @@ std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(S
   return store;
 }
 
-Result<AccountMap> IdentityStore::decode(const std::optional<std::string>& text) const {
-  if (!text) return first_accounts();
+// Accounts whose entries are the same objects as those of the last call, where the text is the same.
+Result<IdentitiesPtr> IdentityStore::compile_shared(const std::optional<std::string>& text) {
+  if (!text) return compile(first_accounts(), nullptr);
+  std::shared_ptr<const SharedSeen> seen;
+  {
+    const std::lock_guard lock(seen_mutex_);
+    seen = seen_;
+  }
+  if (seen != nullptr && seen->text == *text) return seen->accounts;
   VB_ASSIGN(AccountMap accounts, decode_accounts(*text, ring_));
   if (!accounts.contains(std::string(root_account_id))) return fail(Errc::malformed, "identities: no root account");
-  return accounts;
+  VB_ASSIGN(auto compiled, compile(std::move(accounts), nullptr));
+  keep_shared(*text, compiled);
+  return compiled;
+}
+
+void IdentityStore::keep_shared(std::string text, IdentitiesPtr accounts) {
+  auto seen = std::make_shared<const SharedSeen>(SharedSeen{std::move(text), std::move(accounts)});
+  const std::lock_guard lock(seen_mutex_);
+  seen_.swap(seen);
 }
 
 Result<void> IdentityStore::take(const std::optional<std::string>& text) {
-  VB_ASSIGN(AccountMap accounts, decode(text));
+  VB_ASSIGN(const IdentitiesPtr seen, compile_shared(text));
+  AccountMap accounts = *seen->accounts;
   if (const auto before = snapshot()) keep_limits(accounts, *before->accounts);
-  VB_ASSIGN(auto next, compile(std::move(accounts), nullptr));
+  VB_ASSIGN(auto next, compile(std::move(accounts), seen.get()));
   show(std::move(next));
   return {};
 }
@@ -202,11 +218,12 @@ Result<void> IdentityStore::take(const std::optional<std::string>& text) {
 // notification arrives, as on the other servers: so the visible state never goes back.
 Result<void> IdentityStore::change_shared(const std::function<Result<void>(AccountMap&)>& edit) {
   VB_ASSIGN(const auto before, shared_->read());
-  VB_ASSIGN(const AccountMap were, decode(before));
-  AccountMap accounts = were;
+  VB_ASSIGN(const IdentitiesPtr were, compile_shared(before));
+  AccountMap accounts = *were->accounts;
   VB_TRY(edit(accounts));
-  VB_ASSIGN(const auto next, compile(std::move(accounts), nullptr));
-  VB_ASSIGN(const std::string text, encode(*next->accounts, were));
+  VB_ASSIGN(const IdentitiesPtr next, compile(std::move(accounts), were.get()));
+  VB_ASSIGN(const std::string text, encode(*next->accounts, *were->accounts));
+  keep_shared(text, next);  // first: the notification comes from within replace()
   VB_ASSIGN(const bool replaced, shared_->replace(before, text));
   if (!replaced) return fail(Errc::slow_down, "Another server is changing the accounts.");
   return {};

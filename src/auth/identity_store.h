@@ -86,7 +86,8 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Result<std::string> encode(const AccountMap& accounts, const AccountMap& before);
   Result<void> save(const AccountMap& accounts, const AccountMap& before);
   Result<void> change_shared(const std::function<Result<void>(AccountMap&)>& edit);
-  Result<AccountMap> decode(const std::optional<std::string>& text) const;
+  Result<IdentitiesPtr> compile_shared(const std::optional<std::string>& text);
+  void keep_shared(std::string text, IdentitiesPtr accounts);
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
   // A session's authenticator as the server's own configuration has it.
   enum class Voucher : uint8_t { not_configured, valid, withdrawn };
@@ -102,7 +103,15 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   const uint64_t file_bytes_max_, account_max_;
   const AccessKeyPtr root_;
   std::mutex change_mutex_;
-  AccountTexts texts_;               // guarded by change_mutex_
+  AccountTexts texts_;  // guarded by change_mutex_
+  // The shared text that was seen last, with what it says: a change and its notification parse only a text that another
+  // server has made. Guarded by seen_mutex_, which is held to copy or to compare.
+  struct SharedSeen {
+    std::string text;
+    IdentitiesPtr accounts;
+  };
+  std::mutex seen_mutex_;
+  std::shared_ptr<const SharedSeen> seen_;
   mutable std::shared_mutex mutex_;  // guards the following: held to copy a pointer, or for one look-up
   std::map<std::string, std::set<std::string>, std::less<>> vouchers_;
   IdentitiesPtr snapshot_;

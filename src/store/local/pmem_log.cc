@@ -91,7 +91,9 @@ Result<std::optional<uint64_t>> PmemLog::id(std::string& trouble) const {
   }
   LogTop top;
   if (!memory_->load(room_of(top), 0)) {
-    trouble = "the log on persistent memory cannot be read at its beginning";
+    trouble =
+        std::string("the log on persistent memory cannot be read at its beginning, which tells whose log it is. ") +
+        pmem_bad_block_advice;
     return unusable_log();
   }
   if (top.mark == 0) return std::nullopt;
@@ -354,6 +356,11 @@ void PmemLog::replaced(uint64_t place) {
 bool PmemLog::empty() const {
   const std::lock_guard lock(mutex_);
   return std::ranges::all_of(entries_, &Entry::over);
+}
+
+bool PmemLog::is_old(uint64_t place) const {
+  const std::lock_guard lock(mutex_);
+  return tail_ - place > ring_ / 2;
 }
 
 uint64_t PmemLog::used_bytes() const {

@@ -75,6 +75,8 @@ class PmemLog {
 
   uint64_t size() const { return memory_->size(); }
   bool empty() const;  // nothing waits for the index
+  // Whether more than half of the log's space lies behind the record, which keeps all of that in use.
+  bool is_old(uint64_t place) const;
   // The memory could not be written: nothing more is appended.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   uint64_t used_bytes() const;

@@ -38,6 +38,20 @@ std::unexpected<Error> Engine::refuse_pmem(std::string sentence) const {
       "it, or go on without it: accept_data_loss.");
 }
 
+// The index names no log: no object of this store is there.
+std::unexpected<Error> Engine::refuse_unneeded_pmem(std::string sentence) const {
+  return refuse(std::move(sentence) +
+                ". No object of this store is there alone, but another store's may be. No object was changed. Take the "
+                "file away and start again, or overwrite it: accept_data_loss.");
+}
+
+std::unexpected<Error> Engine::refuse_broken_pmem() const {
+  return refuse("the log on persistent memory cannot be written at its beginning (data.pmem: " +
+                (options.pmem / pmem_file_name).string() + "). " + pmem_bad_block_advice +
+                ". No object was changed. With accept_data_loss the next start makes a new file; without data.pmem the "
+                "store works from the disk alone.");
+}
+
 // Before the directory gets a format that older programs refuse.
 Result<void> Engine::map_pmem() {
   if (options.pmem.empty()) return {};
@@ -70,7 +84,8 @@ Result<void> Engine::open_pmem() {
   }
   std::string trouble;
   const auto there = pmem->id(trouble);
-  const std::string where = " (data.pmem: " + options.pmem.string() + ")";
+  const std::string where = " (data.pmem: " + (options.pmem / pmem_file_name).string() + ")";
+  if (!there && !options.accept_data_loss && !wanted) return refuse_unneeded_pmem(trouble + where);
   if (!there && (!options.accept_data_loss || pmem->size() < PmemLog::size_min)) return refuse_pmem(trouble + where);
   const std::optional<uint64_t> id = there ? *there : std::nullopt;
   if (wanted && id == wanted) return use_pmem(*wanted);
@@ -94,7 +109,7 @@ Result<void> Engine::open_pmem() {
 Result<void> Engine::use_pmem(uint64_t id) {
   if (id == 0) {
     pmem_id = new_log_id();
-    VB_TRY(pmem->format(pmem_id));
+    if (!pmem->format(pmem_id)) return refuse_broken_pmem();
     Batch batch(*index);
     batch.put(Family::meta, keys::pmem_log(), std::to_string(pmem_id));
     VB_TRY(index->write(batch));

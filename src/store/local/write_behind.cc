@@ -22,7 +22,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-constexpr auto try_again_after = 1s;  // after a refusal by the disk
+constexpr auto try_again_after = 1s;  // after a refusal by the disk, or of a stuck object by the index
 constexpr auto settle_within = 15s;   // longer than a full table takes to be written
 constexpr size_t batch_max = 256;     // objects in one step: a group of the committer
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
@@ -58,7 +58,9 @@ WriteBehind::WriteBehind(Engine& engine)
       lost_(
           metrics::counter("verbena_store_write_behind_lost_total", "Of those, never written: the disk refused them")),
       logged_(metrics::counter("verbena_store_pmem_total", "Objects made durable by persistent memory")),
-      log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")) {}
+      log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")),
+      stuck_gauge_(metrics::gauge("verbena_store_pmem_stuck",
+                                  "Objects of the log on persistent memory that the index refuses")) {}
 
 void WriteBehind::start() {
   {
@@ -80,7 +82,11 @@ void WriteBehind::stop() {
   std::unique_lock lock(mutex_);
   for (const auto& [sequence, object] : waiting_) left.push_back(object);
   waiting_.clear();
-  for (const auto& object : left) forget_locked(*object);
+  for (const auto& [sequence, object] : stuck_) left.push_back(object);
+  for (const auto& object : left) {
+    free_locked(*object);
+    forget_locked(*object);
+  }
   wake_settled(std::move(lock));
   const auto logged = std::ranges::count_if(left, [](const auto& object) { return object->place.has_value(); });
   const size_t lost = left.size() - static_cast<size_t>(logged);
@@ -125,15 +131,21 @@ bool WriteBehind::log_object(Acknowledged& object, std::string name, const memor
   appending_ = {.sequence = object.sequence, .name = std::move(name)};
   object.bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
   lock.unlock();
-  ObjectRecord record{.id = 0, .info = object.info, .blob = {}};
-  record.blob.size = bytes.bytes.size();
-  if (record.blob.size != 0) record.blob.kind = BlobKind::in_index;
-  const std::string head = encode(record);
-  object.place =
-      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes.bytes});
-  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+  object.place = append_to_log(object, bytes.bytes);
   lock.lock();
   return object.place.has_value();
+}
+
+// With append_mutex_ held, and mutex_ free.
+std::optional<uint64_t> WriteBehind::append_to_log(const Acknowledged& object, Bytes bytes) {
+  ObjectRecord record{.id = 0, .info = object.info, .blob = {}};
+  record.blob.size = bytes.size();
+  if (record.blob.size != 0) record.blob.kind = BlobKind::in_index;
+  const std::string head = encode(record);
+  const auto place =
+      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes});
+  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+  return place;
 }
 
 void WriteBehind::end_append_locked(const Bucket& bucket) {
@@ -288,7 +300,7 @@ std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) co
     const std::lock_guard lock(mutex_);
     now = rows.moment();
     if (!holds_any(bucket)) return now;
-    for (const auto* all : {&waiting_, &writing_}) {
+    for (const auto* all : {&waiting_, &writing_, &stuck_}) {  // the newer of a key first
       for (const auto& [sequence, object] : *all) {
         if (object->bucket->id == bucket.id) objects.push_back(object);
       }
@@ -300,11 +312,15 @@ std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) co
 void WriteBehind::forget_locked(const Acknowledged& object) {
   bytes_ -= object.held_bytes;
   bytes_gauge_.set(static_cast<int64_t>(bytes_));
-  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
-  if (newest == newest_.end() || newest->second->sequence != object.sequence) return;
-  newest_.erase(newest);
+  if (!is_newest_locked(object)) return;
+  newest_.erase(newest_.find(Name(*object.bucket, object.key).text()));
   object.bucket->count_acknowledged(-Usage{.objects = 1, .bytes = object.info.size});
   object.bucket->acknowledged.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+bool WriteBehind::is_newest_locked(const Acknowledged& object) const {
+  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
+  return newest != newest_.end() && newest->second->sequence == object.sequence;
 }
 
 // --- Waiting for it
@@ -370,7 +386,7 @@ Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket, std
     if (appending_ && appending_->name == name.text()) upto = std::max(upto, appending_->sequence);
   }
   if (upto == 0) co_return Result<void>{};
-  co_return co_await wait_for(upto);
+  co_return co_await settle_upto(upto, std::move(bucket), std::move(key));
 }
 
 Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
@@ -380,7 +396,24 @@ Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
     const std::lock_guard lock(mutex_);
     upto = last_sequence_;
   }
-  co_return co_await wait_for(upto);
+  co_return co_await settle_upto(upto, std::move(bucket), std::nullopt);
+}
+
+// What got stuck does not hold up the others that wait, so it is looked for when they are done.
+Task<Result<void>> WriteBehind::settle_upto(uint64_t upto, std::shared_ptr<const Bucket> bucket,
+                                            std::optional<std::string> key) {
+  VB_CO_TRY(co_await wait_for(upto));
+  if (is_stuck(*bucket, key)) {
+    co_return fail(Errc::slow_down, "store: the index refuses an object that was acknowledged");
+  }
+  co_return Result<void>{};
+}
+
+bool WriteBehind::is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(stuck_, [&](const auto& one) {
+    return one.second->bucket->id == bucket.id && (!key || one.second->key == *key);
+  });
 }
 
 void WriteBehind::flush() {
@@ -402,7 +435,20 @@ void WriteBehind::shut(const Bucket& bucket, bool is) {
 // -------------------------------------------------------------------------------------------------------
 
 bool WriteBehind::due_locked(Clock::time_point now) const {
-  return stopping_ || ends_log_locked() || (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
+  return stopping_ || ends_log_locked() || stuck_due_locked(now) ||
+         (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
+}
+
+// Until something may be due.
+void WriteBehind::sleep_locked(std::unique_lock<std::mutex>& lock) {
+  sleeps_ = waiting_.empty();
+  if (sleeps_ && stuck_.empty()) {
+    wake_.wait(lock);
+  } else if (sleeps_) {
+    wake_.wait_until(lock, stuck_at_);
+  } else {
+    wake_.wait_until(lock, stuck_.empty() ? due_at_locked() : std::min(due_at_locked(), stuck_at_));
+  }
 }
 
 WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
@@ -412,14 +458,7 @@ WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
 void WriteBehind::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    while (!due_locked(Clock::now())) {
-      sleeps_ = waiting_.empty();
-      if (sleeps_) {
-        wake_.wait(lock);
-      } else {
-        wake_.wait_until(lock, due_at_locked());
-      }
-    }
+    while (!due_locked(Clock::now())) sleep_locked(lock);
     sleeps_ = false;
     if (ends_log_locked()) {
       lock.unlock();
@@ -429,11 +468,16 @@ void WriteBehind::loop() {
       settled_.notify_all();
       continue;
     }
-    if (waiting_.empty()) return;
+    const bool tries_stuck = stuck_due_locked(Clock::now());
+    if (!tries_stuck && waiting_.empty()) return;
     const bool last_try = stopping_ && trouble_;
-    Batch batch = take_batch_locked();
+    Batch batch = tries_stuck ? take_stuck_locked() : take_batch_locked();
     lock.unlock();
-    write(std::move(batch));
+    if (tries_stuck) {
+      write_stuck(std::move(batch));
+    } else {
+      write(std::move(batch));
+    }
     lock.lock();
     if (!trouble_) continue;
     if (last_try) return;
@@ -451,6 +495,38 @@ WriteBehind::Batch WriteBehind::take_batch_locked() {
     writing_.insert(std::move(first));
   }
   return batch;
+}
+
+// They take turns if they are many.
+WriteBehind::Batch WriteBehind::take_stuck_locked() {
+  Batch batch;
+  const size_t size = std::min(batch_max, stuck_.size());
+  for (auto next = stuck_.upper_bound(stuck_tried_); batch.size() < size; ++next) {
+    if (next == stuck_.end()) next = stuck_.begin();
+    batch.push_back(next->second);
+  }
+  stuck_tried_ = batch.back()->sequence;
+  stuck_at_ = Clock::now() + try_again_after;
+  return batch;
+}
+
+void WriteBehind::write_stuck(Batch batch) {
+  for (const AcknowledgedPtr& object : batch) move_in_log(object);
+  write(std::move(batch));
+}
+
+// The log's space is used again from its oldest record on: one that stays would fill the log.
+void WriteBehind::move_in_log(const AcknowledgedPtr& object) {
+  const std::lock_guard none_is_appended(append_mutex_);
+  if (!engine_.pmem->is_old(*object->place)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_newest_locked(*object)) return;  // the last record of the key must stay the last
+  }
+  const auto place = append_to_log(*object, object->bytes.bytes);
+  if (!place) return;
+  engine_.pmem->replaced(*std::exchange(object->place, place));
+  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
 }
 
 // The state of a mutation; shared because std::function copies what it holds.
@@ -540,10 +616,7 @@ void WriteBehind::tell_again_locked(const Acknowledged& object, const ObjectInfo
   BucketFeed& feed = *object.bucket->feed;
   const bool as_told = stored.modified_us == object.info.modified_us;
   if (!feed.wanted() || (as_told && feed.committed(object.key) == object.told_after)) return;
-  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
-  if (newest != newest_.end() && newest->second->sequence == object.sequence) {
-    (void)feed.tell_early(object.key, stored);
-  }
+  if (is_newest_locked(object)) (void)feed.tell_early(object.key, stored);
 }
 
 void WriteBehind::tell_log(const Acknowledged& object, void (PmemLog::*what)(uint64_t)) const {
@@ -557,6 +630,7 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored)
   std::unique_lock lock(mutex_);
   const auto keep = writing_.extract(object.sequence);
   tell_again_locked(object, stored);
+  free_locked(object);
   forget_locked(object);
   wake_settled(std::move(lock));
 }
@@ -564,16 +638,19 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored)
 void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
   std::unique_lock lock(mutex_);
   auto taken = writing_.extract(object->sequence);
-  const auto newest = newest_.find(Name(*object->bucket, object->key).text());
-  const bool overwritten = newest == newest_.end() || newest->second->sequence != object->sequence;
-  // What the log has is acknowledged as durable: it is given up only with its bucket.
-  const bool kept = object->place && !(why == Errc::no_such_bucket);
-  if (!overwritten && (kept || worth_another_try(why))) {
+  const bool overwritten = !is_newest_locked(*object);
+  if (!overwritten && worth_another_try(why)) {
     if (!trouble_ && !refused_) log::error("store: write behind waits: {}", describe(why));
     refused_ = true;
-    waiting_.insert(std::move(taken));
+    if (taken) waiting_.insert(std::move(taken));  // else it is stuck, and stays so
     return;
   }
+  // What the log has is acknowledged as durable: it is given up only with its bucket.
+  if (!overwritten && object->place && !(why == Errc::no_such_bucket)) {
+    stick_locked(object, why);
+    return wake_settled(std::move(lock));
+  }
+  free_locked(*object);
   forget_locked(*object);
   tell_log(*object, overwritten ? &PmemLog::replaced : &PmemLog::moved);
   if (!overwritten) {
@@ -583,6 +660,23 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
                log::printable(object->key), describe(why));
   }
   wake_settled(std::move(lock));
+}
+
+void WriteBehind::stick_locked(const AcknowledgedPtr& object, const Error& why) {
+  if (!stuck_.emplace(object->sequence, object).second) return;
+  ++object->bucket->shut;
+  stuck_at_ = Clock::now() + try_again_after;
+  stuck_gauge_.add(1);
+  log::error(
+      "store: the index refuses {}/{}, which the log on persistent memory has: {}. Until it takes it, small objects of "
+      "this bucket go to the disk. Stop the server: `verbena fsck` names damaged rows",
+      object->bucket->name, log::printable(object->key), describe(why));
+}
+
+void WriteBehind::free_locked(const Acknowledged& object) {
+  if (stuck_.erase(object.sequence) == 0) return;
+  --object.bucket->shut;
+  stuck_gauge_.add(-1);
 }
 
 Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {

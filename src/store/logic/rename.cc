@@ -1,5 +1,6 @@
 #include "store/logic/rename.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "store/logic/ends.h"
@@ -22,13 +23,32 @@ Result<bool> was_done(Transaction& transaction, const Renaming& r) {
   return true;
 }
 
-Result<void> forget_old_tokens(Transaction& transaction, uint64_t bucket) {
+// The row of an empty token, which no request has, has the number of the bucket's tokens.
+std::string count_row(uint64_t bucket) { return keys::rename_token(bucket, ""); }
+
+// How many tokens the bucket has. Counted from their rows once: where an older program made them, or a tablet was
+// split.
+Result<uint64_t> count_tokens(Transaction& transaction, uint64_t bucket) {
+  VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, count_row(bucket)));
+  if (row && row->size() == sizeof(uint64_t)) return keys::read_number(*row);
+  uint64_t count = 0;
+  const auto all = transaction.cursor(Table::uploads, keys::rename_age_prefix(bucket));
+  for (; all->valid() && count < rename_tokens_max; all->next()) ++count;
+  VB_TRY(all->status());
+  return count;
+}
+
+// Forgets tokens whose time is over, and one more if the bucket has its most. Returns how many.
+Result<uint64_t> forget_old_tokens(Transaction& transaction, uint64_t bucket, uint64_t count) {
   std::vector<std::string> old;
   const auto by_age = transaction.cursor(Table::uploads, keys::rename_age_prefix(bucket));
   for (; by_age->valid() && old.size() < tokens_forgotten_at_once; by_age->next()) {
-    const auto age = keys::parse_rename_age(by_age->key());
-    if (!age) return fail(Errc::corrupt_object, "index: age of a rename");
-    if (transaction.now_us() - age->first < rename_token_life_us) break;
+    const auto came = keys::parse_rename_age(by_age->key());
+    if (!came) return fail(Errc::corrupt_object, "index: age of a rename");
+    const int64_t age_us = transaction.now_us() - came->first;
+    const bool full = old.empty() && count >= rename_tokens_max;
+    if (full && age_us < rename_token_least_us) return fail(Errc::slow_down, "rename: too many tokens");
+    if (!full && age_us < rename_token_life_us) break;
     old.emplace_back(by_age->key());
   }
   VB_TRY(by_age->status());
@@ -36,16 +56,19 @@ Result<void> forget_old_tokens(Transaction& transaction, uint64_t bucket) {
     transaction.erase(Table::uploads, row);
     transaction.erase(Table::uploads, keys::rename_token(bucket, keys::parse_rename_age(row)->second));
   }
-  return {};
+  return old.size();
 }
 
 Result<void> remember_token(Transaction& transaction, const Renaming& r) {
   if (r.request.token.empty()) return {};
-  VB_TRY(forget_old_tokens(transaction, r.bucket->id));
+  const uint64_t bucket = r.bucket->id;
+  VB_ASSIGN(const uint64_t count, count_tokens(transaction, bucket));
+  VB_ASSIGN(const uint64_t forgotten, forget_old_tokens(transaction, bucket, count));
   const int64_t now_us = transaction.now_us();
-  transaction.put(Table::uploads, keys::rename_token(r.bucket->id, r.request.token),
+  transaction.put(Table::uploads, keys::rename_token(bucket, r.request.token),
                   keys::number(static_cast<uint64_t>(now_us)) + r.request.asked);
-  transaction.put(Table::uploads, keys::rename_age(r.bucket->id, now_us, r.request.token), "");
+  transaction.put(Table::uploads, keys::rename_age(bucket, now_us, r.request.token), "");
+  transaction.put(Table::uploads, count_row(bucket), keys::number(count - std::min(count, forgotten) + 1));
   return {};
 }
 
