@@ -85,6 +85,8 @@ iam::Api api_of(const HandlerContext& context, const Exchange& exchange) {
 
 Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange, call::Call& call,
                       s3::Response& response) {
+  call.facts = {.http = true, .headers = exchange.headers()};
+  call.facts.arrived_us = context.clock.now_us();
   auto whole = co_await read_call(context, api, exchange);
   if (!whole) exchange.close_after();  // the rest was not read
   const std::string* const body = whole ? &whole->body.text : nullptr;

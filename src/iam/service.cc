@@ -127,7 +127,7 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
     co_return SignedIn();
   }
   const FederatedTools tools{.store = identities_,
-                             .clock = clock_,
+                             .around = around(),
                              .keys = sign_in_->keys,
                              .directory = sign_in_->directory ? &sign_in_->directory->settings() : nullptr,
                              .authority = sign_in_->authority};
@@ -165,7 +165,7 @@ Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKe
     co_return write_error(too_many, {}, request.call.request_id, false, response);
   }
   auto work = [&]() -> Result<bool> {
-    answer_query(identities_, clock_, request.call, key, body, response);
+    answer_query(identities_, around(), request.call, key, body, response);
     return true;
   };
   const auto done = co_await (only_reads(body) ? reading_ : pool_).run("iam", std::move(work));
@@ -176,7 +176,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
                                 s3::Response& response) {
   const std::string name(request.raw_path.substr(admin_prefix.size()));
   if (const auto right = operator_ == nullptr ? std::string_view() : operator_->right_of(name); !right.empty()) {
-    const auto allowed = may_operate(request.call, key, right, clock_);
+    const auto allowed = may_operate(request.call, key, right, around());
     if (allowed && request.method == "POST") {
       co_await answer_operator(*operator_, name, key.principal->arn, body, response);
     } else {
@@ -186,7 +186,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   if (operator_ != nullptr && name == "rights" && request.method == "POST") {
-    answer_rights(*operator_, request.call, key, clock_, response);
+    answer_rights(*operator_, request.call, key, around(), response);
     co_return;
   }
   // Temporary credentials must not be able to create permanent ones.
