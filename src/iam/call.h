@@ -45,6 +45,7 @@ struct Call {
   s3::XmlWriter& xml;                           // of the result
   std::string& message;                         // of an error, replacing its context
   const auth::Attributes* passed_on = nullptr;  // attributes of the session that it requests
+  auth::PrincipalPtr assumed{};                 // the role's session that it made; null: none
 
   const auth::Principal& principal() const { return *key.principal; }
   std::string_view get(std::string_view name) const { return parameters.get_or_empty(name); }

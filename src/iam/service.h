@@ -65,9 +65,9 @@ class Service {
   void set_operator(OperatorCalls* calls) { operator_ = calls; }
 
   // Serves a request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All
-  // references outlive the task.
-  Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
-                   s3::Response& response);
+  // references outlive the task. The role's session whose credentials the answer has; null: none.
+  Task<auth::PrincipalPtr> serve(Api api, const s3::Request& request, const auth::AccessKey& key,
+                                 const std::string& body, s3::Response& response);
   // Whether sign-in without a key is possible: otherwise an unsigned call is refused unread.
   bool takes_federated() const;
   // Serves an unsigned query. Never fails, as serve(). `certificates`: the client's certificates; called once at most,
@@ -79,8 +79,8 @@ class Service {
   static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
 
  private:
-  Task<void> serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
-                         s3::Response& response);
+  Task<auth::PrincipalPtr> serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                                       s3::Response& response);
   Task<void> serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                          s3::Response& response);
   struct Asking;

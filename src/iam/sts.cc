@@ -72,6 +72,7 @@ Result<void> assume_role(Call& call) {
   VB_ASSIGN(SessionContents contents, role_contents(call, wanted, name, duration));
   contents.attributes = attributes;
   VB_ASSIGN(const auth::Credentials made, make_credentials(call, contents, call.key));
+  call.assumed = std::make_shared<const Principal>(role_session(*wanted.account, *wanted.role, name));
   write_credentials(call.xml, made, contents.expires_s);
   write_role_user(call.xml, wanted, name);
   if (!contents.attributes.source_identity.empty()) {
