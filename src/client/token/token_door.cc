@@ -50,6 +50,8 @@ std::string TokenDoor::provider() const {
   return provider_;
 }
 
+bool TokenDoor::takes(uint64_t size) const { return !seals_ || size <= sealed_size_max; }
+
 Outcome<> TokenDoor::open() {
   OUT_ASSIGN(auto link, take());
   give_back(std::move(link));
@@ -137,8 +139,9 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   // A dead kept connection is detected by the retry, which has a window of its own.
   call.replayable = false;
   auto reply = s3_.call(call);
-  // The window is withdrawn before the outcome is returned, even if the server never answered.
-  const bool doubtful = !reply && reply.error().http_status == 0;
+  // The window is withdrawn before the outcome is returned, even if the server never answered. Nor is it known whether
+  // someone on the wire has begun to write to a sealed one: tcp looks a key up when a write begins.
+  const bool doubtful = (!reply && reply.error().http_status == 0) || (sealed != nullptr && link->provider() == "tcp");
   if (doubtful) (*loan)->unanswered();
   loan->reset();
   if (doubtful) link.reset();  // the server's connection to this endpoint ends with it

@@ -31,6 +31,11 @@ class TokenDoor {
   // The server has answered a token at least once, so it will not store an empty object in place of a PUT.
   bool proven() const { return knowledge_ == Knowledge::yes; }
 
+  // Whether a transfer of this size can be sealed, if it must be.
+  bool takes(uint64_t size) const;
+  // The server may be any: one without tokens would store an empty object, or refuse its checksum for ever.
+  bool waits_for_proof() const { return seals_ && !proven(); }
+
   // The reply's transfer shows whether the bytes came by RDMA (door token) or in the body (door http, with the reason).
   // `into` must not be empty. unsupported: the server refused the token itself; or it is too large to be sealed.
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,

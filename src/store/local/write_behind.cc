@@ -107,12 +107,11 @@ bool WriteBehind::admits_locked(const Bucket& bucket, const Acknowledged& object
   return false;
 }
 
-void WriteBehind::set_time_locked(Acknowledged& object, std::string_view name) const {
+// `newest`: what the table has of the key; may be null.
+void WriteBehind::set_time(Acknowledged& object, const Acknowledged* newest) const {
   ObjectInfo& info = object.info;
   info.modified_us = engine_.options.clock->now_us();
-  if (const auto newest = newest_.find(name); newest != newest_.end()) {
-    info.modified_us = std::max(info.modified_us, newest->second->info.modified_us + 1);
-  }
+  if (newest != nullptr) info.modified_us = std::max(info.modified_us, newest->info.modified_us + 1);
   set_end(info, object.bucket->ttl_from(info.modified_us));
 }
 
@@ -141,11 +140,13 @@ void WriteBehind::end_append_locked(const Bucket& bucket) {
 }
 
 // Returns the object that it replaced in the table, to be destroyed when no lock is held.
-AcknowledgedPtr WriteBehind::insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name) {
+AcknowledgedPtr WriteBehind::insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name,
+                                           bool has_time) {
   const Bucket& bucket = *object->bucket;
   AcknowledgedPtr replaced;
   bytes_ += object->held_bytes;
   auto& newest = newest_[std::move(name)];
+  if (!has_time) set_time(*object, newest.get());
   if (newest == nullptr) {
     bucket.acknowledged.fetch_add(1, std::memory_order_acq_rel);
     bucket.count_acknowledged({.objects = 1, .bytes = object->info.size});
@@ -200,11 +201,18 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     std::unique_lock lock(mutex_);
     const bool still = (bucket->durability.load(std::memory_order_acquire) == Durability::sync) == durable;
     if (!still || size_max(*bucket) == 0 || !admits_locked(*bucket, *object)) return std::nullopt;
-    object->info = durable ? info : std::move(info);  // the log may decline
+    if (durable) {
+      object->info = info;  // the log may decline
+    } else {
+      object->info = std::move(info);
+    }
     object->info.version_id.clear();
     object->info.delete_marker = false;
     object->info.parts.clear();
-    set_time_locked(*object, name);
+    if (durable) {
+      const auto newest = newest_.find(name);
+      set_time(*object, newest == newest_.end() ? nullptr : newest->second.get());
+    }
     if (durable && !log_object(*object, name, bytes, lock)) {
       hurry_upto_ = last_sequence_;  // the log is full, or cannot be written
       log_failed_ = engine_.pmem->failed();
@@ -213,12 +221,12 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
       wake_settled(std::move(lock));
       return std::nullopt;
     }
-    stored = object->info;
     // The sender's transfer is over: its bytes are not charged to it any more.
     bytes.lease.detach_charge().release();
     bytes.charge.release();
     object->bytes = std::move(bytes);
-    replaced = insert_locked(object, std::move(name));
+    replaced = insert_locked(object, std::move(name), /*has_time=*/durable);
+    stored = object->info;
     if (durable) end_append_locked(*bucket);
     object->told_after = bucket->feed->tell_early(key, stored);
     hurry_locked();
@@ -250,7 +258,7 @@ Result<void> WriteBehind::bring_back(std::vector<PmemLog::Found> objects) {
     object->held_bytes = bytes->size() + object->key.size() + overhead;
     object->place = found.place;
     object->brought_back = true;
-    (void)insert_locked(object, std::string(Name(*object->bucket, object->key).text()));
+    (void)insert_locked(object, std::string(Name(*object->bucket, object->key).text()), /*has_time=*/true);
   }
   return {};
 }

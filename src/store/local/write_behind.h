@@ -116,8 +116,8 @@ class WriteBehind final : public Early {
   bool log_object(Acknowledged& object, std::string name, const memory::Chunk& bytes,
                   std::unique_lock<std::mutex>& lock);
   void end_append_locked(const Bucket& bucket);
-  void set_time_locked(Acknowledged& object, std::string_view name) const;
-  AcknowledgedPtr insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name);
+  void set_time(Acknowledged& object, const Acknowledged* newest) const;
+  AcknowledgedPtr insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name, bool has_time);
   void hurry_locked();
   bool is_in_index(const Acknowledged& object) const;
   AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
