@@ -21,7 +21,6 @@ class RequestFacts final : public auth::Facts {
  private:
   bool find_express(std::string_view key, auth::FactValues& values) const;
   bool find_copy_source(auth::FactValues& values) const;
-  std::optional<std::string> user_agent() const;
   std::optional<std::string> write_fact(std::string_view key) const;
   std::optional<std::string> connection_fact(std::string_view key) const;
   std::optional<std::string> signature_fact(std::string_view key) const;

@@ -24,6 +24,7 @@
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
+#include "s3/workers/in_turns.h"
 
 namespace verbena::s3 {
 namespace {
@@ -35,13 +36,19 @@ metrics::Counter& delivered() {
   return counter;
 }
 // Reasons for dropping: a record beyond its origin's share of the queue (`share`), a batch beyond the quota of the
-// target's owner (`quota`), or one that cannot be delivered (`target`).
+// target's owner (`quota`), one that cannot be delivered (`target`), or one that is left when a stop of the server has
+// taken its time (`stop`).
 metrics::Counter& dropped(const char* why) {
   return metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were dropped",
                           {{"cause", why}});
 }
 metrics::Counter& dropped_for_share() {
   static auto& counter = dropped("share");
+  return counter;
+}
+
+metrics::Counter& dropped_at_stop() {
+  static auto& counter = dropped("stop");
   return counter;
 }
 
@@ -194,7 +201,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   if (!room) co_return std::unexpected(room.error());
   // Likewise beyond the bound of the target. The records of other buckets do not wait long for it.
   BoundWish room_wish{.key = key, .bytes = batch.lines.size()};
-  // At the stop of the server they do not wait at all: it evicts no more.
+  // At a stop of the server they do not wait at all.
   const auto wait_max = stop_ ? std::chrono::seconds(0) : log_room_wait_max;
   VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, std::move(room_wish), wait_max));
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
@@ -215,8 +222,12 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
 }
 
 Task<> RequestLog::deliver(bool all) {
-  const std::vector<Batch> due = take(all);
+  const std::vector<Batch> due = in_turns(take(all), [](const Batch& batch) { return batch.owner; });
   for (const Batch& batch : due) {
+    if (is_late()) {
+      dropped_at_stop().add();
+      continue;
+    }
     const auto written = co_await write(batch);
     if (written) {
       delivered().add();
@@ -225,6 +236,8 @@ Task<> RequestLog::deliver(bool all) {
     }
   }
 }
+
+bool RequestLog::is_late() const { return stop_ && std::chrono::steady_clock::now() >= stop_by_; }
 
 // Limits messages in the server's own log, which tenants could otherwise fill.
 void RequestLog::tell_dropped(const Batch& batch, const Error& error) {
@@ -254,6 +267,7 @@ void RequestLog::start() {
 
 void RequestLog::stop() {
   if (!thread_.joinable()) return;
+  stop_by_ = std::chrono::steady_clock::now() + options_.stop_max;
   stop_ = true;
   asio::post(io_, [this] { timer_.cancel(); });
   thread_.join();

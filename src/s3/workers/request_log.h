@@ -46,13 +46,15 @@ class RequestLog {
     // Of all batches. Each bucket owner has a fair share of it, and each client address a fair share of the owner's
     // (base/fair_share.h): a flood of records displaces only records of the same owner and address.
     size_t queued_bytes_max = 16 * MiB;
+    std::chrono::milliseconds stop_max{10'000};  // of all deliveries of a stop
   };
   RequestLog(Service& service, Options options) : service_(service), options_(options) {}
   ~RequestLog() { stop(); }
   RequestLog(const RequestLog&) = delete;
 
   void start();
-  void stop();  // delivers all records; waits for it
+  // Delivers the records, those of owners in turns, and waits for it; drops what is left after Options::stop_max.
+  void stop();
 
   // Null: that bucket's requests are not logged.
   Task<std::shared_ptr<LogEntry>> begin(const std::string& bucket);
@@ -90,6 +92,7 @@ class RequestLog {
   std::vector<Batch> take(bool all);
   bool pressed() const { return queued_bytes_ > options_.queued_bytes_max / 8; }  // under mutex_
   void wake();                                                                    // under mutex_
+  bool is_late() const;                                                           // to begin another delivery of a stop
   void tell_dropped(const Batch& batch, const Error& error);
   bool is_woken();
 
@@ -103,6 +106,7 @@ class RequestLog {
   bool woken_ = false;                       // deliver early: much is queued
   uint64_t untold_ = 0;                      // dropped batches not yet reported in the server's log
   std::chrono::steady_clock::time_point tell_at_{};
+  std::chrono::steady_clock::time_point stop_by_{};  // set before stop_
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> looks_{0};
   boost::asio::io_context io_{1};

@@ -4,6 +4,8 @@
 #include <boost/asio/detached.hpp>
 
 #include "auth/auth.h"
+#include "base/metrics.h"
+#include "s3/workers/in_turns.h"
 #include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
@@ -165,6 +167,33 @@ TEST_F(BucketLogs, AnIntervalBelowFourSecondsDoesNotMakeItsThreadSpin) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   brisk.stop();
   EXPECT_LE(brisk.looks(), 2u);
+}
+
+// A tenant's many rules made a stop last until the operating system killed the server.
+TEST_F(BucketLogs, AStopDropsWhatItHasNoTimeFor) {
+  auto& dropped = metrics::counter("verbena_bucket_log_dropped_total", "", {{"cause", "stop"}});
+  for (const auto& [stop_max, delivers] :
+       {std::pair(std::chrono::seconds(10), true), {std::chrono::seconds(0), false}}) {
+    RequestLog stopped(service, {.stop_max = stop_max});
+    stopped.start();
+    for (const char* prefix : {"a/", "b/", "c/"}) {
+      LogEntry entry{stopped, LoggingRule{"logs", prefix, LoggingRule::KeyFormat::simple}};
+      entry.record.bucket_owner = std::string(auth::root_canonical_id);
+      stopped.add(entry);
+    }
+    const uint64_t before = dropped.value();
+    const size_t objects = call("GET", "/logs").count("<Key>");
+    stopped.stop();
+    EXPECT_EQ(dropped.value() - before, delivers ? 0u : 3u);
+    EXPECT_EQ(call("GET", "/logs").count("<Key>") - objects, delivers ? 3u : 0u);
+  }
+}
+
+TEST(InTurns, AnOwnerOfManyItemsDelaysOthersByOneEach) {
+  const std::vector<std::string> items = {"a1", "a2", "a3", "a4", "b1", "b2", "c1"};
+  EXPECT_EQ(in_turns(items, [](const std::string& item) { return item.substr(0, 1); }),
+            (std::vector<std::string>{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}));
+  EXPECT_TRUE(in_turns(std::vector<std::string>(), [](const std::string& item) { return item; }).empty());
 }
 
 TEST_F(BucketLogs, RequestsAreDeliveredAsAnObject) {
