@@ -277,13 +277,13 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   // A one-sided operation cannot be cancelled: its request waits for it until its deadline.
   wait_until(std::max<std::chrono::milliseconds>(cut_off_max, config.rdma.operation_timeout + std::chrono::seconds(1)),
              [&] { return requests() == 0 && connections() == 0; });
+  // While the cores run: an eviction may wait, without a deadline, for a lock of a coroutine on a core.
+  if (bounds_worker != nullptr) bounds_worker->stop();
   for (auto& parts : cores) parts.core->stop();
   for (auto& parts : cores) {
     if (parts.thread.joinable()) parts.thread.join();
   }
   request_log->stop();
-  // Writes that were under way, and log objects, may have waited for its evictions.
-  if (bounds_worker != nullptr) bounds_worker->stop();
   if (deliveries != nullptr) deliveries->stop();
   // What a GPU may still touch stays mapped until the process ends.
   if (gpudirect != nullptr && !gpudirect->stop()) {

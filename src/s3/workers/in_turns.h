@@ -10,8 +10,8 @@
 
 namespace verbena::s3 {
 
-// First each owner's first item, then each owner's second one, and so on: an owner with many items delays each item of
-// another owner by one of its own at most. An owner's items keep their order.
+// First each owner's first item, then each owner's second one, and so on: before an owner's n-th item come n items of
+// each other owner at most. An owner's items keep their order.
 template <class Item, class OwnerOf>
 std::vector<Item> in_turns(std::vector<Item> items, OwnerOf owner_of) {
   std::map<std::string, size_t> taken;
