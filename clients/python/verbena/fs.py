@@ -25,6 +25,11 @@ def _stays_inside(path, root):
     return not rest or not {"", ".", ".."} & set(rest.removesuffix("/").split("/"))
 
 
+def _check_inside(path, root):
+    if not _stays_inside(path, root):
+        raise ValueError(f"{path!r} has no place in a folder: a part of it is empty, '.' or '..'")
+
+
 class VerbenaFileSystem(AbstractFileSystem):
     """Buckets are the first level of paths. `cat_ranges` reads up to 64 ranges of an object in one message."""
 
@@ -198,13 +203,23 @@ class VerbenaFileSystem(AbstractFileSystem):
         """Keys with empty parts, "." or ".." below `rpath` are refused: their files would not be in `lpath`."""
         if not isinstance(lpath, (list, tuple)):  # else each file is named by the caller
             named = isinstance(rpath, (str, os.PathLike)) and not glob.has_magic(os.fspath(rpath))
-            options["below"] = self._strip_protocol(rpath) if named else ""
+            # The last part of a named folder is checked, too: it may become a folder in `lpath`.
+            options["below"] = below = self._strip_protocol(rpath).rpartition("/")[0] if named else ""
+            if recursive:
+                self._check_tree(rpath, below)
         return super().get(rpath, lpath, recursive, *arguments, **options)
 
     def get_file(self, rpath, lpath, *arguments, below=None, **options):
-        if below is not None and not _stays_inside(rpath, below):
-            raise ValueError(f"{rpath!r} has no place in a folder: a part of it is empty, '.' or '..'")
+        if below is not None:
+            _check_inside(rpath, below)
         return super().get_file(rpath, lpath, *arguments, **options)
+
+    def _check_tree(self, rpath, below):
+        """All keys of a recursive get, before its first file: its own search finds none that have an empty part."""
+        for root in self.expand_path(rpath):
+            for bucket_or_folder in [root] if root else self.ls("", detail=False):
+                for path in self.find(bucket_or_folder):
+                    _check_inside(path, below)
 
     def pipe_file(self, path, value, **options):
         self.client.put(*self._split(path), value, **options)
