@@ -10,8 +10,6 @@ namespace {
 
 using Value = std::optional<std::string>;
 
-Value some(std::string_view text) { return text.empty() ? std::nullopt : Value(text); }
-
 Value header(const Call& call, std::string_view name) {
   const auto value = sent(call).header(name);
   return value ? Value(*value) : std::nullopt;
@@ -20,7 +18,7 @@ Value header(const Call& call, std::string_view name) {
 // For a native session the user agent that its client gave when it opened the session.
 Value user_agent(const Call& call) {
   if (call.facts.http) return header(call, "user-agent");
-  return call.user_agent == nullptr ? std::nullopt : some(*call.user_agent);
+  return call.user_agent == nullptr ? std::nullopt : value_of(*call.user_agent);
 }
 
 struct Key {
@@ -29,16 +27,24 @@ struct Key {
 };
 
 constexpr Key keys[] = {
-    {"aws:currenttime", [](const Call&, const AskedOf& of) -> Value { return format_iso8601(of.now_us); }},
-    {"aws:epochtime", [](const Call&, const AskedOf& of) -> Value { return std::to_string(of.now_us / 1'000'000); }},
+    {"aws:currenttime",
+     [](const Call& call, const AskedOf& of) -> Value { return format_iso8601(arrived_us(call, of.clock)); }},
+    {"aws:epochtime",
+     [](const Call& call, const AskedOf& of) -> Value {
+       return std::to_string(arrived_us(call, of.clock) / 1'000'000);
+     }},
     {"aws:referer", [](const Call& call, const AskedOf&) { return header(call, "referer"); }},
-    {"aws:requestedregion", [](const Call&, const AskedOf& of) { return some(of.region); }},
-    {"aws:resourceaccount", [](const Call&, const AskedOf& of) { return some(of.resource_account); }},
+    {"aws:requestedregion", [](const Call&, const AskedOf& of) { return value_of(of.region); }},
+    {"aws:resourceaccount", [](const Call&, const AskedOf& of) { return value_of(of.resource_account); }},
     {"aws:securetransport", [](const Call& call, const AskedOf&) -> Value { return call.secure ? "true" : "false"; }},
-    {"aws:sourceip", [](const Call& call, const AskedOf&) { return some(call.peer_address); }},
+    {"aws:sourceip", [](const Call& call, const AskedOf&) { return value_of(call.peer_address); }},
     {"aws:useragent", [](const Call& call, const AskedOf&) { return user_agent(call); }}};
 
 }  // namespace
+
+std::optional<std::string> value_of(std::string_view text) {
+  return text.empty() ? std::nullopt : std::optional<std::string>(text);
+}
 
 std::vector<std::string_view> request_keys() {
   std::vector<std::string_view> names;

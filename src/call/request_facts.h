@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "call/call.h"
 
 namespace verbena::call {
@@ -15,8 +16,16 @@ namespace verbena::call {
 struct AskedOf {
   std::string_view region;            // of the server
   std::string_view resource_account;  // that owns the resource, 12 digits; empty: there is none
-  int64_t now_us;
+  const WallClock& clock;
 };
+
+// The time for conditions: the request's arrival, however long its body takes.
+inline int64_t arrived_us(const Call& call, const WallClock& clock) {
+  return call.facts.arrived_us != 0 ? call.facts.arrived_us : clock.now_us();
+}
+
+// The value of a key from a text that is empty where the request has no such value.
+std::optional<std::string> value_of(std::string_view text);
 
 // All of these keys, in lower case.
 std::vector<std::string_view> request_keys();

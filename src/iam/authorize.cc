@@ -18,12 +18,8 @@ std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_v
 }  // namespace
 
 bool CallerFacts::find(std::string_view key, auth::FactValues& values) const {
-  const int64_t arrived_us = caller_.facts.arrived_us;
-  auto value = call::find_request_fact(caller_,
-                                       {.region = around_.region,
-                                        .resource_account = resource_account_,
-                                        .now_us = arrived_us != 0 ? arrived_us : around_.clock.now_us()},
-                                       key);
+  auto value = call::find_request_fact(
+      caller_, {.region = around_.region, .resource_account = resource_account_, .clock = around_.clock}, key);
   if (!value) return false;
   values.push_back(std::move(*value));
   return true;

@@ -232,8 +232,6 @@ TEST_F(QueryTest, TheAdminApiTakesNoNonsense) {
   EXPECT_EQ(store_->accounts()->size(), 1u);
 }
 
-// Changes are made one after the other. One account's must not be all that others wait for, and what changes nothing
-// does not wait for them at all.
 // A denial by the user agent held at S3 and not here.
 TEST_F(QueryTest, ARequestHasTheSameConditionKeysAsAtS3) {
   const s3::Headers headers = {{"user-agent", "tool/1"}, {"referer", "https://page"}};
@@ -269,6 +267,8 @@ TEST_F(QueryTest, ARequestHasTheSameConditionKeysAsAtS3) {
   }
 }
 
+// Changes are made one after the other. One account's must not be all that others wait for, and what changes nothing
+// does not wait for them at all.
 TEST_F(QueryTest, OneAccountsChangesLeaveOthersTheirTurns) {
   const auto evil = key(admin("user-add", {{"name", "evil"}})["access_key"]);
   const auto good = key(admin("user-add", {{"name", "good"}})["access_key"]);

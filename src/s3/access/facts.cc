@@ -12,11 +12,6 @@ namespace {
 
 constexpr std::string_view existing_tag = "s3:existingobjecttag/", request_tag = "s3:requestobjecttag/";
 
-std::optional<std::string> some(std::string_view text) {
-  if (text.empty()) return std::nullopt;
-  return std::string(text);
-}
-
 std::optional<std::string> find_tag(const store::Tags* tags, std::string_view key) {
   if (tags == nullptr) return std::nullopt;
   const auto it = std::ranges::find(*tags, key, &store::Tags::value_type::first);
@@ -80,10 +75,6 @@ std::optional<std::string> as_header(const std::optional<std::string>& tag) {
 
 }  // namespace
 
-int64_t arrived_us(const Service& service, const Call& caller) {
-  return caller.facts.arrived_us != 0 ? caller.facts.arrived_us : service.clock.now_us();
-}
-
 // From the request as sent: headers that the server computes are not facts.
 std::optional<std::string> RequestFacts::header(std::string_view name) const {
   if (caller_.facts.http) return text_of(caller_.facts.header(name));
@@ -92,7 +83,7 @@ std::optional<std::string> RequestFacts::header(std::string_view name) const {
   return it == asked_.headers->end() ? std::nullopt : std::optional(it->second);
 }
 
-int64_t RequestFacts::now_us() const { return arrived_us(service_, caller_); }
+int64_t RequestFacts::now_us() const { return call::arrived_us(caller_, service_.clock); }
 
 std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
   if (key == "aws:securetransport") {
@@ -101,10 +92,10 @@ std::optional<std::string> RequestFacts::connection_fact(std::string_view key) c
     const bool by_rdma = caller_.door == Door::token || header("x-amz-rdma-token").has_value();
     return caller_.secure && (!by_rdma || caller_.seals_rdma) ? "true" : "false";
   }
-  if (key == "s3:locationconstraint") return some(asked_.location);
+  if (key == "s3:locationconstraint") return call::value_of(asked_.location);
   if (key == "s3:resourceaccount") key = "aws:resourceaccount";
-  return call::find_request_fact(caller_,
-                                 {.region = service_.region, .resource_account = owner_id_, .now_us = now_us()}, key);
+  return call::find_request_fact(
+      caller_, {.region = service_.region, .resource_account = owner_id_, .clock = service_.clock}, key);
 }
 
 // Source: Amazon S3, "Amazon S3 Signature Version 4 Authentication Specific Policy Keys".
@@ -123,7 +114,7 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
 }
 
 std::optional<std::string> RequestFacts::listing_fact(std::string_view key) const {
-  if (key == "s3:versionid") return some(asked_.version_id);
+  if (key == "s3:versionid") return call::value_of(asked_.version_id);
   if (asked_.list == nullptr) return std::nullopt;
   if (key == "s3:prefix") return text_of(asked_.list->prefix);
   if (key == "s3:delimiter") return text_of(asked_.list->delimiter);

@@ -8,9 +8,6 @@
 
 namespace verbena::s3 {
 
-// The arrival of the request: the time for conditions, however long the body takes.
-int64_t arrived_us(const Service& service, const Call& caller);
-
 class RequestFacts final : public auth::Facts {
  public:
   // The arguments must outlive it. `owner_id`: the account that owns the bucket.
