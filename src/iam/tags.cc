@@ -57,10 +57,7 @@ Result<TagMap> read_tags(const Call& call) {
 
 Result<TagMap> read_new_tags(const Call& call, std::string_view action) {
   VB_ASSIGN(TagMap tags, read_tags(call));
-  if (!tags.empty()) {
-    VB_TRY(
-        authorize(call, action, resource_of(call), {.policy = nullptr, .owner = call.account->account->canonical_id}));
-  }
+  if (!tags.empty()) VB_TRY(authorize(call, action, resource_of(call), *call.account->account));
   return tags;
 }
 

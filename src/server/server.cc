@@ -277,7 +277,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   // A one-sided operation cannot be cancelled: its request waits for it until its deadline.
   wait_until(std::max<std::chrono::milliseconds>(cut_off_max, config.rdma.operation_timeout + std::chrono::seconds(1)),
              [&] { return requests() == 0 && connections() == 0; });
-  // Writes that were under way may have waited for its evictions.
+  // While the cores run: an eviction may wait, without a deadline, for a lock of a coroutine on a core.
   if (bounds_worker != nullptr) bounds_worker->stop();
   for (auto& parts : cores) parts.core->stop();
   for (auto& parts : cores) {

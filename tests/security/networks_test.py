@@ -126,7 +126,7 @@ class Networks(IamCase):
         got = self.outcomes(lambda source, who: self.signed(source, who, "POST", "/", form, body, "sts"))
         self.assertEqual(got, {ALL: (200, 200), TENANT: (200, 403), ROOTS: (403, 200), PUBLIC: (403, 403)})
 
-    def test_a_role_of_another_account_can_be_assumed_but_not_used(self):
+    def test_a_role_of_another_account_is_used_and_assumed_where_that_account_may_be_used(self):
         role = self.iam.create_role(RoleName="visitor", AssumeRolePolicyDocument=trust(self.tenant["account_id"]))["Role"]
         self.iam.put_role_policy(RoleName="visitor", PolicyName="all", PolicyDocument=json.dumps(
             {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}))
@@ -135,6 +135,13 @@ class Networks(IamCase):
         headers = self.sign("GET", "/roots/k", token, key=taken["AccessKeyId"], secret=taken["SecretAccessKey"])
         got = {source: self.ask(source, "GET", "/roots/k", headers).status for source in (ALL, TENANT, ROOTS)}
         self.assertEqual(got, {ALL: 200, TENANT: 403, ROOTS: 200})
+        body = urllib.parse.urlencode({"Action": "AssumeRole", "Version": "2011-06-15", "RoleArn": role["Arn"],
+                                       "RoleSessionName": "session"}).encode()
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        asked = {source: self.signed(source, "tenant", "POST", "/", form, body, "sts") for source in (ALL, TENANT)}
+        self.assertEqual({source: reply.status for source, reply in asked.items()}, {ALL: 200, TENANT: 403})
+        self.assertEqual([b"<SecretAccessKey>" in asked[source].body for source in (ALL, TENANT)], [True, False])
+        self.assertIn(b"may not be used from this network", asked[TENANT].body)
 
     def session(self, source, account):
         body = json.dumps({"version": 1, "client_nonce": self.nonce()}).encode()
