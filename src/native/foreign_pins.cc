@@ -1,16 +1,14 @@
 #include "native/foreign_pins.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "s3/access/bound.h"
+#include "store/key_pins.h"
 
 namespace verbena::native {
 namespace {
 
 constexpr uint64_t part = 2;  // of the bound
-
-uint64_t hash_of(std::string_view key) { return std::hash<std::string_view>{}(key); }
 
 }  // namespace
 
@@ -19,7 +17,8 @@ bool ForeignPins::take(const s3::BucketAccess& bucket, std::string_view key, uin
   const std::lock_guard lock(mutex_);
   const auto [at, is_first] = buckets_.try_emplace(bucket.name);
   Pinned& pinned = at->second;
-  const auto known = pinned.keys.find(hash_of(key));
+  const uint64_t name = store::KeyPins::hash(bucket.name, key);
+  const auto known = pinned.keys.find(name);
   const Pin before = known == pinned.keys.end() ? Pin() : known->second;
   const uint64_t more = bytes - std::min(bytes, before.bytes);
   const uint64_t bytes_max = bound.most_bytes() / part, keys_max = bound.most_objects() / part;
@@ -29,7 +28,7 @@ bool ForeignPins::take(const s3::BucketAccess& bucket, std::string_view key, uin
     return false;
   }
   pinned.bytes += more;
-  pinned.keys[hash_of(key)] = {.leases = before.leases + 1, .bytes = before.bytes + more};
+  pinned.keys[name] = {.leases = before.leases + 1, .bytes = before.bytes + more};
   return true;
 }
 
@@ -38,7 +37,7 @@ void ForeignPins::give_back(const s3::BucketAccess& bucket, std::string_view key
   const auto at = buckets_.find(bucket.name);
   if (at == buckets_.end()) return;
   Pinned& pinned = at->second;
-  const auto known = pinned.keys.find(hash_of(key));
+  const auto known = pinned.keys.find(store::KeyPins::hash(bucket.name, key));
   if (known == pinned.keys.end() || --known->second.leases != 0) return;
   pinned.bytes -= known->second.bytes;
   pinned.keys.erase(known);

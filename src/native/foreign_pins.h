@@ -26,7 +26,7 @@ class ForeignPins {
     uint64_t leases = 0, bytes = 0;
   };
   struct Pinned {
-    std::unordered_map<uint64_t, Pin> keys{};  // by a hash: two keys may count as one
+    std::unordered_map<uint64_t, Pin> keys{};  // by a keyed hash: two keys may count as one, by chance
     uint64_t bytes = 0;
   };
 

@@ -81,6 +81,16 @@ TEST_F(RenameTokens, TheyAreCountedWhereNoCountIsStored) {
   EXPECT_EQ(rename("more").error(), Errc::slow_down);
 }
 
+TEST_F(RenameTokens, OneThatIsUsedAgainWhenItsTimeIsOverIsKept) {
+  for (const char* token : {"1", "2", "3", "4", "5"}) ASSERT_TRUE(rename(token));
+  now_us_ += rename_token_life_us + 1;
+  ASSERT_TRUE(rename("5"));                                         // forgets 1 and 2
+  for (const char* token : {"6", "7"}) ASSERT_TRUE(rename(token));  // 3 and 4; then the first 5
+  const std::string before = here_;
+  EXPECT_TRUE(rename("5")) << "known";
+  EXPECT_EQ(here_, before) << "so it is not done again";
+}
+
 TEST_F(RenameTokens, OldOnesMakeRoom) {
   fill();
   now_us_ += rename_token_life_us;

@@ -285,7 +285,7 @@ bool PmemLog::fill_up() {
   return true;
 }
 
-std::optional<uint64_t> PmemLog::append(const Record& record) {
+std::optional<uint64_t> PmemLog::append(const Record& record, bool moves) {
   if (record.key.empty() || record.key.size() > key_size_max || record.head.size() > head_max ||
       record.bytes.size() > bytes_max) {
     return std::nullopt;
@@ -301,7 +301,9 @@ std::optional<uint64_t> PmemLog::append(const Record& record) {
   if (failed()) return std::nullopt;
   const uint64_t left = ring_ - tail_ % ring_;
   const uint64_t skipped = length > left ? left : 0;
-  if (tail_ + skipped + length - head_ > ring_) return std::nullopt;
+  // Room for the largest record, which may have to skip as much at the ring's end.
+  const uint64_t kept = moves ? 0 : std::min<uint64_t>(ring_ / 8, 2 * record_max);
+  if (tail_ + skipped + length + kept - head_ > ring_) return std::nullopt;
   const bool ready = skipped == 0 || fill_up();
   const uint64_t place = tail_;
   header.body_check = body_check(place, record.head, record.bytes);

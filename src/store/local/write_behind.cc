@@ -45,6 +45,13 @@ bool worth_another_try(const Error& error) {
   return error == Errc::insufficient_storage || error == Errc::io_error || error == Errc::slow_down;
 }
 
+// What the log has is acknowledged as durable, so it waits for whatever ails the disk: only what the judge says of this
+// object is another matter. A block of its row that cannot be read is such a reason.
+bool waits_for_the_disk(const Acknowledged& object, const Error& why, bool by_judge) {
+  if (!object.place) return worth_another_try(why);
+  return !by_judge || why == Errc::insufficient_storage || why == Errc::slow_down;
+}
+
 }  // namespace
 
 WriteBehind::WriteBehind(Engine& engine)
@@ -131,19 +138,19 @@ bool WriteBehind::log_object(Acknowledged& object, std::string name, const memor
   appending_ = {.sequence = object.sequence, .name = std::move(name)};
   object.bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
   lock.unlock();
-  object.place = append_to_log(object, bytes.bytes);
+  object.place = append_to_log(object, bytes.bytes, /*moves=*/false);
   lock.lock();
   return object.place.has_value();
 }
 
 // With append_mutex_ held, and mutex_ free.
-std::optional<uint64_t> WriteBehind::append_to_log(const Acknowledged& object, Bytes bytes) {
+std::optional<uint64_t> WriteBehind::append_to_log(const Acknowledged& object, Bytes bytes, bool moves) {
   ObjectRecord record{.id = 0, .info = object.info, .blob = {}};
   record.blob.size = bytes.size();
   if (record.blob.size != 0) record.blob.kind = BlobKind::in_index;
   const std::string head = encode(record);
   const auto place =
-      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes});
+      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes}, moves);
   log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
   return place;
 }
@@ -468,17 +475,19 @@ void WriteBehind::loop() {
       settled_.notify_all();
       continue;
     }
-    const bool tries_stuck = stuck_due_locked(Clock::now());
-    if (!tries_stuck && waiting_.empty()) return;
-    const bool last_try = stopping_ && trouble_;
-    Batch batch = tries_stuck ? take_stuck_locked() : take_batch_locked();
-    lock.unlock();
-    if (tries_stuck) {
-      write_stuck(std::move(batch));
-    } else {
-      write(std::move(batch));
+    if (stuck_due_locked(Clock::now())) {
+      try_stuck(lock);
+      continue;
     }
+    if (waiting_.empty()) return;
+    const bool last_try = stopping_ && trouble_;
+    Batch batch = take_batch_locked();
+    lock.unlock();
+    write(std::move(batch));
     lock.lock();
+    trouble_ = std::exchange(refused_, false);
+    wake_settled(std::move(lock));
+    lock = std::unique_lock(mutex_);
     if (!trouble_) continue;
     if (last_try) return;
     // Trying again at once what the disk has just refused is useless.
@@ -506,13 +515,48 @@ WriteBehind::Batch WriteBehind::take_stuck_locked() {
     batch.push_back(next->second);
   }
   stuck_tried_ = batch.back()->sequence;
-  stuck_at_ = Clock::now() + try_again_after;
   return batch;
 }
 
-void WriteBehind::write_stuck(Batch batch) {
-  for (const AcknowledgedPtr& object : batch) move_in_log(object);
+// A key's new object may have been on its way into the log when the index refused the one before. That one must not
+// come into the index after the new one. Returns them, to be destroyed when no lock is held.
+WriteBehind::Batch WriteBehind::drop_overwritten_locked() {
+  Batch gone;
+  for (const auto& [sequence, object] : stuck_) {
+    if (!is_newest_locked(*object)) gone.push_back(object);
+  }
+  for (const AcknowledgedPtr& object : gone) {
+    free_locked(*object);
+    forget_locked(*object);
+    tell_log(*object, &PmemLog::replaced);
+  }
+  return gone;
+}
+
+// Whatever comes of it, those that wait for the first time are next: a stuck object does not hold them up, and says
+// nothing about the disk.
+void WriteBehind::try_stuck(std::unique_lock<std::mutex>& lock) {
+  Batch gone = drop_overwritten_locked();
+  Batch batch = stuck_.empty() ? Batch() : take_stuck_locked();
+  lock.unlock();
+  gone.clear();
+  move_all_in_log();
   write(std::move(batch));
+  lock.lock();
+  stuck_at_ = Clock::now() + try_again_after;
+  wake_settled(std::move(lock));
+  lock = std::unique_lock(mutex_);
+}
+
+// The oldest record first: each that moves makes room in the log for the next one.
+void WriteBehind::move_all_in_log() {
+  Batch all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [sequence, object] : stuck_) all.push_back(object);
+  }
+  std::ranges::sort(all, {}, [](const AcknowledgedPtr& object) { return *object->place; });
+  for (const AcknowledgedPtr& object : all) move_in_log(object);
 }
 
 // The log's space is used again from its oldest record on: one that stays would fill the log.
@@ -523,7 +567,7 @@ void WriteBehind::move_in_log(const AcknowledgedPtr& object) {
     const std::lock_guard lock(mutex_);
     if (!is_newest_locked(*object)) return;  // the last record of the key must stay the last
   }
-  const auto place = append_to_log(*object, object->bytes.bytes);
+  const auto place = append_to_log(*object, object->bytes.bytes, /*moves=*/true);
   if (!place) return;
   engine_.pmem->replaced(*std::exchange(object->place, place));
   log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
@@ -533,7 +577,8 @@ void WriteBehind::move_in_log(const AcknowledgedPtr& object) {
 struct WriteBehind::Written {
   AcknowledgedPtr object;
   WrittenBlob blob;
-  ObjectInfo stored{};  // what the index has
+  ObjectInfo stored{};   // what the index has
+  bool refused = false;  // by the judge
 };
 
 namespace {
@@ -571,14 +616,15 @@ void WriteBehind::write(Batch batch) {
     }
     auto blob = write_blob(*object);
     if (!blob) {
-      failed(std::move(object), blob.error());
+      failed(std::move(object), blob.error(), /*by_judge=*/false);
       all->count_down();
       continue;
     }
     auto written = std::make_shared<Written>(Written{.object = object, .blob = std::move(*blob)});
     auto judge = [this, written](Transaction& transaction) -> Result<void> {
-      VB_ASSIGN(written->stored,
-                put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob));
+      auto put = put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob);
+      written->refused = !put;
+      VB_ASSIGN(written->stored, std::move(put));
       transaction.on_commit([this, written] { in_index(*written->object, written->stored); });
       return {};
     };
@@ -588,17 +634,15 @@ void WriteBehind::write(Batch batch) {
                       .bucket = object->bucket,
                       .takes_space = !object->place,  // what the log has is acknowledged: a full disk takes it, too
                       .written_behind = true};
-    auto done = [this, object, all](const Result<void>& outcome) {
-      if (!outcome) failed(object, outcome.error());
+    auto done = [this, object, written, all](const Result<void>& outcome) {
+      if (!outcome) failed(object, outcome.error(), written->refused);
       all->count_down();
     };
     engine_.committer->submit(std::move(mutation), std::move(done));
   }
   all->wait();
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   log_failed_ = !log_ended_ && engine_.pmem != nullptr && engine_.pmem->failed();
-  trouble_ = std::exchange(refused_, false);
-  wake_settled(std::move(lock));
 }
 
 // Nothing is appended any more. Once the index has everything, a start needs nothing of what can still be read there,
@@ -635,14 +679,15 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored)
   wake_settled(std::move(lock));
 }
 
-void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
+void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge) {
   std::unique_lock lock(mutex_);
   auto taken = writing_.extract(object->sequence);
   const bool overwritten = !is_newest_locked(*object);
-  if (!overwritten && worth_another_try(why)) {
+  if (!overwritten && waits_for_the_disk(*object, why, by_judge)) {
+    if (!taken) return;  // it is stuck, and stays so
     if (!trouble_ && !refused_) log::error("store: write behind waits: {}", describe(why));
     refused_ = true;
-    if (taken) waiting_.insert(std::move(taken));  // else it is stuck, and stays so
+    waiting_.insert(std::move(taken));
     return;
   }
   // What the log has is acknowledged as durable: it is given up only with its bucket.
@@ -665,7 +710,7 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
 void WriteBehind::stick_locked(const AcknowledgedPtr& object, const Error& why) {
   if (!stuck_.emplace(object->sequence, object).second) return;
   ++object->bucket->shut;
-  stuck_at_ = Clock::now() + try_again_after;
+  if (stuck_.size() == 1) stuck_at_ = Clock::now() + try_again_after;
   stuck_gauge_.add(1);
   log::error(
       "store: the index refuses {}/{}, which the log on persistent memory has: {}. Until it takes it, small objects of "

@@ -119,7 +119,7 @@ class WriteBehind final : public Early {
   bool admits_locked(const Bucket& bucket, const Acknowledged& object);
   bool log_object(Acknowledged& object, std::string name, const memory::Chunk& bytes,
                   std::unique_lock<std::mutex>& lock);
-  std::optional<uint64_t> append_to_log(const Acknowledged& object, Bytes bytes);
+  std::optional<uint64_t> append_to_log(const Acknowledged& object, Bytes bytes, bool moves);
   void end_append_locked(const Bucket& bucket);
   void set_time(Acknowledged& object, const Acknowledged* newest) const;
   AcknowledgedPtr insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name, bool has_time);
@@ -135,16 +135,19 @@ class WriteBehind final : public Early {
   Clock::time_point due_at_locked() const;  // of the first one waiting
   Batch take_batch_locked();
   Batch take_stuck_locked();
-  void write_stuck(Batch batch);
+  Batch drop_overwritten_locked();
+  void try_stuck(std::unique_lock<std::mutex>& lock);
+  void move_all_in_log();
   void move_in_log(const AcknowledgedPtr& object);
   bool is_newest_locked(const Acknowledged& object) const;
-  void write(Batch batch);
+  void write(Batch batch);  // and waits until each is in the index, or was refused
   void end_failed_log();
   Result<WrittenBlob> write_blob(const Acknowledged& object);
   Result<Run> write_run(VolumeKind kind, Bytes bytes);
   // On the committer's thread, inside the transaction.
   void in_index(const Acknowledged& object, const ObjectInfo& stored);
-  void failed(AcknowledgedPtr object, const Error& why);  // queued for another try, stuck, or lost
+  // Queued for another try, stuck, or lost. By the judge: the index has a reason of this object's own.
+  void failed(AcknowledgedPtr object, const Error& why, bool by_judge);
   void stick_locked(const AcknowledgedPtr& object, const Error& why);
   void free_locked(const Acknowledged& object);  // if it is stuck
   bool is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const;

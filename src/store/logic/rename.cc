@@ -38,6 +38,22 @@ Result<uint64_t> count_tokens(Transaction& transaction, uint64_t bucket) {
   return count;
 }
 
+// The rows of these ages' tokens. A token that was used again when its time was over has a later row, and another age:
+// that row stays.
+Result<std::vector<std::string>> rows_made_then(Transaction& transaction, uint64_t bucket,
+                                                const std::vector<std::string>& ages) {
+  std::vector<std::string> tokens;
+  for (const std::string& age : ages) {
+    const auto came = keys::parse_rename_age(age);
+    std::string token = keys::rename_token(bucket, came->second);
+    VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, token));
+    const bool same = row && row->size() >= 8 &&
+                      static_cast<int64_t>(keys::read_number(std::string_view(*row).substr(0, 8))) == came->first;
+    if (same) tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
 // Forgets tokens whose time is over, and one more if the bucket has its most. Returns how many.
 Result<uint64_t> forget_old_tokens(Transaction& transaction, uint64_t bucket, uint64_t count) {
   std::vector<std::string> old;
@@ -52,10 +68,9 @@ Result<uint64_t> forget_old_tokens(Transaction& transaction, uint64_t bucket, ui
     old.emplace_back(by_age->key());
   }
   VB_TRY(by_age->status());
-  for (const std::string& row : old) {
-    transaction.erase(Table::uploads, row);
-    transaction.erase(Table::uploads, keys::rename_token(bucket, keys::parse_rename_age(row)->second));
-  }
+  VB_ASSIGN(const auto tokens, rows_made_then(transaction, bucket, old));
+  for (const std::string& row : old) transaction.erase(Table::uploads, row);
+  for (const std::string& row : tokens) transaction.erase(Table::uploads, row);
   return old.size();
 }
 
