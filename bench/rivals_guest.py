@@ -111,7 +111,7 @@ def nfs_server():
 
 
 def nfs(options):
-    return ["mount", "-t", "nfs4", "-o", f"vers=4.2,sec=sys,{options}", f"{guest.SERVER}:/", MOUNT]
+    return ["mount", "-t", "nfs4", "-o", f"vers=4.2,sec=sys,timeo=50,{options}", f"{guest.SERVER}:/", MOUNT]
 
 
 def nvme_disk(size):
