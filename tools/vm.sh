@@ -153,6 +153,14 @@ ip rule add pref 100 lookup local
 ip rule del pref 0
 for n in 0 1; do rdma link add $rdma$n type $rdma netdev v$n; done
 
+wait_for_disk() { for n in $(seq 50); do [ -b $1 ] && break; sleep 0.2; done; }
+
+mounted() {  # DEVICE FOLDER OPTION...: makes the file system at the first run
+  wait_for_disk $1
+  blkid $1 >/dev/null || mkfs.ext4 -q -b 4096 $1 || return
+  mkdir -p $2 && mount "${@:3}" $1 $2
+}
+
 # The target serves a file in the guest's memory on 10.77.0.1; the host that mounts it is 10.77.0.2.
 nvmf_disk() {
   local nqn=nqn.2026-11.verbena:disk target=/sys/kernel/config/nvmet
@@ -170,16 +178,9 @@ nvmf_disk() {
   echo 4420 >$target/ports/1/addr_trsvcid
   ln -s $target/subsystems/$nqn $target/ports/1/subsystems/$nqn || return
   echo "transport=rdma,traddr=10.77.0.1,trsvcid=4420,host_traddr=10.77.0.2,nqn=$nqn" >/dev/nvme-fabrics || return
-  for n in $(seq 50); do [ -b /dev/nvme0n1 ] && break; sleep 0.2; done
-  mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /run/nvmf && mount /dev/nvme0n1 /run/nvmf || return
+  mounted /dev/nvme0n1 /run/nvmf || return
   export TMPDIR=/run/nvmf
   echo "TMPDIR is on NVMe over $(cat /sys/class/nvme/nvme0/transport), $(cat /sys/class/nvme/nvme0/address)"
-}
-
-mounted() {  # DEVICE FOLDER OPTION...: makes the file system at the first run
-  for n in $(seq 50); do [ -b $1 ] && break; sleep 0.2; done
-  blkid $1 >/dev/null || mkfs.ext4 -q -b 4096 $1 || return
-  mkdir -p $2 && mount "${@:3}" $1 $2
 }
 
 # QEMU's NVDIMM has no labels: its whole range is one namespace. Linux maps files of it only if pages are described, for
@@ -187,7 +188,7 @@ mounted() {  # DEVICE FOLDER OPTION...: makes the file system at the first run
 pmem_disk() {
   local nd=/sys/bus/nd pages
   modprobe -a nfit nd_pmem ext4 || return
-  for n in $(seq 50); do [ -b /dev/pmem0 ] && break; sleep 0.2; done
+  wait_for_disk /dev/pmem0
   if [ "$(cat /sys/block/pmem0/queue/dax)" != 1 ]; then
     pages=$(cat $nd/devices/region0/pfn_seed)
     echo namespace0.0 >$nd/drivers/nd_pmem/unbind

@@ -147,8 +147,9 @@ bool LeaseBook::is_foreign(const Owner& owner, const s3::BucketAccess& bucket) {
 
 void LeaseBook::release(Owner& owner, const std::string& name, Kept& kept) {
   const std::string& bucket = kept.bucket->name;
-  store::KeyPins::get().unpin(bucket, std::string_view(name).substr(bucket.size() + 1));
-  if (kept.foreign) limits_.give_back_foreign(*kept.bucket, std::string_view(name).substr(bucket.size() + 1));
+  const std::string_view key = std::string_view(name).substr(bucket.size() + 1);
+  store::KeyPins::get().unpin(bucket, key);
+  if (kept.foreign) limits_.give_back_foreign(*kept.bucket, key);
   kept.reader.reset();
   limits_.give_back(*owner.payer, owner.own, kept.bytes, kept.in_memory);
 }

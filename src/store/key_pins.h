@@ -19,6 +19,7 @@ namespace verbena::store {
 
 class KeyPins {
  public:
+  // Of a key's name, with the secret of this process.
   static uint64_t hash(std::string_view bucket, std::string_view key) {
     static const Secret secret;
     std::string name;

@@ -140,7 +140,7 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   call.replayable = false;
   auto reply = s3_.call(call);
   // The window is withdrawn before the outcome is returned, even if the server never answered. Nor is it known whether
-  // someone on the wire has begun to write to a sealed one: tcp looks a key up when a write begins.
+  // a machine on the path has begun to write to a sealed one: tcp looks a key up when a write begins.
   const bool doubtful = (!reply && reply.error().http_status == 0) || (sealed != nullptr && link->provider() == "tcp");
   if (doubtful) (*loan)->unanswered();
   loan->reset();

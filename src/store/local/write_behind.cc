@@ -90,10 +90,7 @@ void WriteBehind::stop() {
   for (const auto& [sequence, object] : waiting_) left.push_back(object);
   waiting_.clear();
   for (const auto& [sequence, object] : stuck_) left.push_back(object);
-  for (const auto& object : left) {
-    free_locked(*object);
-    forget_locked(*object);
-  }
+  for (const auto& object : left) forget_locked(*object);
   wake_settled(std::move(lock));
   const auto logged = std::ranges::count_if(left, [](const auto& object) { return object->place.has_value(); });
   const size_t lost = left.size() - static_cast<size_t>(logged);
@@ -317,17 +314,19 @@ std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) co
 }
 
 void WriteBehind::forget_locked(const Acknowledged& object) {
+  free_locked(object);
   bytes_ -= object.held_bytes;
   bytes_gauge_.set(static_cast<int64_t>(bytes_));
-  if (!is_newest_locked(object)) return;
-  newest_.erase(newest_.find(Name(*object.bucket, object.key).text()));
+  const auto newest = find_as_newest_locked(object);
+  if (newest == newest_.end()) return;
+  newest_.erase(newest);
   object.bucket->count_acknowledged(-Usage{.objects = 1, .bytes = object.info.size});
   object.bucket->acknowledged.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-bool WriteBehind::is_newest_locked(const Acknowledged& object) const {
+WriteBehind::Newest::const_iterator WriteBehind::find_as_newest_locked(const Acknowledged& object) const {
   const auto newest = newest_.find(Name(*object.bucket, object.key).text());
-  return newest != newest_.end() && newest->second->sequence == object.sequence;
+  return newest != newest_.end() && newest->second->sequence == object.sequence ? newest : newest_.end();
 }
 
 // --- Waiting for it
@@ -486,8 +485,7 @@ void WriteBehind::loop() {
     write(std::move(batch));
     lock.lock();
     trouble_ = std::exchange(refused_, false);
-    wake_settled(std::move(lock));
-    lock = std::unique_lock(mutex_);
+    settled_.notify_all();  // flush() does not wait for a disk that refuses
     if (!trouble_) continue;
     if (last_try) return;
     // Trying again at once what the disk has just refused is useless.
@@ -526,7 +524,6 @@ WriteBehind::Batch WriteBehind::drop_overwritten_locked() {
     if (!is_newest_locked(*object)) gone.push_back(object);
   }
   for (const AcknowledgedPtr& object : gone) {
-    free_locked(*object);
     forget_locked(*object);
     tell_log(*object, &PmemLog::replaced);
   }
@@ -544,8 +541,6 @@ void WriteBehind::try_stuck(std::unique_lock<std::mutex>& lock) {
   write(std::move(batch));
   lock.lock();
   stuck_at_ = Clock::now() + try_again_after;
-  wake_settled(std::move(lock));
-  lock = std::unique_lock(mutex_);
 }
 
 // The oldest record first: each that moves makes room in the log for the next one.
@@ -674,7 +669,6 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored)
   std::unique_lock lock(mutex_);
   const auto keep = writing_.extract(object.sequence);
   tell_again_locked(object, stored);
-  free_locked(object);
   forget_locked(object);
   wake_settled(std::move(lock));
 }
@@ -695,7 +689,6 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge
     stick_locked(object, why);
     return wake_settled(std::move(lock));
   }
-  free_locked(*object);
   forget_locked(*object);
   tell_log(*object, overwritten ? &PmemLog::replaced : &PmemLog::moved);
   if (!overwritten) {

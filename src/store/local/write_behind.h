@@ -107,6 +107,7 @@ class WriteBehind final : public Early {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
   };
+  using Newest = std::unordered_map<std::string, AcknowledgedPtr, NameHash, std::equal_to<>>;
   struct Written;  // a member of a batch
 
   // What is being appended to the log: not in the table yet, and waited for like what is.
@@ -139,7 +140,9 @@ class WriteBehind final : public Early {
   void try_stuck(std::unique_lock<std::mutex>& lock);
   void move_all_in_log();
   void move_in_log(const AcknowledgedPtr& object);
-  bool is_newest_locked(const Acknowledged& object) const;
+  // Its entry in newest_; the end if there is a newer one, or none.
+  Newest::const_iterator find_as_newest_locked(const Acknowledged& object) const;
+  bool is_newest_locked(const Acknowledged& object) const { return find_as_newest_locked(object) != newest_.end(); }
   void write(Batch batch);  // and waits until each is in the index, or was refused
   void end_failed_log();
   Result<WrittenBlob> write_blob(const Acknowledged& object);
@@ -153,7 +156,8 @@ class WriteBehind final : public Early {
   bool is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const;
   Task<Result<void>> settle_upto(uint64_t upto, std::shared_ptr<const Bucket> bucket, std::optional<std::string> key);
   void tell_again_locked(const Acknowledged& object, const ObjectInfo& stored) const;
-  void forget_locked(const Acknowledged& object);  // removes it from the table, if it is the newest of its key
+  // It is stuck no longer and takes no memory; removes it from the table, if it is the newest of its key.
+  void forget_locked(const Acknowledged& object);
   void tell_log(const Acknowledged& object, void (PmemLog::*what)(uint64_t)) const;
   uint64_t settled_upto_locked() const;
   void wake_settled(std::unique_lock<std::mutex> lock);
@@ -166,7 +170,7 @@ class WriteBehind final : public Early {
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;
   // The newest of each key, by bucket id and key. All below is guarded by mutex_.
-  std::unordered_map<std::string, AcknowledgedPtr, NameHash, std::equal_to<>> newest_;
+  Newest newest_;
   std::map<uint64_t, AcknowledgedPtr> waiting_;  // by sequence
   std::map<uint64_t, AcknowledgedPtr> writing_;  // taken by the thread, not yet in the index
   std::map<uint64_t, AcknowledgedPtr> stuck_;    // in neither of the two; each shuts its bucket
