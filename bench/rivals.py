@@ -277,7 +277,9 @@ def machine_text(info, arguments, rounds, boots):
 METHOD = [
     "All data lies in one tmpfs of the guest: NFS exports a folder of it (`sync`, NFS 4.2, 16 nfsd threads), the NVMe target "
     "(nvmet, over RDMA) serves a file of it with ext4 made by the client, and Verbena's data directory (a `sync` bucket) lies there. "
-    "So everything is in the servers' memory, and nothing waits for a disk. File systems are mounted anew before each row, so that their "
+    "So everything is in the servers' memory, and nothing waits for a disk: what the others' servers read from the page cache, Verbena's "
+    "reads from its hot tier (`cache.size`, `cache.object_size_max`). Over soft-RoCE NFS's clients lose replies now and then, and wait: "
+    "for 5 s here (`timeo=50`), and not for the 60 s of the default. File systems are mounted anew before each row, so that their "
     "client has nothing cached; reads of the large file are O_DIRECT, and once more buffered, with the kernel's read-ahead. Verbena's "
     "client keeps nothing. The load (`bench/rivals_load.cc`) is the same program for all, and looks at the bytes that it reads.",
     "",

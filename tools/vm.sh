@@ -12,7 +12,12 @@
 # With VM_NVMF=1 the guest has a disk over RDMA, too: NVMe over Fabrics from rxe1 to a target on rxe0, with ext4 on it,
 # and TMPDIR is a folder there.
 #
-# environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest)
+# With VM_PMEM=FILE the guest has the file as persistent memory (an NVDIMM; made with 512 MiB if it is missing), with ext4
+# -o dax at /run/pmem; with VM_DISK=FILE, a disk with ext4 at /run/disk (1 GiB). A later run with the same files finds what
+# was there: after the end of QEMU by a signal, what a power cut leaves.
+#
+# environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest;
+# qemu.pid there is QEMU's pid)
 #
 # In the guest, rxe0 sits on v0 (10.77.0.1) and rxe1 on v1 (10.77.0.2). Each is one end of a veth pair; the other ends, p0
 # and p1, are ports of the bridge br0, the switch between them: taking p0 down is pulling v0's cable. v0 and v1 are in one
@@ -20,7 +25,7 @@
 # between the two addresses cross the bridge instead of the loopback device.
 set -euo pipefail
 cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
-rdma=${VM_RDMA:-rxe} nvmf=${VM_NVMF:-}
+rdma=${VM_RDMA:-rxe} nvmf=${VM_NVMF:-} pmem=${VM_PMEM:-} disk=${VM_DISK:-}
 modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth bridge sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
 
 die() { echo "vm: $*" >&2; exit 98; }
@@ -122,7 +127,7 @@ I
 }
 
 guest_script() {
-  echo "rdma=$rdma nvmf=$nvmf cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
+  echo "rdma=$rdma cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
   cat <<'G'
 exec </dev/null
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -148,6 +153,14 @@ ip rule add pref 100 lookup local
 ip rule del pref 0
 for n in 0 1; do rdma link add $rdma$n type $rdma netdev v$n; done
 
+wait_for_disk() { for n in $(seq 50); do [ -b $1 ] && break; sleep 0.2; done; }
+
+mounted() {  # DEVICE FOLDER OPTION...: makes the file system at the first run
+  wait_for_disk $1
+  blkid $1 >/dev/null || mkfs.ext4 -q -b 4096 $1 || return
+  mkdir -p $2 && mount "${@:3}" $1 $2
+}
+
 # The target serves a file in the guest's memory on 10.77.0.1; the host that mounts it is 10.77.0.2.
 nvmf_disk() {
   local nqn=nqn.2026-11.verbena:disk target=/sys/kernel/config/nvmet
@@ -165,15 +178,38 @@ nvmf_disk() {
   echo 4420 >$target/ports/1/addr_trsvcid
   ln -s $target/subsystems/$nqn $target/ports/1/subsystems/$nqn || return
   echo "transport=rdma,traddr=10.77.0.1,trsvcid=4420,host_traddr=10.77.0.2,nqn=$nqn" >/dev/nvme-fabrics || return
-  for n in $(seq 50); do [ -b /dev/nvme0n1 ] && break; sleep 0.2; done
-  mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /run/nvmf && mount /dev/nvme0n1 /run/nvmf || return
+  mounted /dev/nvme0n1 /run/nvmf || return
   export TMPDIR=/run/nvmf
   echo "TMPDIR is on NVMe over $(cat /sys/class/nvme/nvme0/transport), $(cat /sys/class/nvme/nvme0/address)"
+}
+
+# QEMU's NVDIMM has no labels: its whole range is one namespace. Linux maps files of it only if pages are described, for
+# which the kernel writes a block at its beginning (what ndctl create-namespace --mode=fsdax does).
+pmem_disk() {
+  local nd=/sys/bus/nd pages
+  modprobe -a nfit nd_pmem ext4 || return
+  wait_for_disk /dev/pmem0
+  if [ "$(cat /sys/block/pmem0/queue/dax)" != 1 ]; then
+    pages=$(cat $nd/devices/region0/pfn_seed)
+    echo namespace0.0 >$nd/drivers/nd_pmem/unbind
+    echo pmem >$nd/devices/$pages/mode
+    cat /proc/sys/kernel/random/uuid >$nd/devices/$pages/uuid
+    echo namespace0.0 >$nd/devices/$pages/namespace
+    echo $pages >$nd/drivers/nd_pmem/bind || return
+  fi
+  mounted /dev/pmem0 /run/pmem -o dax
+}
+
+virtio_disk() {
+  modprobe -a virtio_blk ext4 && mounted /dev/vda /run/disk
 }
 G
   echo "console=\$(echo /dev/vport*p1)"
   echo "cd $(printf %q "$PWD")"
-  [ -z "$nvmf" ] || echo "nvmf_disk >\$console 2>&1 || { dmesg | tail >\$console; echo 97 >/out/status; busybox poweroff -f; }"
+  local part
+  for part in ${nvmf:+nvmf_disk} ${pmem:+pmem_disk} ${disk:+virtio_disk}; do
+    echo "$part >\$console 2>&1 || { dmesg | tail -n 20 >\$console; echo 97 >/out/status; busybox poweroff -f; }"
+  done
   echo "( $(printf '%q ' "$@") ) >\$console 2>&1"
   echo 'echo $? >/out/status; sync; busybox poweroff -f'
 }
@@ -185,14 +221,27 @@ run() {
   if [ -z "$out" ]; then out=$(mktemp -d); own_out=yes; fi
   rm -f "$out/status"
   guest_script "$@" >"$out/guest.sh"
+  local more=() memory=${VM_MEMORY:-2G}
+  if [ -n "$pmem" ]; then
+    [ -e "$pmem" ] || truncate -s 512M "$pmem"
+    memory+=,slots=1,maxmem=64G
+    more+=(-machine pc,nvdimm=on -device nvdimm,memdev=pmem
+      -object "memory-backend-file,id=pmem,share=on,mem-path=$pmem,size=$(stat -c %s "$pmem")")
+  fi
+  if [ -n "$disk" ]; then
+    [ -e "$disk" ] || truncate -s 1G "$disk"
+    more+=(-drive "file=$disk,if=virtio,format=raw")
+  fi
   timeout "${VM_TIMEOUT_S:-300}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,la57=off -smp "${VM_CPUS:-2}" \
-    -m "${VM_MEMORY:-2G}" -nodefaults -no-user-config -display none -no-reboot \
+    -m "$memory" -nodefaults -no-user-config -display none -no-reboot \
+    -pidfile "$out/qemu.pid" \
     -kernel "$cache/vmlinux" -initrd "$cache/initrd.gz" \
-    -append "console=ttyS0 panic=-1 quiet nokaslr no_timer_check mitigations=off random.trust_cpu=on" -serial "file:$out/console.log" \
+    -append "console=ttyS0 panic=-1 quiet nokaslr no_timer_check mitigations=off random.trust_cpu=on tsc=reliable clocksource=tsc" -serial "file:$out/console.log" \
     -device virtio-serial -chardev file,id=o,path=/dev/stdout,append=on -device virtserialport,chardev=o,name=out \
     -device virtio-rng-pci \
     -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=r,mount_tag=root \
     -fsdev "local,id=w,path=$out,security_model=none,multidevs=remap" -device virtio-9p-pci,fsdev=w,mount_tag=out \
+    "${more[@]}" \
     </dev/null | cat || true
   local status=98
   if [ -s "$out/status" ]; then

@@ -89,13 +89,13 @@ struct ClientOptions {
   std::string provider = "auto";
   std::string ca_file = {};  // PEM, for https; empty: the system's certificates
   bool insecure = false;     // https without verifying the server
-  // Encryption of the native door's RDMA: "off"; "preferred": where the server has it; "required": payloads travel only
-  // by RDMA that is encrypted, encrypted tcp, shared memory to a server on this host, or https; "auto" (or empty):
-  // preferred with an https endpoint, else off.
+  // Encryption of RDMA, of the native door and of tokens over https: "off"; "preferred": where the server has it;
+  // "required": payloads travel only by RDMA that is encrypted, encrypted tcp, shared memory to a server on this host,
+  // or https; "auto" (or empty): preferred with an https endpoint, else off.
   std::string encryption = "auto";
-  // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by the native door over
-  // encrypted RDMA or an encrypted tcp, by shared memory to a server on this host, or by HTTP, unless this allows the
-  // other transports too. Via::native and Via::token are used regardless.
+  // TLS does not cover RDMA. With an https endpoint, Via::automatic therefore sends payloads by encrypted RDMA, an
+  // encrypted tcp, shared memory to a server on this host, or HTTP, unless this allows the other transports and plain
+  // tokens too. Via::native is used regardless; Via::token with encryption, unless this or `encryption` says otherwise.
   bool cleartext_rdma = false;
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds operation_timeout{60'000};  // without progress

@@ -12,7 +12,7 @@ namespace {
 std::string_view meaning_of(RdmaEncryption encryption) {
   switch (encryption) {
     case RdmaEncryption::required:
-      return "required: RDMA of the native door is encrypted, and RDMA tokens are not served";
+      return "required: RDMA of the native door is encrypted, and RDMA tokens are served only sealed, over https";
     case RdmaEncryption::preferred:
       return "preferred: RDMA of the native door is encrypted for clients that ask for it";
     case RdmaEncryption::off:
@@ -34,7 +34,7 @@ std::vector<std::string_view> left_plain(const Config::Rdma& rdma) {
   std::vector<std::string_view> out;
   const bool required = rdma.encryption == RdmaEncryption::required;
   const bool tokens = std::ranges::any_of(rdma.token_provider, [](const std::string& name) { return name != "none"; });
-  if (tokens && !required) out.push_back("RDMA tokens (rdma.token_provider)");
+  if (tokens && !required) out.push_back("RDMA tokens that are not sealed (rdma.token_provider)");
   if (names_devices(rdma.provider) && rdma.encryption == RdmaEncryption::preferred) {
     out.push_back("RDMA of native clients that do not ask for encryption");
   }

@@ -94,8 +94,9 @@ TEST(DoctorOfSealing, NamesEachWayThatLeavesTheHostInTheClear) {
   Findings findings = check_sealing(rdma);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_TRUE(findings[0].found.starts_with("preferred: ")) << findings[0].found;
-  EXPECT_EQ(findings[1].found,
-            "RDMA tokens (rdma.token_provider); RDMA of native clients that do not ask for encryption");
+  EXPECT_EQ(
+      findings[1].found,
+      "RDMA tokens that are not sealed (rdma.token_provider); RDMA of native clients that do not ask for encryption");
   EXPECT_EQ(findings[1].health, Health::ok);
   EXPECT_EQ(findings[1].mend, "for networks that are not trusted: rdma.encryption: required");
 

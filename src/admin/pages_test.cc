@@ -6,6 +6,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "admin/sandboxed.h"
 #include "base/checksum.h"
 #include "base/metrics.h"
 #include "http/test_exchange.h"
@@ -160,6 +161,16 @@ TEST_F(PagesTest, MetricsAreInTheFormatThatTheScraperAccepts) {
   const auto open_metrics = ask(handler, "GET", "/-/metrics").body;
   EXPECT_NE(open_metrics.find("# TYPE verbena_pages_test counter"), std::string::npos);
   EXPECT_TRUE(open_metrics.ends_with("# EOF\n"));
+}
+
+// Else a signed client's connection would count as a stranger's wherever the console is served, and be closed first.
+TEST(Sandboxed, TheConnectionLearnsThatItsClientIsKnown) {
+  http::FakeExchange exchange("GET", "/", "");
+  exchange.certificates = {"certificate"};
+  Sandboxed sandboxed(exchange);
+  sandboxed.vouch();
+  EXPECT_EQ(exchange.vouched, 1);
+  EXPECT_EQ(sandboxed.peer_certificates(), exchange.certificates);
 }
 
 TEST_F(PagesTest, OtherPathsGoOnOrAreRefused) {

@@ -19,6 +19,8 @@ class Sandboxed final : public http::Exchange {
   bool secure() const override { return exchange_.secure(); }
   std::string_view peer_address() const override { return exchange_.peer_address(); }
   memory::Source& body() override { return exchange_.body(); }
+  std::vector<std::string> peer_certificates() const override { return exchange_.peer_certificates(); }
+  void vouch() override { exchange_.vouch(); }
   void close_after() override { exchange_.close_after(); }
   Progress progress() const override { return exchange_.progress(); }
 

@@ -128,6 +128,7 @@ const ManagedPolicy* find_policy(const AccountEntry& account, std::string_view a
 
 // AWS's limits (IAM User Guide, "IAM and AWS STS quotas"), and our own for accounts.
 inline constexpr uint64_t identity_file_bytes_max = 512 * MiB;
+inline constexpr uint64_t account_bytes_max = 16 * MiB;  // of one account in that file
 inline constexpr size_t accounts_max = 10'000;
 inline constexpr size_t users_max = 5'000;
 inline constexpr size_t groups_max = 300;

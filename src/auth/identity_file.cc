@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -358,9 +360,51 @@ Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
   return entry;
 }
 
+std::string text_of_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 // A flipped bit may leave valid JSON with another meaning: a policy that allows more, a user of another name.
-uint32_t checksum_of(const Json& accounts) {
-  return crc32c(as_bytes(accounts.dump(-1, ' ', false, Json::error_handler_t::replace)));
+uint32_t checksum_of(const Json& accounts) { return crc32c(as_bytes(text_of_json(accounts))); }
+
+std::string encode_one(const AccountEntry& entry) { return text_of_json(encode_account(entry)); }
+
+size_t inactive(const std::vector<StoredKey>& keys) {
+  return static_cast<size_t>(std::ranges::count_if(keys, [](const StoredKey& key) { return !key.active; }));
+}
+
+size_t quota_size(const LimitsPtr& limits) {
+  Json json = Json::object();
+  encode_limits(limits, json);
+  return limits == nullptr ? 0 : text_of_json(json).size();
+}
+
+// What an account's limit counts. Not what an operator needs to restrict an account that has filled its part: quotas,
+// and the account's own keys, which are few. A key that is turned off takes a byte more in the text ("false"), which is
+// not counted either.
+size_t limited_size(const AccountEntry& entry, std::string_view text) {
+  size_t free = text_of_json(encode_keys(entry.keys)).size() + quota_size(entry.limits);
+  for (const auto& [name, user] : entry.users) free += inactive(user.keys) + quota_size(user.limits);
+  return text.size() - std::min(free, text.size());
+}
+
+// One account a line. The checksum is that of the list without the line ends, as checksum_of() makes it when the file
+// is read.
+std::string join_accounts(const std::vector<const std::string*>& accounts) {
+  size_t size = 0;
+  for (const std::string* account : accounts) size += account->size() + 2;
+  std::string out;
+  out.reserve(size + 64);  // the members' names
+  out = R"({"accounts":[)";
+  uint32_t crc = crc32c(as_bytes("["));
+  for (const std::string* account : accounts) {
+    const bool first = account == accounts.front();
+    if (!first) crc = crc32c(as_bytes(","), crc);
+    crc = crc32c(as_bytes(*account), crc);
+    out += first ? "\n" : ",\n";
+    out += *account;
+  }
+  crc = crc32c(as_bytes("]"), crc);
+  out += "\n],\"crc32c\":" + std::to_string(crc) + ",\"version\":" + std::to_string(identity_file_version) + "}\n";
+  return out;
 }
 
 }  // namespace
@@ -370,11 +414,39 @@ std::string seal_secret(const KeyRing& keys, std::string_view access_key, std::s
 }
 
 std::string encode_accounts(const AccountMap& accounts) {
-  Json list = Json::array();
-  for (const auto& [id, entry] : accounts) list.push_back(encode_account(*entry));
-  const uint32_t crc = checksum_of(list);
-  const Json file = {{"version", identity_file_version}, {"accounts", std::move(list)}, {"crc32c", crc}};
-  return file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::vector<std::string> texts;
+  texts.reserve(accounts.size());
+  for (const auto& [id, entry] : accounts) texts.push_back(encode_one(*entry));
+  std::vector<const std::string*> parts;
+  for (const std::string& text : texts) parts.push_back(&text);
+  return join_accounts(parts);
+}
+
+const std::string& AccountTexts::text_of(const std::string& id, const AccountEntryPtr& entry) {
+  Text& kept = texts_[id];
+  if (kept.of != entry) {
+    kept = {entry, encode_one(*entry)};
+    ++encoded_;
+  }
+  return kept.text;
+}
+
+Result<std::string> AccountTexts::encode(const AccountMap& now, const AccountMap& before, uint64_t account_bytes_max) {
+  std::erase_if(texts_, [&](const auto& text) { return !now.contains(text.first); });
+  std::vector<const std::string*> parts;
+  for (const auto& [id, entry] : now) {
+    const std::string& text = text_of(id, entry);
+    parts.push_back(&text);
+    if (text.size() <= account_bytes_max) continue;  // all but a few, at each change
+    const size_t size = limited_size(*entry, text);
+    if (size <= account_bytes_max) continue;
+    const auto old = before.find(id);
+    const bool grows =
+        old == before.end() || (old->second != entry && size > limited_size(*old->second, encode_one(*old->second)));
+    if (grows)
+      return fail(Errc::limit_exceeded, "The account's users, roles, policies and keys take more room than they may.");
+  }
+  return join_accounts(parts);
 }
 
 Result<AccountMap> decode_accounts(std::string_view text, const KeyRing& keys) {

@@ -149,10 +149,12 @@ std::shared_ptr<const Identities::Compiled> compile_account(const AccountEntryPt
 
 }  // namespace
 
-IdentityStore::IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root, uint64_t file_bytes_max)
+IdentityStore::IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root, uint64_t file_bytes_max,
+                             uint64_t account_max)
     : file_(std::move(file)),
       ring_(keys),
       file_bytes_max_(file_bytes_max),
+      account_max_(account_max),
       root_(std::make_shared<const AccessKey>(AccessKey{root, superuser(), 0})),
       number_(next_store_number()) {}
 
@@ -160,15 +162,17 @@ IdentityStore::~IdentityStore() = default;
 
 std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(const std::filesystem::path& file,
                                                                                const KeyRing& keys, Credentials root,
-                                                                               uint64_t file_bytes_max) {
-  std::unique_ptr<IdentityStore> store(new IdentityStore(file, keys, std::move(root), file_bytes_max));
+                                                                               uint64_t file_bytes_max,
+                                                                               uint64_t account_max) {
+  std::unique_ptr<IdentityStore> store(new IdentityStore(file, keys, std::move(root), file_bytes_max, account_max));
   if (auto loaded = store->load(); !loaded) return std::unexpected(loaded.error());
   return store;
 }
 
 std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(SharedText& shared, const KeyRing& keys,
                                                                                Credentials root) {
-  std::unique_ptr<IdentityStore> store(new IdentityStore({}, keys, std::move(root), identity_file_bytes_max));
+  std::unique_ptr<IdentityStore> store(
+      new IdentityStore({}, keys, std::move(root), identity_file_bytes_max, account_bytes_max));
   store->shared_ = &shared;
   auto text = shared.read();
   auto taken = text ? store->take(*text) : Result<void>(std::unexpected(text.error()));
@@ -179,17 +183,33 @@ std::expected<std::unique_ptr<IdentityStore>, std::string> IdentityStore::open(S
   return store;
 }
 
-Result<AccountMap> IdentityStore::decode(const std::optional<std::string>& text) const {
-  if (!text) return first_accounts();
+// Accounts whose entries are the same objects as those of the last call, where the text is the same.
+Result<IdentitiesPtr> IdentityStore::compile_shared(const std::optional<std::string>& text) {
+  if (!text) return compile(first_accounts(), nullptr);
+  std::shared_ptr<const SharedSeen> seen;
+  {
+    const std::lock_guard lock(seen_mutex_);
+    seen = seen_;
+  }
+  if (seen != nullptr && seen->text == *text) return seen->accounts;
   VB_ASSIGN(AccountMap accounts, decode_accounts(*text, ring_));
   if (!accounts.contains(std::string(root_account_id))) return fail(Errc::malformed, "identities: no root account");
-  return accounts;
+  VB_ASSIGN(auto compiled, compile(std::move(accounts), nullptr));
+  keep_shared(*text, compiled);
+  return compiled;
+}
+
+void IdentityStore::keep_shared(std::string text, IdentitiesPtr accounts) {
+  auto seen = std::make_shared<const SharedSeen>(SharedSeen{std::move(text), std::move(accounts)});
+  const std::lock_guard lock(seen_mutex_);
+  seen_.swap(seen);
 }
 
 Result<void> IdentityStore::take(const std::optional<std::string>& text) {
-  VB_ASSIGN(AccountMap accounts, decode(text));
+  VB_ASSIGN(const IdentitiesPtr seen, compile_shared(text));
+  AccountMap accounts = *seen->accounts;
   if (const auto before = snapshot()) keep_limits(accounts, *before->accounts);
-  VB_ASSIGN(auto next, compile(std::move(accounts), nullptr));
+  VB_ASSIGN(auto next, compile(std::move(accounts), seen.get()));
   show(std::move(next));
   return {};
 }
@@ -198,11 +218,12 @@ Result<void> IdentityStore::take(const std::optional<std::string>& text) {
 // notification arrives, as on the other servers: so the visible state never goes back.
 Result<void> IdentityStore::change_shared(const std::function<Result<void>(AccountMap&)>& edit) {
   VB_ASSIGN(const auto before, shared_->read());
-  VB_ASSIGN(AccountMap accounts, decode(before));
+  VB_ASSIGN(const IdentitiesPtr were, compile_shared(before));
+  AccountMap accounts = *were->accounts;
   VB_TRY(edit(accounts));
-  VB_ASSIGN(const auto next, compile(std::move(accounts), nullptr));
-  const std::string text = encode_accounts(*next->accounts);
-  if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
+  VB_ASSIGN(const IdentitiesPtr next, compile(std::move(accounts), were.get()));
+  VB_ASSIGN(const std::string text, encode(*next->accounts, *were->accounts));
+  keep_shared(text, next);  // first: the notification comes from within replace()
   VB_ASSIGN(const bool replaced, shared_->replace(before, text));
   if (!replaced) return fail(Errc::slow_down, "Another server is changing the accounts.");
   return {};
@@ -259,10 +280,15 @@ Result<IdentitiesPtr> IdentityStore::compile(AccountMap accounts, const Identiti
   return next;
 }
 
-Result<void> IdentityStore::save(const AccountMap& accounts) const {
-  const std::string text = encode_accounts(accounts);
+Result<std::string> IdentityStore::encode(const AccountMap& accounts, const AccountMap& before) {
+  VB_ASSIGN(std::string text, texts_.encode(accounts, before, account_max_));
   // The next start reads no larger file.
   if (text.size() > file_bytes_max_) return fail(Errc::limit_exceeded, "The accounts take more room than they may.");
+  return text;
+}
+
+Result<void> IdentityStore::save(const AccountMap& accounts, const AccountMap& before) {
+  VB_ASSIGN(const std::string text, encode(accounts, before));
   if (file_.empty()) return {};
   return saved(put_private_file(file_, text));
 }
@@ -287,7 +313,7 @@ Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)
   AccountMap accounts = *before->accounts;
   VB_TRY(edit(accounts));
   VB_ASSIGN(auto next, compile(std::move(accounts), before.get()));
-  VB_TRY(save(*next->accounts));
+  VB_TRY(save(*next->accounts, *before->accounts));
   // The file has the change, so it becomes visible even if it may not survive a crash.
   show(std::move(next));
   if (file_.empty()) return {};

@@ -15,6 +15,7 @@
 #include <shared_mutex>
 
 #include "auth/identity.h"
+#include "auth/identity_file.h"
 #include "auth/keyring.h"
 #include "auth/session_token.h"
 #include "auth/shared_text.h"
@@ -29,10 +30,11 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
  public:
   // `file` may be missing; an empty name: the accounts are in memory only. `root` is the superuser's key; `keys`
   // outlives the store. The error is a sentence for the operator: the file cannot be read, is corrupt, or these keys do
-  // not decrypt its secrets. No change makes the file larger than `file_bytes_max`, and no larger one is read.
+  // not decrypt its secrets. No change makes the file larger than `file_bytes_max`, and no larger one is read. No
+  // change of an account makes its part of the file larger than `account_max`.
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(
       const std::filesystem::path& file, const KeyRing& keys, Credentials root,
-      uint64_t file_bytes_max = identity_file_bytes_max);
+      uint64_t file_bytes_max = identity_file_bytes_max, uint64_t account_max = account_bytes_max);
   // Likewise for accounts that several servers change; `shared` outlives the store, and its replace() notifies every
   // server of the change (take()), including this one. Of two concurrent changes one fails with slow_down.
   static std::expected<std::unique_ptr<IdentityStore>, std::string> open(SharedText& shared, const KeyRing& keys,
@@ -61,8 +63,9 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   AccountEntryPtr account_named(std::string_view name) const;
 
   // Blocks. One change at a time, all or nothing: an error of `edit` leaves everything as it was. entity_already_exists
-  // when the result has an access key, account name, canonical id or email twice; limit_exceeded when the file would
-  // get too large; io_error, insufficient_storage: after an io_error the change may be visible, but not yet durable.
+  // when the result has an access key, account name, canonical id or email twice; limit_exceeded when the file, or an
+  // account's part of it, would get too large; io_error, insufficient_storage: after an io_error the change may be
+  // visible, but not yet durable.
   Result<void> change(const std::function<Result<void>(AccountMap&)>& edit);
   // change() of one account. no_such_entity when it is gone.
   Result<void> change_account(std::string_view id, const std::function<Result<void>(AccountEntry&)>& edit);
@@ -74,14 +77,17 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   Credentials make_session(SessionContents& contents, const AccessKey& by, int64_t now_s) const;
 
  private:
-  IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root, uint64_t file_bytes_max);
+  IdentityStore(std::filesystem::path file, const KeyRing& keys, Credentials root, uint64_t file_bytes_max,
+                uint64_t account_max);
   std::expected<void, std::string> load();
   IdentitiesPtr snapshot() const;
   void show(IdentitiesPtr next);
   Result<IdentitiesPtr> compile(AccountMap accounts, const Identities* before) const;
-  Result<void> save(const AccountMap& accounts) const;
+  Result<std::string> encode(const AccountMap& accounts, const AccountMap& before);
+  Result<void> save(const AccountMap& accounts, const AccountMap& before);
   Result<void> change_shared(const std::function<Result<void>(AccountMap&)>& edit);
-  Result<AccountMap> decode(const std::optional<std::string>& text) const;
+  Result<IdentitiesPtr> compile_shared(const std::optional<std::string>& text);
+  void keep_shared(std::string text, IdentitiesPtr accounts);
   Result<AccessKeyPtr> find_session(std::string_view access_key, std::string_view token, int64_t now_s) const;
   // A session's authenticator as the server's own configuration has it.
   enum class Voucher : uint8_t { not_configured, valid, withdrawn };
@@ -94,9 +100,18 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   const std::filesystem::path file_;
   SharedText* shared_ = nullptr;
   const KeyRing& ring_;
-  const uint64_t file_bytes_max_;
+  const uint64_t file_bytes_max_, account_max_;
   const AccessKeyPtr root_;
   std::mutex change_mutex_;
+  AccountTexts texts_;  // guarded by change_mutex_
+  // The shared text that was seen last, with what it says: a change and its notification parse only a text that another
+  // server has made. Guarded by seen_mutex_, which is held to copy or to compare.
+  struct SharedSeen {
+    std::string text;
+    IdentitiesPtr accounts;
+  };
+  std::mutex seen_mutex_;
+  std::shared_ptr<const SharedSeen> seen_;
   mutable std::shared_mutex mutex_;  // guards the following: held to copy a pointer, or for one look-up
   std::map<std::string, std::set<std::string>, std::less<>> vouchers_;
   IdentitiesPtr snapshot_;

@@ -78,8 +78,11 @@ Aead& Aead::operator=(Aead&& other) noexcept {
 }
 Aead::~Aead() { delete context_; }
 
-void Aead::begin(const AeadNonce& nonce) {
+void Aead::begin(const AeadNonce& nonce, Bytes context) {
+  int n = 0;
   check(EVP_EncryptInit_ex2(context_->seal, nullptr, nullptr, raw(nonce.data()), nullptr) == 1);
+  if (!context.empty())
+    check(EVP_EncryptUpdate(context_->seal, nullptr, &n, raw(context.data()), length(context)) == 1);
 }
 
 void Aead::update(Bytes plain, std::byte* out) {
@@ -95,10 +98,7 @@ void Aead::end(AeadTag& tag) {
 }
 
 void Aead::seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag) {
-  int n = 0;
-  begin(nonce);
-  if (!context.empty())
-    check(EVP_EncryptUpdate(context_->seal, nullptr, &n, raw(context.data()), length(context)) == 1);
+  begin(nonce, context);
   update(plain, out);
   end(tag);
 }

@@ -32,7 +32,7 @@ class Aead {
   // `out` has the size of `plain` and may be the same memory. `context` is authenticated, not stored.
   void seal(const AeadNonce& nonce, Bytes context, Bytes plain, std::byte* out, AeadTag& tag);
   // seal() in pieces: begin, update ..., end. In between only open() may be called.
-  void begin(const AeadNonce& nonce);
+  void begin(const AeadNonce& nonce, Bytes context = {});
   void update(Bytes plain, std::byte* out);
   void end(AeadTag& tag);
   // False: not encrypted under this key, nonce and context; `out` is then wiped.

@@ -300,8 +300,13 @@ ConfigResult check_encryption(const Config& config) {
   if (rdma_may_be_plain(config)) return {};
   for (const auto& name : rdma.token_provider) {
     if (name == "auto" || name == "none") continue;
+    if (name == "rc") {
+      return std::unexpected("rdma.token_provider rc: its payload is never encrypted, and rdma.encryption is required");
+    }
+    if (tokens_may_be_served(config)) continue;
     return std::unexpected("rdma.token_provider " + name +
-                           ": payload of RDMA tokens is not encrypted, and rdma.encryption is required");
+                           ": tokens are sealed over https alone, and rdma.encryption is required: set "
+                           "tls.certificate and tls.key");
   }
   return {};
 }
@@ -320,6 +325,10 @@ bool rdma_may_be_sealed(const Config& config) {
   return sealed(config.rdma.encryption) || std::ranges::any_of(config.listeners, [&](const Config::Listener& one) {
            return one.encryption && sealed(*one.encryption);
          });
+}
+
+bool tokens_may_be_served(const Config& config) {
+  return rdma_may_be_plain(config) || (rdma_may_be_sealed(config) && !config.tls.certificate.empty());
 }
 
 ConfigResult check(const Config& config) {

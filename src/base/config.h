@@ -261,6 +261,8 @@ std::string shown_value(const ConfigKey& key, std::string_view text);
 // Whether, for any client, RDMA may be plain; whether it may be encrypted: by rdma.encryption and `listeners`.
 bool rdma_may_be_plain(const Config& config);
 bool rdma_may_be_sealed(const Config& config);
+// Whether any RDMA token may be served: a plain one, or a sealed one, which needs https.
+bool tokens_may_be_served(const Config& config);
 // Checks rules between keys: TLS files come in pairs, port ranges are ordered.
 ConfigResult check(const Config& config);
 // All keys with defaults and help, as Markdown table rows (docs/configuration.md).

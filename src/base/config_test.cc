@@ -265,13 +265,19 @@ TEST(Config, ShowsNoSecret) {
   EXPECT_EQ(show("region", "us-east-1"), "us-east-1");
 }
 
-TEST(Config, EncryptedRdmaServesNoNamedProviderOfTokens) {
+TEST(Config, EncryptedRdmaServesTokensOverHttpsAlone) {
   Config config;
   EXPECT_FALSE(apply_value(config, "rdma.encryption", "on"));
   ASSERT_TRUE(apply_value(config, "rdma.encryption", "required"));
   EXPECT_TRUE(check(config));
   config.rdma.token_provider = {"verbs"};
   EXPECT_TRUE(check(config).error().starts_with("rdma.token_provider verbs: "));
+  EXPECT_FALSE(tokens_may_be_served(config));
+  config.tls.certificate = "server.pem", config.tls.key = "server.key";
+  EXPECT_TRUE(check(config));
+  EXPECT_TRUE(tokens_may_be_served(config));
+  config.rdma.token_provider = {"verbs", "rc"};
+  EXPECT_TRUE(check(config).error().starts_with("rdma.token_provider rc: "));
   config.rdma.token_provider = {"none"};
   EXPECT_TRUE(check(config));
   config.dpu.enabled = config.dpu.enable_crypto = true;

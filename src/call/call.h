@@ -93,6 +93,7 @@ struct Caller {
   auth::Identity identity;
   Door door = Door::http;
   bool secure = false;       // TLS
+  bool seals_rdma = false;   // RDMA moves this request's bytes only sealed: its token is of ofi1s
   std::string peer_address;  // IP without port
   // The user agent that a native client gave when it opened its session. Owned by the session, which outlives the
   // request. null: none, or another door.

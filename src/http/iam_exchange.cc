@@ -60,18 +60,19 @@ std::string operation_name(iam::Api api, std::string_view path, std::string_view
   return std::string(api == iam::Api::admin ? "admin:" : "iam:").append(name.substr(0, end));
 }
 
-// Whose role a caller assumes by a token or a password is known only afterwards: an account that may not be used from
-// its network gets no credentials.
-void check_signed_in(const HandlerContext& context, iam::Api api, const Exchange& exchange, const call::Call& call,
-                     s3::Response& response) {
-  if (call.identity.principal == nullptr) return;
-  auth::Identity who = call.identity;
-  who.anonymous = false;
-  const auto may = check_account(context, exchange, who);
+// Whose role a caller assumes is known only afterwards: of an account that may not be used from the caller's network,
+// it gets no credentials. `who`: the role's session; null: none.
+void check_assumed(const HandlerContext& context, iam::Api api, const Exchange& exchange, auth::PrincipalPtr who,
+                   const std::string& request_id, s3::Response& response) {
+  if (who == nullptr) return;
+  auth::Identity role;
+  role.anonymous = false;
+  role.principal = std::move(who);
+  const auto may = check_account(context, exchange, role);
   if (may) return;
   wipe(response.body);
   response = {};
-  iam::Service::refuse(api, may.error(), call.request_id, response);
+  iam::Service::refuse(api, may.error(), request_id, response);
 }
 
 }  // namespace
@@ -85,6 +86,8 @@ iam::Api api_of(const HandlerContext& context, const Exchange& exchange) {
 
 Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange, call::Call& call,
                       s3::Response& response) {
+  call.facts = {.http = true, .headers = exchange.headers()};
+  call.facts.arrived_us = context.clock.now_us();
   auto whole = co_await read_call(context, api, exchange);
   if (!whole) exchange.close_after();  // the rest was not read
   const std::string* const body = whole ? &whole->body.text : nullptr;
@@ -98,11 +101,12 @@ Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange,
     iam::SignedIn signed_in = co_await context.iam->serve_federated(request, *body, certificates, response);
     call.identity.access_key = std::move(signed_in.access_key);
     call.identity.principal = std::move(signed_in.principal);
-    check_signed_in(context, api, exchange, call, response);
+    check_assumed(context, api, exchange, call.identity.principal, call.request_id, response);
   } else if (verified) {
     call.identity = std::move(verified->identity);
     const s3::Request request = make_request(exchange, call, body->size());
-    co_await context.iam->serve(api, request, *verified->key, *body, response);
+    auto assumed = co_await context.iam->serve(api, request, *verified->key, *body, response);
+    check_assumed(context, api, exchange, std::move(assumed), call.request_id, response);
   } else {
     iam::Service::refuse(api, verified.error(), call.request_id, response);
   }

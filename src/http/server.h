@@ -39,7 +39,7 @@ class Exchange {
   virtual bool secure() const = 0;
   virtual std::string_view peer_address() const = 0;  // IP, no port
   // The peer's certificates, whose key it has proved to have: DER, its own first. Their issuers are not verified yet.
-  virtual std::vector<std::string> peer_certificates() const { return {}; }
+  virtual std::vector<std::string> peer_certificates() const = 0;
 
   // The body from the wire (Content-Length or chunked, decoded). Sends "100 Continue" at the first read if the client
   // waits for it.
@@ -50,7 +50,7 @@ class Exchange {
   virtual Task<Result<void>> reply(s3::Response& response) = 0;
   // Call when the request's signature is of an existing key: the connection is then not among the first to be closed
   // near the limit.
-  virtual void vouch() {}
+  virtual void vouch() = 0;
   // Closes the connection after this exchange. A begun sink that was not finished closes it in any case.
   virtual void close_after() = 0;
 

@@ -26,12 +26,16 @@ class FakeExchange final : public Exchange {
     response = r;
     co_return Result<void>{};
   }
+  std::vector<std::string> peer_certificates() const override { return certificates; }
+  void vouch() override { ++vouched; }
   void close_after() override {}
   Progress progress() const override { return {}; }
 
   s3::Headers request_headers;
   s3::Response response;
   std::string peer = "127.0.0.1";
+  std::vector<std::string> certificates;
+  int vouched = 0;
 
  private:
   std::string method_, path_, body_;

@@ -1,6 +1,6 @@
 #include "iam/authorize.h"
 
-#include "base/date.h"
+#include "call/request_facts.h"
 #include "iam/subjects.h"
 
 namespace verbena::iam {
@@ -17,18 +17,11 @@ std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_v
 
 }  // namespace
 
-bool find_request_fact(const s3::Call& caller, const WallClock& clock, std::string_view key, auth::FactValues& values) {
-  if (key == "aws:sourceip") {
-    values.push_back(caller.peer_address);
-  } else if (key == "aws:securetransport") {
-    values.emplace_back(caller.secure ? "true" : "false");
-  } else if (key == "aws:currenttime") {
-    values.push_back(format_iso8601(clock.now_us()));
-  } else if (key == "aws:epochtime") {
-    values.push_back(std::to_string(clock.now_s()));
-  } else {
-    return false;
-  }
+bool CallerFacts::find(std::string_view key, auth::FactValues& values) const {
+  auto value = call::find_request_fact(
+      caller_, {.region = around_.region, .resource_account = resource_account_, .clock = around_.clock}, key);
+  if (!value) return false;
+  values.push_back(std::move(*value));
   return true;
 }
 
@@ -42,7 +35,7 @@ bool CallFacts::find(std::string_view key, auth::FactValues& values) const {
   if (key == "iam:policyarn") return parameter("PolicyArn");
   if (key == "sts:rolesessionname") return parameter("RoleSessionName");
   if (key == "sts:externalid") return parameter("ExternalId");
-  return find_request_fact(call_.caller, call_.clock, key, values);
+  return of_caller_.find(key, values);
 }
 
 bool find_attribute_fact(const auth::Attributes& attributes, std::string_view key, auth::FactValues& values) {
@@ -87,10 +80,10 @@ std::string resource_of(const Call& call) {
 }
 
 Result<void> authorize(const Call& call, std::string_view action, const std::string& resource,
-                       const auth::Resource& side) {
-  const CallFacts facts(call);
+                       const auth::Account& owner, const auth::Policy* policy) {
+  const CallFacts facts(call, owner.id);
   const auth::Question question{&call.principal(), action, resource, &facts};
-  if (decide(question, side) == auth::Decision::allowed) return {};
+  if (decide(question, {.policy = policy, .owner = owner.canonical_id}) == auth::Decision::allowed) return {};
   return call.refuse(Errc::access_denied, "User: " + call.principal().arn + " is not authorized to perform: " +
                                               std::string(action) + " on resource: " + resource);
 }
@@ -101,8 +94,7 @@ Result<void> authorize_iam(const Call& call) {
   if (call.key.expires_s != 0 && caller.kind != auth::Principal::Kind::assumed_role) {
     return call.refuse(Errc::access_denied, "Temporary credentials of a user or an account's root cannot call IAM.");
   }
-  return authorize(call, "iam:" + std::string(call.action.name), resource_of(call),
-                   {.policy = nullptr, .owner = call.account->account->canonical_id});
+  return authorize(call, "iam:" + std::string(call.action.name), resource_of(call), *call.account->account);
 }
 
 }  // namespace verbena::iam

@@ -8,17 +8,30 @@
 
 namespace verbena::iam {
 
-// Condition keys of any request: its sender's address, transport and time.
-bool find_request_fact(const s3::Call& caller, const WallClock& clock, std::string_view key, auth::FactValues& values);
+// Condition keys of any request to IAM, STS or the admin API. `resource_account`: the owner of its resource.
+class CallerFacts final : public auth::Facts {
+ public:
+  // The arguments must outlive it.
+  CallerFacts(const s3::Call& caller, const Surroundings& around, std::string_view resource_account)
+      : caller_(caller), around_(around), resource_account_(resource_account) {}
+  bool find(std::string_view key, auth::FactValues& values) const override;
 
-// Condition keys of a call.
+ private:
+  const s3::Call& caller_;
+  const Surroundings& around_;
+  std::string_view resource_account_;
+};
+
+// Condition keys of a call: those, and its parameters.
 class CallFacts final : public auth::Facts {
  public:
-  explicit CallFacts(const Call& call) : call_(call) {}
+  CallFacts(const Call& call, std::string_view resource_account)
+      : call_(call), of_caller_(call.caller, call.around, resource_account) {}
   bool find(std::string_view key, auth::FactValues& values) const override;
 
  private:
   const Call& call_;
+  const CallerFacts of_caller_;
 };
 
 // Condition keys of the tags and the source identity that a session is about to get.
@@ -27,9 +40,9 @@ bool find_attribute_fact(const auth::Attributes& attributes, std::string_view ke
 // The resource of an IAM call, as named in policies.
 std::string resource_of(const Call& call);
 
-// access_denied, with AWS's sentence.
+// access_denied, with AWS's sentence. `owner`: the resource's account; `policy`: the resource's own, null: none.
 Result<void> authorize(const Call& call, std::string_view action, const std::string& resource,
-                       const auth::Resource& side);
+                       const auth::Account& owner, const auth::Policy* policy = nullptr);
 
 // Checks the caller's own policies, for resources of the caller's account. An account's root may do everything there.
 Result<void> authorize_iam(const Call& call);

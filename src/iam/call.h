@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "auth/identity_store.h"
-#include "base/clock.h"
 #include "iam/parameters.h"
+#include "iam/surroundings.h"
 #include "s3/types.h"
 #include "s3/xml.h"
 
@@ -36,7 +36,7 @@ struct Action {
 
 struct Call {
   auth::IdentityStore& store;
-  const WallClock& clock;
+  const Surroundings& around;
   const s3::Call& caller;
   const auth::AccessKey& key;  // the signing key
   const Parameters& parameters;
@@ -45,10 +45,11 @@ struct Call {
   s3::XmlWriter& xml;                           // of the result
   std::string& message;                         // of an error, replacing its context
   const auth::Attributes* passed_on = nullptr;  // attributes of the session that it requests
+  auth::PrincipalPtr assumed{};                 // the role's session that it made; null: none
 
   const auth::Principal& principal() const { return *key.principal; }
   std::string_view get(std::string_view name) const { return parameters.get_or_empty(name); }
-  int64_t now_s() const { return clock.now_s(); }
+  int64_t now_s() const { return around.clock.now_s(); }
 
   [[nodiscard]] std::unexpected<Error> refuse(Errc code, std::string text) const {
     message = std::move(text);

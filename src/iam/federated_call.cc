@@ -7,7 +7,8 @@ namespace {
 
 class VouchedFacts final : public auth::Facts {
  public:
-  VouchedFacts(const Call& call, const Vouched& vouched) : call_(call), vouched_(vouched) {}
+  VouchedFacts(const Call& call, const Vouched& vouched)
+      : call_(call, vouched.wanted.account->account->id), vouched_(vouched) {}
 
   bool find(std::string_view key, auth::FactValues& values) const override {
     if (call_.find(key, values) || find_attribute_fact(vouched_.attributes, key, values)) return true;

@@ -106,7 +106,7 @@ Result<void> serve_federated_form(const FederatedTools& tools, const FederatedRe
   s3::XmlWriter xml(name + "Response", sts_namespace);
   xml.open(name + "Result");
   Call call{.store = tools.store,
-            .clock = tools.clock,
+            .around = tools.around,
             .caller = request.caller,
             .key = keyless_callers_key(),
             .parameters = parameters,

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "auth/identity_store.h"
-#include "base/clock.h"
 #include "base/secret.h"
+#include "iam/surroundings.h"
 #include "s3_http/request.h"
 #include "sign_in/claims.h"
 #include "sign_in/client_authority.h"
@@ -47,7 +47,7 @@ struct FederatedReply {
 // Null: this kind of sign-in is disabled.
 struct FederatedTools {
   auth::IdentityStore& store;
-  const WallClock& clock;
+  Surroundings around;
   sign_in::ProviderKeys* keys = nullptr;
   const sign_in::DirectorySettings* directory = nullptr;
   sign_in::ClientAuthority* authority = nullptr;

@@ -79,7 +79,7 @@ Result<void> update_group(Call& call) {
   const auth::Account& own = *call.account->account;
   const std::string arn =
       auth::arn_of(own.id, "group", path.value_or(before->path), new_name.empty() ? before->name : new_name);
-  VB_TRY(authorize(call, "iam:UpdateGroup", arn, {.policy = nullptr, .owner = own.canonical_id}));
+  VB_TRY(authorize(call, "iam:UpdateGroup", arn, own));
   return call.change([&](AccountEntry& account) -> Result<void> {
     const auto found = account.groups.find(call.get("GroupName"));
     if (found == account.groups.end()) return call.missing("group", call.get("GroupName"));

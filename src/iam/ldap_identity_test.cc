@@ -23,7 +23,7 @@ class LdapIdentityTest : public FederationTest {
     reply_ = {};
     const std::string form =
         "Action=AssumeRoleWithLDAPIdentity&Version=2011-06-15&LDAPUsername=alice&LDAPPassword=a+secret" + more;
-    answer_federated({.store = *store_, .clock = clock_, .directory = &directory_},
+    answer_federated({.store = *store_, .around = {clock_, "here"}, .directory = &directory_},
                      {.caller = caller_, .form = form, .in_query = in_query, .person = person}, response, reply_);
     return response;
   }
@@ -75,8 +75,8 @@ TEST_F(LdapIdentityTest, OtherWaysInAreClosedWhereTheyAreNotConfigured) {
   for (const char* action : {"AssumeRoleWithWebIdentity", "AssumeRoleWithCertificate"}) {
     s3::Response response;
     const std::string form = std::string("Version=2011-06-15&Action=") + action;
-    answer_federated({.store = *store_, .clock = clock_, .directory = &directory_}, {.caller = caller_, .form = form},
-                     response, reply_);
+    answer_federated({.store = *store_, .around = {clock_, "here"}, .directory = &directory_},
+                     {.caller = caller_, .form = form}, response, reply_);
     EXPECT_EQ(response.error_code, "MissingAuthenticationToken") << action;
   }
 }
@@ -92,7 +92,7 @@ class CallsToDirectoryTest : public LdapIdentityTest, protected FederatedCalls {
     EXPECT_TRUE(opened);
     people_ = std::move(*opened);
     service_ = std::make_unique<Service>(
-        *store_, buckets_, pool_, clock_, [] {},
+        *store_, buckets_, pool_, clock_, "here", [] {},
         SignInTools{.pool = pool_, .directory = people_.get(), .directory_pool = &people_pool_});
   }
   ~CallsToDirectoryTest() override {

@@ -93,14 +93,19 @@ void make_default(ManagedPolicy& policy, int number) {
 
 }  // namespace
 
-Result<ManagedPolicy*> find_own_policy(const Call& call, AccountEntry& account) {
+Result<const ManagedPolicy*> find_own_policy(const Call& call, const AccountEntry& account) {
   const std::string arn(call.get("PolicyArn"));
   if (arn.starts_with("arn:aws:iam::aws:")) {
     return call.refuse(Errc::access_denied, "A policy of AWS's own cannot be changed.");
   }
   const ManagedPolicy* policy = find_policy(account, arn);
   if (policy == nullptr) return call.refuse(Errc::no_such_entity, "Policy " + arn + " was not found.");
-  return &account.policies.find(policy->name)->second;
+  return policy;
+}
+
+Result<ManagedPolicy*> find_own_policy(const Call& call, AccountEntry& account) {
+  VB_ASSIGN(const ManagedPolicy* found, find_own_policy(call, std::as_const(account)));
+  return &account.policies.find(found->name)->second;
 }
 
 Result<void> create_policy(Call& call) {

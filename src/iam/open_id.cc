@@ -75,6 +75,10 @@ auto find_provider(const Call& call, Account& account) -> Result<decltype(&accou
 
 }  // namespace
 
+Result<const OpenIdProvider*> find_asked_provider(const Call& call, const AccountEntry& account) {
+  return find_provider(call, account);
+}
+
 Result<OpenIdProvider*> find_asked_provider(const Call& call, AccountEntry& account) {
   return find_provider(call, account);
 }

@@ -6,24 +6,9 @@
 #include "iam/authorize.h"
 
 namespace verbena::iam {
-namespace {
-
-class CallerFacts final : public auth::Facts {
- public:
-  CallerFacts(const s3::Call& caller, const WallClock& clock) : caller_(caller), clock_(clock) {}
-  bool find(std::string_view key, auth::FactValues& values) const override {
-    return find_request_fact(caller_, clock_, key, values);
-  }
-
- private:
-  const s3::Call& caller_;
-  const WallClock& clock_;
-};
-
-}  // namespace
 
 Result<void> may_operate(const s3::Call& caller, const auth::AccessKey& key, std::string_view right,
-                         const WallClock& clock) {
+                         const Surroundings& around) {
   const auth::Principal* who = key.principal.get();
   const auto refused = [] {
     return fail(Errc::access_denied, "This needs the server's root key, or a right in the root account.");
@@ -31,7 +16,7 @@ Result<void> may_operate(const s3::Call& caller, const auth::AccessKey& key, std
   // Temporary keys are refused, as with IAM; a session of a directory bucket has one, too.
   if (who == nullptr || who->account == nullptr || key.expires_s != 0 || key.limits) return refused();
   if (who->account->id != auth::root_account_id) return refused();
-  const CallerFacts facts(caller, clock);
+  const CallerFacts facts(caller, around, auth::root_account_id);
   const auth::Question question{who, right, "*", &facts};
   const auth::Resource side{.policy = nullptr, .owner = auth::root_canonical_id};
   if (decide(question, side) == auth::Decision::allowed) return {};
@@ -39,10 +24,10 @@ Result<void> may_operate(const s3::Call& caller, const auth::AccessKey& key, std
 }
 
 void answer_rights(const OperatorCalls& calls, const s3::Call& caller, const auth::AccessKey& key,
-                   const WallClock& clock, s3::Response& response) {
+                   const Surroundings& around, s3::Response& response) {
   nlohmann::json list = nlohmann::json::array();
   for (const std::string_view call : calls.calls()) {
-    if (may_operate(caller, key, calls.right_of(call), clock)) list.emplace_back(std::string(call));
+    if (may_operate(caller, key, calls.right_of(call), around)) list.emplace_back(std::string(call));
   }
   const Result<nlohmann::json> out = nlohmann::json{{"calls", std::move(list)}};
   write_admin_outcome(out, {}, response);

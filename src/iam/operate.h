@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "auth/auth.h"
-#include "base/clock.h"
 #include "base/task.h"
+#include "iam/surroundings.h"
 #include "s3_http/request.h"
 
 namespace verbena::iam {
@@ -30,11 +30,11 @@ class OperatorCalls {
 
 // access_denied.
 Result<void> may_operate(const s3::Call& caller, const auth::AccessKey& key, std::string_view right,
-                         const WallClock& clock);
+                         const Surroundings& around);
 
 // The calls that the caller may make: for a page that shows only these.
 void answer_rights(const OperatorCalls& calls, const s3::Call& caller, const auth::AccessKey& key,
-                   const WallClock& clock, s3::Response& response);
+                   const Surroundings& around, s3::Response& response);
 
 // Always fills `response`. References outlive the task.
 Task<void> answer_operator(OperatorCalls& calls, std::string_view call, std::string_view who, std::string_view body,

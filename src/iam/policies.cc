@@ -1,5 +1,6 @@
 // Policies of users, groups and roles: inline ones, and managed ones that are attached.
 #include <algorithm>
+#include <type_traits>
 
 #include "iam/actions.h"
 #include "iam/subjects.h"
@@ -9,28 +10,32 @@ namespace verbena::iam {
 using auth::AccountEntry;
 using auth::PolicySet;
 
-Result<Subject> find_subject(const Call& call, AccountEntry& account) {
+namespace {
+
+// `Account` may be const: what only reads copies nothing of an account, which may be large.
+template <class Account>
+using SubjectIn = SubjectWith<std::conditional_t<std::is_const_v<Account>, const PolicySet, PolicySet>>;
+
+template <class Account>
+Result<SubjectIn<Account>> find_in(const Call& call, Account& account) {
   const std::string_view name = call.target_name();
   if (name.empty()) return call.refuse(Errc::validation_error, "The request names no user, group or role.");
   if (call.action.target == Target::user) {
-    VB_ASSIGN(auth::User * user, find_one(call, account.users, "user", name));
-    return Subject{&user->policy_set, auth::user_policies_bytes_max, "user", user->name};
+    VB_ASSIGN(auto* user, find_one(call, account.users, "user", name));
+    return SubjectIn<Account>{&user->policy_set, auth::user_policies_bytes_max, "user", user->name};
   }
   if (call.action.target == Target::group) {
-    VB_ASSIGN(auth::Group * group, find_one(call, account.groups, "group", name));
-    return Subject{&group->policy_set, auth::group_policies_bytes_max, "group", group->name};
+    VB_ASSIGN(auto* group, find_one(call, account.groups, "group", name));
+    return SubjectIn<Account>{&group->policy_set, auth::group_policies_bytes_max, "group", group->name};
   }
-  VB_ASSIGN(auth::Role * role, find_one(call, account.roles, "role", name));
-  return Subject{&role->policy_set, auth::role_policies_bytes_max, "role", role->name};
+  VB_ASSIGN(auto* role, find_one(call, account.roles, "role", name));
+  return SubjectIn<Account>{&role->policy_set, auth::role_policies_bytes_max, "role", role->name};
 }
-
-namespace {
 
 // For calls that only read: on a snapshot.
 Result<PolicySet> policies_now(const Call& call) {
-  AccountEntry copy = *call.account;
-  VB_ASSIGN(const Subject subject, find_subject(call, copy));
-  return std::move(*subject.policy_set);
+  VB_ASSIGN(const auto subject, find_in(call, *call.account));
+  return *subject.policy_set;
 }
 
 // "UserName", "GroupName", "RoleName".
@@ -45,6 +50,8 @@ std::unexpected<Error> missing_policy(const Call& call, std::string_view name) {
 }
 
 }  // namespace
+
+Result<Subject> find_subject(const Call& call, AccountEntry& account) { return find_in(call, account); }
 
 Result<void> put_inline_policy(Call& call) {
   VB_ASSIGN(const std::string name, call.name("PolicyName", policy_name_max));

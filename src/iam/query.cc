@@ -43,15 +43,16 @@ Result<void> check_target(const Call& call) {
   return call.refuse(Errc::validation_error, "The request does not say which user, group or role.");
 }
 
-Result<void> serve(auth::IdentityStore& store, const WallClock& clock, const s3::Call& caller,
-                   const auth::AccessKey& key, std::string_view form, Reply& reply, s3::Response& response) {
+Result<auth::PrincipalPtr> serve(auth::IdentityStore& store, const Surroundings& around, const s3::Call& caller,
+                                 const auth::AccessKey& key, std::string_view form, Reply& reply,
+                                 s3::Response& response) {
   VB_ASSIGN(const Parameters parameters, Parameters::parse(form));
   VB_ASSIGN(const Action* action, find_action(parameters, reply));
   const std::string name(action->name);
   s3::XmlWriter xml(name + "Response", reply.sts ? sts_namespace : iam_namespace);
   xml.open(name + "Result");
   Call call{.store = store,
-            .clock = clock,
+            .around = around,
             .caller = caller,
             .key = key,
             .parameters = parameters,
@@ -66,7 +67,7 @@ Result<void> serve(auth::IdentityStore& store, const WallClock& clock, const s3:
   xml.close();
   write_metadata(xml, caller.request_id);
   response.body = xml.finish();
-  return {};
+  return std::move(call.assumed);
 }
 
 // IAM has codes of its own for some errors that S3 names differently.
@@ -119,12 +120,16 @@ bool only_reads(std::string_view form) {
   return action.starts_with("Get") || action.starts_with("List") || find_sts_action(action) != nullptr;
 }
 
-void answer_query(auth::IdentityStore& store, const WallClock& clock, const s3::Call& caller,
-                  const auth::AccessKey& key, std::string_view form, s3::Response& response) {
+auth::PrincipalPtr answer_query(auth::IdentityStore& store, const Surroundings& around, const s3::Call& caller,
+                                const auth::AccessKey& key, std::string_view form, s3::Response& response) {
   Reply reply;
-  const auto served = serve(store, clock, caller, key, form, reply, response);
-  if (!served) return write_error(served.error(), reply.message, caller.request_id, reply.sts, response);
+  auto served = serve(store, around, caller, key, form, reply, response);
+  if (!served) {
+    write_error(served.error(), reply.message, caller.request_id, reply.sts, response);
+    return nullptr;
+  }
   add_answer_headers(caller.request_id, response);
+  return std::move(*served);
 }
 
 void write_metadata(s3::XmlWriter& xml, std::string_view request_id) {

@@ -12,7 +12,9 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "call/request_facts.h"
 #include "iam/admin.h"
+#include "iam/operate.h"
 #include "iam/parameters.h"
 #include "iam/service.h"
 #include "store/memory/test_store.h"
@@ -47,7 +49,7 @@ class QueryTest : public testing::Test {
   s3::Response ask(const std::string& form, const std::string& access_key = "ROOT", const std::string& token = "") {
     s3::Response response;
     const bool sts = form.starts_with("AssumeRole") || form.starts_with("GetSession") || form.starts_with("GetCaller");
-    answer_query(*store_, clock_, caller_, *key(access_key, token),
+    answer_query(*store_, {clock_, "here"}, caller_, *key(access_key, token),
                  "Version=" + std::string(sts ? "2011-06-15" : "2010-05-08") + "&Action=" + form, response);
     return response;
   }
@@ -230,6 +232,41 @@ TEST_F(QueryTest, TheAdminApiTakesNoNonsense) {
   EXPECT_EQ(store_->accounts()->size(), 1u);
 }
 
+// A denial by the user agent held at S3 and not here.
+TEST_F(QueryTest, ARequestHasTheSameConditionKeysAsAtS3) {
+  const s3::Headers headers = {{"user-agent", "tool/1"}, {"referer", "https://page"}};
+  caller_.facts = {.http = true, .headers = headers};
+  EXPECT_EQ(code(ask("CreateUser&UserName=u")), "");
+  const std::string access_key = element(ask("CreateAccessKey&UserName=u"), "AccessKeyId");
+  const auto deny = [&](const std::string& condition) {
+    const std::string document =
+        R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"},)"
+        R"({"Effect":"Deny","Action":"*","Resource":"*","Condition":)" +
+        condition + "}]}";
+    EXPECT_EQ(code(ask("PutUserPolicy&UserName=u&PolicyName=p&PolicyDocument=" + auth::uri_encode(document, false))),
+              "")
+        << condition;
+  };
+  const auto may = [&] {
+    const bool operates = may_operate(caller_, *key(access_key), "admin:ServerInfo", {clock_, "here"}).has_value();
+    EXPECT_EQ(code(ask("ListUsers", access_key)), operates ? "" : "AccessDenied");
+    return operates;
+  };
+  for (const std::string_view name : call::request_keys()) {
+    for (const bool denied_without : {false, true}) {
+      deny(R"({"Null":{")" + std::string(name) + R"(":")" + (denied_without ? "true" : "false") + "\"}}");
+      EXPECT_EQ(may(), denied_without) << name;
+    }
+  }
+  for (const char* equal : {R"("aws:UserAgent":"tool/1")", R"("aws:Referer":"https://page")",
+                            R"("aws:RequestedRegion":"here")", R"("aws:ResourceAccount":"000000000000")"}) {
+    deny(R"({"StringEquals":{)" + std::string(equal) + "}}");
+    EXPECT_FALSE(may()) << equal;
+    deny(R"({"StringNotEquals":{)" + std::string(equal) + "}}");
+    EXPECT_TRUE(may()) << equal;
+  }
+}
+
 // Changes are made one after the other. One account's must not be all that others wait for, and what changes nothing
 // does not wait for them at all.
 TEST_F(QueryTest, OneAccountsChangesLeaveOthersTheirTurns) {
@@ -238,7 +275,7 @@ TEST_F(QueryTest, OneAccountsChangesLeaveOthersTheirTurns) {
   const auto arena = memory::Arena::create(16 * MiB).value();
   store::in_memory::TestStore buckets(*arena);
   BlockingPool changes(1, 256);
-  Service service(*store_, buckets, changes, clock_);
+  Service service(*store_, buckets, changes, clock_, "here");
   std::promise<void> gate;
   const auto opened = gate.get_future().share();
   struct Answer {

@@ -54,13 +54,11 @@ void Service::refuse(Api api, const Error& error, std::string_view request_id, s
   }
 }
 
-Task<void> Service::serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
-                          s3::Response& response) {
-  if (api == Api::admin) {
-    co_await serve_admin(request, key, body, response);
-  } else {
-    co_await serve_query(request, key, body, response);
-  }
+Task<auth::PrincipalPtr> Service::serve(Api api, const s3::Request& request, const auth::AccessKey& key,
+                                        const std::string& body, s3::Response& response) {
+  if (api != Api::admin) co_return co_await serve_query(request, key, body, response);
+  co_await serve_admin(request, key, body, response);
+  co_return nullptr;
 }
 
 bool Service::takes_federated() const {
@@ -127,7 +125,7 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
     co_return SignedIn();
   }
   const FederatedTools tools{.store = identities_,
-                             .clock = clock_,
+                             .around = around(),
                              .keys = sign_in_->keys,
                              .directory = sign_in_->directory ? &sign_in_->directory->settings() : nullptr,
                              .authority = sign_in_->authority};
@@ -156,27 +154,29 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
   co_return std::move(asking.reply.who);
 }
 
-Task<void> Service::serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
-                                s3::Response& response) {
+Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const auth::AccessKey& key,
+                                              const std::string& body, s3::Response& response) {
   const bool is_root = auth::is_unlimited_root(key.principal.get(), &key);
   const auto turn = is_root ? nullptr : calls_.try_hold(key.principal->account->id);
   if (!is_root && turn == nullptr) {
     const Error too_many{Errc::slow_down, 0, "iam: calls of this account"};
-    co_return write_error(too_many, {}, request.call.request_id, false, response);
+    write_error(too_many, {}, request.call.request_id, false, response);
+    co_return nullptr;
   }
-  auto work = [&]() -> Result<bool> {
-    answer_query(identities_, clock_, request.call, key, body, response);
-    return true;
+  auto work = [&]() -> Result<auth::PrincipalPtr> {
+    return answer_query(identities_, around(), request.call, key, body, response);
   };
-  const auto done = co_await (only_reads(body) ? reading_ : pool_).run("iam", std::move(work));
-  if (!done) write_error(done.error(), {}, request.call.request_id, false, response);
+  auto assumed = co_await (only_reads(body) ? reading_ : pool_).run("iam", std::move(work));
+  if (assumed) co_return std::move(*assumed);
+  write_error(assumed.error(), {}, request.call.request_id, false, response);
+  co_return nullptr;
 }
 
 Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                                 s3::Response& response) {
   const std::string name(request.raw_path.substr(admin_prefix.size()));
   if (const auto right = operator_ == nullptr ? std::string_view() : operator_->right_of(name); !right.empty()) {
-    const auto allowed = may_operate(request.call, key, right, clock_);
+    const auto allowed = may_operate(request.call, key, right, around());
     if (allowed && request.method == "POST") {
       co_await answer_operator(*operator_, name, key.principal->arn, body, response);
     } else {
@@ -186,7 +186,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   if (operator_ != nullptr && name == "rights" && request.method == "POST") {
-    answer_rights(*operator_, request.call, key, clock_, response);
+    answer_rights(*operator_, request.call, key, around(), response);
     co_return;
   }
   // Temporary credentials must not be able to create permanent ones.

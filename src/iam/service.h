@@ -51,11 +51,13 @@ class Service {
   // quotas of a bucket, or of its owner, are out of date. `sign_in`: null if no sign-in without a key is configured.
   Service(
       auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock,
-      std::function<void()> quota_changed = [] {}, std::optional<SignInTools> sign_in = std::nullopt)
+      std::string region, std::function<void()> quota_changed = [] {},
+      std::optional<SignInTools> sign_in = std::nullopt)
       : identities_(identities),
         buckets_(buckets),
         pool_(pool),
         clock_(clock),
+        region_(std::move(region)),
         quota_changed_(std::move(quota_changed)),
         sign_in_(sign_in) {}
 
@@ -63,9 +65,9 @@ class Service {
   void set_operator(OperatorCalls* calls) { operator_ = calls; }
 
   // Serves a request whose signature was verified: `key` signed it. Never fails: every error becomes an answer. All
-  // references outlive the task.
-  Task<void> serve(Api api, const s3::Request& request, const auth::AccessKey& key, const std::string& body,
-                   s3::Response& response);
+  // references outlive the task. The role's session whose credentials the answer has; null: none.
+  Task<auth::PrincipalPtr> serve(Api api, const s3::Request& request, const auth::AccessKey& key,
+                                 const std::string& body, s3::Response& response);
   // Whether sign-in without a key is possible: otherwise an unsigned call is refused unread.
   bool takes_federated() const;
   // Serves an unsigned query. Never fails, as serve(). `certificates`: the client's certificates; called once at most,
@@ -77,17 +79,19 @@ class Service {
   static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
 
  private:
-  Task<void> serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
-                         s3::Response& response);
+  Task<auth::PrincipalPtr> serve_query(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
+                                       s3::Response& response);
   Task<void> serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                          s3::Response& response);
   struct Asking;
+  Surroundings around() const { return {clock_, region_}; }
   Task<Result<void>> ask_first(Asking& asking);
   Task<Result<void>> ask_directory(Asking& asking);
   auth::IdentityStore& identities_;
   store::Store& buckets_;
   BlockingPool& pool_;
   const WallClock& clock_;
+  const std::string region_;  // of the server
   const std::function<void()> quota_changed_;
   OperatorCalls* operator_ = nullptr;
   const std::optional<SignInTools> sign_in_;

@@ -24,11 +24,11 @@ std::unexpected<Error> may_not(const Call& call, std::string_view action) {
 // account, the caller's own policies must allow it, too.
 Result<void> authorize_role(const Call& call, const RoleOfArn& wanted, std::string_view action) {
   const std::string arn = role_arn(*wanted.account, *wanted.role);
-  const CallFacts facts(call);
+  const auth::Account& owner = *wanted.account->account;
+  const CallFacts facts(call, owner.id);
   const auth::Question question{&call.principal(), action, arn, &facts};
   const auto trusted = evaluate_resource(*wanted.role->trust.policy, question);
-  const auth::Resource side{.policy = wanted.role->trust.policy.get(), .owner = wanted.account->account->canonical_id};
-  VB_TRY(authorize(call, action, arn, side));
+  VB_TRY(authorize(call, action, arn, owner, wanted.role->trust.policy.get()));
   // The caller's own policies alone do not admit it to a role, nor does being the account's root.
   if (!trusted.denied && trusted.allowed != auth::Reach::none) return {};
   return may_not(call, action);
@@ -72,6 +72,7 @@ Result<void> assume_role(Call& call) {
   VB_ASSIGN(SessionContents contents, role_contents(call, wanted, name, duration));
   contents.attributes = attributes;
   VB_ASSIGN(const auth::Credentials made, make_credentials(call, contents, call.key));
+  call.assumed = std::make_shared<const Principal>(role_session(*wanted.account, *wanted.role, name));
   write_credentials(call.xml, made, contents.expires_s);
   write_role_user(call.xml, wanted, name);
   if (!contents.attributes.source_identity.empty()) {

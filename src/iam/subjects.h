@@ -23,11 +23,13 @@ auto find_one(const Call& call, Map& map, std::string_view kind, std::string_vie
 }
 
 // The owner of the policies that the action concerns.
-struct Subject {
-  auth::PolicySet* policy_set = nullptr;
+template <class Policies>
+struct SubjectWith {
+  Policies* policy_set = nullptr;
   size_t inline_bytes_max = 0;
   std::string kind, name;
 };
+using Subject = SubjectWith<auth::PolicySet>;
 Result<Subject> find_subject(const Call& call, auth::AccountEntry& account);
 
 // The user that a call concerns: UserName, else the caller. Empty: the account's root.
@@ -43,8 +45,10 @@ void write_tags(s3::XmlWriter& xml, const auth::TagMap& tags);
 std::string provider_arn(const Call& call);
 // OpenIDConnectProviderArn's. no_such_entity.
 Result<auth::OpenIdProvider*> find_asked_provider(const Call& call, auth::AccountEntry& account);
+Result<const auth::OpenIdProvider*> find_asked_provider(const Call& call, const auth::AccountEntry& account);
 // PolicyArn's, which must be the account's own to be changed. access_denied for one of AWS's; no_such_entity.
 Result<auth::ManagedPolicy*> find_own_policy(const Call& call, auth::AccountEntry& account);
+Result<const auth::ManagedPolicy*> find_own_policy(const Call& call, const auth::AccountEntry& account);
 
 void write_user(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::User& user);
 void write_group(s3::XmlWriter& xml, const auth::AccountEntry& account, const auth::Group& group);

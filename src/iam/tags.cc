@@ -19,20 +19,22 @@ Result<void> check_tag(const Call& call, std::string_view key, std::string_view 
   return {};
 }
 
-Result<TagMap*> tags_of(const Call& call, AccountEntry& account) {
+// `account` may be const: what only reads copies nothing of an account, which may be large.
+template <class Account>
+auto tags_of(const Call& call, Account& account) -> Result<decltype(&account.users.begin()->second.tags)> {
   if (call.action.target == Target::policy) {
-    VB_ASSIGN(auth::ManagedPolicy * policy, find_own_policy(call, account));
+    VB_ASSIGN(auto* policy, find_own_policy(call, account));
     return &policy->tags;
   }
   if (call.action.target == Target::open_id_provider) {
-    VB_ASSIGN(auth::OpenIdProvider * provider, find_asked_provider(call, account));
+    VB_ASSIGN(auto* provider, find_asked_provider(call, account));
     return &provider->tags;
   }
   if (call.action.target == Target::user) {
-    VB_ASSIGN(auth::User * user, find_one(call, account.users, "user", call.get("UserName")));
+    VB_ASSIGN(auto* user, find_one(call, account.users, "user", call.get("UserName")));
     return &user->tags;
   }
-  VB_ASSIGN(auth::Role * role, find_one(call, account.roles, "role", call.get("RoleName")));
+  VB_ASSIGN(auto* role, find_one(call, account.roles, "role", call.get("RoleName")));
   return &role->tags;
 }
 
@@ -55,10 +57,7 @@ Result<TagMap> read_tags(const Call& call) {
 
 Result<TagMap> read_new_tags(const Call& call, std::string_view action) {
   VB_ASSIGN(TagMap tags, read_tags(call));
-  if (!tags.empty()) {
-    VB_TRY(
-        authorize(call, action, resource_of(call), {.policy = nullptr, .owner = call.account->account->canonical_id}));
-  }
+  if (!tags.empty()) VB_TRY(authorize(call, action, resource_of(call), *call.account->account));
   return tags;
 }
 
@@ -97,8 +96,7 @@ Result<void> untag_subject(Call& call) {
 }
 
 Result<void> list_tags(Call& call) {
-  AccountEntry copy = *call.account;
-  VB_ASSIGN(const TagMap* tags, tags_of(call, copy));
+  VB_ASSIGN(const TagMap* tags, tags_of(call, *call.account));
   return write_page(
       call, "Tags", *tags, [](const auto& item) -> const std::string& { return item.first; },
       [](const auto&) { return true; },

@@ -90,10 +90,9 @@ Result<void> update_user(Call& call) {
   VB_ASSIGN(const User* before, find_one(call, call.account->users, "user", name));
   // The caller needs the right for the new name, too: otherwise renaming would bypass a policy that restricts names.
   const auth::Account& own = *call.account->account;
-  VB_TRY(
-      authorize(call, "iam:UpdateUser",
-                auth::arn_of(own.id, "user", path.value_or(before->path), new_name.empty() ? before->name : new_name),
-                {.policy = nullptr, .owner = own.canonical_id}));
+  VB_TRY(authorize(
+      call, "iam:UpdateUser",
+      auth::arn_of(own.id, "user", path.value_or(before->path), new_name.empty() ? before->name : new_name), own));
   return call.change([&](AccountEntry& account) -> Result<void> {
     const auto found = account.users.find(name);
     if (found == account.users.end()) return call.missing("user", name);

@@ -41,7 +41,7 @@ class WebIdentityTest : public FederationTest {
         "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName=me&RoleArn="
         "arn:aws:iam::000000000000:role/" +
         role + "&WebIdentityToken=" + web_token + more;
-    answer_federated({.store = *store_, .clock = clock_, .keys = &keys_},
+    answer_federated({.store = *store_, .around = {clock_, "here"}, .keys = &keys_},
                      {.caller = caller_, .form = form, .last = last}, response, reply_);
     return response;
   }
@@ -169,8 +169,8 @@ class WaitingFederationTest : public WebIdentityTest, protected FederatedCalls {
                                      opened_.wait();
                                      return sign_in::parse_key_set(key_.set("k"));
                                    }};
-  Service service_{*store_, buckets_, waiting_pool_,
-                   clock_,  [] {},    SignInTools{.pool = waiting_pool_, .keys = &slow_keys_}};
+  Service service_{
+      *store_, buckets_, waiting_pool_, clock_, "here", [] {}, SignInTools{.pool = waiting_pool_, .keys = &slow_keys_}};
 };
 
 TEST_F(WaitingFederationTest, OneAddressHasSoManyCallsUnderWayAndOthersComeIn) {

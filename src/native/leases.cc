@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "s3/access/bound.h"
 #include "store/key_pins.h"
 #include "store/reads_behind.h"
 
@@ -72,6 +73,12 @@ void LeaseLimits::give_back(Party& account, Party& stream, uint64_t bytes, bool 
   bytes_gauge_.add(-static_cast<int64_t>(bytes));
 }
 
+bool LeaseLimits::take_foreign(const s3::BucketAccess& bucket, std::string_view key, uint64_t bytes) {
+  const bool taken = foreign_.take(bucket, key, bytes);
+  if (!taken) refused_.add();
+  return taken;
+}
+
 bool is_same_version(const store::ObjectInfo& one, const store::ObjectInfo& other) {
   return one.version_id == other.version_id && one.etag == other.etag && one.modified_us == other.modified_us &&
          one.size == other.size;
@@ -132,9 +139,17 @@ bool LeaseBook::work(Deadline now) {
   return !closed_.empty() || !ended_.empty() || (!by_end_.empty() && by_end_.begin()->first <= now);
 }
 
+// Whether the bucket has a bound of which the stream's account may pin a part alone.
+bool LeaseBook::is_foreign(const Owner& owner, const s3::BucketAccess& bucket) {
+  const bool own = !owner.account.empty() && owner.account == bucket.owner_id;
+  return !own && bucket.bound != nullptr && bucket.bound->settings().is_limited();
+}
+
 void LeaseBook::release(Owner& owner, const std::string& name, Kept& kept) {
   const std::string& bucket = kept.bucket->name;
-  store::KeyPins::get().unpin(bucket, std::string_view(name).substr(bucket.size() + 1));
+  const std::string_view key = std::string_view(name).substr(bucket.size() + 1);
+  store::KeyPins::get().unpin(bucket, key);
+  if (kept.foreign) limits_.give_back_foreign(*kept.bucket, key);
   kept.reader.reset();
   limits_.give_back(*owner.payer, owner.own, kept.bytes, kept.in_memory);
 }
@@ -176,9 +191,14 @@ Result<void> Leases::add(uint64_t id, const s3::BucketAccessPtr& bucket, std::st
   if (!book_->limits().take(*owner_->payer, owner_->own, bytes, in_memory)) {
     return fail(Errc::slow_down, "native: leases hold too much");
   }
+  const bool foreign = book_->is_foreign(*owner_, *bucket);
+  if (foreign && !book_->limits().take_foreign(*bucket, key, bytes)) {
+    book_->limits().give_back(*owner_->payer, owner_->own, bytes, in_memory);
+    return fail(Errc::slow_down, "native: leases of other accounts pin half of the bucket");
+  }
   store::KeyPins::get().pin(bucket->name, key);
   if (known != keys.end()) book_->release(*owner_, known->first, known->second);
-  keys.insert_or_assign(std::move(name), LeaseBook::Kept{std::move(reader), bucket, bytes, in_memory});
+  keys.insert_or_assign(std::move(name), LeaseBook::Kept{std::move(reader), bucket, bytes, in_memory, foreign});
   return {};
 }
 

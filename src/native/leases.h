@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/result.h"
+#include "native/foreign_pins.h"
 #include "s3/access/access.h"
 #include "store/store.h"
 
@@ -45,11 +46,15 @@ class LeaseLimits {
   // One key more, of an object of `bytes`. False: a limit is reached, and nothing was taken.
   bool take(Party& account, Party& stream, uint64_t bytes, bool in_memory);
   void give_back(Party& account, Party& stream, uint64_t bytes, bool in_memory);
+  // Likewise, of a bounded bucket of another account.
+  bool take_foreign(const s3::BucketAccess& bucket, std::string_view key, uint64_t bytes);
+  void give_back_foreign(const s3::BucketAccess& bucket, std::string_view key) { foreign_.give_back(bucket, key); }
 
  private:
   bool fits(const Party& party, uint64_t bytes, unsigned share) const;
 
   const Options options_;
+  ForeignPins foreign_;
   std::mutex mutex_;  // of what follows
   std::map<std::string, std::weak_ptr<Party>, std::less<>> accounts_;
   Party all_;
@@ -94,6 +99,7 @@ class LeaseBook {
     s3::BucketAccessPtr bucket;
     uint64_t bytes = 0;
     bool in_memory = false;
+    bool foreign = false;  // take_foreign()
   };
   struct Lease {
     OwnerPtr owner;
@@ -109,6 +115,7 @@ class LeaseBook {
   Lease* of(const Owner& owner, uint64_t id);
   void end_at(uint64_t id, Lease& lease, Deadline until);
   void end(Leased::iterator lease);
+  static bool is_foreign(const Owner& owner, const s3::BucketAccess& bucket);
   void release(Owner& owner, const std::string& name, Kept& kept);
 
   LeaseLimits& limits_;

@@ -3,6 +3,7 @@
 
 #include "native/test_batches.h"
 #include "native/wire/match.h"
+#include "s3/access/bound.h"
 #include "store/key_pins.h"
 #include "store/reads_behind.h"
 
@@ -192,6 +193,75 @@ TEST_F(LeaseLimitsTest, KeysAndBytesAreBoundedForAllForAnAccountAndForAStream) {
   EXPECT_TRUE(leases.add(id, bucket_, "2", object, true));
   EXPECT_FALSE(leases.add(id, bucket_, "3", object, true)) << "too much in memory";
   EXPECT_EQ(add(leases, id, "3"), Errc::slow_down);
+}
+
+// The bucket with a bound, of the account "owner"; or of one that is gone.
+s3::BucketAccessPtr bounded(const s3::BoundSettings& settings, const std::string& owner_id = "owner") {
+  auto made = std::make_shared<s3::BucketAccess>();
+  made->name = "bucket";
+  made->owner = std::string(64, 'a');
+  made->owner_id = owner_id;
+  made->bound = std::make_shared<s3::Bound>("bucket", 0, made->owner, settings, [] {});
+  return made;
+}
+
+TEST_F(LeaseLimitsTest, OtherAccountsPinAtMostHalfOfABoundedBucket) {
+  LeaseLimits limits({.keys_max = 1000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  const Deadline later = deadline_in(std::chrono::minutes(1));
+  const auto object = reader("ns/a");  // 8 bytes
+  const s3::BucketAccessPtr by_count = bounded({.objects_max = 5}), by_bytes = bounded({.bytes_max = 39});
+  for (const auto& bucket : {by_count, by_bytes}) {
+    Leases owners(book, "owner"), guest(book, "guest"), other(book, "other"), unknown(book, "");
+    const auto add = [&](Leases& leases, uint64_t id, const char* key) {
+      const auto added = leases.add(id, bucket, key, object, false);
+      return added ? Errc::ok : added.error().code;
+    };
+    const uint64_t of_guest = guest.begin(0, later), of_other = other.begin(0, later), own = owners.begin(0, later);
+    EXPECT_EQ(add(guest, of_guest, "1"), Errc::ok);
+    EXPECT_EQ(add(other, of_other, "2"), Errc::ok);
+    EXPECT_EQ(add(guest, of_guest, "2"), Errc::ok) << "it is pinned anyway";
+    const int64_t before = held();
+    EXPECT_EQ(add(guest, of_guest, "3"), Errc::slow_down);
+    EXPECT_EQ(add(other, of_other, "3"), Errc::slow_down) << "all of them together";
+    EXPECT_EQ(add(unknown, unknown.begin(0, later), "3"), Errc::slow_down) << "without an account, too";
+    EXPECT_EQ(held(), before) << "nothing was taken";
+    EXPECT_FALSE(pinned("3"));
+    for (const char* key : {"1", "2", "3", "4", "5"}) EXPECT_EQ(add(owners, own, key), Errc::ok) << key;
+    other.end(of_other);
+    EXPECT_EQ(add(other, other.begin(0, later), "3"), Errc::slow_down) << "the guest pins 2, too";
+    guest.end(of_guest);
+    EXPECT_EQ(add(other, other.begin(0, later), "3"), Errc::ok);
+  }
+  EXPECT_EQ(held(), 0);
+}
+
+TEST_F(LeaseLimitsTest, ACallerWithoutAnAccountDoesNotOwnABucketWhoseOwnerIsGone) {
+  LeaseLimits limits({.keys_max = 1000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  Leases unknown(std::make_shared<LeaseBook>(limits), "");
+  const uint64_t id = unknown.begin(0, deadline_in(std::chrono::minutes(1)));
+  EXPECT_FALSE(unknown.add(id, bounded({.objects_max = 1}, ""), "ns/a", reader("ns/a"), false));
+}
+
+TEST_F(LeaseLimitsTest, ALargerVersionOfAForeignKeyCountsWithItsSize) {
+  LeaseLimits limits({.keys_max = 1000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  Leases guest(std::make_shared<LeaseBook>(limits), "guest");
+  const auto bucket = bounded({.bytes_max = 2 * 20});
+  const uint64_t id = guest.begin(0, deadline_in(std::chrono::minutes(1)));
+  EXPECT_TRUE(guest.add(id, bucket, "ns/a", reader("ns/a"), false));
+  store_.put("bucket", "ns/a", "19 bytes, and so on");
+  EXPECT_TRUE(guest.add(id, bucket, "ns/a", reader("ns/a"), false));
+  EXPECT_FALSE(guest.add(id, bucket, "ns/b", reader("ns/b"), false)) << "8 more";
+  store_.put("bucket", "ns/a", "21 bytes: more than half");
+  EXPECT_FALSE(guest.add(id, bucket, "ns/a", reader("ns/a"), false));
+  EXPECT_EQ(guest.find(id, "bucket", "ns/a").reader->info().size, 19u) << "the old one stays";
+}
+
+TEST_F(LeaseLimitsTest, ABucketThatOnlyRenewsOnReadsHasNoHalf) {
+  LeaseLimits limits({.keys_max = 1000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  Leases guest(std::make_shared<LeaseBook>(limits), "guest");
+  const uint64_t id = guest.begin(0, deadline_in(std::chrono::minutes(1)));
+  EXPECT_TRUE(guest.add(id, bounded({.renew_on_read = true}), "ns/a", reader("ns/a"), false));
 }
 
 TEST_F(LeaseLimitsTest, ItEndsHoweverOftenItIsProlonged) {

@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "call/account.h"
 #include "call/request_id.h"
+#include "fabric/sealing_names.h"
 #include "http/signed_exchange.h"
 #include "memory/whole_body.h"
 #include "native/wire/device.h"
-#include "native/wire/sealing.h"
 #include "s3_http/error_response.h"
 
 namespace verbena::native {
@@ -66,7 +66,7 @@ Result<fabric::Sealing> choose_sealing(const Json& json) {
   for (const Json& name : *found) {
     const auto* const text = name.get_ptr<const std::string*>();
     if (text == nullptr) return fail(Errc::invalid_request, "native: sealing");
-    const auto sealing = wire::sealing_of(*text);
+    const auto sealing = fabric::sealing_of(*text);
     if (sealing == Sealing::chacha20_poly1305 && !aes) aes_first = false;
     aes = aes || sealing == Sealing::aes_256_gcm;
     chacha = chacha || sealing == Sealing::chacha20_poly1305;
@@ -131,7 +131,7 @@ Json endpoints_json(const DoorState& door, const Session& session, const Wanted&
                     {"inline_max_bytes", endpoint.inline_max_bytes},
                     {"message_size_max", endpoint.message_size_max},
                     {"encrypted", endpoint.encrypted || sealed}});
-    if (sealed) list.back()["sealed"] = wire::name_of(session.sealing);
+    if (sealed) list.back()["sealed"] = fabric::name_of(session.sealing);
   }
   return list;
 }

@@ -108,7 +108,7 @@ Result<void> FabricTokenWindows::check_address(const Token& token, std::string_v
 
 Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& token, const TokenClient& client,
                                                                  fabric::Access access) {
-  if (token.form != TokenForm::ofi1) {
+  if (!serves(token.form)) {
     refused("dialect").add();
     return fail(Errc::rdma_not_supported, "token: dialect");
   }

@@ -1,4 +1,4 @@
-// The dialect ofi1, over the fabrics that the server opened.
+// The dialects ofi1 and ofi1s, over the fabrics that the server opened.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -47,7 +47,7 @@ class FabricTokenWindows final : public Dialect {
   void add_own_port(uint16_t port) { own_ports_.push_back(port); }
 
   // Called on a core's thread; a core without fabrics returns rdma_not_supported.
-  bool serves(TokenForm form) const override { return form == TokenForm::ofi1; }
+  bool serves(TokenForm form) const override { return form == TokenForm::ofi1 || form == TokenForm::ofi1_sealed; }
   Result<std::unique_ptr<fabric::Window>> open(const Token& token, const TokenClient& client,
                                                fabric::Access access) override;
 

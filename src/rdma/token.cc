@@ -50,6 +50,9 @@ bool is_cuobject(const Fields& fields) {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
+// Its own name, so that a server which cannot seal declines it.
+constexpr std::string_view sealed_dialect = "ofi1s";
+
 // "ofi1", "ofi10", "uet1".
 bool is_family(std::string_view text) {
   if (!text.starts_with("ofi") && !text.starts_with("uet")) return false;
@@ -125,12 +128,17 @@ Result<Token> parse_token(std::string_view text) {
   token.form = TokenForm::unknown;
   const Fields fields = split(text.substr(0, token_size_max));
   if (fields.count > 2 && is_family(fields.at[2])) {
-    if (fields.at[2] == "ofi1") {
-      if (text.size() > token_size_max) return fail(Errc::invalid_rdma_token, "token: length");
-      if (fields.count != 6 && !has_window_again(fields))
-        return fail(Errc::invalid_rdma_token, "token: fields of ofi1");
-      return parse_ofi1(fields);
-    }
+    if (fields.at[2] != "ofi1") return token;
+    if (text.size() > token_size_max) return fail(Errc::invalid_rdma_token, "token: length");
+    if (fields.count != 6 && !has_window_again(fields)) return fail(Errc::invalid_rdma_token, "token: fields of ofi1");
+    return parse_ofi1(fields);
+  }
+  if (fields.count > 2 && fields.at[2] == sealed_dialect) {
+    if (text.size() > token_size_max) return fail(Errc::invalid_rdma_token, "token: length");
+    if (fields.count != 6) return fail(Errc::invalid_rdma_token, "token: fields of ofi1s");
+    VB_ASSIGN(token, parse_ofi1(fields));
+    if (token.form != TokenForm::ofi1) return fail(Errc::invalid_rdma_token, "token: key");
+    token.form = TokenForm::ofi1_sealed;
     return token;
   }
   if (text.size() > token_size_max) return token;
@@ -152,7 +160,7 @@ std::string format_token(const Token& token) {
   append_hex(text, token.base);
   text += ':';
   append_hex(text, token.size);
-  text += ":ofi1:";
+  text += token.form == TokenForm::ofi1_sealed ? ":ofi1s:" : ":ofi1:";
   text += token.provider;
   text += ':';
   text += to_hex(as_bytes(token.endpoint_name));
@@ -162,8 +170,9 @@ std::string format_token(const Token& token) {
 }
 
 std::string redacted(const Token& token) {
-  if (token.form != TokenForm::ofi1) return std::string(traits_of(token.form).name);
-  return "ofi1 provider=" + token.provider + " size=" + std::to_string(token.size);
+  const std::string name(traits_of(token.form).name);
+  if (token.form != TokenForm::ofi1 && token.form != TokenForm::ofi1_sealed) return name;
+  return name + " provider=" + token.provider + " size=" + std::to_string(token.size);
 }
 
 }  // namespace verbena::rdma

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "rdma/sealing.h"
+
 namespace verbena::rdma {
 namespace {
 
@@ -55,6 +57,41 @@ TEST(Token, OfOtherDialectsIsRecognised) {
                                   std::string("00007f0000001000:00100000:00001234:0001:00002a:1:") + gid + "00"}) {
     EXPECT_EQ(dialect(text), TokenForm::unknown) << text;
   }
+}
+
+// Its name is its own, so that a server which cannot seal knows no such dialect and declines it.
+TEST(Token, OfSealedBytesHasTheFieldsOfOfi1) {
+  const std::string text = "7f0000001000:100000:ofi1s:tcp:0200232801020304:1122334455667788";
+  const auto token = parse_token(text);
+  ASSERT_TRUE(token);
+  EXPECT_EQ(token->form, TokenForm::ofi1_sealed);
+  EXPECT_EQ(token->size, 0x100000u);
+  EXPECT_EQ(token->key, 0x1122334455667788u);
+  EXPECT_FALSE(token->seal) << "the key is not in the token";
+  EXPECT_EQ(format_token(*token), text);
+  EXPECT_EQ(redacted(*token), "ofi1s provider=tcp size=1048576");
+  for (const char* const bad : {"0:4:ofi1s:tcp", "0:4:ofi1s:tcp:00:00112233445566778899", "0:4:ofi1s:t cp:00:1",
+                                "ffffffffffffffff:10:ofi1s:tcp:00:1", "0:4:ofi1s:tcp:00:1:0:0000000000000004"}) {
+    EXPECT_EQ(parse_token(bad).error(), Errc::invalid_rdma_token) << bad;
+  }
+}
+
+TEST(Token, TheKeyBesideASealedOneIsRead) {
+  const std::string digits(64, 'a');
+  const auto key = parse_sealing("aes-256-gcm:" + digits);
+  ASSERT_TRUE(key);
+  EXPECT_EQ(key->sealing, fabric::Sealing::aes_256_gcm);
+  EXPECT_EQ(key->bytes[31], std::byte{0xaa});
+  EXPECT_EQ(format_sealing(*key), "aes-256-gcm:" + digits);
+  EXPECT_EQ(parse_sealing("chacha20-poly1305:" + digits)->sealing, fabric::Sealing::chacha20_poly1305);
+  for (const std::string& bad :
+       {std::string(), digits, std::string("aes-256-gcm:"), "aes-256-gcm:" + digits + "a", "none:" + digits,
+        ":" + digits, "aes-256-gcm:" + std::string(64, 'G'), "aes-256-gcm " + digits}) {
+    EXPECT_FALSE(parse_sealing(bad)) << bad;
+  }
+  EXPECT_TRUE(parse_sealed(std::string(32, '0')));
+  EXPECT_FALSE(parse_sealed(std::string(31, '0')));
+  EXPECT_FALSE(parse_sealed(""));
 }
 
 TEST(Token, OfReliableConnectionsNamesItsConnection) {

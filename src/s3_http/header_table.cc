@@ -164,6 +164,7 @@ constexpr auto table = std::to_array<HeaderRule>({
     {"x-amz-rdma-token", tokens, kinds(head_object), all, "no byte is sent"},
     {"x-amz-rdma-bytes", tokens, kinds(head_object), all, "no byte is sent"},
     {"x-amz-rdma-checksum-algorithm", tokens, kinds(head_object), all, "no byte is sent"},
+    {"x-verbena-rdma-sealing", tokens, kinds(head_object), all, "no byte is sent"},
     {"x-verbena-durability", kinds(create_bucket)},
     {"x-verbena-append", kinds(create_bucket)},
     {"x-verbena-etag", kinds(create_bucket, put_object, upload_part)},

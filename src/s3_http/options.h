@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/rdma_encryption.h"
 
 namespace verbena::rdma::rc {
 struct ReliableConnections;
@@ -27,6 +28,8 @@ struct RouterOptions {
   // Dialects over reliable connections; null: they are answered as not served.
   rdma::rc::ReliableConnections* connections = nullptr;
   const auth::NetworkRules* networks = nullptr;  // of clients' addresses; null: none
+  // Of payload by RDMA, where no network rule says more.
+  RdmaEncryption encryption = RdmaEncryption::preferred;
 };
 
 }  // namespace verbena::s3

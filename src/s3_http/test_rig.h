@@ -105,6 +105,7 @@ struct TestCall {
   Headers headers{};
   std::string body{};
   bool anonymous = false;
+  bool secure = false;             // came by TLS
   bool express = false;            // signed for S3 Express
   auth::PrincipalPtr principal{};  // null, and not anonymous: the superuser
   auth::AccessKeyPtr key{};        // the signing key, if a test needs it
@@ -155,6 +156,7 @@ class Rig : public ::testing::Test {
     if (service.credentials != nullptr) request.call.identity.generation = service.credentials->generation();
     request.call.identity.signed_headers = c.signed_headers;
     request.call.peer_address = "127.0.0.1";
+    request.call.secure = c.secure;
     request.call.request_id = "0123456789ABCDEF";
     request.method = c.method;
     request.host = c.host;

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "call/door_metrics.h"
 #include "rdma/rc/connections.h"
+#include "rdma/sealed_streams.h"
+#include "rdma/sealing.h"
 #include "s3/access/authorize.h"
 #include "s3/errors.h"
 #include "s3/objects/send.h"
@@ -28,24 +30,36 @@ class EmptySource : public memory::Source {
   Task<Result<size_t>> read(MutableBytes) override { co_return size_t{0}; }
 };
 
+RdmaEncryption encryption_for(const RouterOptions& options, const Call& caller) {
+  return options.networks == nullptr ? options.encryption : options.networks->encryption(caller.peer_address);
+}
+
 }  // namespace
 
 std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call& caller) {
-  if (options.networks == nullptr) return std::nullopt;
-  if (options.networks->encryption(caller.peer_address) != RdmaEncryption::required) return std::nullopt;
-  return Error{Errc::rdma_not_supported, 0, "token: its payload is not encrypted, as this network requires"};
+  if (encryption_for(options, caller) != RdmaEncryption::required) return std::nullopt;
+  if (options.networks != nullptr)
+    return Error{Errc::rdma_not_supported, 0, "token: its payload is not encrypted, as this network requires"};
+  return Error{Errc::rdma_not_supported, 0, "token: its payload is not encrypted, as rdma.encryption requires"};
 }
 
 namespace {
+
+std::optional<Error> refuse_sealed_rdma(const RouterOptions& options, const Call& caller) {
+  if (encryption_for(options, caller) != RdmaEncryption::off) return std::nullopt;
+  return Error{Errc::rdma_not_supported, 0, "token: rdma.encryption is off, and the client wants it sealed"};
+}
 
 std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
   if (context.windows == nullptr) return Error{Errc::rdma_not_supported, 0, "token: RDMA is off"};
   if (!context.windows->serves(token.form)) {
     return Error{Errc::rdma_not_supported, 0, rdma::traits_of(token.form).unserved};
   }
-  if (const auto refusal = refuse_plain_rdma(context.options, context.caller())) return refusal;
-  return std::nullopt;
+  return token.seal ? refuse_sealed_rdma(context.options, context.caller())
+                    : refuse_plain_rdma(context.options, context.caller());
 }
+
+fabric::WindowDescriptor window_of(const rdma::Token& token) { return {token.base, token.size, token.key}; }
 
 Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma::Token& token, fabric::Access access) {
   return context.windows->open(token, {context.caller().peer_address, token_owner(context.caller())}, access);
@@ -62,11 +76,9 @@ Deadline last_read(const Context& context, uint64_t size) {
   return last_post(context) + moving;
 }
 
-class BoundedSink : public memory::Sink {
+class DigestedSink : public memory::Sink {
  public:
-  BoundedSink(rdma::WindowSink& inner, Deadline end, Delivered& delivered) : inner_(inner), delivered_(delivered) {
-    inner_.post_until(end);
-  }
+  DigestedSink(memory::Sink& inner, Delivered& delivered) : inner_(inner), delivered_(delivered) {}
   Task<Result<void>> begin(uint64_t length) override { co_return co_await inner_.begin(length); }
   Task<Result<void>> push(memory::Chunk chunk) override {
     delivered_.update(chunk.bytes);
@@ -76,14 +88,14 @@ class BoundedSink : public memory::Sink {
   Task<Result<void>> finish() override { co_return co_await inner_.finish(); }
 
  private:
-  rdma::WindowSink& inner_;
+  memory::Sink& inner_;
   Delivered& delivered_;
 };
 
 // After its time the client may have reused the window, so its bytes must not become an object.
 class BoundedSource : public memory::Source {
  public:
-  BoundedSource(rdma::WindowSource& inner, Deadline end, Delivered& delivered)
+  BoundedSource(memory::Source& inner, Deadline end, Delivered& delivered)
       : inner_(inner), last_post_(end), delivered_(delivered) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
   Task<Result<size_t>> read(MutableBytes into) override {
@@ -98,7 +110,7 @@ class BoundedSource : public memory::Source {
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
-  rdma::WindowSource& inner_;
+  memory::Source& inner_;
   Deadline last_post_;
   Delivered& delivered_;
   uint64_t bytes_read_ = 0;
@@ -126,6 +138,11 @@ void mark_moved(Context& context, const rdma::Token& token, call::Direction dire
   outcome.transport = rdma::transport_of(token.provider);
   rdma::count_moved(token.form);
   (direction == call::Direction::in ? outcome.in : outcome.out) = bytes;
+}
+
+// Of the answer to a sealed token.
+void mark_sealed(Context& context, const rdma::Token& token, const fabric::sealed::Salt& salt) {
+  if (token.seal) context.reply_header(rdma::sealed_header, rdma::format_sealed(salt));
 }
 
 // An empty body, without headers about a body.
@@ -160,6 +177,10 @@ Result<uint64_t> put_size(const Context& context, const rdma::Token& token) {
     size = *bytes;
   }
   if (size > store::part_size_max) return fail(Errc::entity_too_large, "token: window");
+  if (token.seal && (!context.request.header("x-amz-rdma-bytes") || !fabric::sealed::fits(size, token.size))) {
+    return fail(Errc::invalid_argument,
+                "A sealed PUT must have x-amz-rdma-bytes, and its window room for the bytes and their tags.");
+  }
   return size;
 }
 
@@ -219,14 +240,20 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
     window = std::move(*opened);
   }
   EmptySource empty;
+  const fabric::sealed::Salt salt{};  // the client alone seals, once with its key
   Delivered delivered(context);
   delivered.know(part.put.expected);  // verified before anything is stored
-  std::optional<rdma::WindowSource> out_of_window;
+  std::unique_ptr<memory::Source> out_of_window;
   std::optional<BoundedSource> bounded;
-  if (window) {
-    out_of_window.emplace(std::move(window), size, operation_deadline(context));
-    bounded.emplace(*out_of_window, last_read(context, size), delivered);
+  if (window && token.seal) {
+    fabric::sealed::Transfer transfer(*token.seal, salt, fabric::sealed::Direction::to_server, window_of(token), size);
+    out_of_window =
+        std::make_unique<rdma::SealedSource>(std::move(window), std::move(transfer), operation_deadline(context),
+                                             context.service.arena, context.caller().peer_address);
+  } else if (window) {
+    out_of_window = std::make_unique<rdma::WindowSource>(std::move(window), size, operation_deadline(context));
   }
+  if (out_of_window) bounded.emplace(*out_of_window, last_read(context, size), delivered);
   WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
   auto stored = co_await store_body(context, part, source);
   if (!stored && source.failed() && stored.error() != Errc::slow_down) {
@@ -240,6 +267,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   }
   if (!stored) co_return std::unexpected(stored.error());
   mark_moved(context, token, call::Direction::in, size, delivered);
+  mark_sealed(context, token, salt);
   co_return TokenPut{TokenOutcome::done, std::move(*stored)};
 }
 
@@ -265,14 +293,47 @@ std::string connection_owner(const Call& caller) {
   return std::string(token_owner(caller));
 }
 
+namespace {
+
+Result<void> read_sealing(const Context& context, std::string_view text, rdma::Token& token) {
+  if (!context.caller().secure) {
+    return fail(Errc::invalid_request, "x-verbena-rdma-sealing is a secret, which is taken over https alone.");
+  }
+  if (!context.caller().identity.signs(rdma::sealing_header)) {
+    return fail(Errc::access_denied, "x-verbena-rdma-sealing must be among the signed headers.");
+  }
+  token.seal = rdma::parse_sealing(text);
+  if (!token.seal) return fail(Errc::invalid_rdma_token, "token: x-verbena-rdma-sealing");
+  context.call.seals_rdma = true;
+  return {};
+}
+
+// The window is too small for the object.
+std::optional<const char*> too_small(const rdma::Token& token, uint64_t length) {
+  if (token.seal && !fabric::sealed::fits(length, token.size)) {
+    return "token: the object and its tags are larger than the window";
+  }
+  if (token.size < length) return "token: the object is larger than the window";
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<std::optional<rdma::Token>> read_token(const Context& context) {
   const auto header = context.request.header("x-amz-rdma-token");
+  const auto sealing = context.request.header(rdma::sealing_header);
+  if (!header && sealing) return fail(Errc::invalid_rdma_token, "x-verbena-rdma-sealing goes with a token.");
   if (!header) return std::nullopt;
   // A token added to another party's signed request would direct the server's writes to arbitrary memory.
   if (!context.caller().identity.signs("x-amz-rdma-token")) {
     return fail(Errc::access_denied, "x-amz-rdma-token must be among the signed headers.");
   }
   VB_ASSIGN(rdma::Token token, rdma::parse_token(*header));
+  const bool sealed = token.form == rdma::TokenForm::ofi1_sealed;
+  if (sealed != sealing.has_value()) {
+    return fail(Errc::invalid_rdma_token, "x-verbena-rdma-sealing and a token of ofi1s go together.");
+  }
+  if (sealed) VB_TRY(read_sealing(context, *sealing, token));
   return token;
 }
 
@@ -283,13 +344,16 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   }
   Delivered delivered(context);
   if (!object.partial) delivered.know(object.info().checksums);
+  fabric::sealed::Salt salt{};
+  if (token.seal) fill_random(salt);  // a request that is sent twice has another key the second time
   if (object.length == 0) {
     mark_moved(context, token, call::Direction::out, 0, delivered);
+    mark_sealed(context, token, salt);
     co_return TokenOutcome::done;
   }
   // An object that does not fit is never truncated.
-  if (token.size < object.length) {
-    mark_declined(context, token, call::Direction::out, "token: the object is larger than the window");
+  if (const auto why = too_small(token, object.length)) {
+    mark_declined(context, token, call::Direction::out, *why);
     co_return TokenOutcome::declined;
   }
   auto window = open_window(context, token, fabric::Access::server_writes);
@@ -301,11 +365,19 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   }
 
   rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
-  BoundedSink bounded(into_window, last_post(context), delivered);
-  WatchedSink sink(bounded);
+  into_window.post_until(last_post(context));
+  std::optional<rdma::SealedSink> sealed;
+  if (token.seal) {
+    fabric::sealed::Transfer transfer(*token.seal, salt, fabric::sealed::Direction::to_client, window_of(token),
+                                      object.length);
+    sealed.emplace(into_window, std::move(transfer), context.service.arena, context.caller().peer_address);
+  }
+  DigestedSink digested(sealed ? static_cast<memory::Sink&>(*sealed) : into_window, delivered);
+  WatchedSink sink(digested);
   auto pushed = co_await send_object(context.service, object, sink, context.caller().trace);
   if (pushed) {
     mark_moved(context, token, call::Direction::out, object.length, delivered);
+    mark_sealed(context, token, salt);
     co_return TokenOutcome::done;
   }
   if (!sink.failed()) {
@@ -313,7 +385,8 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     if (sink.begun()) (void)co_await into_window.finish();
     co_return std::unexpected(pushed.error());
   }
-  // The sink has drained its posted writes (WindowSink ensures that), so the body may follow.
+  // The posted writes are drained (by WindowSink, unless sealing failed before it), so the body may follow.
+  if (sealed) (void)co_await into_window.drained();
   context.reply_header("x-amz-rdma-reply", "501");
   call::count_fallback();
   co_return TokenOutcome::declined;

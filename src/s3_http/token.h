@@ -28,8 +28,9 @@ std::string connection_owner(const Call& caller);
 // Why RDMA without encryption is not for this client: its network requires encryption. nullopt: it may be used.
 std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call& caller);
 
-// The request's token. nullopt without one. access_denied when it is not among the signed headers, invalid_rdma_token
-// when it cannot be parsed.
+// The request's token, with the key that seals its bytes if it is of ofi1s. nullopt without one. access_denied when one
+// of the two headers is not signed, invalid_rdma_token when one cannot be parsed or they do not belong together,
+// invalid_request when the key came without TLS.
 Result<std::optional<rdma::Token>> read_token(const Context& context);
 
 // A GET into the client's window. The response holds a GET's headers already; this adds x-amz-rdma-*. When it returns

@@ -78,9 +78,9 @@ FabricChoice choose_fabrics(const Config& config) {
   const bool any = std::ranges::find(rdma.provider, "auto") != rdma.provider.end();
   choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
   for (const auto& name : rdma.token_provider) {
-    if (!rdma_may_be_plain(config)) break;  // payload of tokens is not encrypted
+    if (!tokens_may_be_served(config)) break;
     choice.token_devices = choice.token_devices || (name != "none" && name != "tcp" && name != "rc");
-    choice.token_rc = choice.token_rc || name == "rc";
+    choice.token_rc = choice.token_rc || (name == "rc" && rdma_may_be_plain(config));  // never sealed
     choice.token_tcp = choice.token_tcp || name == "tcp";
   }
   for (const auto& provider : rdma.provider) {

@@ -11,9 +11,8 @@
 namespace verbena::server {
 
 std::expected<auth::NetworkRules, std::string> network_rules(const Config& config);
-// Whether the accounts that they name exist.
-std::expected<void, std::string> check_network_accounts(const Config& config, const auth::AccountDirectory& accounts);
-// Each entry as a line of the log, and a warning for those whose clients cannot use HTTP.
-void tell_networks(const Config& config);
+// Each entry as a line of the log, and a warning for those whose clients cannot use HTTP or which name an account that
+// does not exist: a tenant's account that was removed must not keep the server from its next start.
+void tell_networks(const Config& config, const auth::AccountDirectory& known);
 
 }  // namespace verbena::server

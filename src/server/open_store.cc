@@ -185,7 +185,7 @@ std::expected<void, std::string> Server::State::open_store() {
   if (!signing_in) return std::unexpected(std::move(signing_in.error()));
   sign_in = std::move(*signing_in);
   iam = std::make_unique<iam::Service>(
-      *identities, front, *iam_pool, system_clock(), [access = service->access] { access->changed(); },
+      *identities, front, *iam_pool, system_clock(), config.region, [access = service->access] { access->changed(); },
       sign_in.tools());
   request_log =
       std::make_unique<s3::RequestLog>(*service, s3::RequestLog::Options{.interval = config.bucket_log_interval});

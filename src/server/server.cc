@@ -158,7 +158,8 @@ std::expected<void, std::string> Server::State::open_dialects() {
 std::expected<void, std::string> Server::State::open_cores() {
   if (config.rdma.enabled) {
     if (!rdma_may_be_plain(config)) {
-      log::info("rdma: tokens are declined: their payload is not encrypted, and rdma.encryption is required");
+      log::info("rdma: tokens are declined unless they are sealed, which is done over https{}",
+                tokens_may_be_served(config) ? "" : "; tls.certificate is not set");
     }
     if (auto opened = open_dialects(); !opened) return opened;
     fabric::ofi::export_port_counters();
@@ -196,7 +197,10 @@ std::expected<void, std::string> Server::State::open_cores() {
       auto attached = door->attach(*parts.core, *parts.local, "local", parts.local_socket);
       if (!attached) return std::unexpected("native door: " + describe(attached.error()));
     }
-    const s3::Router::Options options{.domain = config.domain, .connections = connections.get(), .networks = rules()};
+    const s3::Router::Options options{.domain = config.domain,
+                                      .connections = connections.get(),
+                                      .networks = rules(),
+                                      .encryption = config.rdma.encryption};
     parts.router = std::make_unique<s3::Router>(*service, config.rdma.enabled ? &dialects : nullptr, options);
   }
   // The fabrics keep their message buffers permanently, so only the rest of the arena is shared.
@@ -273,7 +277,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   // A one-sided operation cannot be cancelled: its request waits for it until its deadline.
   wait_until(std::max<std::chrono::milliseconds>(cut_off_max, config.rdma.operation_timeout + std::chrono::seconds(1)),
              [&] { return requests() == 0 && connections() == 0; });
-  // Writes that were under way may have waited for its evictions.
+  // While the cores run: an eviction may wait, without a deadline, for a lock of a coroutine on a core.
   if (bounds_worker != nullptr) bounds_worker->stop();
   for (auto& parts : cores) parts.core->stop();
   for (auto& parts : cores) {
@@ -354,10 +358,7 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
     state->gpudirect = std::make_unique<Gpudirect>(*state->arena, state->config.rdma.operation_timeout);
   }
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
-  if (auto known = check_network_accounts(state->config, *state->identities); !known) {
-    return std::unexpected(known.error());
-  }
-  tell_networks(state->config);
+  tell_networks(state->config, *state->identities);
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
   if (auto done = state->open_tracer(); !done) return std::unexpected(done.error());

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """fsspec's file system: the calls of pandas, dask, zarr and pyarrow, against a server."""
 import os
+import pathlib
 import re
 import sys
+import tempfile
 import unittest
 import urllib.request
 
@@ -13,7 +15,7 @@ try:
 except ImportError:
     skip("no fsspec")
 from verbena import errors  # noqa: E402
-from verbena.fs import VerbenaFileSystem  # noqa: E402
+from verbena.fs import VerbenaFileSystem, _stays_inside  # noqa: E402
 
 DATA = bytes(range(256)) * 4000
 
@@ -50,6 +52,50 @@ class Files(PythonCase):
             self.fs.open("bucket/dir/file.bin")
         with self.assertRaises(FileNotFoundError):
             self.fs.cat_file("bucket/nothing")
+
+    def test_a_tree_is_copied_and_no_key_leads_out_of_its_folder(self):
+        for at, bad in enumerate(("../../evil", "../evil", "sub/../../evil", "./evil", "sub/..", "sub/../x", "/x", "sub//x")):
+            prefix = f"tree{at}"
+            self.fs.pipe({f"bucket/{prefix}/a": b"a", f"bucket/{prefix}/sub/b": b"b"})
+            self.client.put("bucket", f"{prefix}/sub/", b"")  # a folder, as consoles make them
+            with tempfile.TemporaryDirectory() as folder:
+                target = pathlib.Path(folder, "deep", "target")
+                target.mkdir(parents=True)
+                self.fs.get(f"verbena://bucket/{prefix}/", str(target), recursive=True)
+                copied = {"a": b"a", "sub/b": b"b"}
+                files = lambda: {str(one.relative_to(target)): one.read_bytes()  # noqa: E731
+                                 for one in pathlib.Path(folder).rglob("*") if one.is_file()}
+                self.assertEqual(files(), copied)
+                self.client.put("bucket", f"{prefix}/{bad}", b"evil")
+                sources = (f"bucket/{prefix}", [f"bucket/{prefix}"], f"bucket/{prefix}/*")
+                for source in sources[:2] if bad == "/x" else sources:  # no pattern has an empty name
+                    with self.assertRaisesRegex(ValueError, "no place in a folder", msg=(bad, source)):
+                        self.fs.get(source, str(target), recursive=True)
+                    self.assertEqual(files(), copied, (bad, source))
+                into = pathlib.Path(folder, "empty")
+                into.mkdir()
+                with self.assertRaisesRegex(ValueError, "no place in a folder", msg=bad):
+                    self.fs.get(f"bucket/{prefix}", str(into), recursive=True)
+                self.assertEqual(list(into.iterdir()), [], "nothing is written before the check")
+        for path in ("bucket/p//a", "bucket/p/a//", "bucket/p//", "bucket/p/a//b", "other/a/../b"):
+            self.assertFalse(_stays_inside(path, "bucket/p"), path)
+        for path in ("bucket/p", "bucket/p/", "bucket/p/a/", "bucket/p/..a/b..", "bucket/p/.../c"):
+            self.assertTrue(_stays_inside(path, "bucket/p"), path)
+        # Some versions of fsspec make a folder with the last part of what is named.
+        self.client.put("bucket", "listed/../x", b"evil")
+        with tempfile.TemporaryDirectory() as folder:
+            for source in ("bucket/listed/..", "bucket/listed/../"):
+                with self.assertRaisesRegex(ValueError, "no place in a folder"):
+                    self.fs.get(source, f"{folder}/target", recursive=True)
+            with self.assertRaisesRegex(ValueError, "no place in a folder"):
+                self.fs.get_file("bucket/listed/../x", f"{folder}/target/../x", below="bucket/listed")
+            self.fs.get_file("bucket/listed/../x", f"{folder}/named", below="bucket/listed/..")
+            self.assertEqual(os.listdir(folder), ["named"])
+        # A single file is where its reader says.
+        with tempfile.TemporaryDirectory() as folder:
+            self.fs.get("bucket/tree0/../../evil", f"{folder}/one")
+            self.fs.get(["bucket/tree0/../../evil"], [f"{folder}/two"])
+            self.assertEqual([pathlib.Path(folder, name).read_bytes() for name in ("one", "two")], [b"evil"] * 2)
 
     def test_ranges_travel_together(self):
         self.fs.pipe_file("bucket/ranged", DATA)

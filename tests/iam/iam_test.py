@@ -254,6 +254,26 @@ class Users(IamCase):
             answer.begin()
             return Reply(answer)
 
+    def test_a_denial_by_user_agent_region_or_account_holds_at_every_api(self):
+        allow = policy("*")
+        name, keys = self.user_with_key(self.iam, allow)
+        role = self.iam.create_role(RoleName=self.name("role"), AssumeRolePolicyDocument=trust("*"))["Role"]
+        iam, sts, s3 = (self.client(service, *keys) for service in ("iam", "sts", "s3"))
+        for condition in ({"StringLike": {"aws:UserAgent": "*Boto*"}}, {"StringEquals": {"aws:RequestedRegion": "us-east-1"}},
+                          {"StringEquals": {"aws:ResourceAccount": "000000000000"}}):
+            if "aws:ResourceAccount" not in str(condition):  # a list of buckets is of no bucket
+                s3.list_buckets()
+            iam.list_users()
+            sts.assume_role(RoleArn=role["Arn"], RoleSessionName="session")
+            self.iam.put_user_policy(UserName=name, PolicyName="deny", PolicyDocument=json.dumps({
+                "Version": "2012-10-17",
+                "Statement": [{"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": condition}]}))
+            if "aws:ResourceAccount" not in str(condition):
+                self.assert_error("AccessDenied", 403, s3.list_buckets)
+            self.refused("AccessDenied", iam.list_users)
+            self.refused("AccessDenied", sts.assume_role, RoleArn=role["Arn"], RoleSessionName="session")
+            self.iam.delete_user_policy(UserName=name, PolicyName="deny")
+
     def test_a_body_that_comes_after_its_key_is_gone_does_nothing(self):
         bucket = self.new_bucket()
         upload = self.s3.create_multipart_upload(Bucket=bucket, Key="parts")["UploadId"]

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 CIPHERS = {"aes-256-gcm": AESGCM, "chacha20-poly1305": ChaCha20Poly1305}
 KINDS = {"open": 1, "message": 2}
+RECORD = 64 << 10
 
 
 def mac(key, text):
@@ -47,6 +48,39 @@ def context(vector):
 
 def record(vector):
     return aead(vector, "records").encrypt(nonce(vector["number"]), bytes.fromhex(vector["plain"]), context(vector))
+
+
+def transfer(vector):
+    """The memory of a sealed token: all records one behind the other, then their tags."""
+    plain = bytes.fromhex(vector["plain"])
+    root = mac(bytes.fromhex(vector["connection_key"]),
+               f"verbena-sealed-1 transfer {vector['direction']}".encode() + b"\0" + bytes.fromhex(vector["salt"])
+               + struct.pack("<Q", len(plain)))
+    cipher = CIPHERS[vector["cipher"]](mac(root, b"verbena-sealed-1 epoch\0" + struct.pack("<Q", 0)))
+    body, tags = b"", b""
+    for number, at in enumerate(range(0, len(plain), RECORD)):
+        part = plain[at:at + RECORD]
+        bound = struct.pack("<QQQ", vector["window"], vector["offset"] + at, len(part))
+        both = cipher.encrypt(nonce(number), part, bound)
+        body, tags = body + both[:-16], tags + both[-16:]
+    return body + tags
+
+
+def transfers():
+    """Only the digest of what is sealed stands in the file where it is long."""
+    for cipher in CIPHERS:
+        for direction, salt, size in (("to server", bytes(16), 100), ("to client", bytes(range(16)), RECORD),
+                                      ("to client", bytes(range(16)), 2 * RECORD + 1)):
+            plain = (hashlib.sha512(f"{cipher} {size}".encode()).digest() * (size // 64 + 1))[:size]
+            yield {"cipher": cipher, "connection_key": bytes(range(32)).hex(), "salt": salt.hex(),
+                   "direction": direction, "window": 7, "offset": 0x1000, "plain": plain.hex()}
+
+
+def written(vector):
+    """How a transfer stands in the file: `plain` as 64 bytes that repeat."""
+    size = len(vector["plain"]) // 2
+    return {**vector, "what": "transfer", "size": size, "plain": vector["plain"][:128],
+            "sealed_sha256": hashlib.sha256(transfer(vector)).hexdigest()}
 
 
 def inputs():
@@ -86,7 +120,7 @@ def check(vector):
 
 def main():
     if sys.argv[1] == "--write":
-        vectors = [{**vector, "sealed": sealed(vector)} for vector in inputs()]
+        vectors = [{**vector, "sealed": sealed(vector)} for vector in inputs()] + [written(v) for v in transfers()]
         with open(sys.argv[2], "w") as file:
             json.dump(vectors, file, indent=1)
             file.write("\n")
@@ -94,7 +128,9 @@ def main():
     with open(sys.argv[1]) as file:
         vectors = json.load(file)
     for vector in vectors:
-        check(vector)
+        if vector["what"] != "transfer":
+            check(vector)
+    assert [v for v in vectors if v["what"] == "transfer"] == [written(v) for v in transfers()]
     print(f"{len(vectors)} vectors")
 
 

@@ -23,7 +23,7 @@ from verbena_server import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
 ROOT = "000000000000"
 BOUNDARY = "boundary-of-a-form"
 # Addresses of clients.
-ALL, TENANT, ROOTS, TLS, PLAIN, PUBLIC = (f"127.0.0.{n}" for n in range(1, 7))
+ALL, TENANT, ROOTS, TLS, PLAIN, PUBLIC, REMOVED = (f"127.0.0.{n}" for n in range(1, 8))
 
 
 class Networks(IamCase):
@@ -45,7 +45,8 @@ class Networks(IamCase):
                        {"networks": [ROOTS], "accounts": [ROOT], "address": "127.0.0.1:0"},
                        {"networks": [TLS], "encryption": "required"},
                        {"networks": [PLAIN + "/32"], "encryption": "off"},
-                       {"networks": [PUBLIC], "accounts": ["anonymous"]}]
+                       {"networks": [PUBLIC], "accounts": ["anonymous"]},
+                       {"networks": [REMOVED], "accounts": ["123456789012"]}]
         cls.server.args = ["--set", "listeners=" + json.dumps(cls.entries)]
         cls.server.start()
         cls.iam, cls.sts, cls.s3 = (cls.client(service) for service in ("iam", "sts", "s3"))
@@ -83,6 +84,12 @@ class Networks(IamCase):
         self.assertEqual(self.signed(TENANT, ROOT, "PUT", "/roots/new", body=b"x").code, "AccessDenied")
         self.assertEqual(self.signed(ALL, ROOT, "HEAD", "/roots/new").status, 404)
 
+    def test_an_entry_whose_account_was_removed_admits_no_caller_and_the_server_starts(self):
+        self.assertEqual([self.signed(REMOVED, who, "GET", "/").status for who in ("tenant", ROOT)], [403, 403])
+        self.assertEqual(self.ask(REMOVED, "GET", "/roots/k").status, 403)
+        self.assertIn("listeners[5].accounts: there is no account 123456789012",
+                      pathlib.Path(self.server.log_path).read_text())
+
     def test_headers_about_other_addresses_change_nothing(self):
         for header in ("x-forwarded-for", "x-real-ip", "forwarded"):
             value = f"for={ROOTS}" if header == "forwarded" else ROOTS
@@ -119,7 +126,7 @@ class Networks(IamCase):
         got = self.outcomes(lambda source, who: self.signed(source, who, "POST", "/", form, body, "sts"))
         self.assertEqual(got, {ALL: (200, 200), TENANT: (200, 403), ROOTS: (403, 200), PUBLIC: (403, 403)})
 
-    def test_a_role_of_another_account_can_be_assumed_but_not_used(self):
+    def test_a_role_of_another_account_is_used_and_assumed_where_that_account_may_be_used(self):
         role = self.iam.create_role(RoleName="visitor", AssumeRolePolicyDocument=trust(self.tenant["account_id"]))["Role"]
         self.iam.put_role_policy(RoleName="visitor", PolicyName="all", PolicyDocument=json.dumps(
             {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}))
@@ -128,6 +135,13 @@ class Networks(IamCase):
         headers = self.sign("GET", "/roots/k", token, key=taken["AccessKeyId"], secret=taken["SecretAccessKey"])
         got = {source: self.ask(source, "GET", "/roots/k", headers).status for source in (ALL, TENANT, ROOTS)}
         self.assertEqual(got, {ALL: 200, TENANT: 403, ROOTS: 200})
+        body = urllib.parse.urlencode({"Action": "AssumeRole", "Version": "2011-06-15", "RoleArn": role["Arn"],
+                                       "RoleSessionName": "session"}).encode()
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        asked = {source: self.signed(source, "tenant", "POST", "/", form, body, "sts") for source in (ALL, TENANT)}
+        self.assertEqual({source: reply.status for source, reply in asked.items()}, {ALL: 200, TENANT: 403})
+        self.assertEqual([b"<SecretAccessKey>" in asked[source].body for source in (ALL, TENANT)], [True, False])
+        self.assertIn(b"may not be used from this network", asked[TENANT].body)
 
     def session(self, source, account):
         body = json.dumps({"version": 1, "client_nonce": self.nonce()}).encode()
@@ -202,8 +216,6 @@ class Networks(IamCase):
 
     def test_what_cannot_be_meant_stops_the_start_and_is_named(self):
         self.assertIn("listeners[0].networks: '10.0.0.0/40' is not a network", self.refusal([{"networks": ["10.0.0.0/40"]}]))
-        self.assertIn("listeners[0].accounts: there is no account 123456789012",
-                      self.refusal([{"networks": ["10.0.0.0/8"], "accounts": ["123456789012"]}]))
         self.assertIn("listeners[1].networks: 10.1.0.0/16 is inside a network of entry [0]",
                       self.refusal([{"networks": ["10.0.0.0/8"]}, {"networks": ["10.1.0.0/16"]}]))
         self.assertIn("listeners[0].address 192.0.2.1:9000", self.refusal([{"networks": ["10.0.0.0/8"], "address": "192.0.2.1:9000"}]))

@@ -135,6 +135,12 @@ RadosOperation operation(Kind kind, std::string name = {}, std::string bytes = {
   return {.kind = kind, .name = std::move(name), .bytes = std::move(bytes)};
 }
 
+RadosOperation set_rows(const std::map<std::string, bufferlist>& rows) {
+  RadosOperation what = operation(Kind::set_rows);
+  for (const auto& [name, value] : rows) what.rows[name] = text_of(value);
+  return what;
+}
+
 std::function<void(int, uint64_t)> ends(AioCompletion* completion) {
   return [of = completion->pc->get()](int code, uint64_t version) { of->complete(code, version); };
 }
@@ -298,6 +304,9 @@ int IoCtx::create(const std::string& object, bool exclusive) {
   what.exclusive = exclusive;
   return change(*io_ctx_impl, object, std::move(what));
 }
+int IoCtx::omap_set(const std::string& object, const std::map<std::string, bufferlist>& rows) {
+  return change(*io_ctx_impl, object, set_rows(rows));
+}
 int IoCtx::remove(const std::string& object) { return change(*io_ctx_impl, object, operation(Kind::remove)); }
 
 int IoCtx::aio_watch2(const std::string& object, AioCompletion* completion, uint64_t* handle, WatchCtx2* context,
@@ -434,8 +443,7 @@ void ObjectWriteOperation::setxattr(const char* name, const bufferlist&& value) 
   setxattr(name, static_cast<const bufferlist&>(value));
 }
 void ObjectWriteOperation::omap_set(const std::map<std::string, bufferlist>& rows) {
-  impl->operations.push_back(operation(Kind::set_rows));
-  for (const auto& [name, value] : rows) impl->operations.back().rows[name] = text_of(value);
+  impl->operations.push_back(set_rows(rows));
 }
 void ObjectWriteOperation::omap_rm_keys(const std::set<std::string>& names) {
   impl->operations.push_back(operation(Kind::remove_rows));

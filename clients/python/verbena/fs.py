@@ -3,6 +3,7 @@
     pandas.read_parquet("verbena://bucket/table.parquet", storage_options={"endpoint": "http://127.0.0.1:9000", "access_key": ...})
 """
 import datetime
+import glob
 import os
 import tempfile
 
@@ -16,6 +17,17 @@ _RANGES_MAX = 64  # of one message
 _SPOOLED_MAX = 64 << 20
 _OPTIONS = ("endpoint", "native_endpoint", "access_key", "secret_key", "session_token", "region", "via", "provider", "ca_file",
             "insecure", "encryption", "cleartext_rdma", "operation_timeout_ms", "attempts_max")
+
+
+def _stays_inside(path, root):
+    """Whether the file of `path`, which was found below `root`, is in the folder of `root`: a key may have any parts."""
+    rest = path[len(root):].removeprefix("/") if root and (path == root or path.startswith(f"{root}/")) else path
+    return not rest or not {"", ".", ".."} & set(rest.removesuffix("/").split("/"))
+
+
+def _check_inside(path, root):
+    if not _stays_inside(path, root):
+        raise ValueError(f"{path!r} has no place in a folder: a part of it is empty, '.' or '..'")
 
 
 class VerbenaFileSystem(AbstractFileSystem):
@@ -186,6 +198,28 @@ class VerbenaFileSystem(AbstractFileSystem):
             for at, value in zip(places, found):
                 out[at] = value
         return out
+
+    def get(self, rpath, lpath, recursive=False, *arguments, **options):
+        """Keys with empty parts, "." or ".." below `rpath` are refused: their files would not be in `lpath`."""
+        if not isinstance(lpath, (list, tuple)):  # else each file is named by the caller
+            named = isinstance(rpath, (str, os.PathLike)) and not glob.has_magic(os.fspath(rpath))
+            # The last part of a named folder is checked, too: it may become a folder in `lpath`.
+            options["below"] = below = self._strip_protocol(rpath).rpartition("/")[0] if named else ""
+            if recursive:
+                self._check_tree(rpath, below)
+        return super().get(rpath, lpath, recursive, *arguments, **options)
+
+    def get_file(self, rpath, lpath, *arguments, below=None, **options):
+        if below is not None:
+            _check_inside(rpath, below)
+        return super().get_file(rpath, lpath, *arguments, **options)
+
+    def _check_tree(self, rpath, below):
+        """All keys of a recursive get, before its first file: its own search finds none that have an empty part."""
+        for root in self.expand_path(rpath):
+            for bucket_or_folder in [root] if root else self.ls("", detail=False):
+                for path in self.find(bucket_or_folder):
+                    _check_inside(path, below)
 
     def pipe_file(self, path, value, **options):
         self.client.put(*self._split(path), value, **options)

@@ -156,11 +156,14 @@ Outcome<> Client::Impl::open() {
       return std::unexpected(std::move(error));
     }
   }
-  if ((all && !only_same_host) || options_.via == Via::token) {
+  // Over https a token's bytes are sealed, unless the caller has allowed them to be plain.
+  const bool seals_tokens =
+      s3.tls && encryption != client::RdmaEncryption::off && (only_protected || !options_.cleartext_rdma);
+  if ((all && (!only_same_host || seals_tokens)) || options_.via == Via::token) {
     // libfabric's tcp listens, and any peer can crash the process through it: used only on request.
     const bool unasked =
         all && (options_.provider.empty() || options_.provider == "auto" || options_.provider == "local");
-    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider);
+    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider, seals_tokens);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
   return {};
@@ -198,7 +201,7 @@ Client::Impl::~Impl() {
 bool Client::Impl::wants_token(uint64_t size) {
   if (!token_) return false;
   if (options_.via == Via::token) return size > 0;
-  return size >= std::max<uint64_t>(options_.token_size_min, 1) && token_->known_to_server() &&
+  return size >= std::max<uint64_t>(options_.token_size_min, 1) && token_->takes(size) && token_->known_to_server() &&
          SteadyClock::now().time_since_epoch().count() >= token_rests_until_;
 }
 
@@ -346,13 +349,15 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
     add_reason(reasons, "native", put.error().message);
   }
   // A server that does not know tokens would answer a conditional PUT by storing an empty object, and the PUT with the
-  // body would then fail its own condition: so a conditional PUT waits until the server has answered a token.
+  // body would then fail its own condition: so a conditional PUT waits until the server has answered a token. So does
+  // one over https, where any server of S3 may be.
   const bool forced = options_.via == Via::token;
   const bool token_checks = options.checksum.empty() || options.checksum.starts_with("CRC32C:");
   if (forced && !token_checks) return fault(ErrorCode::unsupported, "the token door carries no checksum but CRC32C");
   const bool tellable = options.append_at.value_or(0) != append_at_end;
   if (forced && !tellable) return fault(ErrorCode::unsupported, "the token door appends at a size that is given");
-  if (wants_token(from.bytes.size()) && token_checks && tellable && (forced || !is_conditional || token_->proven())) {
+  if (wants_token(from.bytes.size()) && token_checks && tellable &&
+      (forced || token_->proven() || !(is_conditional || token_->seals()))) {
     std::string why;
     bool done = false;
     auto put = put_by_token(bucket, key, from.bytes, options, why, done);

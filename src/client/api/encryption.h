@@ -8,7 +8,7 @@ namespace verbena::client {
 enum class RdmaEncryption { off, preferred, required };
 
 // From ClientOptions::encryption. invalid_argument: another word, or what cannot hold: with "required", a request that
-// the native door does not serve would leave unencrypted, by http:// or by a token.
+// the native door does not serve would leave unencrypted by http://. Tokens are sealed over https.
 inline Outcome<RdmaEncryption> rdma_encryption(const ClientOptions& options, bool https) {
   const auto wrong = [](std::string why) {
     return std::unexpected(ClientError{.code = ErrorCode::invalid_argument, .message = std::move(why)});
@@ -18,7 +18,6 @@ inline Outcome<RdmaEncryption> rdma_encryption(const ClientOptions& options, boo
   if (word == "off") return RdmaEncryption::off;
   if (word == "preferred") return RdmaEncryption::preferred;
   if (word != "required") return wrong("encryption: auto, off, preferred or required");
-  if (options.via == Via::token) return wrong("encryption required: payload of RDMA tokens is not encrypted");
   if (https && options.insecure) return wrong("encryption required: it needs a server whose certificate is verified");
   if (!https && options.via != Via::native) {
     return wrong("encryption required: it needs an https endpoint, or via native");

@@ -21,13 +21,14 @@ TEST(Encryption, FollowsTheEndpointUnlessTheCallerSaysMore) {
   EXPECT_EQ(*wish("preferred", Via::token, false), RdmaEncryption::preferred);
   EXPECT_EQ(*wish("required", Via::native, false), RdmaEncryption::required);
   EXPECT_EQ(*wish("required", Via::automatic, true), RdmaEncryption::required);
+  EXPECT_EQ(*wish("required", Via::token, true), RdmaEncryption::required);
 }
 
 TEST(Encryption, WhatCouldNotHoldIsRefused) {
   EXPECT_EQ(wish("yes", Via::automatic, true).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(wish("required", Via::automatic, false).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(wish("required", Via::http, false).error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(wish("required", Via::token, true).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(wish("required", Via::token, false).error().code, ErrorCode::invalid_argument);
   ClientOptions unverified;
   unverified.encryption = "required";
   unverified.insecure = true;

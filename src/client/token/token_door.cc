@@ -3,12 +3,16 @@
 #include <charconv>
 
 #include "fabric/ofi/ofi.h"
+#include "rdma/sealing.h"
 #include "rdma/token.h"
 
 namespace verbena::client {
 namespace {
 
 constexpr size_t links_max = 8;  // one loan each at a time; more callers wait
+// A sealed window is memory of its own, as large as the caller's.
+constexpr size_t sealed_size_max = 64 * MiB;
+static_assert(sealed_size_max <= fabric::sealed::transfer_size_max);
 
 std::optional<uint64_t> decimal(std::optional<std::string_view> text) {
   uint64_t value = 0;
@@ -36,13 +40,17 @@ std::optional<uint64_t> range_length(std::optional<std::string_view> content_ran
 
 }  // namespace
 
-TokenDoor::TokenDoor(S3Http& s3, std::string provider)
-    : s3_(s3), wanted_provider_(provider == "local" || provider.empty() ? "auto" : std::move(provider)) {}
+TokenDoor::TokenDoor(S3Http& s3, std::string provider, bool seals)
+    : s3_(s3),
+      wanted_provider_(provider == "local" || provider.empty() ? "auto" : std::move(provider)),
+      seals_(seals) {}
 
 std::string TokenDoor::provider() const {
   std::lock_guard lock(mutex_);
   return provider_;
 }
+
+bool TokenDoor::takes(uint64_t size) const { return !seals_ || size <= sealed_size_max; }
 
 Outcome<> TokenDoor::open() {
   OUT_ASSIGN(auto link, take());
@@ -95,18 +103,31 @@ void TokenDoor::give_back(std::unique_ptr<PolledLink> link) {
   returned_.notify_one();
 }
 
-Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, fabric::Access access) {
+Outcome<std::unique_ptr<SealedWindow>> TokenDoor::sealed_window(size_t length) const {
+  if (!seals_) return nullptr;
+  if (!takes(length)) return fault(ErrorCode::unsupported, "token: too large to be sealed at once");
+  return std::make_unique<SealedWindow>(length);
+}
+
+Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, fabric::Access access,
+                                                    SealedWindow* sealed, fabric::WindowDescriptor& lent) {
   OUT_ASSIGN(auto link, take());
-  auto loan = link->lend(window, access);
+  auto loan = link->lend(sealed == nullptr ? window : sealed->memory(), access);
   if (!loan) {
     give_back(std::move(link));
     ClientError error = from_error(loan.error(), "token: lend");
     error.code = ErrorCode::unsupported;  // this memory cannot be lent; the body can still carry it
     return std::unexpected(std::move(error));
   }
-  const fabric::WindowDescriptor& lent = (*loan)->descriptor();
+  lent = (*loan)->descriptor();
   rdma::Token token;
-  token.form = rdma::TokenForm::ofi1;
+  token.form = sealed == nullptr ? rdma::TokenForm::ofi1 : rdma::TokenForm::ofi1_sealed;
+  if (sealed != nullptr) {
+    if (access == fabric::Access::server_reads) sealed->seal(window, lent);
+    call.headers.emplace_back(rdma::sealing_header, sealed->header());
+    if (access == fabric::Access::server_reads)
+      call.headers.emplace_back("x-amz-rdma-bytes", std::to_string(window.size()));
+  }
   token.provider = link->provider();
   token.endpoint_name = link->address();
   token.base = lent.base;
@@ -118,8 +139,9 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   // A dead kept connection is detected by the retry, which has a window of its own.
   call.replayable = false;
   auto reply = s3_.call(call);
-  // The window is withdrawn before the outcome is returned, even if the server never answered.
-  const bool doubtful = !reply && reply.error().http_status == 0;
+  // The window is withdrawn before the outcome is returned, even if the server never answered. Nor is it known whether
+  // a machine on the path has begun to write to a sealed one: tcp looks a key up when a write begins.
+  const bool doubtful = (!reply && reply.error().http_status == 0) || (sealed != nullptr && link->provider() == "tcp");
   if (doubtful) (*loan)->unanswered();
   loan->reset();
   if (doubtful) link.reset();  // the server's connection to this endpoint ends with it
@@ -138,7 +160,9 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   if (options.range && options.range->length > 0 && options.range->length < into.size()) {
     window = into.first(options.range->length);
   }
-  auto called = call_with_window(std::move(call), window, fabric::Access::server_writes);
+  OUT_ASSIGN(const auto sealed, sealed_window(window.size()));
+  fabric::WindowDescriptor lent;
+  auto called = call_with_window(std::move(call), window, fabric::Access::server_writes, sealed.get(), lent);
   if (!called) {
     if (called.error().s3_code == "InvalidRDMAToken") called.error().code = ErrorCode::unsupported;
     return std::unexpected(std::move(called).error());
@@ -153,6 +177,12 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
     const uint64_t bytes = said == "204" ? 0 : moved.value_or(UINT64_MAX);
     if (reply.body_bytes != 0 || bytes > window.size()) {
       return fault(ErrorCode::malformed_reply, "token: the server's reply does not say what it transferred");
+    }
+    if (sealed) {
+      const auto salt = rdma::parse_sealed(reply.header(rdma::sealed_header).value_or(""));
+      if (!salt) return fault(ErrorCode::malformed_reply, "token: the server does not say that it sealed the bytes");
+      if (!sealed->open(into.first(bytes), *salt, lent))
+        return fault(ErrorCode::malformed_reply, "token: what arrived was forged or changed on its way");
     }
     if (options.range && range_length(reply.header("content-range")) != bytes) {
       return fault(ErrorCode::malformed_reply, "token: the server transferred another range");
@@ -185,7 +215,13 @@ Outcome<std::optional<net::HttpReply>> TokenDoor::put(S3Call call, Bytes from, c
   call.headers.emplace_back(name, checksum.base64);
   // The server only reads this window (server_reads); the cast does not make it writable.
   const MutableBytes window(const_cast<std::byte*>(from.data()), from.size());
-  auto reply = call_with_window(std::move(call), window, fabric::Access::server_reads);
+  auto sealed = sealed_window(window.size());
+  if (!sealed) {
+    reason = sealed.error().message;
+    return std::optional<net::HttpReply>();
+  }
+  fabric::WindowDescriptor lent;
+  auto reply = call_with_window(std::move(call), window, fabric::Access::server_reads, sealed->get(), lent);
   if (!reply) {
     const std::string& code = reply.error().s3_code;
     if (code == "RDMANotSupported" || code == "RDMATransferFailed") knowledge_ = Knowledge::yes;
@@ -196,7 +232,8 @@ Outcome<std::optional<net::HttpReply>> TokenDoor::put(S3Call call, Bytes from, c
     return std::unexpected(std::move(reply).error());
   }
   const auto said = reply->header("x-amz-rdma-reply");
-  if (said == "200" && reply->header(name) == std::string_view(checksum.base64)) {
+  const bool as_asked = *sealed == nullptr || reply->header(rdma::sealed_header);
+  if (said == "200" && as_asked && reply->header(name) == std::string_view(checksum.base64)) {
     knowledge_ = Knowledge::yes;
     return std::optional<net::HttpReply>(std::move(*reply));
   }

@@ -12,13 +12,15 @@
 
 #include "client/http/s3_http.h"
 #include "client/token/polled_link.h"
+#include "client/token/sealed_window.h"
 
 namespace verbena::client {
 
 class TokenDoor {
  public:
-  // `provider`: as ClientOptions::provider; "local" has no tokens and means "auto".
-  TokenDoor(S3Http& s3, std::string provider);
+  // `provider`: as ClientOptions::provider; "local" has no tokens and means "auto". `seals`: bytes move sealed or not
+  // at all (docs/sealed-rdma.md); the endpoint must be https.
+  TokenDoor(S3Http& s3, std::string provider, bool seals);
 
   // Opens a first link, bound to the address that reaches the server (it refuses tokens that name another).
   Outcome<> open();
@@ -29,8 +31,13 @@ class TokenDoor {
   // The server has answered a token at least once, so it will not store an empty object in place of a PUT.
   bool proven() const { return knowledge_ == Knowledge::yes; }
 
+  // Whether a transfer of this size can be sealed, if it must be.
+  bool takes(uint64_t size) const;
+  // Bytes move sealed, over https: then the server may be any one of S3.
+  bool seals() const { return seals_; }
+
   // The reply's transfer shows whether the bytes came by RDMA (door token) or in the body (door http, with the reason).
-  // `into` must not be empty. unsupported: the server refused the token itself.
+  // `into` must not be empty. unsupported: the server refused the token itself; or it is too large to be sealed.
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
                         const GetOptions& options);
 
@@ -45,10 +52,14 @@ class TokenDoor {
   Outcome<std::unique_ptr<PolledLink>> take();
   void give_back(std::unique_ptr<PolledLink> link);
   Outcome<std::unique_ptr<PolledLink>> open_link();
-  Outcome<net::HttpReply> call_with_window(S3Call call, MutableBytes window, fabric::Access access);
+  // `sealed`: lent in place of `window`; null: the window itself. `lent`: what was.
+  Outcome<net::HttpReply> call_with_window(S3Call call, MutableBytes window, fabric::Access access,
+                                           SealedWindow* sealed, fabric::WindowDescriptor& lent);
+  Outcome<std::unique_ptr<SealedWindow>> sealed_window(size_t length) const;  // null: this door does not seal
 
   S3Http& s3_;
   std::string wanted_provider_;
+  const bool seals_;
   std::atomic<Knowledge> knowledge_{Knowledge::unknown};
   mutable std::mutex mutex_;
   std::condition_variable returned_;

@@ -55,15 +55,15 @@ Result<void> LocalWindow::check(Access wanted, size_t size, uint64_t at) const {
 namespace {
 
 // A core's thread copies for all its clients, and that core's caches matter.
-using Copy = void (*)(std::byte* to, const std::byte* from, size_t size);
-Copy way_to(const std::byte* client_memory, size_t size) {
+using CopyBytes = void (*)(std::byte* to, const std::byte* from, size_t size);
+CopyBytes way_to(const std::byte* client_memory, size_t size) {
   constexpr size_t worth_a_look = 64 * KiB;
   if (size < worth_a_look) return copy_bytes;
   // Allocated separately: this is in the client library, too, whose thread-local bytes must fit into programs that load
   // it.
   static thread_local std::unique_ptr<RecentTargets> recent;
   if (recent == nullptr) recent = std::make_unique<RecentTargets>();
-  return recent->note(client_memory, size) ? static_cast<Copy>(copy_bytes) : copy_past_caches;
+  return recent->note(client_memory, size) ? static_cast<CopyBytes>(copy_bytes) : copy_past_caches;
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Result<void> LocalWindow::permitted(Copying copy) {
 }
 
 Result<void> LocalWindow::copy_in(std::span<const Write> writes) {
-  std::array<Copy, writes_max> ways;
+  std::array<CopyBytes, writes_max> ways;
   for (size_t i = 0; i < writes.size(); ++i) ways[i] = way_to(data_ + writes[i].at, writes[i].from.size());
   return permitted([&] {
     for (size_t i = 0; i < writes.size(); ++i) {

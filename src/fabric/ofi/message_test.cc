@@ -57,6 +57,13 @@ std::pair<std::unique_ptr<TestClient>, PeerId> join_and_freeze(TestServer& serve
   return {std::move(client), server.call([&] { return echo.last; })};
 }
 
+// A peer that reads nothing stays connected however slow this machine is.
+Options patient() {
+  Options options = testing::test_options();
+  options.send_deadline = std::chrono::minutes(10);
+  return options;
+}
+
 // Sends until the peer's queue is full.
 bool fill(TestServer& server, PeerId peer) {
   const std::string big(server.fabric->port().message_size_max(), 'x');
@@ -136,7 +143,7 @@ TEST(OfiMessages, ManyClientsAreServed) {
 }
 
 TEST(OfiMessages, APeerThatDoesNotReadGetsWouldBlockAndOthersDoNotNotice) {
-  TestServer server;
+  TestServer server(patient());
   ASSERT_TRUE(server.fabric);
   Echo echo(server);
   const auto [frozen, peer] = join_and_freeze(server, echo);
@@ -147,7 +154,7 @@ TEST(OfiMessages, APeerThatDoesNotReadGetsWouldBlockAndOthersDoNotNotice) {
 
 // Four of them, each with its share, had all of the slots.
 TEST(OfiMessages, SeveralPeersThatDoNotReadLeaveSlotsToOthers) {
-  TestServer server;
+  TestServer server(patient());
   ASSERT_TRUE(server.fabric);
   Echo echo(server);
   std::vector<std::unique_ptr<TestClient>> frozen;

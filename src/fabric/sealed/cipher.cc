@@ -2,9 +2,12 @@
 
 #include <openssl/crypto.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/cursor.h"
 
 namespace verbena::fabric::sealed {
 namespace {
@@ -19,10 +22,11 @@ AeadKind kind_of(Sealing sealing) {
   return sealing == Sealing::chacha20_poly1305 ? AeadKind::chacha20_poly1305 : AeadKind::aes_256_gcm;
 }
 
-Sha256 root_of(const ConnectionKey& key, const Salt& salt, std::string_view label) {
+Sha256 root_of(const ConnectionKey& key, const Salt& salt, std::string_view label, Bytes more = {}) {
   std::string text = "verbena-sealed-1 " + std::string(label);
   text.push_back('\0');
   text.append(as_text(salt));
+  text.append(as_text(more));
   return HmacSha256(key.bytes).sign(as_bytes(text));
 }
 
@@ -40,11 +44,17 @@ Cipher::Epoch Cipher::make(uint64_t epoch) const {
   return made;
 }
 
-void Cipher::seal(uint64_t number, Bytes context, Bytes plain, std::byte* out, AeadTag& tag) {
+Aead& Cipher::of(uint64_t number) {
   const uint64_t epoch = number >> epoch_bits_;
   if (!now_ || now_->number != epoch) now_ = make(epoch);
-  now_->aead.seal(nonce_of(number), context, plain, out, tag);
+  return now_->aead;
 }
+
+void Cipher::seal(uint64_t number, Bytes context, Bytes plain, std::byte* out, AeadTag& tag) {
+  of(number).seal(nonce_of(number), context, plain, out, tag);
+}
+
+void Cipher::begin(uint64_t number, Bytes context) { of(number).begin(nonce_of(number), context); }
 
 bool Cipher::open(uint64_t number, Bytes context, Bytes sealed, Bytes tag, std::byte* out) {
   const uint64_t epoch = number >> epoch_bits_;
@@ -69,6 +79,12 @@ Ciphers derive(const ConnectionKey& key, const Salt& salt, Side side, unsigned e
   Cipher up = cipher("records to server"), down = cipher("records to client");
   if (side == Side::server) return {std::move(to_client), std::move(to_server), std::move(down), std::move(up)};
   return {std::move(to_server), std::move(to_client), std::move(up), std::move(down)};
+}
+
+Cipher derive_transfer(const ConnectionKey& key, const Salt& salt, Direction direction, uint64_t length) {
+  const std::string_view label = direction == Direction::to_server ? "transfer to server" : "transfer to client";
+  const uint64_t told = cursor::little_endian(length);
+  return Cipher(root_of(key, salt, label, std::as_bytes(std::span(&told, 1))), kind_of(key.sealing));
 }
 
 }  // namespace verbena::fabric::sealed

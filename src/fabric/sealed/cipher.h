@@ -23,6 +23,10 @@ class Cipher {
   Cipher(const Sha256& root, AeadKind kind, unsigned epoch_bits = epoch_bits_default);
 
   void seal(uint64_t number, Bytes context, Bytes plain, std::byte* out, AeadTag& tag);
+  // seal() in pieces: begin, update ..., end. In between nothing else is sealed.
+  void begin(uint64_t number, Bytes context);
+  void update(Bytes plain, std::byte* out) { now_->aead.update(plain, out); }
+  void end(AeadTag& tag) { now_->aead.end(tag); }
   // False: not sealed under this key with this number and context, or under a key from before the last renewal but one;
   // `out` is then wiped. `out` may be the memory of `sealed`.
   [[nodiscard]] bool open(uint64_t number, Bytes context, Bytes sealed, Bytes tag, std::byte* out);
@@ -33,6 +37,7 @@ class Cipher {
     Aead aead;
   };
   Epoch make(uint64_t epoch) const;
+  Aead& of(uint64_t number);  // to seal with
 
   HmacSha256 root_;
   AeadKind kind_;
@@ -41,11 +46,15 @@ class Cipher {
 };
 
 enum class Side : uint8_t { server, client };
+enum class Direction : uint8_t { to_server, to_client };
 
 // All four ciphers of a connection, for one side.
 struct Ciphers {
   Cipher messages_out, messages_in, records_out, records_in;
 };
 Ciphers derive(const ConnectionKey& key, const Salt& salt, Side side, unsigned epoch_bits = Cipher::epoch_bits_default);
+
+// The cipher of one transfer of `length` bytes, outside a connection.
+Cipher derive_transfer(const ConnectionKey& key, const Salt& salt, Direction direction, uint64_t length);
 
 }  // namespace verbena::fabric::sealed

@@ -6,6 +6,7 @@
 
 #include "fabric/sealed/cipher.h"
 #include "fabric/sealed/frames.h"
+#include "fabric/sealed/transfer.h"
 
 namespace verbena::fabric::sealed {
 namespace {
@@ -17,8 +18,9 @@ std::vector<std::byte> bytes_of(const nlohmann::json& vector, const char* name) 
 TEST(SealedVectors, AreWhatThisCodeSealsAndOpens) {
   std::ifstream file(VERBENA_SOURCE_DIR "/tests/sealed/vectors.json");
   const auto vectors = nlohmann::json::parse(file);
-  ASSERT_EQ(vectors.size(), 16u);
+  ASSERT_EQ(vectors.size(), 22u);
   for (const auto& vector : vectors) {
+    if (vector["what"] == "transfer") continue;
     ConnectionKey key;
     std::ranges::copy(bytes_of(vector, "connection_key"), key.bytes.begin());
     key.sealing = vector["cipher"] == "aes-256-gcm" ? Sealing::aes_256_gcm : Sealing::chacha20_poly1305;
@@ -52,6 +54,41 @@ TEST(SealedVectors, AreWhatThisCodeSealsAndOpens) {
     ASSERT_TRUE(opens.open(number, context, out, tag, out.data()));
     EXPECT_TRUE(out == plain);
   }
+}
+
+TEST(SealedVectors, OfTransfersAreWhatThisCodeSealsAndOpens) {
+  std::ifstream file(VERBENA_SOURCE_DIR "/tests/sealed/vectors.json");
+  const auto vectors = nlohmann::json::parse(file);
+  size_t seen = 0;
+  for (const auto& vector : vectors) {
+    if (vector["what"] != "transfer") continue;
+    ++seen;
+    ConnectionKey key;
+    std::ranges::copy(bytes_of(vector, "connection_key"), key.bytes.begin());
+    key.sealing = vector["cipher"] == "aes-256-gcm" ? Sealing::aes_256_gcm : Sealing::chacha20_poly1305;
+    Salt salt;
+    std::ranges::copy(bytes_of(vector, "salt"), salt.begin());
+    const auto direction = vector["direction"] == "to server" ? Direction::to_server : Direction::to_client;
+    const WindowDescriptor window{.base = vector["offset"], .size = 0, .key = vector["window"]};
+    const size_t size = vector["size"];
+    const auto repeats = bytes_of(vector, "plain");
+    std::vector<std::byte> plain(size);
+    for (size_t i = 0; i < size; ++i) plain[i] = repeats[i % repeats.size()];
+
+    std::vector<std::byte> made(size);
+    Transfer sends(key, salt, direction, window, size);
+    sends.seal(plain, made.data());
+    made.insert(made.end(), sends.tags().begin(), sends.tags().end());
+    EXPECT_EQ(to_hex(sha256_of(made)), vector["sealed_sha256"].get<std::string>()) << size;
+    Transfer opens(key, salt, direction, window, size);
+    std::ranges::copy(sends.tags(), opens.tags().begin());
+    for (size_t i = 0, at = 0; i < opens.records(); at += opens.size_of(i++)) {
+      ASSERT_TRUE(opens.open(i, Bytes(made).subspan(at, opens.size_of(i)), made.data() + at));
+    }
+    made.resize(size);
+    EXPECT_TRUE(made == plain);
+  }
+  EXPECT_EQ(seen, 6u);
 }
 
 TEST(SealedCipher, AKeyFromBeforeTheLastRenewalButOneOpensNothing) {

@@ -7,6 +7,7 @@
 
 #include "auth/auth.h"
 #include "auth/policy_dependence.h"
+#include "call/request_facts.h"
 #include "s3/access/facts.h"
 #include "s3/names.h"
 #include "s3/service.h"
@@ -342,7 +343,7 @@ Result<Call> caller_now(const Service& service, const Call& caller) {
   now.identity.generation = service.credentials->generation();
   // A session that ended while the body arrived was valid when the request arrived.
   VB_ASSIGN(now.identity.key, service.credentials->find(signed_with.access_key, signed_with.session_token,
-                                                        arrived_us(service, caller) / 1'000'000));
+                                                        call::arrived_us(caller, service.clock) / 1'000'000));
   if (now.identity.key->credentials.secret_key != signed_with.secret_key) {
     return fail(Errc::invalid_access_key_id, "the key was made anew");
   }

@@ -4,17 +4,13 @@
 #include <array>
 
 #include "base/date.h"
+#include "call/request_facts.h"
 #include "s3/copy_source.h"
 
 namespace verbena::s3 {
 namespace {
 
 constexpr std::string_view existing_tag = "s3:existingobjecttag/", request_tag = "s3:requestobjecttag/";
-
-std::optional<std::string> some(std::string_view text) {
-  if (text.empty()) return std::nullopt;
-  return std::string(text);
-}
 
 std::optional<std::string> find_tag(const store::Tags* tags, std::string_view key) {
   if (tags == nullptr) return std::nullopt;
@@ -26,11 +22,6 @@ std::optional<std::string> text_of(std::optional<std::string_view> value) {
   return value ? std::optional<std::string>(*value) : std::nullopt;
 }
 
-// The request as it was sent; for a browser's form the POST.
-const call::Facts& sent(const Call& caller) {
-  return caller.facts.posted_by != nullptr ? *caller.facts.posted_by : caller.facts;
-}
-
 // The version of the caller's signature.
 struct Signature {
   bool version4 = true, in_query = false, in_form = false;
@@ -40,7 +31,7 @@ Signature signature_of(const Call& caller) {
   using call::FormSignature;
   const FormSignature of_form = caller.facts.form_signature;
   if (of_form != FormSignature::none) return {of_form == FormSignature::version4, false, true};
-  const call::Facts& as_sent = sent(caller);
+  const call::Facts& as_sent = call::sent(caller);
   if (as_sent.in_query("X-Amz-Signature")) return {true, true, false};
   if (as_sent.in_query("Signature")) return {false, true, false};
   const auto authorization = as_sent.header("authorization");
@@ -50,7 +41,7 @@ Signature signature_of(const Call& caller) {
 // The time that the signature is of: a signer in the headers may leave x-amz-date out and sign Date (SigV4).
 std::optional<int64_t> signed_at_s(const Call& caller, const Signature& signature) {
   if (signature.in_query) {
-    const auto argument = sent(caller).in_query("X-Amz-Date");
+    const auto argument = call::sent(caller).in_query("X-Amz-Date");
     return argument ? parse_amz_date(*argument) : std::nullopt;
   }
   if (const auto header = caller.facts.header("x-amz-date")) return parse_amz_date(*header);
@@ -84,10 +75,6 @@ std::optional<std::string> as_header(const std::optional<std::string>& tag) {
 
 }  // namespace
 
-int64_t arrived_us(const Service& service, const Call& caller) {
-  return caller.facts.arrived_us != 0 ? caller.facts.arrived_us : service.clock.now_us();
-}
-
 // From the request as sent: headers that the server computes are not facts.
 std::optional<std::string> RequestFacts::header(std::string_view name) const {
   if (caller_.facts.http) return text_of(caller_.facts.header(name));
@@ -96,30 +83,19 @@ std::optional<std::string> RequestFacts::header(std::string_view name) const {
   return it == asked_.headers->end() ? std::nullopt : std::optional(it->second);
 }
 
-int64_t RequestFacts::now_us() const { return arrived_us(service_, caller_); }
+int64_t RequestFacts::now_us() const { return call::arrived_us(caller_, service_.clock); }
 
 std::optional<std::string> RequestFacts::connection_fact(std::string_view key) const {
-  if (key == "aws:sourceip") return some(caller_.peer_address);
   if (key == "aws:securetransport") {
-    // A token's payload is not encrypted, whatever carried the request. For native messages the port reports whether
-    // they are encrypted.
+    // A token's payload is not encrypted, whatever carried the request, unless it is sealed. For native messages the
+    // port reports whether they are encrypted.
     const bool by_rdma = caller_.door == Door::token || header("x-amz-rdma-token").has_value();
-    return caller_.secure && !by_rdma ? "true" : "false";
+    return caller_.secure && (!by_rdma || caller_.seals_rdma) ? "true" : "false";
   }
-  if (key == "aws:currenttime") return format_iso8601(now_us());
-  if (key == "aws:epochtime") return std::to_string(now_us() / 1'000'000);
-  if (key == "aws:useragent") return user_agent();
-  if (key == "aws:referer") return text_of(sent(caller_).header("referer"));
-  if (key == "aws:requestedregion") return service_.region;
-  if (key == "s3:locationconstraint") return some(asked_.location);
-  if (key == "aws:resourceaccount" || key == "s3:resourceaccount") return some(owner_id_);
-  return std::nullopt;
-}
-
-// For a native session the user agent that its client gave when it opened the session.
-std::optional<std::string> RequestFacts::user_agent() const {
-  if (caller_.facts.http) return text_of(sent(caller_).header("user-agent"));
-  return caller_.user_agent == nullptr ? std::nullopt : some(*caller_.user_agent);
+  if (key == "s3:locationconstraint") return call::value_of(asked_.location);
+  if (key == "s3:resourceaccount") key = "aws:resourceaccount";
+  return call::find_request_fact(
+      caller_, {.region = service_.region, .resource_account = owner_id_, .clock = service_.clock}, key);
 }
 
 // Source: Amazon S3, "Amazon S3 Signature Version 4 Authentication Specific Policy Keys".
@@ -138,7 +114,7 @@ std::optional<std::string> RequestFacts::signature_fact(std::string_view key) co
 }
 
 std::optional<std::string> RequestFacts::listing_fact(std::string_view key) const {
-  if (key == "s3:versionid") return some(asked_.version_id);
+  if (key == "s3:versionid") return call::value_of(asked_.version_id);
   if (asked_.list == nullptr) return std::nullopt;
   if (key == "s3:prefix") return text_of(asked_.list->prefix);
   if (key == "s3:delimiter") return text_of(asked_.list->delimiter);
@@ -179,7 +155,7 @@ std::optional<std::string> RequestFacts::lock_fact(std::string_view key) const {
 // The verified payload hash: an unsigned header does not count. What comes by RDMA is compared with no hash: the signed
 // one is that of the empty body.
 std::optional<std::string> RequestFacts::payload_fact() const {
-  const call::Facts& as_sent = sent(caller_);
+  const call::Facts& as_sent = call::sent(caller_);
   const Signature signature = signature_of(caller_);
   if (!caller_.facts.http || signature.in_form || !signature.version4) return std::nullopt;
   const bool by_rdma = caller_.door == Door::token || header("x-amz-rdma-token") || header("x-amz-rdma-session");

@@ -8,9 +8,6 @@
 
 namespace verbena::s3 {
 
-// The arrival of the request: the time for conditions, however long the body takes.
-int64_t arrived_us(const Service& service, const Call& caller);
-
 class RequestFacts final : public auth::Facts {
  public:
   // The arguments must outlive it. `owner_id`: the account that owns the bucket.
@@ -21,7 +18,6 @@ class RequestFacts final : public auth::Facts {
  private:
   bool find_express(std::string_view key, auth::FactValues& values) const;
   bool find_copy_source(auth::FactValues& values) const;
-  std::optional<std::string> user_agent() const;
   std::optional<std::string> write_fact(std::string_view key) const;
   std::optional<std::string> connection_fact(std::string_view key) const;
   std::optional<std::string> signature_fact(std::string_view key) const;

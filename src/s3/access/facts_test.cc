@@ -1,6 +1,7 @@
 // Which condition keys a request has: those that it brought, and no others.
 #include "s3/access/facts.h"
 
+#include "call/request_facts.h"
 #include "s3/access/test_access.h"
 #include "s3_http/context.h"
 
@@ -71,6 +72,14 @@ TEST_F(FactsTest, AListingHasTheKeysOfTheParametersThatItBrought) {
   EXPECT_EQ(deny("s3:ListBucket", R"(,"Condition":{"NumericGreaterThan":{"s3:max-keys":"1000"}})").status, 204);
   EXPECT_EQ(status(alice_, "GET", "/bucket?max-keys=1000"), 200);
   EXPECT_EQ(status(alice_, "GET", "/bucket?max-keys=5000"), 403);
+}
+
+TEST_F(FactsTest, ARequestHasTheKeysThatItHasAtEveryApi) {
+  const Headers headers = {{"user-agent", "tool/1"}, {"referer", "https://page"}};
+  for (const std::string_view key : call::request_keys()) {
+    expect_there("s3:GetObject", std::string(key), "GET", "/bucket/key", headers);
+  }
+  for (const char* key : {"aws:useragent", "aws:referer"}) expect_absent("s3:GetObject", key, "GET", "/bucket/key");
 }
 
 TEST_F(FactsTest, AWriteHasTheKeysOfWhatItBrought) {

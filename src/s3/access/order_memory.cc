@@ -23,8 +23,11 @@ uint64_t OrderMemory::Bucket::allowed() const {
   const uint64_t own = bytes();
   const uint64_t of_account = account_->bytes.load(std::memory_order_relaxed);
   const uint64_t all = account_->all->bytes.load(std::memory_order_relaxed);
-  const uint64_t its = fair_share(beside(all, of_account), account_->all->most);
-  return std::max(fair_share(beside(of_account, own), its), least_bytes);
+  // However much others have, all accounts together have half of it for sure.
+  const uint64_t sure = account_->all->most / 2 / std::max<uint64_t>(account_->all->accounts, 1);
+  const uint64_t its = std::max(fair_share(beside(all, of_account), account_->all->most), sure);
+  const uint64_t least = std::min(least_bytes, std::max(its, least_bytes) / std::max<uint64_t>(account_->buckets, 1));
+  return std::max(fair_share(beside(of_account, own), its), least);
 }
 
 uint64_t OrderMemory::Bucket::objects_max(uint64_t objects) const {
@@ -47,8 +50,11 @@ void OrderMemory::Bucket::sub(uint64_t bytes) {
   held_bytes().add(-static_cast<int64_t>(bytes));
 }
 
+OrderMemory::OrderMemory(uint64_t bytes_max) : all_(std::make_shared<All>(bytes_max)) {
+  held_bytes();  // told from the start on
+}
+
 OrderMemory::BucketPtr OrderMemory::bucket(const std::string& account) {
-  held_bytes();  // told from the first bucket on
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Account> its;
   if (const auto found = accounts_.find(account); found != accounts_.end()) its = found->second.lock();

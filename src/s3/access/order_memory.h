@@ -25,22 +25,31 @@ class OrderMemory {
   struct All : Sum {
     explicit All(uint64_t bytes_max) : most(bytes_max) {}
     const uint64_t most;
+    std::atomic<uint64_t> accounts{0};  // that have a bucket
   };
   struct Account : Sum {
-    explicit Account(std::shared_ptr<All> whole) : all(std::move(whole)) {}
+    explicit Account(std::shared_ptr<All> whole) : all(std::move(whole)) { ++all->accounts; }
+    ~Account() { --all->accounts; }
+    Account(const Account&) = delete;
+    Account& operator=(const Account&) = delete;
     const std::shared_ptr<All> all;
+    std::atomic<uint64_t> buckets{0};
   };
 
  public:
   // Of an entry of an order beside its key: the nodes of its list and tables with their allocations.
   static constexpr uint64_t entry_bytes = 240;
-  static constexpr uint64_t least_bytes = 64 * 1024;  // a bucket may always have so much
+  // A bucket may always have so much, but for an account whose buckets would together have more than its part.
+  static constexpr uint64_t least_bytes = 64 * 1024;
 
   static uint64_t of_key(std::string_view key) { return entry_bytes + key.size(); }
 
   class Bucket {
    public:
-    explicit Bucket(std::shared_ptr<Account> account) : account_(std::move(account)) {}
+    explicit Bucket(std::shared_ptr<Account> account) : account_(std::move(account)) { ++account_->buckets; }
+    ~Bucket() { --account_->buckets; }
+    Bucket(const Bucket&) = delete;
+    Bucket& operator=(const Bucket&) = delete;
     uint64_t bytes() const { return own_.bytes.load(std::memory_order_relaxed); }
     uint64_t allowed() const;
     bool is_crowded() const { return bytes() > allowed(); }
@@ -57,7 +66,7 @@ class OrderMemory {
   };
   using BucketPtr = std::shared_ptr<Bucket>;
 
-  explicit OrderMemory(uint64_t bytes_max) : all_(std::make_shared<All>(bytes_max)) {}
+  explicit OrderMemory(uint64_t bytes_max);
   BucketPtr bucket(const std::string& account);
   uint64_t bytes() const { return all_->bytes.load(std::memory_order_relaxed); }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <vector>
 
 #include "s3/access/eviction_order.h"
 
@@ -61,6 +62,17 @@ TEST(OrderMemory, ObjectsAreCountedByTheirMeanSize) {
   OrderShare share(bucket);
   share.add(10 * 1000);
   EXPECT_EQ(bucket->objects_max(10), most / 4 / 1000);
+}
+
+TEST(OrderMemory, ManySmallBucketsOfOneAccountLeaveOthersTheirPart) {
+  OrderMemory memory(most);
+  const auto other = memory.bucket("b");
+  std::vector<OrderMemory::BucketPtr> many;
+  std::vector<OrderShare> shares;
+  for (uint64_t i = 0; i < 2 * most / OrderMemory::least_bytes; ++i) many.push_back(memory.bucket("a"));
+  for (const auto& bucket : many) shares.emplace_back(bucket).add(OrderMemory::least_bytes);
+  EXPECT_TRUE(many.front()->is_crowded());
+  EXPECT_GE(other->allowed(), most / 8) << "whatever the others hold";
 }
 
 TEST(OrderMemory, AnOrderIsChargedWhileItHasObjectsAndWhereverItIsMoved) {

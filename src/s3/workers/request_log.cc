@@ -8,6 +8,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/bytes.h"
@@ -24,6 +25,7 @@
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
+#include "s3/workers/in_turns.h"
 
 namespace verbena::s3 {
 namespace {
@@ -35,13 +37,19 @@ metrics::Counter& delivered() {
   return counter;
 }
 // Reasons for dropping: a record beyond its origin's share of the queue (`share`), a batch beyond the quota of the
-// target's owner (`quota`), or one that cannot be delivered (`target`).
+// target's owner (`quota`), one that cannot be delivered (`target`), or one that is left when a stop of the server has
+// taken its time (`stop`).
 metrics::Counter& dropped(const char* why) {
   return metrics::counter("verbena_bucket_log_dropped_total", "Server access log records and batches that were dropped",
                           {{"cause", why}});
 }
 metrics::Counter& dropped_for_share() {
   static auto& counter = dropped("share");
+  return counter;
+}
+
+metrics::Counter& dropped_at_stop() {
+  static auto& counter = dropped("stop");
   return counter;
 }
 
@@ -194,7 +202,9 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   if (!room) co_return std::unexpected(room.error());
   // Likewise beyond the bound of the target. The records of other buckets do not wait long for it.
   BoundWish room_wish{.key = key, .bytes = batch.lines.size()};
-  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, std::move(room_wish), log_room_wait_max));
+  // At a stop of the server they do not wait at all: its bounds worker evicts no more by then.
+  const auto wait_max = stop_ ? std::chrono::seconds(0) : log_room_wait_max;
+  VB_CO_ASSIGN(const BoundClaim claim, co_await claim_room(access->bound, std::move(room_wish), wait_max));
   VB_CO_ASSIGN(auto writer, co_await service_.store.create(rule.target_bucket, key, stored_size));
   writer = seal.writer(service_, std::move(writer), batch.lines.size());
   memory::TextSource source(batch.lines);
@@ -213,16 +223,40 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
 }
 
 Task<> RequestLog::deliver(bool all) {
-  const std::vector<Batch> due = take(all);
-  for (const Batch& batch : due) {
-    const auto written = co_await write(batch);
-    if (written) {
-      delivered().add();
-    } else {
-      tell_dropped(batch, written.error());
+  std::vector<Batch> due = all ? std::exchange(left_, {}) : std::vector<Batch>();
+  std::ranges::move(take(all), std::back_inserter(due));
+  due = in_turns(std::move(due), [](const Batch& batch) { return batch.owner; });
+  for (size_t i = 0; i < due.size(); ++i) {
+    const std::span rest = std::span(due).subspan(i);
+    // These take turns with what other owners have queued since.
+    if (stop_ && !all) {
+      std::ranges::move(rest, std::back_inserter(left_));
+      co_return;
     }
+    if (is_late()) co_return drop_at_stop(rest);
+    co_await deliver_one(due[i]);
   }
 }
+
+Task<> RequestLog::deliver_one(const Batch& batch) {
+  const auto written = co_await write(batch);
+  if (written) {
+    delivered().add();
+  } else {
+    tell_dropped(batch, written.error());
+  }
+}
+
+// In the server's log, too: the metrics of a server that stops are not read any more.
+void RequestLog::drop_at_stop(std::span<const Batch> batches) {
+  dropped_at_stop().add(batches.size());
+  ptrdiff_t records = 0;
+  for (const Batch& batch : batches) records += std::ranges::count(batch.lines, '\n');
+  log::warn("bucket log: the stop had no time for {} records: {} log objects are not delivered", records,
+            batches.size());
+}
+
+bool RequestLog::is_late() const { return stop_ && std::chrono::steady_clock::now() >= stop_by_; }
 
 // Limits messages in the server's own log, which tenants could otherwise fill.
 void RequestLog::tell_dropped(const Batch& batch, const Error& error) {
@@ -240,6 +274,7 @@ Task<> RequestLog::find_users() {
   const auto buckets = co_await service_.store.buckets();
   if (!buckets) co_return use();
   for (const auto& info : *buckets) {
+    if (stop_) co_return;
     const auto document = co_await service_.store.document(info.name, logging_document);
     if (document) co_return use();
   }
@@ -250,10 +285,16 @@ void RequestLog::start() {
   thread_ = std::thread([this] { io_.run(); });
 }
 
-void RequestLog::stop() {
-  if (!thread_.joinable()) return;
+void RequestLog::begin_stop() {
+  if (stop_) return;
+  stop_by_ = std::chrono::steady_clock::now() + options_.stop_max;
   stop_ = true;
   asio::post(io_, [this] { timer_.cancel(); });
+}
+
+void RequestLog::stop() {
+  if (!thread_.joinable()) return;
+  begin_stop();
   thread_.join();
 }
 
@@ -265,7 +306,7 @@ Task<> RequestLog::loop() {
     // Checked again: stop() or wake() may have come before the timer was set.
     if (!stop_ && !is_woken()) co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
     looks_.fetch_add(1, std::memory_order_relaxed);
-    co_await deliver(stop_);
+    co_await deliver(false);
   }
   co_await deliver(true);
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,13 +47,18 @@ class RequestLog {
     // Of all batches. Each bucket owner has a fair share of it, and each client address a fair share of the owner's
     // (base/fair_share.h): a flood of records displaces only records of the same owner and address.
     size_t queued_bytes_max = 16 * MiB;
+    std::chrono::milliseconds stop_max{10'000};  // after it a stop begins no delivery
   };
   RequestLog(Service& service, Options options) : service_(service), options_(options) {}
   ~RequestLog() { stop(); }
   RequestLog(const RequestLog&) = delete;
 
   void start();
-  void stop();  // delivers all records; waits for it
+  // From now on delivers all records, those of owners in turns. Does not wait.
+  void begin_stop();
+  // Begins the stop and waits for its end. No delivery begins later than Options::stop_max after the stop: what is left
+  // then is dropped, and the server's log says how much. The delivery under way is not cut off.
+  void stop();
 
   // Null: that bucket's requests are not logged.
   Task<std::shared_ptr<LogEntry>> begin(const std::string& bucket);
@@ -64,7 +70,8 @@ class RequestLog {
   // Called after each key of a request with many keys, so that the cost of a thousand records is spread over the
   // request. The record has the request's id, but not its long texts, which the request's own record has.
   void add_deletion(const LogEntry& entry, const call::Deletion& deletion);
-  // Delivers the batches that are due; `all`: every batch. For the thread, and for tests.
+  // Delivers the batches that are due; `all`: every batch. Once a stop has begun, those that are due are left for the
+  // delivery of all. For the thread, and for tests.
   Task<> deliver(bool all);
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // number of checks for due batches so far
 
@@ -90,6 +97,9 @@ class RequestLog {
   std::vector<Batch> take(bool all);
   bool pressed() const { return queued_bytes_ > options_.queued_bytes_max / 8; }  // under mutex_
   void wake();                                                                    // under mutex_
+  bool is_late() const;                                                           // to begin another delivery of a stop
+  Task<> deliver_one(const Batch& batch);
+  void drop_at_stop(std::span<const Batch> batches);
   void tell_dropped(const Batch& batch, const Error& error);
   bool is_woken();
 
@@ -101,8 +111,10 @@ class RequestLog {
   size_t queued_bytes_ = 0;
   std::map<std::string, Queued> queued_of_;  // by owner; only owners with queued records
   bool woken_ = false;                       // deliver early: much is queued
+  std::vector<Batch> left_;                  // taken before a stop and left for its deliveries; for the thread
   uint64_t untold_ = 0;                      // dropped batches not yet reported in the server's log
   std::chrono::steady_clock::time_point tell_at_{};
+  std::chrono::steady_clock::time_point stop_by_{};  // set before stop_
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> looks_{0};
   boost::asio::io_context io_{1};

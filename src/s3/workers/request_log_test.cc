@@ -3,7 +3,12 @@
 
 #include <boost/asio/detached.hpp>
 
+#include <future>
+#include <map>
+
 #include "auth/auth.h"
+#include "base/metrics.h"
+#include "s3/workers/in_turns.h"
 #include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
@@ -165,6 +170,73 @@ TEST_F(BucketLogs, AnIntervalBelowFourSecondsDoesNotMakeItsThreadSpin) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   brisk.stop();
   EXPECT_LE(brisk.looks(), 2u);
+}
+
+// A tenant's many rules made a stop last until the operating system killed the server.
+TEST_F(BucketLogs, AStopDropsWhatItHasNoTimeFor) {
+  auto& dropped = metrics::counter("verbena_bucket_log_dropped_total", "", {{"cause", "stop"}});
+  for (const auto& [stop_max, delivers] :
+       {std::pair(std::chrono::seconds(10), true), {std::chrono::seconds(0), false}}) {
+    RequestLog stopped(service, {.stop_max = stop_max});
+    stopped.start();
+    for (const char* prefix : {"a/", "b/", "c/"}) {
+      LogEntry entry{stopped, LoggingRule{"logs", prefix, LoggingRule::KeyFormat::simple}};
+      entry.record.bucket_owner = std::string(auth::root_canonical_id);
+      stopped.add(entry);
+      if (prefix[0] == 'c') stopped.add(entry);
+    }
+    const uint64_t before = dropped.value();
+    const size_t objects = call("GET", "/logs").count("<Key>");
+    testing::internal::CaptureStderr();
+    stopped.stop();
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(told.find("no time for 4 records: 3 log objects are not delivered") == std::string::npos, delivers)
+        << told;
+    EXPECT_EQ(dropped.value() - before, delivers ? 0u : 3u);
+    EXPECT_EQ(call("GET", "/logs").count("<Key>") - objects, delivers ? 3u : 0u);
+  }
+}
+
+// The delivery that was under way at a stop went on with its own list, and the records that another owner had queued
+// since were dropped.
+TEST_F(BucketLogs, AtAStopOwnersTakeTurnsWithADeliveryThatIsUnderWay) {
+  ASSERT_TRUE(run(store.create_bucket({.name = "theirs", .owner = "other"})));
+  RequestLog stopped(service, {.batch_bytes_max = 1});  // each record is due at once
+  const auto add = [&](const std::string& owner, const std::string& target, const std::string& prefix) {
+    LogEntry entry{stopped, LoggingRule{target, prefix, LoggingRule::KeyFormat::simple}};
+    entry.record.bucket_owner = owner;
+    stopped.add(entry);
+  };
+  const std::string root(auth::root_canonical_id);
+  for (const char* prefix : {"a1", "a2", "a3", "a4"}) add(root, "logs", prefix);
+  std::promise<void> begun, stopping;
+  store.while_written = [&] {
+    begun.set_value();
+    stopping.get_future().wait();
+  };
+  stopped.start();
+  begun.get_future().wait();
+  for (const char* prefix : {"b1", "b2"}) add("other", "theirs", prefix);
+  stopped.begin_stop();
+  stopping.set_value();
+  stopped.stop();
+  std::map<int64_t, std::string> order;  // by the time of writing
+  for (const std::string bucket : {"logs", "theirs"}) {
+    const store::ListPage page = run(store.list(bucket, {})).value();
+    for (const store::ListEntry& entry : page.entries) {
+      order[store.object(bucket, entry.key).info.modified_us] = entry.key.substr(0, 2);
+    }
+  }
+  std::string text;
+  for (const auto& [time_us, prefix] : order) text += prefix + " ";
+  EXPECT_EQ(text, "a1 a2 b1 a3 b2 a4 ");
+}
+
+TEST(InTurns, BeforeTheNthItemOfAnOwnerComeNOfEachOtherOwnerAtMost) {
+  const std::vector<std::string> items = {"a1", "a2", "a3", "a4", "b1", "b2", "c1"};
+  EXPECT_EQ(in_turns(items, [](const std::string& item) { return item.substr(0, 1); }),
+            (std::vector<std::string>{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}));
+  EXPECT_TRUE(in_turns(std::vector<std::string>(), [](const std::string& item) { return item; }).empty());
 }
 
 TEST_F(BucketLogs, RequestsAreDeliveredAsAnObject) {

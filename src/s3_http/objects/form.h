@@ -13,7 +13,8 @@
 namespace verbena::s3 {
 
 struct Form {
-  static constexpr size_t fields_bytes_max = 20'000;  // everything before the file (AWS)
+  static constexpr size_t fields_bytes_max = 20'000;                // everything before the file (AWS)
+  static constexpr size_t filled_bytes_max = 2 * fields_bytes_max;  // values with the file's name filled in
   static constexpr size_t fields_max = 100;
 
   std::vector<std::pair<std::string, std::string>> fields;  // names unchanged, in order

@@ -24,13 +24,16 @@ namespace {
 
 Result<void> fill_in_file_name(Form& form) {
   constexpr std::string_view variable = "${filename}";
-  // Fields are bounded, but each may have the file's name many times.
+  // Fields are bounded, but each may have the file's name many times: so are all of them afterwards.
   if (form.file_name.size() > store::key_size_max) return fail(Errc::key_too_long, "form: file name");
+  size_t left = Form::filled_bytes_max;
   for (auto& [name, value] : form.fields) {
-    for (size_t at = value.find(variable); at != std::string::npos; at = value.find(variable, at)) {
+    for (size_t at = value.find(variable); at != std::string::npos && value.size() <= left;) {
       value.replace(at, variable.size(), form.file_name);
-      at += form.file_name.size();
+      at = value.find(variable, at + form.file_name.size());
     }
+    if (value.size() > left) return fail(Errc::post_fields_too_large, "form: fields with the file's name");
+    left -= value.size();
   }
   return {};
 }

@@ -78,6 +78,19 @@ TEST_F(PostTest, AFormWithAFittingPolicyStoresItsFile) {
   EXPECT_EQ(got.header("x-amz-meta-colour"), "red");
 }
 
+// Its memory is charged by what was sent.
+TEST_F(PostTest, AFileNameInManyPlacesDoesNotBlowAFormUp) {
+  std::string many;
+  for (int i = 0; i < 40; ++i) many += "${filename}";
+  for (const size_t size : {10u, 1000u}) {
+    Headers fields = {{"key", "user/${filename}"}, {"x-ignore-a", many}};
+    for (auto& field : sign(document({}))) fields.push_back(field);
+    const Reply r = post(body(fields, "content", std::string(size, 'n')));
+    EXPECT_EQ(r.status, size == 10 ? 204 : 400) << r.body;
+    EXPECT_EQ(r.code, size == 10 ? "" : "MaxPostPreDataLengthExceeded");
+  }
+}
+
 TEST_F(PostTest, AFormsChecksumsAndRedirectAreThoseOfItsFile) {
   for (const Algorithm algorithm : all_algorithms) {
     const std::string name = "x-amz-checksum-" + lower(to_string(algorithm));

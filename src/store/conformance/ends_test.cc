@@ -321,7 +321,7 @@ TEST_P(Ends, AlsoOfWhatIsAcknowledgedEarly) {
   t.expect_no_leak();
 }
 
-ON_ALL_ENGINES(Ends);
+ON_THESE(Ends, engines_with_rows());
 
 }  // namespace
 }  // namespace verbena::store::conformance

@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "store/conformance/far_store.h"
 #include "store/conformance/rados_rig.h"
@@ -128,6 +130,17 @@ inline const std::vector<EngineUnderTest>& engines() {
     auto those = near_engines();
     those.push_back({"Far", [] { return std::make_unique<FarRig>(); }});
     return with_rados(std::move(those));
+  }();
+  return all;
+}
+
+// Those whose rows are there once a change is acknowledged, for tests that look at rows, or at times that the rows
+// alone decide.
+inline const std::vector<EngineUnderTest>& engines_with_rows() {
+  static const std::vector<EngineUnderTest> all = [] {
+    auto those = engines();
+    std::erase_if(those, [](const EngineUnderTest& one) { return one.name == std::string_view("LocalOnPmem"); });
+    return those;
   }();
   return all;
 }

@@ -102,6 +102,19 @@ TEST_P(Evictions, OfABoundThatWasReplacedNothingIsEvicted) {
   EXPECT_EQ(keys(), Texts{"a"});
 }
 
+// Requests look at the other one first, but two may look at the same time: the commits decide.
+TEST_P(Evictions, ABucketIsBoundedOrHasVersionsAndNeverBoth) {
+  EXPECT_EQ(t.run(t.engine().set_versioning("b", Versioning::enabled)).error().code, Errc::invalid_bucket_state);
+  EXPECT_EQ(t.run(t.engine().bucket("b"))->versioning, Versioning::off);
+  ASSERT_TRUE(t.run(t.engine().remove_document("b", bounding_document)));
+  EXPECT_TRUE(t.run(t.engine().set_versioning("b", Versioning::enabled)));
+  EXPECT_EQ(t.set_document("b", std::string(bounding_document), "a bound").error().code, Errc::invalid_bucket_state);
+  EXPECT_EQ(t.run(t.engine().document("b", bounding_document)).error().code, Errc::not_found);
+  EXPECT_TRUE(t.run(t.engine().set_versioning("b", Versioning::suspended)));
+  EXPECT_FALSE(t.set_document("b", std::string(bounding_document), "a bound")) << "its versions are still there";
+  EXPECT_TRUE(t.set_document("b", "policy", "another document"));
+}
+
 TEST_P(Evictions, OfABucketThatWasMadeAnewNothingIsEvicted) {
   const auto why = grounds();
   Eviction one = put("a");

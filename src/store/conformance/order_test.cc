@@ -14,7 +14,7 @@ class Order : public OnEngine {
   }
   Result<ObjectInfo> head(const std::string& key) { return t.run(t.engine().stat("b", key)); }
 };
-ON_ALL_ENGINES(Order);
+ON_THESE(Order, engines_with_rows());
 
 TEST_P(Order, TimesOfAKeyGrowWhenTheClockGoesBack) {
   int64_t last = 0;

@@ -5,6 +5,7 @@
 #include <map>
 #include <thread>
 
+#include "base/metrics.h"
 #include "store/conformance/on_rados.h"
 #include "store/ends.h"
 
@@ -221,8 +222,8 @@ TEST_F(FormatsOnRados, AFormatThatIsLostOrNoNumberIsNotGuessed) {
 void close_gate(rados::Engine& engine) { set_row(engine, "format", "2 0"); }
 void open_gate(rados::Engine& engine) { set_row(engine, "format", "3 0"); }
 
-Result<ObjectInfo> put_brief(RadosRig& t, Store& store, const std::string& key) {
-  VB_ASSIGN(auto writer, t.run(store.create("b", key, 5)));
+Result<ObjectInfo> put_brief(RadosRig& t, Store& store, const std::string& key, const std::string& bucket = "b") {
+  VB_ASSIGN(auto writer, t.run(store.create(bucket, key, 5)));
   VB_TRY(t.append(*writer, "bytes"));
   ObjectInfo info;
   info.size = 5;
@@ -244,6 +245,50 @@ size_t rows_of_ends(rados::Engine& engine) {
   if (!bucket) return found;
   for (const auto& tablet : (*bucket)->tablets) found += count(tablet.object, rados::ends_prefix);
   return found;
+}
+
+// One row, or one bucket's object, stopped the removal of all ended objects of the cluster.
+TEST_F(FormatsOnRados, WhatCannotBeReadKeepsNoOthersEndedObjects) {
+  RadosRig t;
+  t.open();
+  using Names = std::vector<std::string>;
+  const Names buckets = {"b", "c", "d"};
+  for (const std::string& name : buckets) {
+    t.make_bucket(name);
+    ASSERT_TRUE(put_brief(t, t.store(), "brief", name));
+  }
+  t.step_clock(std::chrono::seconds(120));
+  const auto due = [&] {
+    Names names;
+    const auto found = t.run(t.store().ended(100, nullptr));
+    EXPECT_TRUE(found);
+    if (!found) return names;
+    for (const EndedKey& ended : *found) names.push_back(ended.bucket);
+    return names;
+  };
+  ASSERT_EQ(due(), buckets);
+  const auto cluster = connect(t.options);
+  ASSERT_NE(cluster, nullptr);
+  librados::IoCtx& index = cluster->context(rados::Cluster::Pool::index);
+  auto& engine = parts_of(t);
+  const auto spoil = [&](const std::string& object, const std::string& row) {
+    librados::bufferlist nonsense;
+    nonsense.append("?");
+    return index.omap_set(object, {{row, nonsense}});
+  };
+  auto& failed = metrics::counter("verbena_rados_end_reads_failed_total", "");
+  const uint64_t before = failed.value();
+  // A row of the first bucket that is no end: its tablet's others are found once more, and then after a pause.
+  const auto first = t.run(engine.registry.load(engine.buckets.find("b")->id));
+  ASSERT_TRUE(first);
+  ASSERT_EQ(spoil((*first)->tablets.at(0).object, std::string(rados::ends_prefix) + "!"), 0);
+  EXPECT_EQ(due(), buckets);
+  EXPECT_EQ(failed.value(), before + 1);
+  EXPECT_EQ(due(), (Names{"c", "d"})) << "asked for again after a pause";
+  // The object of another bucket.
+  ASSERT_EQ(spoil(rados::bucket_object(engine.buckets.find("c")->id), "r"), 0);
+  EXPECT_EQ(due(), Names{"d"});
+  EXPECT_EQ(failed.value(), before + 2);
 }
 
 TEST_F(FormatsOnRados, ATtlIsRefusedUntilAllServersKnowEnds) {

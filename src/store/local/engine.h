@@ -78,6 +78,8 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   Result<void> begin_pmem();
   Result<void> use_pmem(uint64_t id);
   std::unexpected<Error> refuse_pmem(std::string sentence) const;
+  std::unexpected<Error> refuse_unneeded_pmem(std::string sentence) const;
+  std::unexpected<Error> refuse_broken_pmem() const;
   void leave_pmem();
 
   Result<void> load_usage();

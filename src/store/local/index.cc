@@ -562,6 +562,7 @@ Result<void> Index::flush(const std::vector<rocksdb::ColumnFamilyHandle*>& famil
 Result<void> Index::recover() {
   const std::lock_guard no_sync(sync_mutex_);
   const std::lock_guard lock(write_mutex_);
+  if (ahead_) ahead_->forgive_failures();  // nothing is acknowledged before all families have moved past these logs
   VB_TRY(checked(db_->Resume(), "resume"));
   VB_TRY(take_back());
   // A batch whose write failed may be in the current log, whole or torn. One unlogged key in each family and a flush of

@@ -75,7 +75,12 @@ class LogAhead::Log {
     const std::lock_guard lock(mutex_);
     done_ = true;
     if (!file_ || ready_ == size_) return {};
-    VB_TRY(file_->truncate(size_));
+    auto cut = file_->truncate(size_);
+    if (!cut) {
+      const std::lock_guard syncs(sync_mutex_);
+      sync_failure_ = cut.error();
+      return cut;
+    }
     ready_ = size_;
     return sync();
   }
@@ -92,6 +97,10 @@ class LogAhead::Log {
     }
     if (sync_failure_) return std::unexpected(*sync_failure_);
     return {};
+  }
+  void forgive() {
+    const std::lock_guard lock(sync_mutex_);
+    sync_failure_.reset();
   }
   Result<void> close() {
     const auto finished = finish();
@@ -193,16 +202,25 @@ Result<std::shared_ptr<LogAhead::Log>> LogAhead::make_log(const std::string& pat
   }
   if (before) {
     if (auto finished = before->finish(); !finished) {
+      // Its next sync fails, so that no change of it is acknowledged: the index moves past it (Index::recover).
       log::error("store: {} could not be cut behind its last record: {}", before->path().string(),
                  describe(finished.error()));
-      return std::unexpected(finished.error());
     }
   }
   VB_ASSIGN(auto file, options_.fs->open(path, {.write = true, .create = true, .truncate = true}));
   auto made = std::make_shared<Log>(path, std::move(file));
   const std::lock_guard lock(mutex_);
   newest_ = made;
+  std::erase_if(logs_, [](const auto& one) { return one.expired(); });
+  logs_.push_back(made);
   return made;
+}
+
+void LogAhead::forgive_failures() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : logs_) {
+    if (const auto log = one.lock()) log->forgive();
+  }
 }
 
 void LogAhead::want(const std::shared_ptr<Log>& log) {

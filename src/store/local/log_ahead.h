@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "store/local/file_system.h"
 
@@ -40,6 +41,8 @@ class LogAhead {
   // Of the newest log, now.
   uint64_t bytes_ahead();
   void wait_idle();  // until the thread has nothing to do
+  // A log that could not be synced or cut fails every later sync. Before the index moves past its logs: no more.
+  void forgive_failures();
 
   // Used by the logs.
   Result<std::shared_ptr<Log>> make_log(const std::string& path);
@@ -53,6 +56,7 @@ class LogAhead {
   std::mutex mutex_;
   std::condition_variable wake_, idle_;
   std::shared_ptr<Log> newest_, wanted_;
+  std::vector<std::weak_ptr<Log>> logs_;
   bool working_ = false, stopping_ = false;
   std::thread thread_;
 };

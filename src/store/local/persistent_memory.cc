@@ -32,8 +32,6 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr const char* log_name = "verbena.pmem";
-
 using WriteBack = void (*)(const std::byte* line);
 struct LineWriteBack {
   std::string_view name;
@@ -123,8 +121,8 @@ Result<bool> was_never_used(const Fd& file, uint64_t length) {
 }
 
 Result<Fd> open_log(const Fd& folder, const std::filesystem::path& path, uint64_t size, std::string& trouble) {
-  Fd file(::openat(folder.get(), log_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  const std::string name = "data.pmem: " + (path / log_name).string();
+  Fd file(::openat(folder.get(), pmem_file_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const std::string name = "data.pmem: " + (path / pmem_file_name).string();
   if (!file) return refused(trouble, name, errno, Errc::io_error);
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     return refused(trouble, name + " is in use by another server", errno, Errc::service_unavailable);
@@ -134,7 +132,10 @@ Result<Fd> open_log(const Fd& folder, const std::filesystem::path& path, uint64_
   if (!S_ISREG(is.st_mode)) return refused(trouble, name + " is not a file", 0);
   const auto length = static_cast<uint64_t>(is.st_size);
   const auto unused = length < size ? was_never_used(file, length) : Result<bool>(false);
-  if (!unused) return refused(trouble, name, unused.error().sys, Errc::io_error);
+  if (!unused) {
+    return refused(trouble, name + " cannot be read at its beginning. " + pmem_bad_block_advice, unused.error().sys,
+                   Errc::io_error);
+  }
   if (*unused) {
     // The blocks are reserved at once: a store into a hole of a full file system would be a SIGBUS.
     const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size));

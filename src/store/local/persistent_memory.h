@@ -18,6 +18,12 @@
 namespace verbena::store::local {
 
 inline constexpr uint64_t cache_line = 64;
+inline constexpr const char* pmem_file_name = "verbena.pmem";  // of the log, in its folder
+
+// For the operator, where the log's first page cannot be used.
+inline constexpr const char* pmem_bad_block_advice =
+    "The memory has a bad block there, or the device is broken. Move the file away, or remove it: a new one gets other "
+    "blocks";
 
 // Not thread-safe. False: the memory could not be touched (a poisoned line, a missing page); the call may have happened
 // in part.

@@ -91,7 +91,9 @@ Result<std::optional<uint64_t>> PmemLog::id(std::string& trouble) const {
   }
   LogTop top;
   if (!memory_->load(room_of(top), 0)) {
-    trouble = "the log on persistent memory cannot be read at its beginning";
+    trouble =
+        std::string("the log on persistent memory cannot be read at its beginning, which tells whose log it is. ") +
+        pmem_bad_block_advice;
     return unusable_log();
   }
   if (top.mark == 0) return std::nullopt;
@@ -99,9 +101,10 @@ Result<std::optional<uint64_t>> PmemLog::id(std::string& trouble) const {
     trouble = "the log on persistent memory is damaged at its beginning, or is no log";
     return unusable_log();
   }
-  if (top.size > memory_->size()) {
-    trouble = fmt::format("the log on persistent memory was made with {} bytes and has {}: the namespace has shrunk",
-                          top.size, memory_->size());
+  if (top.size != memory_->size()) {  // its records' places are of that size
+    trouble =
+        fmt::format("the log on persistent memory was made with {} bytes and has {}: {}", top.size, memory_->size(),
+                    top.size > memory_->size() ? "the namespace has shrunk" : "it was made longer");
     return unusable_log();
   }
   return top.id;
@@ -282,7 +285,7 @@ bool PmemLog::fill_up() {
   return true;
 }
 
-std::optional<uint64_t> PmemLog::append(const Record& record) {
+std::optional<uint64_t> PmemLog::append(const Record& record, bool moves) {
   if (record.key.empty() || record.key.size() > key_size_max || record.head.size() > head_max ||
       record.bytes.size() > bytes_max) {
     return std::nullopt;
@@ -298,7 +301,9 @@ std::optional<uint64_t> PmemLog::append(const Record& record) {
   if (failed()) return std::nullopt;
   const uint64_t left = ring_ - tail_ % ring_;
   const uint64_t skipped = length > left ? left : 0;
-  if (tail_ + skipped + length - head_ > ring_) return std::nullopt;
+  // Room for the largest record, which may have to skip as much at the ring's end.
+  const uint64_t kept = moves ? 0 : std::min<uint64_t>(ring_ / 8, 2 * record_max);
+  if (tail_ + skipped + length + kept - head_ > ring_) return std::nullopt;
   const bool ready = skipped == 0 || fill_up();
   const uint64_t place = tail_;
   header.body_check = body_check(place, record.head, record.bytes);
@@ -353,6 +358,11 @@ void PmemLog::replaced(uint64_t place) {
 bool PmemLog::empty() const {
   const std::lock_guard lock(mutex_);
   return std::ranges::all_of(entries_, &Entry::over);
+}
+
+bool PmemLog::is_old(uint64_t place) const {
+  const std::lock_guard lock(mutex_);
+  return tail_ - place > ring_ / 2;
 }
 
 uint64_t PmemLog::used_bytes() const {

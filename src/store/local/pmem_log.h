@@ -36,6 +36,7 @@ class PmemLog {
  public:
   static constexpr uint64_t bytes_max = 64 * KiB;  // of an object: what one CRC covers, and a core copies in passing
   static constexpr uint64_t head_max = 64 * KiB;   // of its head
+  static constexpr uint64_t record_max = bytes_max + head_max + 8 * KiB;  // with its key and header
   static constexpr uint64_t size_min = 1 * MiB;
 
   struct Record {
@@ -67,7 +68,9 @@ class PmemLog {
   void free_what_is_over();  // after recover()
 
   // The record's place, once it is durable; none: no room, or the memory cannot be written.
-  std::optional<uint64_t> append(const Record& record);
+  // A record that takes an older one's place (`moves`) may use the space that is kept for it: else a full log would
+  // stay full.
+  std::optional<uint64_t> append(const Record& record, bool moves = false);
   // The index has the record, durably. Before any later change of its key is made.
   void moved(uint64_t place);
   // The log has a later record of the same key.
@@ -75,6 +78,8 @@ class PmemLog {
 
   uint64_t size() const { return memory_->size(); }
   bool empty() const;  // nothing waits for the index
+  // Whether more than half of the log's space lies behind the record, which keeps all of that in use.
+  bool is_old(uint64_t place) const;
   // The memory could not be written: nothing more is appended.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   uint64_t used_bytes() const;

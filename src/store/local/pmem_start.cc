@@ -2,8 +2,9 @@
 // itself. A start without that log is refused, and so is one with the log of another store; an orderly stop that left
 // nothing there removes the name.
 #include <charconv>
-#include <random>
+#include <span>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "store/local/engine.h"
 #include "store/local/pmem_log.h"
@@ -13,8 +14,9 @@ namespace verbena::store::local {
 namespace {
 
 uint64_t new_log_id() {
-  std::random_device random;
-  return (uint64_t(random()) << 32 | random()) & ~(cache_line - 1);
+  uint64_t id = 0;
+  fill_random(std::as_writable_bytes(std::span(&id, 1)));
+  return id & ~(cache_line - 1);
 }
 
 Result<std::optional<uint64_t>> log_id_in(Index& index, const std::string& key) {
@@ -34,6 +36,20 @@ std::unexpected<Error> Engine::refuse_pmem(std::string sentence) const {
       std::move(sentence) +
       ". Objects that were acknowledged may be there and nowhere else. No object was changed. Mount what held "
       "it, or go on without it: accept_data_loss.");
+}
+
+// The index names no log: no object of this store is there.
+std::unexpected<Error> Engine::refuse_unneeded_pmem(std::string sentence) const {
+  return refuse(std::move(sentence) +
+                ". No object of this store is there alone, but another store's may be. No object was changed. Take the "
+                "file away and start again, or overwrite it: accept_data_loss.");
+}
+
+std::unexpected<Error> Engine::refuse_broken_pmem() const {
+  return refuse("the log on persistent memory cannot be written at its beginning (data.pmem: " +
+                (options.pmem / pmem_file_name).string() + "). " + pmem_bad_block_advice +
+                ". No object was changed. With accept_data_loss the next start makes a new file; without data.pmem the "
+                "store works from the disk alone.");
 }
 
 // Before the directory gets a format that older programs refuse.
@@ -68,7 +84,8 @@ Result<void> Engine::open_pmem() {
   }
   std::string trouble;
   const auto there = pmem->id(trouble);
-  const std::string where = " (data.pmem: " + options.pmem.string() + ")";
+  const std::string where = " (data.pmem: " + (options.pmem / pmem_file_name).string() + ")";
+  if (!there && !options.accept_data_loss && !wanted) return refuse_unneeded_pmem(trouble + where);
   if (!there && (!options.accept_data_loss || pmem->size() < PmemLog::size_min)) return refuse_pmem(trouble + where);
   const std::optional<uint64_t> id = there ? *there : std::nullopt;
   if (wanted && id == wanted) return use_pmem(*wanted);
@@ -92,7 +109,7 @@ Result<void> Engine::open_pmem() {
 Result<void> Engine::use_pmem(uint64_t id) {
   if (id == 0) {
     pmem_id = new_log_id();
-    VB_TRY(pmem->format(pmem_id));
+    if (!pmem->format(pmem_id)) return refuse_broken_pmem();
     Batch batch(*index);
     batch.put(Family::meta, keys::pmem_log(), std::to_string(pmem_id));
     VB_TRY(index->write(batch));

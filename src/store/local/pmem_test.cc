@@ -5,7 +5,10 @@
 #include <map>
 #include <set>
 
+#include "base/metrics.h"
+#include "store/local/batch.h"
 #include "store/local/pmem_log.h"
+#include "store/local/seam_env.h"
 #include "store/local/test_persistent_memory.h"
 #include "store/local/test_store.h"
 
@@ -141,6 +144,108 @@ TEST_F(Pmem, WhileTheDiskRefusesTheLogKeepsWhatItAcknowledged) {
   EXPECT_EQ(*t.get("b", "k"), "value");
 }
 
+// --- An object that the index refuses
+// ----------------------------------------------------------------------------------------------------
+
+class PmemStuck : public Pmem {
+ protected:
+  PmemStuck() {
+    t.options.write_behind_after = std::chrono::milliseconds(1);
+    t.open();
+    t.make_bucket("b");
+    t.make_bucket("other");
+    EXPECT_TRUE(t.put("b", "k", "old"));
+    t.close();
+    edit([this](std::string& row) { row_ = std::exchange(row, "\xff\xff"); });
+    t.open();
+    EXPECT_TRUE(t.put("b", "k", "new"));
+    EXPECT_TRUE(becomes([] { return stuck() == 1; }));
+  }
+  // Changes the row of the one object without the store's knowledge.
+  void edit(const std::function<void(std::string& row)>& change) {
+    const auto env = make_seam_env(fs);
+    auto index = Index::open({.directory = "/store/index", .env = env.get()});
+    ASSERT_TRUE(index);
+    Batch batch(**index);
+    Cursor cursor = (*index)->cursor(Family::objects, "");
+    ASSERT_TRUE(cursor.valid());
+    std::string row(cursor.value());
+    change(row);
+    batch.put(Family::objects, cursor.key(), row);
+    ASSERT_TRUE((*index)->write(batch));
+  }
+  static bool becomes(const std::function<bool()>& is) {
+    for (int i = 0; i < 500 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return is();
+  }
+  static int64_t stuck() { return metrics::gauge("verbena_store_pmem_stuck", "").value(); }
+  static int64_t in_log() { return metrics::gauge("verbena_store_pmem_bytes", "").value(); }
+  bool goes_to_the_disk(const std::string& bucket, const std::string& key, size_t size = 60'000) {
+    static auto& logged = metrics::counter("verbena_store_pmem_total", "");
+    const uint64_t before = logged.value();
+    EXPECT_TRUE(t.put(bucket, key, pattern(size, 1)));
+    return logged.value() == before;
+  }
+
+  std::string row_;
+};
+
+TEST_F(PmemStuck, OnlyItsBucketGoesToTheDisk) {
+  EXPECT_TRUE(goes_to_the_disk("b", "l"));
+  EXPECT_FALSE(goes_to_the_disk("other", "k"));
+  EXPECT_EQ(*t.get("b", "k"), "new");
+  const auto since = std::chrono::steady_clock::now();
+  EXPECT_EQ(t.remove("b", "k").error(), Errc::slow_down);
+  EXPECT_EQ(t.list("b").error(), Errc::slow_down);
+  EXPECT_EQ(t.list("other")->entries.size(), 1u);
+  EXPECT_TRUE(t.remove("other", "k"));
+  EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::seconds(10)) << "told at once";
+  EXPECT_FALSE(goes_to_the_disk("other", "k"));
+}
+
+TEST_F(PmemStuck, ItComesIntoTheIndexOnceTheRowIsMended) {
+  t.close();
+  EXPECT_EQ(stuck(), 0);
+  edit([this](std::string& row) { row = row_; });
+  t.open();
+  t.store->drain();
+  EXPECT_EQ(stuck(), 0);
+  EXPECT_EQ(*t.get("b", "k"), "new");
+  EXPECT_FALSE(goes_to_the_disk("b", "l"));
+  EXPECT_TRUE(t.remove("b", "k"));
+  t.expect_no_leak();
+}
+
+TEST_F(PmemStuck, ItDoesNotFillTheLogAndSurvivesAPowerCut) {
+  for (int i = 0; i < 30; ++i) {
+    const std::string key = std::to_string(i);
+    ASSERT_FALSE(goes_to_the_disk("other", key)) << i;
+    t.store->drain();
+    const auto half = static_cast<int64_t>(PmemLog::size_min / 2);
+    ASSERT_TRUE(becomes([&] { return in_log() <= half + 4096; })) << i;
+  }
+  EXPECT_EQ(*t.get("b", "k"), "new");
+  power_cut();
+  t.open();
+  EXPECT_EQ(*t.get("b", "k"), "new");
+  EXPECT_EQ(*t.get("other", "29"), pattern(60'000, 1));
+}
+
+// Space is kept for its move: without that a full log would stay full.
+TEST_F(PmemStuck, ALogThatFillsBehindItEmptiesAgain) {
+  int puts = 0;
+  for (const size_t size : {60'000, 3'000, 100}) {
+    while (puts < 2'000 && !goes_to_the_disk("other", "x", size)) ++puts;
+  }
+  ASSERT_LT(puts, 2'000);
+  EXPECT_TRUE(becomes([&] { return !goes_to_the_disk("other", "y"); }));
+  EXPECT_EQ(*t.get("b", "k"), "new");
+  power_cut();
+  t.open();
+  EXPECT_EQ(*t.get("b", "k"), "new");
+  EXPECT_EQ(*t.get("other", "x"), pattern(100, 1));
+}
+
 // --- Refusals
 // ----------------------------------------------------------------------------------------------------
 
@@ -224,6 +329,38 @@ TEST_F(PmemRefused, AWriteOfAnotherProcessAndAPoisonedLine) {
     ASSERT_TRUE(t.run(t.store->remove_bucket("b")));
     t.close();
   }
+}
+
+TEST_F(PmemRefused, APoisonedFirstPageSaysWhatCanBeDone) {
+  use();
+  memories.poison(0);
+  expect_refusal("cannot be read at its beginning");
+  for (const char* words : {"/pmem/verbena.pmem", "bad block", "Move the file away", "accept_data_loss"}) {
+    EXPECT_NE(trouble.find(words), std::string::npos) << trouble;
+  }
+  t.options.accept_data_loss = true;
+  expect_refusal("cannot be written at its beginning");
+  EXPECT_NE(trouble.find("/pmem/verbena.pmem"), std::string::npos) << trouble;
+  memories.replace();  // as the words say
+  t.open();
+  EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
+  ASSERT_TRUE(t.put("b", "k", "again"));
+  power_cut();
+  t.options.accept_data_loss = false;
+  t.open();
+  EXPECT_EQ(*t.get("b", "k"), "again");
+}
+
+TEST_F(PmemRefused, APoisonedFirstPageOfALogThatIsNotNeededIsTakenAwayWithoutLoss) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "k", "value"));
+  t.close();
+  memories.poison(0);
+  expect_refusal("No object of this store is there alone");
+  memories.replace();
+  t.open();
+  EXPECT_EQ(*t.get("b", "k"), "value");
 }
 
 TEST_F(PmemRefused, ANamespaceThatShrank) {
@@ -349,7 +486,6 @@ class PmemCuts : public Pmem {
   void run_seed(uint64_t seed) {
     std::mt19937_64 random(seed);
     t.options.write_behind_after = std::chrono::milliseconds(random() % 2);
-    t.options.keep_free = random() % 2 == 0 ? 0 : 4 * MiB;
     t.open();
     if (seed == first_seed) t.make_bucket("b");
     check(seed);
@@ -415,14 +551,19 @@ class PmemCuts : public Pmem {
     return true;
   }
 
+  void run(uint64_t cuts) {
+    for (uint64_t seed = first_seed; seed < first_seed + cuts && !HasFatalFailure(); ++seed) run_seed(seed);
+  }
+
   static constexpr uint64_t first_seed = 1;
   std::map<std::string, std::set<Value>> keys_;
 };
 
-TEST_F(PmemCuts, EveryAcknowledgedObjectIsThereAfterwards) {
-  constexpr uint64_t cuts = 150;
-  for (uint64_t seed = first_seed; seed < first_seed + cuts && !HasFatalFailure(); ++seed) run_seed(seed);
-  std::printf("%llu power cuts of the engine\n", static_cast<unsigned long long>(cuts));
+TEST_F(PmemCuts, EveryAcknowledgedObjectIsThereAfterwards) { run(75); }
+
+TEST_F(PmemCuts, ThereTooWhereFreedSpaceIsUsedAgain) {
+  t.options.keep_free = 4 * MiB;
+  run(75);
 }
 
 }  // namespace

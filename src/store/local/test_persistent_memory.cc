@@ -171,6 +171,12 @@ void ModelMemories::forget() {
   lines_.clear();
 }
 
+void ModelMemories::replace() {
+  forget();
+  const std::lock_guard lock(mutex_);
+  poisoned_.clear();
+}
+
 std::vector<std::byte> ModelMemories::bytes() const {
   const std::lock_guard lock(mutex_);
   return durable_;

@@ -35,6 +35,7 @@ class ModelMemories final : public PersistentMemories {
   void tear(uint64_t offset, size_t bytes);
   void shrink(uint64_t size);            // the namespace loses its end
   void forget();                         // another file system is mounted there
+  void replace();                        // the file is removed; a new one has other blocks
   std::vector<std::byte> bytes() const;  // what is durable
 
  private:

@@ -22,7 +22,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-constexpr auto try_again_after = 1s;  // after a refusal by the disk
+constexpr auto try_again_after = 1s;  // after a refusal by the disk, or of a stuck object by the index
 constexpr auto settle_within = 15s;   // longer than a full table takes to be written
 constexpr size_t batch_max = 256;     // objects in one step: a group of the committer
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
@@ -45,6 +45,13 @@ bool worth_another_try(const Error& error) {
   return error == Errc::insufficient_storage || error == Errc::io_error || error == Errc::slow_down;
 }
 
+// What the log has is acknowledged as durable, so it waits for whatever ails the disk: only what the judge says of this
+// object is another matter. A block of its row that cannot be read is such a reason.
+bool waits_for_the_disk(const Acknowledged& object, const Error& why, bool by_judge) {
+  if (!object.place) return worth_another_try(why);
+  return !by_judge || why == Errc::insufficient_storage || why == Errc::slow_down;
+}
+
 }  // namespace
 
 WriteBehind::WriteBehind(Engine& engine)
@@ -58,7 +65,9 @@ WriteBehind::WriteBehind(Engine& engine)
       lost_(
           metrics::counter("verbena_store_write_behind_lost_total", "Of those, never written: the disk refused them")),
       logged_(metrics::counter("verbena_store_pmem_total", "Objects made durable by persistent memory")),
-      log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")) {}
+      log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")),
+      stuck_gauge_(metrics::gauge("verbena_store_pmem_stuck",
+                                  "Objects of the log on persistent memory that the index refuses")) {}
 
 void WriteBehind::start() {
   {
@@ -80,6 +89,7 @@ void WriteBehind::stop() {
   std::unique_lock lock(mutex_);
   for (const auto& [sequence, object] : waiting_) left.push_back(object);
   waiting_.clear();
+  for (const auto& [sequence, object] : stuck_) left.push_back(object);
   for (const auto& object : left) forget_locked(*object);
   wake_settled(std::move(lock));
   const auto logged = std::ranges::count_if(left, [](const auto& object) { return object->place.has_value(); });
@@ -107,12 +117,11 @@ bool WriteBehind::admits_locked(const Bucket& bucket, const Acknowledged& object
   return false;
 }
 
-void WriteBehind::set_time_locked(Acknowledged& object, std::string_view name) const {
+// `newest`: what the table has of the key; may be null.
+void WriteBehind::set_time(Acknowledged& object, const Acknowledged* newest) const {
   ObjectInfo& info = object.info;
   info.modified_us = engine_.options.clock->now_us();
-  if (const auto newest = newest_.find(name); newest != newest_.end()) {
-    info.modified_us = std::max(info.modified_us, newest->second->info.modified_us + 1);
-  }
+  if (newest != nullptr) info.modified_us = std::max(info.modified_us, newest->info.modified_us + 1);
   set_end(info, object.bucket->ttl_from(info.modified_us));
 }
 
@@ -120,19 +129,27 @@ void WriteBehind::set_time_locked(Acknowledged& object, std::string_view name) c
 // was acknowledged, or for the key, waits for this one, too, which is why the bucket counts it already.
 bool WriteBehind::log_object(Acknowledged& object, std::string name, const memory::Chunk& bytes,
                              std::unique_lock<std::mutex>& lock) {
+  const auto newest = newest_.find(name);
+  set_time(object, newest == newest_.end() ? nullptr : newest->second.get());
   object.sequence = ++last_sequence_;
   appending_ = {.sequence = object.sequence, .name = std::move(name)};
   object.bucket->acknowledged.fetch_add(1, std::memory_order_acq_rel);
   lock.unlock();
-  ObjectRecord record{.id = 0, .info = object.info, .blob = {}};
-  record.blob.size = bytes.bytes.size();
-  if (record.blob.size != 0) record.blob.kind = BlobKind::in_index;
-  const std::string head = encode(record);
-  object.place =
-      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes.bytes});
-  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+  object.place = append_to_log(object, bytes.bytes, /*moves=*/false);
   lock.lock();
   return object.place.has_value();
+}
+
+// With append_mutex_ held, and mutex_ free.
+std::optional<uint64_t> WriteBehind::append_to_log(const Acknowledged& object, Bytes bytes, bool moves) {
+  ObjectRecord record{.id = 0, .info = object.info, .blob = {}};
+  record.blob.size = bytes.size();
+  if (record.blob.size != 0) record.blob.kind = BlobKind::in_index;
+  const std::string head = encode(record);
+  const auto place =
+      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes}, moves);
+  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+  return place;
 }
 
 void WriteBehind::end_append_locked(const Bucket& bucket) {
@@ -141,11 +158,13 @@ void WriteBehind::end_append_locked(const Bucket& bucket) {
 }
 
 // Returns the object that it replaced in the table, to be destroyed when no lock is held.
-AcknowledgedPtr WriteBehind::insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name) {
+AcknowledgedPtr WriteBehind::insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name,
+                                           bool has_time) {
   const Bucket& bucket = *object->bucket;
   AcknowledgedPtr replaced;
   bytes_ += object->held_bytes;
   auto& newest = newest_[std::move(name)];
+  if (!has_time) set_time(*object, newest.get());
   if (newest == nullptr) {
     bucket.acknowledged.fetch_add(1, std::memory_order_acq_rel);
     bucket.count_acknowledged({.objects = 1, .bytes = object->info.size});
@@ -200,11 +219,14 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     std::unique_lock lock(mutex_);
     const bool still = (bucket->durability.load(std::memory_order_acquire) == Durability::sync) == durable;
     if (!still || size_max(*bucket) == 0 || !admits_locked(*bucket, *object)) return std::nullopt;
-    object->info = durable ? info : std::move(info);  // the log may decline
+    if (durable) {
+      object->info = info;  // the log may decline
+    } else {
+      object->info = std::move(info);
+    }
     object->info.version_id.clear();
     object->info.delete_marker = false;
     object->info.parts.clear();
-    set_time_locked(*object, name);
     if (durable && !log_object(*object, name, bytes, lock)) {
       hurry_upto_ = last_sequence_;  // the log is full, or cannot be written
       log_failed_ = engine_.pmem->failed();
@@ -213,12 +235,12 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
       wake_settled(std::move(lock));
       return std::nullopt;
     }
-    stored = object->info;
     // The sender's transfer is over: its bytes are not charged to it any more.
     bytes.lease.detach_charge().release();
     bytes.charge.release();
     object->bytes = std::move(bytes);
-    replaced = insert_locked(object, std::move(name));
+    replaced = insert_locked(object, std::move(name), /*has_time=*/durable);
+    stored = object->info;
     if (durable) end_append_locked(*bucket);
     object->told_after = bucket->feed->tell_early(key, stored);
     hurry_locked();
@@ -250,7 +272,7 @@ Result<void> WriteBehind::bring_back(std::vector<PmemLog::Found> objects) {
     object->held_bytes = bytes->size() + object->key.size() + overhead;
     object->place = found.place;
     object->brought_back = true;
-    (void)insert_locked(object, std::string(Name(*object->bucket, object->key).text()));
+    (void)insert_locked(object, std::string(Name(*object->bucket, object->key).text()), /*has_time=*/true);
   }
   return {};
 }
@@ -282,7 +304,7 @@ std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) co
     const std::lock_guard lock(mutex_);
     now = rows.moment();
     if (!holds_any(bucket)) return now;
-    for (const auto* all : {&waiting_, &writing_}) {
+    for (const auto* all : {&waiting_, &writing_, &stuck_}) {  // the newer of a key first
       for (const auto& [sequence, object] : *all) {
         if (object->bucket->id == bucket.id) objects.push_back(object);
       }
@@ -292,13 +314,19 @@ std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) co
 }
 
 void WriteBehind::forget_locked(const Acknowledged& object) {
+  free_locked(object);
   bytes_ -= object.held_bytes;
   bytes_gauge_.set(static_cast<int64_t>(bytes_));
-  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
-  if (newest == newest_.end() || newest->second->sequence != object.sequence) return;
+  const auto newest = find_as_newest_locked(object);
+  if (newest == newest_.end()) return;
   newest_.erase(newest);
   object.bucket->count_acknowledged(-Usage{.objects = 1, .bytes = object.info.size});
   object.bucket->acknowledged.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+WriteBehind::Newest::const_iterator WriteBehind::find_as_newest_locked(const Acknowledged& object) const {
+  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
+  return newest != newest_.end() && newest->second->sequence == object.sequence ? newest : newest_.end();
 }
 
 // --- Waiting for it
@@ -364,7 +392,7 @@ Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket, std
     if (appending_ && appending_->name == name.text()) upto = std::max(upto, appending_->sequence);
   }
   if (upto == 0) co_return Result<void>{};
-  co_return co_await wait_for(upto);
+  co_return co_await settle_upto(upto, std::move(bucket), std::move(key));
 }
 
 Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
@@ -374,7 +402,24 @@ Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
     const std::lock_guard lock(mutex_);
     upto = last_sequence_;
   }
-  co_return co_await wait_for(upto);
+  co_return co_await settle_upto(upto, std::move(bucket), std::nullopt);
+}
+
+// What got stuck does not hold up the others that wait, so it is looked for when they are done.
+Task<Result<void>> WriteBehind::settle_upto(uint64_t upto, std::shared_ptr<const Bucket> bucket,
+                                            std::optional<std::string> key) {
+  VB_CO_TRY(co_await wait_for(upto));
+  if (is_stuck(*bucket, key)) {
+    co_return fail(Errc::slow_down, "store: the index refuses an object that was acknowledged");
+  }
+  co_return Result<void>{};
+}
+
+bool WriteBehind::is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(stuck_, [&](const auto& one) {
+    return one.second->bucket->id == bucket.id && (!key || one.second->key == *key);
+  });
 }
 
 void WriteBehind::flush() {
@@ -396,7 +441,20 @@ void WriteBehind::shut(const Bucket& bucket, bool is) {
 // -------------------------------------------------------------------------------------------------------
 
 bool WriteBehind::due_locked(Clock::time_point now) const {
-  return stopping_ || ends_log_locked() || (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
+  return stopping_ || ends_log_locked() || stuck_due_locked(now) ||
+         (!waiting_.empty() && (hurried_locked() || now >= due_at_locked()));
+}
+
+// Until something may be due.
+void WriteBehind::sleep_locked(std::unique_lock<std::mutex>& lock) {
+  sleeps_ = waiting_.empty();
+  if (sleeps_ && stuck_.empty()) {
+    wake_.wait(lock);
+  } else if (sleeps_) {
+    wake_.wait_until(lock, stuck_at_);
+  } else {
+    wake_.wait_until(lock, stuck_.empty() ? due_at_locked() : std::min(due_at_locked(), stuck_at_));
+  }
 }
 
 WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
@@ -406,14 +464,7 @@ WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
 void WriteBehind::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    while (!due_locked(Clock::now())) {
-      sleeps_ = waiting_.empty();
-      if (sleeps_) {
-        wake_.wait(lock);
-      } else {
-        wake_.wait_until(lock, due_at_locked());
-      }
-    }
+    while (!due_locked(Clock::now())) sleep_locked(lock);
     sleeps_ = false;
     if (ends_log_locked()) {
       lock.unlock();
@@ -423,12 +474,18 @@ void WriteBehind::loop() {
       settled_.notify_all();
       continue;
     }
+    if (stuck_due_locked(Clock::now())) {
+      try_stuck(lock);
+      continue;
+    }
     if (waiting_.empty()) return;
     const bool last_try = stopping_ && trouble_;
     Batch batch = take_batch_locked();
     lock.unlock();
     write(std::move(batch));
     lock.lock();
+    trouble_ = std::exchange(refused_, false);
+    settled_.notify_all();  // flush() does not wait for a disk that refuses
     if (!trouble_) continue;
     if (last_try) return;
     // Trying again at once what the disk has just refused is useless.
@@ -447,11 +504,76 @@ WriteBehind::Batch WriteBehind::take_batch_locked() {
   return batch;
 }
 
+// They take turns if they are many.
+WriteBehind::Batch WriteBehind::take_stuck_locked() {
+  Batch batch;
+  const size_t size = std::min(batch_max, stuck_.size());
+  for (auto next = stuck_.upper_bound(stuck_tried_); batch.size() < size; ++next) {
+    if (next == stuck_.end()) next = stuck_.begin();
+    batch.push_back(next->second);
+  }
+  stuck_tried_ = batch.back()->sequence;
+  return batch;
+}
+
+// A key's new object may have been on its way into the log when the index refused the one before. That one must not
+// come into the index after the new one. Returns them, to be destroyed when no lock is held.
+WriteBehind::Batch WriteBehind::drop_overwritten_locked() {
+  Batch gone;
+  for (const auto& [sequence, object] : stuck_) {
+    if (!is_newest_locked(*object)) gone.push_back(object);
+  }
+  for (const AcknowledgedPtr& object : gone) {
+    forget_locked(*object);
+    tell_log(*object, &PmemLog::replaced);
+  }
+  return gone;
+}
+
+// Whatever comes of it, those that wait for the first time are next: a stuck object does not hold them up, and says
+// nothing about the disk.
+void WriteBehind::try_stuck(std::unique_lock<std::mutex>& lock) {
+  Batch gone = drop_overwritten_locked();
+  Batch batch = stuck_.empty() ? Batch() : take_stuck_locked();
+  lock.unlock();
+  gone.clear();
+  move_all_in_log();
+  write(std::move(batch));
+  lock.lock();
+  stuck_at_ = Clock::now() + try_again_after;
+}
+
+// The oldest record first: each that moves makes room in the log for the next one.
+void WriteBehind::move_all_in_log() {
+  Batch all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [sequence, object] : stuck_) all.push_back(object);
+  }
+  std::ranges::sort(all, {}, [](const AcknowledgedPtr& object) { return *object->place; });
+  for (const AcknowledgedPtr& object : all) move_in_log(object);
+}
+
+// The log's space is used again from its oldest record on: one that stays would fill the log.
+void WriteBehind::move_in_log(const AcknowledgedPtr& object) {
+  const std::lock_guard none_is_appended(append_mutex_);
+  if (!engine_.pmem->is_old(*object->place)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_newest_locked(*object)) return;  // the last record of the key must stay the last
+  }
+  const auto place = append_to_log(*object, object->bytes.bytes, /*moves=*/true);
+  if (!place) return;
+  engine_.pmem->replaced(*std::exchange(object->place, place));
+  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+}
+
 // The state of a mutation; shared because std::function copies what it holds.
 struct WriteBehind::Written {
   AcknowledgedPtr object;
   WrittenBlob blob;
-  ObjectInfo stored{};  // what the index has
+  ObjectInfo stored{};   // what the index has
+  bool refused = false;  // by the judge
 };
 
 namespace {
@@ -489,14 +611,15 @@ void WriteBehind::write(Batch batch) {
     }
     auto blob = write_blob(*object);
     if (!blob) {
-      failed(std::move(object), blob.error());
+      failed(std::move(object), blob.error(), /*by_judge=*/false);
       all->count_down();
       continue;
     }
     auto written = std::make_shared<Written>(Written{.object = object, .blob = std::move(*blob)});
     auto judge = [this, written](Transaction& transaction) -> Result<void> {
-      VB_ASSIGN(written->stored,
-                put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob));
+      auto put = put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob);
+      written->refused = !put;
+      VB_ASSIGN(written->stored, std::move(put));
       transaction.on_commit([this, written] { in_index(*written->object, written->stored); });
       return {};
     };
@@ -504,19 +627,17 @@ void WriteBehind::write(Batch batch) {
                       .blob = nullptr,
                       .runs = std::move(written->blob.runs),
                       .bucket = object->bucket,
-                      .takes_space = true,
+                      .takes_space = !object->place,  // what the log has is acknowledged: a full disk takes it, too
                       .written_behind = true};
-    auto done = [this, object, all](const Result<void>& outcome) {
-      if (!outcome) failed(object, outcome.error());
+    auto done = [this, object, written, all](const Result<void>& outcome) {
+      if (!outcome) failed(object, outcome.error(), written->refused);
       all->count_down();
     };
     engine_.committer->submit(std::move(mutation), std::move(done));
   }
   all->wait();
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   log_failed_ = !log_ended_ && engine_.pmem != nullptr && engine_.pmem->failed();
-  trouble_ = std::exchange(refused_, false);
-  wake_settled(std::move(lock));
 }
 
 // Nothing is appended any more. Once the index has everything, a start needs nothing of what can still be read there,
@@ -534,10 +655,7 @@ void WriteBehind::tell_again_locked(const Acknowledged& object, const ObjectInfo
   BucketFeed& feed = *object.bucket->feed;
   const bool as_told = stored.modified_us == object.info.modified_us;
   if (!feed.wanted() || (as_told && feed.committed(object.key) == object.told_after)) return;
-  const auto newest = newest_.find(Name(*object.bucket, object.key).text());
-  if (newest != newest_.end() && newest->second->sequence == object.sequence) {
-    (void)feed.tell_early(object.key, stored);
-  }
+  if (is_newest_locked(object)) (void)feed.tell_early(object.key, stored);
 }
 
 void WriteBehind::tell_log(const Acknowledged& object, void (PmemLog::*what)(uint64_t)) const {
@@ -555,18 +673,21 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored)
   wake_settled(std::move(lock));
 }
 
-void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
+void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge) {
   std::unique_lock lock(mutex_);
   auto taken = writing_.extract(object->sequence);
-  const auto newest = newest_.find(Name(*object->bucket, object->key).text());
-  const bool overwritten = newest == newest_.end() || newest->second->sequence != object->sequence;
-  // What the log has is acknowledged as durable: it is given up only with its bucket.
-  const bool kept = object->place && !(why == Errc::no_such_bucket);
-  if (!overwritten && (kept || worth_another_try(why))) {
+  const bool overwritten = !is_newest_locked(*object);
+  if (!overwritten && waits_for_the_disk(*object, why, by_judge)) {
+    if (!taken) return;  // it is stuck, and stays so
     if (!trouble_ && !refused_) log::error("store: write behind waits: {}", describe(why));
     refused_ = true;
     waiting_.insert(std::move(taken));
     return;
+  }
+  // What the log has is acknowledged as durable: it is given up only with its bucket.
+  if (!overwritten && object->place && !(why == Errc::no_such_bucket)) {
+    stick_locked(object, why);
+    return wake_settled(std::move(lock));
   }
   forget_locked(*object);
   tell_log(*object, overwritten ? &PmemLog::replaced : &PmemLog::moved);
@@ -577,6 +698,23 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why) {
                log::printable(object->key), describe(why));
   }
   wake_settled(std::move(lock));
+}
+
+void WriteBehind::stick_locked(const AcknowledgedPtr& object, const Error& why) {
+  if (!stuck_.emplace(object->sequence, object).second) return;
+  ++object->bucket->shut;
+  if (stuck_.size() == 1) stuck_at_ = Clock::now() + try_again_after;
+  stuck_gauge_.add(1);
+  log::error(
+      "store: the index refuses {}/{}, which the log on persistent memory has: {}. Until it takes it, small objects of "
+      "this bucket go to the disk. Stop the server: `verbena fsck` names damaged rows",
+      object->bucket->name, log::printable(object->key), describe(why));
+}
+
+void WriteBehind::free_locked(const Acknowledged& object) {
+  if (stuck_.erase(object.sequence) == 0) return;
+  --object.bucket->shut;
+  stuck_gauge_.add(-1);
 }
 
 Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {

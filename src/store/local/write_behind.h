@@ -23,6 +23,10 @@
 // Every other operation on a key or a bucket first waits until everything acknowledged before it is in the index
 // (settle), or shuts the table for its bucket while it runs (Early::Shut). The table is bounded; when it is full, when
 // the disk refuses writes, or when the bucket is shut, put() declines and the PUT goes through the index.
+//
+// An object of the log that the index refuses for good (a row of its key is damaged) is stuck: it is read from here and
+// tried again from time to time. Its bucket stays shut until then, and what waits for it is told at once that it takes
+// too long. The other objects, and other buckets, do not wait for it.
 #pragma once
 
 #include <atomic>
@@ -56,8 +60,8 @@ struct Acknowledged {
   uint64_t sequence = 0;            // order of the acknowledgements, from 1; a replacement takes over the number
   SteadyClock::time_point since{};  // when that number was assigned
   uint64_t told_after = 0;          // BucketFeed::committed() at its report
-  std::optional<uint64_t> place{};  // in the log
-  bool brought_back = false;        // from the log, at the start: the index may have it
+  mutable std::optional<uint64_t> place{};  // in the log; changes only while it is stuck, on the thread
+  bool brought_back = false;                // from the log, at the start: the index may have it
 };
 using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
@@ -103,6 +107,7 @@ class WriteBehind final : public Early {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
   };
+  using Newest = std::unordered_map<std::string, AcknowledgedPtr, NameHash, std::equal_to<>>;
   struct Written;  // a member of a batch
 
   // What is being appended to the log: not in the table yet, and waited for like what is.
@@ -115,9 +120,10 @@ class WriteBehind final : public Early {
   bool admits_locked(const Bucket& bucket, const Acknowledged& object);
   bool log_object(Acknowledged& object, std::string name, const memory::Chunk& bytes,
                   std::unique_lock<std::mutex>& lock);
+  std::optional<uint64_t> append_to_log(const Acknowledged& object, Bytes bytes, bool moves);
   void end_append_locked(const Bucket& bucket);
-  void set_time_locked(Acknowledged& object, std::string_view name) const;
-  AcknowledgedPtr insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name);
+  void set_time(Acknowledged& object, const Acknowledged* newest) const;
+  AcknowledgedPtr insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name, bool has_time);
   void hurry_locked();
   bool is_in_index(const Acknowledged& object) const;
   AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
@@ -125,17 +131,33 @@ class WriteBehind final : public Early {
   bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
   bool ends_log_locked() const { return log_failed_ && waiting_.empty(); }
   bool due_locked(Clock::time_point now) const;
+  bool stuck_due_locked(Clock::time_point now) const { return !stopping_ && !stuck_.empty() && now >= stuck_at_; }
+  void sleep_locked(std::unique_lock<std::mutex>& lock);
   Clock::time_point due_at_locked() const;  // of the first one waiting
   Batch take_batch_locked();
-  void write(Batch batch);
+  Batch take_stuck_locked();
+  Batch drop_overwritten_locked();
+  void try_stuck(std::unique_lock<std::mutex>& lock);
+  void move_all_in_log();
+  void move_in_log(const AcknowledgedPtr& object);
+  // Its entry in newest_; the end if there is a newer one, or none.
+  Newest::const_iterator find_as_newest_locked(const Acknowledged& object) const;
+  bool is_newest_locked(const Acknowledged& object) const { return find_as_newest_locked(object) != newest_.end(); }
+  void write(Batch batch);  // and waits until each is in the index, or was refused
   void end_failed_log();
   Result<WrittenBlob> write_blob(const Acknowledged& object);
   Result<Run> write_run(VolumeKind kind, Bytes bytes);
   // On the committer's thread, inside the transaction.
   void in_index(const Acknowledged& object, const ObjectInfo& stored);
-  void failed(AcknowledgedPtr object, const Error& why);  // queued for another try, or lost
+  // Queued for another try, stuck, or lost. By the judge: the index has a reason of this object's own.
+  void failed(AcknowledgedPtr object, const Error& why, bool by_judge);
+  void stick_locked(const AcknowledgedPtr& object, const Error& why);
+  void free_locked(const Acknowledged& object);  // if it is stuck
+  bool is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const;
+  Task<Result<void>> settle_upto(uint64_t upto, std::shared_ptr<const Bucket> bucket, std::optional<std::string> key);
   void tell_again_locked(const Acknowledged& object, const ObjectInfo& stored) const;
-  void forget_locked(const Acknowledged& object);  // removes it from the table, if it is the newest of its key
+  // It is stuck no longer and takes no memory; removes it from the table, if it is the newest of its key.
+  void forget_locked(const Acknowledged& object);
   void tell_log(const Acknowledged& object, void (PmemLog::*what)(uint64_t)) const;
   uint64_t settled_upto_locked() const;
   void wake_settled(std::unique_lock<std::mutex> lock);
@@ -148,9 +170,12 @@ class WriteBehind final : public Early {
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;
   // The newest of each key, by bucket id and key. All below is guarded by mutex_.
-  std::unordered_map<std::string, AcknowledgedPtr, NameHash, std::equal_to<>> newest_;
+  Newest newest_;
   std::map<uint64_t, AcknowledgedPtr> waiting_;  // by sequence
   std::map<uint64_t, AcknowledgedPtr> writing_;  // taken by the thread, not yet in the index
+  std::map<uint64_t, AcknowledgedPtr> stuck_;    // in neither of the two; each shuts its bucket
+  uint64_t stuck_tried_ = 0;                     // the last one
+  Clock::time_point stuck_at_{};                 // the next try
   std::optional<Appending> appending_;
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
@@ -171,6 +196,7 @@ class WriteBehind final : public Early {
   metrics::Counter& lost_;
   metrics::Counter& logged_;
   metrics::Gauge& log_gauge_;
+  metrics::Gauge& stuck_gauge_;
 };
 
 }  // namespace verbena::store::local

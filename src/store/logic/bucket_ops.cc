@@ -25,6 +25,19 @@ void fence_rules(Transaction& transaction, const BucketRecord& record, std::stri
   transaction.put(Table::meta, keys::bucket(record.info.name), encode(record));
 }
 
+// Evicting a version would leave a marker, and give back nothing: so a bucket is bounded or has versions (and with them
+// object lock), and never both. The change that comes second is refused here, where both see the other one: requests
+// look before, but two of them may look at the same time.
+Result<void> check_bounded_or_versioned(const BucketInfo& info, bool bounded) {
+  if (!bounded || (info.versioning == Versioning::off && !info.lock.enabled)) return {};
+  return fail(Errc::invalid_bucket_state, "A bounded bucket has no versions and no object lock.");
+}
+
+bool gains_versions(const BucketInfo& before, const BucketInfo& after) {
+  return (before.versioning == Versioning::off && after.versioning != Versioning::off) ||
+         (!before.lock.enabled && after.lock.enabled);
+}
+
 }  // namespace
 
 Change create_bucket_change(Buckets& buckets, BucketInfo info) {
@@ -46,7 +59,12 @@ Change create_bucket_change(Buckets& buckets, BucketInfo info) {
 Change edit_bucket_change(std::shared_ptr<const Bucket> bucket, BucketEdit edit) {
   auto judge = [bucket, edit](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(BucketRecord record, check_bucket(transaction, *bucket));
+    const BucketInfo before = record.info;
     VB_TRY(edit(record.info));
+    if (gains_versions(before, record.info)) {
+      VB_ASSIGN(const auto bound, find_row(transaction, Table::meta, keys::document(bucket->id, bounding_document)));
+      VB_TRY(check_bounded_or_versioned(record.info, bound.has_value()));
+    }
     transaction.put(Table::meta, keys::bucket(bucket->name), encode(record));
     transaction.on_commit([bucket, info = record.info] { bucket->set(info); });
     return {};
@@ -81,6 +99,7 @@ Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string nam
       const bool same = *was == nullptr ? !now : now && *now == **was;
       if (!same) return fail(Errc::precondition_failed, "document: another one by now");
     }
+    VB_TRY(check_bounded_or_versioned(record.info, name == bounding_document));
     if (!bucket->documents.has_room(name)) return fail(Errc::invalid_argument, "document: too many in this bucket");
     transaction.put(Table::meta, keys::document(bucket->id, name), *document);
     fence_rules(transaction, record, name);

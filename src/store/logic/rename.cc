@@ -1,5 +1,7 @@
 #include "store/logic/rename.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "store/logic/ends.h"
@@ -11,41 +13,86 @@ namespace {
 
 constexpr size_t tokens_forgotten_at_once = 2;  // for each new one, so that they do not pile up
 
-// Whether the token's rename was made already. Its row has the time and the request.
+struct Token {
+  int64_t came_us;
+  std::string asked;
+};
+
+Result<std::optional<Token>> find_token(Transaction& transaction, const std::string& name) {
+  VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, name));
+  if (!row || row->size() < 8) return std::nullopt;
+  return Token{.came_us = static_cast<int64_t>(keys::read_number(std::string_view(*row).substr(0, 8))),
+               .asked = row->substr(8)};
+}
+
+// Whether the token's rename was made already.
 Result<bool> was_done(Transaction& transaction, const Renaming& r) {
   if (r.request.token.empty()) return false;
-  VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, keys::rename_token(r.bucket->id, r.request.token)));
-  if (!row || row->size() < 8) return false;
-  const auto came_us = static_cast<int64_t>(keys::read_number(std::string_view(*row).substr(0, 8)));
-  if (transaction.now_us() - came_us >= rename_token_life_us) return false;
-  if (std::string_view(*row).substr(8) != r.request.asked) return fail(Errc::idempotency_mismatch, "rename: token");
+  VB_ASSIGN(const auto token, find_token(transaction, keys::rename_token(r.bucket->id, r.request.token)));
+  if (!token || transaction.now_us() - token->came_us >= rename_token_life_us) return false;
+  if (token->asked != r.request.asked) return fail(Errc::idempotency_mismatch, "rename: token");
   return true;
 }
 
-Result<void> forget_old_tokens(Transaction& transaction, uint64_t bucket) {
-  std::vector<std::string> old;
+// The row of an empty token, which no request has, has the number of the bucket's tokens.
+std::string count_row(uint64_t bucket) { return keys::rename_token(bucket, ""); }
+
+// How many tokens the bucket has. Counted from their rows once: where an older program made them, or a tablet was
+// split.
+Result<uint64_t> count_tokens(Transaction& transaction, uint64_t bucket) {
+  VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, count_row(bucket)));
+  if (row && row->size() == sizeof(uint64_t)) return keys::read_number(*row);
+  uint64_t count = 0;
+  const auto all = transaction.cursor(Table::uploads, keys::rename_age_prefix(bucket));
+  for (; all->valid() && count < rename_tokens_max; all->next()) ++count;
+  VB_TRY(all->status());
+  return count;
+}
+
+using Ages = std::vector<std::pair<int64_t, std::string>>;  // times, and the tokens that came then
+
+// The rows of these ages and of their tokens. A token that was used again when its time was over has a later row, and
+// another age: that row stays.
+Result<std::vector<std::string>> rows_made_then(Transaction& transaction, uint64_t bucket, const Ages& ages) {
+  std::vector<std::string> rows;
+  for (const auto& [came_us, token] : ages) {
+    rows.push_back(keys::rename_age(bucket, came_us, token));
+    std::string name = keys::rename_token(bucket, token);
+    VB_ASSIGN(const auto found, find_token(transaction, name));
+    if (found && found->came_us == came_us) rows.push_back(std::move(name));
+  }
+  return rows;
+}
+
+// Forgets tokens whose time is over, and one more if the bucket has its most. Returns how many.
+Result<uint64_t> forget_old_tokens(Transaction& transaction, uint64_t bucket, uint64_t count) {
+  Ages old;
   const auto by_age = transaction.cursor(Table::uploads, keys::rename_age_prefix(bucket));
   for (; by_age->valid() && old.size() < tokens_forgotten_at_once; by_age->next()) {
-    const auto age = keys::parse_rename_age(by_age->key());
-    if (!age) return fail(Errc::corrupt_object, "index: age of a rename");
-    if (transaction.now_us() - age->first < rename_token_life_us) break;
-    old.emplace_back(by_age->key());
+    auto came = keys::parse_rename_age(by_age->key());
+    if (!came) return fail(Errc::corrupt_object, "index: age of a rename");
+    const int64_t age_us = transaction.now_us() - came->first;
+    const bool full = old.empty() && count >= rename_tokens_max;
+    if (full && age_us < rename_token_least_us) return fail(Errc::slow_down, "rename: too many tokens");
+    if (!full && age_us < rename_token_life_us) break;
+    old.push_back(*std::move(came));
   }
   VB_TRY(by_age->status());
-  for (const std::string& row : old) {
-    transaction.erase(Table::uploads, row);
-    transaction.erase(Table::uploads, keys::rename_token(bucket, keys::parse_rename_age(row)->second));
-  }
-  return {};
+  VB_ASSIGN(const auto rows, rows_made_then(transaction, bucket, old));
+  for (const std::string& row : rows) transaction.erase(Table::uploads, row);
+  return old.size();
 }
 
 Result<void> remember_token(Transaction& transaction, const Renaming& r) {
   if (r.request.token.empty()) return {};
-  VB_TRY(forget_old_tokens(transaction, r.bucket->id));
+  const uint64_t bucket = r.bucket->id;
+  VB_ASSIGN(const uint64_t count, count_tokens(transaction, bucket));
+  VB_ASSIGN(const uint64_t forgotten, forget_old_tokens(transaction, bucket, count));
   const int64_t now_us = transaction.now_us();
-  transaction.put(Table::uploads, keys::rename_token(r.bucket->id, r.request.token),
+  transaction.put(Table::uploads, keys::rename_token(bucket, r.request.token),
                   keys::number(static_cast<uint64_t>(now_us)) + r.request.asked);
-  transaction.put(Table::uploads, keys::rename_age(r.bucket->id, now_us, r.request.token), "");
+  transaction.put(Table::uploads, keys::rename_age(bucket, now_us, r.request.token), "");
+  transaction.put(Table::uploads, count_row(bucket), keys::number(count - std::min(count, forgotten) + 1));
   return {};
 }
 

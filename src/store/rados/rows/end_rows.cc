@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/log.h"
+#include "base/metrics.h"
 #include "store/logic/keys.h"
 
 namespace verbena::store::rados {
@@ -15,8 +17,47 @@ using Pool = Cluster::Pool;
 
 // Mostly nothing is due, so a look begins with few rows.
 constexpr uint64_t rows_first = 16, rows_max = 1000;
+// A call to a placement group that is away returns after the time-out of calls: so its tablets are asked for seldom.
+constexpr std::chrono::seconds aside_min{30}, aside_max{600};
+
+metrics::Counter& failed_reads() {
+  static auto& failed = metrics::counter("verbena_rados_end_reads_failed_total",
+                                         "Buckets and tablets whose objects with an end could not be read");
+  return failed;
+}
 
 }  // namespace
+
+EndRows::EndRows(Registry& registry) : registry_(registry) { failed_reads(); }
+
+bool EndRows::is_aside(const std::string& object) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = aside_.find(object);
+  return found != aside_.end() && SteadyClock::now() < found->second.again;
+}
+
+void EndRows::put_aside(const std::string& object, const Error& error) {
+  failed_reads().add();
+  std::chrono::seconds pause = aside_min;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = SteadyClock::now();
+    std::erase_if(aside_, [&](const auto& one) { return one.second.again + aside_max < now; });  // of removed tablets
+    const auto [at, is_new] = aside_.try_emplace(object, Aside{.again = {}, .pause = aside_min});
+    if (!is_new) at->second.pause = std::min(2 * at->second.pause, aside_max);
+    pause = at->second.pause;
+    at->second.again = now + pause;
+  }
+  log::warn(
+      "rados: the objects with an end in {} cannot be read, so those that have ended are not removed; tried again in "
+      "{} s: {}",
+      object, pause.count(), describe(error));
+}
+
+void EndRows::take_back(const std::string& object) {
+  const std::lock_guard lock(mutex_);
+  aside_.erase(object);
+}
 
 Task<Result<void>> EndRows::mark(uint64_t bucket) {
   {
@@ -54,34 +95,50 @@ Task<Result<std::vector<EndedKey>>> EndRows::due(int64_t now_us, size_t max, std
   for (const uint64_t id : buckets) {
     if (found.size() >= max) break;
     if (after && id < after->bucket_id) continue;
+    const std::string object = bucket_object(id);
+    if (is_aside(object)) continue;
     auto bucket = co_await registry_.load(id);
-    if (!bucket && bucket.error() == Errc::no_such_bucket) {
+    if (!bucket && bucket.error() != Errc::no_such_bucket) {
+      put_aside(object, bucket.error());
+      continue;
+    }
+    take_back(object);
+    if (!bucket) {
       missing.insert(id);
       continue;
     }
-    if (!bucket) co_return std::unexpected(bucket.error());
     auto from = after && id == after->bucket_id ? after : std::nullopt;
-    VB_CO_TRY(co_await due_in(std::move(*bucket), now_us, max, std::move(from), found));
+    co_await due_in(std::move(*bucket), now_us, max, std::move(from), found);
   }
-  if (!missing.empty()) VB_CO_TRY(co_await unmark_removed(std::move(missing)));
+  if (!missing.empty()) {
+    const auto done = co_await unmark_removed(std::move(missing));
+    if (!done) log::warn("rados: names of removed buckets with ends stay: {}", describe(done.error()));
+  }
   co_return found;
 }
 
-Task<Result<void>> EndRows::due_in(BucketPtr bucket, int64_t now_us, size_t max, std::optional<EndedKey> after,
-                                   std::vector<EndedKey>& found) {
+Task<> EndRows::due_in(BucketPtr bucket, int64_t now_us, size_t max, std::optional<EndedKey> after,
+                       std::vector<EndedKey>& found) {
   size_t tablet = after ? bucket->tablet_of("o" + after->key) : 0;
   std::string row = after ? stored_end_row(after->end_us, after->key) : std::string();
   for (; tablet < bucket->tablets.size() && found.size() < max; ++tablet) {
-    VB_CO_TRY(co_await due_in_tablet(bucket, tablet, now_us, max, row, found));
-    row.clear();
+    const std::string& object = bucket->tablets[tablet].object;
+    std::string from = std::exchange(row, {});
+    if (is_aside(object)) continue;
+    const auto done = co_await due_in_tablet(bucket, tablet, now_us, max, std::move(from), found);
+    if (done) {
+      take_back(object);
+    } else {
+      put_aside(object, done.error());
+    }
   }
-  co_return Result<void>{};
 }
 
 // Not guarded by the bucket's epoch: what is found is judged again by the change that removes it, and what is missed
 // because the tablet is split or joined meanwhile is found by the next look.
 Task<Result<void>> EndRows::due_in_tablet(BucketPtr bucket, size_t tablet, int64_t now_us, size_t max,
                                           std::string after, std::vector<EndedKey>& found) {
+  Result<void> whole;  // an error: a row that cannot be read, and that keeps no other one
   for (uint64_t rows = rows_first; found.size() < max; rows = rows_max) {
     auto page = std::make_shared<OmapReply>();
     librados::ObjectReadOperation op;
@@ -93,13 +150,17 @@ Task<Result<void>> EndRows::due_in_tablet(BucketPtr bucket, size_t tablet, int64
     for (const auto& [row, value] : page->rows) {
       after = row;
       auto end = parse_stored_end_row(row);
-      if (!end) co_return fail(Errc::corrupt_object, "rados: end of an object");
-      if (end->us > now_us || found.size() >= max) co_return Result<void>{};
+      if (!end) {
+        whole = fail(Errc::corrupt_object, "rados: end of an object");
+        continue;
+      }
+      if (found.size() >= max) co_return Result<void>{};  // the next look goes on: the tablet is not put aside
+      if (end->us > now_us) co_return whole;
       // Rows left by a split or an undone join are of another tablet's keys.
       if (bucket->tablet_of("o" + end->key) != tablet) continue;
       found.push_back({.bucket = {}, .key = std::move(end->key), .bucket_id = bucket->id, .end_us = end->us});
     }
-    if (!page->more || page->rows.empty()) co_return Result<void>{};
+    if (!page->more || page->rows.empty()) co_return whole;
   }
   co_return Result<void>{};
 }

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Small durable PUTs on persistent memory beside the same ones on a disk: prints a table.
+
+    ./dev bench pmem                                    in a virtual machine with an NVDIMM and a virtio disk, minutes
+    ./dev bench pmem --pmem /mnt/pmem --disk /mnt/disk  here, on a DAX file system and a disk (as root, who can freeze
+                                                        the disk's file system)
+
+One caller over `local`. In the virtual machine the processor is emulated: ratios within a run say something there, times
+do not. A GET of what waits in memory for the index is measured while the disk's file system is frozen, without a hot
+tier: nothing else can have answered it."""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "lib"), str(ROOT / "bench")]
+
+import durable_counts  # noqa: E402
+import verbena_server  # noqa: E402
+
+SIZE, BUCKET = 4096, "pmem"
+ROWS = [("PUT 4 KiB `sync`, on the disk", "disk"), ("PUT 4 KiB `sync`, on persistent memory", "pmem"),
+        ("GET 4 KiB, from the hot tier", "hot"), ("GET 4 KiB, in persistent memory and not in the hot tier", "waiting")]
+# (what, dividend, divisor, least, most)
+RATIOS = [("PUT on the disk / on persistent memory", "disk", "pmem", 10, None),
+          ("GET from persistent memory / from the hot tier", "waiting", "hot", None, 1.3)]
+PUT_WANTED_US = 6
+START_S = 12  # the load has begun by then, in an emulated machine too; a removal waits for 15 s
+environment = dict(os.environ, AWS_ACCESS_KEY_ID=verbena_server.ACCESS_KEY,
+                   AWS_SECRET_ACCESS_KEY=verbena_server.SECRET_KEY)
+
+
+@contextlib.contextmanager
+def served(disk, **settings):
+    with tempfile.TemporaryDirectory(dir=disk) as name:
+        words = [word for key, value in settings.items()
+                 for word in ("--set", f"{key.replace('__', '.')}={value}")]
+        server = verbena_server.Server(pathlib.Path(name) / "data", args=words, env={"VERBENA_SCRUB_RATE": "0"})
+        server.log_path = os.path.join(tempfile.gettempdir(), "verbena-bench-pmem.log")  # not on a frozen disk
+        pathlib.Path(server.directory).mkdir()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def p50(server, op, seconds, *more):
+    return durable_counts.row_of(verbena_server.program(), server, environment, [
+        "--doors", "native", "--providers", "local", "--ops", op, "--sizes", str(SIZE), "--duration", str(seconds),
+        *more])["p50_us"]
+
+
+@contextlib.contextmanager
+def frozen(folder, seconds):
+    """The disk's file system takes no writes for so long. The load's last call, which removes its object, waits for it."""
+    subprocess.run(["fsfreeze", "-f", folder], check=True)
+    thaw = threading.Timer(seconds, lambda: subprocess.run(["fsfreeze", "-u", folder], check=True))
+    thaw.start()
+    try:
+        yield
+    finally:
+        thaw.join()
+
+
+def one_round(pmem, disk, seconds):
+    found = {}
+    with served(disk) as server:
+        p50(server, "put", seconds)
+        found["disk"] = p50(server, "put", seconds)
+    with served(disk, data__pmem=pmem) as server:
+        p50(server, "put", seconds)
+        found["pmem"] = p50(server, "put", seconds)
+        p50(server, "get", seconds)
+        found["hot"] = p50(server, "get", seconds)
+    with served(disk, data__pmem=pmem, cache__size="0") as server:
+        subprocess.run([verbena_server.program(), "mb", f"s3://{BUCKET}", "--endpoint", server.http], env=environment,
+                       check=True, stdout=subprocess.DEVNULL)
+        with frozen(disk, seconds + START_S):
+            found["waiting"] = p50(server, "get", seconds, "--bucket", BUCKET)
+    return found
+
+
+def table(rounds, where):
+    lines = [f"{len(rounds)} rounds {where}", "", "| what | p50 |", "| --- | --- |"]
+    for title, key in ROWS:
+        values = sorted(found[key] for found in rounds)
+        lines.append(f"| {title} | {statistics.median(values):.1f} us ({values[0]:.1f} to {values[-1]:.1f}) |")
+    lines += ["", "| ratio | wanted | measured |", "| --- | --- | --- |"]
+    for title, above, below, least, most in RATIOS:
+        ratio = statistics.median(found[above] / found[below] for found in rounds)
+        wanted = f">= {least}x" if least else f"<= {most}x"
+        good = ratio >= least if least else ratio <= most
+        lines.append(f"| {title} | {wanted} | {ratio:.2f}x{'' if good else ', missed'} |")
+    return "\n".join(lines)
+
+
+def in_guest(options):
+    with tempfile.TemporaryDirectory(prefix="verbena-pmem-") as name:
+        machine = dict(os.environ, VM_PMEM=f"{name}/pmem", VM_DISK=f"{name}/disk", VM_TIMEOUT_S="1200")
+        command = [str(ROOT / "tools" / "vm.sh"), "run", "/usr/bin/python3", __file__, "--pmem", "/run/pmem", "--disk",
+                   "/run/disk", "--rounds", str(options.rounds), "--seconds", str(options.seconds), "--json"]
+        run = subprocess.run(command, cwd=ROOT, env=machine, stdout=subprocess.PIPE, text=True, check=False)
+    rounds = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    if run.returncode != 0 or len(rounds) != options.rounds:
+        raise SystemExit(f"the guest ended with {run.returncode}:\n{run.stdout}")
+    return rounds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pmem", help="a folder of a DAX file system; default: in a virtual machine")
+    parser.add_argument("--disk", help="a folder of the disk to compare with: the root of its file system")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3, help="of a row")
+    parser.add_argument("--json", action="store_true", help="a line for each round")
+    options = parser.parse_args()
+    if (options.pmem is None) != (options.disk is None):
+        parser.error("--pmem and --disk go together")
+    if options.pmem is None:
+        rounds = in_guest(options)
+    else:
+        rounds = []
+        for _ in range(options.rounds):
+            rounds.append(one_round(options.pmem, options.disk, options.seconds))
+            if options.json:
+                print(json.dumps(rounds[-1]), flush=True)
+    if not options.json:
+        where = "in a virtual machine, whose processor is emulated" if options.pmem is None else "on this machine"
+        print(table(rounds, where))
+        if options.pmem is not None:
+            put = statistics.median(found["pmem"] for found in rounds)
+            print(f"\nPUT 4 KiB on persistent memory: {put:.1f} us, wanted <= {PUT_WANTED_US} us")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+// The client's side of sealed tokens: what it takes, and from whom.
+#include <gtest/gtest.h>
+
+#include "base/checksum.h"
+#include "client/endpoint.h"
+#include "client/http/object_headers.h"
+#include "client/token/token_door.h"
+#include "net/testing/scripted_server.h"
+#include "rdma/sealing.h"
+
+namespace verbena::client {
+namespace {
+
+using fabric::sealed::Direction;
+using fabric::sealed::record_size_max;
+using fabric::sealed::Transfer;
+using net::http_reply;
+using net::ScriptedRequest;
+using net::ScriptedServer;
+
+constexpr fabric::WindowDescriptor lent{.base = 0x1000, .size = 1 * MiB, .key = 9};
+
+TEST(SealedWindow, TheCallersMemoryGetsOnlyWhatWasAuthenticated) {
+  const size_t size = 2 * record_size_max + 10;
+  std::vector<std::byte> plain(size);
+  fill_random(plain);
+  const fabric::sealed::Salt salt{std::byte{3}};
+  SealedWindow window(size);
+  EXPECT_EQ(window.memory().size(), size + fabric::sealed::trailer_size(size));
+  const auto key = rdma::parse_sealing(window.header());
+  ASSERT_TRUE(key);
+  Transfer server(*key, salt, Direction::to_client, lent, size);
+  server.seal(plain, window.memory().data());
+  std::ranges::copy(server.tags(), window.memory().begin() + static_cast<ptrdiff_t>(size));
+  const std::vector<std::byte> sealed(window.memory().begin(), window.memory().end());
+
+  std::vector<std::byte> into(size, std::byte{0xee});
+  ASSERT_TRUE(window.open(into, salt, lent));
+  EXPECT_TRUE(into == plain);
+
+  std::ranges::copy(sealed, window.memory().begin());
+  window.memory()[record_size_max + 5] ^= std::byte{1};
+  std::ranges::fill(into, std::byte{0xee});
+  EXPECT_FALSE(window.open(into, salt, lent));
+  EXPECT_TRUE(std::equal(into.begin(), into.begin() + record_size_max, plain.begin())) << "the record before it";
+  EXPECT_TRUE(
+      std::all_of(into.begin() + record_size_max, into.end(), [](std::byte b) { return b == std::byte{0xee}; }));
+
+  std::ranges::copy(sealed, window.memory().begin());
+  EXPECT_FALSE(window.open(into, {}, lent)) << "another answer's salt";
+  EXPECT_NE(SealedWindow(1).header(), SealedWindow(1).header()) << "a key for each request";
+}
+
+// A door over plain HTTP, so that the server can be a script; a client makes such a door for https alone.
+class SealedDoor : public ::testing::Test {
+ protected:
+  void serve(ScriptedServer& server) {
+    const auto endpoint = parse_endpoint(server.url()).value();
+    http_ = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+    s3_.emplace(*http_, S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+    door_.emplace(*s3_, "tcp", true);
+  }
+  std::unique_ptr<net::HttpClient> http_;
+  std::optional<S3Http> s3_;
+  std::optional<TokenDoor> door_;
+};
+
+TEST_F(SealedDoor, BytesThatAServerDoesNotCallSealedAreNotTaken) {
+  std::string more;
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    return http_reply(200, "etag: \"e\"\r\nx-amz-rdma-reply: 200\r\nx-amz-rdma-bytes-transferred: 5\r\n" + more, "");
+  });
+  serve(server);
+  std::vector<std::byte> into(5, std::byte{0xee});
+  auto got = door_->get("b", "k", into, {});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::malformed_reply);
+  const auto requests = server.requests();
+  EXPECT_TRUE(requests[0].has(":ofi1s:"));
+  EXPECT_TRUE(requests[0].has("x-verbena-rdma-sealing: "));
+  EXPECT_TRUE(requests[0].has(";x-verbena-rdma-sealing")) << "it must be signed";
+  more = "x-verbena-rdma-sealed: " + std::string(32, '0') + "\r\n";
+  got = door_->get("b", "k", into, {});
+  ASSERT_FALSE(got);
+  EXPECT_NE(got.error().message.find("forged"), std::string::npos) << got.error().message;
+  EXPECT_TRUE(std::ranges::all_of(into, [](std::byte b) { return b == std::byte{0xee}; }));
+}
+
+TEST_F(SealedDoor, APutIsDoneOnlyIfTheServerSaysThatItWasSealed) {
+  const std::string_view data = "payload";
+  const KnownChecksum checksum{.algorithm = Algorithm::crc32c, .base64 = crc32c_base64(crc32c(as_bytes(data)))};
+  std::string more;
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    return http_reply(
+        200, "etag: \"e\"\r\nx-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + checksum.base64 + "\r\n" + more, "");
+  });
+  serve(server);
+  std::string reason;
+  S3Call call{.method = "PUT", .bucket = "b", .key = "k"};
+  auto put = door_->put(call, as_bytes(data), checksum, false, reason);
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown);
+  EXPECT_TRUE(server.requests()[0].has("x-amz-rdma-bytes: 7"));
+  more = "x-verbena-rdma-sealed: " + std::string(32, '0') + "\r\n";
+  put = door_->put(call, as_bytes(data), checksum, false, reason);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_TRUE(*put);
+}
+
+TEST_F(SealedDoor, WhatIsTooLargeGoesByHttps) {
+  ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", ""); });
+  serve(server);
+  std::vector<std::byte> large(64 * MiB + 1);
+  const auto got = door_->get("b", "k", large, {});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::unsupported);
+  std::string reason;
+  const auto put = door_->put({.method = "PUT", .bucket = "b", .key = "k"}, large, {}, false, reason);
+  ASSERT_TRUE(put);
+  EXPECT_FALSE(*put);
+  EXPECT_EQ(reason, "token: too large to be sealed at once");
+  EXPECT_TRUE(server.requests().empty());
+}
+
+}  // namespace
+}  // namespace verbena::client
