@@ -110,6 +110,8 @@ STORE = ("Verbena: memory and disk", "verbena-store", [
           (f"sum({rate('verbena_store_commit_groups_total')})", "groups")),
     graph("File system of the data", "bytes", (f"verbena_store_free_bytes{WHERE}", "free {{instance}}"),
           (f"verbena_store_size_bytes{WHERE}", "size {{instance}}")),
+    graph("Device of the data", "bytes", (f"verbena_store_device_free_bytes{WHERE} + verbena_store_kept_bytes{WHERE}", "free {{instance}}"),
+          (f"verbena_store_device_bytes{WHERE}", "size {{instance}}")),
     graph("Scrub: bytes read and checked", "Bps", (f"sum by (instance) ({rate('verbena_scrub_bytes_total')})", "{{instance}}")),
 ])
 

@@ -17,20 +17,26 @@ Finding check_device(const std::filesystem::path& device) {
     out.mend = "data.device takes a disk, a partition or a namespace that this user may open and nothing else uses";
     return out;
   }
+  const auto others = (*file)->foreign_contents();
+  const bool has_others = others && !others->empty();
   auto opened = DeviceVolumes::open(device.string(), std::move(*file), trouble);
-  if (!opened) {
-    out.found = trouble.empty() ? describe(opened.error()) : trouble;
-    const auto foreign = foreign_contents(device);
-    if (foreign && !foreign->empty()) out.mend = "it holds " + *foreign + ": is this the right device?";
+  if (!opened || has_others) {
+    out.found = opened ? device.string() + " holds " + *others + " beside volumes" : trouble;
+    if (out.found.empty()) out.found = describe(opened.error());
+    if (has_others) out.mend = "another program has made its " + *others + " there: is this the right device?";
     return out;
   }
   const Superblock& facts = (*opened)->superblock();
   const uint64_t used = (*opened)->volumes();
-  out.health = used * 10 >= facts.extents * 9 ? Health::warn : Health::ok;
+  const auto& defects = (*opened)->defects();
+  out.health = used * 10 >= facts.extents * 9 || !defects.empty() ? Health::warn : Health::ok;
   out.found = fmt::format("{}: {}, {} of {} extents in use", device.string(),
                           format_size(facts.extents * facts.extent_size), used, facts.extents);
-  if (out.health == Health::warn)
+  if (!defects.empty()) {
+    out.mend = defects.front() + ": the next start writes it again from the other copy; watch the device";
+  } else if (out.health == Health::warn) {
     out.mend = "extents in use have free space, too: verbena_store_kept_bytes tells how much";
+  }
   return out;
 }
 

@@ -41,6 +41,19 @@ TEST_F(Doctor, WithoutADeviceSaysHowToMakeOneInSoftware) {
   EXPECT_EQ(findings[0].command, "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0");
 }
 
+TEST_F(Doctor, ADeviceThatCannotHaveVolumesFails) {
+  write("disk", "a file");
+  for (const auto& [device, why] :
+       {std::pair(root / "disk", "is no block device"),
+        std::pair(std::filesystem::path("/dev/null"), "is no block device"), std::pair(root / "none", "is missing")}) {
+    const Finding finding = check_device(device);
+    EXPECT_EQ(finding.health, Health::fail) << device;
+    EXPECT_EQ(finding.subject, "device of the data");
+    EXPECT_NE(finding.found.find(why), std::string::npos) << finding.found;
+    EXPECT_NE(finding.mend.find("data.device"), std::string::npos) << finding.mend;
+  }
+}
+
 TEST_F(Doctor, DescribesAPortAndItsGids) {
   const std::string port = "sys/class/infiniband/rxe0/ports/1/";
   write(port + "state", "4: ACTIVE");

@@ -29,17 +29,18 @@ int device_failed(const std::string& sentence) {
 void print_device(const Superblock& facts) {
   fmt::print("id      {}\n", to_text(facts.id));
   fmt::print("store   {}\n", facts.owned() ? to_text(facts.owner) : "none yet");
+  fmt::print("starts  {}\n", facts.generation);
   fmt::print("space   {}, {} extents of {}\n", format_size(facts.extents * facts.extent_size), facts.extents,
              format_size(facts.extent_size));
 }
 
 // Empty: none. A sentence otherwise, also when it cannot be told.
-std::string occupant(const std::string& device, File& file) {
+std::string occupant(File& file) {
   const auto volumes = read_superblock(file);
   if (volumes) return volumes->owned() ? "has the volumes of a Verbena store" : "is formatted for volumes already";
   if (volumes.error() == Errc::io_error) return "cannot be read: " + describe(volumes.error());
   if (!(volumes.error() == Errc::not_found)) return "has volumes whose superblock is damaged, or of a newer program";
-  const auto foreign = foreign_contents(device);
+  const auto foreign = file.foreign_contents();
   if (!foreign) return "may hold data, which cannot be told: " + foreign.error();
   return foreign->empty() ? "" : "holds " + *foreign;
 }
@@ -49,8 +50,7 @@ int format_it(const DeviceFlags& flags) {
   auto file = open_block_device(flags.device, DeviceUse::own, trouble);
   if (!file) return device_failed(trouble);
   if (!flags.force) {
-    // It reads without O_DIRECT beside the open file, so before anything is written.
-    const std::string found = occupant(flags.device, **file);
+    const std::string found = occupant(**file);
     if (!found.empty()) {
       return device_failed(flags.device + " " + found +
                            ". Nothing was changed. --force makes it empty: all of it is lost");
@@ -58,6 +58,7 @@ int format_it(const DeviceFlags& flags) {
   }
   const auto facts = format_device(**file);
   if (!facts) return device_failed(flags.device + ": " + describe(facts.error()));
+  (*file)->read_partitions_again();
   print_device(*facts);
   return exit_ok;
 }
@@ -66,10 +67,13 @@ int show_it(const DeviceFlags& flags) {
   std::string trouble;
   auto file = open_block_device(flags.device, DeviceUse::look, trouble);
   if (!file) return device_failed(trouble);
+  const auto others = (*file)->foreign_contents();
   auto opened = DeviceVolumes::open(flags.device, std::move(*file), trouble);
   if (!opened) return device_failed(trouble.empty() ? describe(opened.error()) : trouble);
   print_device((*opened)->superblock());
   fmt::print("volumes {}\n", (*opened)->volumes());
+  for (const std::string& defect : (*opened)->defects()) fmt::print("defect  {}\n", defect);
+  if (others && !others->empty()) fmt::print("others  {}\n", log::printable(*others));
   return exit_ok;
 }
 

@@ -25,6 +25,7 @@ nlohmann::json to_json(const FsckReport& report) {
   for (const auto& loss : report.lost) lost.push_back({{"name", loss.name}, {"why", loss.why}});
   return {{"sound", !report.damaged()},
           {"index", report.index},
+          {"device", report.device},
           {"lost", lost},
           {"lost_count", report.lost_count},
           {"changes_behind_damage", report.changes_behind_damage},
@@ -41,6 +42,9 @@ nlohmann::json to_json(const FsckReport& report) {
 
 void print(const FsckReport& report) {
   for (const auto& sentence : report.index) std::printf("index: %s\n", log::printable(sentence, 4096).c_str());
+  for (const auto& sentence : report.device) {
+    std::printf("device: %s. Nothing is lost.\n", log::printable(sentence, 4096).c_str());
+  }
   for (const auto& loss : report.lost) {
     std::printf("lost: %s: %s\n", log::printable(loss.name).c_str(), log::printable(loss.why).c_str());
   }

@@ -23,6 +23,7 @@ from verbena_server import Server, boto3_client, program  # noqa: E402
 SKIP = 77
 SIZE = 256 * 1024 * 1024
 DAMAGED = 7
+SUPERBLOCKS = (0, 1024 * 1024)
 
 
 @contextlib.contextmanager
@@ -84,6 +85,7 @@ def start_is_refused(data, device, sentence):
 
 def objects_are_there(device, folder):
     data = pathlib.Path(folder) / "data"
+    data.mkdir()
     bodies = {f"k{i}": os.urandom(size) for i, size in enumerate((10, 20_000, 65_536, 1_000_000, 9_000_001))}
     with start(data, device) as server:
         s3 = boto3_client(server.http)
@@ -112,15 +114,58 @@ def objects_are_there(device, folder):
 
 
 def damage_is_told(data, device):
-    for place in (0, 65_536):
+    for place in SUPERBLOCKS:
         with open(device, "r+b") as disk:
             disk.seek(place + 100)
             disk.write(b"damage")
         if place == 0:
-            assert verbena("fsck", data, "--device", device).returncode == 0, "one copy of the superblock is enough"
+            done = verbena("fsck", data, "--device", device)
+            assert done.returncode == 0, "one copy of the superblock is enough"
+            assert "copy 0 of the superblock" in done.stdout, done.stdout
+            assert "copy 0 of the superblock" in verbena("doctor", "--device", device).stdout
     done = verbena("fsck", data, "--device", device)
     assert done.returncode == DAMAGED and "both copies of the superblock" in done.stderr, done.stderr
     start_is_refused(data, device, "both copies of the superblock")
+
+
+def others_are_noticed(data, device):
+    """Another program makes the device its own, as it does not know the format."""
+    if not shutil.which("mkswap") or not shutil.which("wipefs"):
+        return
+    subprocess.run(["mkswap", device], check=True, capture_output=True)
+    start_is_refused(data, device, "holds swap")
+    assert "holds swap" in verbena("doctor", "--device", device).stdout
+    subprocess.run(["wipefs", "--all", device], check=True, capture_output=True)
+    start_is_refused(data, device, "was overwritten by another program")
+    with start(data, device, "--accept-data-loss") as server:
+        keys = boto3_client(server.http).list_objects_v2(Bucket="b")["KeyCount"]
+        assert keys == 6, keys
+        assert server.stop() == 0
+    done = verbena("fsck", data, "--device", device)
+    assert done.returncode == 0 and "device:" not in done.stdout, done.stdout
+
+
+def an_older_directory_is_refused(data, device, folder):
+    older, newer = pathlib.Path(folder) / "older", pathlib.Path(folder) / "newer"
+    shutil.copytree(data, older)
+    with start(data, device) as server:
+        boto3_client(server.http).put_object(Bucket="b", Key="newer", Body=b"x" * 100_000)
+        assert server.stop() == 0
+    start_is_refused(older, device, "is older than")
+    done = verbena("fsck", older, "--device", device)
+    assert done.returncode == DAMAGED and "is older than" in done.stdout, done.stdout + done.stderr
+    # VERSION is lost: the sentence has what to write there.
+    shutil.copytree(data, newer)
+    text = (newer / "VERSION").read_text(encoding="utf-8")
+    (newer / "VERSION").unlink()
+    done = verbena("server", newer, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", "--set", f"data.device={device}")
+    refused(done, "VERSION is missing")
+    for line in text.split("\n"):
+        assert line in done.stderr, done.stderr
+    assert "--force" not in done.stderr, done.stderr
+    with start(data, device) as server:
+        assert boto3_client(server.http).get_object(Bucket="b", Key="newer")["Body"].read() == b"x" * 100_000
+        assert server.stop() == 0
 
 
 def another_device_is_refused(data, folder):
@@ -140,6 +185,8 @@ def main():
             a_device_with_data_is_refused(device, folder)
             data = objects_are_there(device, folder)
             another_device_is_refused(data, folder)
+            an_older_directory_is_refused(data, device, folder)
+            others_are_noticed(data, device)
             damage_is_told(data, device)
             formatted(device, "--force")
             subprocess.run([sys.executable, TESTS / "crash" / "kill_test.py", "--rounds", str(options.rounds), "--device",

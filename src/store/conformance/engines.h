@@ -40,7 +40,7 @@ class LocalRig : private std::unique_ptr<local::FaultyFileSystem>, public local:
 };
 
 // Likewise with persistent memory, which forgets what was not written back.
-class PmemRig final : private std::unique_ptr<local::ModelMemories>, public LocalRig {
+class PmemRig : private std::unique_ptr<local::ModelMemories>, public LocalRig {
  public:
   PmemRig() : std::unique_ptr<local::ModelMemories>(std::make_unique<local::ModelMemories>()) {
     options.pmem = "/pmem";
@@ -64,6 +64,12 @@ class PmemRig final : private std::unique_ptr<local::ModelMemories>, public Loca
 class DeviceRig final : public LocalRig {
  public:
   DeviceRig() { local::use_device(*fs(), options); }
+};
+
+// Likewise with both.
+class DevicePmemRig final : public PmemRig {
+ public:
+  DevicePmemRig() { local::use_device(*fs(), options); }
 };
 
 class MemoryRig : public Rig {
@@ -151,6 +157,7 @@ inline const std::vector<EngineUnderTest>& engines_and_disks() {
       {"Local", [] { return std::make_unique<LocalRig>(); }},
       {"LocalOnDevice", [] { return std::make_unique<DeviceRig>(); }},
       {"LocalOnPmem", [] { return std::make_unique<PmemRig>(); }},
+      {"LocalOnDeviceAndPmem", [] { return std::make_unique<DevicePmemRig>(); }},
       {"LocalOnShortIo", [] { return std::make_unique<LocalRig>(true); }},
       {"LocalOnDisk", [] { return std::make_unique<local::TestStore>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},

@@ -22,13 +22,6 @@ constexpr uint64_t run_size_max = 64 * MiB;
 constexpr uint64_t first_run_size = 1 * MiB;
 constexpr uint64_t long_run = 1 * MiB;  // at least so much of a longer one is in one place, where free space is reused
 
-// A device that is nearly full may have short pieces alone.
-Result<Run> reserve_run(Engine& engine, VolumeKind kind, uint64_t bytes, uint64_t least) {
-  auto run = engine.volumes->reserve(kind, bytes, least);
-  const bool shorter = !run && run.error() == Errc::insufficient_storage && least > block_size;
-  return shorter ? engine.volumes->reserve(kind, bytes, block_size) : std::move(run);
-}
-
 }  // namespace
 
 VolumeBlobWriter::VolumeBlobWriter(std::shared_ptr<Engine> engine, VolumeKind kind, std::optional<uint64_t> size_hint)
@@ -147,7 +140,9 @@ Task<Result<void>> VolumeBlobWriter::next_run(uint64_t at_least) {
   const uint64_t least = std::min(size_hint_ ? bytes : align_up(at_least), long_run);
   auto run = engine_->volumes->try_reserve(kind_, bytes, least);
   if (!run) {
-    auto work = [engine = engine_, kind = kind_, bytes, least] { return reserve_run(*engine, kind, bytes, least); };
+    auto work = [engine = engine_, kind = kind_, bytes, least] {
+      return engine->volumes->reserve_any(kind, bytes, least);
+    };
     VB_CO_ASSIGN(run, co_await engine_->pool().run("volume growth", std::move(work)));
   }
   reserved_ += run->length;

@@ -6,10 +6,13 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/fd.h"
 
@@ -21,9 +24,10 @@ std::unexpected<Error> device_error(const char* context, int code) {
   return fail(cannot ? Errc::unsupported : code == ENOSPC ? Errc::insufficient_storage : Errc::io_error, context, code);
 }
 
-class BlockDevice final : public File {
+class KernelBlockDevice final : public BlockDevice {
  public:
-  BlockDevice(Fd fd, uint64_t size, bool direct) : fd_(std::move(fd)), size_(size), direct_(direct) {}
+  KernelBlockDevice(Fd fd, Fd disk, uint64_t size, bool direct)
+      : fd_(std::move(fd)), disk_(std::move(disk)), size_(size), direct_(direct) {}
 
   Result<size_t> pread(MutableBytes into, uint64_t offset) override {
     for (;;) {
@@ -53,9 +57,12 @@ class BlockDevice final : public File {
   Result<FileStat> stat() override { return FileStat{size_, size_, 0}; }
   bool direct() const override { return direct_; }
   int ring_descriptor() const override { return direct_ ? fd_.get() : -1; }
+  std::expected<std::string, std::string> foreign_contents() override { return local::foreign_contents(fd_.get()); }
+  void read_partitions_again() override { (void)::ioctl(fd_.get(), BLKRRPART); }
 
  private:
   const Fd fd_;
+  const Fd disk_;  // of a partition: the whole one, for its lock
   const uint64_t size_;
   const bool direct_;
 };
@@ -84,6 +91,19 @@ std::string why_not_opened(int code) {
   }
 }
 
+// The whole disk of a partition; none: it is no partition, or may not be opened.
+Fd open_whole_disk(dev_t device) {
+  const std::string number = std::to_string(major(device)) + ":" + std::to_string(minor(device));
+  const std::filesystem::path here = "/sys/dev/block/" + number;
+  std::error_code unknown;
+  if (!std::filesystem::exists(here / "partition", unknown)) return {};
+  const auto disk = std::filesystem::canonical(here, unknown).parent_path();
+  if (unknown) return {};
+  return Fd(::open(("/dev" / disk.filename()).c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+constexpr std::chrono::seconds lock_wait{10};
+
 // Empty: volumes can be there.
 std::string why_unfit(int fd) {
   uint32_t zone_sectors = 0;
@@ -100,8 +120,22 @@ std::string why_unfit(int fd) {
 
 }  // namespace
 
-Result<std::unique_ptr<File>> open_block_device(const std::filesystem::path& path, DeviceUse use,
-                                                std::string& trouble) {
+bool lock_within(int fd, int operation, std::chrono::milliseconds time) {
+  constexpr std::chrono::milliseconds rest{50};
+  const auto until = std::chrono::steady_clock::now() + time;
+  while (::flock(fd, operation | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+    if (std::chrono::steady_clock::now() >= until) {
+      errno = EWOULDBLOCK;
+      return false;
+    }
+    std::this_thread::sleep_for(rest);
+  }
+  return true;
+}
+
+Result<std::unique_ptr<BlockDevice>> open_block_device(const std::filesystem::path& path, DeviceUse use,
+                                                       std::string& trouble) {
   struct stat found{};
   if (::stat(path.c_str(), &found) != 0) return refuse_device(trouble, path, why_not_opened(errno), errno);
   if (!S_ISBLK(found.st_mode)) return refuse_device(trouble, path, "is no block device");
@@ -110,9 +144,15 @@ Result<std::unique_ptr<File>> open_block_device(const std::filesystem::path& pat
   if (use != DeviceUse::look) flags |= O_EXCL;
   Fd fd(::open(path.c_str(), flags));
   if (!fd) return refuse_device(trouble, path, why_not_opened(errno), errno);
-  // The lock also keeps udev from probing the device, and closing it after a write.
-  if (use == DeviceUse::own && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  // The lock keeps udev from probing the device, which it does when a writer has closed it: for that it is waited. Of a
+  // partition's disk the lock is shared, since other servers may have the other partitions; it tells programs that
+  // change the disk's partitions.
+  if (use == DeviceUse::own && !lock_within(fd.get(), LOCK_EX, lock_wait)) {
     return refuse_device(trouble, path, "is locked by another program", errno);
+  }
+  Fd disk = use == DeviceUse::own ? open_whole_disk(found.st_rdev) : Fd();
+  if (disk && !lock_within(disk.get(), LOCK_SH, lock_wait)) {
+    return refuse_device(trouble, path, "is on a disk that another program has locked", errno);
   }
   int read_only = 0;
   if (use == DeviceUse::own && ::ioctl(fd.get(), BLKROGET, &read_only) == 0 && read_only != 0) {
@@ -121,7 +161,7 @@ Result<std::unique_ptr<File>> open_block_device(const std::filesystem::path& pat
   if (const std::string why = why_unfit(fd.get()); !why.empty()) return refuse_device(trouble, path, why);
   uint64_t size = 0;
   if (::ioctl(fd.get(), BLKGETSIZE64, &size) != 0) return refuse_device(trouble, path, "does not tell its size", errno);
-  return std::make_unique<BlockDevice>(std::move(fd), size, use == DeviceUse::own);
+  return std::make_unique<KernelBlockDevice>(std::move(fd), std::move(disk), size, use == DeviceUse::own);
 }
 
 }  // namespace verbena::store::local

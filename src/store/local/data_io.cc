@@ -99,7 +99,7 @@ Task<Result<size_t>> DataIo::write_by_ring(IoRing& ring, File& file, int fd, uin
 Task<Result<void>> DataIo::write(std::shared_ptr<Volume> volume, uint64_t offset, Bytes from, bool in_place) {
   operations_.fetch_add(1, std::memory_order_relaxed);
   size_t done = 0;
-  if (const int fd = volume->file().ring_descriptor(); in_place && fd >= 0) {
+  if (const int fd = volume->file().ring_descriptor(); in_place && fd >= 0 && volume->file().takes_writes()) {
     IoRing* const ring = IoRing::of(co_await boost::asio::this_coro::executor);
     if (ring != nullptr) {
       VB_CO_ASSIGN(done, co_await write_by_ring(*ring, volume->file(), fd, offset, from));

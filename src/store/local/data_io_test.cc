@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/metrics.h"
+#include "store/local/device_volumes.h"
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
@@ -33,9 +34,14 @@ class SpoiledFile final : public File {
     return spoil_ ? spoil_(into, result) : result;
   }
 
-  int ring_write(Bytes, uint64_t, int result) override { return spoil_ ? spoil_({}, result) : result; }
+  int ring_write(Bytes, uint64_t, int result) override {
+    ++writes;
+    return spoil_ ? spoil_({}, result) : result;
+  }
+  bool takes_writes() const override { return takes; }
 
-  int reads = 0;
+  int reads = 0, writes = 0;
+  bool takes = true;
 
  private:
   std::unique_ptr<File> file_;
@@ -240,6 +246,48 @@ TEST_F(DataWrites, TellAnErrorOfTheDiskAtOnce) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, Errc::io_error);
   EXPECT_EQ(done.error().sys, EIO);
+}
+
+TEST_F(DataReads, TheRingIsNotAskedToWriteWhatTheFileRefuses) {
+  if (!open({})) GTEST_SKIP() << "no io_uring or no direct I/O here";
+  ASSERT_TRUE(write(pattern(4096, 1), 0));
+  EXPECT_EQ(file_->writes, 1);
+  file_->takes = false;
+  (void)write(pattern(4096, 2), 0);
+  EXPECT_EQ(file_->writes, 1);
+}
+
+// A volume on a device is a part of the ring's file, elsewhere than at its begin.
+TEST_F(DataReads, OfAVolumeOnADeviceGoToItsExtent) {
+  const auto open_disk = [&] {
+    return std::move(*real_file_system().open(directory_ / "disk", {.write = true, .create = true, .direct = true}));
+  };
+  auto disk = open_disk();
+  ASSERT_TRUE(disk->truncate(64 * MiB));
+  const auto facts = format_device(*disk, 1 * MiB);
+  ASSERT_TRUE(facts) << describe(facts.error());
+  if (disk->ring_descriptor() < 0 || !IoRing::open(loop_, {.memory = arena_->mapping()})) {
+    GTEST_SKIP() << "no io_uring or no direct I/O here";
+  }
+  std::string trouble;
+  auto volumes = DeviceVolumes::open("disk", open_disk(), trouble);
+  ASSERT_TRUE(volumes) << trouble;
+  ASSERT_TRUE((*volumes)->set_owner(random_device_id(), 1));
+  const OpenMode make{.write = true, .create = true, .direct = true};
+  ASSERT_TRUE((*volumes)->open("disk/0000000000000001.volume", make));
+  volume_ = std::make_shared<Volume>(2, std::move(*(*volumes)->open("disk/0000000000000002.volume", make)));
+  const uint64_t before = reads_by("io_uring");
+  const std::string bytes = pattern(128 * KiB, 3);
+  ASSERT_TRUE(write(bytes, 256 * KiB));
+  std::memset(lease_.data(), 0, bytes.size());
+  ASSERT_TRUE(read(256 * KiB, bytes.size()));
+  EXPECT_TRUE(got(bytes.size()) == bytes);
+  EXPECT_EQ(reads_by("io_uring"), before + 1);
+  ASSERT_TRUE(read_fully(*disk, lease_.bytes().first(bytes.size()), facts->data_at + 1 * MiB + 256 * KiB));
+  EXPECT_TRUE(got(bytes.size()) == bytes) << "it lies elsewhere";
+  // A range that leaves the extent reaches no other volume.
+  EXPECT_FALSE(write(bytes, 1 * MiB - 64 * KiB));
+  EXPECT_FALSE(read(1 * MiB - 64 * KiB, bytes.size()));
 }
 
 // The engine on a real directory, its loop with a ring.

@@ -30,19 +30,31 @@ DeviceId read_id(cursor::Reader& from) {
   return id;
 }
 
+uint64_t table_size(uint64_t pages) { return align_up(pages * device_block, 1 * MiB); }
+
 uint64_t data_place(uint64_t extents) {
   const uint64_t pages = (extents + entries_of_page - 1) / entries_of_page;
-  return align_up(device_table_at + 2 * pages * device_block, 1 * MiB);
+  return std::max(device_data_at_min, device_table_at + 2 * table_size(pages));
+}
+
+// `extents` is at most extents_max, so nothing overflows.
+bool fits(uint64_t device_size, uint64_t extents, uint64_t extent_size) {
+  const uint64_t around = data_place(extents) + device_tail;
+  return device_size > around && (device_size - around) / extent_size >= extents;
 }
 
 // All numbers follow from two, so a superblock whose checksum is right by chance, or by intent, names no byte outside.
 bool is_possible(const Superblock& s) {
   return s.extent_size >= extent_size_min && std::has_single_bit(s.extent_size) && s.extents != 0 &&
-         s.extents <= extents_max && s.data_at == data_place(s.extents) && s.device_size > s.data_at &&
-         (s.device_size - s.data_at) / s.extent_size >= s.extents;
+         s.extents <= extents_max && s.data_at == data_place(s.extents) && s.device_size >= device_size_min &&
+         fits(s.device_size, s.extents, s.extent_size);
 }
 
 }  // namespace
+
+uint64_t Superblock::page_place(uint64_t number, uint64_t copy) const {
+  return device_table_at + copy * table_size(pages()) + number * device_block;
+}
 
 std::string to_text(const DeviceId& id) { return to_hex(id); }
 
@@ -69,7 +81,9 @@ DeviceBlock encode(const Superblock& s) {
   to.u32(0);
   to.bytes(s.id);
   to.bytes(s.owner);
-  for (const uint64_t number : {s.sequence, s.device_size, s.extent_size, s.extents, s.data_at}) to.u64(number);
+  for (const uint64_t number : {s.sequence, s.generation, s.device_size, s.extent_size, s.extents, s.data_at}) {
+    to.u64(number);
+  }
   seal_block(block);
   return block;
 }
@@ -84,7 +98,9 @@ Result<Superblock> decode_superblock(Bytes block) {
   Superblock s;
   s.id = read_id(from);
   s.owner = read_id(from);
-  for (uint64_t* number : {&s.sequence, &s.device_size, &s.extent_size, &s.extents, &s.data_at}) *number = from.u64();
+  for (uint64_t* number : {&s.sequence, &s.generation, &s.device_size, &s.extent_size, &s.extents, &s.data_at}) {
+    *number = from.u64();
+  }
   if (!is_possible(s)) return fail(Errc::malformed, "device: superblock");
   return s;
 }
@@ -112,6 +128,7 @@ Result<TablePage> decode_page(Bytes block, const DeviceId& device, uint64_t numb
   if (page.number != number || read_id(from) != device) return damaged;
   page.volumes.resize(entries_of_page);
   for (uint64_t& volume : page.volumes) volume = from.u64();
+  if (std::ranges::any_of(page.volumes, [](uint64_t volume) { return volume >= device_volume_max; })) return damaged;
   return page;
 }
 
@@ -123,8 +140,8 @@ Result<Superblock> plan_device(uint64_t device_size, uint64_t extent_size) {
     while (device_size / extent_size > extents_max) extent_size *= 2;
   }
   Superblock s{.id = random_device_id(), .device_size = device_size, .extent_size = extent_size};
-  s.extents = device_size / extent_size;
-  while (s.extents != 0 && data_place(s.extents) + s.extents * extent_size > device_size) --s.extents;
+  s.extents = std::min(device_size / extent_size, extents_max);
+  while (s.extents != 0 && !fits(device_size, s.extents, extent_size)) --s.extents;
   s.data_at = data_place(s.extents);
   if (!is_possible(s)) return fail(Errc::unsupported, "device: extents of this size do not fit");
   return s;

@@ -1,11 +1,18 @@
-// How volumes lie on a block device: two copies of a superblock, a table of extents, the extents.
+// How volumes lie on a block device: a superblock and a table of extents, two copies of each, and the extents.
 //
-//        0  superblock, copy 0        64 KiB  superblock, copy 1
-//    1 MiB  table: pages of 4 KiB, each with two copies beside each other
-//  data_at  extents of equal size; each holds one volume, or is free
+//        0  superblock, copy 0
+//    1 MiB  superblock, copy 1
+//    2 MiB  table, copy 0: pages of 4 KiB
+//           table, copy 1, at the next full MiB
+//  data_at  extents of equal size; each holds one volume, or is free. At least 8 MiB from the begin
+//           at least 1 MiB at the end that is never written
 //
-// A superblock and each page have a sequence number and a CRC32C. A change writes the copy with the smaller number, and
-// is relied upon after a flush: a write that a power cut tears leaves the other copy. All numbers are little-endian.
+// Bytes of clients lie in extents alone. Other programs recognize a device by bytes in its first 4 MiB and its last
+// one, so no object can pass for a RAID's or a file system's label.
+//
+// A superblock and each page have a sequence number and a CRC32C. A change writes the one copy, flushes, writes the
+// other and flushes: a write that a power cut tears leaves one of them whole, and otherwise both are the same, at least
+// 1 MiB apart. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -24,17 +31,22 @@ std::optional<DeviceId> parse_device_id(std::string_view text);
 DeviceId random_device_id();
 
 inline constexpr uint64_t device_block = 4096;  // of a superblock, and of a page
-inline constexpr uint64_t superblock_places[] = {0, 64 * KiB};
-inline constexpr uint64_t device_table_at = 1 * MiB;
+inline constexpr uint64_t superblock_places[] = {0, 1 * MiB};
+inline constexpr uint64_t device_table_at = 2 * MiB;
+inline constexpr uint64_t device_data_at_min = 8 * MiB;
+inline constexpr uint64_t device_tail = 1 * MiB;
 inline constexpr uint64_t entries_of_page = 500;
 inline constexpr uint64_t extents_max = 1 << 20;
 inline constexpr uint64_t extent_size_min = 1 * MiB;
 inline constexpr uint64_t device_size_min = 64 * MiB;
+// Ids of volumes are below this: their upper bits count the starts of the store, and must have room to grow.
+inline constexpr uint64_t device_volume_max = uint64_t{1} << 63;
 
 struct Superblock {
   DeviceId id{};     // of this formatting of the device
   DeviceId owner{};  // of the store that uses it; zeros: none has yet
   uint64_t sequence = 0;
+  uint64_t generation = 0;  // of the store's starts with the device (device_bond.h)
   uint64_t device_size = 0;
   uint64_t extent_size = 0;
   uint64_t extents = 0;
@@ -42,11 +54,12 @@ struct Superblock {
 
   bool owned() const { return owner != DeviceId{}; }
   uint64_t pages() const { return (extents + entries_of_page - 1) / entries_of_page; }
+  uint64_t page_place(uint64_t number, uint64_t copy) const;
 };
 
 struct TablePage {
   uint64_t number = 0;
-  uint64_t sequence = 0;
+  uint64_t sequence = 0;          // of the table's changes, counted over all pages, the last one in this page
   std::vector<uint64_t> volumes;  // entries_of_page ids; 0: the extent is free
 };
 
@@ -58,10 +71,6 @@ DeviceBlock encode(const TablePage& page, const DeviceId& device);
 Result<Superblock> decode_superblock(Bytes block);
 // corrupt_object: anything but this page of this device.
 Result<TablePage> decode_page(Bytes block, const DeviceId& device, uint64_t number);
-
-inline uint64_t page_place(uint64_t number, uint64_t copy) {
-  return device_table_at + (2 * number + copy) * device_block;
-}
 
 // The layout of a device of this size; `extent_size` 0: one that suits it. unsupported: too small.
 Result<Superblock> plan_device(uint64_t device_size, uint64_t extent_size = 0);

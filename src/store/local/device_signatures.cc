@@ -62,15 +62,18 @@ std::string describe_found(const Blkid& blkid, void* probe) {
 
 }  // namespace
 
-std::expected<std::string, std::string> foreign_contents(const std::filesystem::path& path) {
+// It is opened a second time: libblkid's reads are of any place and length, which direct I/O refuses, and a name may
+// have become another device's since the first time.
+std::expected<std::string, std::string> foreign_contents(int fd) {
   Blkid blkid{};
   if (!load_blkid(blkid)) return std::unexpected("libblkid.so.1 (package libblkid1) cannot be loaded");
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return std::unexpected(path.string() + " cannot be opened");
+  const std::string same = "/proc/self/fd/" + std::to_string(fd);
+  const Fd again(::open(same.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!again) return std::unexpected("it cannot be opened a second time (" + same + ")");
   void* const probe = blkid.new_probe();
   if (probe == nullptr) return std::unexpected("libblkid has no memory");
-  std::expected<std::string, std::string> answer = std::unexpected(path.string() + " cannot be read whole");
-  if (blkid.set_device(probe, fd.get(), 0, 0) == 0) {
+  std::expected<std::string, std::string> answer = std::unexpected("it cannot be read whole");
+  if (blkid.set_device(probe, again.get(), 0, 0) == 0) {
     blkid.enable_superblocks(probe, 1);
     blkid.set_superblocks_flags(probe, subblks_type | subblks_usage);
     blkid.enable_partitions(probe, 1);

@@ -1,46 +1,37 @@
-// The start's part for volumes on a device: which device, whether it is this store's, and when it becomes so.
+// The start's part for volumes on a device: which device, whether it is this store's and of the same time as the index,
+// and when it becomes the store's.
 //
-// A store takes a device that was formatted and has no owner. First VERSION names the device, then the superblock names
-// the store; a crash between the two leaves a device without an owner that VERSION names, and the next start goes on.
+// A store takes a device that was formatted and has no owner. First VERSION names the device, then the index's row,
+// then the superblock names the store; a crash before the last leaves a device without an owner that VERSION names, and
+// the next start goes on.
+//
+// An index that is older than the device (a directory that was restored from a copy) would free the space of everything
+// newer, and an older device has other bytes than the index names. Both are refused before anything is changed.
+#include <algorithm>
+
 #include "base/log.h"
 #include "store/local/batch.h"
-#include "store/local/device_bond.h"
 #include "store/local/engine.h"
+#include "store/local/version_file.h"
 
 namespace verbena::store::local {
-namespace {
-
-constexpr std::string_view bond_head = "device ", bond_middle = " store ";
-
-}  // namespace
-
-std::string to_text(const DeviceBond& bond) {
-  return std::string(bond_head) + to_text(bond.device) + std::string(bond_middle) + to_text(bond.store) + "\n";
-}
-
-Result<std::optional<DeviceBond>> find_bond(std::string_view version) {
-  const size_t line = version.find('\n');
-  if (line == std::string_view::npos || line + 1 == version.size()) return std::nullopt;
-  std::string_view text = version.substr(line + 1);
-  const auto malformed = fail(Errc::malformed, "store: VERSION file: device");
-  constexpr size_t id_digits = 2 * sizeof(DeviceId);
-  if (text.size() != bond_head.size() + bond_middle.size() + 2 * id_digits + 1 || !text.starts_with(bond_head) ||
-      !text.ends_with('\n')) {
-    return malformed;
-  }
-  text.remove_prefix(bond_head.size());
-  const auto device = parse_device_id(text.substr(0, id_digits));
-  text.remove_prefix(id_digits);
-  if (!text.starts_with(bond_middle)) return malformed;
-  const auto store = parse_device_id(text.substr(bond_middle.size(), id_digits));
-  if (!device || !store) return malformed;
-  return DeviceBond{*device, *store};
-}
 
 std::unexpected<Error> Engine::refuse_device(std::string sentence, Errc code) const {
   log::error("store: {}", sentence);
   if (options.trouble != nullptr) *options.trouble = std::move(sentence);
   return fail(code, "store: the device of the volumes");
+}
+
+// Refuses, unless accept_data_loss is set.
+Result<void> Engine::warn_of_loss(const std::string& sentence) const {
+  if (!options.accept_data_loss) {
+    return refuse_device(
+        sentence +
+            " Nothing was changed. What only the newer of the two has is lost if the store goes on: accept_data_loss.",
+        Errc::corrupt_object);
+  }
+  log::error("store: {} accept_data_loss is set: going on", sentence);
+  return {};
 }
 
 Result<void> Engine::open_volume_place() {
@@ -53,38 +44,87 @@ Result<void> Engine::open_volume_place() {
 }
 
 Result<void> Engine::open_device() {
+  const std::string name = options.device.string();
   std::string trouble;
   auto file = fs->open_device(options.device, /*write=*/true, trouble);
   if (!file) return refuse_device("data.device: " + trouble, file.error().code);
-  auto opened = DeviceVolumes::open(options.device.string(), std::move(*file), trouble);
+  VB_TRY(check_others(**file));
+  auto opened = DeviceVolumes::open(name, std::move(*file), trouble);
+  if (!opened && opened.error() == Errc::not_found && bond) {
+    return refuse_device("data.device: " + name + " holds no volumes, and those of " + options.directory.string() +
+                             " are on a device (id " + to_text(bond->device) +
+                             "). Nothing was changed. Is it the right one? Its superblock is missing",
+                         Errc::corrupt_object);
+  }
   if (!opened) return refuse_device("data.device: " + trouble, opened.error().code);
   device_volumes = std::move(*opened);
   VB_TRY(check_bond());
+  if (device_volumes->begin_overwritten()) {
+    VB_TRY(warn_of_loss("the begin of " + name + " was overwritten by another program."));
+  }
   volume_fs = device_volumes.get();
   const Superblock& facts = device_volumes->superblock();
-  log::info("store: volumes on {} (id {}): {} in {} extents of {}, {} in use", options.device.string(),
-            to_text(facts.id), format_size(facts.extents * facts.extent_size), facts.extents,
-            format_size(facts.extent_size), device_volumes->volumes());
+  log::info("store: volumes on {} (id {}): {} in {} extents of {}, {} in use", name, to_text(facts.id),
+            format_size(facts.extents * facts.extent_size), facts.extents, format_size(facts.extent_size),
+            device_volumes->volumes());
   return {};
+}
+
+// A program that does not know the format may have made the device its own since: its bytes are not overwritten, and
+// what it has overwritten is not trusted.
+Result<void> Engine::check_others(File& file) const {
+  const auto others = file.foreign_contents();
+  if (!others) {
+    log::warn("store: whether {} holds data of other programs cannot be told: {}", options.device.string(),
+              others.error());
+    return {};
+  }
+  if (others->empty()) return {};
+  return refuse_device("data.device: " + options.device.string() + " holds " + *others +
+                           ", which another program has made. Nothing was changed. If it is not that program's disk, "
+                           "look with `verbena device show`, and remove what does not belong there (wipefs)",
+                       Errc::corrupt_object);
 }
 
 Result<void> Engine::check_bond() {
   const Superblock& facts = device_volumes->superblock();
   const std::string name = options.device.string(), directory = options.directory.string();
-  if (bond) {
-    if (facts.id != bond->device) {
-      return refuse_device(name + " is another device (id " + to_text(facts.id) + ") than that of " + directory +
-                               " (id " + to_text(bond->device) + "), or was formatted since. Nothing was changed",
-                           Errc::corrupt_object);
-    }
-    if (facts.owner == bond->store) return {};
-    if (!facts.owned() && device_volumes->volumes() == 0) return {};  // it is claimed when VERSION is durable
-    return refuse_device(name + " has the volumes of another store than " + directory + ". Nothing was changed",
+  if (!bond) return find_new_bond();
+  if (facts.id != bond->device) {
+    return refuse_device(name + " is another device (id " + to_text(facts.id) + ") than that of " + directory +
+                             " (id " + to_text(bond->device) + "), or was formatted since. Nothing was changed",
                          Errc::corrupt_object);
   }
-  if (facts.owned() || device_volumes->volumes() != 0) {
-    return refuse_device(name + " has the volumes of another store. Its data directory knows it by id " +
-                             to_text(facts.id) + "; `verbena device format --force` makes it empty",
+  if (facts.owner == bond->store) return {};
+  if (!facts.owned() && device_volumes->volumes() == 0) return {};  // it is claimed when VERSION is durable
+  return refuse_device(name + " has the volumes of another store than " + directory + ". Nothing was changed",
+                       Errc::corrupt_object);
+}
+
+// VERSION names no device. A device that has an owner is not offered to another one, since the directory that belongs
+// to it may only not be mounted, or have lost its VERSION.
+Result<void> Engine::find_new_bond() {
+  const Superblock& facts = device_volumes->superblock();
+  const std::string name = options.device.string(), directory = options.directory.string();
+  const bool used = facts.owned() || device_volumes->volumes() != 0;
+  if (used && !had_version && had_index) {
+    const DeviceBond its{facts.id, facts.owner};
+    if (options.accept_data_loss) {
+      log::error("store: {}/VERSION is missing: accept_data_loss is set: going on with {}", directory, name);
+      bond = its;
+      bond_adopted = true;
+      return {};
+    }
+    return refuse_device(directory + "/VERSION is missing beside an index. Nothing was changed. If " + name +
+                             " has this store's volumes, restore the file with these two lines, or go on with "
+                             "accept_data_loss:\n" +
+                             version_text(its, /*has_pmem=*/false),
+                         Errc::corrupt_object);
+  }
+  if (used) {
+    return refuse_device(name + " has the volumes of another store (device id " + to_text(facts.id) + "), and " +
+                             directory + (had_index ? " has a store without a device" : " has no store") +
+                             ". Nothing was changed. Is the disk of the data directory not mounted?",
                          Errc::unsupported);
   }
   const auto files = fs->list(options.directory / "volumes");
@@ -99,9 +139,77 @@ Result<void> Engine::check_bond() {
   return {};
 }
 
-Result<void> Engine::claim_device() {
-  if (!device_volumes || device_volumes->superblock().owner == bond->store) return {};
-  return device_volumes->set_owner(bond->store);
+// Before the index, or the device, is changed. `ids`: of the volumes; `starts`: how many the index knows.
+Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t starts) {
+  const auto row = index->get(Family::meta, keys::device());
+  if (!row && !(row.error() == Errc::not_found)) return std::unexpected(row.error());
+  const std::string directory = options.directory.string(), name = options.device.string();
+  if (!device_volumes) {
+    if (!row) return {};
+    return refuse_device("the volumes of " + directory + " are on a device: set data.device", Errc::unsupported);
+  }
+  const Superblock& facts = device_volumes->superblock();
+  device_generation = facts.generation;
+  if (!row) {
+    if (bond_adopted)
+      return refuse_device("the index of " + directory + " is of no store on a device", Errc::unsupported);
+    if (facts.generation == 0) return {};
+    return warn_of_loss("the index of " + directory + " knows nothing of " + name +
+                        ", which the store has used: it is older, or another one.");
+  }
+  VB_ASSIGN(const DeviceRow known, decode_device_row(*row));
+  if (known.bond != *bond) {
+    return refuse_device("the index of " + directory + " belongs to another device (id " + to_text(known.bond.device) +
+                             ") or store than " + name + ". Nothing was changed",
+                         Errc::corrupt_object);
+  }
+  device_generation = std::max(known.generation, facts.generation);
+  const std::string apart = why_apart(known, facts, device_volumes->changes(), "the index of " + directory, name);
+  if (!apart.empty()) return warn_of_loss(apart + ". Was one of them restored from a copy?");
+  const auto later = std::ranges::find_if(ids, [&](uint64_t id) { return id >> 40 > starts; });
+  if (later == ids.end()) return {};
+  return warn_of_loss("the index of " + directory + " is older than " + name +
+                      ", which has volumes of a later start. Was it restored from a copy?");
+}
+
+// The superblock may be one start behind, where the last one stopped between the two: it follows before the index goes
+// on, or the two would be two apart.
+Result<void> Engine::follow_device() {
+  if (!device_volumes) return {};
+  if (auto repaired = device_volumes->repair(); !repaired) return cannot_write(repaired.error());
+  return device_volumes->superblock().generation == device_generation ? Result<void>() : write_superblock();
+}
+
+std::unexpected<Error> Engine::cannot_write(const Error& why) const {
+  return refuse_device(options.device.string() + " does not take its superblock or table: " + describe(why), why.code);
+}
+
+Result<void> Engine::write_superblock() {
+  auto written = device_volumes->set_owner(bond->store, device_generation);
+  return written ? written : cannot_write(written.error());
+}
+
+// Once the row is durable.
+Result<void> Engine::take_device() {
+  if (!device_volumes) return {};
+  VB_TRY(write_superblock());
+  device_volumes->note_changes([this](const DeviceVolumes::Change& change) { return note_change(change); });
+  return {};
+}
+
+std::string Engine::device_row(uint64_t changes) const { return encode(DeviceRow{*bond, device_generation, changes}); }
+
+// A volume that was made is clean: nothing of it is examined at a start.
+Result<void> Engine::note_change(const DeviceVolumes::Change& change) {
+  Batch batch(*index);
+  batch.put(Family::meta, keys::device(), device_row(change.number));
+  if (change.made) {
+    batch.put(Family::meta, keys::volume_clean(change.volume), "");
+  } else {
+    batch.erase(Family::meta, keys::volume_clean(change.volume));
+  }
+  VB_TRY(index->write(batch));
+  return index->sync();
 }
 
 Volumes::Options Engine::volume_options() {
@@ -115,7 +223,6 @@ Volumes::Options Engine::volume_options() {
                        .prepare_size = options.prepare_size,
                        .prepare_after = options.prepare_after,
                        .next_id = [this] { return next_id(); },
-                       .mark_clean = {},
                        .index_directory = options.directory,
                        .index_fs = fs,
                        .discard = {}};
@@ -128,12 +235,8 @@ Volumes::Options Engine::volume_options() {
   out.fs = device_volumes.get();
   out.volume_size_max = device_volumes->superblock().extent_size;
   out.keep_free = UINT64_MAX;
-  out.prepare_size = 0;  // a device has no records of its own to spare
-  out.mark_clean = [this](uint64_t id) {
-    Batch batch(*index);
-    batch.put(Family::meta, keys::volume_clean(id), "");
-    return index->write(batch);
-  };
+  out.prepare_size = 0;          // a device has no records of its own to spare
+  out.pieces_max = 1024 * 1024;  // what is more cannot be given back
   out.discard = [this](uint64_t bytes) { device_volumes->discard(bytes); };
   return out;
 }

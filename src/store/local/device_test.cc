@@ -1,10 +1,10 @@
-// Volumes on a device: the layout and what is refused, a device that fails, space that goes round.
-#include <random>
+// A device alone: its layout, copies, faults of its table, other programs.
+#include "store/local/device_volumes.h"
 
-#include "store/local/device_bond.h"
-#include "store/local/engine.h"
-#include "store/local/fsck.h"
+#include <functional>
+
 #include "store/local/test_store.h"
+#include "store/local/volume_name.h"
 
 namespace verbena::store::local {
 namespace {
@@ -14,11 +14,7 @@ using Loss = FaultyFileSystem::Loss;
 
 constexpr uint64_t device_bytes = 64 * MiB, extent_bytes = 1 * MiB;
 
-std::string volume_path_of(uint64_t id) {
-  char name[48];
-  std::snprintf(name, sizeof name, "/dev/disk/%016llx.volume", static_cast<unsigned long long>(id));
-  return name;
-}
+std::string volume_path_of(uint64_t id) { return "/dev/disk/" + volume_file_name(id); }
 
 class Device : public ::testing::Test {
  protected:
@@ -31,6 +27,13 @@ class Device : public ::testing::Test {
     EXPECT_TRUE(opened) << trouble;
     return std::move(*opened);
   }
+  // As a start of the store does.
+  std::unique_ptr<DeviceVolumes> must_take() {
+    auto volumes = must_open();
+    EXPECT_TRUE(volumes->repair());
+    EXPECT_TRUE(volumes->set_owner(owner, volumes->superblock().generation + 1));
+    return volumes;
+  }
   static Result<void> make(DeviceVolumes& volumes, uint64_t id) {
     VB_ASSIGN(auto made, volumes.open(volume_path_of(id), {.write = true, .create = true}));
     return {};
@@ -38,17 +41,22 @@ class Device : public ::testing::Test {
 
   FaultyFileSystem fs;
   std::string trouble;
+  const DeviceId owner = random_device_id();
 };
 
 TEST_F(Device, ALayoutFitsItsDevice) {
   for (const uint64_t size : {64 * MiB, 100 * MiB + 4096, 1 * GiB, 3 * TiB, 2000 * TiB}) {
     const auto plan = plan_device(size);
     ASSERT_TRUE(plan) << size;
-    EXPECT_LE(plan->data_at + plan->extents * plan->extent_size, size);
-    EXPECT_GE(plan->extents, 60u) << size;
+    EXPECT_GE(plan->extents, 50u) << size;
     EXPECT_LE(plan->extents, extents_max);
-    EXPECT_GE(page_place(plan->pages(), 0), device_table_at);
-    EXPECT_LE(page_place(plan->pages(), 0), plan->data_at);
+    // Other programs look in the first 4 MiB and the last one: no byte of a client lies there.
+    EXPECT_GT(plan->data_at, 4 * MiB);
+    EXPECT_LE(plan->data_at + plan->extents * plan->extent_size, size - 1 * MiB);
+    EXPECT_GE(plan->page_place(0, 0), superblock_places[1] + device_block);
+    EXPECT_GE(plan->page_place(0, 1), plan->page_place(plan->pages(), 0));
+    EXPECT_GE(plan->page_place(0, 1) - plan->page_place(0, 0), 1 * MiB);
+    EXPECT_LE(plan->page_place(plan->pages(), 1), plan->data_at);
     const auto again = decode_superblock(encode(*plan));
     ASSERT_TRUE(again);
     EXPECT_EQ(again->id, plan->id);
@@ -60,30 +68,34 @@ TEST_F(Device, ALayoutFitsItsDevice) {
 }
 
 TEST_F(Device, ASuperblockWhoseNumbersCannotBeIsRefused) {
-  Superblock s = *plan_device(1 * GiB);
-  s.extents += 1'000'000'000;
-  EXPECT_EQ(decode_superblock(encode(s)).error(), Errc::malformed);
-  s = *plan_device(1 * GiB);
-  s.data_at += 1 * MiB;
-  EXPECT_EQ(decode_superblock(encode(s)).error(), Errc::malformed);
-  s = *plan_device(1 * GiB);
-  s.extent_size = 0;
-  EXPECT_EQ(decode_superblock(encode(s)).error(), Errc::malformed);
+  const auto refused = [](const std::function<void(Superblock&)>& change) {
+    Superblock s = *plan_device(1 * GiB);
+    change(s);
+    return decode_superblock(encode(s)).error() == Errc::malformed;
+  };
+  EXPECT_TRUE(refused([](Superblock& s) { s.extents += 1'000'000'000; }));
+  EXPECT_TRUE(refused([](Superblock& s) { s.data_at += 1 * MiB; }));
+  EXPECT_TRUE(refused([](Superblock& s) { s.extent_size = 0; }));
+  EXPECT_TRUE(refused([](Superblock& s) { s.device_size = s.data_at + s.extents * s.extent_size; }));
+  EXPECT_TRUE(refused([](Superblock& s) {
+    s.extents = 1;
+    s.device_size = 10 * MiB;
+  }));
   EXPECT_EQ(decode_superblock({}).error(), Errc::malformed);
+}
+
+TEST_F(Device, APageWithAnIdThatCannotBeIsDamaged) {
+  const DeviceId id = random_device_id();
+  TablePage page{0, 1, std::vector<uint64_t>(entries_of_page)};
+  page.volumes[7] = device_volume_max - 1;
+  EXPECT_TRUE(decode_page(encode(page, id), id, 0));
+  page.volumes[7] = device_volume_max;
+  EXPECT_EQ(decode_page(encode(page, id), id, 0).error(), Errc::corrupt_object);
 }
 
 TEST_F(Device, ThatIsNotFormattedIsRefusedWithTheCommand) {
   ASSERT_FALSE(open());
   EXPECT_NE(trouble.find("verbena device format"), std::string::npos) << trouble;
-}
-
-TEST_F(Device, OneTornSuperblockIsNoneLostAndTwoAre) {
-  format();
-  fs.flip_bit("/dev/disk", 100);
-  EXPECT_TRUE(open()) << trouble;
-  fs.flip_bit("/dev/disk", superblock_places[1] + 100);
-  ASSERT_FALSE(open());
-  EXPECT_NE(trouble.find("both copies"), std::string::npos) << trouble;
 }
 
 TEST_F(Device, ThatBecameSmallerIsRefused) {
@@ -93,18 +105,80 @@ TEST_F(Device, ThatBecameSmallerIsRefused) {
   EXPECT_NE(trouble.find("smaller"), std::string::npos) << trouble;
 }
 
-TEST_F(Device, ADamagedPageOfTheTableIsToldByItsPlace) {
+// --- Two copies of everything ---
+
+TEST_F(Device, OneDamagedSuperblockIsNoneLostAndTwoAre) {
   format();
-  fs.flip_bit("/dev/disk", device_table_at + 10);
-  EXPECT_TRUE(open()) << trouble;
-  fs.flip_bit("/dev/disk", device_table_at + device_block + 10);
+  for (const uint64_t place : superblock_places) {
+    fs.flip_bit("/dev/disk", place + 100);
+    const auto volumes = must_open();
+    ASSERT_EQ(volumes->defects().size(), 1u);
+    EXPECT_NE(volumes->defects()[0].find(std::to_string(place)), std::string::npos) << volumes->defects()[0];
+    EXPECT_FALSE(volumes->begin_overwritten());
+    fs.flip_bit("/dev/disk", place + 100);
+  }
+  for (const uint64_t place : superblock_places) fs.flip_bit("/dev/disk", place + 100);
   ASSERT_FALSE(open());
-  EXPECT_NE(trouble.find("at byte 1048576"), std::string::npos) << trouble;
+  EXPECT_NE(trouble.find("both copies"), std::string::npos) << trouble;
 }
+
+// A change is in both copies when it returns: either may be lost after it, and at the next start the other one.
+TEST_F(Device, AChangeIsInBothCopies) {
+  format();
+  must_take();
+  const Superblock facts = must_open()->superblock();
+  uint64_t id = 0;
+  for (const uint64_t copy : {0, 1, 1, 0}) {
+    ASSERT_TRUE(make(*must_take(), ++id));
+    fs.flip_bit("/dev/disk", facts.page_place(0, copy) + 10);
+    fs.flip_bit("/dev/disk", superblock_places[copy] + 100);
+    auto volumes = must_open();
+    EXPECT_EQ(volumes->volumes(), id);
+    EXPECT_EQ(volumes->superblock().owner, owner);
+    ASSERT_EQ(volumes->defects().size(), 2u);
+    ASSERT_TRUE(volumes->repair());
+    EXPECT_TRUE(must_open()->defects().empty());
+  }
+}
+
+TEST_F(Device, ACopyThatCannotBeReadIsReplacedByTheOther) {
+  format();
+  ASSERT_TRUE(make(*must_take(), 7));
+  const Superblock facts = must_open()->superblock();
+  for (const uint64_t place :
+       {superblock_places[0], superblock_places[1], facts.page_place(0, 0), facts.page_place(0, 1)}) {
+    fs.fail_reads_at("/dev/disk", place + 5);
+    const auto volumes = must_open();
+    EXPECT_EQ(volumes->volumes(), 1u) << place;
+    ASSERT_EQ(volumes->defects().size(), 1u) << place;
+    EXPECT_NE(volumes->defects()[0].find("cannot be read"), std::string::npos) << volumes->defects()[0];
+    EXPECT_FALSE(volumes->begin_overwritten());
+    fs.fail_reads_at("", 0);
+  }
+}
+
+TEST_F(Device, APageIsLostWithBothCopiesAndToldByItsPlace) {
+  format();
+  ASSERT_TRUE(make(*must_take(), 7));
+  const Superblock facts = must_open()->superblock();
+  for (const uint64_t copy : {0, 1}) fs.flip_bit("/dev/disk", facts.page_place(0, copy) + 10);
+  ASSERT_FALSE(open());
+  EXPECT_NE(trouble.find(std::to_string(facts.page_place(0, 0))), std::string::npos) << trouble;
+  EXPECT_NE(trouble.find(std::to_string(facts.page_place(0, 1))), std::string::npos) << trouble;
+}
+
+TEST_F(Device, BytesOfOthersAtItsBeginAreNoRot) {
+  format();
+  const std::string bytes(512, 'x');
+  ASSERT_TRUE(write_fully(*file(), as_bytes(bytes), 0));
+  EXPECT_TRUE(must_open()->begin_overwritten());
+}
+
+// --- Volumes ---
 
 TEST_F(Device, VolumesAreExtentsThatDoNotTouchEachOther) {
   format();
-  auto volumes = must_open();
+  auto volumes = must_take();
   const uint64_t extents = volumes->superblock().extents;
   std::vector<std::unique_ptr<File>> files;
   for (uint64_t id = 1; id <= extents; ++id) {
@@ -134,7 +208,7 @@ TEST_F(Device, VolumesAreExtentsThatDoNotTouchEachOther) {
 
 TEST_F(Device, AnUnlinkedVolumeFreesItsExtentWhenItsLastFileIsClosed) {
   format();
-  auto volumes = must_open();
+  auto volumes = must_take();
   const uint64_t all = *volumes->free_bytes("");
   auto open_file = *volumes->open(volume_path_of(7), {.write = true, .create = true});
   ASSERT_TRUE(volumes->unlink(volume_path_of(7)));
@@ -145,22 +219,30 @@ TEST_F(Device, AnUnlinkedVolumeFreesItsExtentWhenItsLastFileIsClosed) {
   EXPECT_EQ(volumes->unlink(volume_path_of(7)).error(), Errc::not_found);
 }
 
+// --- Faults ---
+
 // The table is what it was before a change or after it, whichever operation of the change the machine stops at.
 TEST_F(Device, ACrashInAChangeOfTheTableLeavesItWhole) {
-  for (uint64_t n = 0; n < 12; ++n) {
+  bool all_done = false;
+  for (uint64_t n = 0; !all_done; ++n) {
+    ASSERT_LT(n, 100u);
     for (const Loss loss : {Loss::nothing, Loss::unsynced, Loss::torn}) {
       format();
       bool made = false, gone = false;
       {
-        auto volumes = must_open();
+        auto volumes = must_take();
         ASSERT_TRUE(make(*volumes, 1));
         ASSERT_TRUE(make(*volumes, 2));
         fs.fail_at(n, Fault::crash);
         made = make(*volumes, 3).has_value();
         gone = volumes->unlink(volume_path_of(1)).has_value();
+        all_done = !fs.fault_happened();
       }
       fs.crash(loss, n);
       auto volumes = must_open();
+      ASSERT_TRUE(volumes->repair());
+      volumes = must_open();
+      EXPECT_TRUE(volumes->defects().empty());
       EXPECT_TRUE(volumes->stat(volume_path_of(2)));
       EXPECT_TRUE(!made || volumes->stat(volume_path_of(3))) << n;
       EXPECT_FALSE(gone && volumes->stat(volume_path_of(1))) << n;
@@ -168,43 +250,156 @@ TEST_F(Device, ACrashInAChangeOfTheTableLeavesItWhole) {
   }
 }
 
-TEST_F(Device, AnInterruptedFormatIsNoFormat) {
+TEST_F(Device, ACrashInAStartLeavesItsSuperblockWhole) {
   format();
-  const auto old = must_open()->superblock().id;
-  for (uint64_t n = 0;; ++n) {
-    fs.fail_at(n, Fault::crash);
-    const bool done = format_device(*file(), extent_bytes).has_value();
-    fs.crash(Loss::torn, n);
-    if (done) break;
-    // Torn writes may leave the old superblock before the first flush, and the new one after the last.
-    const auto opened = open();
-    EXPECT_TRUE(!opened || (*opened)->superblock().id == old || (*opened)->volumes() == 0) << n;
-    ASSERT_LT(n, 200u);
+  uint64_t before = must_take()->superblock().generation;
+  bool done = false;
+  for (uint64_t n = 0; !done; ++n) {
+    ASSERT_LT(n, 100u);
+    for (const Loss loss : {Loss::nothing, Loss::unsynced, Loss::torn}) {
+      {
+        auto volumes = must_open();
+        ASSERT_TRUE(volumes->repair());
+        fs.fail_at(n, Fault::crash);
+        done = volumes->set_owner(owner, before + 1).has_value();
+      }
+      fs.crash(loss, n);
+      const Superblock now = must_open()->superblock();
+      EXPECT_EQ(now.owner, owner);
+      EXPECT_TRUE(now.generation == before + 1 || (!done && now.generation == before)) << n;
+      before = now.generation;
+    }
   }
+}
+
+// Old format, no format or new format: never the old superblock with a table that is not its own.
+TEST_F(Device, AnInterruptedFormatIsTheOldFormatOrNone) {
+  for (const Loss loss : {Loss::nothing, Loss::unsynced, Loss::torn}) {
+    for (uint64_t n = 0;; ++n) {
+      ASSERT_LT(n, 200u);
+      format();
+      const DeviceId old = must_take()->superblock().id;
+      {
+        auto volumes = must_take();
+        ASSERT_TRUE(make(*volumes, 1));
+        ASSERT_TRUE(make(*volumes, 2));
+      }
+      fs.fail_at(n, Fault::crash);
+      const auto made = format_device(*file(), extent_bytes);
+      fs.crash(loss, n);
+      auto opened = open();
+      if (made) {
+        ASSERT_TRUE(opened) << trouble;
+        EXPECT_EQ((*opened)->superblock().id, made->id);
+        EXPECT_TRUE((*opened)->defects().empty());
+        break;
+      }
+      if (!opened) continue;
+      const bool is_old = (*opened)->superblock().id == old;
+      EXPECT_EQ((*opened)->volumes(), is_old ? 2u : 0u) << n;
+    }
+  }
+}
+
+TEST_F(Device, AFormatOverwritesTheLastSectorsToo) {
+  constexpr uint64_t odd = device_bytes + 3 * 512;
+  fs.make_device("/dev/disk2", odd);
+  auto device = std::move(*fs.open("/dev/disk2", {.write = true}));
+  const std::string label(1 * MiB + 3 * 512, 'x');
+  ASSERT_TRUE(write_fully(*device, as_bytes(label), odd - label.size()));
+  ASSERT_TRUE(format_device(*device));
+  std::string end(label.size(), 'x');
+  ASSERT_TRUE(read_fully(*device, std::as_writable_bytes(std::span(end.data(), end.size())), odd - end.size()));
+  EXPECT_EQ(end.find_first_not_of('\0'), std::string::npos);
+  EXPECT_TRUE(DeviceVolumes::open("/dev/disk2", std::move(device), trouble)) << trouble;
 }
 
 TEST_F(Device, AfterAFlushThatFailedNothingIsWritten) {
   format();
-  auto volumes = must_open();
+  auto volumes = must_take();
   auto one = *volumes->open(volume_path_of(1), {.write = true, .create = true});
   auto two = *volumes->open(volume_path_of(2), {.write = true, .create = true});
   const std::string bytes = pattern(4096, 1);
   ASSERT_TRUE(write_fully(*one, as_bytes(bytes), 0));
   ASSERT_TRUE(write_fully(*two, as_bytes(bytes), 0));
+  EXPECT_TRUE(two->takes_writes());
   fs.fail_syncs("/dev");
   EXPECT_FALSE(one->datasync());
   fs.fail_syncs("");
   // The kernel would report nothing more, and the other volume's bytes may be lost with the first one's.
   EXPECT_FALSE(two->datasync());
   EXPECT_FALSE(write_fully(*two, as_bytes(bytes), 0));
+  EXPECT_FALSE(two->takes_writes());
   EXPECT_FALSE(make(*volumes, 3));
   std::string back(4096, '\0');
   EXPECT_TRUE(read_fully(*two, std::as_writable_bytes(std::span(back.data(), back.size())), 0));
 }
 
+// The write may have been done: what the table says after the next start is not known, so nothing may rest on it.
+TEST_F(Device, AfterAWriteOfTheTableThatFailedNothingIsWritten) {
+  for (const Fault fault : {Fault::io_error, Fault::io_error_applied}) {
+    for (uint64_t n = 0; n < 4; ++n) {  // two writes and two flushes
+      format();
+      auto volumes = must_take();
+      auto one = *volumes->open(volume_path_of(1), {.write = true, .create = true});
+      fs.fail_at(n, fault, "/dev");
+      EXPECT_FALSE(volumes->unlink(volume_path_of(1))) << n;
+      ASSERT_TRUE(fs.fault_happened());
+      EXPECT_TRUE(volumes->failed());
+      const std::string bytes = pattern(4096, 1);
+      EXPECT_FALSE(write_fully(*one, as_bytes(bytes), 0)) << n;
+      EXPECT_FALSE(make(*volumes, 2)) << n;
+    }
+  }
+}
+
+// Locks hold on one machine alone.
+TEST_F(Device, ThatAnotherMachineTookOrFormattedIsNotChanged) {
+  for (const bool formats : {false, true}) {
+    format();
+    auto volumes = must_take();
+    ASSERT_TRUE(make(*volumes, 1));
+    if (formats) {
+      format();
+    } else {
+      auto other = must_open();
+      ASSERT_TRUE(other->set_owner(random_device_id(), 1));
+    }
+    EXPECT_FALSE(make(*volumes, 2));
+    EXPECT_TRUE(volumes->failed());
+    EXPECT_EQ(must_open()->volumes(), formats ? 0u : 1u);
+  }
+}
+
+TEST_F(Device, TheTableIsAheadOfWhatIsNotedByOneAtMost) {
+  format();
+  auto volumes = must_take();
+  uint64_t noted = volumes->changes();
+  bool refuses = false;
+  volumes->note_changes([&](const DeviceVolumes::Change& change) -> Result<void> {
+    if (refuses) return fail(Errc::io_error);
+    EXPECT_EQ(change.number, noted + 1);
+    noted = change.number;
+    return {};
+  });
+  ASSERT_TRUE(make(*volumes, 1));
+  EXPECT_EQ(noted, 1u);
+  refuses = true;
+  EXPECT_FALSE(make(*volumes, 2));
+  for (int tries = 0; tries < 3; ++tries) {
+    EXPECT_FALSE(make(*volumes, 3));
+    EXPECT_FALSE(volumes->unlink(volume_path_of(1)));
+    EXPECT_EQ(must_open()->changes(), 2u);
+  }
+  refuses = false;
+  EXPECT_TRUE(volumes->unlink(volume_path_of(1)));
+  EXPECT_EQ(noted, 3u);
+  EXPECT_EQ(must_open()->changes(), 3u);
+}
+
 TEST_F(Device, OneFlushServesAllVolumes) {
   format();
-  auto volumes = must_open();
+  auto volumes = must_take();
   auto one = *volumes->open(volume_path_of(1), {.write = true, .create = true});
   auto two = *volumes->open(volume_path_of(2), {.write = true, .create = true});
   const std::string bytes = pattern(4096, 1);
@@ -216,224 +411,60 @@ TEST_F(Device, OneFlushServesAllVolumes) {
   EXPECT_EQ(fs.syncs("/dev"), before + 1);
 }
 
-TEST_F(Device, FreedExtentsAreDiscardedInPiecesAndNoOthers) {
-  format();
-  auto volumes = must_open();
-  const std::string bytes = pattern(extent_bytes, 1);
-  for (const uint64_t id : {1, 2}) {
-    auto made = *volumes->open(volume_path_of(id), {.write = true, .create = true});
-    ASSERT_TRUE(write_fully(*made, as_bytes(bytes), 0));
+// --- Discards ---
+
+class Discards : public Device {
+ protected:
+  // Three full volumes, of which two go.
+  void begin() {
+    format();
+    volumes = must_take();
+    for (const uint64_t id : {1, 2, 3}) {
+      auto made = *volumes->open(volume_path_of(id), {.write = true, .create = true});
+      ASSERT_TRUE(write_fully(*made, as_bytes(pattern(extent_bytes, id)), 0));
+    }
+    EXPECT_FALSE(volumes->discard(extent_bytes));
+    ASSERT_TRUE(volumes->unlink(volume_path_of(1)));
+    ASSERT_TRUE(volumes->unlink(volume_path_of(3)));
+    used = fs.used_bytes();
   }
-  EXPECT_FALSE(volumes->discard(extent_bytes));
-  ASSERT_TRUE(volumes->unlink(volume_path_of(1)));
-  const uint64_t used = fs.used_bytes();
+  void expect_the_other_whole() {
+    std::string bytes(extent_bytes, '\0');
+    const auto kept = *volumes->open(volume_path_of(2), {});
+    ASSERT_TRUE(read_fully(*kept, std::as_writable_bytes(std::span(bytes.data(), bytes.size())), 0));
+    EXPECT_TRUE(bytes == pattern(extent_bytes, 2));
+  }
+  std::unique_ptr<DeviceVolumes> volumes;
+  uint64_t used = 0;
+};
+
+TEST_F(Discards, AreOfFreedExtentsInPiecesAndOfNoOthers) {
+  begin();
   EXPECT_TRUE(volumes->discard(extent_bytes / 2));
   EXPECT_EQ(fs.used_bytes(), used - extent_bytes / 2);
   EXPECT_TRUE(volumes->discard(extent_bytes));
   EXPECT_EQ(fs.used_bytes(), used - extent_bytes);
+  // An extent that is given out again is no longer discarded.
+  const std::string bytes = pattern(extent_bytes, 4);
+  for (const uint64_t id : {4, 5}) {
+    auto made = *volumes->open(volume_path_of(id), {.write = true, .create = true});
+    ASSERT_TRUE(write_fully(*made, as_bytes(bytes), 0));
+  }
   EXPECT_FALSE(volumes->discard(extent_bytes));
+  EXPECT_EQ(fs.used_bytes(), used);
+  expect_the_other_whole();
 }
 
-// --- The store on a device ---
-
-class StoreOnDevice : public ::testing::Test {
- protected:
-  StoreOnDevice() { use_device(fs, t.options, device_bytes, extent_bytes); }
-  void begin() {
-    t.open();
-    t.make_bucket("b");
-  }
-  std::string refusal() {
-    std::string sentence;
-    t.options.trouble = &sentence;
-    EXPECT_FALSE(t.try_open());
-    t.options.trouble = nullptr;
-    return sentence;
-  }
-  Result<ObjectInfo> put(const std::string& key, uint64_t size, uint64_t seed) {
-    const std::string bytes = pattern(size, seed);
-    TestStore::How how;
-    how.size_hint = bytes.size();
-    return t.put("b", key, bytes, how);
-  }
-
-  FaultyFileSystem fs;
-  TestStore t{&fs};
-};
-
-TEST_F(StoreOnDevice, OpensWithItsDeviceAlone) {
+TEST_F(Discards, GoOnAfterAnErrorElsewhere) {
   begin();
-  ASSERT_TRUE(put("k", 200'000, 1));
-  t.close();
-  const auto device = t.options.device;
-  t.options.device = "";
-  EXPECT_NE(refusal().find("set data.device"), std::string::npos);
-  t.options.device = "/missing";
-  EXPECT_NE(refusal().find("missing"), std::string::npos);
-  fs.make_device("/other", device_bytes);
-  ASSERT_TRUE(format_device(**fs.open("/other", {.write = true}), extent_bytes));
-  t.options.device = "/other";
-  EXPECT_NE(refusal().find("another device"), std::string::npos);
-  t.options.device = device;
-  t.open();
-  EXPECT_TRUE(*t.get("b", "k") == pattern(200'000, 1));
-}
-
-TEST_F(StoreOnDevice, ADeviceOfAnotherStoreIsRefused) {
-  begin();
-  t.close();
-  t.options.directory = "/second";
-  EXPECT_NE(refusal().find("another store"), std::string::npos);
-}
-
-TEST_F(StoreOnDevice, OpensWithOneDamagedSuperblockWhicheverItIs) {
-  begin();
-  ASSERT_TRUE(put("k", 200'000, 1));
-  for (const uint64_t place : superblock_places) {
-    t.close();
-    fs.flip_bit("/dev/disk", place + 100);
-    t.open();
-    EXPECT_TRUE(*t.get("b", "k") == pattern(200'000, 1));
-    t.close();
-    fs.flip_bit("/dev/disk", place + 100);
-    t.open();
-  }
-}
-
-TEST_F(StoreOnDevice, AStoreOfFilesDoesNotMoveByItself) {
-  const auto device = std::exchange(t.options.device, "");
-  begin();
-  ASSERT_TRUE(put("k", 200'000, 1));
-  t.close();
-  t.options.device = device;
-  EXPECT_NE(refusal().find("volumes in files"), std::string::npos);
-  t.options.device = "";
-  t.open();
-  EXPECT_TRUE(*t.get("b", "k") == pattern(200'000, 1));
-}
-
-TEST_F(StoreOnDevice, ItsFormatIsOneThatAnOlderProgramRefuses) {
-  begin();
-  t.close();
-  const auto version = read_small_file(fs, "/store/VERSION", 1 * KiB);
-  ASSERT_TRUE(version);
-  EXPECT_TRUE(version->starts_with("verbena local store, format 9\ndevice ")) << *version;
-  EXPECT_TRUE(fs.list("/store/volumes")->empty());
-}
-
-TEST_F(StoreOnDevice, ALineOfVersionThatIsNoneIsRefused) {
-  EXPECT_EQ(find_bond("verbena local store, format 9\ndevice 12\n").error(), Errc::malformed);
-  EXPECT_FALSE(*find_bond("verbena local store, format 7\n"));
-  const DeviceBond bond{random_device_id(), random_device_id()};
-  const auto again = find_bond("verbena local store, format 9\n" + to_text(bond));
-  ASSERT_TRUE(again && *again);
-  EXPECT_EQ((*again)->store, bond.store);
-}
-
-TEST_F(StoreOnDevice, AFullDeviceRefusesPutsAndTakesThemAgainAfterDeletes) {
-  begin();
-  uint64_t n = 0;
-  for (; n < 200; ++n) {
-    auto done = put("k" + std::to_string(n), 700'000, n);
-    if (done) continue;
-    EXPECT_EQ(done.error(), Errc::insufficient_storage) << describe(done.error());
-    break;
-  }
-  EXPECT_GT(n * 700'000, 9 * (device_bytes - 2 * MiB) / 10);  // nearly all of it was used
-  EXPECT_LT(n, 200u);
-  ASSERT_TRUE(t.remove("b", "k3"));
-  ASSERT_TRUE(t.remove("b", "k30"));
-  t.store->drain();
-  EXPECT_TRUE(put("again", 700'000, 999));
-  t.reopen();
-  EXPECT_TRUE(*t.get("b", "again") == pattern(700'000, 999));
-  for (uint64_t i = 0; i < n; ++i) {
-    if (i == 3 || i == 30) continue;
-    EXPECT_TRUE(*t.get("b", "k" + std::to_string(i)) == pattern(700'000, i)) << i;
-  }
-  ASSERT_TRUE(t.remove("b", "k4"));
-  t.store->drain();
-  EXPECT_TRUE(put("after a start", 600'000, 5));
-  t.expect_no_leak();
-}
-
-TEST_F(StoreOnDevice, SizesThatComeAndGoAreNeverRefusedOnADeviceThatIsNinetyPercentFull) {
-  begin();
-  std::mt19937_64 random(7);
-  std::map<std::string, std::pair<uint64_t, uint64_t>> there;
-  uint64_t bytes = 0;
-  const uint64_t most = 9 * (device_bytes - 2 * MiB) / 10;
-  for (uint64_t i = 0; i < 600; ++i) {
-    const std::string key = "k" + std::to_string(random() % 400);
-    const uint64_t size = 20'000 + random() % (random() % 8 == 0 ? 3'000'000 : 200'000);
-    while (bytes + align_up(size) > most && !there.empty()) {
-      const auto victim = there.begin();
-      ASSERT_TRUE(t.remove("b", victim->first));
-      bytes -= align_up(victim->second.first);
-      there.erase(victim);
-      t.store->drain();
-    }
-    auto done = put(key, size, i);
-    ASSERT_TRUE(done) << i << ": " << describe(done.error()) << " " << bytes;
-    if (const auto before = there.find(key); before != there.end()) bytes -= align_up(before->second.first);
-    there[key] = {size, i};
-    bytes += align_up(size);
-    t.store->drain();
-  }
-  for (const auto& [key, what] : there) EXPECT_TRUE(*t.get("b", key) == pattern(what.first, what.second)) << key;
-  t.expect_no_leak();
-}
-
-TEST_F(StoreOnDevice, EmptyVolumesGoBackAndTheirExtentsAreUsedByOthers) {
-  begin();
-  for (uint64_t round = 0; round < 3; ++round) {
-    for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(put("k" + std::to_string(i), 900'000, i)) << round;
-    for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(t.remove("b", "k" + std::to_string(i)));
-    t.store->drain();
-    EXPECT_LE(t.store->usage()->volumes, 4u);
-  }
-}
-
-// The device is gone: every write and flush is EIO.
-TEST_F(StoreOnDevice, ADeviceThatVanishesLosesNothingAcknowledged) {
-  begin();
-  ASSERT_TRUE(put("before", 200'000, 1));
-  fs.fail_syncs("/dev");
-  EXPECT_FALSE(put("during", 200'000, 2));
-  EXPECT_FALSE(t.get("b", "during"));
-  fs.fail_syncs("");
-  EXPECT_FALSE(put("still", 200'000, 3)) << "the flush that failed is forgotten";
-  EXPECT_TRUE(*t.get("b", "before") == pattern(200'000, 1));
-  t.close();
-  fs.crash(Loss::unsynced, 1);
-  t.open();
-  EXPECT_TRUE(*t.get("b", "before") == pattern(200'000, 1));
-  EXPECT_FALSE(t.get("b", "during"));
-  EXPECT_TRUE(put("after", 200'000, 4));
-  t.expect_no_leak();
-}
-
-TEST_F(StoreOnDevice, FsckReadsIt) {
-  begin();
-  ASSERT_TRUE(put("k", 200'000, 1));
-  t.close();
-  std::string sentence;
-  FsckOptions options{.directory = "/store", .fs = &fs, .read_data = true, .device = "/dev/disk", .trouble = &sentence};
-  auto report = fsck(options);
-  ASSERT_TRUE(report) << sentence;
-  EXPECT_FALSE(report->damaged());
-  EXPECT_EQ(report->objects, 1u);
-  options.device = "";
-  EXPECT_FALSE(fsck(options));
-  EXPECT_NE(sentence.find("--device"), std::string::npos) << sentence;
-  // Rot in the only extent that is in use: every byte of the object's first block.
-  options.device = "/dev/disk";
-  const auto place = read_superblock(**fs.open("/dev/disk", {}))->data_at;
-  fs.flip_bit("/dev/disk", place + 5000);
-  report = fsck(options);
-  ASSERT_TRUE(report) << sentence;
-  ASSERT_EQ(report->lost.size(), 1u);
-  EXPECT_NE(report->lost[0].why.find("fails its checksum"), std::string::npos) << report->lost[0].why;
+  fs.fail_at(0, Fault::io_error);
+  EXPECT_TRUE(volumes->discard(extent_bytes));
+  ASSERT_TRUE(fs.fault_happened());
+  EXPECT_EQ(fs.used_bytes(), used);
+  EXPECT_TRUE(volumes->discard(extent_bytes));
+  EXPECT_EQ(fs.used_bytes(), used - extent_bytes);
+  EXPECT_FALSE(volumes->discard(extent_bytes));
+  expect_the_other_whole();
 }
 
 }  // namespace

@@ -3,117 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <condition_variable>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/log.h"
 #include "store/local/disk_times.h"
+#include "store/local/volume_name.h"
 
 namespace verbena::store::local {
 namespace {
 
-constexpr std::string_view volume_suffix = ".volume";
 constexpr uint64_t discard_piece = 64 * MiB;
-
-std::string volume_file_name(uint64_t volume) { return fmt::format("{:016x}{}", volume, volume_suffix); }
 
 // 0: not the name of a volume.
 uint64_t volume_of(const FileSystem::Path& path) {
-  const std::string name = path.filename().string();
-  uint64_t id = 0;
-  std::from_chars(name.data(), name.data() + name.size(), id, 16);
-  return volume_file_name(id) == name ? id : 0;
-}
-
-// Memory that direct I/O accepts.
-class AlignedBytes {
- public:
-  explicit AlignedBytes(size_t size) : memory_(size + disk_alignment), size_(size) {}
-  MutableBytes bytes() {
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-    return MutableBytes(memory_).subspan(align_up(address) - address, size_);
-  }
-
- private:
-  std::vector<std::byte> memory_;
-  size_t size_;
-};
-
-Result<void> write_block(File& device, const DeviceBlock& block, uint64_t place) {
-  AlignedBytes memory(device_block);
-  std::ranges::copy(block, memory.bytes().begin());
-  return write_fully(device, memory.bytes(), place);
-}
-
-Result<void> write_zeros(File& device, uint64_t from, uint64_t to) {
-  AlignedBytes zeros(1 * MiB);
-  for (uint64_t at = from; at < to; at += 1 * MiB) {
-    VB_TRY(write_fully(device, zeros.bytes().first(std::min<uint64_t>(1 * MiB, to - at)), at));
-  }
-  return {};
+  return parse_volume_file_name(path.filename().string()).value_or(0);
 }
 
 }  // namespace
-
-// --- The device, shared by the files of all volumes ---
-
-class DeviceVolumes::Device {
- public:
-  Device(std::string name, std::unique_ptr<File> file) : name_(std::move(name)), file_(std::move(file)) {}
-  ~Device() {
-    if (failed()) DiskTrouble::get().device_failed.set(0);
-  }
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-
-  const std::string& name() const { return name_; }
-  File& file() { return *file_; }
-  void note_written() { written_.fetch_add(1, std::memory_order_acq_rel); }
-  bool failed() const { return failed_.load(std::memory_order_acquire); }
-
-  Result<size_t> write(Bytes from, uint64_t place) {
-    if (failed()) return fail(Errc::io_error, "device: an earlier flush failed");
-    auto done = file_->pwrite(from, place);
-    note_written();
-    return done;
-  }
-  Result<void> write_whole(const DeviceBlock& block, uint64_t place) {
-    if (failed()) return fail(Errc::io_error, "device: an earlier flush failed");
-    auto done = write_block(*file_, block, place);
-    note_written();
-    return done;
-  }
-  // Everything written before the call is durable. One flush serves all volumes. After one that failed the device may
-  // have lost any write since the last good one, and the kernel reports that only once: so none succeeds after it.
-  Result<void> flush() {
-    const std::lock_guard lock(flush_mutex_);
-    if (failed()) return fail(Errc::io_error, "device: an earlier flush failed");
-    const uint64_t upto = written_.load(std::memory_order_acquire);
-    if (flushed_ == upto) return {};
-    if (auto done = file_->datasync(); !done) {
-      failed_.store(true, std::memory_order_release);
-      DiskTrouble::get().device_failed.set(1);
-      log::error(
-          "store: {} did not flush: {}. What was not acknowledged by then is refused, and nothing is written to it "
-          "until "
-          "the server starts again; reads go on",
-          name_, describe(done.error()));
-      return done;
-    }
-    flushed_ = upto;
-    return {};
-  }
-
- private:
-  const std::string name_;
-  const std::unique_ptr<File> file_;
-  std::mutex flush_mutex_;
-  std::atomic<uint64_t> written_{1};  // an earlier process may have left unflushed writes
-  uint64_t flushed_ = 0;
-  std::atomic<bool> failed_{false};
-};
 
 // --- Which extent has which volume ---
 
@@ -147,7 +56,7 @@ struct DeviceVolumes::Held {
 
 class DeviceVolumes::DeviceFile final : public File {
  public:
-  DeviceFile(std::shared_ptr<Device> device, std::shared_ptr<Held> held, const Superblock& layout)
+  DeviceFile(std::shared_ptr<SharedDevice> device, std::shared_ptr<Held> held, const Superblock& layout)
       : device_(std::move(device)),
         held_(std::move(held)),
         begin_(layout.data_at + held_->extent * layout.extent_size),
@@ -176,6 +85,7 @@ class DeviceVolumes::DeviceFile final : public File {
   }
   bool direct() const override { return device_->file().direct(); }
   int ring_descriptor() const override { return device_->file().ring_descriptor(); }
+  bool takes_writes() const override { return !device_->failed(); }
   std::optional<uint64_t> ring_place(uint64_t offset, size_t length) const override {
     if (!is_inside(offset, length)) return std::nullopt;
     return begin_ + offset;
@@ -191,79 +101,30 @@ class DeviceVolumes::DeviceFile final : public File {
  private:
   bool is_inside(uint64_t offset, uint64_t length) const { return offset <= size_ && length <= size_ - offset; }
 
-  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<SharedDevice> device_;
   const std::shared_ptr<Held> held_;
   const uint64_t begin_, size_;
 };
 
 // --- Opening ---
 
-Result<Superblock> read_superblock(File& device) {
-  AlignedBytes memory(device_block);
-  std::optional<Superblock> newest;
-  std::optional<Error> first_error;
-  for (const uint64_t place : superblock_places) {
-    auto read = read_fully(device, memory.bytes(), place);
-    auto copy = read ? decode_superblock(memory.bytes()) : Result<Superblock>(std::unexpected(read.error()));
-    if (copy && (!newest || copy->sequence > newest->sequence)) newest = *copy;
-    // What says more than "there is none" is told.
-    if (!copy && (!first_error || *first_error == Errc::not_found)) first_error = copy.error();
-  }
-  if (newest) return *newest;
-  return std::unexpected(*first_error);
-}
-
-DeviceVolumes::DeviceVolumes(std::shared_ptr<Device> device, const Superblock& superblock)
-    : device_(std::move(device)), superblock_(superblock), extents_(std::make_shared<Extents>()) {}
+DeviceVolumes::DeviceVolumes(std::shared_ptr<SharedDevice> device)
+    : device_(std::move(device)), table_(device_), extents_(std::make_shared<Extents>()) {}
 
 DeviceVolumes::~DeviceVolumes() = default;
 
 Result<std::unique_ptr<DeviceVolumes>> DeviceVolumes::open(std::string name, std::unique_ptr<File> file,
                                                            std::string& trouble) {
-  const auto superblock = read_superblock(*file);
-  if (!superblock) {
-    const Error& why = superblock.error();
-    trouble = why == Errc::not_found        ? name + " is not formatted for volumes. Run: verbena device format " + name
-              : why == Errc::corrupt_object ? name +
-                                                  ": both copies of the superblock are damaged. Nothing was changed. "
-                                                  "Without it the volumes cannot be found"
-                                            : name + ": " + describe(why);
-    return std::unexpected(why);
-  }
-  VB_ASSIGN(const FileStat now, file->stat());
-  if (now.size < superblock->device_size) {
-    trouble = fmt::format("{} has {} bytes, and had {} when it was formatted: it has become smaller, or is not whole",
-                          name, now.size, superblock->device_size);
-    return fail(Errc::corrupt_object, "device: smaller than it was");
-  }
-  auto device = std::make_shared<Device>(std::move(name), std::move(file));
-  std::unique_ptr<DeviceVolumes> volumes(new DeviceVolumes(std::move(device), *superblock));
-  VB_TRY(volumes->load_table(trouble));
+  auto device = std::make_shared<SharedDevice>(std::move(name), std::move(file));
+  std::unique_ptr<DeviceVolumes> volumes(new DeviceVolumes(std::move(device)));
+  VB_TRY(volumes->load(trouble));
   return volumes;
 }
 
-Result<void> DeviceVolumes::load_table(std::string& trouble) {
-  AlignedBytes memory(device_block);
-  for (uint64_t number = 0; number < superblock_.pages(); ++number) {
-    std::optional<TablePage> newest;
-    for (const uint64_t copy : {0, 1}) {
-      if (auto read = read_fully(device_->file(), memory.bytes(), page_place(number, copy)); !read) {
-        trouble = name() + ": the table of volumes cannot be read: " + describe(read.error());
-        return read;
-      }
-      auto page = decode_page(memory.bytes(), superblock_.id, number);
-      if (page && (!newest || page->sequence > newest->sequence)) newest = std::move(*page);
-    }
-    if (!newest) {
-      trouble =
-          fmt::format("{}: both copies of page {} of the table of volumes are damaged, at byte {}. Nothing was changed",
-                      name(), number, page_place(number, 0));
-      return fail(Errc::corrupt_object, "device: table of volumes");
-    }
-    table_.push_back(std::move(*newest));
-  }
-  for (uint64_t extent = 0; extent < superblock_.extents; ++extent) {
-    const uint64_t volume = table_[extent / entries_of_page].volumes[extent % entries_of_page];
+Result<void> DeviceVolumes::load(std::string& trouble) {
+  VB_TRY(table_.load(trouble));
+  for (uint64_t extent = 0; extent < superblock().extents; ++extent) {
+    const uint64_t volume = table_.volume_of(extent);
     if (volume == 0) {
       extents_->free.insert(extent);
     } else if (!extents_->by_volume.emplace(volume, std::make_shared<Held>(extents_, extent)).second) {
@@ -271,43 +132,32 @@ Result<void> DeviceVolumes::load_table(std::string& trouble) {
       return fail(Errc::corrupt_object, "device: table of volumes");
     }
   }
-  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(extents_->free.size() * superblock_.extent_size));
+  DiskTrouble::get().device_bytes.set(static_cast<int64_t>(superblock().extents * superblock().extent_size));
+  tell_free_locked();
   return {};
 }
-
-const std::string& DeviceVolumes::name() const { return device_->name(); }
 
 uint64_t DeviceVolumes::volumes() const {
   const std::lock_guard lock(extents_->mutex);
   return extents_->by_volume.size();
 }
 
-Result<void> DeviceVolumes::set_owner(const DeviceId& owner) {
-  const std::lock_guard changing(change_mutex_);
-  // Both copies, one after the other: when one is damaged later, the other names the owner, too.
-  for (int copy = 0; copy < 2; ++copy) {
-    Superblock next = superblock_;
-    next.owner = owner;
-    ++next.sequence;
-    VB_TRY(device_->write_whole(encode(next), superblock_places[next.sequence % 2]));
-    VB_TRY(device_->flush());
-    superblock_ = next;
-  }
+// --- Changes ---
+
+// What is noted late is noted before the next change.
+Result<void> DeviceVolumes::note_locked() {
+  if (!unnoted_) return {};
+  if (note_) VB_TRY(note_(*unnoted_));
+  unnoted_.reset();
   return {};
 }
 
-// After a failure the number stays, so that the next try writes the same copy: the other one is the good one.
-Result<void> DeviceVolumes::write_entry(uint64_t extent, uint64_t volume) {
-  TablePage next = table_[extent / entries_of_page];
-  next.volumes[extent % entries_of_page] = volume;
-  ++next.sequence;
-  VB_TRY(device_->write_whole(encode(next, superblock_.id), page_place(next.number, next.sequence % 2)));
-  VB_TRY(device_->flush());
-  table_[next.number] = std::move(next);
+Result<void> DeviceVolumes::change_locked(uint64_t extent, uint64_t volume, bool made) {
+  VB_TRY(note_locked());
+  VB_TRY(table_.set_volume(extent, made ? volume : 0));
+  unnoted_ = Change{table_.changes(), volume, made};
   return {};
 }
-
-// --- Files ---
 
 Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::find(uint64_t volume) {
   const std::lock_guard lock(extents_->mutex);
@@ -316,45 +166,56 @@ Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::find(uint64_t volume
   return it->second;
 }
 
-Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::make(uint64_t volume) {
-  const std::lock_guard changing(change_mutex_);
-  uint64_t extent = 0;
-  {
-    std::unique_lock lock(extents_->mutex);
-    extents_->one_is_free.wait(lock, [this] { return !extents_->free.empty() || !extents_->discarding; });
-    if (extents_->free.empty()) return fail(Errc::insufficient_storage, "device: no extent is free");
-    extent = *extents_->free.begin();
-    extents_->free.erase(extent);
-  }
-  auto written = write_entry(extent, volume);
-  const std::lock_guard lock(extents_->mutex);
-  if (!written) {
-    extents_->free.insert(extent);
-    return std::unexpected(written.error());
-  }
-  extents_->to_discard.erase(extent);
-  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(extents_->free.size() * superblock_.extent_size));
-  return extents_->by_volume.emplace(volume, std::make_shared<Held>(extents_, extent)).first->second;
+Result<uint64_t> DeviceVolumes::take_free_extent() {
+  std::unique_lock lock(extents_->mutex);
+  extents_->one_is_free.wait(lock, [this] { return !extents_->free.empty() || !extents_->discarding; });
+  if (extents_->free.empty()) return fail(Errc::insufficient_storage, "device: no extent is free");
+  return extents_->free.extract(extents_->free.begin()).value();
 }
 
-Result<std::unique_ptr<File>> DeviceVolumes::open(const Path& path, OpenMode mode) {
-  const uint64_t volume = volume_of(path);
-  if (volume == 0) return fail(Errc::unsupported, "device: no name of a volume");
-  auto held = find(volume);
-  if (!held && mode.create) held = make(volume);
-  if (!held) return std::unexpected(held.error());
-  return std::make_unique<DeviceFile>(device_, std::move(*held), superblock_);
+Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::make(uint64_t volume) {
+  const std::lock_guard changing(change_mutex_);
+  VB_ASSIGN(const uint64_t extent, take_free_extent());
+  std::shared_ptr<Held> held;
+  {
+    auto changed = change_locked(extent, volume, /*made=*/true);
+    const std::lock_guard lock(extents_->mutex);
+    if (!changed) {
+      extents_->free.insert(extent);
+      return std::unexpected(changed.error());
+    }
+    extents_->to_discard.erase(extent);
+    tell_free_locked();
+    held = extents_->by_volume.emplace(volume, std::make_shared<Held>(extents_, extent)).first->second;
+  }
+  // The volume that could not be noted stays, unused: the next start frees it.
+  VB_TRY(note_locked());
+  return held;
 }
 
 Result<void> DeviceVolumes::unlink(const Path& path) {
   std::shared_ptr<Held> held;  // destroyed without the locks
   const std::lock_guard changing(change_mutex_);
   VB_ASSIGN(held, find(volume_of(path)));
-  VB_TRY(write_entry(held->extent, 0));
-  const std::lock_guard lock(extents_->mutex);
-  extents_->by_volume.erase(volume_of(path));
-  held->unlinked = true;
+  VB_TRY(change_locked(held->extent, volume_of(path), /*made=*/false));
+  {
+    const std::lock_guard lock(extents_->mutex);
+    extents_->by_volume.erase(volume_of(path));
+    held->unlinked = true;
+  }
+  if (auto noted = note_locked(); !noted) log::warn("store: {}: {}", name(), describe(noted.error()));
   return {};
+}
+
+// --- Files ---
+
+Result<std::unique_ptr<File>> DeviceVolumes::open(const Path& path, OpenMode mode) {
+  const uint64_t volume = volume_of(path);
+  if (volume == 0 || volume >= device_volume_max) return fail(Errc::unsupported, "device: no name of a volume");
+  auto held = find(volume);
+  if (!held && mode.create) held = make(volume);
+  if (!held) return std::unexpected(held.error());
+  return std::make_unique<DeviceFile>(device_, std::move(*held), superblock());
 }
 
 Result<std::vector<std::string>> DeviceVolumes::list(const Path&) {
@@ -366,22 +227,28 @@ Result<std::vector<std::string>> DeviceVolumes::list(const Path&) {
 
 Result<FileStat> DeviceVolumes::stat(const Path& path) {
   VB_ASSIGN(const auto held, find(volume_of(path)));
-  return FileStat{superblock_.extent_size, superblock_.extent_size, 0};
+  return FileStat{superblock().extent_size, superblock().extent_size, 0};
 }
 
 Result<bool> DeviceVolumes::is_directory(const Path&) { return false; }
 
 Result<uint64_t> DeviceVolumes::free_bytes(const Path&) {
   const std::lock_guard lock(extents_->mutex);
-  const uint64_t free = (extents_->free.size() + (extents_->discarding ? 1 : 0)) * superblock_.extent_size;
-  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(free));
-  return free;
+  tell_free_locked();
+  return (extents_->free.size() + (extents_->discarding ? 1 : 0)) * superblock().extent_size;
+}
+
+void DeviceVolumes::tell_free_locked() const {
+  const uint64_t free = extents_->free.size() + (extents_->discarding ? 1 : 0);
+  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(free * superblock().extent_size));
 }
 
 bool DeviceVolumes::overwrites_in_place(const Path&, std::string* name) {
   if (name != nullptr) *name = device_->name();
   return true;
 }
+
+// --- Discards ---
 
 // An extent is not given out while it is being discarded, and one that is given out is no longer discarded.
 bool DeviceVolumes::discard(uint64_t bytes) {
@@ -394,21 +261,29 @@ bool DeviceVolumes::discard(uint64_t bytes) {
     if (extents_->free.erase(extent) == 0) return false;  // it is being given out
     extents_->discarding = true;
   }
-  const uint64_t begin = superblock_.data_at + extent * superblock_.extent_size;
-  const uint64_t to = std::min(superblock_.extent_size, from + bytes);
-  for (; from < to && discards_; from += std::min(discard_piece, to - from)) {
-    const auto done = device_->file().punch(begin + from, std::min(discard_piece, to - from));
-    if (done) continue;
-    discards_ = false;
-    if (!(done.error() == Errc::unsupported)) log::warn("store: {}: no discards: {}", name(), describe(done.error()));
-  }
+  const uint64_t upto = discard_within(extent, from, std::min(superblock().extent_size, from + bytes));
   const std::lock_guard lock(extents_->mutex);
   extents_->free.insert(extent);
   extents_->discarding = false;
-  extents_->to_discard[extent] = from;
-  if (from == superblock_.extent_size || !discards_) extents_->to_discard.erase(extent);
+  extents_->to_discard[extent] = upto;
+  if (upto == superblock().extent_size || !discards_) extents_->to_discard.erase(extent);
   extents_->one_is_free.notify_all();
   return true;
+}
+
+// After an error of the device the rest of the extent is left alone: a bad place says nothing about the others.
+uint64_t DeviceVolumes::discard_within(uint64_t extent, uint64_t from, uint64_t to) {
+  const uint64_t begin = superblock().data_at + extent * superblock().extent_size;
+  while (from < to) {
+    const uint64_t piece = std::min(discard_piece, to - from);
+    if (const auto done = device_->file().punch(begin + from, piece); !done) {
+      discards_ = !(done.error() == Errc::unsupported);
+      if (discards_) log::warn("store: {}: not discarded: {}", name(), describe(done.error()));
+      return superblock().extent_size;
+    }
+    from += piece;
+  }
+  return from;
 }
 
 Result<void> DeviceVolumes::rename(const Path&, const Path&) { return fail(Errc::unsupported, "device: rename"); }
@@ -416,31 +291,6 @@ Result<void> DeviceVolumes::make_directory(const Path&) { return fail(Errc::unsu
 Result<void> DeviceVolumes::remove_directory(const Path&) { return fail(Errc::unsupported, "device: directory"); }
 Result<std::unique_ptr<FileLock>> DeviceVolumes::lock(const Path&) {
   return fail(Errc::unsupported, "device: lock of a name");
-}
-
-// --- Formatting ---
-
-Result<Superblock> format_device(File& device, uint64_t extent_size) {
-  constexpr uint64_t tail = 1 * MiB;  // partition tables, RAID and ZFS have copies of their labels there
-  VB_ASSIGN(const FileStat stat, device.stat());
-  VB_ASSIGN(Superblock superblock, plan_device(align_down(stat.size), extent_size));
-  // First what was there goes, and the superblock is last: whatever is interrupted is not taken for a whole format.
-  VB_TRY(write_zeros(device, 0, superblock.data_at));
-  VB_TRY(write_zeros(device, std::max(superblock.data_at, align_down(stat.size) - tail), align_down(stat.size)));
-  VB_TRY(device.datasync());
-  for (const uint64_t copy : {0, 1}) {
-    for (uint64_t number = 0; number < superblock.pages(); ++number) {
-      const TablePage page{number, copy, std::vector<uint64_t>(entries_of_page)};
-      VB_TRY(write_block(device, encode(page, superblock.id), page_place(number, copy)));
-    }
-  }
-  VB_TRY(device.datasync());
-  for (const uint64_t copy : {0, 1}) {
-    superblock.sequence = copy;
-    VB_TRY(write_block(device, encode(superblock), superblock_places[copy]));
-  }
-  VB_TRY(device.datasync());
-  return superblock;
 }
 
 }  // namespace verbena::store::local

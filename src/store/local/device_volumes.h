@@ -5,28 +5,47 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "store/local/device_layout.h"
+#include "store/local/device_table.h"
 
 namespace verbena::store::local {
 
 class DeviceVolumes final : public FileSystem {
  public:
+  // A volume that was made or removed. `number` counts the changes since the device was formatted.
+  struct Change {
+    uint64_t number = 0, volume = 0;
+    bool made = false;
+  };
+  using Note = std::function<Result<void>(const Change&)>;
+
   // Reads the superblock and the table; changes nothing. `trouble` receives a sentence for the operator.
   static Result<std::unique_ptr<DeviceVolumes>> open(std::string name, std::unique_ptr<File> device,
                                                      std::string& trouble);
   ~DeviceVolumes() override;
 
-  const std::string& name() const;
-  const Superblock& superblock() const { return superblock_; }
-  uint64_t volumes() const;  // how many there are
-  // Writes the store's id into the superblock, durably.
-  Result<void> set_owner(const DeviceId& owner);
+  const std::string& name() const { return device_->name(); }
+  const Superblock& superblock() const { return table_.superblock(); }
+  const std::vector<std::string>& defects() const { return table_.defects(); }
+  bool begin_overwritten() const { return table_.begin_overwritten(); }
+  uint64_t changes() const { return table_.changes(); }  // before the first file is opened
+  uint64_t volumes() const;                              // how many there are
+  bool failed() const { return device_->failed(); }
+
+  // The store takes the device: first copies that are damaged are written again, then both superblocks name the store
+  // and the generation, durably.
+  Result<void> repair() { return table_.repair(); }
+  Result<void> set_owner(const DeviceId& owner, uint64_t generation) { return table_.set_owner(owner, generation); }
+  // `note` is called after each change, one at a time, and makes it durable elsewhere. No change is made before all
+  // earlier ones are noted: so the table is never ahead by more than one.
+  void note_changes(Note note) { note_ = std::move(note); }
   // Tells the device that extents freed since the start hold nothing: at most `bytes` of them. False: there is none.
   bool discard(uint64_t bytes);
 
@@ -45,22 +64,26 @@ class DeviceVolumes final : public FileSystem {
   Result<std::unique_ptr<FileLock>> lock(const Path& path) override;
 
  private:
-  class Device;
   struct Extents;
   struct Held;
   class DeviceFile;
 
-  DeviceVolumes(std::shared_ptr<Device> device, const Superblock& superblock);
-  Result<void> load_table(std::string& trouble);
+  explicit DeviceVolumes(std::shared_ptr<SharedDevice> device);
+  Result<void> load(std::string& trouble);
   Result<std::shared_ptr<Held>> find(uint64_t volume);
   Result<std::shared_ptr<Held>> make(uint64_t volume);
-  // Writes the page of the extent's entry with its new value, and flushes.
-  Result<void> write_entry(uint64_t extent, uint64_t volume);
+  Result<uint64_t> take_free_extent();
+  Result<void> change_locked(uint64_t extent, uint64_t volume, bool made);
+  Result<void> note_locked();
+  void tell_free_locked() const;
+  // Discards a part of an extent that nothing can be given to meanwhile. The bytes that are done, from `from` on.
+  uint64_t discard_within(uint64_t extent, uint64_t from, uint64_t to);
 
-  const std::shared_ptr<Device> device_;
-  Superblock superblock_;
-  std::mutex change_mutex_;       // one changes the table at a time; held over I/O, taken before Extents::mutex
-  std::vector<TablePage> table_;  // as on the device
+  const std::shared_ptr<SharedDevice> device_;
+  std::mutex change_mutex_;  // one changes the table at a time; held over I/O, taken before Extents::mutex
+  DeviceTable table_;
+  std::optional<Change> unnoted_;
+  Note note_;
   const std::shared_ptr<Extents> extents_;
   std::atomic<bool> discards_ = true;
 };
@@ -68,7 +91,5 @@ class DeviceVolumes final : public FileSystem {
 // Makes an empty table and a superblock on the device, and overwrites what others would recognize it by. The rest of
 // its bytes stay until they are overwritten. An interrupted call leaves a device that is not formatted.
 Result<Superblock> format_device(File& device, uint64_t extent_size = 0);
-// The newer whole copy of the superblock; errors as those of decode_superblock.
-Result<Superblock> read_superblock(File& device);
 
 }  // namespace verbena::store::local

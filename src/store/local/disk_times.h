@@ -32,7 +32,9 @@ struct DiskTrouble {
       metrics::gauge("verbena_store_undurable_volumes",
                      "Volumes of memory buckets that could not be synced: what they hold may be gone");
   metrics::Gauge& device_failed = metrics::gauge(
-      "verbena_store_device_failed", "1: a flush of data.device failed, so nothing is written there until a restart");
+      "verbena_store_device_failed", "1: data.device failed, so nothing is written there until a restart");
+  metrics::Gauge& device_bytes =
+      metrics::gauge("verbena_store_device_bytes", "Bytes of data.device in all extents; 0: there is none");
   metrics::Gauge& device_free_bytes =
       metrics::gauge("verbena_store_device_free_bytes", "Bytes of data.device in extents that no volume has");
 

@@ -8,6 +8,7 @@
 #include "store/local/committer.h"
 #include "store/local/data_io.h"
 #include "store/local/device_bond.h"
+#include "store/local/device_volumes.h"
 #include "store/local/garbage.h"
 #include "store/local/kept_readers.h"
 #include "store/local/local_store.h"
@@ -51,8 +52,11 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<FileLock> lock;
   std::optional<DeviceBond> bond;  // of the store and its device
   std::unique_ptr<DeviceVolumes> device_volumes;
-  bool had_version = false;  // the directory had a store already
-  bool usage_lost = false;   // changes are missing in the index: its counts may differ from its rows
+  bool bond_adopted = false;       // VERSION is lost, and the superblock was believed (accept_data_loss)
+  uint64_t device_generation = 0;  // device_bond.h
+  bool had_version = false;        // the directory had a store already
+  bool had_index = false;          // likewise
+  bool usage_lost = false;         // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<PmemLog> pmem;              // null: there is no persistent memory
@@ -82,6 +86,21 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unexpected<Error> refuse_broken_pmem() const;
   void leave_pmem();
 
+  // device_start.cc
+  Result<void> open_device();
+  Result<void> check_others(File& file) const;
+  Result<void> check_bond();
+  Result<void> find_new_bond();
+  Result<void> check_device_row(const std::vector<uint64_t>& ids, uint64_t starts);
+  Result<void> follow_device();
+  Result<void> write_superblock();
+  std::unexpected<Error> cannot_write(const Error& why) const;
+  Result<void> take_device();
+  Result<void> note_change(const DeviceVolumes::Change& change);
+  std::string device_row(uint64_t changes) const;
+  Result<void> warn_of_loss(const std::string& sentence) const;
+  std::unexpected<Error> refuse_device(std::string sentence, Errc code) const;
+
   Result<void> load_usage();
   void supply_seams();
   Result<void> open_directory();
@@ -94,10 +113,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   Result<void> recover_volume(uint64_t id);
   Result<void> open_volume_place();
   Volumes::Options volume_options();
-  Result<void> open_device();
-  Result<void> check_bond();
-  Result<void> claim_device();
-  std::unexpected<Error> refuse_device(std::string sentence, Errc code) const;
+  Result<void> write_version();
   LogAheadOptions log_ahead() const;
   uint64_t space_to_keep() const;
   Result<void> load_kept_space();

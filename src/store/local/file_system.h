@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <expected>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -55,12 +56,18 @@ class File {
   }
   // For io_uring; -1: the file is read by pread() and written by pwrite() only.
   virtual int ring_descriptor() const { return -1; }
+  // False: pwrite() refuses, so the ring is not to be asked.
+  virtual bool takes_writes() const { return true; }
   // Where a range lies in the ring's file; empty: it is not all the file's, and pread() or pwrite() says so.
   virtual std::optional<uint64_t> ring_place(uint64_t offset, size_t /*length*/) const { return offset; }
   // Passes each result of a ring read, bytes read or -errno, and returns the result to use. Does not block.
   virtual int ring_read(MutableBytes /*into*/, uint64_t /*offset*/, int result) { return result; }
   // Likewise each result of a ring write.
   virtual int ring_write(Bytes /*from*/, uint64_t /*offset*/, int result) { return result; }
+
+  // What other programs would recognize on a block device: "ext4 (a file system)", "a gpt partition table"; empty:
+  // nothing. The error is a sentence: it cannot be told.
+  virtual std::expected<std::string, std::string> foreign_contents() { return ""; }
 };
 
 // Holds an exclusive lock until destroyed.

@@ -10,10 +10,12 @@
 
 #include "base/checksum.h"
 #include "store/local/device_bond.h"
+#include "store/local/device_volumes.h"
 #include "store/local/index.h"
 #include "store/local/index_check.h"
 #include "store/local/record.h"
 #include "store/local/seam_env.h"
+#include "store/local/volume_name.h"
 #include "store/logic/usage.h"
 
 namespace verbena::store::local {
@@ -24,7 +26,7 @@ constexpr size_t open_volumes_max = 64;
 constexpr uint64_t index_cache = 32 * MiB;
 
 std::filesystem::path volume_path(const std::filesystem::path& directory, uint64_t id) {
-  return directory / "volumes" / fmt::format("{:016x}.volume", id);
+  return directory / "volumes" / volume_file_name(id);
 }
 
 // The volumes' bytes.
@@ -36,21 +38,21 @@ class Data {
   // The defect of `length` bytes of a blob whose blocks have these checksums; "" if none.
   std::string check(const Extent& extent, uint64_t length, const uint32_t* crcs) {
     const Volume* volume = open(extent.volume);
-    if (volume->file == nullptr) return name(extent.volume) + ": " + volume->trouble;
+    if (volume->file == nullptr) return volume_file_name(extent.volume) + ": " + volume->trouble;
     if (extent.offset > volume->size || extent.length > volume->size - extent.offset) {
-      return fmt::format("{} ends at byte {}, before the object's bytes at {}", name(extent.volume), volume->size,
-                         extent.offset);
+      return fmt::format("{} ends at byte {}, before the object's bytes at {}", volume_file_name(extent.volume),
+                         volume->size, extent.offset);
     }
     memory_.resize(fsck_read_size);
     for (uint64_t done = 0; done < length; done += fsck_read_size) {
       const MutableBytes into(memory_.data(), std::min<uint64_t>(fsck_read_size, length - done));
       if (auto read = read_fully(*volume->file, into, extent.offset + done); !read) {
-        return name(extent.volume) + ": " + describe(read.error());
+        return volume_file_name(extent.volume) + ": " + describe(read.error());
       }
       for (size_t at = 0; at < into.size(); at += block_size) {
         const Bytes block = Bytes(into).subspan(at, std::min<size_t>(block_size, into.size() - at));
         if (crc32c(block) == crcs[(done + at) / block_size]) continue;
-        return fmt::format("{}: the block at byte {} fails its checksum", name(extent.volume),
+        return fmt::format("{}: the block at byte {} fails its checksum", volume_file_name(extent.volume),
                            extent.offset + done + at);
       }
     }
@@ -63,7 +65,6 @@ class Data {
     uint64_t size = 0;
     std::string trouble;
   };
-  std::string name(uint64_t id) const { return volume_path(directory_, id).filename().string(); }
 
   const Volume* open(uint64_t id) {
     if (const auto found = open_.find(id); found != open_.end()) return &found->second;
@@ -98,6 +99,7 @@ class Check {
     if (!opened) return std::move(report_);
     std::string trouble;
     if (!index_->check_tables(trouble)) wrong("A table of the index is damaged: " + trouble);
+    VB_TRY(check_device());
     report_.has_pmem_log = index_->get(Family::meta, keys::pmem_log()).has_value();
     walk_buckets();
     index_is_whole_ = report_.index.empty();
@@ -126,31 +128,67 @@ class Check {
     return fail(code, "fsck: the device of the volumes");
   }
 
-  // Where VERSION names one.
+  // Where VERSION names one, or is lost: then the index confirms it (check_device).
   Result<void> open_device() {
     const auto version = read_small_file(fs_, options_.directory / "VERSION", 1 * KiB);
     const auto bond = find_bond(version ? std::string_view(*version) : std::string_view());
     if (!bond) return std::unexpected(bond.error());
+    bond_ = *bond;
     const std::string name = options_.device.string();
-    if (!*bond && name.empty()) return {};
-    if (!*bond) return cannot("this store's volumes are files, and not on " + name, Errc::invalid_argument);
+    if (!bond_ && name.empty()) return {};
+    if (!bond_ && version) return cannot("this store's volumes are files, and not on " + name, Errc::invalid_argument);
     if (name.empty()) {
-      return cannot("this store's volumes are on a device (id " + to_text((*bond)->device) + "): name it with --device",
+      return cannot("this store's volumes are on a device (id " + to_text(bond_->device) + "): name it with --device",
                     Errc::invalid_argument);
     }
     std::string trouble;
     auto file = fs_.open_device(name, /*write=*/false, trouble);
     if (!file) return cannot(trouble, file.error().code);
+    const auto others = (*file)->foreign_contents();
     auto opened = DeviceVolumes::open(name, std::move(*file), trouble);
     if (!opened) return cannot(trouble, opened.error().code);
     device_ = std::move(*opened);
     const Superblock& facts = device_->superblock();
-    if (facts.id != (*bond)->device || (facts.owned() && facts.owner != (*bond)->store)) {
-      return cannot(name + " is another device than this store's (id " + to_text((*bond)->device) + ")",
+    if (bond_ && (facts.id != bond_->device || (facts.owned() && facts.owner != bond_->store))) {
+      return cannot(name + " is another device than this store's (id " + to_text(bond_->device) + ")",
                     Errc::invalid_argument);
     }
+    report_.device = device_->defects();
+    if (others && !others->empty()) report_.device.push_back("it holds " + *others + " of another program");
     data_.read_from(*device_);
     return {};
+  }
+
+  // Once the index is open.
+  Result<void> check_device() {
+    const auto row = index_->get(Family::meta, keys::device());
+    if (!row && !(row.error() == Errc::not_found)) return std::unexpected(row.error());
+    if (!row) {
+      if (device_ && device_->superblock().generation != 0) wrong("The index does not know the device.");
+      return {};
+    }
+    if (!device_) {
+      return cannot("this store's volumes are on a device: name it with --device", Errc::invalid_argument);
+    }
+    const auto known = decode_device_row(*row);
+    if (!known) {
+      wrong("The record of the device is damaged.");
+      return {};
+    }
+    const Superblock& facts = device_->superblock();
+    if (known->bond.device != facts.id || (facts.owned() && known->bond.store != facts.owner)) {
+      return cannot(device_->name() + " is another device than this index's (id " + to_text(known->bond.device) + ")",
+                    Errc::invalid_argument);
+    }
+    const std::string apart = why_apart(*known, facts, device_->changes(), "the index", device_->name());
+    if (!apart.empty()) wrong("Index and device are not of one time: " + apart + ".");
+    return {};
+  }
+
+  // A volume of the space map that the device's table does not have.
+  void check_in_table(uint64_t volume) {
+    if (device_ == nullptr || device_->stat(volume_file_name(volume))) return;
+    wrong(fmt::format("Volume {:016x} holds objects, and the device's table does not have it.", volume));
   }
 
   FileSystem& volume_fs() { return device_ ? static_cast<FileSystem&>(*device_) : fs_; }
@@ -381,6 +419,7 @@ class Check {
       if (place->first == volume && place->second < end) {
         wrong(fmt::format("Two extents of volume {:016x} overlap at byte {}.", volume, place->second));
       }
+      if (place->first != volume) check_in_table(place->first);
       volume = place->first;
       end = place->second + owner->length;
       if (named_.contains(owner->blob)) continue;
@@ -393,6 +432,7 @@ class Check {
   const FsckOptions& options_;
   FileSystem& fs_;
   Data data_;
+  std::optional<DeviceBond> bond_;         // as VERSION has it
   std::unique_ptr<DeviceVolumes> device_;  // null: volumes are files
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<Index> index_;

@@ -33,6 +33,10 @@ struct FsckReport {
   uint64_t changes_behind_damage = 0;
   bool torn_end = false;  // the log ends in changes that were never acknowledged as durable: no loss
 
+  // Of a device: copies of its superblock or table that are damaged while the other one is whole, which the next start
+  // writes again, and bytes of other programs. Sentences; no loss.
+  std::vector<std::string> device;
+
   bool has_pmem_log = false;  // objects may be in the log on persistent memory, too, which was not read
 
   uint64_t buckets = 0, objects = 0, old_versions = 0, parts = 0;  // parts: of uploads that are not completed

@@ -45,7 +45,7 @@ void Garbage::drain() {
   ++drains_;
   wake_.notify_all();
   const auto idle = [&] {
-    return !working_ && dying_.empty() && cooling_.empty() && to_load_.empty() && !has_work_locked();
+    return !working_ && dying_.empty() && !cooling_.waits() && to_load_.empty() && !has_work_locked();
   };
   idle_.wait(lock, [&] { return stopped_ || !thread_.joinable() || idle(); });
   --drains_;
@@ -84,7 +84,7 @@ void Garbage::try_again_locked() {
   for (uint64_t blob : std::exchange(dying_again_, {})) dying_.push_back(blob);
   for (Run& run : std::exchange(runs_again_, {})) runs_.push_back(std::move(run));
   for (BucketSweep& bucket : std::exchange(removed_again_, {})) removed_.push_back(std::move(bucket));
-  for (Cooling& cooling : std::exchange(cooling_again_, {})) cooling_.push_back(std::move(cooling));
+  cooling_.try_again();
   to_load_.merge(std::exchange(to_load_again_, {}));
 }
 
@@ -305,6 +305,7 @@ void Garbage::remove_empty(uint64_t id) {
     std::lock_guard lock(mutex_);
     to_load_.erase(id);
     to_load_again_.erase(id);
+    tell_unknown_locked();
   }
   Batch gone(index_);
   gone.erase(Family::meta, keys::volume_clean(id));

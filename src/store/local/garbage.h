@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "store/local/cooling.h"
 #include "store/local/index.h"
 #include "store/local/pins.h"
 #include "store/local/volume.h"
@@ -56,7 +57,7 @@ class Garbage {
   // `on_loaded`: when all are, on the garbage thread.
   void load_later(const std::vector<uint64_t>& volumes, std::function<void()> on_loaded) {
     to_load_.insert(volumes.begin(), volumes.end());
-    volumes_.set_unknown(to_load_.size());
+    tell_unknown_locked();
     on_loaded_ = std::move(on_loaded);
   }
 
@@ -67,7 +68,7 @@ class Garbage {
   using Clock = std::chrono::steady_clock;
   static constexpr auto write_behind_every = std::chrono::seconds(1);
   bool has_work_locked() const { return !dead_.empty() || !runs_.empty() || !removed_.empty(); }
-  bool is_awaited_locked() const { return drains_ != 0 && (!dying_.empty() || !cooling_.empty() || !to_load_.empty()); }
+  bool is_awaited_locked() const { return drains_ != 0 && (!dying_.empty() || cooling_.waits() || !to_load_.empty()); }
   void loop();
   void try_again_locked();
   void write_behind();
@@ -84,13 +85,10 @@ class Garbage {
   void tidy(std::set<uint64_t> touched, bool all);
   void remove_empty(uint64_t volume);
 
-  // Space without records, which may not be used before the change of the index that removed them is past undoing.
-  struct Cooling {
-    Index::Moment since;
-    std::vector<Extent> pieces;
-  };
   void cool(const std::vector<Extent>& freed);
   void tell_if_loaded();
+  // Volumes whose free space is not kept yet.
+  void tell_unknown_locked() { volumes_.set_unknown(to_load_.size() + to_load_again_.size() + cooling_.found()); }
   void release_cooled(bool again);
   bool is_cooling(uint64_t volume);
   void load_next();
@@ -116,7 +114,7 @@ class Garbage {
   std::vector<BucketSweep> removed_again_;
   std::set<uint64_t> reconsider_;
   // Guarded by mutex_; changed by the garbage thread alone.
-  std::deque<Cooling> cooling_, cooling_again_;
+  CoolingSpace cooling_;
   std::set<uint64_t> to_load_, to_load_again_;
   std::function<void()> on_loaded_;
   Clock::time_point load_at_{};

@@ -27,7 +27,7 @@ void Garbage::cool(const std::vector<Extent>& freed) {
   }
   if (!pieces.empty()) {
     std::lock_guard lock(mutex_);
-    cooling_.push_back({index_.moment(), std::move(pieces)});
+    cooling_.add({index_.moment(), std::move(pieces)});
   }
   for (const uint64_t id : unknown) load(id);
 }
@@ -35,34 +35,27 @@ void Garbage::cool(const std::vector<Extent>& freed) {
 void Garbage::release_cooled(bool again) {
   std::set<uint64_t> touched;
   std::unique_lock lock(mutex_);
-  while (!cooling_.empty()) {
-    if (!index_.is_past(cooling_.front().since)) break;
-    const std::vector<Extent> pieces = std::move(cooling_.front().pieces);
-    cooling_.pop_front();
+  while (auto cooled = cooling_.take([this](const Index::Moment& since) { return index_.is_past(since); })) {
     lock.unlock();
     bool left = false;
-    for (const Extent& x : pieces) {
+    for (const Extent& x : cooled->pieces) {
       if (!volumes_.keep({x.volume, x.offset, x.length}) && !punch(x.volume, x.offset, x.length)) left = true;
       touched.insert(x.volume);
     }
     lock.lock();
     if (left) on_loaded_ = {};  // the next start looks for it again
   }
+  tell_unknown_locked();
   // All that could be done was done: drain() does not wait for it.
-  if (!again) {
-    for (Cooling& cooling : std::exchange(cooling_, {})) cooling_again_.push_back(std::move(cooling));
-  }
+  if (!again) cooling_.set_aside();
   lock.unlock();
   tidy(std::move(touched), false);
   tell_if_loaded();
 }
 
 bool Garbage::is_cooling(uint64_t volume) {
-  const auto has = [&](const Cooling& cooling) {
-    return std::ranges::any_of(cooling.pieces, [&](const Extent& x) { return x.volume == volume; });
-  };
   std::lock_guard lock(mutex_);
-  return std::ranges::any_of(cooling_, has) || std::ranges::any_of(cooling_again_, has);
+  return cooling_.has(volume);
 }
 
 // While there is little space for reuse one volume after the other, else one in a second: a large store has many.
@@ -89,9 +82,8 @@ void Garbage::load(uint64_t id) {
     to_load_again_.insert(id);
     return;
   }
-  // One more until what was found is kept.
-  volumes_.set_unknown(to_load_.size() + to_load_again_.size() + 1);
-  if (!found->empty()) cooling_.push_back({index_.moment(), std::move(*found)});
+  if (!found->empty()) cooling_.add({index_.moment(), std::move(*found), /*found=*/true});
+  tell_unknown_locked();
   lock.unlock();
   tell_if_loaded();
 }
@@ -101,8 +93,7 @@ void Garbage::tell_if_loaded() {
   std::function<void()> tell;
   {
     std::lock_guard lock(mutex_);
-    if (!to_load_.empty() || !to_load_again_.empty() || !cooling_.empty() || !cooling_again_.empty()) return;
-    volumes_.set_unknown(0);
+    if (!to_load_.empty() || !to_load_again_.empty() || !cooling_.empty()) return;
     tell = std::exchange(on_loaded_, {});
   }
   if (tell) tell();

@@ -7,6 +7,7 @@ std::string scrub() { return "m:scrub"; }
 std::string space_kept() { return "m:kept"; }
 std::string pmem_log() { return "m:pmem"; }
 std::string pmem_over() { return "m:pmem-over"; }
+std::string device() { return "m:device"; }
 std::string volume_clean(uint64_t volume) { return tagged('v', volume); }
 std::string dead_prefix() { return "d"; }
 std::string dead(uint64_t blob) { return tagged('d', blob); }

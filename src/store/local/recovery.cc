@@ -19,6 +19,7 @@
 #include "store/local/recount.h"
 #include "store/local/scrub.h"
 #include "store/local/seam_env.h"
+#include "store/local/version_file.h"
 #include "store/local/volume_prepare.h"
 #include "store/local/write_behind.h"
 #include "store/logic/usage.h"
@@ -26,33 +27,8 @@
 namespace verbena::store::local {
 namespace {
 
-// 1: no versions. 4 keeps usage with each change, 5 events, which an older program would not. 6: volumes keep free
-// space, which an older program would never free. 7: objects may have an end, which an older program would not keep.
-// Each version reads all earlier formats, and opening a directory converts it.
-// 8 is written only where there is persistent memory: an older program would not bring back what is in its log. 9 is
-// written only where the volumes are on a device, with or without persistent memory: an older program would look for
-// them in the directory.
-constexpr int format_number = 7, format_with_pmem = 8, format_on_device = 9;
-constexpr std::string_view version_head = "verbena local store, format ";
-
 // The most starts that the index may have forgotten because of damage to the log.
 constexpr uint64_t starts_forgotten_max = 1024;
-
-std::string version_text(const std::optional<DeviceBond>& bond, bool has_pmem) {
-  const int number = bond ? format_on_device : has_pmem ? format_with_pmem : format_number;
-  return std::string(version_head) + std::to_string(number) + "\n" + (bond ? to_text(*bond) : "");
-}
-
-Result<void> check_version(std::string_view text) {
-  int number = 0;
-  if (!text.starts_with(version_head)) return fail(Errc::malformed, "store: VERSION file");
-  text.remove_prefix(version_head.size());
-  auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc() || number < 1) return fail(Errc::malformed, "store: VERSION file");
-  if (number > format_on_device)
-    return fail(Errc::unsupported, "store: the directory's format is newer than this program");
-  return {};
-}
 
 }  // namespace
 
@@ -140,6 +116,7 @@ Result<void> Engine::open_directory() {
   } else if (!(version.error() == Errc::not_found)) {
     return std::unexpected(version.error());
   }
+  had_index = fs->stat(directory / "index" / "CURRENT").has_value();
   VB_TRY(fs->make_directory(directory / "volumes"));
   VB_TRY(fs->make_directory(directory / "index"));
   return {};
@@ -213,15 +190,11 @@ Result<void> Engine::open_index() {
   if (options.fs != nullptr) env = make_seam_env(*fs);
   std::vector<std::string> behind_damage;
   VB_ASSIGN(const LogMode log, check_index(behind_damage));
-  // Before anything is written that an older program would misread.
-  auto version = read_small_file(*fs, options.directory / "VERSION", 1 * KiB);
-  const bool had_pmem = version && *version == version_text(std::nullopt, /*has_pmem=*/true);
-  const std::string text = version_text(bond, pmem != nullptr || had_pmem);
-  if (!version || *version != text) {
-    VB_TRY(replace_file(*fs, options.directory / "VERSION", text));
-  }
+  // Before anything is written that an older program would misread. One that was lost (accept_data_loss) is written
+  // when the index has confirmed what it says.
+  const bool lost = !had_version && had_index;
+  if (!lost) VB_TRY(write_version());
   VB_TRY(fs->sync_directory(options.directory));
-  VB_TRY(claim_device());
   // The directory's own name, too: it may have been made just now.
   auto parent = std::filesystem::absolute(options.directory).parent_path();
   if (auto synced = fs->sync_directory(parent); !synced) log::warn("store: {}", describe(synced.error()));
@@ -243,13 +216,29 @@ Result<void> Engine::open_index() {
   // RocksDB drops the rest of a block after damage in it: the readable batches are written again.
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
+  if (lost) VB_TRY(write_version());
   usage_lost = log == LogMode::around_damage;
   if (usage_lost) VB_TRY(resolve_overlaps());
   if (usage_lost) epoch += starts_forgotten_max;
+  VB_TRY(follow_device());
   Batch batch(*index);
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
+  if (device_volumes) {
+    ++device_generation;
+    batch.put(Family::meta, keys::device(), device_row(device_volumes->changes()));
+  }
   VB_TRY(index->write(batch));
-  return index->sync();
+  VB_TRY(index->sync());
+  return take_device();
+}
+
+Result<void> Engine::write_version() {
+  const auto path = options.directory / "VERSION";
+  const auto version = read_small_file(*fs, path, 1 * KiB);
+  const bool had_pmem = version && *version == version_text(std::nullopt, /*has_pmem=*/true);
+  const std::string text = version_text(bond, pmem != nullptr || had_pmem);
+  if (version && *version == text) return {};
+  return replace_file(*fs, path, text);
 }
 
 Result<void> Engine::read_epoch() {
@@ -268,6 +257,7 @@ Result<void> Engine::read_epoch() {
   } else {
     return std::unexpected(stored.error());
   }
+  VB_TRY(check_device_row(ids, epoch - 1));
   // Ids are never reused, whatever the index may have forgotten.
   for (const uint64_t id : ids) epoch = std::max(epoch, (id >> 40) + 1);
   epoch = std::max(epoch, options.ids_above == 0 ? 0 : (options.ids_above >> 40) + 1);

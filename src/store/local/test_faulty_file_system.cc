@@ -21,6 +21,11 @@ class FaultyFile final : public File {
 
   Result<size_t> pread(MutableBytes into, uint64_t offset) override {
     std::lock_guard lock(fs_.mutex_);
+    if (is_gone()) return fail(Errc::io_error, "faulty: pread", EIO);
+    if (node_->made_as == fs_.unreadable_ && offset <= fs_.unreadable_at_ &&
+        fs_.unreadable_at_ - offset < into.size()) {
+      return fail(Errc::io_error, "faulty: pread", EIO);
+    }
     if (fs_.fail_reads_ && into.size() >= disk_alignment) return fail(Errc::io_error, "faulty: pread", EIO);
     const auto& content = node_->now;
     if (offset >= content.size) return 0;
@@ -43,12 +48,13 @@ class FaultyFile final : public File {
   Result<size_t> pwrite(Bytes from, uint64_t offset) override {
     std::lock_guard lock(fs_.mutex_);
     bool last = false;
-    VB_TRY(fs_.begin(&last));
+    if (is_gone()) return fail(Errc::io_error, "faulty: pwrite", EIO);
+    VB_TRY(fs_.begin(&last, &node_->made_as));
     size_t n = from.size();
     if (fs_.short_io_ && n > 1) n = 1 + fs_.random_() % n;
     if (fs_.is_under(node_->made_as, fs_.dropping_folder_)) return n;
     VB_TRY(fs_.write_pages(*node_, from.first(n), offset));
-    if (last) return fail(Errc::io_error, "faulty: crashed", EIO);
+    if (last) return fail(Errc::io_error, "faulty: done, and an error", EIO);
     return n;
   }
 
@@ -56,8 +62,9 @@ class FaultyFile final : public File {
     std::unique_lock lock(fs_.mutex_);
     fs_.wait_while_held(node_->made_as, lock);
     fs_.syncs_.push_back(node_->made_as);
-    if (fs_.is_under(node_->made_as, fs_.failing_folder_)) return fail(Errc::io_error, "faulty: datasync", EIO);
-    VB_TRY(fs_.begin());
+    if (is_gone() || fs_.is_under(node_->made_as, fs_.failing_folder_))
+      return fail(Errc::io_error, "faulty: datasync", EIO);
+    VB_TRY(fs_.begin(nullptr, &node_->made_as));
     for (uint64_t page : node_->dirty) {
       auto it = node_->now.pages.find(page);
       if (it == node_->now.pages.end()) {
@@ -109,6 +116,11 @@ class FaultyFile final : public File {
     return FileStat{node_->now.size, node_->now.pages.size() * fs_.page_size, 0};
   }
 
+  std::expected<std::string, std::string> foreign_contents() override {
+    std::lock_guard lock(fs_.mutex_);
+    return fs_.foreign_contents_;
+  }
+
   // Reserved pages count as written.
   Result<std::optional<std::pair<uint64_t, uint64_t>>> data_range(uint64_t from) override {
     std::lock_guard lock(fs_.mutex_);
@@ -122,6 +134,7 @@ class FaultyFile final : public File {
   }
 
  private:
+  bool is_gone() const { return fs_.is_under(node_->made_as, fs_.vanished_folder_); }
   void drop_pages(uint64_t from, uint64_t to) {
     auto& pages = node_->now.pages;
     for (auto it = pages.lower_bound(from / fs_.page_size); it != pages.end() && it->first < to / fs_.page_size;) {
@@ -157,8 +170,11 @@ std::string FaultyFileSystem::normal(const Path& path) {
   return text;
 }
 
-void FaultyFileSystem::fail_at(uint64_t operation, Fault fault) {
+void FaultyFileSystem::fail_at(uint64_t operation, Fault fault) { fail_at(operation, fault, ""); }
+
+void FaultyFileSystem::fail_at(uint64_t operation, Fault fault, const Path& folder) {
   std::lock_guard lock(mutex_);
+  fault_folder_ = folder.empty() ? std::string() : normal(folder);
   operations_ = 0;
   fail_at_ = fault == Fault::none ? UINT64_MAX : operation;
   fault_ = fault;
@@ -175,8 +191,9 @@ bool FaultyFileSystem::fault_happened() const {
   return happened_;
 }
 
-Result<void> FaultyFileSystem::begin(bool* apply_then_fail) {
+Result<void> FaultyFileSystem::begin(bool* apply_then_fail, const std::string* name) {
   if (crashed_) return fail(Errc::io_error, "faulty: crashed", EIO);
+  if (!fault_folder_.empty() && (name == nullptr || !is_under(*name, fault_folder_))) return {};
   if (operations_++ != fail_at_) return {};
   happened_ = true;
   switch (fault_) {
@@ -184,6 +201,12 @@ Result<void> FaultyFileSystem::begin(bool* apply_then_fail) {
       return {};
     case Fault::no_space:
       return fail(Errc::insufficient_storage, "faulty: no space", ENOSPC);
+    case Fault::io_error_applied:
+      if (apply_then_fail != nullptr) {
+        *apply_then_fail = true;
+        return {};
+      }
+      [[fallthrough]];
     case Fault::io_error:
       return fail(Errc::io_error, "faulty: I/O error", EIO);
     case Fault::crash:
@@ -279,6 +302,50 @@ void FaultyFileSystem::set_capacity(uint64_t bytes) {
 void FaultyFileSystem::set_short_io(bool on) {
   std::lock_guard lock(mutex_);
   short_io_ = on;
+}
+
+void FaultyFileSystem::fail_reads_at(const Path& path, uint64_t offset) {
+  std::lock_guard lock(mutex_);
+  unreadable_ = path.empty() ? std::string() : normal(path);
+  unreadable_at_ = offset;
+}
+
+void FaultyFileSystem::vanish(const Path& folder) {
+  std::lock_guard lock(mutex_);
+  vanished_folder_ = folder.empty() ? std::string() : normal(folder);
+}
+
+struct FaultyFileSystem::Copy {
+  std::string folder;
+  std::map<std::string, Content> files;
+};
+
+std::shared_ptr<const FaultyFileSystem::Copy> FaultyFileSystem::copy_of(const Path& folder) {
+  std::lock_guard lock(mutex_);
+  auto copy = std::make_shared<Copy>();
+  copy->folder = normal(folder);
+  for (const auto& [name, node] : now_) {
+    if (is_under(name, copy->folder)) copy->files[name] = node->now;
+  }
+  return copy;
+}
+
+void FaultyFileSystem::put_back(const Copy& copy) {
+  std::lock_guard lock(mutex_);
+  const auto is_in = [&](const auto& entry) { return is_under(entry.first, copy.folder); };
+  std::erase_if(now_, is_in);
+  std::erase_if(synced_, is_in);
+  for (const auto& [name, content] : copy.files) {
+    auto node = std::make_shared<Node>();
+    node->made_as = name;
+    node->now = node->synced = content;
+    now_[name] = synced_[name] = std::move(node);
+  }
+}
+
+void FaultyFileSystem::set_foreign_contents(std::expected<std::string, std::string> contents) {
+  std::lock_guard lock(mutex_);
+  foreign_contents_ = std::move(contents);
 }
 
 void FaultyFileSystem::fail_reads(bool on) {

@@ -20,9 +20,10 @@ class FaultyFileSystem final : public FileSystem {
  public:
   enum class Fault : uint8_t {
     none,
-    crash,     // this operation and all that follow fail; only crash() ends it
-    no_space,  // this one operation fails with ENOSPC
-    io_error,  // this one operation fails with EIO
+    crash,             // this operation and all that follow fail; only crash() ends it
+    no_space,          // this one operation fails with ENOSPC
+    io_error,          // this one operation fails with EIO
+    io_error_applied,  // likewise, but a write is done all the same
   };
   enum class Loss : uint8_t {
     nothing,   // as after kill -9
@@ -36,6 +37,8 @@ class FaultyFileSystem final : public FileSystem {
   // Operations that change something are counted: writes, syncs, allocations, punches, truncations, making, renaming
   // and unlinking of files. The one with this number (counted from now, first is 0) meets the fault.
   void fail_at(uint64_t operation, Fault fault);
+  // Likewise, but only writes and syncs of files under this folder are counted.
+  void fail_at(uint64_t operation, Fault fault, const Path& folder);
   uint64_t operations() const;  // since the last fail_at()
   bool fault_happened() const;
   // The machine stops and starts again. All files must be closed.
@@ -44,6 +47,8 @@ class FaultyFileSystem final : public FileSystem {
   void set_capacity(uint64_t bytes);  // of all files together
   void set_short_io(bool on);         // reads and writes move fewer bytes than asked
   void fail_reads(bool on);           // EIO on every read of a volume-sized request
+  void vanish(const Path& folder);    // EIO on every read, write and sync of files under it; empty: they are back
+  void fail_reads_at(const Path& path, uint64_t offset);  // EIO on every read that covers this byte; path empty: none
   void flip_bit(const Path& path, uint64_t offset);
 
   // Syncs of files under this folder wait until release_syncs(). Once at a time.
@@ -56,6 +61,10 @@ class FaultyFileSystem final : public FileSystem {
   // Changes of files under this folder that a file system would have to note in its own records, so far: making,
   // unlinking, reserving, punching, cutting, and writes to where nothing was.
   uint64_t space_changes(const Path& folder) const;
+  // All files under a folder as they are, synced or not, to be put back later: the copy that an operator made.
+  struct Copy;
+  std::shared_ptr<const Copy> copy_of(const Path& folder);
+  void put_back(const Copy& copy);  // durably; the folder's files must be closed
   // The disk lies: writes to files under this folder are answered and not done; empty: no more.
   void drop_writes(const Path& folder);
   // At most so many files under this folder are open at a time: more get slow_down (EMFILE).
@@ -77,6 +86,8 @@ class FaultyFileSystem final : public FileSystem {
   // A file is its device.
   Result<std::unique_ptr<File>> open_device(const Path& path, bool write, std::string& trouble) override;
   void make_device(const Path& path, uint64_t size);  // of zeros, durably
+  // The answer of foreign_contents() for every file.
+  void set_foreign_contents(std::expected<std::string, std::string> contents);
   Result<std::unique_ptr<FileLock>> lock(const Path& path) override;
 
  private:
@@ -98,7 +109,8 @@ class FaultyFileSystem final : public FileSystem {
   static std::string normal(const Path& path);
   static bool is_under(const std::string& name, const std::string& folder);
   void wait_while_held(const std::string& name, std::unique_lock<std::mutex>& lock);
-  Result<void> begin(bool* apply_then_fail = nullptr);  // counts, meets the fault
+  // Counts, meets the fault. `name`: of the file that is written or synced.
+  Result<void> begin(bool* apply_then_fail = nullptr, const std::string* name = nullptr);
   void note_space_change(const std::string& name) { ++space_changes_[Path(name).parent_path().string()]; }
   Result<void> write_pages(Node& node, Bytes from, uint64_t offset);
   Result<void> reserve_pages(uint64_t n);
@@ -112,7 +124,10 @@ class FaultyFileSystem final : public FileSystem {
   Fault fault_ = Fault::none;
   bool happened_ = false, crashed_ = false, short_io_ = false, fail_reads_ = false;
   std::mt19937_64 random_{1};
-  std::string held_folder_, limited_folder_, failing_folder_;
+  std::string held_folder_, limited_folder_, failing_folder_, fault_folder_, vanished_folder_;
+  std::string unreadable_;
+  uint64_t unreadable_at_ = 0;
+  std::expected<std::string, std::string> foreign_contents_;
   std::condition_variable held_;
   bool waiting_ = false;
   int released_ = 0;

@@ -1,17 +1,13 @@
 #include "store/local/volume.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
-
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/disk_times.h"
+#include "store/local/volume_name.h"
 
 namespace verbena::store::local {
 namespace {
 
-constexpr std::string_view suffix = ".volume";
 constexpr uint64_t give_back_least = 64 * MiB;  // when the file system is full
 
 metrics::Counter& syncs() {
@@ -49,18 +45,14 @@ Result<void> Volume::sync_locked(uint64_t upto) {
   return {};
 }
 
-std::filesystem::path Volumes::path(uint64_t id) const {
-  return options_.directory / fmt::format("{:016x}{}", id, suffix);
-}
+std::filesystem::path Volumes::path(uint64_t id) const { return options_.directory / volume_file_name(id); }
 
 Result<std::vector<uint64_t>> Volumes::on_disk() {
   VB_ASSIGN(auto names, options_.fs->list(options_.directory));
   std::vector<uint64_t> ids;
   for (const std::string& name : names) {
-    uint64_t id = 0;
-    auto [end, ec] = std::from_chars(name.data(), name.data() + name.size(), id, 16);
-    if (ec == std::errc() && path(id).filename() == name) {
-      ids.push_back(id);
+    if (const auto id = parse_volume_file_name(name)) {
+      ids.push_back(*id);
     } else {
       log::warn("store: {} is no volume; left alone", log::printable(name));
     }
@@ -104,6 +96,13 @@ Result<Run> Volumes::reserve(VolumeKind kind, uint64_t bytes, uint64_t least) {
     }
     VB_TRY(grown);
   }
+}
+
+Result<Run> Volumes::reserve_any(VolumeKind kind, uint64_t bytes, uint64_t least) {
+  auto run = reserve(kind, bytes, least);
+  if (run || least <= block_size) return run;
+  const bool may_be_shorter = run.error() == Errc::insufficient_storage || run.error() == Errc::slow_down;
+  return may_be_shorter ? reserve(kind, bytes, block_size) : std::move(run);
 }
 
 std::optional<Run> Volumes::append(VolumeKind kind, uint64_t bytes) {

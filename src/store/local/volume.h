@@ -76,10 +76,11 @@ class Volumes {
     uint64_t prepare_size = 0;           // of a volume that is written ahead of its use; 0: none is
     uint64_t prepare_after = 0;          // bytes that small runs must take before one is made
     std::function<uint64_t()> next_id;
+    // Free pieces that are kept, at most: each costs about 150 bytes of memory. What is more goes back to the file
+    // system, or is found by the next start.
+    size_t pieces_max = 256 * 1024;
     // Volumes lie on a device (volume_whole.cc): each has volume_size_max bytes, all of them written in place.
     bool whole = false;
-    std::function<Result<void>(uint64_t)> mark_clean =
-        {};                                      // notes in the index that a start need not examine the volume
     std::filesystem::path index_directory = {};  // whose file system needs room, too
     FileSystem* index_fs = nullptr;
     std::function<void(uint64_t)> discard = {};  // bytes, of extents that became free
@@ -91,6 +92,9 @@ class Volumes {
   std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes, uint64_t least);
   // May block. bytes is a multiple of 4096, at most run_max(). insufficient_storage.
   Result<Run> reserve(VolumeKind kind, uint64_t bytes, uint64_t least);
+  // Likewise, but rather than refuse it takes a shorter piece than `least`, of a block at least: a device that is
+  // nearly full may have no other.
+  Result<Run> reserve_any(VolumeKind kind, uint64_t bytes, uint64_t least);
   std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes) { return try_reserve(kind, bytes, bytes); }
   Result<Run> reserve(VolumeKind kind, uint64_t bytes) { return reserve(kind, bytes, bytes); }
   uint64_t run_max() const { return options_.volume_size_max; }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
-#include <vector>
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/local/aligned_bytes.h"
 #include "store/local/batch.h"
 
 namespace verbena::store::local {
@@ -84,12 +84,10 @@ Result<std::shared_ptr<Volume>> Volumes::make_prepared(uint64_t size) {
 
 Result<void> Volumes::fill(File& file, uint64_t size) {
   if (auto allocated = file.allocate(0, size); !allocated && allocated.error() != Errc::unsupported) return allocated;
-  const std::vector<std::byte> zeros(zeros_size + disk_alignment);
-  const auto address = reinterpret_cast<uintptr_t>(zeros.data());
-  const Bytes piece = Bytes(zeros).subspan(align_up(address) - address, zeros_size);
+  AlignedBytes zeros(zeros_size);
   for (uint64_t at = 0; at < size; at += zeros_size) {
     const auto begun = SteadyTime::now();
-    VB_TRY(write_fully(file, piece, at));
+    VB_TRY(write_fully(file, zeros.bytes(), at));
     prepared_bytes().add(zeros_size);
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyTime::now() - begun);
     if (!rest(std::clamp(took, rest_least, rest_most))) return fail(Errc::closed, "volume: the store is closing");

@@ -9,9 +9,7 @@ namespace verbena::store::local {
 namespace {
 
 constexpr uint64_t punch_max = 64 * MiB;  // in one call
-// Each costs about 150 bytes of memory. What is more goes back to the file system; a device has none.
-constexpr size_t pieces_max = 256 * 1024, pieces_max_whole = 1024 * 1024;
-constexpr uint64_t keep_volumes = 2;  // on a device, before empty ones are unlinked
+constexpr uint64_t keep_volumes = 2;      // on a device, before empty ones are unlinked
 
 metrics::Gauge& kept_gauge() {
   static auto& gauge = metrics::gauge("verbena_store_kept_bytes", "Free bytes that volumes keep for reuse");
@@ -85,8 +83,7 @@ bool Volumes::open_for_reuse(uint64_t want, uint64_t least) {
 }
 
 bool Volumes::keeps_locked(uint64_t id) const {
-  const size_t most = options_.whole ? pieces_max_whole : pieces_max;
-  if (options_.keep_free == 0 || barred_.contains(id) || free_.pieces() >= most) return false;
+  if (options_.keep_free == 0 || barred_.contains(id) || free_.pieces() >= options_.pieces_max) return false;
   const auto& behind = active_[static_cast<size_t>(VolumeKind::written_behind)].volume;
   if (behind && behind->id() == id) return false;
   return std::ranges::none_of(

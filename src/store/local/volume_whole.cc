@@ -33,9 +33,11 @@ Result<void> Volumes::start_whole() {
   }
   if (!file) return std::unexpected(file.error());
   open_.add(id, std::make_shared<Volume>(id, std::move(*file)));
-  auto marked = options_.mark_clean(id);
-  if (!marked || !keep({id, 0, options_.volume_size_max})) (void)drop(id);
-  return marked;
+  // Whatever the number of pieces: it is one, and what a device has left.
+  const std::lock_guard lock(mutex_);
+  free_.add({id, 0, options_.volume_size_max});
+  tell_kept_locked();
+  return {};
 }
 
 }  // namespace verbena::store::local

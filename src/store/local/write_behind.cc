@@ -627,7 +627,8 @@ void WriteBehind::write(Batch batch) {
                       .blob = nullptr,
                       .runs = std::move(written->blob.runs),
                       .bucket = object->bucket,
-                      .takes_space = !object->place,  // what the log has is acknowledged: a full disk takes it, too
+                      // What the log has is acknowledged: a full disk takes it, too.
+                      .takes_space = !object->place && !device_failed_at_the_end(),
                       .written_behind = true};
     auto done = [this, object, written, all](const Result<void>& outcome) {
       if (!outcome) failed(object, outcome.error(), written->refused);
@@ -717,30 +718,62 @@ void WriteBehind::free_locked(const Acknowledged& object) {
   stuck_gauge_.add(-1);
 }
 
+// A device whose flush failed takes nothing until the next start, which would not have these objects: the index takes
+// them, whatever their size. It does so only for what is left at the end, which is bounded.
+bool WriteBehind::device_failed_at_the_end() const {
+  if (engine_.device_volumes == nullptr || !engine_.device_volumes->failed()) return false;
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
 Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {
   const Bytes bytes = object.bytes.bytes;
   WrittenBlob blob;
   blob.ref.size = bytes.size();
   if (bytes.empty()) return blob;
   blob.ref.id = engine_.next_id();
-  if (bytes.size() <= engine_.options.inline_max) {
+  if (bytes.size() <= engine_.options.inline_max || device_failed_at_the_end()) {
     blob.ref.kind = BlobKind::in_index;
     blob.in_index = encode_inline(bytes);
     return blob;
   }
-  VB_ASSIGN(Run run, write_run(volume_kind(*object.bucket), bytes));
   blob.ref.kind = BlobKind::extents;
+  VB_ASSIGN(blob.runs, write_runs(volume_kind(*object.bucket), bytes));
   Segment& segment = blob.segments.emplace_back();
-  segment.extents.push_back({run.volume->id(), run.offset, run.length});
+  for (const Run& run : blob.runs) segment.extents.push_back({run.volume->id(), run.offset, run.length});
   for (size_t at = 0; at < bytes.size(); at += block_size) {
     segment.block_crcs.push_back(crc32c(bytes.subspan(at, std::min<size_t>(block_size, bytes.size() - at))));
   }
-  blob.runs.push_back(std::move(run));
   return blob;
 }
 
+// Few, where a device is nearly full; else one. No block spans two of them.
+Result<std::vector<Run>> WriteBehind::write_runs(VolumeKind kind, Bytes bytes) {
+  std::vector<Run> runs;
+  while (!bytes.empty()) {
+    const uint64_t left = align_up(bytes.size());
+    auto run = engine_.volumes->try_reserve(kind, left);
+    auto reserved = run ? Result<Run>(std::move(*run)) : engine_.volumes->reserve_any(kind, left, left);
+    Result<void> written;
+    if (reserved) {
+      const uint64_t takes = reserved->length >= left ? left : align_down(reserved->length, block_size);
+      const Bytes piece = bytes.first(std::min<uint64_t>(takes, bytes.size()));
+      runs.push_back(std::move(*reserved));
+      if (auto rest = engine_.volumes->trim(runs.back(), takes)) engine_.garbage->reclaim({*rest});
+      written = write_run(runs.back(), piece);
+      bytes = bytes.subspan(piece.size());
+    } else {
+      written = std::unexpected(reserved.error());
+    }
+    if (written) continue;
+    engine_.garbage->reclaim(std::move(runs));
+    return std::unexpected(written.error());
+  }
+  return runs;
+}
+
 // Whole pages go directly from the object's memory if it is aligned; the rest goes through the staging buffer.
-Result<Run> WriteBehind::write_run(VolumeKind kind, Bytes bytes) {
+Result<void> WriteBehind::write_run(const Run& run, Bytes bytes) {
   constexpr size_t staging_size = object_size_max + disk_alignment;
   if (staging_.empty()) {
     staging_memory_ = std::make_unique<std::byte[]>(staging_size + disk_alignment);
@@ -755,23 +788,13 @@ Result<Run> WriteBehind::write_run(VolumeKind kind, Bytes bytes) {
   if (!rest.empty()) std::memcpy(staging_.data(), rest.data(), rest.size());
   std::memset(staging_.data() + rest.size(), 0, tail.size() - rest.size());
 
-  const uint64_t length = align_up(bytes.size());
-  auto reserved = engine_.volumes->try_reserve(kind, length);
-  if (!reserved) {
-    VB_ASSIGN(reserved, engine_.volumes->reserve(kind, length));
-  }
-  Run run = std::move(*reserved);
   Volume& volume = *run.volume;
   Result<void> written;
   if (straight != 0) written = write_fully(volume.file(), bytes.first(straight), run.offset);
   if (written && !tail.empty()) written = write_fully(volume.file(), tail, run.offset + straight);
   volume.note_written();
-  if (written) return run;
-  if (written.error() == Errc::io_error) volume.distrust();
-  std::vector<Run> unused;
-  unused.push_back(std::move(run));
-  engine_.garbage->reclaim(std::move(unused));
-  return std::unexpected(written.error());
+  if (!written && written.error() == Errc::io_error) volume.distrust();
+  return written;
 }
 
 }  // namespace verbena::store::local

@@ -146,7 +146,9 @@ class WriteBehind final : public Early {
   void write(Batch batch);  // and waits until each is in the index, or was refused
   void end_failed_log();
   Result<WrittenBlob> write_blob(const Acknowledged& object);
-  Result<Run> write_run(VolumeKind kind, Bytes bytes);
+  bool device_failed_at_the_end() const;
+  Result<std::vector<Run>> write_runs(VolumeKind kind, Bytes bytes);
+  Result<void> write_run(const Run& run, Bytes bytes);
   // On the committer's thread, inside the transaction.
   void in_index(const Acknowledged& object, const ObjectInfo& stored);
   // Queued for another try, stuck, or lost. By the judge: the index has a reason of this object's own.

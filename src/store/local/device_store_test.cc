@@ -1,0 +1,666 @@
+// The store on a device: which start is refused and what it says, old copies of directory and device, faults, space.
+#include <map>
+#include <random>
+
+#include "base/metrics.h"
+#include "store/local/cooling.h"
+#include "store/local/device_bond.h"
+#include "store/local/fsck.h"
+#include "store/local/local_store.h"
+#include "store/local/test_store.h"
+#include "store/local/version_file.h"
+#include "store/local/volume.h"
+
+namespace verbena::store::local {
+namespace {
+
+using Fault = FaultyFileSystem::Fault;
+using Loss = FaultyFileSystem::Loss;
+
+constexpr uint64_t disk_bytes = 64 * MiB, volume_bytes = 1 * MiB;
+constexpr uint64_t space_bytes = 55 * MiB;  // of its extents
+
+class StoreOnDevice : public ::testing::Test {
+ protected:
+  StoreOnDevice() { use_device(fs, t.options, disk_bytes, volume_bytes); }
+  void begin() {
+    t.open();
+    t.make_bucket("b");
+  }
+  std::string refusal() {
+    std::string sentence;
+    t.options.trouble = &sentence;
+    EXPECT_FALSE(t.try_open());
+    t.options.trouble = nullptr;
+    return sentence;
+  }
+  Result<ObjectInfo> put(const std::string& key, uint64_t size, uint64_t seed) {
+    const std::string bytes = pattern(size, seed);
+    TestStore::How how;
+    how.size_hint = bytes.size();
+    return t.put("b", key, bytes, how);
+  }
+
+  void expect_same(const std::string& key, uint64_t size, uint64_t seed) {
+    const auto got = t.get("b", key);
+    ASSERT_TRUE(got) << key << ": " << describe(got.error());
+    EXPECT_TRUE(*got == pattern(size, seed)) << key;
+  }
+  // As after kill -9.
+  void kill() {
+    fs.fail_at(0, Fault::crash);
+    t.close();
+    fs.crash(Loss::nothing, 0);
+  }
+  std::string version() { return read_small_file(fs, "/store/VERSION", 1 * KiB).value_or(""); }
+  Superblock superblock() { return *read_superblock(**fs.open("/dev/disk", {})); }
+
+  FaultyFileSystem fs;
+  TestStore t{&fs};
+};
+
+constexpr size_t nowhere = std::string::npos;
+
+TEST_F(StoreOnDevice, OpensWithItsDeviceAlone) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const auto device = t.options.device;
+  t.options.device = "";
+  EXPECT_NE(refusal().find("set data.device"), std::string::npos);
+  t.options.device = "/missing";
+  EXPECT_NE(refusal().find("missing"), std::string::npos);
+  fs.make_device("/other", disk_bytes);
+  ASSERT_TRUE(format_device(**fs.open("/other", {.write = true}), volume_bytes));
+  t.options.device = "/other";
+  EXPECT_NE(refusal().find("another device"), std::string::npos);
+  t.options.device = device;
+  t.open();
+  EXPECT_TRUE(*t.get("b", "k") == pattern(200'000, 1));
+}
+
+// The most likely reason is a disk that is not mounted, so the sentence must not name what makes the device empty.
+TEST_F(StoreOnDevice, ADeviceOfAnotherStoreIsRefusedWithoutACommandThatEmptiesIt) {
+  begin();
+  t.close();
+  t.options.directory = "/second";
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find("another store"), nowhere) << sentence;
+  EXPECT_NE(sentence.find("not mounted"), nowhere) << sentence;
+  EXPECT_EQ(sentence.find("--force"), nowhere) << sentence;
+  EXPECT_EQ(sentence.find("format"), nowhere) << sentence;
+}
+
+TEST_F(StoreOnDevice, AStoreWhoseDeviceWasWipedIsNotToldToFormatIt) {
+  begin();
+  t.close();
+  const std::string zeros(2 * MiB, '\0');
+  ASSERT_TRUE(write_fully(**fs.open("/dev/disk", {.write = true}), as_bytes(zeros), 0));
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find("holds no volumes"), nowhere) << sentence;
+  EXPECT_EQ(sentence.find("format"), nowhere) << sentence;
+}
+
+// --- VERSION is lost ---
+
+TEST_F(StoreOnDevice, ALostVersionIsToldWordByWordOrAccepted) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const std::string lost = version();
+  ASSERT_TRUE(fs.unlink("/store/VERSION"));
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find(lost), nowhere) << sentence;
+  EXPECT_EQ(sentence.find("--force"), nowhere) << sentence;
+  EXPECT_EQ(version(), "");
+  t.options.accept_data_loss = true;
+  t.open();
+  expect_same("k", 200'000, 1);
+  EXPECT_EQ(version(), lost);
+  t.options.accept_data_loss = false;
+  t.reopen();
+  expect_same("k", 200'000, 1);
+}
+
+TEST_F(StoreOnDevice, ALostVersionDoesNotMakeItAStoreOfFiles) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  ASSERT_TRUE(fs.unlink("/store/VERSION"));
+  const auto device = std::exchange(t.options.device, "");
+  t.options.accept_data_loss = true;
+  EXPECT_NE(refusal().find("set data.device"), nowhere);
+  EXPECT_EQ(version(), "");
+  t.options.device = device;
+  t.open();
+  expect_same("k", 200'000, 1);
+}
+
+TEST_F(StoreOnDevice, AnotherStoresDeviceIsNotAdoptedByAnIndexWithoutVersion) {
+  begin();
+  t.close();
+  const auto device = std::exchange(t.options.device, "");
+  t.options.directory = "/second";
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(put("small", 100, 1));
+  t.close();
+  ASSERT_TRUE(fs.unlink("/second/VERSION"));
+  t.options.device = device;
+  t.options.accept_data_loss = true;
+  EXPECT_NE(refusal().find("of no store on a device"), nowhere);
+  EXPECT_FALSE(fs.stat("/second/VERSION"));
+}
+
+// --- A directory or a device that was put back from a copy ---
+
+TEST_F(StoreOnDevice, AnOlderDirectoryIsRefusedAndTheNewerOneOpens) {
+  begin();
+  ASSERT_TRUE(put("first", 200'000, 1));
+  t.close();
+  const auto older = fs.copy_of("/store");
+  t.open();
+  for (uint64_t i = 0; i < 12; ++i) ASSERT_TRUE(put("later" + std::to_string(i), 400'000, i));
+  t.close();
+  const auto newer = fs.copy_of("/store");
+  fs.put_back(*older);
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find("older than /dev/disk"), nowhere) << sentence;
+  fs.put_back(*newer);
+  t.open();
+  expect_same("first", 200'000, 1);
+  for (uint64_t i = 0; i < 12; ++i) expect_same("later" + std::to_string(i), 400'000, i);
+}
+
+// A copy that was made while the server ran: no start lies between, but volumes were made.
+TEST_F(StoreOnDevice, AnOlderDirectoryOfTheSameStartIsRefused) {
+  begin();
+  ASSERT_TRUE(put("first", 200'000, 1));
+  const auto older = fs.copy_of("/store");
+  for (uint64_t i = 0; i < 12; ++i) ASSERT_TRUE(put("later" + std::to_string(i), 400'000, i));
+  kill();
+  const auto newer = fs.copy_of("/store");
+  fs.put_back(*older);
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find("older than /dev/disk"), nowhere) << sentence;
+  EXPECT_NE(sentence.find("changes of the table"), nowhere) << sentence;
+  fs.put_back(*newer);
+  t.open();
+  for (uint64_t i = 0; i < 12; ++i) expect_same("later" + std::to_string(i), 400'000, i);
+}
+
+TEST_F(StoreOnDevice, AnOlderDeviceIsRefused) {
+  begin();
+  ASSERT_TRUE(put("first", 200'000, 1));
+  t.close();
+  const auto older = fs.copy_of("/dev");
+  for (int starts = 0; starts < 2; ++starts) {
+    t.open();
+    t.close();
+  }
+  const auto newer = fs.copy_of("/dev");
+  fs.put_back(*older);
+  EXPECT_NE(refusal().find("/dev/disk is older"), nowhere);
+  fs.put_back(*newer);
+  t.open();
+  expect_same("first", 200'000, 1);
+}
+
+TEST_F(StoreOnDevice, AnOlderDirectoryGoesOnWhereItsLossIsAccepted) {
+  begin();
+  ASSERT_TRUE(put("first", 200'000, 1));
+  t.close();
+  const auto older = fs.copy_of("/store");
+  t.open();
+  for (uint64_t i = 0; i < 12; ++i) ASSERT_TRUE(put("later" + std::to_string(i), 400'000, i));
+  t.close();
+  fs.put_back(*older);
+  t.options.accept_data_loss = true;
+  t.open();
+  expect_same("first", 200'000, 1);
+  EXPECT_FALSE(t.get("b", "later3"));
+  ASSERT_TRUE(put("new", 400'000, 50));
+  t.expect_no_leak();
+  t.options.accept_data_loss = false;
+  t.reopen();
+  expect_same("first", 200'000, 1);
+  expect_same("new", 400'000, 50);
+}
+
+TEST_F(StoreOnDevice, ACrashInAStartIsNoReasonToRefuseTheNext) {
+  for (const Loss loss : {Loss::nothing, Loss::unsynced, Loss::torn}) {
+    FaultyFileSystem here;
+    TestStore store(&here);
+    use_device(here, store.options, disk_bytes, volume_bytes);
+    bool whole = false;
+    for (uint64_t n = 0; !whole; ++n) {
+      ASSERT_LT(n, 500u);
+      SCOPED_TRACE("operation " + std::to_string(n));
+      here.fail_at(n, Fault::crash);
+      whole = store.try_open().has_value() && !here.fault_happened();
+      store.close();
+      here.crash(loss, n);
+      if (n % 7 != 0 && !whole) continue;  // several starts that crash, one after the other
+      store.open();
+      if (::testing::Test::HasFatalFailure()) return;
+      store.close();
+    }
+  }
+}
+
+TEST_F(StoreOnDevice, ARowOfTheDeviceThatIsNoneIsRefused) {
+  const DeviceRow row{{random_device_id(), random_device_id()}, 12, 345};
+  const std::string text = encode(row);
+  const auto again = decode_device_row(text);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->bond, row.bond);
+  EXPECT_EQ(again->generation, 12u);
+  EXPECT_EQ(again->changes, 345u);
+  for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_device_row(text.substr(0, size))) << size;
+  EXPECT_FALSE(decode_device_row(text + "1"));
+}
+
+// --- Other programs ---
+
+TEST_F(StoreOnDevice, WhatAnotherProgramMadeThereIsNotOverwritten) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const auto before = superblock();
+  fs.set_foreign_contents("swap (a known signature)");
+  for (const bool accepts : {false, true}) {
+    t.options.accept_data_loss = accepts;
+    EXPECT_NE(refusal().find("swap"), nowhere);
+    EXPECT_EQ(superblock().sequence, before.sequence) << "it was written to";
+  }
+  fs.set_foreign_contents("");
+  t.options.accept_data_loss = false;
+  t.open();
+  expect_same("k", 200'000, 1);
+}
+
+TEST_F(StoreOnDevice, WhereItCannotBeToldItStartsAllTheSame) {
+  fs.set_foreign_contents(std::unexpected("no library"));
+  begin();
+  EXPECT_TRUE(put("k", 200'000, 1));
+}
+
+TEST_F(StoreOnDevice, AnOverwrittenBeginIsRefusedOrAccepted) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const std::string bytes(512, 'x');
+  ASSERT_TRUE(write_fully(**fs.open("/dev/disk", {.write = true}), as_bytes(bytes), 0));
+  EXPECT_NE(refusal().find("begin of /dev/disk"), nowhere);
+  t.options.accept_data_loss = true;
+  t.open();
+  expect_same("k", 200'000, 1);
+  t.options.accept_data_loss = false;
+  t.reopen();
+  expect_same("k", 200'000, 1);
+}
+
+// --- Formats ---
+
+TEST_F(StoreOnDevice, AStartWritesADamagedCopyAgain) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const Superblock facts = superblock();
+  for (const uint64_t copy : {0, 1, 0}) {
+    fs.flip_bit("/dev/disk", superblock_places[copy] + 100);
+    fs.flip_bit("/dev/disk", facts.page_place(0, copy) + 100);
+    t.open();
+    expect_same("k", 200'000, 1);
+    t.close();
+  }
+}
+
+TEST_F(StoreOnDevice, AStoreOfFilesDoesNotMoveByItself) {
+  const auto device = std::exchange(t.options.device, "");
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  t.options.device = device;
+  EXPECT_NE(refusal().find("volumes in files"), std::string::npos);
+  t.options.device = "";
+  t.open();
+  EXPECT_TRUE(*t.get("b", "k") == pattern(200'000, 1));
+}
+
+TEST_F(StoreOnDevice, ItsFormatIsOneThatAnOlderProgramRefuses) {
+  begin();
+  t.close();
+  const auto version = read_small_file(fs, "/store/VERSION", 1 * KiB);
+  ASSERT_TRUE(version);
+  EXPECT_TRUE(version->starts_with("verbena local store, format 9\ndevice ")) << *version;
+  EXPECT_TRUE(fs.list("/store/volumes")->empty());
+}
+
+TEST_F(StoreOnDevice, ALineOfVersionThatIsNoneIsRefused) {
+  EXPECT_EQ(find_bond("verbena local store, format 9\ndevice 12\n").error(), Errc::malformed);
+  EXPECT_FALSE(*find_bond("verbena local store, format 7\n"));
+  const DeviceBond bond{random_device_id(), random_device_id()};
+  const auto again = find_bond("verbena local store, format 9\n" + to_text(bond));
+  ASSERT_TRUE(again && *again);
+  EXPECT_EQ((*again)->store, bond.store);
+}
+
+TEST_F(StoreOnDevice, AFullDeviceRefusesPutsAndTakesThemAgainAfterDeletes) {
+  begin();
+  uint64_t n = 0;
+  for (; n < 200; ++n) {
+    auto done = put("k" + std::to_string(n), 700'000, n);
+    if (done) continue;
+    EXPECT_EQ(done.error(), Errc::insufficient_storage) << describe(done.error());
+    break;
+  }
+  EXPECT_GT(n * 700'000, 9 * space_bytes / 10);  // nearly all of it was used
+  EXPECT_LT(n, 200u);
+  ASSERT_TRUE(t.remove("b", "k3"));
+  ASSERT_TRUE(t.remove("b", "k30"));
+  t.store->drain();
+  EXPECT_TRUE(put("again", 700'000, 999));
+  t.reopen();
+  EXPECT_TRUE(*t.get("b", "again") == pattern(700'000, 999));
+  for (uint64_t i = 0; i < n; ++i) {
+    if (i == 3 || i == 30) continue;
+    EXPECT_TRUE(*t.get("b", "k" + std::to_string(i)) == pattern(700'000, i)) << i;
+  }
+  ASSERT_TRUE(t.remove("b", "k4"));
+  t.store->drain();
+  EXPECT_TRUE(put("after a start", 600'000, 5));
+  t.expect_no_leak();
+}
+
+TEST_F(StoreOnDevice, SizesThatComeAndGoAreNeverRefusedOnADeviceThatIsNinetyPercentFull) {
+  begin();
+  std::mt19937_64 random(7);
+  std::map<std::string, std::pair<uint64_t, uint64_t>> there;
+  uint64_t bytes = 0;
+  const uint64_t most = 9 * space_bytes / 10;
+  for (uint64_t i = 0; i < 600; ++i) {
+    const std::string key = "k" + std::to_string(random() % 400);
+    const uint64_t size = 20'000 + random() % (random() % 8 == 0 ? 3'000'000 : 200'000);
+    while (bytes + align_up(size) > most && !there.empty()) {
+      const auto victim = there.begin();
+      ASSERT_TRUE(t.remove("b", victim->first));
+      bytes -= align_up(victim->second.first);
+      there.erase(victim);
+      t.store->drain();
+    }
+    auto done = put(key, size, i);
+    ASSERT_TRUE(done) << i << ": " << describe(done.error()) << " " << bytes;
+    if (const auto before = there.find(key); before != there.end()) bytes -= align_up(before->second.first);
+    there[key] = {size, i};
+    bytes += align_up(size);
+    t.store->drain();
+  }
+  for (const auto& [key, what] : there) EXPECT_TRUE(*t.get("b", key) == pattern(what.first, what.second)) << key;
+  t.expect_no_leak();
+}
+
+TEST_F(StoreOnDevice, EmptyVolumesGoBackAndTheirExtentsAreUsedByOthers) {
+  begin();
+  for (uint64_t round = 0; round < 3; ++round) {
+    for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(put("k" + std::to_string(i), 900'000, i)) << round;
+    for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(t.remove("b", "k" + std::to_string(i)));
+    t.store->drain();
+    EXPECT_LE(t.store->usage()->volumes, 4u);
+  }
+}
+
+// New objects find no place for new pieces in the list of free ones.
+TEST_F(StoreOnDevice, AFullListOfPiecesKeepsNoNewVolumeOut) {
+  ASSERT_TRUE(fs.make_directory("/store"));
+  std::string trouble;
+  auto volumes_there = DeviceVolumes::open("/dev/disk", std::move(*fs.open("/dev/disk", {.write = true})), trouble);
+  ASSERT_TRUE(volumes_there) << trouble;
+  uint64_t id = 0;
+  Volumes volumes({.directory = "/dev/disk",
+                   .fs = volumes_there->get(),
+                   .volume_size_max = volume_bytes,
+                   .free_bytes_min = 0,
+                   .keep_free = UINT64_MAX,
+                   .next_id = [&] { return ++id; },
+                   .pieces_max = 1,
+                   .whole = true,
+                   .index_directory = "/store",
+                   .index_fs = &fs});
+  std::vector<local::Run> runs;
+  for (int i = 0; i < 8; ++i) {
+    auto run = volumes.reserve(VolumeKind::durable, 64 * KiB);
+    ASSERT_TRUE(run) << i << ": " << describe(run.error());
+    runs.push_back(std::move(*run));
+  }
+  // One piece is the rest of the volume, so nowhere of these is kept.
+  for (size_t i = 0; i < runs.size(); i += 2) EXPECT_FALSE(volumes.keep({1, runs[i].offset, runs[i].length}));
+  auto whole = volumes.reserve(VolumeKind::durable, volume_bytes);
+  ASSERT_TRUE(whole) << describe(whole.error());
+  EXPECT_EQ(whole->length, volume_bytes);
+  EXPECT_EQ((*volumes_there)->volumes(), 2u);
+}
+
+// Deletes that go on must not make a full device look like one whose space is still being looked for.
+TEST(Cooling, SearchedSpaceIsNoLongerUnknownWhateverCoolsAfterIt) {
+  CoolingSpace space;
+  space.add({{1, 0}, {{7, 0, 4096}}, /*found=*/true});
+  space.add({{2, 0}, {{8, 0, 4096}}});
+  EXPECT_EQ(space.found(), 1u);
+  uint64_t durable = 0;
+  const auto is_past = [&](const Index::Moment& since) { return since.sequence <= durable; };
+  EXPECT_FALSE(space.take(is_past));
+  space.set_aside();
+  EXPECT_EQ(space.found(), 1u);
+  EXPECT_TRUE(space.has(7));
+  EXPECT_FALSE(space.waits());
+  space.try_again();
+  durable = 1;
+  ASSERT_TRUE(space.take(is_past));
+  EXPECT_FALSE(space.take(is_past));
+  EXPECT_EQ(space.found(), 0u);
+  EXPECT_FALSE(space.empty());
+  EXPECT_TRUE(space.has(8));
+}
+
+// --- Faults ---
+
+TEST_F(StoreOnDevice, ADeviceThatVanishesLosesNothingAcknowledged) {
+  begin();
+  ASSERT_TRUE(put("before", 200'000, 1));
+  ASSERT_TRUE(put("small", 300, 5));
+  fs.vanish("/dev");
+  EXPECT_FALSE(put("during", 200'000, 2));
+  EXPECT_FALSE(t.get("b", "during"));
+  EXPECT_EQ(t.get("b", "before").error(), Errc::io_error);
+  expect_same("small", 300, 5);
+  ASSERT_TRUE(t.remove("b", "small"));
+  fs.vanish("");
+  expect_same("before", 200'000, 1);
+  t.close();
+  fs.crash(Loss::unsynced, 1);
+  t.open();
+  expect_same("before", 200'000, 1);
+  EXPECT_FALSE(t.get("b", "during"));
+  EXPECT_FALSE(t.get("b", "small"));
+  EXPECT_TRUE(put("after", 200'000, 4));
+  t.expect_no_leak();
+}
+
+TEST_F(StoreOnDevice, AFlushThatFailedIsNotForgotten) {
+  begin();
+  ASSERT_TRUE(put("before", 200'000, 1));
+  fs.fail_syncs("/dev");
+  EXPECT_FALSE(put("during", 200'000, 2));
+  fs.fail_syncs("");
+  EXPECT_FALSE(put("still", 200'000, 3));
+  expect_same("before", 200'000, 1);
+  t.close();
+  fs.crash(Loss::unsynced, 1);
+  t.open();
+  expect_same("before", 200'000, 1);
+  EXPECT_TRUE(put("after", 200'000, 4));
+}
+
+// Volumes come and go while one write to the device fails although it was done: the table may say that a volume is
+// gone, and the store that it is there. No object may be lost by that, neither now nor after the next start.
+TEST_F(StoreOnDevice, AWriteThatFailsAlthoughItWasDoneLosesNothingAcknowledged) {
+  bool happened = true;
+  for (uint64_t n = 0; happened; ++n) {
+    ASSERT_LT(n, 400u);
+    SCOPED_TRACE("operation " + std::to_string(n));
+    FaultyFileSystem here;
+    TestStore store(&here);
+    use_device(here, store.options, disk_bytes, volume_bytes);
+    store.open();
+    store.make_bucket("b");
+    std::map<std::string, uint64_t> there;
+    const auto put_there = [&](const std::string& key, uint64_t seed) {
+      TestStore::How how;
+      how.size_hint = 900'000;
+      if (store.put("b", key, pattern(900'000, seed), how)) there[key] = seed;
+    };
+    for (uint64_t i = 0; i < 6; ++i) put_there("k" + std::to_string(i), i);
+    here.fail_at(n, Fault::io_error_applied, "/dev");
+    for (uint64_t i = 0; i < 5; ++i) {
+      if (store.remove("b", "k" + std::to_string(i))) there.erase("k" + std::to_string(i));
+    }
+    store.store->drain();
+    for (uint64_t i = 10; i < 14; ++i) put_there("k" + std::to_string(i), i);
+    happened = here.fault_happened();
+    here.fail_at(0, Fault::crash);  // kill -9
+    store.close();
+    here.crash(Loss::nothing, n);
+    store.open();
+    for (const auto& [key, seed] : there) {
+      const auto got = store.get("b", key);
+      ASSERT_TRUE(got) << key << ": " << describe(got.error());
+      EXPECT_TRUE(*got == pattern(900'000, seed)) << key;
+    }
+    EXPECT_GE(there.size(), 1u);
+    store.expect_no_leak();
+    if (HasFailure()) return;
+  }
+}
+
+// --- Objects that are acknowledged from memory ---
+
+class MemoryBucketOnDevice : public StoreOnDevice {
+ protected:
+  MemoryBucketOnDevice() { t.options.write_behind_after = std::chrono::hours(1); }
+  Result<ObjectInfo> put_in(const std::string& bucket, const std::string& key, uint64_t size, uint64_t seed) {
+    const std::string bytes = pattern(size, seed);
+    TestStore::How how;
+    how.size_hint = bytes.size();
+    return t.put(bucket, key, bytes, how);
+  }
+};
+
+TEST_F(MemoryBucketOnDevice, ObjectsAreLeftToTheIndexByAnOrderlyStopWhenTheDeviceHasFailed) {
+  begin();
+  t.make_bucket("fast", Durability::memory);
+  for (uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(put_in("fast", "k" + std::to_string(i), 200'000 + i * 1000, i));
+  fs.fail_syncs("/dev");
+  EXPECT_FALSE(put("durable", 200'000, 9));
+  fs.fail_syncs("");
+  t.close();
+  fs.crash(Loss::nothing, 1);
+  t.open();
+  for (uint64_t i = 0; i < 5; ++i) {
+    const auto got = t.get("fast", "k" + std::to_string(i));
+    ASSERT_TRUE(got) << i << ": " << describe(got.error());
+    EXPECT_TRUE(*got == pattern(200'000 + i * 1000, i)) << i;
+  }
+  t.expect_no_leak();
+}
+
+// Holes of 192 KiB: an object of 700 KB fits into several only.
+TEST_F(MemoryBucketOnDevice, AnObjectTakesSeveralPiecesOfADeviceThatHasNoLongerOne) {
+  begin();
+  t.make_bucket("fast", Durability::memory);
+  constexpr uint64_t piece = 192 * KiB;
+  uint64_t n = 0;
+  while (put("k" + std::to_string(n), piece, n)) ++n;
+  ASSERT_GT(n, 200u);
+  for (uint64_t i = 0; i < n; i += 2) ASSERT_TRUE(t.remove("b", "k" + std::to_string(i)));
+  t.store->drain();
+  for (const uint64_t size : {700'000u, 999'999u, 16'385u, 196'609u}) {
+    ASSERT_TRUE(put_in("fast", "o" + std::to_string(size), size, size));
+  }
+  t.store->drain();
+  const auto written = metrics::gauge("verbena_store_write_behind_bytes", "").value();
+  EXPECT_EQ(written, 0) << "an object still waits";
+  t.reopen();
+  for (const uint64_t size : {700'000u, 999'999u, 16'385u, 196'609u}) {
+    const auto got = t.get("fast", "o" + std::to_string(size));
+    ASSERT_TRUE(got) << size << ": " << describe(got.error());
+    EXPECT_TRUE(*got == pattern(size, size)) << size;
+    ASSERT_TRUE(t.remove("fast", "o" + std::to_string(size)));
+  }
+  for (uint64_t i = 1; i < n; i += 2) expect_same("k" + std::to_string(i), piece, i);
+  t.expect_no_leak();
+}
+
+// --- fsck ---
+
+TEST_F(StoreOnDevice, FsckTellsCopiesOthersAndOldDirectories) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const auto older = fs.copy_of("/store");
+  t.open();
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(put("later" + std::to_string(i), 900'000, i));
+  t.close();
+  std::string sentence;
+  const FsckOptions options{.directory = "/store", .fs = &fs, .device = "/dev/disk", .trouble = &sentence};
+  auto report = fsck(options);
+  ASSERT_TRUE(report) << sentence;
+  EXPECT_FALSE(report->damaged());
+  EXPECT_TRUE(report->device.empty());
+  fs.flip_bit("/dev/disk", superblock_places[0] + 100);
+  fs.set_foreign_contents("swap (a known signature)");
+  report = fsck(options);
+  ASSERT_TRUE(report) << sentence;
+  EXPECT_FALSE(report->damaged());
+  ASSERT_EQ(report->device.size(), 2u);
+  EXPECT_NE(report->device[0].find("copy 0 of the superblock"), nowhere) << report->device[0];
+  EXPECT_NE(report->device[1].find("swap"), nowhere) << report->device[1];
+  const std::string lost = version();
+  ASSERT_TRUE(fs.unlink("/store/VERSION"));
+  report = fsck(options);
+  ASSERT_TRUE(report) << sentence;
+  ASSERT_EQ(report->index.size(), 1u);
+  EXPECT_NE(report->index[0].find("VERSION is missing"), nowhere) << report->index[0];
+  EXPECT_EQ(report->lost_count, 0u);
+  fs.put_back(*older);
+  report = fsck(options);
+  ASSERT_TRUE(report) << sentence;
+  ASSERT_FALSE(report->index.empty());
+  EXPECT_NE(report->index[0].find("the index is older"), nowhere) << report->index[0];
+}
+
+TEST_F(StoreOnDevice, FsckReadsIt) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  std::string sentence;
+  FsckOptions options{.directory = "/store", .fs = &fs, .read_data = true, .device = "/dev/disk", .trouble = &sentence};
+  auto report = fsck(options);
+  ASSERT_TRUE(report) << sentence;
+  EXPECT_FALSE(report->damaged());
+  EXPECT_EQ(report->objects, 1u);
+  options.device = "";
+  EXPECT_FALSE(fsck(options));
+  EXPECT_NE(sentence.find("--device"), std::string::npos) << sentence;
+  // Rot in the only extent that is in use: every byte of the object's first block.
+  options.device = "/dev/disk";
+  const auto place = read_superblock(**fs.open("/dev/disk", {}))->data_at;
+  fs.flip_bit("/dev/disk", place + 5000);
+  report = fsck(options);
+  ASSERT_TRUE(report) << sentence;
+  ASSERT_EQ(report->lost.size(), 1u);
+  EXPECT_NE(report->lost[0].why.find("fails its checksum"), std::string::npos) << report->lost[0].why;
+}
+
+}  // namespace
+}  // namespace verbena::store::local

@@ -1,0 +1,171 @@
+#include "store/local/device_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/log.h"
+#include "store/local/aligned_bytes.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr uint64_t both_copies[] = {0, 1};
+
+using SuperblockCopies = std::array<Result<Superblock>, 2>;
+
+SuperblockCopies read_superblocks(File& device) {
+  AlignedBytes memory(device_block);
+  SuperblockCopies found;
+  for (const uint64_t copy : both_copies) {
+    const auto read = read_fully(device, memory.bytes(), superblock_places[copy]);
+    if (read) {
+      found[copy] = decode_superblock(memory.bytes());
+    } else if (is_missing(read.error())) {
+      found[copy] = fail(Errc::not_found, "device: ends before its superblock");
+    } else {
+      found[copy] = std::unexpected(read.error());
+    }
+  }
+  return found;
+}
+
+// Of two errors, the one that says more than "there is none".
+Result<Superblock> better_of(const SuperblockCopies& found) {
+  const auto& [first, second] = found;
+  for (const auto& copy : found) {
+    if (!copy && copy.error() == Errc::unsupported) return copy;  // the other one is older
+  }
+  if (first && second) return second->sequence > first->sequence ? second : first;
+  if (first || second) return first ? first : second;
+  return first.error() == Errc::not_found ? second : first;
+}
+
+std::string why_no_superblock(const std::string& name, const Error& why) {
+  if (why == Errc::not_found) return name + " is not formatted for volumes. Run: verbena device format " + name;
+  if (why == Errc::corrupt_object) {
+    return name +
+           ": both copies of the superblock are damaged. Nothing was changed. Without it the volumes cannot be found";
+  }
+  return name + ": " + describe(why);
+}
+
+}  // namespace
+
+Result<Superblock> read_superblock(File& device) { return better_of(read_superblocks(device)); }
+
+void DeviceTable::note_defect(const std::string& what, uint64_t place, const Error& why) {
+  const bool unread = why == Errc::io_error;
+  defects_.push_back(
+      fmt::format("{}, at byte {}, {}", what, place, unread ? "cannot be read: " + describe(why) : "is damaged"));
+}
+
+Result<void> DeviceTable::load(std::string& trouble) {
+  VB_TRY(load_superblock(trouble));
+  VB_ASSIGN(const FileStat now, device_->file().stat());
+  if (now.size < superblock_.device_size) {
+    trouble = fmt::format("{} has {} bytes, and had {} when it was formatted: it has become smaller, or is not whole",
+                          device_->name(), now.size, superblock_.device_size);
+    return fail(Errc::corrupt_object, "device: smaller than it was");
+  }
+  for (uint64_t number = 0; number < superblock_.pages(); ++number) VB_TRY(load_page(number, trouble));
+  return {};
+}
+
+Result<void> DeviceTable::load_superblock(std::string& trouble) {
+  const SuperblockCopies found = read_superblocks(device_->file());
+  const auto chosen = better_of(found);
+  if (!chosen) {
+    trouble = why_no_superblock(device_->name(), chosen.error());
+    return std::unexpected(chosen.error());
+  }
+  superblock_ = *chosen;
+  for (const uint64_t copy : both_copies) {
+    if (!found[copy]) {
+      note_defect(fmt::format("copy {} of the superblock", copy), superblock_places[copy], found[copy].error());
+    }
+    if (!found[copy] || found[copy]->sequence < superblock_.sequence) bad_superblocks_.insert(copy);
+  }
+  begin_overwritten_ = !found[0] && found[0].error() == Errc::not_found;
+  return {};
+}
+
+Result<void> DeviceTable::load_page(uint64_t number, std::string& trouble) {
+  AlignedBytes memory(device_block);
+  std::array<Result<TablePage>, 2> found;
+  for (const uint64_t copy : both_copies) {
+    const auto read = read_fully(device_->file(), memory.bytes(), superblock_.page_place(number, copy));
+    found[copy] =
+        read ? decode_page(memory.bytes(), superblock_.id, number) : Result<TablePage>(std::unexpected(read.error()));
+  }
+  if (!found[0] && !found[1]) {
+    trouble = fmt::format(
+        "{}: both copies of page {} of the table of volumes are damaged or cannot be read, at bytes {} and {}. "
+        "Nothing was changed",
+        device_->name(), number, superblock_.page_place(number, 0), superblock_.page_place(number, 1));
+    return fail(Errc::corrupt_object, "device: table of volumes");
+  }
+  const uint64_t better = !found[1] || (found[0] && found[0]->sequence >= found[1]->sequence) ? 0 : 1;
+  const uint64_t other = 1 - better;
+  if (!found[other]) {
+    note_defect(fmt::format("copy {} of page {} of the table of volumes", other, number),
+                superblock_.page_place(number, other), found[other].error());
+  }
+  if (!found[other] || found[other]->sequence < found[better]->sequence) bad_pages_.emplace(number, other);
+  changes_ = std::max(changes_, found[better]->sequence);
+  pages_.push_back(std::move(*found[better]));
+  return {};
+}
+
+Result<void> DeviceTable::repair() {
+  for (const std::string& defect : defects_) {
+    log::warn("store: {}: {}; it is written again from the other copy", device_->name(), defect);
+  }
+  for (const uint64_t copy : bad_superblocks_) {
+    VB_TRY(device_->put_block(encode(superblock_), superblock_places[copy]));
+  }
+  for (const auto& [number, copy] : bad_pages_) {
+    VB_TRY(device_->put_block(encode(pages_[number], superblock_.id), superblock_.page_place(number, copy)));
+  }
+  bad_superblocks_.clear();
+  bad_pages_.clear();
+  defects_.clear();
+  begin_overwritten_ = false;
+  return {};
+}
+
+Result<void> DeviceTable::set_owner(const DeviceId& owner, uint64_t generation) {
+  Superblock next = superblock_;
+  next.owner = owner;
+  next.generation = generation;
+  ++next.sequence;
+  for (const uint64_t place : superblock_places) VB_TRY(device_->put_block(encode(next), place));
+  superblock_ = next;
+  return check_still_ours();
+}
+
+// Locks and exclusive use hold on one machine. A disk that several have attached can be taken by another one all the
+// same.
+Result<void> DeviceTable::check_still_ours() {
+  VB_ASSIGN(const Superblock there, read_superblock(device_->file()));
+  if (there.id == superblock_.id && there.owner == superblock_.owner && there.generation == superblock_.generation) {
+    return {};
+  }
+  device_->give_up("was formatted, or taken by another store or machine, while this server uses it");
+  return fail(Errc::io_error, "device: has another superblock than was written");
+}
+
+Result<void> DeviceTable::set_volume(uint64_t extent, uint64_t volume) {
+  VB_TRY(check_still_ours());
+  TablePage next = pages_[extent / entries_of_page];
+  next.volumes[extent % entries_of_page] = volume;
+  next.sequence = changes_ + 1;
+  const DeviceBlock block = encode(next, superblock_.id);
+  for (const uint64_t copy : both_copies) VB_TRY(device_->put_block(block, superblock_.page_place(next.number, copy)));
+  changes_ = next.sequence;
+  pages_[next.number] = std::move(next);
+  return {};
+}
+
+}  // namespace verbena::store::local
