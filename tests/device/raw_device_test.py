@@ -74,7 +74,7 @@ def a_device_with_data_is_refused(device, folder):
 
 
 def start(data, device, *more):
-    return Server(data, ("--set", f"data.device={device}", *more)).start()
+    return Server(data, ("--set", f"data.device={device}", *more))
 
 
 def start_is_refused(data, device, sentence):
@@ -89,9 +89,9 @@ def objects_are_there(device, folder):
     bodies = {f"k{i}": os.urandom(size) for i, size in enumerate((10, 20_000, 65_536, 1_000_000, 9_000_001))}
     with start(data, device) as server:
         s3 = boto3_client(server.http)
-        s3.create_bucket(Bucket="b")
+        s3.create_bucket(Bucket="bucket")
         for key, body in bodies.items():
-            s3.put_object(Bucket="b", Key=key, Body=body)
+            s3.put_object(Bucket="bucket", Key=key, Body=body)
         # The device is the server's: neither another server nor format gets it.
         start_is_refused(pathlib.Path(folder) / "second", device, "is in use")
         refused(verbena("device", "format", device, "--force"), "is in use")
@@ -99,7 +99,7 @@ def objects_are_there(device, folder):
     with start(data, device) as server:
         s3 = boto3_client(server.http)
         for key, body in bodies.items():
-            assert s3.get_object(Bucket="b", Key=key)["Body"].read() == body, key
+            assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == body, key
         assert server.stop() == 0
     assert not list((data / "volumes").iterdir()), "a volume is a file"
     done = verbena("fsck", data, "--device", device)
@@ -138,7 +138,7 @@ def others_are_noticed(data, device):
     subprocess.run(["wipefs", "--all", device], check=True, capture_output=True)
     start_is_refused(data, device, "was overwritten by another program")
     with start(data, device, "--accept-data-loss") as server:
-        keys = boto3_client(server.http).list_objects_v2(Bucket="b")["KeyCount"]
+        keys = boto3_client(server.http).list_objects_v2(Bucket="bucket")["KeyCount"]
         assert keys == 6, keys
         assert server.stop() == 0
     done = verbena("fsck", data, "--device", device)
@@ -149,7 +149,7 @@ def an_older_directory_is_refused(data, device, folder):
     older, newer = pathlib.Path(folder) / "older", pathlib.Path(folder) / "newer"
     shutil.copytree(data, older)
     with start(data, device) as server:
-        boto3_client(server.http).put_object(Bucket="b", Key="newer", Body=b"x" * 100_000)
+        boto3_client(server.http).put_object(Bucket="bucket", Key="newer", Body=b"x" * 100_000)
         assert server.stop() == 0
     start_is_refused(older, device, "is older than")
     done = verbena("fsck", older, "--device", device)
@@ -164,7 +164,7 @@ def an_older_directory_is_refused(data, device, folder):
         assert line in done.stderr, done.stderr
     assert "--force" not in done.stderr, done.stderr
     with start(data, device) as server:
-        assert boto3_client(server.http).get_object(Bucket="b", Key="newer")["Body"].read() == b"x" * 100_000
+        assert boto3_client(server.http).get_object(Bucket="bucket", Key="newer")["Body"].read() == b"x" * 100_000
         assert server.stop() == 0
 
 
