@@ -27,10 +27,10 @@ int device_failed(const std::string& sentence) {
 }
 
 void print_device(const Superblock& facts) {
-  fmt::print("id      {}\n", to_text(facts.id));
-  fmt::print("store   {}\n", facts.owned() ? to_text(facts.owner) : "none yet");
-  fmt::print("starts  {}\n", facts.generation);
-  fmt::print("space   {}, {} extents of {}\n", format_size(facts.extents * facts.extent_size), facts.extents,
+  fmt::print("id         {}\n", to_text(facts.id));
+  fmt::print("store      {}\n", facts.owned() ? to_text(facts.owner) : "none yet");
+  fmt::print("generation {}\n", facts.generation);
+  fmt::print("space      {}, {} extents of {}\n", format_size(facts.extents * facts.extent_size), facts.extents,
              format_size(facts.extent_size));
 }
 
@@ -49,6 +49,11 @@ int format_it(const DeviceFlags& flags) {
   std::string trouble;
   auto file = open_block_device(flags.device, DeviceUse::own, trouble);
   if (!file) return device_failed(trouble);
+  const auto stat = (*file)->stat();
+  if (stat && stat->size < formatted_size_min) {
+    return device_failed(flags.device + " has " + format_size(stat->size) + ", and a store needs at least " +
+                         format_size(formatted_size_min));
+  }
   if (!flags.force) {
     const std::string found = occupant(**file);
     if (!found.empty()) {
@@ -71,9 +76,9 @@ int show_it(const DeviceFlags& flags) {
   auto opened = DeviceVolumes::open(flags.device, std::move(*file), trouble);
   if (!opened) return device_failed(trouble.empty() ? describe(opened.error()) : trouble);
   print_device((*opened)->superblock());
-  fmt::print("volumes {}\n", (*opened)->volumes());
-  for (const std::string& defect : (*opened)->defects()) fmt::print("defect  {}\n", defect);
-  if (others && !others->empty()) fmt::print("others  {}\n", log::printable(*others));
+  fmt::print("volumes    {}\n", (*opened)->volumes());
+  for (const std::string& defect : (*opened)->defects()) fmt::print("defect     {}\n", defect);
+  if (others && !others->empty()) fmt::print("others     {}\n", log::printable(*others));
   return exit_ok;
 }
 

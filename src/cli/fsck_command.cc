@@ -26,6 +26,7 @@ nlohmann::json to_json(const FsckReport& report) {
   return {{"sound", !report.damaged()},
           {"index", report.index},
           {"device", report.device},
+          {"refusals", report.refusals},
           {"lost", lost},
           {"lost_count", report.lost_count},
           {"changes_behind_damage", report.changes_behind_damage},
@@ -44,6 +45,9 @@ void print(const FsckReport& report) {
   for (const auto& sentence : report.index) std::printf("index: %s\n", log::printable(sentence, 4096).c_str());
   for (const auto& sentence : report.device) {
     std::printf("device: %s. Nothing is lost.\n", log::printable(sentence, 4096).c_str());
+  }
+  for (const auto& sentence : report.refusals) {
+    std::printf("device: %s. A server does not start.\n", log::printable(sentence, 4096).c_str());
   }
   for (const auto& loss : report.lost) {
     std::printf("lost: %s: %s\n", log::printable(loss.name).c_str(), log::printable(loss.why).c_str());
@@ -112,7 +116,8 @@ void add_fsck_command(CLI::App& app, int& exit_code) {
   command->add_flag("--index-only", flags->index_only, "do not read the objects' bytes in volumes");
   command->footer(
       "Reads the index's files, all records and all bytes against their checksums. Needs no free space.\n"
-      "Exit codes: 0 sound; 7 damaged; 1 not checked (a server has it open, or it cannot be read); 3 no store there.");
+      "Exit codes: 0 sound; 7 damaged, or a server refuses to start; 1 not checked (a server has it open, or it cannot "
+      "be read); 3 no store there.");
   command->callback([flags, &exit_code] { exit_code = check(*flags); });
 }
 

@@ -70,7 +70,7 @@ def a_device_with_data_is_refused(device, folder):
     formatted(device, "--force")
     refused(verbena("device", "format", device), "is formatted for volumes already")
     formatted(device, "--force")
-    assert "volumes 0" in verbena("device", "show", device).stdout
+    assert "volumes    0" in verbena("device", "show", device).stdout
 
 
 def start(data, device, *more):
@@ -134,6 +134,8 @@ def others_are_noticed(data, device):
         return
     subprocess.run(["mkswap", device], check=True, capture_output=True)
     start_is_refused(data, device, "holds swap")
+    done = verbena("fsck", data, "--device", device)
+    assert done.returncode == DAMAGED and "A server does not start" in done.stdout, done.stdout + done.stderr
     assert "holds swap" in verbena("doctor", "--device", device).stdout
     subprocess.run(["wipefs", "--all", device], check=True, capture_output=True)
     start_is_refused(data, device, "was overwritten by another program")

@@ -17,6 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// The label of Promise RAID, where libblkid looks for it in a disk of 64 MiB: no other is farther from the end.
+constexpr std::string_view promise = "Promise Technology, Inc.";
+constexpr uint64_t promise_place = 64 * MiB - 3087 * 512;
+
 class BlockDevices : public ::testing::Test {
  protected:
   BlockDevices() {
@@ -46,13 +50,12 @@ class BlockDevices : public ::testing::Test {
   std::filesystem::path directory_;
 };
 
-#define NEEDS_LIBBLKID(fd) \
-  if (const auto known = foreign_contents(fd); !known) GTEST_SKIP() << known.error()
-
+// Debian has the library on every system: a machine without it cannot run these tests.
 TEST_F(BlockDevices, OfOtherProgramsAreRecognized) {
   const Fd fd(open_image(/*direct=*/true));
-  NEEDS_LIBBLKID(fd.get());
-  EXPECT_EQ(foreign_contents(fd.get()).value(), "");
+  const auto known = foreign_contents(fd.get());
+  ASSERT_TRUE(known) << known.error();
+  EXPECT_EQ(*known, "");
   make_swap();
   const std::string found = foreign_contents(fd.get()).value();
   EXPECT_NE(found.find("swap"), std::string::npos) << found;
@@ -60,7 +63,6 @@ TEST_F(BlockDevices, OfOtherProgramsAreRecognized) {
 
 TEST_F(BlockDevices, WithAPartitionTableAreRecognized) {
   const Fd fd(open_image());
-  NEEDS_LIBBLKID(fd.get());
   std::string entry(16, '\0');
   entry[4] = '\x83';  // Linux
   entry[9] = 8;       // from sector 2048
@@ -73,17 +75,16 @@ TEST_F(BlockDevices, WithAPartitionTableAreRecognized) {
 
 TEST_F(BlockDevices, ThatAreFormattedHoldNothingOfOthers) {
   const Fd fd(open_image());
-  NEEDS_LIBBLKID(fd.get());
   make_swap();
-  ASSERT_TRUE(format_device(*image_file()));
+  put(promise, promise_place);
+  ASSERT_TRUE(format_device(*image_file(), 0, device_size_min));
   EXPECT_EQ(foreign_contents(fd.get()).value(), "");
 }
 
 // A client chooses the bytes of its objects, and RAIDs and encrypted disks are recognized by bytes far from the begin.
 TEST_F(BlockDevices, AreNotRecognizedByBytesOfObjects) {
   const Fd fd(open_image());
-  NEEDS_LIBBLKID(fd.get());
-  const auto facts = format_device(*image_file());
+  const auto facts = format_device(*image_file(), 0, device_size_min);
   ASSERT_TRUE(facts);
   // The second header of LUKS2, as it lies at 4 MiB; labels of mdadm, in every block of the last extents.
   std::string luks = std::string("SKUL\xba\xbe\0\2", 8) + std::string(4088, '\0');
@@ -92,7 +93,13 @@ TEST_F(BlockDevices, AreNotRecognizedByBytesOfObjects) {
   const uint64_t end = facts->data_at + facts->extents * facts->extent_size;
   for (uint64_t at = end - 2 * MiB; at < end; at += 4096) put(raid, at);
   EXPECT_EQ(foreign_contents(fd.get()).value(), "");
+  for (uint64_t at = end - 2 * MiB; at < end; at += 512) put(promise, at);
+  EXPECT_EQ(foreign_contents(fd.get()).value(), "");
   // The same bytes are recognized where no object lies.
+  put(promise, promise_place);
+  EXPECT_NE(foreign_contents(fd.get()).value().find("promise"), std::string::npos)
+      << foreign_contents(fd.get()).value();
+  put(std::string(promise.size(), '\0'), promise_place);
   put(raid, 64 * MiB - 64 * KiB);
   EXPECT_NE(foreign_contents(fd.get()).value(), "");
 }

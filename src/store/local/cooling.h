@@ -23,13 +23,17 @@ struct Cooling {
 // Not thread-safe.
 class CoolingSpace {
  public:
-  void add(Cooling cooling) { first_.push_back(std::move(cooling)); }
+  void add(Cooling cooling) {
+    found_ += cooling.found ? 1 : 0;
+    first_.push_back(std::move(cooling));
+  }
   // The one that cools longest, if it may be used.
   template <class IsPast>
   std::optional<Cooling> take(const IsPast& is_past) {
     if (first_.empty() || !is_past(first_.front().since)) return std::nullopt;
     Cooling taken = std::move(first_.front());
     first_.pop_front();
+    found_ -= taken.found ? 1 : 0;
     return taken;
   }
   // What is left now is not looked at again before try_again().
@@ -39,10 +43,7 @@ class CoolingSpace {
   bool empty() const { return first_.empty() && aside_.empty(); }
   bool waits() const { return !first_.empty(); }
   // How many volumes' searched space is here. Space that is freed meanwhile comes after it, and does not count.
-  size_t found() const {
-    return static_cast<size_t>(std::ranges::count_if(first_, &Cooling::found) +
-                               std::ranges::count_if(aside_, &Cooling::found));
-  }
+  size_t found() const { return found_; }
   bool has(uint64_t volume) const {
     const auto its = [volume](const Extent& x) { return x.volume == volume; };
     const auto of_it = [&](const Cooling& cooling) { return std::ranges::any_of(cooling.pieces, its); };
@@ -51,6 +52,7 @@ class CoolingSpace {
 
  private:
   std::deque<Cooling> first_, aside_;
+  size_t found_ = 0;
 };
 
 }  // namespace verbena::store::local

@@ -264,7 +264,7 @@ TEST_F(DataReads, OfAVolumeOnADeviceGoToItsExtent) {
   };
   auto disk = open_disk();
   ASSERT_TRUE(disk->truncate(64 * MiB));
-  const auto facts = format_device(*disk, 1 * MiB);
+  const auto facts = format_device(*disk, 1 * MiB, device_size_min);
   ASSERT_TRUE(facts) << describe(facts.error());
   if (disk->ring_descriptor() < 0 || !IoRing::open(loop_, {.memory = arena_->mapping()})) {
     GTEST_SKIP() << "no io_uring or no direct I/O here";

@@ -36,8 +36,9 @@ Result<void> wipe(File& device, uint64_t data_at, uint64_t size) {
 }  // namespace
 
 // First the superblocks go, so that no rest of an older format is taken for one; the new ones are last.
-Result<Superblock> format_device(File& device, uint64_t extent_size) {
+Result<Superblock> format_device(File& device, uint64_t extent_size, uint64_t size_min) {
   VB_ASSIGN(const FileStat stat, device.stat());
+  if (stat.size < size_min) return fail(Errc::unsupported, "device: too small for a store (docs/raw-device.md)");
   VB_ASSIGN(const Superblock superblock, plan_device(align_down(stat.size), extent_size));
   VB_TRY(wipe(device, superblock.data_at, stat.size));
   for (const uint64_t copy : {0, 1}) {

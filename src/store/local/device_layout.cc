@@ -43,11 +43,13 @@ bool fits(uint64_t device_size, uint64_t extents, uint64_t extent_size) {
   return device_size > around && (device_size - around) / extent_size >= extents;
 }
 
-// All numbers follow from two, so a superblock whose checksum is right by chance, or by intent, names no byte outside.
+// All places follow from two numbers, so a superblock whose checksum is right by chance, or by intent, names no byte
+// outside. What is counted has room to grow.
 bool is_possible(const Superblock& s) {
   return s.extent_size >= extent_size_min && std::has_single_bit(s.extent_size) && s.extents != 0 &&
          s.extents <= extents_max && s.data_at == data_place(s.extents) && s.device_size >= device_size_min &&
-         fits(s.device_size, s.extents, s.extent_size);
+         fits(s.device_size, s.extents, s.extent_size) && s.sequence < device_number_max &&
+         s.generation < device_number_max;
 }
 
 }  // namespace
@@ -125,10 +127,10 @@ Result<TablePage> decode_page(Bytes block, const DeviceId& device, uint64_t numb
   TablePage page;
   page.sequence = from.u64();
   page.number = from.u64();
-  if (page.number != number || read_id(from) != device) return damaged;
+  if (page.number != number || read_id(from) != device || page.sequence >= device_number_max) return damaged;
   page.volumes.resize(entries_of_page);
   for (uint64_t& volume : page.volumes) volume = from.u64();
-  if (std::ranges::any_of(page.volumes, [](uint64_t volume) { return volume >= device_volume_max; })) return damaged;
+  if (std::ranges::any_of(page.volumes, [](uint64_t volume) { return volume >= device_number_max; })) return damaged;
   return page;
 }
 

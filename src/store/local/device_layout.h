@@ -5,10 +5,11 @@
 //    2 MiB  table, copy 0: pages of 4 KiB
 //           table, copy 1, at the next full MiB
 //  data_at  extents of equal size; each holds one volume, or is free. At least 8 MiB from the begin
-//           at least 1 MiB at the end that is never written
+//           at least 4 MiB at the end that are never written
 //
 // Bytes of clients lie in extents alone. Other programs recognize a device by bytes in its first 4 MiB and its last
-// one, so no object can pass for a RAID's or a file system's label.
+// 4 MiB (libblkid's farthest place is Promise RAID's, 1.5 MiB before the end), so no object can pass for a RAID's or a
+// file system's label.
 //
 // A superblock and each page have a sequence number and a CRC32C. A change writes the one copy, flushes, writes the
 // other and flushes: a write that a power cut tears leaves one of them whole, and otherwise both are the same, at least
@@ -31,22 +32,24 @@ std::optional<DeviceId> parse_device_id(std::string_view text);
 DeviceId random_device_id();
 
 inline constexpr uint64_t device_block = 4096;  // of a superblock, and of a page
-inline constexpr uint64_t superblock_places[] = {0, 1 * MiB};
+inline constexpr std::array<uint64_t, 2> superblock_places{0, 1 * MiB};
 inline constexpr uint64_t device_table_at = 2 * MiB;
 inline constexpr uint64_t device_data_at_min = 8 * MiB;
-inline constexpr uint64_t device_tail = 1 * MiB;
+inline constexpr uint64_t device_tail = 4 * MiB;
 inline constexpr uint64_t entries_of_page = 500;
 inline constexpr uint64_t extents_max = 1 << 20;
 inline constexpr uint64_t extent_size_min = 1 * MiB;
-inline constexpr uint64_t device_size_min = 64 * MiB;
-// Ids of volumes are below this: their upper bits count the starts of the store, and must have room to grow.
-inline constexpr uint64_t device_volume_max = uint64_t{1} << 63;
+inline constexpr uint64_t device_size_min = 64 * MiB;  // of a layout
+// Smaller ones are not formatted: a store refuses PUTs where less than 64 MiB are free.
+inline constexpr uint64_t formatted_size_min = 256 * MiB;
+// Ids of volumes, sequence numbers and generations are below this: all of them must have room to grow.
+inline constexpr uint64_t device_number_max = uint64_t{1} << 63;
 
 struct Superblock {
   DeviceId id{};     // of this formatting of the device
   DeviceId owner{};  // of the store that uses it; zeros: none has yet
   uint64_t sequence = 0;
-  uint64_t generation = 0;  // of the store's starts with the device (device_bond.h)
+  uint64_t generation = 0;  // of the store (device_bond.h)
   uint64_t device_size = 0;
   uint64_t extent_size = 0;
   uint64_t extents = 0;

@@ -6,8 +6,10 @@
 // the next start goes on.
 //
 // An index that is older than the device (a directory that was restored from a copy) would free the space of everything
-// newer, and an older device has other bytes than the index names. Both are refused before anything is changed.
+// newer, and an older device has other bytes than the index names. Where the numbers of device_bond.h tell, both are
+// refused before anything is changed.
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "store/local/batch.h"
@@ -101,30 +103,36 @@ Result<void> Engine::check_bond() {
                        Errc::corrupt_object);
 }
 
+// VERSION names a device, as far as the superblock knows: it was lost, cut, or replaced by one of another store. The
+// index's row confirms it before anything is changed (check_device_row).
+std::unexpected<Error> Engine::refuse_lost_bond(const DeviceBond& its) const {
+  const std::string name = options.device.string(), version = (options.directory / "VERSION").string();
+  const std::string what = had_version ? " names no device" : " is missing beside an index, or lacks its second line";
+  return refuse_device(version + what + ". Nothing was changed. If " + name +
+                           " has this store's volumes, and not another store's, restore the file with these two lines, "
+                           "or go on with accept_data_loss:\n" +
+                           version_text(its, /*has_pmem=*/false),
+                       Errc::corrupt_object);
+}
+
 // VERSION names no device. A device that has an owner is not offered to another one, since the directory that belongs
 // to it may only not be mounted, or have lost its VERSION.
 Result<void> Engine::find_new_bond() {
   const Superblock& facts = device_volumes->superblock();
   const std::string name = options.device.string(), directory = options.directory.string();
   const bool used = facts.owned() || device_volumes->volumes() != 0;
-  if (used && !had_version && had_index) {
+  if (used && had_index) {
     const DeviceBond its{facts.id, facts.owner};
-    if (options.accept_data_loss) {
-      log::error("store: {}/VERSION is missing: accept_data_loss is set: going on with {}", directory, name);
-      bond = its;
-      bond_adopted = true;
-      return {};
-    }
-    return refuse_device(directory + "/VERSION is missing beside an index. Nothing was changed. If " + name +
-                             " has this store's volumes, restore the file with these two lines, or go on with "
-                             "accept_data_loss:\n" +
-                             version_text(its, /*has_pmem=*/false),
-                         Errc::corrupt_object);
+    if (!options.accept_data_loss) return refuse_lost_bond(its);
+    log::error("store: {}/VERSION names no device: accept_data_loss is set: going on with {}", directory, name);
+    bond = its;
+    bond_adopted = true;
+    return {};
   }
   if (used) {
     return refuse_device(name + " has the volumes of another store (device id " + to_text(facts.id) + "), and " +
-                             directory + (had_index ? " has a store without a device" : " has no store") +
-                             ". Nothing was changed. Is the disk of the data directory not mounted?",
+                             directory +
+                             " has no store. Nothing was changed. Is the disk of the data directory not mounted?",
                          Errc::unsupported);
   }
   const auto files = fs->list(options.directory / "volumes");
@@ -149,10 +157,12 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
     return refuse_device("the volumes of " + directory + " are on a device: set data.device", Errc::unsupported);
   }
   const Superblock& facts = device_volumes->superblock();
-  device_generation = facts.generation;
+  device_row = {.bond = *bond, .generation = facts.generation};
   if (!row) {
-    if (bond_adopted)
-      return refuse_device("the index of " + directory + " is of no store on a device", Errc::unsupported);
+    if (bond_adopted) {
+      return refuse_device("the index of " + directory + " is of no store on a device. Nothing was changed",
+                           Errc::unsupported);
+    }
     if (facts.generation == 0) return {};
     return warn_of_loss("the index of " + directory + " knows nothing of " + name +
                         ", which the store has used: it is older, or another one.");
@@ -163,7 +173,8 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
                              ") or store than " + name + ". Nothing was changed",
                          Errc::corrupt_object);
   }
-  device_generation = std::max(known.generation, facts.generation);
+  device_row.generation = std::max(known.generation, facts.generation);
+  device_row.confirmed = known.confirmed;
   const std::string apart = why_apart(known, facts, device_volumes->changes(), "the index of " + directory, name);
   if (!apart.empty()) return warn_of_loss(apart + ". Was one of them restored from a copy?");
   const auto later = std::ranges::find_if(ids, [&](uint64_t id) { return id >> 40 > starts; });
@@ -172,37 +183,53 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
                       ", which has volumes of a later start. Was it restored from a copy?");
 }
 
-// The superblock may be one start behind, where the last one stopped between the two: it follows before the index goes
-// on, or the two would be two apart.
-Result<void> Engine::follow_device() {
+Result<void> Engine::repair_device() {
   if (!device_volumes) return {};
-  if (auto repaired = device_volumes->repair(); !repaired) return cannot_write(repaired.error());
-  return device_volumes->superblock().generation == device_generation ? Result<void>() : write_superblock();
+  auto repaired = device_volumes->repair();
+  return repaired ? repaired : cannot_write(repaired.error());
 }
 
 std::unexpected<Error> Engine::cannot_write(const Error& why) const {
   return refuse_device(options.device.string() + " does not take its superblock or table: " + describe(why), why.code);
 }
 
-Result<void> Engine::write_superblock() {
-  auto written = device_volumes->set_owner(bond->store, device_generation);
-  return written ? written : cannot_write(written.error());
-}
-
-// Once the row is durable.
 Result<void> Engine::take_device() {
   if (!device_volumes) return {};
-  VB_TRY(write_superblock());
+  writes_of_generation = device_volumes->writes();
+  if (auto begun = begin_generation(); !begun) {
+    return device_volumes->failed() ? cannot_write(begun.error()) : std::move(begun);
+  }
   device_volumes->note_changes([this](const DeviceVolumes::Change& change) { return note_change(change); });
+  next_generation = SteadyClock::now() + options.device_generation_after;
+  device_taken = true;
   return {};
 }
 
-std::string Engine::device_row(uint64_t changes) const { return encode(DeviceRow{*bond, device_generation, changes}); }
+// --- Generations (device_bond.h) ---
+
+Result<void> Engine::begin_generation() {
+  const auto before = [this](uint64_t generation, uint64_t changes) {
+    device_row.generation = generation;
+    return note_generation(device_row.confirmed, changes);
+  };
+  const auto after = [this](uint64_t generation, uint64_t changes) { return note_generation(generation, changes); };
+  return device_volumes->set_owner(device_row.bond.store, device_row.generation + 1, before, after);
+}
+
+Result<void> Engine::note_generation(uint64_t confirmed, uint64_t changes) {
+  device_row.confirmed = confirmed;
+  device_row.changes = changes;
+  Batch batch(*index);
+  batch.put(Family::meta, keys::device(), encode(device_row));
+  VB_TRY(index->write(batch));
+  return index->sync();
+}
 
 // A volume that was made is clean: nothing of it is examined at a start.
 Result<void> Engine::note_change(const DeviceVolumes::Change& change) {
+  device_row.changes = change.number;
   Batch batch(*index);
-  batch.put(Family::meta, keys::device(), device_row(change.number));
+  batch.put(Family::meta, keys::device(), encode(device_row));
   if (change.made) {
     batch.put(Family::meta, keys::volume_clean(change.volume), "");
   } else {
@@ -210,6 +237,29 @@ Result<void> Engine::note_change(const DeviceVolumes::Change& change) {
   }
   VB_TRY(index->write(batch));
   return index->sync();
+}
+
+// About once a second.
+void Engine::tend_device(uint64_t bytes) {
+  device_volumes->discard(bytes);
+  if (SteadyClock::now() >= next_generation) begin_written_generation();
+}
+
+// Nothing is written after it.
+void Engine::end_device() {
+  if (std::exchange(device_taken, false)) begin_written_generation();
+}
+
+// After nothing was written an old copy is as good as the new one.
+void Engine::begin_written_generation() {
+  const uint64_t writes = device_volumes->writes();
+  if (device_volumes->failed() || writes == writes_of_generation) return;
+  next_generation = SteadyClock::now() + options.device_generation_after;
+  if (auto begun = begin_generation(); !begun) {
+    log::warn("store: {}: no new generation: {}", options.device.string(), describe(begun.error()));
+    return;
+  }
+  writes_of_generation = writes;
 }
 
 Volumes::Options Engine::volume_options() {
@@ -225,7 +275,7 @@ Volumes::Options Engine::volume_options() {
                        .next_id = [this] { return next_id(); },
                        .index_directory = options.directory,
                        .index_fs = fs,
-                       .discard = {}};
+                       .tend = {}};
   if (!device_volumes) {
     out.keep_free = space_to_keep();
     return out;
@@ -237,7 +287,7 @@ Volumes::Options Engine::volume_options() {
   out.keep_free = UINT64_MAX;
   out.prepare_size = 0;          // a device has no records of its own to spare
   out.pieces_max = 1024 * 1024;  // what is more cannot be given back
-  out.discard = [this](uint64_t bytes) { device_volumes->discard(bytes); };
+  out.tend = [this](uint64_t bytes) { tend_device(bytes); };
   return out;
 }
 

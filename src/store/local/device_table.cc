@@ -85,7 +85,7 @@ Result<void> DeviceTable::load_superblock(std::string& trouble) {
     if (!found[copy]) {
       note_defect(fmt::format("copy {} of the superblock", copy), superblock_places[copy], found[copy].error());
     }
-    if (!found[copy] || found[copy]->sequence < superblock_.sequence) bad_superblocks_.insert(copy);
+    bad_superblocks_[copy] = !found[copy] || found[copy]->sequence < superblock_.sequence;
   }
   begin_overwritten_ = !found[0] && found[0].error() == Errc::not_found;
   return {};
@@ -112,7 +112,7 @@ Result<void> DeviceTable::load_page(uint64_t number, std::string& trouble) {
     note_defect(fmt::format("copy {} of page {} of the table of volumes", other, number),
                 superblock_.page_place(number, other), found[other].error());
   }
-  if (!found[other] || found[other]->sequence < found[better]->sequence) bad_pages_.emplace(number, other);
+  if (!found[other] || found[other]->sequence < found[better]->sequence) bad_pages_[number][other] = true;
   changes_ = std::max(changes_, found[better]->sequence);
   pages_.push_back(std::move(*found[better]));
   return {};
@@ -122,25 +122,57 @@ Result<void> DeviceTable::repair() {
   for (const std::string& defect : defects_) {
     log::warn("store: {}: {}; it is written again from the other copy", device_->name(), defect);
   }
-  for (const uint64_t copy : bad_superblocks_) {
-    VB_TRY(device_->put_block(encode(superblock_), superblock_places[copy]));
+  for (const uint64_t copy : both_copies) {
+    if (!bad_superblocks_[copy]) continue;
+    bad_superblocks_[copy] =
+        !put_again(encode(superblock_), fmt::format("copy {} of the superblock", copy), superblock_places[copy]);
   }
-  for (const auto& [number, copy] : bad_pages_) {
-    VB_TRY(device_->put_block(encode(pages_[number], superblock_.id), superblock_.page_place(number, copy)));
+  for (auto& [number, bad] : bad_pages_) {
+    const DeviceBlock block = encode(pages_[number], superblock_.id);
+    for (const uint64_t copy : both_copies) {
+      if (!bad[copy]) continue;
+      bad[copy] = !put_again(block, fmt::format("copy {} of page {} of the table of volumes", copy, number),
+                             superblock_.page_place(number, copy));
+    }
   }
-  bad_superblocks_.clear();
-  bad_pages_.clear();
+  VB_TRY(device_->flush());
   defects_.clear();
   begin_overwritten_ = false;
   return {};
 }
 
+// It has the contents of the other copy, so a write that failed misleads no later start, whether or not it was done.
+bool DeviceTable::put_again(const DeviceBlock& block, const std::string& what, uint64_t place) {
+  const auto done = device_->put_copy(block, place);
+  if (done) return true;
+  log::error(
+      "store: {}: {}, at byte {}, cannot be written: {}. The other copy is used alone, and nothing protects it. Copy "
+      "what the store has to another one, and replace the device",
+      device_->name(), what, place, describe(done.error()));
+  return false;
+}
+
+// The good copies first: a bad one has no place that could mislead, and what it takes only helps.
+Result<void> DeviceTable::put(const DeviceBlock& block, const std::array<uint64_t, 2>& places,
+                              std::array<bool, 2>& bad) {
+  for (const uint64_t copy : both_copies) {
+    if (!bad[copy]) VB_TRY(device_->put_block(block, places[copy]));
+  }
+  for (const uint64_t copy : both_copies) {
+    if (!bad[copy]) continue;
+    bad[copy] = !device_->put_copy(block, places[copy]);
+    VB_TRY(device_->flush());
+  }
+  return {};
+}
+
 Result<void> DeviceTable::set_owner(const DeviceId& owner, uint64_t generation) {
+  VB_TRY(check_still_ours());
   Superblock next = superblock_;
   next.owner = owner;
   next.generation = generation;
   ++next.sequence;
-  for (const uint64_t place : superblock_places) VB_TRY(device_->put_block(encode(next), place));
+  VB_TRY(put(encode(next), superblock_places, bad_superblocks_));
   superblock_ = next;
   return check_still_ours();
 }
@@ -148,8 +180,12 @@ Result<void> DeviceTable::set_owner(const DeviceId& owner, uint64_t generation) 
 // Locks and exclusive use hold on one machine. A disk that several have attached can be taken by another one all the
 // same.
 Result<void> DeviceTable::check_still_ours() {
-  VB_ASSIGN(const Superblock there, read_superblock(device_->file()));
-  if (there.id == superblock_.id && there.owner == superblock_.owner && there.generation == superblock_.generation) {
+  const auto there = read_superblock(device_->file());
+  if (!there) {
+    device_->give_up("has no superblock that can be read any more: " + describe(there.error()));
+    return std::unexpected(there.error());
+  }
+  if (there->id == superblock_.id && there->owner == superblock_.owner && there->generation == superblock_.generation) {
     return {};
   }
   device_->give_up("was formatted, or taken by another store or machine, while this server uses it");
@@ -161,8 +197,8 @@ Result<void> DeviceTable::set_volume(uint64_t extent, uint64_t volume) {
   TablePage next = pages_[extent / entries_of_page];
   next.volumes[extent % entries_of_page] = volume;
   next.sequence = changes_ + 1;
-  const DeviceBlock block = encode(next, superblock_.id);
-  for (const uint64_t copy : both_copies) VB_TRY(device_->put_block(block, superblock_.page_place(next.number, copy)));
+  const std::array<uint64_t, 2> places{superblock_.page_place(next.number, 0), superblock_.page_place(next.number, 1)};
+  VB_TRY(put(encode(next, superblock_.id), places, bad_pages_[next.number]));
   changes_ = next.sequence;
   pages_[next.number] = std::move(next);
   return {};

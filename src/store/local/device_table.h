@@ -1,12 +1,11 @@
 // The superblock and the table of extents of a device, as they are on it and in memory: reads the better copy of each,
-// and writes every change to both.
+// and writes every change to both. Where the place of one can neither be read nor written, the other one is enough.
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "store/local/shared_device.h"
@@ -33,9 +32,10 @@ class DeviceTable {
   // There is no superblock at the device's begin, where others write first, but there is its copy.
   bool begin_overwritten() const { return begin_overwritten_; }
 
-  // Writes each copy that is damaged or older again, from the other one. Before the first change.
+  // Writes each copy that is damaged or older again, from the other one. Before the first change. One that cannot be
+  // written stays bad, and is tried again with each change.
   Result<void> repair();
-  // After it the superblock is read again: another machine may have written its own meanwhile.
+  // The superblock is read again before and after it: another machine may have written its own.
   Result<void> set_owner(const DeviceId& owner, uint64_t generation);
   Result<void> set_volume(uint64_t extent, uint64_t volume);
 
@@ -44,6 +44,9 @@ class DeviceTable {
   Result<void> load_page(uint64_t number, std::string& trouble);
   void note_defect(const std::string& what, uint64_t place, const Error& why);
   Result<void> check_still_ours();
+  // A change: the good copies must take it, a bad one may.
+  Result<void> put(const DeviceBlock& block, const std::array<uint64_t, 2>& places, std::array<bool, 2>& bad);
+  bool put_again(const DeviceBlock& block, const std::string& what, uint64_t place);
 
   const std::shared_ptr<SharedDevice> device_;
   Superblock superblock_;
@@ -51,9 +54,9 @@ class DeviceTable {
   uint64_t changes_ = 0;
   std::vector<std::string> defects_;
   bool begin_overwritten_ = false;
-  // Copies to be written again.
-  std::set<uint64_t> bad_superblocks_;                 // copy
-  std::set<std::pair<uint64_t, uint64_t>> bad_pages_;  // number, copy
+  // Copies to be written again; at most one of two.
+  std::array<bool, 2> bad_superblocks_{};
+  std::map<uint64_t, std::array<bool, 2>> bad_pages_;  // by number
 };
 
 }  // namespace verbena::store::local

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "base/metrics.h"
 #include "store/local/test_store.h"
 #include "store/local/volume_name.h"
 
@@ -20,7 +21,7 @@ class Device : public ::testing::Test {
  protected:
   Device() { fs.make_device("/dev/disk", device_bytes); }
   std::unique_ptr<File> file() { return std::move(*fs.open("/dev/disk", {.write = true})); }
-  void format() { ASSERT_TRUE(format_device(*file(), extent_bytes)); }
+  void format() { ASSERT_TRUE(format_device(*file(), extent_bytes, device_size_min)); }
   Result<std::unique_ptr<DeviceVolumes>> open() { return DeviceVolumes::open("/dev/disk", file(), trouble); }
   std::unique_ptr<DeviceVolumes> must_open() {
     auto opened = open();
@@ -33,6 +34,12 @@ class Device : public ::testing::Test {
     EXPECT_TRUE(volumes->repair());
     EXPECT_TRUE(volumes->set_owner(owner, volumes->superblock().generation + 1));
     return volumes;
+  }
+  // All before the extents.
+  std::string metadata() {
+    std::string bytes(device_data_at_min, '\0');
+    EXPECT_TRUE(read_fully(*file(), std::as_writable_bytes(std::span(bytes.data(), bytes.size())), 0));
+    return bytes;
   }
   static Result<void> make(DeviceVolumes& volumes, uint64_t id) {
     VB_ASSIGN(auto made, volumes.open(volume_path_of(id), {.write = true, .create = true}));
@@ -50,9 +57,9 @@ TEST_F(Device, ALayoutFitsItsDevice) {
     ASSERT_TRUE(plan) << size;
     EXPECT_GE(plan->extents, 50u) << size;
     EXPECT_LE(plan->extents, extents_max);
-    // Other programs look in the first 4 MiB and the last one: no byte of a client lies there.
+    // Other programs look in the first and the last 4 MiB: no byte of a client lies there.
     EXPECT_GT(plan->data_at, 4 * MiB);
-    EXPECT_LE(plan->data_at + plan->extents * plan->extent_size, size - 1 * MiB);
+    EXPECT_LE(plan->data_at + plan->extents * plan->extent_size, size - 4 * MiB);
     EXPECT_GE(plan->page_place(0, 0), superblock_places[1] + device_block);
     EXPECT_GE(plan->page_place(0, 1), plan->page_place(plan->pages(), 0));
     EXPECT_GE(plan->page_place(0, 1) - plan->page_place(0, 0), 1 * MiB);
@@ -81,21 +88,36 @@ TEST_F(Device, ASuperblockWhoseNumbersCannotBeIsRefused) {
     s.extents = 1;
     s.device_size = 10 * MiB;
   }));
+  // What is counted must be able to grow.
+  EXPECT_TRUE(refused([](Superblock& s) { s.sequence = UINT64_MAX; }));
+  EXPECT_TRUE(refused([](Superblock& s) { s.generation = device_number_max; }));
+  EXPECT_FALSE(refused([](Superblock& s) { s.generation = s.sequence = device_number_max - 1; }));
   EXPECT_EQ(decode_superblock({}).error(), Errc::malformed);
 }
 
-TEST_F(Device, APageWithAnIdThatCannotBeIsDamaged) {
+TEST_F(Device, APageWithNumbersThatCannotBeIsDamaged) {
   const DeviceId id = random_device_id();
   TablePage page{0, 1, std::vector<uint64_t>(entries_of_page)};
-  page.volumes[7] = device_volume_max - 1;
+  page.volumes[7] = device_number_max - 1;
   EXPECT_TRUE(decode_page(encode(page, id), id, 0));
-  page.volumes[7] = device_volume_max;
+  page.volumes[7] = device_number_max;
+  EXPECT_EQ(decode_page(encode(page, id), id, 0).error(), Errc::corrupt_object);
+  page.volumes[7] = 0;
+  page.sequence = UINT64_MAX;
   EXPECT_EQ(decode_page(encode(page, id), id, 0).error(), Errc::corrupt_object);
 }
 
 TEST_F(Device, ThatIsNotFormattedIsRefusedWithTheCommand) {
   ASSERT_FALSE(open());
   EXPECT_NE(trouble.find("verbena device format"), std::string::npos) << trouble;
+}
+
+// A store that leaves 64 MiB free would take nothing there.
+TEST_F(Device, ThatIsTooSmallForAStoreIsNotFormatted) {
+  EXPECT_EQ(format_device(*file()).error(), Errc::unsupported);
+  EXPECT_FALSE(open());
+  fs.make_device("/dev/large", formatted_size_min);
+  EXPECT_TRUE(format_device(**fs.open("/dev/large", {.write = true})));
 }
 
 TEST_F(Device, ThatBecameSmallerIsRefused) {
@@ -155,6 +177,58 @@ TEST_F(Device, ACopyThatCannotBeReadIsReplacedByTheOther) {
     EXPECT_FALSE(volumes->begin_overwritten());
     fs.fail_reads_at("", 0);
   }
+}
+
+// A place that can neither be read nor written takes one copy away, and with it no volume: not now, and not at the next
+// start, also if it can be read again then.
+TEST_F(Device, AnyOnePlaceThatIsBadForGoodLeavesItUsable) {
+  format();
+  ASSERT_TRUE(make(*must_take(), 1));
+  const Superblock facts = must_open()->superblock();
+  uint64_t id = 1;
+  for (const uint64_t place :
+       {superblock_places[0], superblock_places[1], facts.page_place(0, 0), facts.page_place(0, 1)}) {
+    SCOPED_TRACE(place);
+    fs.fail_reads_at("/dev/disk", place + 5);
+    fs.fail_writes_at("/dev/disk", place + 5);
+    for (int starts = 0; starts < 2; ++starts) {
+      auto volumes = must_take();
+      ASSERT_TRUE(make(*volumes, ++id));
+      ASSERT_TRUE(volumes->unlink(volume_path_of(id - 1)));
+      EXPECT_FALSE(volumes->failed());
+    }
+    const uint64_t generation = must_open()->superblock().generation;
+    fs.fail_reads_at("", 0);
+    auto volumes = must_open();
+    EXPECT_EQ(volumes->superblock().generation, generation);
+    EXPECT_EQ(volumes->volumes(), 1u);
+    EXPECT_TRUE(volumes->stat(volume_path_of(id)));
+    // It is written again once that succeeds.
+    fs.fail_writes_at("", 0);
+    ASSERT_TRUE(volumes->repair());
+    EXPECT_TRUE(must_open()->defects().empty());
+  }
+}
+
+TEST_F(Device, ACopyThatStandsAloneIsNotLostUnnoticed) {
+  format();
+  ASSERT_TRUE(make(*must_take(), 1));
+  const Superblock facts = must_open()->superblock();
+  fs.fail_reads_at("/dev/disk", facts.page_place(0, 0));
+  fs.fail_writes_at("/dev/disk", facts.page_place(0, 0));
+  auto volumes = must_take();
+  fs.fail_writes_at("/dev/disk", facts.page_place(0, 1));
+  EXPECT_FALSE(make(*volumes, 2));
+  EXPECT_TRUE(volumes->failed());
+}
+
+TEST_F(Device, WhoseRepairIsNotFlushedIsNotUsed) {
+  format();
+  fs.flip_bit("/dev/disk", superblock_places[1] + 100);
+  auto volumes = must_open();
+  fs.fail_syncs("/dev");
+  EXPECT_FALSE(volumes->repair());
+  EXPECT_TRUE(volumes->failed());
 }
 
 TEST_F(Device, APageIsLostWithBothCopiesAndToldByItsPlace) {
@@ -285,7 +359,7 @@ TEST_F(Device, AnInterruptedFormatIsTheOldFormatOrNone) {
         ASSERT_TRUE(make(*volumes, 2));
       }
       fs.fail_at(n, Fault::crash);
-      const auto made = format_device(*file(), extent_bytes);
+      const auto made = format_device(*file(), extent_bytes, device_size_min);
       fs.crash(loss, n);
       auto opened = open();
       if (made) {
@@ -305,9 +379,9 @@ TEST_F(Device, AFormatOverwritesTheLastSectorsToo) {
   constexpr uint64_t odd = device_bytes + 3 * 512;
   fs.make_device("/dev/disk2", odd);
   auto device = std::move(*fs.open("/dev/disk2", {.write = true}));
-  const std::string label(1 * MiB + 3 * 512, 'x');
+  const std::string label(4 * MiB + 3 * 512, 'x');
   ASSERT_TRUE(write_fully(*device, as_bytes(label), odd - label.size()));
-  ASSERT_TRUE(format_device(*device));
+  ASSERT_TRUE(format_device(*device, 0, device_size_min));
   std::string end(label.size(), 'x');
   ASSERT_TRUE(read_fully(*device, std::as_writable_bytes(std::span(end.data(), end.size())), odd - end.size()));
   EXPECT_EQ(end.find_first_not_of('\0'), std::string::npos);
@@ -365,10 +439,53 @@ TEST_F(Device, ThatAnotherMachineTookOrFormattedIsNotChanged) {
       auto other = must_open();
       ASSERT_TRUE(other->set_owner(random_device_id(), 1));
     }
+    const std::string theirs = metadata();
     EXPECT_FALSE(make(*volumes, 2));
     EXPECT_TRUE(volumes->failed());
+    EXPECT_TRUE(metadata() == theirs) << "it was written to";
     EXPECT_EQ(must_open()->volumes(), formats ? 0u : 1u);
   }
+}
+
+// Nor by the generations that a store begins while it runs.
+TEST_F(Device, ThatAnotherMachineTookIsNotTakenBack) {
+  format();
+  auto volumes = must_take();
+  auto other = must_open();
+  ASSERT_TRUE(other->set_owner(random_device_id(), 1));
+  const std::string theirs = metadata();
+  EXPECT_FALSE(volumes->set_owner(owner, 2));
+  EXPECT_TRUE(volumes->failed());
+  EXPECT_TRUE(metadata() == theirs);
+}
+
+TEST_F(Device, ThatVanishedIsGivenUpByTheNextChange) {
+  format();
+  auto volumes = must_take();
+  fs.vanish("/dev");
+  EXPECT_FALSE(make(*volumes, 1));
+  EXPECT_TRUE(volumes->failed());
+  EXPECT_EQ(metrics::gauge("verbena_store_device_failed", "").value(), 1);
+}
+
+TEST_F(Device, AGenerationIsNotedBeforeTheSuperblockHasItAndAfterwards) {
+  format();
+  auto volumes = must_take();
+  ASSERT_TRUE(make(*volumes, 1));
+  const uint64_t next = volumes->superblock().generation + 1;
+  std::vector<uint64_t> there;  // what the device has when it is called
+  const auto note = [&](uint64_t generation, uint64_t changes) -> Result<void> {
+    EXPECT_EQ(generation, next);
+    EXPECT_EQ(changes, 1u);
+    there.push_back(read_superblock(*file())->generation);
+    return {};
+  };
+  ASSERT_TRUE(volumes->set_owner(owner, next, note, note));
+  EXPECT_EQ(there, (std::vector<uint64_t>{next - 1, next}));
+  const auto refuse = [](uint64_t, uint64_t) -> Result<void> { return fail(Errc::io_error); };
+  EXPECT_FALSE(volumes->set_owner(owner, next + 1, refuse));
+  EXPECT_EQ(read_superblock(*file())->generation, next);
+  EXPECT_FALSE(volumes->failed());
 }
 
 TEST_F(Device, TheTableIsAheadOfWhatIsNotedByOneAtMost) {

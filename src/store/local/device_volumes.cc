@@ -173,8 +173,25 @@ Result<uint64_t> DeviceVolumes::take_free_extent() {
   return extents_->free.extract(extents_->free.begin()).value();
 }
 
-Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::make(uint64_t volume) {
+Result<void> DeviceVolumes::set_owner(const DeviceId& owner, uint64_t generation, const NoteGeneration& before,
+                                      const NoteGeneration& after) {
   const std::lock_guard changing(change_mutex_);
+  VB_TRY(note_locked());
+  if (before) VB_TRY(before(generation, table_.changes()));
+  VB_TRY(table_.set_owner(owner, generation));
+  return after ? after(generation, table_.changes()) : Result<void>();
+}
+
+// An earlier call may have made the volume and not noted it.
+Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::find_or_make(uint64_t volume) {
+  const std::lock_guard changing(change_mutex_);
+  auto found = find(volume);
+  if (!found) return make_locked(volume);
+  VB_TRY(note_locked());
+  return found;
+}
+
+Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::make_locked(uint64_t volume) {
   VB_ASSIGN(const uint64_t extent, take_free_extent());
   std::shared_ptr<Held> held;
   {
@@ -188,7 +205,7 @@ Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::make(uint64_t volume
     tell_free_locked();
     held = extents_->by_volume.emplace(volume, std::make_shared<Held>(extents_, extent)).first->second;
   }
-  // The volume that could not be noted stays, unused: the next start frees it.
+  // A volume that could not be noted stays. The caller may ask for it again; else the next start frees it.
   VB_TRY(note_locked());
   return held;
 }
@@ -211,9 +228,8 @@ Result<void> DeviceVolumes::unlink(const Path& path) {
 
 Result<std::unique_ptr<File>> DeviceVolumes::open(const Path& path, OpenMode mode) {
   const uint64_t volume = volume_of(path);
-  if (volume == 0 || volume >= device_volume_max) return fail(Errc::unsupported, "device: no name of a volume");
-  auto held = find(volume);
-  if (!held && mode.create) held = make(volume);
+  if (volume == 0 || volume >= device_number_max) return fail(Errc::unsupported, "device: no name of a volume");
+  auto held = mode.create ? find_or_make(volume) : find(volume);
   if (!held) return std::unexpected(held.error());
   return std::make_unique<DeviceFile>(device_, std::move(*held), superblock());
 }

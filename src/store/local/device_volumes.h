@@ -26,7 +26,7 @@ class DeviceVolumes final : public FileSystem {
   };
   using Note = std::function<Result<void>(const Change&)>;
 
-  // Reads the superblock and the table; changes nothing. `trouble` receives a sentence for the operator.
+  // Reads the superblock and the table; changes nothing on the device. `trouble` receives a sentence for the operator.
   static Result<std::unique_ptr<DeviceVolumes>> open(std::string name, std::unique_ptr<File> device,
                                                      std::string& trouble);
   ~DeviceVolumes() override;
@@ -39,13 +39,18 @@ class DeviceVolumes final : public FileSystem {
   uint64_t volumes() const;                              // how many there are
   bool failed() const { return device_->failed(); }
 
-  // The store takes the device: first copies that are damaged are written again, then both superblocks name the store
-  // and the generation, durably.
+  // Copies that are damaged are written again, before the first change.
   Result<void> repair() { return table_.repair(); }
-  Result<void> set_owner(const DeviceId& owner, uint64_t generation) { return table_.set_owner(owner, generation); }
+  // Makes something of a generation durable elsewhere; `changes`: of the table, all of them noted.
+  using NoteGeneration = std::function<Result<void>(uint64_t generation, uint64_t changes)>;
+  // The store takes the device, or begins another generation on it: both superblocks name the two, durably. `before`
+  // and `after` are called before the first one is written and after both are.
+  Result<void> set_owner(const DeviceId& owner, uint64_t generation, const NoteGeneration& before = {},
+                         const NoteGeneration& after = {});
   // `note` is called after each change, one at a time, and makes it durable elsewhere. No change is made before all
   // earlier ones are noted: so the table is never ahead by more than one.
   void note_changes(Note note) { note_ = std::move(note); }
+  uint64_t writes() const { return device_->volume_writes(); }  // of bytes of volumes, so far
   // Tells the device that extents freed since the start hold nothing: at most `bytes` of them. False: there is none.
   bool discard(uint64_t bytes);
 
@@ -71,7 +76,8 @@ class DeviceVolumes final : public FileSystem {
   explicit DeviceVolumes(std::shared_ptr<SharedDevice> device);
   Result<void> load(std::string& trouble);
   Result<std::shared_ptr<Held>> find(uint64_t volume);
-  Result<std::shared_ptr<Held>> make(uint64_t volume);
+  Result<std::shared_ptr<Held>> find_or_make(uint64_t volume);
+  Result<std::shared_ptr<Held>> make_locked(uint64_t volume);
   Result<uint64_t> take_free_extent();
   Result<void> change_locked(uint64_t extent, uint64_t volume, bool made);
   Result<void> note_locked();
@@ -89,7 +95,8 @@ class DeviceVolumes final : public FileSystem {
 };
 
 // Makes an empty table and a superblock on the device, and overwrites what others would recognize it by. The rest of
-// its bytes stay until they are overwritten. An interrupted call leaves a device that is not formatted.
-Result<Superblock> format_device(File& device, uint64_t extent_size = 0);
+// its bytes stay until they are overwritten. An interrupted call leaves a device that is not formatted. unsupported: it
+// is smaller than `size_min`, or extents of this size do not fit.
+Result<Superblock> format_device(File& device, uint64_t extent_size = 0, uint64_t size_min = formatted_size_min);
 
 }  // namespace verbena::store::local

@@ -52,11 +52,10 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<FileLock> lock;
   std::optional<DeviceBond> bond;  // of the store and its device
   std::unique_ptr<DeviceVolumes> device_volumes;
-  bool bond_adopted = false;       // VERSION is lost, and the superblock was believed (accept_data_loss)
-  uint64_t device_generation = 0;  // device_bond.h
-  bool had_version = false;        // the directory had a store already
-  bool had_index = false;          // likewise
-  bool usage_lost = false;         // changes are missing in the index: its counts may differ from its rows
+  bool bond_adopted = false;  // VERSION names no device, and the superblock was believed (accept_data_loss)
+  bool had_version = false;   // the directory had a store already, and VERSION is whole
+  bool had_index = false;     // likewise
+  bool usage_lost = false;    // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<PmemLog> pmem;              // null: there is no persistent memory
@@ -92,14 +91,25 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   Result<void> check_bond();
   Result<void> find_new_bond();
   Result<void> check_device_row(const std::vector<uint64_t>& ids, uint64_t starts);
-  Result<void> follow_device();
-  Result<void> write_superblock();
+  std::unexpected<Error> refuse_lost_bond(const DeviceBond& its) const;
+  Result<void> repair_device();
   std::unexpected<Error> cannot_write(const Error& why) const;
   Result<void> take_device();
+  Result<void> begin_generation();
+  Result<void> note_generation(uint64_t confirmed, uint64_t changes);
   Result<void> note_change(const DeviceVolumes::Change& change);
-  std::string device_row(uint64_t changes) const;
+  void tend_device(uint64_t bytes);
+  void end_device();
+  void begin_written_generation();
   Result<void> warn_of_loss(const std::string& sentence) const;
   std::unexpected<Error> refuse_device(std::string sentence, Errc code) const;
+
+  // What the index has about the device. Once the store has taken it, changed by one at a time: DeviceVolumes calls.
+  DeviceRow device_row;
+  bool device_taken = false;
+  // Used by the start, then by the garbage thread, then by stop().
+  uint64_t writes_of_generation = 0;  // DeviceVolumes::writes() when it began
+  SteadyClock::time_point next_generation{};
 
   Result<void> load_usage();
   void supply_seams();

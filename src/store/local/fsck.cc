@@ -15,6 +15,7 @@
 #include "store/local/index_check.h"
 #include "store/local/record.h"
 #include "store/local/seam_env.h"
+#include "store/local/version_file.h"
 #include "store/local/volume_name.h"
 #include "store/logic/usage.h"
 
@@ -131,12 +132,15 @@ class Check {
   // Where VERSION names one, or is lost: then the index confirms it (check_device).
   Result<void> open_device() {
     const auto version = read_small_file(fs_, options_.directory / "VERSION", 1 * KiB);
-    const auto bond = find_bond(version ? std::string_view(*version) : std::string_view());
-    if (!bond) return std::unexpected(bond.error());
-    bond_ = *bond;
+    const auto known = version ? parse_version(*version) : Result<VersionFile>(VersionFile{});
+    if (!known) return std::unexpected(known.error());
+    bond_ = known->bond;
+    if (known->cut) wrong("VERSION lacks its second line, which names the device.");
     const std::string name = options_.device.string();
     if (!bond_ && name.empty()) return {};
-    if (!bond_ && version) return cannot("this store's volumes are files, and not on " + name, Errc::invalid_argument);
+    if (!bond_ && version && !known->cut) {
+      return cannot("VERSION says that this store's volumes are files, and not on " + name, Errc::invalid_argument);
+    }
     if (name.empty()) {
       return cannot("this store's volumes are on a device (id " + to_text(bond_->device) + "): name it with --device",
                     Errc::invalid_argument);
@@ -154,7 +158,8 @@ class Check {
                     Errc::invalid_argument);
     }
     report_.device = device_->defects();
-    if (others && !others->empty()) report_.device.push_back("it holds " + *others + " of another program");
+    if (others && !others->empty()) report_.refusals.push_back("it holds " + *others + " of another program");
+    if (device_->begin_overwritten()) report_.refusals.push_back("its begin was overwritten by another program");
     data_.read_from(*device_);
     return {};
   }

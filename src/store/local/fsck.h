@@ -34,8 +34,10 @@ struct FsckReport {
   bool torn_end = false;  // the log ends in changes that were never acknowledged as durable: no loss
 
   // Of a device: copies of its superblock or table that are damaged while the other one is whole, which the next start
-  // writes again, and bytes of other programs. Sentences; no loss.
+  // writes again. Sentences; no loss.
   std::vector<std::string> device;
+  // Likewise, but a server refuses to start: bytes of other programs. Sentences.
+  std::vector<std::string> refusals;
 
   bool has_pmem_log = false;  // objects may be in the log on persistent memory, too, which was not read
 
@@ -43,7 +45,7 @@ struct FsckReport {
   uint64_t bytes = 0;                                              // of all those
   uint64_t orphan_extents = 0, orphan_bytes = 0;                   // in the space map, without an owner: space, no loss
 
-  bool damaged() const { return !index.empty() || lost_count != 0; }
+  bool damaged() const { return !index.empty() || !refusals.empty() || lost_count != 0; }
 };
 
 // Blocks. service_unavailable: a server has the store open; not_found: there is no store; io_error.

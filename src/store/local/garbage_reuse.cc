@@ -136,7 +136,7 @@ Result<std::vector<Extent>> Garbage::find_free(uint64_t id) {
 }
 
 void Garbage::give_back() {
-  volumes_.discard(give_back_max);
+  volumes_.tend(give_back_max);
   const auto surplus = volumes_.surplus();
   if (!surplus) return;
   uint64_t rest = std::min(*surplus, give_back_max);

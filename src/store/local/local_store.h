@@ -28,6 +28,9 @@ struct Options {
   FileSystem* fs = nullptr;  // null: the machine's; else RocksDB runs on it too
   // A block device that has the volumes (device_volumes.h); empty: they are files in the directory.
   std::filesystem::path device;
+  // While the device is written to, a new generation begins so often (device_bond.h): for so long a directory that is
+  // copied from a running server may be taken for one of the same time as the device, if the server is then killed.
+  std::chrono::milliseconds device_generation_after{120'000};
   const WallClock* clock = &system_clock();
   // The largest object stored in the index. Above it, padding to 4096 (at most 20%) and a second flush cost less than
   // writing the bytes twice, as RocksDB does (log, then table).

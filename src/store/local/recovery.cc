@@ -97,6 +97,7 @@ void Engine::stop() {
   if (committer) committer->stop();
   leave_pmem();
   if (garbage) garbage->stop();
+  end_device();
 }
 
 Result<void> Engine::open_directory() {
@@ -108,15 +109,17 @@ Result<void> Engine::open_directory() {
   }
   if (!held) return std::unexpected(held.error());
   lock = std::move(*held);
+  had_index = fs->stat(directory / "index" / "CURRENT").has_value();
   auto version = read_small_file(*fs, directory / "VERSION", 1 * KiB);
   if (version) {
-    VB_TRY(check_version(*version));
-    VB_ASSIGN(bond, find_bond(*version));
-    had_version = true;
+    VB_ASSIGN(const VersionFile known, parse_version(*version));
+    bond = known.bond;
+    had_version = !known.cut;
+    // With an index it is a VERSION that was lost: what it named can be confirmed.
+    if (known.cut && !had_index) return fail(Errc::malformed, "store: VERSION file: it names no device");
   } else if (!(version.error() == Errc::not_found)) {
     return std::unexpected(version.error());
   }
-  had_index = fs->stat(directory / "index" / "CURRENT").has_value();
   VB_TRY(fs->make_directory(directory / "volumes"));
   VB_TRY(fs->make_directory(directory / "index"));
   return {};
@@ -165,7 +168,8 @@ Result<LogMode> Engine::check_index(std::vector<std::string>& behind_damage) {
   }
   if (!files.fresh && files.damage.empty() && !had_version && !options.accept_data_loss) {
     return refuse((options.directory / "VERSION").string() +
-                  " is missing beside an index. Nothing was changed. Restore it, or go on with accept_data_loss.");
+                  " is missing beside an index, or lacks its second line. Nothing was changed. Restore it, or go on "
+                  "with accept_data_loss.");
   }
   if (files.damage.empty()) return files.torn_end ? LogMode::up_to_the_end : LogMode::whole;
   const IndexDamage& first = files.damage.front();
@@ -190,10 +194,9 @@ Result<void> Engine::open_index() {
   if (options.fs != nullptr) env = make_seam_env(*fs);
   std::vector<std::string> behind_damage;
   VB_ASSIGN(const LogMode log, check_index(behind_damage));
-  // Before anything is written that an older program would misread. One that was lost (accept_data_loss) is written
-  // when the index has confirmed what it says.
-  const bool lost = !had_version && had_index;
-  if (!lost) VB_TRY(write_version());
+  // Before anything is written that an older program would misread; but where there is an index, not before it has
+  // confirmed what VERSION is to say about a device.
+  if (!had_index) VB_TRY(write_version());
   VB_TRY(fs->sync_directory(options.directory));
   // The directory's own name, too: it may have been made just now.
   auto parent = std::filesystem::absolute(options.directory).parent_path();
@@ -216,17 +219,13 @@ Result<void> Engine::open_index() {
   // RocksDB drops the rest of a block after damage in it: the readable batches are written again.
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
-  if (lost) VB_TRY(write_version());
+  if (had_index) VB_TRY(write_version());
   usage_lost = log == LogMode::around_damage;
   if (usage_lost) VB_TRY(resolve_overlaps());
   if (usage_lost) epoch += starts_forgotten_max;
-  VB_TRY(follow_device());
+  VB_TRY(repair_device());
   Batch batch(*index);
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
-  if (device_volumes) {
-    ++device_generation;
-    batch.put(Family::meta, keys::device(), device_row(device_volumes->changes()));
-  }
   VB_TRY(index->write(batch));
   VB_TRY(index->sync());
   return take_device();

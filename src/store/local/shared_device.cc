@@ -42,16 +42,20 @@ Result<void> SharedDevice::flush() {
 }
 
 Result<void> SharedDevice::put_block(const DeviceBlock& block, uint64_t place) {
-  if (failed()) return given_up();
-  AlignedBytes memory(device_block);
-  std::ranges::copy(block, memory.bytes().begin());
-  auto done = write_fully(*file_, memory.bytes(), place);
-  note_written();
-  if (!done) {
+  if (auto done = put_copy(block, place); !done) {
     give_up("did not take a change of its table: " + describe(done.error()));
     return done;
   }
   return flush();
+}
+
+Result<void> SharedDevice::put_copy(const DeviceBlock& block, uint64_t place) {
+  if (failed()) return given_up();
+  AlignedBytes memory(device_block);
+  std::ranges::copy(block, memory.bytes().begin());
+  auto done = write_fully(*file_, memory.bytes(), place);
+  written_.fetch_add(1, std::memory_order_acq_rel);
+  return done;
 }
 
 }  // namespace verbena::store::local

@@ -26,7 +26,12 @@ class SharedDevice {
   void give_up(std::string_view what);
 
   Result<size_t> write(Bytes from, uint64_t place);
-  void note_written() { written_.fetch_add(1, std::memory_order_acq_rel); }  // by the ring
+  // Bytes of a volume were written, by write() or the ring.
+  void note_written() {
+    volume_writes_.fetch_add(1, std::memory_order_acq_rel);
+    written_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  uint64_t volume_writes() const { return volume_writes_.load(std::memory_order_acquire); }
   // Everything written before the call is durable. After one that failed the device may have lost any write since the
   // last good one, and the kernel reports that only once: so none succeeds after it.
   Result<void> flush();
@@ -34,6 +39,9 @@ class SharedDevice {
   // A block of the superblock or the table, durably. A write that failed may have been done, then or later, so what
   // follows must not rest on either: the device is given up.
   Result<void> put_block(const DeviceBlock& block, uint64_t place);
+  // Writes a block that the device already has at another place. Not flushed. A failure misleads no reader, so the
+  // device is not given up.
+  Result<void> put_copy(const DeviceBlock& block, uint64_t place);
 
  private:
   std::unexpected<Error> given_up() const { return fail(Errc::io_error, "device: given up after a failure"); }
@@ -42,6 +50,7 @@ class SharedDevice {
   const std::unique_ptr<File> file_;
   std::mutex flush_mutex_;
   std::atomic<uint64_t> written_{1};  // an earlier process may have left unflushed writes
+  std::atomic<uint64_t> volume_writes_{0};
   uint64_t flushed_ = 0;
   std::atomic<bool> failed_{false};
 };

@@ -49,6 +49,10 @@ class FaultyFile final : public File {
     std::lock_guard lock(fs_.mutex_);
     bool last = false;
     if (is_gone()) return fail(Errc::io_error, "faulty: pwrite", EIO);
+    if (node_->made_as == fs_.unwritable_ && offset <= fs_.unwritable_at_ &&
+        fs_.unwritable_at_ - offset < from.size()) {
+      return fail(Errc::io_error, "faulty: pwrite", EIO);
+    }
     VB_TRY(fs_.begin(&last, &node_->made_as));
     size_t n = from.size();
     if (fs_.short_io_ && n > 1) n = 1 + fs_.random_() % n;
@@ -308,6 +312,12 @@ void FaultyFileSystem::fail_reads_at(const Path& path, uint64_t offset) {
   std::lock_guard lock(mutex_);
   unreadable_ = path.empty() ? std::string() : normal(path);
   unreadable_at_ = offset;
+}
+
+void FaultyFileSystem::fail_writes_at(const Path& path, uint64_t offset) {
+  std::lock_guard lock(mutex_);
+  unwritable_ = path.empty() ? std::string() : normal(path);
+  unwritable_at_ = offset;
 }
 
 void FaultyFileSystem::vanish(const Path& folder) {

@@ -48,7 +48,8 @@ class FaultyFileSystem final : public FileSystem {
   void set_short_io(bool on);         // reads and writes move fewer bytes than asked
   void fail_reads(bool on);           // EIO on every read of a volume-sized request
   void vanish(const Path& folder);    // EIO on every read, write and sync of files under it; empty: they are back
-  void fail_reads_at(const Path& path, uint64_t offset);  // EIO on every read that covers this byte; path empty: none
+  void fail_reads_at(const Path& path, uint64_t offset);   // EIO on every read that covers this byte; path empty: none
+  void fail_writes_at(const Path& path, uint64_t offset);  // likewise
   void flip_bit(const Path& path, uint64_t offset);
 
   // Syncs of files under this folder wait until release_syncs(). Once at a time.
@@ -125,8 +126,8 @@ class FaultyFileSystem final : public FileSystem {
   bool happened_ = false, crashed_ = false, short_io_ = false, fail_reads_ = false;
   std::mt19937_64 random_{1};
   std::string held_folder_, limited_folder_, failing_folder_, fault_folder_, vanished_folder_;
-  std::string unreadable_;
-  uint64_t unreadable_at_ = 0;
+  std::string unreadable_, unwritable_;
+  uint64_t unreadable_at_ = 0, unwritable_at_ = 0;
   std::expected<std::string, std::string> foreign_contents_;
   std::condition_variable held_;
   bool waiting_ = false;

@@ -29,7 +29,7 @@ inline void use_device(FaultyFileSystem& fs, Options& options, uint64_t size = 2
   options.device = "/dev/disk";
   fs.make_device(options.device, size);
   auto file = fs.open(options.device, {.write = true});
-  ASSERT_TRUE(file && format_device(**file, extent_size));
+  ASSERT_TRUE(file && format_device(**file, extent_size, device_size_min));
 }
 
 using conformance::pattern;

@@ -21,15 +21,24 @@ std::string version_text(const std::optional<DeviceBond>& bond, bool has_pmem) {
   return std::string(version_head) + std::to_string(number) + "\n" + (bond ? to_text(*bond) : "");
 }
 
-Result<void> check_version(std::string_view text) {
+// The last line may lack its end: the file may have been restored by hand.
+Result<VersionFile> parse_version(std::string_view text) {
+  const auto malformed = fail(Errc::malformed, "store: VERSION file");
   int number = 0;
-  if (!text.starts_with(version_head)) return fail(Errc::malformed, "store: VERSION file");
+  if (!text.starts_with(version_head)) return malformed;
   text.remove_prefix(version_head.size());
-  auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc() || number < 1) return fail(Errc::malformed, "store: VERSION file");
-  if (number > format_on_device)
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (ec != std::errc() || number < 1) return malformed;
+  if (number > format_on_device) {
     return fail(Errc::unsupported, "store: the directory's format is newer than this program");
-  return {};
+  }
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  if (!text.empty() && !text.starts_with('\n')) return malformed;
+  std::string line(text.substr(text.empty() ? 0 : 1));
+  if (number != format_on_device) return line.empty() ? VersionFile{} : Result<VersionFile>(malformed);
+  if (!line.ends_with('\n')) line += '\n';
+  const auto bond = parse_bond(line);
+  return VersionFile{.bond = bond, .cut = !bond};
 }
 
 }  // namespace verbena::store::local

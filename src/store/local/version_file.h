@@ -9,7 +9,12 @@
 
 namespace verbena::store::local {
 
+struct VersionFile {
+  std::optional<DeviceBond> bond;  // none: the volumes are files
+  bool cut = false;                // the number says that a device has them, and the line that names it is not there
+};
+
 std::string version_text(const std::optional<DeviceBond>& bond, bool has_pmem);
-Result<void> check_version(std::string_view text);  // malformed; unsupported: of a newer program
+Result<VersionFile> parse_version(std::string_view text);  // malformed; unsupported: of a newer program
 
 }  // namespace verbena::store::local

@@ -100,7 +100,7 @@ Result<Run> Volumes::reserve(VolumeKind kind, uint64_t bytes, uint64_t least) {
 
 Result<Run> Volumes::reserve_any(VolumeKind kind, uint64_t bytes, uint64_t least) {
   auto run = reserve(kind, bytes, least);
-  if (run || least <= block_size) return run;
+  if (run || !options_.whole || least <= block_size) return run;
   const bool may_be_shorter = run.error() == Errc::insufficient_storage || run.error() == Errc::slow_down;
   return may_be_shorter ? reserve(kind, bytes, block_size) : std::move(run);
 }

@@ -83,7 +83,8 @@ class Volumes {
     bool whole = false;
     std::filesystem::path index_directory = {};  // whose file system needs room, too
     FileSystem* index_fs = nullptr;
-    std::function<void(uint64_t)> discard = {};  // bytes, of extents that became free
+    // Called about once a second; may discard so many bytes of extents that became free.
+    std::function<void(uint64_t)> tend = {};
   };
   explicit Volumes(Options options);
 
@@ -92,8 +93,8 @@ class Volumes {
   std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes, uint64_t least);
   // May block. bytes is a multiple of 4096, at most run_max(). insufficient_storage.
   Result<Run> reserve(VolumeKind kind, uint64_t bytes, uint64_t least);
-  // Likewise, but rather than refuse it takes a shorter piece than `least`, of a block at least: a device that is
-  // nearly full may have no other.
+  // Likewise, but on a device it rather takes a shorter piece than `least`, of a block at least, than refuse: one that
+  // is nearly full may have no other.
   Result<Run> reserve_any(VolumeKind kind, uint64_t bytes, uint64_t least);
   std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes) { return try_reserve(kind, bytes, bytes); }
   Result<Run> reserve(VolumeKind kind, uint64_t bytes) { return reserve(kind, bytes, bytes); }
@@ -135,8 +136,8 @@ class Volumes {
   uint64_t kept_bytes();
   // How many volumes have free space that is not known yet.
   void set_unknown(size_t volumes) { unknown_.store(volumes, std::memory_order_relaxed); }
-  void discard(uint64_t bytes) const {
-    if (options_.discard) options_.discard(bytes);
+  void tend(uint64_t bytes) const {
+    if (options_.tend) options_.tend(bytes);
   }
   bool wants_free();  // less is kept than half of the watermark
   // Bytes that are kept beyond the watermark: keep_free, and never more than the file system has free.
@@ -189,7 +190,9 @@ class Volumes {
 
   const Options options_;
   std::mutex grow_mutex_;  // one grows at a time; taken before mutex_
-  std::mutex mutex_;       // guards what follows; never held over I/O
+  // Of the volume on a device whose start failed, perhaps after it was made; 0: none. Guarded by grow_mutex_.
+  uint64_t unstarted_ = 0;
+  std::mutex mutex_;  // guards what follows; never held over I/O
   Active active_[2];
   std::vector<Ended> ended_;
   std::set<uint64_t> undurable_;  // ended, with bytes written behind that could not be synced

@@ -24,14 +24,17 @@ Result<Run> Volumes::reserve_whole(VolumeKind kind, uint64_t bytes, uint64_t lea
   return fail(Errc::slow_down, "volume: free space was taken by others");
 }
 
+// One that was made and could not be noted in the index is asked for again: its extent is in use.
 Result<void> Volumes::start_whole() {
-  const uint64_t id = options_.next_id();
+  if (unstarted_ == 0) unstarted_ = options_.next_id();
+  const uint64_t id = unstarted_;
   auto file = options_.fs->open(path(id), {.write = true, .create = true, .direct = true});
   // After a start the volumes' free space is found out bit by bit.
   if (!file && file.error() == Errc::insufficient_storage && unknown_.load(std::memory_order_relaxed) != 0) {
     return fail(Errc::slow_down, "volume: free space is still being looked for");
   }
   if (!file) return std::unexpected(file.error());
+  unstarted_ = 0;
   open_.add(id, std::make_shared<Volume>(id, std::move(*file)));
   // Whatever the number of pieces: it is one, and what a device has left.
   const std::lock_guard lock(mutex_);

@@ -628,7 +628,7 @@ void WriteBehind::write(Batch batch) {
                       .runs = std::move(written->blob.runs),
                       .bucket = object->bucket,
                       // What the log has is acknowledged: a full disk takes it, too.
-                      .takes_space = !object->place && !device_failed_at_the_end(),
+                      .takes_space = !object->place && !index_takes_all(),
                       .written_behind = true};
     auto done = [this, object, written, all](const Result<void>& outcome) {
       if (!outcome) failed(object, outcome.error(), written->refused);
@@ -718,12 +718,12 @@ void WriteBehind::free_locked(const Acknowledged& object) {
   stuck_gauge_.add(-1);
 }
 
-// A device whose flush failed takes nothing until the next start, which would not have these objects: the index takes
-// them, whatever their size. It does so only for what is left at the end, which is bounded.
-bool WriteBehind::device_failed_at_the_end() const {
-  if (engine_.device_volumes == nullptr || !engine_.device_volumes->failed()) return false;
+// A device that has failed, has vanished or is full takes no more before the end, and the next start would not have
+// these objects: the index takes them, whatever their size. Only what is left at the end, which is bounded.
+bool WriteBehind::index_takes_all() const {
+  if (engine_.device_volumes == nullptr) return false;
   const std::lock_guard lock(mutex_);
-  return stopping_;
+  return stopping_ && (trouble_ || engine_.device_volumes->failed());
 }
 
 Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {
@@ -732,7 +732,7 @@ Result<WrittenBlob> WriteBehind::write_blob(const Acknowledged& object) {
   blob.ref.size = bytes.size();
   if (bytes.empty()) return blob;
   blob.ref.id = engine_.next_id();
-  if (bytes.size() <= engine_.options.inline_max || device_failed_at_the_end()) {
+  if (bytes.size() <= engine_.options.inline_max || index_takes_all()) {
     blob.ref.kind = BlobKind::in_index;
     blob.in_index = encode_inline(bytes);
     return blob;

@@ -146,7 +146,7 @@ class WriteBehind final : public Early {
   void write(Batch batch);  // and waits until each is in the index, or was refused
   void end_failed_log();
   Result<WrittenBlob> write_blob(const Acknowledged& object);
-  bool device_failed_at_the_end() const;
+  bool index_takes_all() const;
   Result<std::vector<Run>> write_runs(VolumeKind kind, Bytes bytes);
   Result<void> write_run(const Run& run, Bytes bytes);
   // On the committer's thread, inside the transaction.
