@@ -66,12 +66,12 @@ Result<fabric::Sealing> choose_sealing(const Json& json) {
   for (const Json& name : *found) {
     const auto* const text = name.get_ptr<const std::string*>();
     if (text == nullptr) return fail(Errc::invalid_request, "native: sealing");
-    const auto sealing = fabric::sealing_of(*text);
+    const auto sealing = fabric::usable_sealing_of(*text);
     if (sealing == Sealing::chacha20_poly1305 && !aes) aes_first = false;
     aes = aes || sealing == Sealing::aes_256_gcm;
     chacha = chacha || sealing == Sealing::chacha20_poly1305;
   }
-  if (!aes && !chacha) return fail(Errc::not_implemented, "native: none of the client's ciphers is known");
+  if (!aes && !chacha) return fail(Errc::not_implemented, "native: this server has none of the client's ciphers");
   return aes && (aes_first || !chacha) ? Sealing::aes_256_gcm : Sealing::chacha20_poly1305;
 }
 

@@ -9,6 +9,7 @@
 #include "base/decimal.h"
 #include "base/text.h"
 #include "call/door_metrics.h"
+#include "fabric/sealing_names.h"
 #include "rdma/rc/connections.h"
 #include "rdma/sealed_streams.h"
 #include "rdma/sealing.h"
@@ -45,9 +46,12 @@ std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call&
 
 namespace {
 
-std::optional<Error> refuse_sealed_rdma(const RouterOptions& options, const Call& caller) {
-  if (encryption_for(options, caller) != RdmaEncryption::off) return std::nullopt;
-  return Error{Errc::rdma_not_supported, 0, "token: rdma.encryption is off, and the client wants it sealed"};
+std::optional<Error> refuse_sealed_rdma(const RouterOptions& options, const Call& caller, fabric::Sealing sealing) {
+  if (encryption_for(options, caller) == RdmaEncryption::off)
+    return Error{Errc::rdma_not_supported, 0, "token: rdma.encryption is off, and the client wants it sealed"};
+  if (!options.has_aead(fabric::aead_of(sealing)))
+    return Error{Errc::rdma_not_supported, 0, "token: this server does not have its cipher"};
+  return std::nullopt;
 }
 
 std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
@@ -55,7 +59,7 @@ std::optional<Error> refuse_window(const Context& context, const rdma::Token& to
   if (!context.windows->serves(token.form)) {
     return Error{Errc::rdma_not_supported, 0, rdma::traits_of(token.form).unserved};
   }
-  return token.seal ? refuse_sealed_rdma(context.options, context.caller())
+  return token.seal ? refuse_sealed_rdma(context.options, context.caller(), token.seal->sealing)
                     : refuse_plain_rdma(context.options, context.caller());
 }
 
@@ -98,8 +102,12 @@ class BoundedSource : public memory::Source {
   BoundedSource(memory::Source& inner, Deadline end, Delivered& delivered)
       : inner_(inner), last_post_(end), delivered_(delivered) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
+  Task<Result<void>> ready() override {
+    VB_CO_TRY(may_post());
+    co_return co_await inner_.ready();
+  }
   Task<Result<size_t>> read(MutableBytes into) override {
-    if (SteadyClock::now() >= last_post_) co_return fail(Errc::timed_out, "token: time to post is over");
+    VB_CO_TRY(may_post());
     const auto n = co_await inner_.read(into);
     if (n) {
       delivered_.update(into.first(*n));
@@ -107,9 +115,15 @@ class BoundedSource : public memory::Source {
     }
     co_return n;
   }
+  uint64_t arrived() const override { return inner_.arrived(); }
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
+  Result<void> may_post() const {
+    if (SteadyClock::now() >= last_post_) return fail(Errc::timed_out, "token: time to post is over");
+    return {};
+  }
+
   memory::Source& inner_;
   Deadline last_post_;
   Delivered& delivered_;
@@ -371,6 +385,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     fabric::sealed::Transfer transfer(*token.seal, salt, fabric::sealed::Direction::to_client, window_of(token),
                                       object.length);
     sealed.emplace(into_window, std::move(transfer), context.service.arena, context.caller().peer_address);
+    VB_CO_TRY(co_await sealed->reserve());
   }
   DigestedSink digested(sealed ? static_cast<memory::Sink&>(*sealed) : into_window, delivered);
   WatchedSink sink(digested);
