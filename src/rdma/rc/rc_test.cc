@@ -268,7 +268,8 @@ class Gate {
   }
   void pass() {
     std::unique_lock lock(mutex_);
-    given_up_ = !changed_.wait_for(lock, std::chrono::seconds(10), [this] { return open_; }) || given_up_;
+    if (changed_.wait_for(lock, std::chrono::seconds(10), [this] { return open_; })) return;
+    given_up_ = open_ = true;
   }
   bool given_up() {
     const std::lock_guard lock(mutex_);
