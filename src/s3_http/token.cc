@@ -101,7 +101,7 @@ class BoundedSource : public memory::Source {
   Task<Result<size_t>> read(MutableBytes into) override {
     // The end is no operation. It may be asked for late, since the bytes were stored meanwhile.
     if (bytes_read_ == inner_.size()) co_return co_await inner_.read(into);
-    if (SteadyClock::now() >= last_post_) co_return late();
+    VB_CO_TRY(may_post());
     const auto n = co_await inner_.read(into);
     last_read_ = SteadyClock::now();
     if (n) {
@@ -114,7 +114,8 @@ class BoundedSource : public memory::Source {
 
  private:
   // If the client's part was done in time, the server took the rest of it: for memory, or for its disk.
-  std::unexpected<Error> late() const {
+  Result<void> may_post() const {
+    if (SteadyClock::now() < last_post_) return {};
     if (last_read_ < last_post_) return fail(Errc::slow_down, "token: the server is too busy to read in time");
     return fail(Errc::timed_out, "token: time to post is over");
   }
