@@ -75,12 +75,12 @@ cuObjErr_enum cuObjClient::cuMemObjGetDescriptor(void* memory, size_t size) {
 }
 
 cuObjErr_enum cuObjClient::cuMemObjPutDescriptor(void* memory) {
-  if (isConnected()) impl_->lender->drop(memory);
+  if (isConnected()) guarded(false, [&] { return impl_->lender->drop(memory); });
   return CU_OBJ_SUCCESS;
 }
 
 ssize_t cuObjClient::cuMemObjGetMaxRequestCallbackSize(void* memory) {
-  const size_t size = isConnected() ? impl_->lender->pinned_from(memory) : 0;
+  const size_t size = isConnected() ? guarded(size_t{0}, [&] { return impl_->lender->pinned_from(memory); }) : 0;
   return size > 0 ? static_cast<ssize_t>(size) : -1;
 }
 

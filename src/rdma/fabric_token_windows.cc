@@ -3,8 +3,13 @@
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <thread>
+#include <unordered_map>
+#include <utility>
 
+#include "base/client_counts.h"
 #include "base/metrics.h"
 #include "fabric/ofi/address.h"
 
@@ -30,7 +35,58 @@ bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
   return true;
 }
 
+// A window that holds its client's place.
+class PlacedWindow final : public fabric::Window {
+ public:
+  PlacedWindow(std::shared_ptr<const void> place, std::unique_ptr<fabric::Window> window)
+      : place_(std::move(place)), window_(std::move(window)) {}
+  uint64_t size() const override { return window_->size(); }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override {
+    return window_->write(from, at, deadline);
+  }
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override {
+    return window_->read(into, at, deadline);
+  }
+
+ private:
+  std::shared_ptr<const void> place_;
+  std::unique_ptr<fabric::Window> window_;  // destroyed first
+};
+
 }  // namespace
+
+// Used on its core's thread.
+struct FabricTokenWindows::Entry {
+  Entry(ofi::CoreFabric& of, size_t client_endpoints_max) : fabric(&of), clients({.each_max = client_endpoints_max}) {}
+  ofi::CoreFabric* fabric;
+  std::atomic<std::thread::id> thread;                                 // of its core, once that runs
+  ClientCounts clients;                                                // the endpoints at which each has windows
+  std::unordered_map<std::string, std::weak_ptr<const Place>> places;  // by client and endpoint
+};
+
+// Of a client at an endpoint, however many windows it has there.
+struct FabricTokenWindows::Place {
+  std::shared_ptr<Entry> entry;
+  std::string key;
+  ClientCounts::Hold hold;
+  Place(std::shared_ptr<Entry> of, std::string name, ClientCounts::Hold held)
+      : entry(std::move(of)), key(std::move(name)), hold(std::move(held)) {}
+  Place(const Place&) = delete;
+  ~Place() { entry->places.erase(key); }
+
+  // nullptr: the client has windows at too many others.
+  static std::shared_ptr<const Place> take(const std::shared_ptr<Entry>& entry, std::string_view address,
+                                           std::string_view endpoint) {
+    const std::string client = client_of(address);
+    std::string key = client + ' ' + std::string(endpoint);
+    if (const auto found = entry->places.find(key); found != entry->places.end()) return found->second.lock();
+    auto hold = entry->clients.try_hold(client);
+    if (hold == nullptr) return nullptr;
+    auto place = std::make_shared<const Place>(entry, key, std::move(hold));
+    entry->places.emplace(std::move(key), place);
+    return place;
+  }
+};
 
 Result<Network> Network::parse(std::string_view text) {
   const auto slash = text.find('/');
@@ -65,12 +121,12 @@ Result<std::unique_ptr<FabricTokenWindows>> FabricTokenWindows::create(const Opt
   self->port_first_ = options.port_first;
   self->port_last_ = options.port_last;
   self->own_ports_ = options.own_ports;
+  self->client_endpoints_max_ = options.client_endpoints_max;
   return self;
 }
 
 void FabricTokenWindows::add(Core& core, ofi::CoreFabric& fabric) {
-  auto entry = std::make_shared<Entry>();
-  entry->fabric = &fabric;
+  auto entry = std::make_shared<Entry>(fabric, client_endpoints_max_);
   entries_.push_back(entry);
   boost::asio::post(core.io(), [entry] { entry->thread = std::this_thread::get_id(); });
 }
@@ -126,8 +182,17 @@ Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& to
     return fail(Errc::rdma_not_supported, "token: its provider has no comparable addresses");
   }
   VB_TRY(check_address(token, client.address));
+  auto place = Place::take(*entry, client.address, token.endpoint_name);
+  if (place == nullptr) {
+    refused("busy").add();
+    return fail(Errc::rdma_not_supported, "token: its client has windows at too many endpoints");
+  }
   auto window = (*entry)->fabric->open_window(token.endpoint_name, {token.base, token.size, token.key}, access);
-  if (!window) refused(window.error().code == Errc::slow_down ? "busy" : "fabric").add();
+  if (window) return std::make_unique<PlacedWindow>(std::move(place), std::move(*window));
+  const bool busy = window.error().code == Errc::slow_down;
+  refused(busy ? "busy" : "fabric").add();
+  // The client sends a body instead, for which no endpoint is needed.
+  if (busy) return fail(Errc::rdma_not_supported, "token: every data endpoint is taken");
   return window;
 }
 

@@ -3,11 +3,9 @@
 
 #include <boost/asio/ip/address.hpp>
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/core.h"
@@ -37,6 +35,9 @@ class FabricTokenWindows final : public Dialect {
     uint16_t port_first = 32768, port_last = 65535;
     // Ports that this server listens on (HTTP, ...): not allowed on this host's own addresses.
     std::vector<uint16_t> own_ports = {};
+    // Endpoints at which one client (by the HTTP peer's address) may have windows open, per core and provider: a
+    // quarter of what the data endpoints of tokens have places for.
+    size_t client_endpoints_max = 48;
   };
   static Result<std::unique_ptr<FabricTokenWindows>> create(const Options& options);
 
@@ -52,14 +53,13 @@ class FabricTokenWindows final : public Dialect {
                                                fabric::Access access) override;
 
  private:
-  struct Entry {
-    fabric::ofi::CoreFabric* fabric;
-    std::atomic<std::thread::id> thread;  // of its core, once that runs
-  };
+  struct Entry;
+  struct Place;
   Result<void> check_address(const Token& token, std::string_view peer_address) const;
 
   std::vector<Network> networks_;
   uint16_t port_first_ = 0, port_last_ = 0;
+  size_t client_endpoints_max_ = 0;
   std::vector<uint16_t> own_ports_;
   std::vector<std::shared_ptr<Entry>> entries_;
 };

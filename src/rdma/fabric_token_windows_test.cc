@@ -95,6 +95,30 @@ TEST_F(TokenWindowsTest, OpenForAConfiguredNetwork) {
   EXPECT_EQ(open(token_of(*lent), "10.1.2.3"), Errc::ok);
 }
 
+TEST_F(TokenWindowsTest, OneClientHasThemAtFewEndpoints) {
+  windows = make({.networks = {}, .client_endpoints_max = 2});
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const auto own = boost::asio::ip::make_address(own_address());
+  std::vector<std::unique_ptr<fabric::Window>> held;
+  const auto open_at = [&](uint16_t port, std::string_view peer) {
+    Token token = token_of(*lent);
+    token.endpoint_name = fabric::ofi::encode_socket_name({own, port});
+    return server.call([&] {
+      auto window = windows->open(token, {peer, ""}, Access::server_writes);
+      if (window) held.push_back(std::move(*window));
+      return window ? Errc::ok : window.error().code;
+    });
+  };
+  EXPECT_EQ(open_at(40'001, "2001:db8::1"), Errc::ok);
+  EXPECT_EQ(open_at(40'002, "2001:db8::2"), Errc::ok);
+  EXPECT_EQ(open_at(40'003, "2001:db8::3"), Errc::rdma_not_supported) << "a host has all addresses of its /64";
+  EXPECT_EQ(open_at(40'002, "2001:db8::1"), Errc::ok) << "an endpoint counts once";
+  EXPECT_EQ(open_at(40'003, "192.0.2.1"), Errc::ok) << "another client";
+  server.call([&] { held.erase(held.begin()); });
+  EXPECT_EQ(open_at(40'003, "2001:db8::1"), Errc::ok) << "its place is free again";
+  server.call([&] { held.clear(); });
+}
+
 TEST_F(TokenWindowsTest, NeverDialTheServerItself) {
   const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
   Token token = token_of(*lent);

@@ -104,11 +104,16 @@ class BoundedSource : public memory::Source {
   std::optional<uint64_t> size() const override { return inner_.size(); }
   Task<Result<void>> ready() override {
     VB_CO_TRY(may_post());
-    co_return co_await inner_.ready();
+    const auto done = co_await inner_.ready();  // reads tags: the client's part
+    last_read_ = SteadyClock::now();
+    co_return done;
   }
   Task<Result<size_t>> read(MutableBytes into) override {
+    // The end is no operation. It may be asked for late, since the bytes were stored meanwhile.
+    if (bytes_read_ == inner_.size()) co_return co_await inner_.read(into);
     VB_CO_TRY(may_post());
     const auto n = co_await inner_.read(into);
+    last_read_ = SteadyClock::now();
     if (n) {
       delivered_.update(into.first(*n));
       bytes_read_ += *n;
@@ -119,12 +124,15 @@ class BoundedSource : public memory::Source {
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
+  // If the client's part was done in time, the server took the rest of it: for memory, or for its disk.
   Result<void> may_post() const {
-    if (SteadyClock::now() >= last_post_) return fail(Errc::timed_out, "token: time to post is over");
-    return {};
+    if (SteadyClock::now() < last_post_) return {};
+    if (last_read_ < last_post_) return fail(Errc::slow_down, "token: the server is too busy to read in time");
+    return fail(Errc::timed_out, "token: time to post is over");
   }
 
   memory::Source& inner_;
+  Deadline last_read_{};  // ended
   Deadline last_post_;
   Delivered& delivered_;
   uint64_t bytes_read_ = 0;
@@ -403,6 +411,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   // The posted writes are drained (by WindowSink, unless sealing failed before it), so the body may follow.
   if (sealed) (void)co_await into_window.drained();
   context.reply_header("x-amz-rdma-reply", "501");
+  context.reply_header("x-verbena-rdma-declined", "token: the transfer failed");
   call::count_fallback();
   co_return TokenOutcome::declined;
 }

@@ -107,6 +107,51 @@ TEST_F(SealedDoor, APutIsDoneOnlyIfTheServerSaysThatItWasSealed) {
   EXPECT_TRUE(*put);
 }
 
+// The token's endpoint, which is the link's.
+std::string endpoint_of(const ScriptedRequest& request) {
+  const size_t begin = request.head.find(":tcp:");
+  if (begin == std::string::npos) return {};
+  return request.head.substr(begin + 5, request.head.find(':', begin + 5) - begin - 5);
+}
+
+// tcp looks a key up when a write begins, so that the rest of it lands unless its connection is closed.
+TEST(TokenDoorTest, ALinkIsUsedAgainOnlyIfNothingCanBeOnItsWay) {
+  const std::string moved = "etag: \"e\"\r\nx-amz-rdma-reply: 200\r\nx-amz-rdma-bytes-transferred: 5\r\n";
+  const auto declined = [](int status) {
+    return http_reply(status, "etag: \"e\"\r\nx-amz-rdma-reply: 501\r\n", "12345");
+  };
+  ScriptedServer server([&](const ScriptedRequest&, int number) {
+    switch (number) {
+      case 0:
+        return http_reply(504, "", "");  // a proxy's
+      case 1:
+        return declined(200);  // perhaps after a transfer that has failed
+      case 2:
+        return http_reply(404, "", "<Error><Code>NoSuchKey</Code></Error>");
+      default:
+        return http_reply(200, moved, "");
+    }
+  });
+  const auto endpoint = parse_endpoint(server.url()).value();
+  const auto http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+  S3Http s3(*http, S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+  TokenDoor door(s3, "tcp", false);
+  std::vector<std::byte> into(5);
+  EXPECT_FALSE(door.get("b", "k", into, {}));
+  EXPECT_TRUE(door.get("b", "k", into, {}));
+  EXPECT_FALSE(door.get("b", "k", into, {}));
+  EXPECT_TRUE(door.get("b", "k", into, {}));
+  EXPECT_TRUE(door.get("b", "k", into, {}));
+  std::vector<std::string> names;
+  for (const ScriptedRequest& request : server.requests()) names.push_back(endpoint_of(request));
+  ASSERT_EQ(names.size(), 5u);
+  EXPECT_FALSE(names[0].empty());
+  EXPECT_NE(names[0], names[1]) << "after a proxy's error";
+  EXPECT_NE(names[1], names[2]) << "after a decline";
+  EXPECT_EQ(names[2], names[3]) << "there was no such object";
+  EXPECT_EQ(names[3], names[4]) << "all have arrived";
+}
+
 TEST_F(SealedDoor, WhatIsTooLargeGoesByHttps) {
   ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "", ""); });
   serve(server);

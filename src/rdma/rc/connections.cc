@@ -22,17 +22,19 @@ Connections::Connections(Endpoint& endpoint, const Options& options)
 
 Task<Result<Connections::Made>> Connections::connect(PeerToken peer, uint32_t peer_sequence, std::string owner,
                                                      Payer payer) {
-  VB_CO_ASSIGN(const Gid gid, endpoint_.check_peer(peer, payer.address));
   VB_CO_ASSIGN(auto place, places_.take(payer));
+  VB_CO_TRY(co_await endpoint_.open());
+  VB_CO_ASSIGN(const Gid gid, endpoint_.check_peer(peer, payer.address));
   Made made{.id = random_session_id(), .own = {}, .own_sequence = random_sequence()};
   const Peer to{peer.queue_pair, peer_sequence, gid};
   const uint32_t own_sequence = made.own_sequence;
   const auto work = [this, to, own_sequence]() -> Result<std::shared_ptr<std::unique_ptr<QueuePair>>> {
+    VB_TRY(endpoint_.refresh_port());
     VB_ASSIGN(auto pair, endpoint_.domain().add_queue_pair(false));
-    VB_TRY(pair->connect(to, own_sequence));
+    VB_TRY(endpoint_.connect(*pair, to, own_sequence));
     return std::make_shared<std::unique_ptr<QueuePair>>(std::move(pair));
   };
-  VB_CO_ASSIGN(const auto pair, co_await endpoint_.pool().run("rdma_connect", work));
+  VB_CO_ASSIGN(const auto pair, co_await endpoint_.run_in_turn("rdma_connect", std::move(payer), work));
   made.own.queue_pair = (*pair)->number();
   made.own.gid = endpoint_.device().own_gid(gid);
   Entry entry;
@@ -108,7 +110,7 @@ Result<std::unique_ptr<fabric::Window>> Connections::open(const Token& token, co
     state->all.erase(place);
   };
   found->second.used = true;
-  auto channel = std::make_shared<Channel>(std::move(found->second.pair), std::move(give_back));
+  auto channel = endpoint_.channel(std::move(found->second.pair), std::move(give_back));
   const RcWindow::Place lent{token.base, token.size, static_cast<uint32_t>(token.key)};
   return std::make_unique<RcWindow>(std::move(channel), endpoint_.own_memory(), lent);
 }

@@ -78,6 +78,9 @@ class Device {
   virtual std::string name() const = 0;
   // The GID from which a peer of that GID is reached.
   virtual Gid own_gid(const Gid& peer) const = 0;
+  // Reads the port's state and tables again, for queue pairs that are made from then on. unsupported: it is not active,
+  // not in the partition, or has no GID.
+  virtual Result<void> refresh() = 0;
   virtual Result<std::unique_ptr<Domain>> add_domain() = 0;
 };
 
