@@ -25,6 +25,8 @@ constexpr std::chrono::seconds wait_max{25};     // for a phase in progress
 constexpr std::chrono::seconds phases_kept{120};
 constexpr std::chrono::milliseconds look_again{10};
 constexpr int attempts_max = 100;
+constexpr int end_move_attempts_max = 12;  // some 20 s: later another server does it
+constexpr std::chrono::milliseconds end_move_again_after{200}, end_move_rest_max{2'000};  // doubled each time
 constexpr const char *tokens_row = "w", *names_fence_row = "f";
 // A removed bucket to be swept, with or without an earlier name. Older servers write "x" for both.
 constexpr std::string_view was_named = "n", never_named = "f";
@@ -477,6 +479,25 @@ Task<Result<bool>> Registry::settle_move(BucketPtr state) {
   if (has) VB_CO_TRY(co_await finish_move(mine));
   VB_CO_TRY(co_await set_phase(mine, Phase::live));
   co_return has;
+}
+
+Task<Result<bool>> Registry::end_move(uint64_t bucket, std::string who) {
+  auto rest = end_move_again_after;
+  Error failed = Error{Errc::slow_down, 0, "rados: moving a key"};
+  for (int attempt = 0; attempt < end_move_attempts_max; ++attempt) {
+    const auto state = co_await load(bucket);
+    if (state && ((*state)->phase != Phase::moving || (*state)->phase_who() != who)) {
+      co_return fail(Errc::conditional_conflict, "rados: moving a key");
+    }
+    if (!state && state.error() == Errc::no_such_bucket) co_return std::unexpected(state.error());
+    Result<bool> settled = fail(Errc::service_unavailable, "rados: moving a key");
+    if (state) settled = co_await settle_move(*state);
+    if (settled) co_return settled;
+    failed = settled.error();
+    co_await pause(rest);
+    rest = std::min(2 * rest, end_move_rest_max);
+  }
+  co_return std::unexpected(failed);
 }
 
 Task<Result<std::map<std::string, std::string>>> Registry::rows(std::string object, std::set<std::string> names) {

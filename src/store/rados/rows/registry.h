@@ -136,6 +136,9 @@ class Registry {
   // Resolves an unfinished move of a key, by any server: finishes it if the other tablet has the key, else undoes it.
   // Returns whether it was finished. conditional_conflict: another server resolves it.
   Task<Result<bool>> settle_move(BucketPtr state);
+  // Ends that move of this server, if the bucket is in it, however its calls have failed: while it stands, neither
+  // tablet can be read. Returns whether the key was moved; conditional_conflict: another server has ended it.
+  Task<Result<bool>> end_move(uint64_t bucket, std::string who);
   // The source's half of a move. Whether it is done, by this call or before; false: the source was changed since.
   Task<Result<bool>> finish_move(BucketPtr state);
 

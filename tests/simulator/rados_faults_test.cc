@@ -1,0 +1,320 @@
+// Servers over the model of RADOS, each under a user of its own, and what befalls single calls of theirs. In virtual
+// time: a minute takes a moment.
+#include <algorithm>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "simulator/rados_model.h"
+#include "store/conformance/on_rados.h"
+
+namespace verbena::store::conformance {
+namespace {
+
+using simulator::RadosModel;
+using simulator::RadosObject;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds patience{120};
+
+class RadosFaults : public ::testing::Test {
+ protected:
+  // The rig's store is the first server's.
+  RadosFaults() {
+    t.options.user = "first";
+    model.set_weather({});
+  }
+  ~RadosFaults() override { model.set_weather({}); }
+
+  std::unique_ptr<rados::RadosStore> another(const std::string& user) {
+    rados::Options options = t.options;
+    options.user = user;
+    auto opened = rados::RadosStore::connect(options);
+    if (!opened) ADD_FAILURE() << opened.error();
+    return opened ? std::move(*opened) : nullptr;
+  }
+  static rados::Engine& parts(rados::RadosStore& store) { return static_cast<rados::Engine&>(*store.context()); }
+  rados::Engine& parts() { return parts_of(t); }
+
+  // As it is in the cluster now.
+  RadosObject object(const std::string& name) {
+    return model.find("index", t.options.name_space + '\0' + name).value_or(RadosObject());
+  }
+  std::string row(const std::string& of, const std::string& name) {
+    const auto rows = object(of).rows;
+    const auto found = rows.find(name);
+    return found == rows.end() ? std::string() : found->second;
+  }
+  uint64_t bucket() { return parts().buckets.find("b")->id; }
+  rados::BucketPtr state() { return *parts().run(parts().registry.load(bucket())); }
+  // Drives a call of the first server until the key's version token is another one: the change is made then.
+  template <class T>
+  void drive_until_made(Steps& steps, std::future<T>& call, const std::string& tablet, const std::string& key) {
+    const std::string name = rados::version_token_row(key), before = row(tablet, name);
+    while (!Steps::is_ready(call) && row(tablet, name) == before) steps.io.run_one_for(milliseconds(1));
+    EXPECT_NE(row(tablet, name), before);
+  }
+  bool lives_long_enough(std::function<bool()> condition) { return eventually(std::move(condition), patience); }
+
+  RadosModel& model = RadosModel::get();
+  RadosRig t;
+};
+
+// A change was made and its answer lost, and its server then put on the blocklist: an OSD refuses the call that is sent
+// again before it looks whether it knows it. The refusal was taken for the change's fate, and its bytes were removed.
+TEST_F(RadosFaults, WhatWasMadeBeforeItsServerWasShutOutKeepsItsBytes) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "k", pattern(100'000, 1)));
+  const std::string bytes = pattern(rados::stripe_size, 2), tablet = rados::tablet_object(bucket(), 0);
+  auto writer = t.run(t.engine().create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.append(**writer, bytes));
+  ObjectInfo info;
+  info.size = bytes.size();
+  Steps steps;
+  model.set_weather({.answer_lost = 65'535});
+  auto committing = steps.begin((*writer)->commit(info, {}));
+  drive_until_made(steps, committing, tablet, "k");
+  model.shut_out("first");
+  EXPECT_EQ(steps.end(std::move(committing)).error(), Errc::service_unavailable);
+  writer->reset();
+  model.set_weather({});
+  model.let_in("first");
+  EXPECT_TRUE(lives_long_enough([&] { return t.get("b", "k").value_or("nothing") == bytes; }));
+  EXPECT_TRUE(lives_long_enough([&] { return t.store().settled(); }));
+  std::this_thread::sleep_for(seconds(10));
+  EXPECT_EQ(t.get("b", "k").value_or("nothing"), bytes);
+  EXPECT_EQ(t.store().survey()->lost_count, 0u);
+}
+
+// Likewise a change in a tablet that was joined with another one before the call was sent again, and then removed.
+TEST_F(RadosFaults, AChangeInATabletThatIsGoneIsNotMadeTwice) {
+  t.options.split_rows = 8;
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  const auto key = [](int i) { return "key/" + std::to_string(1000 + i); };
+  for (int i = 0; i < 12; ++i) ASSERT_TRUE(t.put("b", key(i), "x"));
+  ASSERT_TRUE(lives_long_enough([&] {
+    EXPECT_TRUE(t.put("b", key(0), "x"));
+    return state()->tablets.size() >= 2;
+  }));
+  std::this_thread::sleep_for(seconds(5));  // splits that are under way end
+  t.options.timeout = seconds(600);         // the first server waits for its answer
+  t.reopen();
+  const auto other = another("second");
+  auto& others = parts(*other);
+  rados::Joiner joiner(others.registry, others.splitter, others.formats, 4000);
+  ASSERT_TRUE(lives_long_enough([&] { return others.formats.all_know_it() && parts().formats.all_know_it(); }));
+  ASSERT_TRUE(t.put("b", key(11), "x"));  // a server's first change of a tablet is two calls
+  std::this_thread::sleep_for(seconds(5));
+  const auto before = state();
+  ASSERT_GE(before->tablets.size(), 2u);
+  const rados::Tablet last = before->tablets.back();
+  const uint64_t first = before->tablets[before->tablets.size() - 2].number;
+  Steps steps;
+  model.set_weather({.answer_lost = 65'535, .calls_remembered = 0});
+  auto removing = steps.begin(t.engine().remove("b", key(11), {}));
+  drive_until_made(steps, removing, last.object, key(11));
+  model.set_weather({.calls_remembered = 0});
+  model.cut("first", seconds(25));
+  ASSERT_TRUE(lives_long_enough([&] {
+    EXPECT_TRUE(others.run(joiner.look_at(before->id, first)));
+    const auto now = others.run(others.registry.load(before->id));
+    return now && rados::find_tablet(**now, last.number) == (*now)->tablets.size();
+  }));
+  // The leader removes it five minutes later.
+  others.cluster->context(rados::Cluster::Pool::index).remove(last.object);
+  const auto removed = steps.end(std::move(removing));
+  EXPECT_TRUE(!removed && removed.error() == Errc::service_unavailable);
+  size_t markers = 0;
+  ListVersionsRequest request;
+  request.prefix = key(11);
+  Result<std::vector<VersionEntry>> versions;
+  ASSERT_TRUE(lives_long_enough([&] {
+    versions = t.all_versions("b", request);
+    return versions.has_value();
+  }));
+  for (const auto& version : *versions) markers += version.info.delete_marker ? 1 : 0;
+  EXPECT_EQ(markers, 1u);
+}
+
+// And where the bucket itself went, its clients hear that.
+TEST_F(RadosFaults, AChangeInABucketThatIsGoneIsNotOfUnknownOutcome) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "k", "x"));
+  const auto removed = state();
+  Steps steps;
+  std::future<Result<Removed>> removing;
+  {
+    const Stalled stalled(parts());
+    removing = steps.begin(t.engine().remove("b", "k", {}));
+    steps.rest();
+    const auto cluster = connect(t.options);
+    ASSERT_NE(cluster, nullptr);
+    librados::IoCtx& index = cluster->context(rados::Cluster::Pool::index);
+    ASSERT_EQ(index.remove(removed->tablets[0].object), 0);
+    ASSERT_EQ(index.remove(rados::bucket_object(removed->id)), 0);
+  }
+  EXPECT_EQ(steps.end(std::move(removing)).error(), Errc::no_such_bucket);
+}
+
+// Changes of many buckets of one owner under way left it no room to raise another bucket's epoch. A change that was not
+// answered then landed after the object's removal was acknowledged.
+TEST_F(RadosFaults, AChangeThatComesLateBringsNothingBackHoweverManyAreUnderWay) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "other", "x"));
+  const auto other = another("second");
+  std::vector<rados::InFlightChanges::OwnChange> changes(rados::ChangeCharges::all_max);
+  size_t under_way = 0;
+  for (; under_way < changes.size(); ++under_way) {
+    const std::string name = "b" + std::to_string(under_way);
+    rados::InFlightChanges::Planned planned{.bucket = 1'000'000 + under_way, .epoch = 1, .name = name, .owner = "root"};
+    if (!parts().run(parts().in_flight->before(changes[under_way], std::move(planned)))) break;
+  }
+  ASSERT_LT(under_way, changes.size()) << "no more of that owner's";
+  const std::string tablet = rados::tablet_object(bucket(), 0);
+  auto writer = t.run(t.engine().create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.append(**writer, "late"));
+  ObjectInfo info;
+  info.size = 4;
+  Steps steps;
+  std::future<Result<ObjectInfo>> committing;
+  const auto landed_at = std::chrono::steady_clock::now() + seconds(150);
+  {
+    const Stalled stalled(parts());
+    committing = steps.begin((*writer)->commit(info, {}));
+    steps.rest();
+    model.hold("first", tablet, landed_at - std::chrono::steady_clock::now());
+  }
+  EXPECT_EQ(steps.end(std::move(committing)).error(), Errc::service_unavailable);
+  ASSERT_LT(std::chrono::steady_clock::now(), landed_at) << "the call is held back still";
+  EXPECT_EQ(row(tablet, rados::version_token_row("k")), "");
+  EXPECT_TRUE(t.run(other->remove("b", "k", {})));
+  std::this_thread::sleep_until(landed_at + seconds(5));
+  EXPECT_EQ(t.run(other->open("b", "k")).error(), Errc::no_such_key);
+}
+
+// The change was made and its message failed: no other server ever heard of it.
+TEST_F(RadosFaults, AChangeOfAccountsIsToldAgainWhenItsMessageFailed) {
+  t.open();
+  std::mutex mutex;
+  std::string known;
+  rados::Options options = t.options;
+  options.user = "second";
+  options.on_accounts = [&](const std::optional<std::string>& text) {
+    const std::lock_guard lock(mutex);
+    known = text.value_or("");
+    return true;
+  };
+  const auto other = rados::RadosStore::connect(options);
+  ASSERT_TRUE(other) << other.error();
+  ASSERT_TRUE(t.store().replace_accounts(std::nullopt, "one").value_or(false));
+  const auto knows = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    return known == text;
+  };
+  EXPECT_TRUE(knows("one"));
+  model.hold("first", std::string(rados::root_object), seconds(5));
+  std::optional<Result<bool>> replaced;
+  std::thread replacing([&] { replaced = t.store().replace_accounts("one", "two"); });
+  EXPECT_TRUE(eventually([&] { return object(std::string(rados::accounts_object)).data == "two"; }));
+  model.shut_out("first");
+  replacing.join();
+  EXPECT_FALSE(*replaced);
+  EXPECT_FALSE(knows("two"));
+  model.let_in("first");
+  EXPECT_TRUE(eventually([&] { return knows("two"); }, seconds(60)));
+}
+
+// A removed object whose bytes could not be removed kept those of all others.
+TEST_F(RadosFaults, BytesThatCannotBeRemovedKeepNoOthers) {
+  t.open();
+  t.make_bucket("b");
+  const auto stripes = [&] {
+    std::set<std::string> names;
+    for (const std::string& name : model.list("data")) {
+      if (name.starts_with(t.options.name_space + '\0' + "d.")) names.insert(name);
+    }
+    return names;
+  };
+  ASSERT_TRUE(t.put("b", "held", pattern(100'000, 1)));
+  const auto held = stripes();
+  ASSERT_EQ(held.size(), 1u);
+  ASSERT_TRUE(t.put("b", "other", pattern(100'000, 2)));
+  const auto both = stripes();
+  ASSERT_EQ(both.size(), 2u);
+  const std::string other = *std::ranges::find_if(both, [&](const auto& name) { return !held.contains(name); });
+  model.hold("first", *held.begin(), seconds(600));
+  for (const char* key : {"held", "other"}) ASSERT_TRUE(t.remove("b", key));
+  EXPECT_TRUE(lives_long_enough([&] { return !stripes().contains(other); }));
+  EXPECT_TRUE(stripes().contains(*held.begin()));
+  EXPECT_FALSE(t.store().settled());
+  model.hold("first", *held.begin(), {});
+  EXPECT_TRUE(lives_long_enough([&] { return t.store().settled(); }));
+  EXPECT_TRUE(stripes().empty());
+}
+
+// While the signs of life could not be read each server took the time for the others' silence, and gave up the one
+// whose next sign came last.
+TEST_F(RadosFaults, TimeInWhichSignsCannotBeReadIsNoSilence) {
+  t.open();
+  const auto other = another("second");
+  std::this_thread::sleep_for(seconds(10));  // each has seen the other's sign
+  const uint64_t first = parts().garbage->life(), second = parts(*other).garbage->life();
+  model.hold("first", std::string(rados::servers_object), seconds(40));
+  model.hold("second", std::string(rados::servers_object), seconds(46));
+  std::this_thread::sleep_for(seconds(70));
+  EXPECT_EQ(parts().garbage->life(), first);
+  EXPECT_EQ(parts(*other).garbage->life(), second);
+  const std::string row = rados::server_row(parts(*other).garbage->incarnation());
+  EXPECT_TRUE(object(std::string(rados::servers_object)).rows.contains(row));
+}
+
+// A rename whose calls failed left its two tablets unread for 15 s.
+TEST_F(RadosFaults, ARenameBetweenTabletsThatFailsHalfWayStopsNoReads) {
+  t.options.split_rows = 8;
+  t.open();
+  t.make_bucket("b");
+  const auto key = [](int i) { return "key/" + std::to_string(1000 + i); };
+  for (int i = 0; i < 24; ++i) ASSERT_TRUE(t.put("b", key(i), "x"));
+  ASSERT_TRUE(lives_long_enough([&] {
+    EXPECT_TRUE(t.put("b", key(0), "x"));
+    return state()->tablets.size() >= 2 && state()->phase == rados::Phase::live;
+  }));
+  std::this_thread::sleep_for(seconds(5));                          // splits that are under way end
+  const std::string from = key(23), to = "a";                       // in the last tablet, and in the first one
+  const std::string id = rados::bucket_object(bucket()).substr(1);  // in the names of all of its objects
+  const std::string beside = key(22);
+  size_t failed = 0;
+  for (size_t call = 0; call < 24; ++call) {
+    for (const char* kind : {"b", "t"}) {
+      ASSERT_TRUE(t.put("b", from, "y"));
+      model.fail_call("first", kind + id, call, -EIO);
+      RenameRequest rename;
+      rename.from = from;
+      rename.to = to;
+      const auto renamed = t.run(t.engine().rename("b", rename));
+      failed += renamed ? 0 : 1;
+      model.fail_call("first", "no such object", 0, 0);
+      const auto began = std::chrono::steady_clock::now();
+      for (const std::string& name : {beside, key(0)}) EXPECT_EQ(t.get("b", name).value_or("nothing"), "x");
+      EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(3)) << kind << call;
+      // It was made or not.
+      EXPECT_NE(t.get("b", from).has_value(), t.get("b", to).has_value()) << kind << call;
+      if (t.get("b", to)) {
+        ASSERT_TRUE(t.remove("b", to));
+      }
+    }
+  }
+  EXPECT_GT(failed, 0u);
+}
+
+}  // namespace
+}  // namespace verbena::store::conformance
