@@ -416,6 +416,34 @@ TEST(ReliablePlaces, UnsignedCallsTakeAPartAndANetworkIsOneClient) {
   EXPECT_TRUE(takes({"another", "192.0.2.3"}));
   EXPECT_FALSE(takes({"another", "192.0.2.4"})) << "all are taken";
   held.pop_back();
+TEST_F(RcSessions, APeerThatWasToldAGidThatHasGoneIsToldToUseHttp) {
+  make();
+  const auto old = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(old);
+  fabric.own_address = "127.0.0.11";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  const auto other = run(rc->sessions.prepare(asked()));  // reads the port again
+  ASSERT_TRUE(other);
+  EXPECT_EQ((*other)->own_gid, test::Fabric::gid_of("127.0.0.11"));
+  EXPECT_EQ(run(rc->sessions.connect(*old, 5)).error(), Errc::unsupported);
+  EXPECT_TRUE(run(rc->sessions.connect(*other, 5)));
+  rc->sessions.end(*old);
+  rc->sessions.end(*other);
+}
+
+TEST_F(RcSessions, AConnectionIsAnsweredWithTheGidThatItHas) {
+  make();
+  PeerToken client{.queue_pair = 5};
+  client.gid = test::Fabric::gid_of(peer);
+  fabric.on_connect = [&](uint32_t, const Peer&) {
+    fabric.own_address = "127.0.0.12";
+    EXPECT_TRUE(rc->endpoint->device().refresh());
+  };
+  const auto made = run(rc->connections.connect(client, 1, "alice", {"alice", "127.0.0.1"}));
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->own.gid, test::Fabric::gid_of("127.0.0.1"));
+}
+
   EXPECT_TRUE(takes({"another", "192.0.2.4"}));
   held.clear();
   EXPECT_EQ(taken.value(), 0);
