@@ -80,7 +80,12 @@ bool Lender::drop(void* memory) {
 // Not while progress() is under way: it writes what arrives.
 void Lender::end(Pins::iterator pin) {
   std::vector<Region> regions = std::move(pin->second.regions);
+  const size_t size = pin->second.size;
   pins_.erase(pin);
+  if (size == longest_) {
+    longest_ = 0;
+    for (const auto& [memory, left] : pins_) longest_ = std::max(longest_, left.size);
+  }
   for (size_t rail = 0; rail < rails_.size(); ++rail) rails_[rail]->unpin(std::move(regions[rail]));
 }
 
@@ -101,7 +106,7 @@ std::string Lender::token(void* memory, size_t size, size_t offset) {
   const auto all = around(memory);
   if (all.empty()) throw FabricFault("not registered");
   for (const auto& there : all) {
-    const Pin& pin = there->second;
+    Pin& pin = there->second;
     const size_t begin = between(there->first, memory);
     const size_t room = pin.size - begin;
     if (offset > room || size > room - offset) continue;

@@ -59,7 +59,7 @@ class Lender {
   std::vector<std::unique_ptr<Rail>> rails_;
   std::mutex mutex_;
   Pins pins_;           // closed before the rails
-  size_t longest_ = 0;  // of all that were pinned
+  size_t longest_ = 0;  // of all that are pinned
   const pid_t process_;
   size_t turn_ = 0;
   std::atomic<bool> stop_ = false;

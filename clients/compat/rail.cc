@@ -90,6 +90,7 @@ Rail::Rail(const fi_info& described) : info_(fi_dupinfo(&described)) {
   need(fi_cq_open(domain, &attributes, &queue, nullptr), "fi_cq_open");
   queue_.reset(queue);
   endpoint_ = open_endpoint();
+  first_name_ = endpoint_.name;
 }
 
 NamedEndpoint Rail::open_endpoint() {
@@ -121,7 +122,6 @@ Region Rail::pin(void* memory, size_t size) {
   Region region{.registration = Fid<fid_mr>(made), .base = 0, .key = fi_mr_key(made), .own = {}};
   if (region.key == FI_KEY_NOTAVAIL) throw FabricFault("keys of this provider are longer than 8 bytes");
   if ((info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0) region.base = reinterpret_cast<uint64_t>(memory);
-  if (is_tcp()) region.own = open_endpoint();
   return region;
 }
 
@@ -129,10 +129,25 @@ void Rail::unpin(Region region) {
   region.own.endpoint.reset();
   fid_mr* const registration = region.registration.release();
   if (registration == nullptr || fi_close(&registration->fid) == 0) return;
-  // Busy: operations are in progress, which end with the endpoint.
+  // Busy: operations are in progress, which end with the endpoint. The next token opens it again.
   endpoint_ = {};
-  fi_close(&registration->fid);
-  endpoint_ = open_endpoint();
+  need(fi_close(&registration->fid), "fi_close of a registration");
+}
+
+const NamedEndpoint& Rail::endpoint_of(Region& region) {
+  NamedEndpoint& used = is_tcp() ? region.own : endpoint_;
+  if (used.endpoint != nullptr) return used;
+  if (endpoint_.endpoint != nullptr) {
+    std::swap(used, endpoint_);
+    return used;
+  }
+  try {
+    used = open_endpoint();
+  } catch (const FabricFault&) {
+    pass_over();
+    throw;
+  }
+  return used;
 }
 
 int Rail::progress() {
@@ -146,14 +161,13 @@ int Rail::progress() {
   return count > 0 ? static_cast<int>(count) : 0;
 }
 
-std::string Rail::token(const Region& region, uint64_t offset, uint64_t size) const {
-  const std::string& name = region.own.endpoint != nullptr ? region.own.name : endpoint_.name;
-  if (name.empty()) throw FabricFault("the device's endpoint could not be opened again");
+std::string Rail::token(Region& region, uint64_t offset, uint64_t size) {
+  const std::string& name = endpoint_of(region).name;
   return hex(region.base + offset) + ":" + hex(size) + ":ofi1:" + info_->fabric_attr->prov_name + ":" + name + ":" +
          hex(region.key);
 }
 
-// Endpoints on tcp, of which some may be gone, differ in their port alone: two bytes behind the family in a socket
+// Its endpoints, of which some may be gone, differ in their port alone: two bytes behind the family in a socket
 // address.
 bool Rail::minted(std::string_view token) const {
   const std::string mark = std::string(":ofi1:") + info_->fabric_attr->prov_name + ":";
@@ -161,9 +175,8 @@ bool Rail::minted(std::string_view token) const {
   if (at == std::string_view::npos) return false;
   std::string_view name = token.substr(at + mark.size());
   name = name.substr(0, name.find(':'));
-  const std::string_view own = endpoint_.name;
-  if (name == own) return true;
-  return is_tcp() && name.size() == own.size() && own.size() > 8 && name.substr(0, 4) == own.substr(0, 4) &&
+  const std::string_view own = first_name_;
+  return name.size() == own.size() && own.size() > 8 && name.substr(0, 4) == own.substr(0, 4) &&
          name.substr(8) == own.substr(8);
 }
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <map>
+#include <optional>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "base/client_counts.h"
@@ -35,10 +36,52 @@ bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
   return true;
 }
 
-// A window that holds its client's place.
-class PlacedWindow final : public fabric::Window {
+}  // namespace
+
+// Used on its core's thread.
+struct FabricTokenWindows::Entry {
+  using Endpoints = std::map<std::string, size_t, std::less<>>;  // the client's windows there, by endpoint
+  using Clients = std::map<std::string, Endpoints, std::less<>>;
+  explicit Entry(ofi::CoreFabric& of) : fabric(&of) {}
+  ofi::CoreFabric* fabric;
+  std::atomic<std::thread::id> thread;  // of its core, once that runs
+  Clients clients;                      // that have windows
+};
+
+// Of a window at one of its client's endpoints.
+class FabricTokenWindows::Place {
  public:
-  PlacedWindow(std::shared_ptr<const void> place, std::unique_ptr<fabric::Window> window)
+  // nullopt: the client has windows at `endpoints_max` others.
+  static std::optional<Place> take(const std::shared_ptr<Entry>& entry, std::string_view client,
+                                   std::string_view endpoint, size_t endpoints_max) {
+    auto of = entry->clients.find(client);
+    if (of == entry->clients.end()) of = entry->clients.emplace(client, Entry::Endpoints()).first;
+    auto at = of->second.find(endpoint);
+    if (at == of->second.end()) {
+      if (of->second.size() >= endpoints_max) return std::nullopt;
+      at = of->second.emplace(endpoint, 0).first;
+    }
+    ++at->second;
+    return Place(entry, of, at);
+  }
+  Place(Place&&) = default;
+  ~Place() {
+    if (entry_ == nullptr || --at_->second > 0) return;
+    of_->second.erase(at_);
+    if (of_->second.empty()) entry_->clients.erase(of_);
+  }
+
+ private:
+  Place(std::shared_ptr<Entry> entry, Entry::Clients::iterator of, Entry::Endpoints::iterator at)
+      : entry_(std::move(entry)), of_(of), at_(at) {}
+  std::shared_ptr<Entry> entry_;
+  Entry::Clients::iterator of_;
+  Entry::Endpoints::iterator at_;
+};
+
+class FabricTokenWindows::PlacedWindow final : public fabric::Window {
+ public:
+  PlacedWindow(Place place, std::unique_ptr<fabric::Window> window)
       : place_(std::move(place)), window_(std::move(window)) {}
   uint64_t size() const override { return window_->size(); }
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override {
@@ -49,43 +92,8 @@ class PlacedWindow final : public fabric::Window {
   }
 
  private:
-  std::shared_ptr<const void> place_;
+  Place place_;
   std::unique_ptr<fabric::Window> window_;  // destroyed first
-};
-
-}  // namespace
-
-// Used on its core's thread.
-struct FabricTokenWindows::Entry {
-  Entry(ofi::CoreFabric& of, size_t client_endpoints_max) : fabric(&of), clients({.each_max = client_endpoints_max}) {}
-  ofi::CoreFabric* fabric;
-  std::atomic<std::thread::id> thread;                                 // of its core, once that runs
-  ClientCounts clients;                                                // the endpoints at which each has windows
-  std::unordered_map<std::string, std::weak_ptr<const Place>> places;  // by client and endpoint
-};
-
-// Of a client at an endpoint, however many windows it has there.
-struct FabricTokenWindows::Place {
-  std::shared_ptr<Entry> entry;
-  std::string key;
-  ClientCounts::Hold hold;
-  Place(std::shared_ptr<Entry> of, std::string name, ClientCounts::Hold held)
-      : entry(std::move(of)), key(std::move(name)), hold(std::move(held)) {}
-  Place(const Place&) = delete;
-  ~Place() { entry->places.erase(key); }
-
-  // nullptr: the client has windows at too many others.
-  static std::shared_ptr<const Place> take(const std::shared_ptr<Entry>& entry, std::string_view address,
-                                           std::string_view endpoint) {
-    const std::string client = client_of(address);
-    std::string key = client + ' ' + std::string(endpoint);
-    if (const auto found = entry->places.find(key); found != entry->places.end()) return found->second.lock();
-    auto hold = entry->clients.try_hold(client);
-    if (hold == nullptr) return nullptr;
-    auto place = std::make_shared<const Place>(entry, key, std::move(hold));
-    entry->places.emplace(std::move(key), place);
-    return place;
-  }
 };
 
 Result<Network> Network::parse(std::string_view text) {
@@ -126,7 +134,7 @@ Result<std::unique_ptr<FabricTokenWindows>> FabricTokenWindows::create(const Opt
 }
 
 void FabricTokenWindows::add(Core& core, ofi::CoreFabric& fabric) {
-  auto entry = std::make_shared<Entry>(fabric, client_endpoints_max_);
+  auto entry = std::make_shared<Entry>(fabric);
   entries_.push_back(entry);
   boost::asio::post(core.io(), [entry] { entry->thread = std::this_thread::get_id(); });
 }
@@ -182,13 +190,13 @@ Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& to
     return fail(Errc::rdma_not_supported, "token: its provider has no comparable addresses");
   }
   VB_TRY(check_address(token, client.address));
-  auto place = Place::take(*entry, client.address, token.endpoint_name);
-  if (place == nullptr) {
+  auto place = Place::take(*entry, client_of(client.address), token.endpoint_name, client_endpoints_max_);
+  if (!place) {
     refused("busy").add();
     return fail(Errc::rdma_not_supported, "token: its client has windows at too many endpoints");
   }
   auto window = (*entry)->fabric->open_window(token.endpoint_name, {token.base, token.size, token.key}, access);
-  if (window) return std::make_unique<PlacedWindow>(std::move(place), std::move(*window));
+  if (window) return std::make_unique<PlacedWindow>(std::move(*place), std::move(*window));
   const bool busy = window.error().code == Errc::slow_down;
   refused(busy ? "busy" : "fabric").add();
   // The client sends a body instead, for which no endpoint is needed.

@@ -3,6 +3,7 @@
 
 #include <boost/asio/ip/address.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,6 +28,10 @@ class Network {
 
 class FabricTokenWindows final : public Dialect {
  public:
+  // A quarter of the data endpoints that tokens have: each of a client's endpoints may take one of the server's.
+  static size_t client_part(size_t data_endpoints_max) {
+    return std::max<size_t>((data_endpoints_max - data_endpoints_max / 4) / 4, 1);
+  }
   struct Options {
     // Networks in which a token may name an endpoint although the HTTP peer has another address (clients behind a
     // proxy, hosts with a network for storage). An address of this host itself is allowed only if it is in one.
@@ -35,9 +40,8 @@ class FabricTokenWindows final : public Dialect {
     uint16_t port_first = 32768, port_last = 65535;
     // Ports that this server listens on (HTTP, ...): not allowed on this host's own addresses.
     std::vector<uint16_t> own_ports = {};
-    // Endpoints at which one client (by the HTTP peer's address) may have windows open, per core and provider: a
-    // quarter of what the data endpoints of tokens have places for.
-    size_t client_endpoints_max = 48;
+    // Endpoints at which one client may have windows open, per core and provider.
+    size_t client_endpoints_max = client_part(fabric::ofi::Options().data_endpoints_max);
   };
   static Result<std::unique_ptr<FabricTokenWindows>> create(const Options& options);
 
@@ -54,7 +58,8 @@ class FabricTokenWindows final : public Dialect {
 
  private:
   struct Entry;
-  struct Place;
+  class Place;
+  class PlacedWindow;
   Result<void> check_address(const Token& token, std::string_view peer_address) const;
 
   std::vector<Network> networks_;

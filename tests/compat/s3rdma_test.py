@@ -127,6 +127,30 @@ def a_write_that_had_begun_ends_with_the_registration(library, client, s3, serve
     assert library.s3rdma_client_deregister(client, other) == 0
 
 
+def sockets():
+    count = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
+        except FileNotFoundError:
+            pass  # the one that listed the folder
+    return count
+
+
+def registrations_have_sockets_only_for_tokens(library, client):
+    first = sockets()
+    memories = [ctypes.create_string_buffer(1000) for _ in range(50)]
+    for memory in memories:
+        assert library.s3rdma_client_register(client, memory, 1000) == 0
+    assert sockets() == first, "a registration without a token has opened a socket"
+    names = {token(library, client, memory, 1000).split(":")[4] for memory in memories[:10] for _ in range(3)}
+    if os.environ["S3RDMA_PROVIDER"] == "tcp":
+        assert len(names) == 10 and first + 9 <= sockets() <= first + 10, (names, first, sockets())
+    for memory in memories:
+        assert library.s3rdma_client_deregister(client, memory) == 0
+    assert sockets() <= first, "a socket is left"
+
+
 def what_is_outside_is_refused(library, client):
     memory = ctypes.create_string_buffer(1000)
     assert library.s3rdma_client_register(client, None, 10) == -1 and library.s3rdma_client_register(client, memory, 0) == -1
@@ -191,6 +215,7 @@ def main():
         client = library.s3rdma_client_init(None, reason, 64)
         assert client and library.s3rdma_client_ready(client) == 1, reason.value
         bytes_move_both_ways(library, client, s3)
+        registrations_have_sockets_only_for_tokens(library, client)
         threads_share_a_client(library, client, s3)
         a_write_that_had_begun_ends_with_the_registration(library, client, s3, server)
         what_is_outside_is_refused(library, client)

@@ -117,16 +117,20 @@ std::string endpoint_of(const ScriptedRequest& request) {
 // tcp looks a key up when a write begins, so that the rest of it lands unless its connection is closed.
 TEST(TokenDoorTest, ALinkIsUsedAgainOnlyIfNothingCanBeOnItsWay) {
   const std::string moved = "etag: \"e\"\r\nx-amz-rdma-reply: 200\r\nx-amz-rdma-bytes-transferred: 5\r\n";
-  const auto declined = [](int status) {
-    return http_reply(status, "etag: \"e\"\r\nx-amz-rdma-reply: 501\r\n", "12345");
+  const auto declined = [](const std::string& why) {
+    return http_reply(200, "etag: \"e\"\r\nx-amz-rdma-reply: 501\r\n" + why, "12345");
   };
   ScriptedServer server([&](const ScriptedRequest&, int number) {
     switch (number) {
       case 0:
         return http_reply(504, "", "");  // a proxy's
       case 1:
-        return declined(200);  // perhaps after a transfer that has failed
+        return declined("");  // perhaps after a transfer that has failed
       case 2:
+        return declined("x-verbena-rdma-declined: token: the transfer failed\r\n");
+      case 3:
+        return declined("x-verbena-rdma-declined: token: every data endpoint is taken\r\n");
+      case 4:
         return http_reply(404, "", "<Error><Code>NoSuchKey</Code></Error>");
       default:
         return http_reply(200, moved, "");
@@ -137,19 +141,41 @@ TEST(TokenDoorTest, ALinkIsUsedAgainOnlyIfNothingCanBeOnItsWay) {
   S3Http s3(*http, S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
   TokenDoor door(s3, "tcp", false);
   std::vector<std::byte> into(5);
-  EXPECT_FALSE(door.get("b", "k", into, {}));
-  EXPECT_TRUE(door.get("b", "k", into, {}));
-  EXPECT_FALSE(door.get("b", "k", into, {}));
-  EXPECT_TRUE(door.get("b", "k", into, {}));
-  EXPECT_TRUE(door.get("b", "k", into, {}));
+  for (const bool has_bytes : {false, true, true, true, false, true, true}) {
+    EXPECT_EQ(door.get("b", "k", into, {}).has_value(), has_bytes);
+  }
   std::vector<std::string> names;
   for (const ScriptedRequest& request : server.requests()) names.push_back(endpoint_of(request));
-  ASSERT_EQ(names.size(), 5u);
+  ASSERT_EQ(names.size(), 7u);
   EXPECT_FALSE(names[0].empty());
   EXPECT_NE(names[0], names[1]) << "after a proxy's error";
-  EXPECT_NE(names[1], names[2]) << "after a decline";
-  EXPECT_EQ(names[2], names[3]) << "there was no such object";
-  EXPECT_EQ(names[3], names[4]) << "all have arrived";
+  EXPECT_NE(names[1], names[2]) << "after a decline without a reason";
+  EXPECT_NE(names[2], names[3]) << "after a transfer that has failed";
+  EXPECT_EQ(names[3], names[4]) << "nothing was tried";
+  EXPECT_EQ(names[4], names[5]) << "there was no such object";
+  EXPECT_EQ(names[5], names[6]) << "all have arrived";
+}
+
+// The caller may change the bytes of a PUT afterwards, and the server would read others.
+TEST(TokenDoorTest, ALinkWhoseMemoryAServerMayStillReadIsNotUsedAgain) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(504, "", "") : http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
+  });
+  const auto endpoint = parse_endpoint(server.url()).value();
+  const auto http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+  S3Http s3(*http, S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+  TokenDoor door(s3, "tcp", false);
+  const std::vector<std::byte> from(5);
+  const KnownChecksum checksum{.algorithm = Algorithm::crc32c, .base64 = crc32c_base64(crc32c(from))};
+  for (int i = 0; i < 3; ++i) {
+    std::string reason;
+    EXPECT_FALSE(door.put({.method = "PUT", .bucket = "b", .key = "k"}, from, checksum, false, reason));
+  }
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_FALSE(endpoint_of(requests[0]).empty());
+  EXPECT_NE(endpoint_of(requests[0]), endpoint_of(requests[1])) << "after a proxy's error";
+  EXPECT_EQ(endpoint_of(requests[1]), endpoint_of(requests[2])) << "after the server's";
 }
 
 TEST_F(SealedDoor, WhatIsTooLargeGoesByHttps) {

@@ -33,14 +33,24 @@ bool confirms(const net::HttpReply& reply) {
   return said == "200" || said == "206" || said == "204";
 }
 
+// A proxy's error has no code of S3, and says nothing about the server's operations.
+bool is_servers(const ClientError& error) { return error.http_status < 500 || !error.s3_code.empty(); }
+
+// The server says why it has not tried.
+bool declines(const net::HttpReply& reply) {
+  const auto why = reply.header("x-verbena-rdma-declined");
+  return why && why != "token: the transfer failed";
+}
+
 // Whether operations on the window may still be under way although the call has ended. On tcp, bytes of a write that
-// the server has given up are in the kernels' buffers. And a proxy's error says nothing about the server's operations.
-// Answers below 500 without the object come before the first of them.
+// the server has given up are in the kernels' buffers. Answers below 500 without the object come before the first of
+// them.
 bool may_go_on(const Outcome<net::HttpReply>& reply, fabric::Access access, bool tcp, bool sealed) {
   const int status = reply ? reply->status : reply.error().http_status;
   if (status == 0 || (tcp && sealed)) return true;
-  if (!tcp || access != fabric::Access::server_writes) return false;
-  return reply ? !confirms(*reply) : status >= 500;
+  if (!tcp) return false;
+  if (access == fabric::Access::server_reads) return !reply && !is_servers(reply.error());
+  return reply ? !confirms(*reply) && !declines(*reply) : status >= 500;
 }
 
 // "bytes 5-9/100" -> 5

@@ -47,8 +47,8 @@ class QueuePair {
   };
   virtual ~QueuePair() = default;
   virtual uint32_t number() const = 0;
-  // May wait for the network: never called on a loop.
-  virtual Result<void> connect(const Peer& peer, uint32_t own_sequence) = 0;
+  // May wait for the network: never called on a loop. Returns the device's own GID on this connection.
+  virtual Result<Gid> connect(const Peer& peer, uint32_t own_sequence) = 0;
   virtual Result<void> post_write(uint64_t id, Bytes from, uint32_t local_key, Remote to,
                                   std::optional<uint32_t> immediate) = 0;
   virtual Result<void> post_read(uint64_t id, MutableBytes into, uint32_t local_key, Remote from) = 0;

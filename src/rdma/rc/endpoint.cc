@@ -18,8 +18,9 @@ std::unexpected<Error> refuse_peer(const char* reason, const char* why) {
   return fail(Errc::rdma_not_supported, why);
 }
 
-// What the kernel says about an entry of the port's tables that is not there, or not as it was.
-bool is_of_the_port(int error) { return error == EINVAL || error == ENODEV || error == ENOENT; }
+// What the kernel says about an entry of the port's tables that is not there, or not as it was. ENODATA: an empty entry
+// of the GID table, since Linux 5.10.
+bool is_of_the_port(int error) { return error == ENODATA || error == EINVAL || error == ENODEV || error == ENOENT; }
 
 }  // namespace
 
@@ -95,7 +96,7 @@ Result<void> Endpoint::refresh_port() {
   return read_port();
 }
 
-Result<void> Endpoint::connect(QueuePair& pair, const Peer& peer, uint32_t own_sequence) {
+Result<Gid> Endpoint::connect(QueuePair& pair, const Peer& peer, uint32_t own_sequence) {
   auto connected = pair.connect(peer, own_sequence);
   if (connected || !is_of_the_port(connected.error().sys)) return connected;
   const std::lock_guard lock(reading_);

@@ -57,9 +57,9 @@ class Endpoint {
   // In a pool: reads the port again if that was a second ago, since its addresses may have changed. unsupported: the
   // port is down.
   Result<void> refresh_port();
-  // In a pool. unsupported: the port has changed. It has been read again, so that the next connection finds it as it
-  // is.
-  Result<void> connect(QueuePair& pair, const Peer& peer, uint32_t own_sequence);
+  // In a pool. Returns the own GID of the connection. unsupported: the port has changed. It has been read again, so
+  // that the next connection finds it as it is.
+  Result<Gid> connect(QueuePair& pair, const Peer& peer, uint32_t own_sequence);
 
  private:
   Endpoint(memory::Arena& arena, OpenDevice open_device)

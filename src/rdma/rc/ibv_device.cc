@@ -109,7 +109,7 @@ class IbvQueuePair final : public QueuePair {
  public:
   static Result<std::unique_ptr<QueuePair>> make(const OpenPort& port, ibv_pd* domain, bool remote_write);
   uint32_t number() const override { return pair_->qp_num; }
-  Result<void> connect(const Peer& peer, uint32_t own_sequence) override;
+  Result<Gid> connect(const Peer& peer, uint32_t own_sequence) override;
   Result<void> post_write(uint64_t id, Bytes from, uint32_t local_key, Remote to,
                           std::optional<uint32_t> immediate) override {
     return post(id, const_cast<std::byte*>(from.data()), from.size(), local_key, to,
@@ -160,8 +160,9 @@ Result<std::unique_ptr<QueuePair>> IbvQueuePair::make(const OpenPort& port, ibv_
   return made;
 }
 
-Result<void> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
+Result<Gid> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
   const PortStatePtr port = port_.state();
+  const GidEntry& own = port->entry_for(peer.gid);
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = port->mtu;
@@ -172,7 +173,7 @@ Result<void> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
   attr.ah_attr.is_global = 1;
   attr.ah_attr.port_num = port_.number();
   std::memcpy(attr.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
-  attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(port->entry_for(peer.gid).index);
+  attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(own.index);
   attr.ah_attr.grh.hop_limit = hops;
   int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
              IBV_QP_MIN_RNR_TIMER;
@@ -190,7 +191,7 @@ Result<void> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
   if (const int error = ibv_modify_qp(pair_.get(), &attr, mask)) {
     return fail(Errc::rdma_transfer_failed, "ibv_modify_qp: RTS", error);
   }
-  return {};
+  return own.gid;
 }
 
 Result<void> IbvQueuePair::post(uint64_t id, std::byte* local, size_t size, uint32_t local_key, Remote remote,

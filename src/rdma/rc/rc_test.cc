@@ -311,6 +311,59 @@ TEST_F(RcSessions, CallersWhosePeersCannotBeReachedHoldUpNoOthers) {
   rc->sessions.end(*session);
 }
 
+TEST_F(RcSessions, AHostWhosePeerCannotBeReachedHoldsUpNoOtherOfItsAccount) {
+  networks = {"127.0.0.0/8", "10.0.0.0/8"};
+  make();
+  Gate reachable;
+  fabric.before_connect = [&](const Peer& to) {
+    if (to.gid == test::Fabric::gid_of("10.9.9.9")) reachable.pass();
+  };
+  peer = "10.9.9.9";
+  boost::asio::io_context others;
+  int connected = 0;
+  const auto count = [&](const std::exception_ptr&, const Result<Connections::Made>& made) {
+    connected += made ? 1 : 0;
+  };
+  for (int i = 0; i < 8; ++i) boost::asio::co_spawn(others, connect("192.0.2.77", "alice"), count);
+  others.poll();
+  peer = "127.0.0.1";
+  EXPECT_TRUE(run(connect("127.0.0.1", "alice")));
+  EXPECT_FALSE(reachable.given_up()) << "it waited for the network of another host";
+  reachable.open();
+  others.run();
+  EXPECT_EQ(connected, 8);
+}
+
+TEST(ReliableTurns, OfAnAccountAreBoundedAndWaitingForOneEnds) {
+  Turns turns({.all_max = 8, .each_max = 2, .account_max = 3, .waits_max = std::chrono::milliseconds(50)});
+  boost::asio::io_context io;
+  std::vector<Result<Turns::Turn>> taken;
+  const auto take = [&](const char* account, const char* address) {
+    const size_t before = taken.size();
+    boost::asio::co_spawn(io, turns.take({account, address}), [&](const std::exception_ptr&, Result<Turns::Turn> turn) {
+      taken.push_back(std::move(turn));
+    });
+    io.restart();
+    io.poll();
+    return taken.size() > before;
+  };
+  EXPECT_TRUE(take("alice", "192.0.2.1"));
+  EXPECT_TRUE(take("alice", "192.0.2.1"));
+  EXPECT_FALSE(take("alice", "192.0.2.1")) << "waits: its address has two";
+  EXPECT_TRUE(take("alice", "192.0.2.2"));
+  EXPECT_FALSE(take("alice", "192.0.2.3")) << "waits: its account has three";
+  EXPECT_TRUE(take("bob", "192.0.2.1"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  ASSERT_EQ(taken.size(), 4u);
+  taken.front() = fail(Errc::closed, "given back");
+  io.restart();
+  io.poll();
+  ASSERT_EQ(taken.size(), 6u) << "neither waits any more";
+  EXPECT_EQ(taken[4].error(), Errc::slow_down);
+  EXPECT_EQ(taken[5].error(), Errc::slow_down);
+  EXPECT_TRUE(take("alice", "192.0.2.3")) << "its place is free";
+}
+
 TEST_F(RcSessions, ADeviceThatCannotBeOpenedIsNotTriedForEachCall) {
   std::atomic<int> tries = 0;
   make_unopened([&]() -> Result<std::unique_ptr<Device>> {
@@ -361,6 +414,34 @@ TEST_F(RcSessions, APortThatHasChangedIsReadAgain) {
   ASSERT_TRUE(later);
   EXPECT_EQ((*later)->own_gid, test::Fabric::gid_of("127.0.0.10"));
   rc->sessions.end(*later);
+}
+
+TEST_F(RcSessions, APeerThatWasToldAGidThatHasGoneIsToldToUseHttp) {
+  make();
+  const auto old = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(old);
+  fabric.own_address = "127.0.0.11";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  const auto other = run(rc->sessions.prepare(asked()));  // reads the port again
+  ASSERT_TRUE(other);
+  EXPECT_EQ((*other)->own_gid, test::Fabric::gid_of("127.0.0.11"));
+  EXPECT_EQ(run(rc->sessions.connect(*old, 5)).error(), Errc::unsupported);
+  EXPECT_TRUE(run(rc->sessions.connect(*other, 5)));
+  rc->sessions.end(*old);
+  rc->sessions.end(*other);
+}
+
+TEST_F(RcSessions, AConnectionIsAnsweredWithTheGidThatItHas) {
+  make();
+  PeerToken client{.queue_pair = 5};
+  client.gid = test::Fabric::gid_of(peer);
+  fabric.on_connect = [&](uint32_t, const Peer&) {
+    fabric.own_address = "127.0.0.12";
+    EXPECT_TRUE(rc->endpoint->device().refresh());
+  };
+  const auto made = run(rc->connections.connect(client, 1, "alice", {"alice", "127.0.0.1"}));
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->own.gid, test::Fabric::gid_of("127.0.0.1"));
 }
 
 TEST_F(RcSessions, WorkThatIsStillInTheDeviceAtTheEndIsTold) {

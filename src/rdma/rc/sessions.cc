@@ -124,9 +124,12 @@ Result<SessionPtr> Sessions::claim(std::string_view id, std::string_view owner, 
 }
 
 Task<Result<void>> Sessions::connect(SessionPtr session, uint32_t queue_pair) {
-  const auto work = [this, session, queue_pair] {
-    return endpoint_.connect(*session->pair, {queue_pair, session->asked.client_sequence, session->peer_gid},
-                             session->own_sequence);
+  const auto work = [this, session, queue_pair]() -> Result<void> {
+    const Peer to{queue_pair, session->asked.client_sequence, session->peer_gid};
+    VB_ASSIGN(const Gid own, endpoint_.connect(*session->pair, to, session->own_sequence));
+    // The port was read again for another call: the peer knows another GID, and its packets go there.
+    if (own != session->own_gid) return fail(Errc::unsupported, "reliable connections: the device's GID has changed");
+    return {};
   };
   co_return co_await endpoint_.run_in_turn("rdma_connect", session->asked.payer, work);
 }

@@ -65,7 +65,6 @@ class FakePair final : public QueuePair {
  public:
   explicit FakePair(SharedPtr shared) : shared_(std::move(shared)), ring_(std::make_shared<Fabric::Ring>()) {
     const std::lock_guard lock(shared_->mutex);
-    own_gid_ = shared_->own_gid;
     number_ = ++shared_->last_number;
     shared_->rings[number_] = ring_;
   }
@@ -82,14 +81,16 @@ class FakePair final : public QueuePair {
     }
   }
   uint32_t number() const override { return number_; }
-  Result<void> connect(const Peer& peer, uint32_t own_sequence) override {
+  // By an entry of the table as the device has read it last, which the kernel looks up in the port's own table.
+  Result<Gid> connect(const Peer& peer, uint32_t own_sequence) override {
     if (own_sequence == 0 || own_sequence > number_max) return fail(Errc::rdma_transfer_failed, "sequence");
     if (const auto& first = shared_->fabric.before_connect) first(peer);
-    if (own_gid_ != Fabric::gid_of(shared_->fabric.own_address)) {
-      return fail(Errc::rdma_transfer_failed, "no such GID", EINVAL);
+    const Gid own = read_gid();
+    if (own != Fabric::gid_of(shared_->fabric.own_address)) {
+      return fail(Errc::rdma_transfer_failed, "no such GID", ENODATA);
     }
     if (const auto happens = std::exchange(shared_->fabric.on_connect, nullptr)) happens(number_, peer);
-    return {};
+    return own;
   }
   Result<void> post_write(uint64_t id, Bytes from, uint32_t key, Remote to,
                           std::optional<uint32_t> immediate) override {
@@ -136,6 +137,10 @@ class FakePair final : public QueuePair {
   }
 
  private:
+  Gid read_gid() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->own_gid;
+  }
   std::byte* client_place(Remote at, size_t size) const {
     Fabric& fabric = shared_->fabric;
     const uint64_t begin = fabric.address(), end = begin + fabric.memory.size();
@@ -148,7 +153,6 @@ class FakePair final : public QueuePair {
   SharedPtr shared_;
   std::shared_ptr<Fabric::Ring> ring_;
   uint32_t number_ = 0;
-  Gid own_gid_{};
   std::vector<std::pair<std::byte*, std::vector<std::byte>>> stuck_;  // writes: where to, and their bytes
 };
 

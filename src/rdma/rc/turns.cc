@@ -13,30 +13,47 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace verbena::rdma::rc {
 
-using Resume = std::function<void(Turns::Turn)>;
+using Resume = std::function<void(Result<Turns::Turn>)>;
+
+namespace {
+
+std::unexpected<Error> too_late() {
+  return fail(Errc::slow_down, "reliable connections: others' connections take too long");
+}
+
+}  // namespace
 
 struct Turns::State : std::enable_shared_from_this<State> {
+  struct Waiting {
+    Resume resume;
+    Deadline until;
+  };
   struct One {
-    bool is_signed = false;
+    std::string account;  // empty: not signed
     size_t taken = 0;
-    std::deque<Resume> waiting;
+    std::deque<Waiting> waiting;
   };
   explicit State(const Limits& of) : limits(of) {}
 
-  void add(const std::string& payer, bool is_signed, Resume resume);
+  void add(const std::string& payer, const std::string& account, Resume resume);
   void give_back(const std::string& payer);
   void end();
   void grant();
+  bool may_take(const One& one) const;
   bool grant_one(std::vector<std::pair<Resume, Turn>>& granted);
+  std::vector<Resume> take_late();
 
   const Limits limits;
   std::mutex mutex;
   bool ended = false;
-  size_t taken = 0, taken_unsigned = 0;
-  std::unordered_map<std::string, One> payers;  // that wait or have a turn
-  std::deque<std::string> order;                // of those that wait, the next first
+  size_t taken = 0;
+  std::unordered_map<std::string, size_t> accounts;  // the turns that each has; all that are not signed are one
+  std::unordered_map<std::string, One> payers;       // that wait or have a turn
+  std::deque<std::string> order;                     // of those that wait, the next first
 };
 
 struct Turns::Held {
@@ -47,31 +64,57 @@ struct Turns::Held {
   ~Held() { state->give_back(payer); }
 };
 
-void Turns::State::add(const std::string& payer, bool is_signed, Resume resume) {
+void Turns::State::add(const std::string& payer, const std::string& account, Resume resume) {
   {
     const std::lock_guard lock(mutex);
     if (!ended) {
       One& one = payers[payer];
-      one.is_signed = is_signed;
+      one.account = account;
       if (one.waiting.empty()) order.push_back(payer);
-      one.waiting.push_back(std::exchange(resume, nullptr));
+      one.waiting.push_back({std::exchange(resume, nullptr), deadline_in(limits.waits_max)});
     }
   }
-  if (resume) return resume(nullptr);
+  if (resume) return resume(fail(Errc::closed, "reliable connections: the server stops"));
   grant();
 }
 
 void Turns::State::give_back(const std::string& payer) {
+  std::vector<Resume> late;
   {
     const std::lock_guard lock(mutex);
     const auto place = payers.find(payer);
     One& one = place->second;
     --one.taken;
     --taken;
-    if (!one.is_signed) --taken_unsigned;
+    if (const auto account = accounts.find(one.account); --account->second == 0) accounts.erase(account);
     if (one.taken == 0 && one.waiting.empty()) payers.erase(place);
+    late = take_late();
   }
+  for (const Resume& resume : late) resume(too_late());
   grant();
+}
+
+// Under the lock. Those of a payer wait equally long, the oldest first.
+std::vector<Resume> Turns::State::take_late() {
+  const Deadline now = SteadyClock::now();
+  std::vector<Resume> late;
+  std::erase_if(order, [&](const std::string& payer) {
+    const auto place = payers.find(payer);
+    auto& waiting = place->second.waiting;
+    for (; !waiting.empty() && now >= waiting.front().until; waiting.pop_front()) {
+      late.push_back(std::move(waiting.front().resume));
+    }
+    if (!waiting.empty()) return false;
+    if (place->second.taken == 0) payers.erase(place);
+    return true;
+  });
+  return late;
+}
+
+bool Turns::State::may_take(const One& one) const {
+  const auto of_account = accounts.find(one.account);
+  const size_t account_max = one.account.empty() ? limits.unsigned_max : limits.account_max;
+  return one.taken < limits.each_max && (of_account == accounts.end() || of_account->second < account_max);
 }
 
 // Under the lock. False: no place is free for any that waits.
@@ -79,13 +122,13 @@ bool Turns::State::grant_one(std::vector<std::pair<Resume, Turn>>& granted) {
   if (taken >= limits.all_max) return false;
   for (auto next = order.begin(); next != order.end(); ++next) {
     One& one = payers[*next];
-    if (one.taken >= limits.each_max || (!one.is_signed && taken_unsigned >= limits.unsigned_max)) continue;
+    if (!may_take(one)) continue;
     ++one.taken;
     ++taken;
-    if (!one.is_signed) ++taken_unsigned;
+    ++accounts[one.account];
     std::string payer = std::move(*next);
     order.erase(next);
-    granted.emplace_back(std::move(one.waiting.front()), std::make_shared<Held>(shared_from_this(), payer));
+    granted.emplace_back(std::move(one.waiting.front().resume), std::make_shared<Held>(shared_from_this(), payer));
     one.waiting.pop_front();
     if (!one.waiting.empty()) order.push_back(std::move(payer));
     return true;
@@ -104,7 +147,7 @@ void Turns::State::grant() {
 }
 
 void Turns::State::end() {
-  std::vector<std::deque<Resume>> never;  // destroyed after the lock is released
+  std::vector<std::deque<Waiting>> never;  // destroyed after the lock is released
   const std::lock_guard lock(mutex);
   ended = true;
   order.clear();
@@ -119,19 +162,17 @@ void Turns::end() { state_->end(); }
 
 Task<Result<Turns::Turn>> Turns::take(Payer payer) {
   namespace asio = boost::asio;
-  const bool is_signed = !payer.account.empty();
-  const std::string who = is_signed ? "account:" + payer.account : "address:" + client_of(payer.address);
+  const std::string who = payer.account + ' ' + client_of(payer.address);
   auto executor = co_await asio::this_coro::executor;
-  auto initiate = [state = state_, who, is_signed, executor](auto handler) {
+  auto initiate = [state = state_, who, account = payer.account, executor](auto handler) {
     // Shared, because std::function copies what it holds.
     auto waits = std::make_shared<decltype(handler)>(std::move(handler));
-    state->add(who, is_signed, [executor, waits](Turn turn) {
+    state->add(who, account, [executor, waits](Result<Turn> turn) {
       asio::post(executor, [waits, turn = std::move(turn)]() mutable { (*waits)(std::move(turn)); });
     });
   };
-  Turn turn = co_await asio::async_initiate<const asio::use_awaitable_t<>&, void(Turn)>(initiate, asio::use_awaitable);
-  if (turn == nullptr) co_return fail(Errc::closed, "reliable connections: the server stops");
-  co_return turn;
+  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>&, void(Result<Turn>)>(initiate,
+                                                                                              asio::use_awaitable);
 }
 
 }  // namespace verbena::rdma::rc
