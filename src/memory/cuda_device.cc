@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "base/log.h"
@@ -31,14 +32,6 @@ DirectMetrics& DirectMetrics::get() {
   return all;
 }
 
-template <class Fn>
-Outcome<> Device::call(const char* name, Fn&& fn) {
-  called_ = SteadyClock::now();
-  auto done = in_context(driver_, context_, name, std::forward<Fn>(fn));
-  called_ = Deadline{};
-  return done;
-}
-
 Outcome<> Device::start(bool locks_arena) {
   if (auto ready = prepare(); !ready) return ready;
   if (locks_arena) {
@@ -57,13 +50,9 @@ Outcome<> Device::prepare() {
   auto context = context_of(driver_, number_);
   if (!context) return std::unexpected(std::move(context).error());
   context_ = *context;
-  int handle = 0;
-  Uuid uuid{};
-  const Calls& calls = driver_.calls();
-  int status = calls.device(&handle, number_);
-  if (status == success) status = calls.device_uuid(&uuid, handle);
-  if (status != success) return std::unexpected(driver_.fault("cuDeviceGetUuid", status));
-  std::memcpy(uuid_.data(), uuid.bytes, sizeof uuid.bytes);
+  auto name = driver_.name_of(number_);
+  if (!name) return std::unexpected(std::move(name).error());
+  uuid_ = *name;
   for (void*& stream : streams_) {
     auto made = in_context(driver_, context_, "cuStreamCreate",
                            [&](const Calls& c) { return c.stream_create(&stream, stream_non_blocking); });
@@ -328,9 +317,9 @@ void Device::copy(uint64_t device_address, Copy copy, std::shared_ptr<const void
   flight->copy.ended(CopyEnd::failed);
 }
 
-void Device::map(const Exported& allocation, Devices::WhenMapped mapped) {
+void Device::map(Open open, Devices::WhenMapped mapped) {
   auto shared = std::make_shared<Devices::WhenMapped>(std::move(mapped));
-  add({.run = [this, allocation, shared] { (*shared)(open(allocation)); },
+  add({.run = [open = std::move(open), shared] { (*shared)(open()); },
        .refuse =
            [this, shared] {
              (*shared)(std::unexpected(Fault{Kind::failed, fmt::format("device {} is lost", number_)}));
@@ -361,11 +350,15 @@ Outcome<std::shared_ptr<Mapped>> Device::open(const Exported& allocation) {
   return std::make_shared<Mapped>(shared_from_this(), address, allocation.size);
 }
 
-void Device::unmap(uint64_t address) {
-  add({.run = [this, address] {
-    auto closed = call("cuIpcCloseMemHandle", [&](const Calls& c) { return c.ipc_close(address); });
-    if (!closed) log::debug("gpudirect: device {}: {}", number_, closed.error().text);
+void Device::unmap(uint64_t address, std::vector<uint64_t> pieces) {
+  add({.run = [this, address, pieces = std::move(pieces)] {
+    if (!pieces.empty()) return close(address, pieces, std::accumulate(pieces.begin(), pieces.end(), uint64_t{0}));
+    complain(call("cuIpcCloseMemHandle", [&](const Calls& c) { return c.ipc_close(address); }));
   }});
+}
+
+void Device::complain(const Outcome<>& done) const {
+  if (!done) log::debug("gpudirect: device {}: {}", number_, done.error().text);
 }
 
 void Device::after_all(std::function<void()> then) { add({.run = then, .refuse = then}); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/native/streams.h"
+#include "fabric/device.h"
 #include "native/wire/device.h"
 
 namespace verbena::client {
@@ -12,6 +13,12 @@ namespace wire = native::wire;
 
 constexpr std::chrono::seconds rest_after_refusal{10};
 constexpr std::chrono::seconds driver_patience{6};  // more than the server gives a device
+
+uint64_t size_of(const NativeDevice::Pieces& pieces) {
+  uint64_t all = 0;
+  for (const auto& piece : pieces) all += piece->size();
+  return all;
+}
 
 struct DeviceCall : NativeCall {
   Result<void> answered(Bytes body) override {
@@ -24,6 +31,38 @@ struct DeviceCall : NativeCall {
 };
 
 }  // namespace
+
+NativeDevice::NativeDevice(const memory::cuda::DeviceName& device, Pieces pieces)
+    : exported_{.device = device, .size = size_of(pieces)},
+      pieces_(std::move(pieces)),
+      begin_(pieces_.front()->begin()) {}
+
+bool NativeDevice::is_there(MutableBytes part) const {
+  const uint64_t begin = reinterpret_cast<uintptr_t>(part.data()), end = begin + part.size();
+  return std::ranges::all_of(pieces_, [&](const auto& piece) {
+    return piece->begin() >= end || piece->begin() + piece->size() <= begin || piece->is_there();
+  });
+}
+
+// The descriptors are open here for no longer than the server's answer takes.
+Result<wire::Device> NativeDevice::described(fabric::Link& link) const {
+  wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
+  if (pieces_.empty()) return request;
+  auto* const devices = dynamic_cast<fabric::DeviceLink*>(&link);
+  if (devices == nullptr) return fail(Errc::unsupported, "native: the link takes no descriptors");
+  request.kind = wire::device_by_pieces;
+  std::vector<Fd> open;
+  std::vector<int> numbers;
+  for (const auto& piece : pieces_) {
+    auto descriptor = piece->descriptor();
+    if (!descriptor) return fail(Errc::unsupported, "native: the GPU's driver gives no descriptor");
+    numbers.push_back(descriptor->get());
+    open.push_back(std::move(*descriptor));
+    request.pieces.push_back(piece->size());
+  }
+  VB_ASSIGN(request.handed_over, devices->hand_over(numbers));
+  return request;
+}
 
 NativeDevice::~NativeDevice() {
   for (const Share& share : shares_) {
@@ -47,6 +86,9 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   std::erase_if(shares_, [](const Share& share) { return share.streams.expired(); });
   const auto known = std::ranges::find(shares_, &stream, &Share::stream);
   if (known != shares_.end()) return known->number;
+  if (!pieces_.empty() && !streams.takes_descriptors()) {
+    return fail(Errc::unsupported, "native: the server takes no descriptors of memory");
+  }
   if (SteadyClock::now() < refused_until_) {
     return fail(Errc::unsupported, "native: the server has refused this memory");
   }
@@ -55,7 +97,7 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   call.deadline = std::min(deadline, deadline_in(driver_patience));
   call.patient = true;
   const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
-    const wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
+    VB_ASSIGN(const wire::Device request, described(body.link));
     if (!encode(body.out, request)) return fail(Errc::too_large, "native: message");
     return {};
   };

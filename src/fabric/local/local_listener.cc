@@ -170,8 +170,11 @@ bool LocalListener::handle(Connection& connection, Packet packet) {
     return share(connection, *message, std::move(packet.descriptors[0]));
   }
   if (message && has_joined && message->type == ControlType::withdraw && withdraw(connection, *message)) return true;
+  if (message && has_joined && message->type == ControlType::hand_over) {
+    return hand_over(connection, *message, std::move(packet.descriptors));
+  }
 
-  for (auto& fd : packet.descriptors) dispose(std::move(fd));
+  dispose_all(std::move(packet.descriptors));
   if (has_joined) {
     Counters::get().violations.add();
     log::warn("local: client broke the socket protocol peer={}", connection.peer);
@@ -252,20 +255,39 @@ bool LocalListener::share(Connection& connection, const ControlMessage& message,
   ControlMessage reply{.type = ControlType::shared, .request = message.request};
   if (connection.key_next >= device_key_first) return false;  // a million keys in one connection: it can reconnect
   auto memory = ClientMemory::map(std::move(fd), message.a, connection.budgets);
-  if (!memory) {
-    Counters::get().memory_refused.add();
-    if (!std::exchange(connection.refusal_logged, true)) {
-      log::warn("local: shared memory refused peer={}: {}", connection.peer, describe(memory.error()));
-    }
-    reply.status = static_cast<uint32_t>(memory.error().code);
-    // A client that does not read its replies cannot be served.
-    return send_control(connection.socket->get(), reply).has_value();
-  }
+  if (!memory) return refuse_memory(connection, reply, memory.error());
   const uint32_t key = connection.key_next++;
   connection.keys.push_back(key);
   reply.a = key;
   post([events = events_, peer = connection.peer, key, memory = std::move(*memory), reply]() mutable {
     events->memory_shared(peer, key, std::move(memory), reply);
+  });
+  return true;
+}
+
+bool LocalListener::refuse_memory(Connection& connection, ControlMessage reply, const Error& why) {
+  Counters::get().memory_refused.add();
+  if (!std::exchange(connection.refusal_logged, true)) {
+    log::warn("local: shared memory refused peer={}: {}", connection.peer, describe(why));
+  }
+  reply.status = static_cast<uint32_t>(why.code);
+  // A client that does not read its replies cannot be served.
+  return send_control(connection.socket->get(), reply).has_value();
+}
+
+bool LocalListener::hand_over(Connection& connection, const ControlMessage& message, std::vector<Fd> descriptors) {
+  ControlMessage reply{.type = ControlType::shared, .request = message.request};
+  note_admitted();  // perhaps a moment ago
+  if (!options_.takes_descriptors || !connection.admitted) {
+    dispose_all(std::move(descriptors));
+    return refuse_memory(connection, reply, {.code = Errc::access_denied, .sys = 0, .context = "local: descriptors"});
+  }
+  auto parcel = Parcel::keep(std::move(descriptors));
+  if (!parcel) return refuse_memory(connection, reply, parcel.error());
+  const uint32_t number = connection.parcel_next++;
+  reply.a = number;
+  post([events = events_, peer = connection.peer, number, parcel = std::move(*parcel), reply]() mutable {
+    events->handed_over(peer, number, std::move(parcel), reply);
   });
   return true;
 }

@@ -92,6 +92,32 @@ void LocalPort::memory_withdrawn(PeerId id, uint32_t key, const ControlMessage& 
   if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
 }
 
+void LocalPort::handed_over(PeerId id, uint32_t number, std::shared_ptr<const Parcel> parcel,
+                            const ControlMessage& reply) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  peer->waiting = {number, std::move(parcel), deadline_in(options_.handed_over_timeout)};
+  if (!forgets_parcels_) forget_parcels();
+  if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
+}
+
+// What is not used in time: checked while anything waits.
+void LocalPort::forget_parcels() {
+  forgets_parcels_ = true;
+  forget_parcels_.expires_after(options_.handed_over_timeout);
+  forget_parcels_.async_wait([this, alive = std::weak_ptr<char>(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
+    forgets_parcels_ = false;
+    bool more = false;
+    for (auto& [id, peer] : peers_) {
+      if (peer->waiting.parcel == nullptr) continue;
+      if (peer->waiting.until <= SteadyClock::now()) peer->waiting = {};
+      more = more || peer->waiting.parcel != nullptr;
+    }
+    if (more) forget_parcels();
+  });
+}
+
 void LocalPort::gone(PeerId id) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
@@ -172,6 +198,18 @@ Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDe
     return std::make_unique<DeviceWindow>(peer->memory, share.memory, share.devices->arena(), lent, access);
   }
   return std::make_unique<LocalWindow>(peer->memory, memory->second, copies_, lent, access);
+}
+
+Result<HandedOver> LocalPort::take_handed_over(PeerId id, uint32_t number) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  if (peer->waiting.parcel == nullptr || peer->waiting.number != number) {
+    return fail(Errc::invalid_argument, "local: no such descriptors");
+  }
+  auto parcel = std::exchange(peer->waiting, {}).parcel;
+  HandedOver all{.descriptors = parcel->descriptors()};
+  all.open = std::move(parcel);
+  return all;
 }
 
 Result<uint64_t> LocalPort::add_device_memory(PeerId id, std::shared_ptr<memory::cuda::Mapped> memory,
