@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import cuobjclient_device
 import token_requests
 from token_requests import S3
 
@@ -74,6 +75,9 @@ class Client:
         text = ctypes.string_at(out).decode()
         assert self.give_back(out) == 0
         return text
+
+    def memory_kind(self, memory):
+        return self.library.memory_type(memory)
 
     def end(self):
         assert self.memory.raw[SIZE:] == b"\xa5" * 64, "the object is larger than callers have room for"
@@ -233,6 +237,8 @@ def main():
         bytes_move_by_callbacks(library, s3)
         what_is_not_lent_is_refused(library)
         threads_share_a_client(library, s3)
+        if os.environ.get("TEST_VERBENA_CUDA_DRIVER"):
+            cuobjclient_device.check(lambda get, put: Client(library, get, put), s3)
     token_requests.the_environment_is_as_it_was()
 
 
