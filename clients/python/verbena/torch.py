@@ -4,24 +4,26 @@
     for batch in torch.utils.data.DataLoader(dataset, batch_size=64, num_workers=8): ...
 
     verbena.torch.save(model.state_dict(), client, "bucket", "checkpoints/7")
-    model.load_state_dict(verbena.torch.load(client, "bucket", "checkpoints/7"))
+    model.load_state_dict(verbena.torch.load(client, "bucket", "checkpoints/7", device="cuda:0"))
 
     weights = verbena.torch.load_file("s3://bucket/model.safetensors", device="cuda:0")
 """
 import concurrent.futures
 import io
 import json
+import math
 import os
 
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from . import _native
+from . import _native, _safetensors
 from ._client import connect
-from ._torch_device import _as_they_are, _Batches, load_file, save_file  # noqa: F401 the latter two are of this module's interface
+from ._torch_device import _as_they_are, _Batches, _receive, _width, load_file, save_file  # noqa: F401 the latter two are of this module's interface
 
 _MAGIC = b"VNBCKPT1"
 _ALIGN = 4096
+_FIRST_READ = 64 << 10
 
 
 class _Source:
@@ -181,23 +183,57 @@ def save(state, client, bucket, key, **options):
         return client.put(bucket, key, memory, **options)
 
 
-def load(client, bucket, key, **options):
-    """The state dict stored by save(). Tensors use the memory of the received object: nothing is copied."""
+def load(client, bucket, key, *, device="cpu", **options):
+    """The state dict stored by save(). On the CPU tensors use the memory of the received object, and nothing is copied.
+    On another device each is received there, by ranges of one version of the object."""
+    if torch.device(device).type != "cpu":
+        if options:
+            raise TypeError(f"{', '.join(options)}: not with a device")
+        return _load_there(client, bucket, key, device)
     memory = client.get(bucket, key, **options)
     with memoryview(memory) as view:
         size = int.from_bytes(view[8:16], "little")
         if bytes(view[:8]) != _MAGIC or size > len(view) - 16:
             raise ValueError(f"{bucket}/{key} is no checkpoint of verbena.torch.save")
         head = json.loads(bytes(view[16:16 + size]))
-    begin = -(-(16 + size) // _ALIGN) * _ALIGN
-    whole, tensors = torch.from_dlpack(memory), []
-    for name, shape, offset, length in head["tensors"]:
-        dtype = getattr(torch, name, None)
-        if not isinstance(dtype, torch.dtype) or offset < 0 or length < 0 or begin + offset + length > len(whole):
-            raise ValueError(f"{bucket}/{key}: a tensor lies outside of the object")
-        piece = whole[begin + offset:begin + offset + length]
-        tensors.append((piece.view(dtype) if length else torch.empty(0, dtype=dtype)).reshape(shape))
+    whole = torch.from_dlpack(memory)
+    tensors = []
+    for place in _places(head, size, len(whole), f"{bucket}/{key}"):
+        dtype = getattr(torch, place.dtype)
+        piece = whole[place.begin:place.end]
+        tensors.append((piece.view(dtype) if place.size else torch.empty(0, dtype=dtype)).reshape(place.shape))
     return _join(head["tree"], tensors)
+
+
+def _load_there(client, bucket, key, device):
+    first, reply = client.get_bytes(bucket, key, range=(0, _FIRST_READ))
+    size = int.from_bytes(first[8:16], "little")
+    if first[:8] != _MAGIC or size > reply.size - 16:
+        raise ValueError(f"{bucket}/{key} is no checkpoint of verbena.torch.save")
+    text = first[16:16 + size]
+    if len(text) < size:
+        text += client.get_bytes(bucket, key, range=(len(first), 16 + size - len(first)), if_match=reply.etag)[0]
+    head = json.loads(bytes(text))
+    places = _places(head, size, reply.size, f"{bucket}/{key}")
+    made = _receive(client, bucket, key, reply.etag, places, device)
+    return _join(head["tree"], [made[place.name] for place in places])
+
+
+def _places(head, head_size, size, name):
+    """The position of each tensor, by its number; ValueError, before anything is allocated by a number, for what save()
+    does not write."""
+    begin, at, places = -(-(16 + head_size) // _ALIGN) * _ALIGN, 0, []
+    for number, (dtype, shape, offset, length) in enumerate(head["tensors"]):
+        known = getattr(torch, str(dtype), None)
+        if not _safetensors.are_numbers(shape) or not _safetensors.are_numbers([offset, length]):
+            raise ValueError(f"{name}: a tensor has a wrong shape or place")
+        if offset < at or begin + offset + length > size:
+            raise ValueError(f"{name}: a tensor lies outside of the object, or in another")
+        if not isinstance(known, torch.dtype) or math.prod(shape) * _width(known) != length:
+            raise ValueError(f"{name}: a tensor of {dtype} and {shape} does not have {length} bytes")
+        places.append(_safetensors.Place(str(number), dtype, tuple(shape), begin + offset, begin + offset + length))
+        at = offset + length
+    return places
 
 
 def save_pickled(value, client, bucket, key, **options):
