@@ -398,7 +398,22 @@ TEST_F(DirectInAShortTime, AServerEndsAlsoWithCopiesThatDoNot) {
 
 // --- A client in another process -------------------------------------------------------------------------------------
 
-// Runs in a process of its own: the test above starts it with the server's addresses.
+template <class Memory>
+void move_bytes(const Client& c, Memory& memory) {
+  const Buffer window = *c.register_memory(memory.all());
+  const auto got = c.get("bucket", "key", window);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->transfer.device_path, DevicePath::direct) << got->transfer.fell_back_reason;
+  EXPECT_TRUE(same(memory.bytes(0, got->bytes), random_bytes(3 * mib, 1)));
+  memory.set(random_bytes(4 * mib, 2));
+  const auto put = c.put("bucket", "from-other", window);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.device_path, DevicePath::direct) << put->transfer.fell_back_reason;
+  EXPECT_EQ(double_calls("cuMemcpyHtoDAsync_v2") + double_calls("cuMemcpyDtoHAsync_v2"), 0u);  // not one here
+  while (std::getenv("TEST_GPU_FOR_EVER") != nullptr) static_cast<void>(c.get("bucket", "key", window));
+}
+
+// Runs in a process of its own: the tests below start it with the server's addresses.
 TEST(DirectElsewhere, IsTheClient) {
   const char* const given = std::getenv("TEST_GPU_SERVER");
   if (given == nullptr) GTEST_SKIP() << "started by DirectOfTwo";
@@ -412,26 +427,22 @@ TEST(DirectElsewhere, IsTheClient) {
   options.provider = "local";
   const auto c = Client::connect(options);
   ASSERT_TRUE(c) << c.error().message;
-  OnDevice memory(4 * mib);
-  const Buffer window = *c->register_memory(memory.all());
-  const auto got = c->get("bucket", "key", window);
-  ASSERT_TRUE(got) << got.error().message;
-  EXPECT_EQ(got->transfer.device_path, DevicePath::direct) << got->transfer.fell_back_reason;
-  EXPECT_TRUE(same(memory.bytes(0, got->bytes), random_bytes(3 * mib, 1)));
-  memory.set(random_bytes(4 * mib, 2));
-  const auto put = c->put("bucket", "from-other", window);
-  ASSERT_TRUE(put) << put.error().message;
-  EXPECT_EQ(put->transfer.device_path, DevicePath::direct) << put->transfer.fell_back_reason;
-  EXPECT_EQ(double_calls("cuMemcpyHtoDAsync_v2") + double_calls("cuMemcpyDtoHAsync_v2"), 0u);  // not one here
-  while (std::getenv("TEST_GPU_FOR_EVER") != nullptr) static_cast<void>(c->get("bucket", "key", window));
+  if (std::getenv("TEST_GPU_PIECES") != nullptr) {
+    InPieces memory({2 * mib, 2 * mib});
+    move_bytes(*c, memory);
+  } else {
+    OnDevice memory(4 * mib);
+    move_bytes(*c, memory);
+  }
 }
 
 class DirectOfTwo : public Direct {
  protected:
-  pid_t start(bool for_ever) {
+  pid_t start(bool for_ever, bool in_pieces) {
     const std::string servers = "TEST_GPU_SERVER=" + world.server.http() + "," + world.server.native();
     std::vector<std::string> variables{servers};
     if (for_ever) variables.emplace_back("TEST_GPU_FOR_EVER=1");
+    if (in_pieces) variables.emplace_back("TEST_GPU_PIECES=1");
     std::vector<char*> environment;
     for (std::string& variable : variables) environment.push_back(variable.data());
     for (char** at = environ; *at != nullptr; ++at) environment.push_back(*at);
@@ -446,20 +457,24 @@ class DirectOfTwo : public Direct {
 
 TEST_F(DirectOfTwo, ProcessesExchangeEveryByte) {
   ASSERT_TRUE(http().put("bucket", "key", random_bytes(3 * mib, 1)));
-  const pid_t child = start(false);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_TRUE(same(stored("from-other", 4 * mib), random_bytes(4 * mib, 2)));
-  EXPECT_TRUE(eventually([&] { return double_mapped() == before.in_driver; }));
+  for (const bool in_pieces : {false, true}) {
+    SCOPED_TRACE(in_pieces);
+    const pid_t child = start(false, in_pieces);
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(same(stored("from-other", 4 * mib), random_bytes(4 * mib, 2)));
+    ASSERT_TRUE(http().put("bucket", "from-other", random_bytes(10, 1)));
+    EXPECT_TRUE(eventually([&] { return double_mapped() == before.in_driver; }));
+  }
 }
 
 TEST_F(DirectOfTwo, AClientThatIsKilledDuringCopiesIsUnmapped) {
   ASSERT_TRUE(http().put("bucket", "key", random_bytes(3 * mib, 1)));
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 4; ++round) {
     double_delay(5'000);
     const unsigned calls = double_calls("cuMemcpyHtoDAsync_v2");
-    const pid_t child = start(true);
+    const pid_t child = start(true, round % 2 == 1);
     ASSERT_TRUE(eventually([&] { return double_calls("cuMemcpyHtoDAsync_v2") > calls + 5; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(7 * round));
     ::kill(child, SIGKILL);
