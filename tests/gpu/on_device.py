@@ -76,6 +76,21 @@ def try_torch(server, device, size):
     with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
         assert count == sum(entry.size for entry in client.list("gpu", "part/")), "batches lack bytes"
     print("verbena.torch: right")
+    try_checkpoint(torch, options, {name: tensor.to(where) for name, tensor in tensors.items()})
+
+
+def try_checkpoint(torch, options, tensors):
+    try:
+        import torch.distributed.checkpoint as dcp
+        dcp.save  # noqa: B018 what came before it is not served
+    except (ImportError, AttributeError):
+        return print("verbena.checkpoint: this torch has no such checkpoints")
+    from verbena.checkpoint import StorageReader, StorageWriter
+    dcp.save(tensors, storage_writer=StorageWriter(options, "gpu", "checkpoint"))
+    back = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
+    dcp.load(back, storage_reader=StorageReader(options, "gpu", "checkpoint"))
+    assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items()), "a checkpoint brought other bytes"
+    print("verbena.checkpoint: right")
 
 
 def main():

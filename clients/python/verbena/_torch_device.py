@@ -35,6 +35,22 @@ def _allocate(size, device):
     return memory, lambda part: _Window(part, stream)
 
 
+def _is_there(tensor):
+    """Whether transfers go to and from the tensor's own memory on a device."""
+    return tensor.device.type == "cuda"
+
+
+def _window_of(flat):
+    """The window of bytes of a tensor, in the order of this thread's stream."""
+    return _Window(flat, torch.cuda.current_stream(flat.device).cuda_stream) if _is_there(flat) else flat
+
+
+def _settle(tensors):
+    """Waits for what this thread's streams do with tensors of devices: other threads go on from here."""
+    for device in {tensor.device for tensor in tensors if _is_there(tensor)}:
+        torch.cuda.current_stream(device).synchronize()
+
+
 def _split(url):
     bucket, _, key = url.partition("://")[2].partition("/")
     if not url.startswith(("s3://", "verbena://")) or not bucket or not key:
