@@ -55,11 +55,11 @@ struct __attribute__((visibility("hidden"))) cuObjClient::Impl {
 
   // The same for memory of a GPU, through host memory.
   template <class Run>
-  ssize_t call_staged(DeviceWindows::Direction direction, Run run, void* context, char* memory, size_t size,
-                      loff_t offset) {
-    auto loan = guarded(DeviceWindows::Loan(), [&] { return devices->lend(memory, size, direction); });
+  ssize_t call_staged(DeviceWindows::Direction direction, Run run, void* context, char* base, size_t skipped,
+                      size_t size, loff_t offset) {
+    auto loan = guarded(DeviceWindows::Loan(), [&] { return devices->lend(base, skipped, size, direction); });
     if (loan.block == nullptr) return -EIO;
-    const ssize_t moved = call_with(loan.token, run, context, memory, size, offset);
+    const ssize_t moved = call_with(loan.token, run, context, base + skipped, size, offset);
     if (moved < 0) return moved;
     if (static_cast<size_t>(moved) > size) return -EIO;
     return devices->settle(std::move(loan), static_cast<size_t>(moved)) ? moved : -EIO;
@@ -77,7 +77,7 @@ struct __attribute__((visibility("hidden"))) cuObjClient::Impl {
       if (skipped > room || size > room - skipped) return -EINVAL;
       const auto direction =
           std::is_same_v<Memory, char*> ? DeviceWindows::Direction::to_device : DeviceWindows::Direction::from_device;
-      return call_staged(direction, run, context, base + skipped, size, offset);
+      return call_staged(direction, run, context, base, skipped, size, offset);
     }
     const auto token = guarded(std::string(), [&] { return lender->token(base, size, skipped); });
     if (token.empty()) return -EINVAL;

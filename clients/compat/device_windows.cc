@@ -67,16 +67,9 @@ void* context_of(const DeviceDriver& driver, int ordinal) {
 
 }  // namespace
 
-Block::Block(Lender& lender, const DeviceDriver& driver, void* context, size_t size)
-    : lender_(lender), driver_(driver), context_(context), size_(size) {
+Block::Block(const DeviceDriver& driver, void* context, size_t size) : driver_(driver), context_(context), size_(size) {
   memory_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory_ == MAP_FAILED) throw std::bad_alloc();
-  try {
-    lender_.pin(memory_, size_);
-  } catch (...) {
-    munmap(memory_, size_);
-    throw;
-  }
   // Else the driver copies through memory of its own: slower, and as right.
   constexpr unsigned for_all_contexts = 1;
   const Current current(driver_, context_);
@@ -84,7 +77,6 @@ Block::Block(Lender& lender, const DeviceDriver& driver, void* context, size_t s
 }
 
 Block::~Block() {
-  lender_.drop(memory_);
   if (locked_) {
     const Current current(driver_, context_);
     driver_.unlock(memory_);
@@ -123,13 +115,17 @@ size_t DeviceWindows::pinned_from(void* memory) {
   return there->second.size - static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
 }
 
-std::unique_ptr<Block> DeviceWindows::take(void* memory, size_t size) {
-  void* context = nullptr;
+void* DeviceWindows::context_at(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto there = find_around(memory);
+  if (there == pins_.end()) throw FabricFault("not registered");
+  return there->second.context;
+}
+
+// A large block is used once: no more than it needs.
+std::unique_ptr<Block> DeviceWindows::take(void* context, size_t size) {
   {
     const std::lock_guard lock(mutex_);
-    const auto there = find_around(memory);
-    if (there == pins_.end()) throw FabricFault("not registered");
-    context = there->second.context;
     const auto fits = [&](const auto& one) { return one->context() == context && one->size() >= size; };
     const auto spare = std::find_if(spare_.begin(), spare_.end(), fits);
     if (spare != spare_.end()) {
@@ -139,7 +135,8 @@ std::unique_ptr<Block> DeviceWindows::take(void* memory, size_t size) {
       return block;
     }
   }
-  return std::make_unique<Block>(lender_, *device_driver(), context, std::bit_ceil(std::max(size, least)));
+  const size_t whole = size > kept_max ? (size + least - 1) / least * least : std::bit_ceil(std::max(size, least));
+  return std::make_unique<Block>(*device_driver(), context, whole);
 }
 
 void DeviceWindows::give_back(std::unique_ptr<Block> block) {
@@ -149,16 +146,25 @@ void DeviceWindows::give_back(std::unique_ptr<Block> block) {
   spare_.push_back(std::move(block));
 }
 
-DeviceWindows::Loan DeviceWindows::lend(void* memory, size_t size, Direction direction) {
-  Loan loan{.block = take(memory, size), .token = {}, .memory = memory, .size = size, .direction = direction};
-  if (direction == Direction::from_device && !copy(*loan.block, memory, size, direction)) {
+DeviceWindows::Loan DeviceWindows::lend(void* memory, size_t offset, size_t size, Direction direction) {
+  Loan loan{.block = take(context_at(memory), size),
+            .registration = {},
+            .token = {},
+            .memory = static_cast<char*>(memory) + offset,
+            .size = size,
+            .direction = direction};
+  if (direction == Direction::from_device && !copy(*loan.block, loan.memory, size, direction)) {
     throw FabricFault("the GPU's driver does not copy");
   }
-  loan.token = lender_.token(loan.block->memory(), size, 0);
+  void* const lent = loan.block->memory();
+  loan.registration = std::make_unique<Registration>(lender_, lent, size);
+  loan.token = lender_.token(lent, size, 0);
   return loan;
 }
 
+// From now on no server reaches the block, which other transfers use next.
 bool DeviceWindows::settle(Loan loan, size_t moved) {
+  loan.registration.reset();
   if (loan.direction == Direction::to_device && !copy(*loan.block, loan.memory, moved, loan.direction)) return false;
   if (moved == loan.size) give_back(std::move(loan.block));
   return true;

@@ -14,11 +14,11 @@
 
 namespace verbena::compat {
 
-// Host memory that is registered on every rail, and page-locked if the driver does so.
+// Host memory, page-locked if the driver does so.
 class Block {
  public:
-  // Throws FabricFault or std::bad_alloc.
-  Block(Lender& lender, const DeviceDriver& driver, void* context, size_t size);
+  // Throws std::bad_alloc.
+  Block(const DeviceDriver& driver, void* context, size_t size);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -28,12 +28,27 @@ class Block {
   void* context() const { return context_; }
 
  private:
-  Lender& lender_;
   const DeviceDriver& driver_;
   void* context_;
   size_t size_;
   void* memory_ = nullptr;
   bool locked_ = false;
+};
+
+// Memory of a block that is registered on every rail, for one transfer: tokens of it end with this.
+class Registration {
+ public:
+  // Throws FabricFault.
+  Registration(Lender& lender, void* memory, size_t size) : lender_(lender), memory_(memory) {
+    lender_.pin(memory_, size);
+  }
+  ~Registration() { lender_.drop(memory_); }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+ private:
+  Lender& lender_;
+  void* memory_;
 };
 
 class DeviceWindows {
@@ -47,17 +62,19 @@ class DeviceWindows {
   size_t pinned_from(void* memory);
 
   enum class Direction { to_device, from_device };
-  // Host memory in place of [memory, memory + size), which is registered, for one transfer.
+  // Host memory in place of [memory, memory + size), for one transfer.
   struct Loan {
     std::unique_ptr<Block> block;
+    std::unique_ptr<Registration> registration;
     std::string token;
     void* memory = nullptr;
     size_t size = 0;
     Direction direction = Direction::to_device;
   };
-  // Throws FabricFault, also if the driver refuses the copy from the device, or std::bad_alloc. A loan that is not
-  // settled, or not of all its bytes, ends with its memory: the transfer may still be under way.
-  Loan lend(void* memory, size_t size, Direction direction);
+  // For `size` bytes at `offset` from `memory`: pinned_from() says how many are registered. Throws FabricFault, also if
+  // the driver refuses the copy from the device, or std::bad_alloc. A loan that is not settled, or not of all its
+  // bytes, ends with its memory: the transfer may still be under way.
+  Loan lend(void* memory, size_t offset, size_t size, Direction direction);
   // After a transfer of `moved` bytes. False: the driver refuses the copy to the device.
   bool settle(Loan loan, size_t moved);
 
@@ -68,7 +85,8 @@ class DeviceWindows {
     void* context = nullptr;
   };
   std::map<void*, Pin>::iterator find_around(void* memory);
-  std::unique_ptr<Block> take(void* memory, size_t size);
+  void* context_at(void* memory);
+  std::unique_ptr<Block> take(void* context, size_t size);
   void give_back(std::unique_ptr<Block> block);
   static bool copy(const Block& block, void* memory, size_t size, Direction direction);
 

@@ -16,12 +16,21 @@ class Moves:
 
     def __init__(self, s3):
         self.s3, self.seen, self.result = s3, [], None
+        self.token, self.late = None, None
+
+    def use_again(self, method, token):
+        """What the server answers to a token whose transfer has ended."""
+        hashed = {"payload_hash": "UNSIGNED-PAYLOAD"} if method == "PUT" else {}
+        return self.s3.call(method, "/bucket/again", token, **hashed).header("x-amz-rdma-reply")
 
     def callback(self, method):
         def call(handle, memory, size, offset, info):
             self.seen.append((memory, size, offset))
             if self.result is not None:
                 return self.result
+            if self.late is not None:
+                self.late()
+            self.token = info[0].desc_str.decode()
             hashed = {"payload_hash": "UNSIGNED-PAYLOAD"} if method == "PUT" else {}
             reply = self.s3.call(method, "/bucket/device", info[0].desc_str.decode(), **hashed)
             return size if reply.header("x-amz-rdma-reply") == "200" else -errno.EIO
@@ -58,6 +67,28 @@ def check(make_client, s3):
         assert client.get(context, memory, size, 0, 0) == wanted
         assert driver.read(memory, size) == kept
     moves.result = None
+    # A token ends with its transfer, also for the memory that the next transfer uses: a server that has the old one
+    # neither reads the next PUT's bytes nor changes the next GET's.
+    assert s3.call("PUT", "/bucket/again", body=bytes(MIB)).status == 200
+    for call, moving in ((client.put, "PUT"), (client.get, "GET")):
+        answers = []
+        assert call(context, memory, MIB, 0, 0) == MIB
+        old = moves.token
+        answers.append(moves.use_again(moving, old))
+        moves.late = lambda: answers.append(moves.use_again(moving, old))
+        assert call(context, memory, MIB, 0, 0) == MIB
+        moves.late = None
+        assert answers == ["501", "501"], (moving, answers)
+        assert s3.call("GET", "/bucket/again").body == bytes(MIB), "read by a token of an earlier transfer"
+        assert driver.read(memory, MIB) == data[:MIB], "changed by a token of an earlier transfer"
+    # Registrations may overlap: the one of the address that is given counts.
+    assert client.register(memory + MIB, 1000) == 0
+    assert s3.call("PUT", "/bucket/device", body=data[:1000]).status == 200
+    driver.write(memory + MIB, bytes(5000))
+    assert client.get(context, memory, 1000, 0, MIB + 2000) == 1000
+    assert driver.read(memory + MIB, 5000) == bytes(2000) + data[:1000] + bytes(2000)
+    driver.write(memory, data)
+    assert client.release(memory + MIB) == 0
     # The driver's refusals.
     for call, run in ((b"cuMemcpyHtoD_v2", client.get), (b"cuMemcpyDtoH_v2", client.put), (b"cuStreamSynchronize", client.get)):
         library.double_fail(call, 700, 0)
