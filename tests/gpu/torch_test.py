@@ -107,16 +107,35 @@ class OnDevice(PythonCase):
 
     def test_a_state_that_is_none_allocates_nothing(self):
         def stored(head, size=8192, magic=b"VNBCKPT1"):
-            text = json.dumps(head).encode()
+            text = head if isinstance(head, bytes) else json.dumps(head).encode()
             self.client.put("bucket", "wrong", (magic + len(text).to_bytes(8, "little") + text).ljust(size, b"x"))
         tensor = ["float32", [2], 0, 8]
         for wrong in (["float32", [2], 4096, 8], ["float32", [2], -8, 8], ["float32", [3], 0, 8], ["nn", [2], 0, 8], ["float32", [-2], 0, -8],
-                      ["float32", [1 << 62], 0, 1 << 64], ["float32", "2", 0, 8], ["float32", [2], 0.0, 8], [1, [2], 0, 8]):
+                      ["float32", [1 << 62], 0, 1 << 64], ["float32", [0, 1 << 61], 0, 0], ["float32", [1] * 65, 0, 4], ["quint8", [8], 0, 8],
+                      ["float32", [2], 0], {}, ["_inductor", [2], 0, 8], ["float32", "2", 0, 8], ["float32", [2], 0.0, 8], [1, [2], 0, 8]):
             stored({"tree": {"$tensor": 0}, "tensors": [wrong]})
             for device in ("cpu", "cuda:0"):
                 with self.assertRaises(ValueError, msg=(wrong, device)):
                     verbena.torch.load(self.client, "bucket", "wrong", device=device)
-        stored({"tree": {"$tensor": 0}, "tensors": [tensor, tensor]})  # twice the same bytes
+        number = {"$tensor": 0}
+        deep = b'{"tensors": [], "tree": ' + b'{"$list": [' * 5000 + b"]}" * 5000 + b"}"
+        for head in ([], 7, {"tree": number}, {"tensors": [tensor]}, {"tree": number, "tensors": {}}, {"tree": number, "tensors": 1},
+                     *({"tree": tree, "tensors": [tensor]} for tree in (
+                         [number], {}, {"$tensor": 0, "$list": []}, {"$tensor": 1}, {"$tensor": -1}, {"$tensor": "0"}, {"$tensor": True},
+                         {"$set": []}, {"$dict": [[{"$list": []}, 1]]}, {"$dict": [1]}, {"$dict": {}}, {"$list": 7}, {"$tuple": "ab"})), deep):
+            stored(head)
+            for device in ("cpu", "cuda:0"):
+                with self.assertRaises(ValueError, msg=(str(head)[:100], device)):
+                    verbena.torch.load(self.client, "bucket", "wrong", device=device)
+        most = verbena.torch._HEAD_MAX
+        verbena.torch._HEAD_MAX = 1000  # heads longer than that are not read
+        self.addCleanup(setattr, verbena.torch, "_HEAD_MAX", most)
+        stored({"tree": number, "tensors": [tensor], "more": "x" * 1000}, 16384)
+        for device in ("cpu", "cuda:0"):
+            with self.assertRaisesRegex(ValueError, "is no checkpoint"):
+                verbena.torch.load(self.client, "bucket", "wrong", device=device)
+        verbena.torch._HEAD_MAX = most
+        stored({"tree": number, "tensors": [tensor, tensor]})  # twice the same bytes
         with self.assertRaisesRegex(ValueError, "in another"):
             verbena.torch.load(self.client, "bucket", "wrong", device="cuda:0")
         for body in (b"short", b"VNBCKPT1", b"VNBCKPT1" + b"\xff" * 100):
