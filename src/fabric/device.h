@@ -48,7 +48,8 @@ struct DeviceLoan {
 
 class DeviceLink {
  public:
-  // Gives the server copies of descriptors, under the number that is returned. They replace what it has not used yet.
+  // Gives the server copies of descriptors, under the number that is returned. slow_down: too many wait there; a moment
+  // later it may take them.
   virtual Result<uint32_t> hand_over(std::span<const int> descriptors) = 0;
   // The Lent has no bytes: no CPU touches that memory.
   virtual Result<std::unique_ptr<Lent>> lend_device(const DeviceLoan& loan, Access access) = 0;

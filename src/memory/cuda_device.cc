@@ -100,8 +100,11 @@ bool Device::wait_for_work() {
   return true;
 }
 
+// For a moment: copies do not wait until all is done.
 void Device::do_work() {
-  for (;;) {
+  constexpr std::chrono::milliseconds turn{1};
+  const Deadline until = deadline_in(turn);
+  while (SteadyClock::now() < until) {
     Work work;
     {
       const std::lock_guard lock(mutex_);
@@ -162,6 +165,7 @@ void Device::record(unsigned direction, std::vector<FlightPtr> flights) {
 }
 
 void Device::collect() {
+  const Deadline began = SteadyClock::now();
   for (auto& batches : batches_) {
     while (!batches.empty()) {
       int status = success;
@@ -177,6 +181,7 @@ void Device::collect() {
       looks_ = 0;
     }
   }
+  looked_ = began;
 }
 
 // They touch nothing any more.
@@ -225,11 +230,13 @@ void Device::watch() {
   }
 }
 
-// Under the mutex. Copies of both directions are in flight in the order in which they began.
+// Under the mutex. Copies of both directions are in flight in the order in which they began. A copy is late if it had
+// not ended when the thread asked: not if it has ended, and the thread is busy.
 bool Device::is_late() {
   const auto now = SteadyClock::now();
   const Deadline called = called_;
-  return (called != Deadline{} && now - called > limit_) || (!flying_.empty() && flying_.front()->until < now);
+  return (called != Deadline{} && now - called > limit_) ||
+         (!flying_.empty() && flying_.front()->until < looked_.load());
 }
 
 void Device::lose(const std::string& why, bool for_good) {
@@ -350,9 +357,17 @@ Outcome<std::shared_ptr<Mapped>> Device::open(const Exported& allocation) {
   return std::make_shared<Mapped>(shared_from_this(), address, allocation.size);
 }
 
-void Device::unmap(uint64_t address, std::vector<uint64_t> pieces) {
-  add({.run = [this, address, pieces = std::move(pieces)] {
-    if (!pieces.empty()) return close(address, pieces, std::accumulate(pieces.begin(), pieces.end(), uint64_t{0}));
+// Pieces: a few at a time, as do_work() has it.
+void Device::unmap(uint64_t address, std::span<const uint64_t> pieces, std::shared_ptr<const void> held) {
+  constexpr size_t at_once = 16;
+  uint64_t at = address;
+  for (; !pieces.empty(); pieces = pieces.subspan(std::min(at_once, pieces.size()))) {
+    const auto some = pieces.first(std::min(at_once, pieces.size()));
+    add({.run = [this, at, some = std::vector<uint64_t>(some.begin(), some.end())] { close(at, some); }});
+    at += std::accumulate(some.begin(), some.end(), uint64_t{0});
+  }
+  add({.run = [this, address, size = at - address, held = std::move(held)] {
+    if (size != 0) return free_addresses(address, size);
     complain(call("cuIpcCloseMemHandle", [&](const Calls& c) { return c.ipc_close(address); }));
   }});
 }

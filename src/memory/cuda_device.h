@@ -48,7 +48,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Outcome<std::shared_ptr<Mapped>> open(const Exported& allocation);
   Outcome<std::shared_ptr<Mapped>> open(const Pieces& pieces);
   // As Mapped has them.
-  void unmap(uint64_t address, std::vector<uint64_t> pieces);
+  void unmap(uint64_t address, std::span<const uint64_t> pieces, std::shared_ptr<const void> held);
   void copy(uint64_t device_address, Copy copy, std::shared_ptr<const void> mapped);
   void after_all(std::function<void()> then);
 
@@ -89,7 +89,8 @@ class Device : public std::enable_shared_from_this<Device> {
   void lose(const std::string& why, bool for_good);
   void tell_all();
   Outcome<> open(const Pieces::Piece& piece, uint64_t at);
-  void close(uint64_t address, std::span<const uint64_t> pieces, uint64_t reserved);
+  void close(uint64_t at, std::span<const uint64_t> pieces);
+  void free_addresses(uint64_t address, uint64_t size);
   void complain(const Outcome<>& done) const;
   // Notes the time of a call for the watch.
   template <class Fn>
@@ -107,6 +108,7 @@ class Device : public std::enable_shared_from_this<Device> {
   DeviceName uuid_{};
   std::atomic<bool> lost_{false};
   std::atomic<Deadline> called_{Deadline{}};  // when the call in progress began; none: 0
+  std::atomic<Deadline> looked_{Deadline{}};  // it has asked which copies had ended by then
 
   // Of the device's thread:
   void* context_ = nullptr;

@@ -8,7 +8,7 @@ namespace verbena::memory::cuda {
 
 Mapped::~Mapped() {
   DirectMetrics::get().mapped.add(-static_cast<int64_t>(size_));
-  device_->unmap(address_, std::move(pieces_));
+  device_->unmap(address_, pieces_, std::move(held_));
 }
 
 void Mapped::copy(Copy copy) {

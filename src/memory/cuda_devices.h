@@ -56,6 +56,8 @@ class Mapped : public std::enable_shared_from_this<Mapped> {
   uint64_t size() const { return size_; }
   // Queued; the caller has checked `at` and `size`.
   void copy(Copy copy);
+  // `what` ends after the memory is unmapped, on the device's thread. Called before the memory is used.
+  void hold(std::shared_ptr<const void> what) { held_ = std::move(what); }
   // Calls `then` after the unmapping of all that was given up before.
   std::function<void(std::function<void()> then)> fence() const;
 
@@ -63,6 +65,7 @@ class Mapped : public std::enable_shared_from_this<Mapped> {
   std::shared_ptr<Device> device_;
   uint64_t address_, size_;
   std::vector<uint64_t> pieces_;
+  std::shared_ptr<const void> held_ = {};
 };
 
 class Devices {

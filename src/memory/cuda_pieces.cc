@@ -42,7 +42,8 @@ Outcome<std::shared_ptr<Mapped>> Device::open(const Pieces& memory) {
     done = call("cuMemSetAccess", [&](const Calls& c) { return c.set_access(address, all, &wish, 1); });
   }
   if (!done) {
-    close(address, sizes, all);
+    close(address, sizes);
+    free_addresses(address, all);
     return refused(std::move(done).error());
   }
   DirectMetrics::get().mapped.add(static_cast<int64_t>(all));
@@ -68,13 +69,15 @@ Outcome<> Device::open(const Pieces::Piece& piece, uint64_t at) {
   return done;
 }
 
-void Device::close(uint64_t address, std::span<const uint64_t> pieces, uint64_t reserved) {
-  uint64_t at = address;
+void Device::close(uint64_t at, std::span<const uint64_t> pieces) {
   for (const uint64_t size : pieces) {
     complain(call("cuMemUnmap", [&](const Calls& c) { return c.unmap(at, size); }));
     at += size;
   }
-  complain(call("cuMemAddressFree", [&](const Calls& c) { return c.unreserve(address, reserved); }));
+}
+
+void Device::free_addresses(uint64_t address, uint64_t size) {
+  complain(call("cuMemAddressFree", [&](const Calls& c) { return c.unreserve(address, size); }));
 }
 
 }  // namespace verbena::memory::cuda

@@ -1,4 +1,6 @@
 // DEVICE and DEVICE_END: memory of a GPU that a client shares, for windows in which the server lets the GPU copy.
+#include <algorithm>
+
 #include "base/elsewhere.h"
 #include "base/log.h"
 #include "fabric/device.h"
@@ -17,15 +19,6 @@ using Opened = memory::cuda::Outcome<std::shared_ptr<Mapped>>;
 
 Errc code_of(const Fault& fault) {
   return fault.kind == Fault::Kind::refused ? Errc::invalid_argument : Errc::not_implemented;
-}
-
-// The memory, and its place in the limits as long as it is mapped.
-std::shared_ptr<Mapped> with_place(std::shared_ptr<Mapped> memory, DeviceLimits::Place place) {
-  Mapped* const raw = memory.get();
-  return {raw, [memory = std::move(memory), place = std::move(place)](Mapped*) mutable {
-            memory.reset();
-            place.reset();
-          }};
 }
 
 // The client has handed over a descriptor for each piece. None: memory by its handle.
@@ -52,7 +45,8 @@ Task<Result<void>> share(Op& op) {
     co_return fail(Errc::not_implemented, "native: this server lets no GPU copy");
   }
   VB_CO_ASSIGN(auto pieces, pieces_of(op, *port));
-  VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account_of(op), op.device.size));
+  const DeviceLimits::Wish wish{op.device.size, std::max<size_t>(op.device.pieces.size(), 1)};
+  VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account_of(op), wish));
   const memory::cuda::Exported allocation{
       .device = op.device.device, .handle = op.device.handle, .size = op.device.size};
   const auto begin = [&](auto ended) {
@@ -64,9 +58,9 @@ Task<Result<void>> share(Op& op) {
     log::debug("gpudirect: memory refused session={:016x}: {}", op.stream->session->id, opened.error().text);
     co_return fail(code_of(opened.error()), "native: the GPU's driver");
   }
-  auto memory = with_place(std::move(*opened), std::move(place));
+  (*opened)->hold(std::move(place));
   if (op.stream->closed) co_return fail(Errc::closed, "native: the session is gone");
-  VB_CO_ASSIGN(const uint64_t number, port->add_device_memory(op.stream->peer, std::move(memory), devices));
+  VB_CO_ASSIGN(const uint64_t number, port->add_device_memory(op.stream->peer, std::move(*opened), devices));
   wire::Writer out(op.body_space());
   encode(out, wire::DeviceShared{number});
   op.body_size = out.size();

@@ -324,5 +324,75 @@ TEST_F(DirectPieces, ForeignFilesAreNoMemory) {
   EXPECT_TRUE((*devices)->stop());
 }
 
+// The time limit of a copy is shorter than the unmapping of all that another client gives up takes.
+TEST_F(DirectPieces, CopiesGoOnWhileManyPiecesAreUnmapped) {
+  auto arena = memory::Arena::create(64 * mib);
+  ASSERT_TRUE(arena);
+  auto devices = memory::cuda::Devices::open(**arena, {.limit = std::chrono::milliseconds(300)});
+  ASSERT_TRUE(devices) << devices.error().text;
+  InPieces memory({2 * mib});
+  const auto own = piece({.device = 0, .begin = memory.address(), .size = least})->descriptor();
+  ASSERT_TRUE(own);
+  const auto map = [&](size_t count) {
+    std::promise<std::shared_ptr<memory::cuda::Mapped>> mapped;
+    const memory::cuda::Pieces::Piece one{own->get(), least};
+    (*devices)->map({.device = *driver().name_of(0), .pieces = std::vector(count, one)},
+                    [&](auto outcome) { mapped.set_value(outcome ? *outcome : nullptr); });
+    return mapped.get_future().get();
+  };
+  auto used = map(1);
+  ASSERT_TRUE(used);
+  const auto copy = [&] {
+    auto ended = std::make_shared<std::promise<memory::cuda::CopyEnd>>();
+    used->copy(
+        {.host = (*arena)->mapping().data(), .size = 4096, .ended = [ended](auto how) { ended->set_value(how); }});
+    return ended->get_future();
+  };
+  std::vector<std::shared_ptr<memory::cuda::Mapped>> many(8);
+  for (auto& one : many) ASSERT_TRUE(one = map(64));
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> kept = held;
+  for (const auto& one : many) one->hold(held);
+  held.reset();
+  double_delay(100'000);
+  auto flying = copy();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  double_slow("cuMemUnmap", 2000);
+  many.clear();  // 512 times 2 ms
+  EXPECT_FALSE(kept.expired());
+  double_delay(50);
+  EXPECT_EQ(flying.get(), memory::cuda::CopyEnd::done);
+  size_t copies = 0;
+  for (; !kept.expired(); ++copies) ASSERT_EQ(copy().get(), memory::cuda::CopyEnd::done);
+  EXPECT_GE(copies, 3u);
+  EXPECT_EQ(double_mapped() - before.in_driver, least);  // what was held ends behind the last unmapping
+  EXPECT_EQ((*devices)->lost(), 0u);
+  used.reset();
+  EXPECT_TRUE((*devices)->stop());
+}
+
+// More descriptors at a time than the server lets one user hand over.
+TEST_F(DirectPieces, ClientsThatStartTogetherAllGoDirect) {
+  constexpr size_t pieces = 100, count = 4;
+  InPieces memory(std::vector<size_t>(pieces, least));
+  const auto bytes = random_bytes(mib, 1);
+  ASSERT_TRUE(http().put("bucket", "key", bytes));
+  std::vector<Client> clients;
+  for (size_t i = 0; i < count; ++i) clients.push_back(local());
+  double_slow("cuMemImportFromShareableHandle", 100);
+  std::vector<std::future<DevicePath>> ways;
+  for (size_t i = 0; i < count; ++i) {
+    ways.push_back(std::async(std::launch::async, [&, i] {
+      const Buffer window = *clients[i].register_memory(memory.all());
+      const auto got = clients[i].get("bucket", "key", window.slice(i * least, mib));
+      EXPECT_TRUE(got) << got.error().message;
+      EXPECT_EQ(got->transfer.fell_back_reason, "");
+      return got->transfer.device_path;
+    }));
+  }
+  for (auto& way : ways) EXPECT_EQ(way.get(), DevicePath::direct);
+  for (size_t i = 0; i < count; ++i) EXPECT_TRUE(same(memory.bytes(i * least, mib), bytes));
+}
+
 }  // namespace
 }  // namespace verbena::matrix

@@ -427,6 +427,10 @@ void double_fail_some(const char* call, int status, unsigned after, unsigned cou
   const unsigned first = world().calls[call] + after;
   world().failures[call] = {status, first, first + count};
 }
+void double_slow(const char* call, unsigned microseconds) {
+  std::lock_guard lock(world().mutex);
+  world().slow[call] = microseconds;
+}
 void double_lose(int device, bool lost) { world().contexts[device].lost = lost; }
 unsigned double_calls(const char* call) {
   std::lock_guard lock(world().mutex);
@@ -454,6 +458,7 @@ void double_reset_counts() {
   std::lock_guard lock(world().mutex);
   world().calls.clear();
   world().failures.clear();
+  world().slow.clear();
   world().pageable = world().misuse = 0;
 }
 }

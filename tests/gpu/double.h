@@ -40,6 +40,8 @@ void double_hold_all(bool held);
 void double_fail(const char* call, int status, unsigned after);
 // So many of its uses fail, after so many others.
 void double_fail_some(const char* call, int status, unsigned after, unsigned count);
+// Each use of it takes so long, until double_reset_counts().
+void double_slow(const char* call, unsigned microseconds);
 // Every call in the device's context fails from now on (an uncorrectable error of its memory), or works again.
 void double_lose(int device, bool lost);
 

@@ -121,6 +121,7 @@ struct World {
   std::map<uintptr_t, size_t> locked;
   std::map<std::string, unsigned> calls;
   std::map<std::string, Failure> failures;
+  std::map<std::string, unsigned> slow;  // microseconds
   std::list<std::unique_ptr<Stream>> streams;
   std::unique_ptr<Stream> legacy[devices];
   uint64_t next_id = 1;
@@ -164,7 +165,13 @@ inline void Stream::run(const std::stop_token& stop) {
 
 // Counts a call, and returns the status that it was told to fail with.
 inline int enter(const char* call) {
-  std::lock_guard lock(world().mutex);
+  std::unique_lock lock(world().mutex);
+  if (const auto slow = world().slow.find(call); slow != world().slow.end()) {
+    const std::chrono::microseconds duration(slow->second);
+    lock.unlock();
+    std::this_thread::sleep_for(duration);
+    lock.lock();
+  }
   const unsigned before = world().calls[call]++;
   const auto failure = world().failures.find(call);
   if (failure == world().failures.end()) return ok;

@@ -43,7 +43,10 @@ class NativeDevice final : public NativeMemory {
     NativeStream* stream = nullptr;
     uint64_t number = 0;
   };
-  Result<native::wire::Device> described(fabric::Link& link) const;
+  using Files = std::vector<Fd>;
+  Result<Files> files() const;
+  Result<native::wire::Device> described(fabric::Link& link, const Files& files) const;
+  Result<uint64_t> share_on(NativeStream& stream, Deadline deadline) const;
 
   const memory::cuda::Exported exported_;
   const Pieces pieces_;  // empty: an allocation by its handle

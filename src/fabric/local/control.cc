@@ -27,7 +27,7 @@ bool is_right(const ControlMessage& message, size_t descriptors) {
 
 }  // namespace
 
-Result<ControlMessage> parse_control(Bytes packet, size_t descriptors) {
+Result<ControlMessage> parse_control(Bytes packet) {
   ControlMessage message;
   if (packet.size() != sizeof message) return fail(Errc::malformed, "local: control packet size");
   std::memcpy(static_cast<void*>(&message), packet.data(), sizeof message);
@@ -36,6 +36,11 @@ Result<ControlMessage> parse_control(Bytes packet, size_t descriptors) {
   if (message.type < ControlType::hello || message.type > ControlType::hand_over) {
     return fail(Errc::malformed, "local: control packet type");
   }
+  return message;
+}
+
+Result<ControlMessage> parse_control(Bytes packet, size_t descriptors) {
+  VB_ASSIGN(const ControlMessage message, parse_control(packet));
   if (!is_right(message, descriptors)) return fail(Errc::malformed, "local: control packet descriptors");
   return message;
 }
@@ -56,6 +61,7 @@ Result<Packet> receive_packet(int socket) {
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Errc::would_block, "local: receive");
 
   Packet packet;
+  packet.cut_off = received >= 0 && (header.msg_flags & MSG_CTRUNC) != 0;
   if (received > 0) packet.bytes.assign(buffer, buffer + received);
   for (cmsghdr* c = received < 0 ? nullptr : CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;

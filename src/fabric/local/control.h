@@ -43,10 +43,13 @@ static_assert(sizeof(ControlMessage) == 40);
 // Checks size, magic, version, type, and that the number of descriptors is right for the type.
 // unsupported: another version; malformed: anything else.
 Result<ControlMessage> parse_control(Bytes packet, size_t descriptors);
+// The same without the number of descriptors.
+Result<ControlMessage> parse_control(Bytes packet);
 
 struct Packet {
   std::vector<std::byte> bytes;  // up to one byte more than a ControlMessage, to detect longer packets
   std::vector<Fd> descriptors;
+  bool cut_off = false;  // it came with more descriptors: this process may open no more
 };
 // Receives one packet without blocking. would_block when there is none, closed at the end of the connection.
 Result<Packet> receive_packet(int socket);

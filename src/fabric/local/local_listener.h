@@ -76,8 +76,10 @@ class LocalListener {
     bool admitted = false;
     MemoryBudgets budgets;
     uint32_t key_next = 0;
+    Parcel::Budgets parcel_budgets = {};
     uint32_t parcel_next = 1;
-    bool refusal_logged = false;  // logged once; the rest is counted
+    unsigned parcels_refused = 0;  // since one was kept
+    bool refusal_logged = false;   // logged once; the rest is counted
     std::vector<uint32_t> keys;
   };
 
@@ -93,6 +95,8 @@ class LocalListener {
   bool withdraw(Connection& connection, const ControlMessage& message);
   bool hand_over(Connection& connection, const ControlMessage& message, std::vector<Fd> descriptors);
   bool refuse_memory(Connection& connection, ControlMessage reply, const Error& why);
+  bool refuse_descriptors(Connection& connection, const ControlMessage& reply, const Error& why);
+  bool answer_cut_off(Connection& connection, Packet packet);
   void refuse(Connection& connection, Errc code);
   void close(int fd, bool tell);
   void close_slow_ones();

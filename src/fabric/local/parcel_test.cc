@@ -1,6 +1,10 @@
 // Descriptors that clients hand over: used once, few at a time, and closed whatever the client does.
 #include "fabric/local/parcel.h"
 
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
 #include <filesystem>
 
 #include "fabric/local/test_support.h"
@@ -20,6 +24,27 @@ bool falls_to(size_t descriptors) {
   while (open_descriptors() > descriptors && SteadyClock::now() < deadline) std::this_thread::yield();
   return open_descriptors() <= descriptors;
 }
+
+// A socket whose close() waits: it lingers, with bytes that its peer does not read.
+struct Lingering {
+  Fd socket, peer;
+  explicit Lingering(std::chrono::seconds patience) {
+    const Fd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listening.get(), generic, size), 0);
+    EXPECT_EQ(::listen(listening.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listening.get(), generic, &size), 0);
+    socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(socket.get(), generic, size), 0);
+    peer = Fd(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const linger waits{.l_onoff = 1, .l_linger = static_cast<int>(patience.count())};
+    EXPECT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &waits, sizeof waits), 0);
+    const std::vector<std::byte> bytes(1 << 16);
+    while (::send(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
+  }
+};
 
 class ParcelTest : public ::testing::Test {
  protected:
@@ -48,8 +73,10 @@ class ParcelTest : public ::testing::Test {
     uint32_t number = 0;
   };
   static Answer hand_over(Client& client, size_t count) {
-    const std::vector<int> all(count, client.raw.doorbell.get());
-    const ControlMessage message{.type = ControlType::hand_over, .request = 9, .a = count};
+    return hand_over(client, std::vector<int>(count, client.raw.doorbell.get()));
+  }
+  static Answer hand_over(Client& client, const std::vector<int>& all) {
+    const ControlMessage message{.type = ControlType::hand_over, .request = 9, .a = all.size()};
     EXPECT_TRUE(send_control(client.raw.socket.get(), message, all));
     const auto packet = RawClient::receive(client.raw.socket.get());
     if (!packet) return {packet.error().code};
@@ -120,34 +147,136 @@ TEST_F(ParcelTest, AServerWithoutDevicesTakesNone) {
   EXPECT_TRUE(falls_to(before));
 }
 
+// What is closed counts no more a moment later.
+template <class HandOver>
+Errc retried(HandOver hand_over) {
+  Errc status = hand_over();
+  for (const auto deadline = soon(); status == Errc::slow_down && SteadyClock::now() < deadline;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    status = hand_over();
+  }
+  return status;
+}
+
 TEST_F(ParcelTest, AThousandDescriptorsAreNotKept) {
   Server server(path_, {.takes_descriptors = true, .handed_over_timeout = std::chrono::minutes(10)});
-  Client one = admitted(server, path_), two = admitted(server, path_), three = admitted(server, path_);
+  std::vector<Client> clients;
+  for (int i = 0; i < 4; ++i) clients.push_back(admitted(server, path_));
   const size_t before = open_descriptors();
-  for (int i = 0; i < 30; ++i) {  // each replaces the one before it
-    const Errc status = hand_over(one, handed_over_max).status;
-    EXPECT_TRUE(status == Errc::ok || status == Errc::slow_down) << i;
-  }
-  EXPECT_TRUE(falls_to(before + 2 * handed_over_max));
-  const auto retried = [](Client& client) {  // those that are replaced are given back a moment later
-    Errc status = Errc::slow_down;
-    for (const auto deadline = soon(); status == Errc::slow_down && SteadyClock::now() < deadline;) {
-      status = hand_over(client, handed_over_max).status;
-    }
-    return status;
-  };
-  EXPECT_EQ(retried(one), Errc::ok);
-  EXPECT_EQ(retried(two), Errc::ok);
-  EXPECT_EQ(hand_over(three, 1).status, Errc::slow_down);  // of all clients together
-  EXPECT_LE(open_descriptors(), before + Parcel::descriptors_max);
-  Fd closed = std::move(one.raw.socket);
+  EXPECT_EQ(hand_over(clients[0], Parcel::of_client_max).status, Errc::ok);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(hand_over(clients[0], 1).status, Errc::slow_down);
+  EXPECT_EQ(hand_over(clients[1], Parcel::of_user_max - Parcel::of_client_max).status, Errc::ok);
+  EXPECT_EQ(hand_over(clients[2], 1).status, Errc::slow_down);  // of one user together
+  EXPECT_TRUE(falls_to(before + Parcel::of_user_max));
+  Fd closed = std::move(clients[0].raw.socket);
   closed = Fd();
-  EXPECT_EQ(retried(three), Errc::ok);
-  closed = std::move(two.raw.socket);
-  closed = Fd();
-  closed = std::move(three.raw.socket);
-  closed = Fd();
+  EXPECT_EQ(retried([&] { return hand_over(clients[2], 1).status; }), Errc::ok);
+  clients.clear();
   EXPECT_TRUE(falls_to(before));
+}
+
+TEST_F(ParcelTest, AUserKeepsOutNoOther) {
+  const auto file = [] { return shared_memfd(4096, 0, false); };
+  const auto keep = [&](const Parcel::Budgets& budgets, size_t count) {
+    std::vector<Fd> files;
+    while (files.size() < count) files.push_back(file());
+    return Parcel::keep(std::move(files), budgets);
+  };
+  constexpr uid_t one = 4'000'000, other = 4'000'001;
+  std::vector<std::shared_ptr<const Parcel>> kept;
+  for (uint64_t count = 0; count < Parcel::of_user_max; count += 64) {
+    auto parcel = keep(Parcel::budgets_for(one), 64);
+    ASSERT_TRUE(parcel);
+    kept.push_back(std::move(*parcel));
+  }
+  EXPECT_EQ(keep(Parcel::budgets_for(one), 1).error(), Errc::slow_down);
+  const auto parcel = keep(Parcel::budgets_for(other), handed_over_max);
+  ASSERT_TRUE(parcel);
+  EXPECT_EQ((*parcel)->descriptors().size(), handed_over_max);
+  kept.clear();
+  EXPECT_EQ(retried([&] {
+              const auto again = keep(Parcel::budgets_for(one), 1);
+              return again ? Errc::ok : again.error().code;
+            }),
+            Errc::ok);
+}
+
+TEST_F(ParcelTest, SeveralWaitAtATimeEachUnderItsNumber) {
+  Server server(path_, {.takes_descriptors = true});
+  Client client = admitted(server, path_);
+  const Answer first = hand_over(client, 3), second = hand_over(client, 2);
+  ASSERT_EQ(first.status, Errc::ok);
+  ASSERT_EQ(second.status, Errc::ok);
+  const auto later = take(server, client.peer, second.number), earlier = take(server, client.peer, first.number);
+  ASSERT_TRUE(later);
+  ASSERT_TRUE(earlier);
+  EXPECT_EQ(later->descriptors.size(), 2u);
+  EXPECT_EQ(earlier->descriptors.size(), 3u);
+}
+
+TEST_F(ParcelTest, FilesWhoseCloseWaitsHoldUpNoCoreAndCountUntilTheyAreClosed) {
+  Server server(path_, {.takes_descriptors = true});
+  const size_t before = open_descriptors();
+  size_t kept = 0;
+  std::chrono::nanoseconds longest{0};
+  {
+    std::vector<Client> clients;
+    std::vector<Lingering> sockets;
+    for (int i = 0; i < 5; ++i) {
+      clients.push_back(admitted(server, path_));
+      std::vector<int> files(handed_over_max, clients.back().raw.doorbell.get());
+      for (int* const at : {&files.front(), &files.back()})
+        *at = sockets.emplace_back(std::chrono::seconds(20)).socket.get();
+      const Answer answer = hand_over(clients.back(), files);
+      if (answer.status != Errc::ok) continue;
+      ++kept;
+      for (Lingering& one : std::span(sockets).last(2)) Fd(std::move(one.socket));  // the server's are the last ones
+      auto taken = take(server, clients.back().peer, answer.number);
+      ASSERT_TRUE(taken);
+      const auto begin = SteadyClock::now();
+      server.on_core([&] {
+        taken->open.reset();
+        return 0;
+      });
+      longest = std::max(longest, SteadyClock::now() - begin);
+    }
+    EXPECT_LT(longest, std::chrono::seconds(5));
+    EXPECT_EQ(kept, Parcel::of_user_max / handed_over_max);  // they are used, and still open
+    for (Lingering& one : sockets) Fd(std::move(one.peer));  // with bytes unread: the other end waits no more
+  }
+  EXPECT_TRUE(falls_to(before));
+}
+
+TEST_F(ParcelTest, AClientThatIsRefusedAgainAndAgainIsDropped) {
+  Server server(path_, {.takes_descriptors = true, .handed_over_timeout = std::chrono::minutes(10)});
+  Client unknown = join(server, path_), known = admitted(server, path_);
+  int refused = 0;
+  while (refused < 100 && hand_over(unknown, 100).status == Errc::access_denied) ++refused;
+  EXPECT_LE(refused, 4);
+  ASSERT_EQ(hand_over(known, handed_over_max).status, Errc::ok);
+  refused = 0;
+  while (refused < 100 && hand_over(known, 100).status == Errc::slow_down) ++refused;
+  EXPECT_GE(refused, 60);
+  EXPECT_LE(refused, 64);
+  server.wait_for_gone(2);
+}
+
+// The kernel closes the rest of what was sent.
+TEST_F(ParcelTest, AServerThatMayOpenNoMoreAsksTheClientToComeAgain) {
+  Server server(path_, {.takes_descriptors = true});
+  Client client = admitted(server, path_);
+  const size_t before = open_descriptors();
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  rlimit low = limit;
+  const Fd free(::dup(0));
+  low.rlim_cur = static_cast<rlim_t>(free.get()) + 10;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const Errc status = hand_over(client, 100).status;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(status, Errc::slow_down);
+  EXPECT_TRUE(falls_to(before + 1));
+  EXPECT_EQ(hand_over(client, 100).status, Errc::ok);
 }
 
 TEST_F(ParcelTest, WhatIsNotUsedIsForgotten) {
@@ -158,7 +287,7 @@ TEST_F(ParcelTest, WhatIsNotUsedIsForgotten) {
   ASSERT_EQ(answer.status, Errc::ok);
   EXPECT_TRUE(falls_to(before));
   EXPECT_FALSE(take(server, client.peer, answer.number));
-  EXPECT_EQ(hand_over(client, 3).status, Errc::ok);  // and again
+  EXPECT_EQ(retried([&] { return hand_over(client, 3).status; }), Errc::ok);  // and again
   EXPECT_TRUE(falls_to(before));
 }
 

@@ -96,25 +96,26 @@ void LocalPort::handed_over(PeerId id, uint32_t number, std::shared_ptr<const Pa
                             const ControlMessage& reply) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
-  peer->waiting = {number, std::move(parcel), deadline_in(options_.handed_over_timeout)};
-  if (!forgets_parcels_) forget_parcels();
+  const Deadline until = deadline_in(options_.handed_over_timeout);
+  peer->waiting.insert_or_assign(number, Waiting{std::move(parcel), until});
+  if (!forgets_parcels_) forget_parcels(until);
   if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
 }
 
-// What is not used in time: checked while anything waits.
-void LocalPort::forget_parcels() {
+// What is not used in time: looked for again as long as anything waits.
+void LocalPort::forget_parcels(Deadline first) {
   forgets_parcels_ = true;
-  forget_parcels_.expires_after(options_.handed_over_timeout);
+  forget_parcels_.expires_at(first);
   forget_parcels_.async_wait([this, alive = std::weak_ptr<char>(alive_)](const boost::system::error_code& error) {
     if (error || alive.expired()) return;
     forgets_parcels_ = false;
-    bool more = false;
+    const Deadline now = SteadyClock::now();
+    Deadline next = Deadline::max();
     for (auto& [id, peer] : peers_) {
-      if (peer->waiting.parcel == nullptr) continue;
-      if (peer->waiting.until <= SteadyClock::now()) peer->waiting = {};
-      more = more || peer->waiting.parcel != nullptr;
+      std::erase_if(peer->waiting, [now](const auto& one) { return one.second.until <= now; });
+      for (const auto& [number, waiting] : peer->waiting) next = std::min(next, waiting.until);
     }
-    if (more) forget_parcels();
+    if (next != Deadline::max()) forget_parcels(next);
   });
 }
 
@@ -203,10 +204,11 @@ Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDe
 Result<HandedOver> LocalPort::take_handed_over(PeerId id, uint32_t number) {
   Peer* peer = find(id);
   if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
-  if (peer->waiting.parcel == nullptr || peer->waiting.number != number) {
+  auto found = peer->waiting.extract(number);
+  if (found.empty() || found.mapped().until <= SteadyClock::now()) {
     return fail(Errc::invalid_argument, "local: no such descriptors");
   }
-  auto parcel = std::exchange(peer->waiting, {}).parcel;
+  auto parcel = std::move(found.mapped().parcel);
   HandedOver all{.descriptors = parcel->descriptors()};
   all.open = std::move(parcel);
   return all;

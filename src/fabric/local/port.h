@@ -5,6 +5,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -52,9 +53,8 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
     std::shared_ptr<memory::cuda::Mapped> memory;
     std::shared_ptr<memory::cuda::Devices> devices;
   };
-  // What a peer has handed over last, until it is used.
+  // What a peer has handed over, until it is used.
   struct Waiting {
-    uint32_t number = 0;
     std::shared_ptr<const Parcel> parcel;
     Deadline until{};
   };
@@ -67,10 +67,10 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
     std::unordered_map<uint32_t, std::shared_ptr<ClientMemory>> windows;
     std::unordered_map<uint32_t, DeviceShare> devices = {};
     uint32_t device_key_next = device_key_first;
-    Waiting waiting = {};
-    bool active = true;  // polled; else its doorbell is watched
-    bool heard = true;   // since the last check for idle peers
-    unsigned rings = 0;  // since its last message
+    std::map<uint32_t, Waiting> waiting = {};  // by number
+    bool active = true;                        // polled; else its doorbell is watched
+    bool heard = true;                         // since the last check for idle peers
+    unsigned rings = 0;                        // since its last message
     bool removed = false;
   };
 
@@ -97,7 +97,7 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
   void wait_for_doorbells();
   void rung(PeerId peer);
   void look_aside();
-  void forget_parcels();
+  void forget_parcels(Deadline first);
 
   Core& core_;
   const Options options_;
