@@ -9,7 +9,9 @@
 
 #include "base/fd.h"
 #include "client/native/device_memory.h"
+#include "client/native/streams.h"
 #include "direct_world.h"
+#include "fabric/device.h"
 #include "memory/cuda_devices.h"
 
 namespace verbena::matrix {
@@ -322,6 +324,92 @@ TEST_F(DirectPieces, ForeignFilesAreNoMemory) {
   EXPECT_TRUE(map({{own->get(), least}, {own->get(), least}}));  // twice the same: its owner's affair
   EXPECT_TRUE(eventually([&] { return double_mapped() == before.in_driver; }));
   EXPECT_TRUE((*devices)->stop());
+}
+
+// What a client says in DEVICE, whatever it has handed over before.
+struct Shared : client::NativeCall {
+  Result<void> answered(Bytes body) override {
+    if (!native::wire::decode_device_shared(body)) return fail(Errc::malformed, "reply");
+    return {};
+  }
+};
+
+class Hostile {
+ public:
+  Hostile(client::NativeSession& session, const Physical& piece) : session_(session), piece_(piece) {}
+  // The number of `count` descriptors of the piece.
+  uint32_t hand_over(size_t count) {
+    std::vector<Fd> files;
+    std::vector<int> numbers;
+    while (files.size() < count) files.push_back(*piece_.descriptor());
+    for (const Fd& file : files) numbers.push_back(file.get());
+    uint32_t number = 0;
+    static_cast<void>(with_stream([&](client::NativeStream::Body& body) -> Result<void> {
+      const auto given = dynamic_cast<fabric::DeviceLink&>(body.link).hand_over(numbers);
+      EXPECT_TRUE(given) << describe(given.error());
+      number = given.value_or(0);
+      return fail(Errc::unsupported, "nothing is sent");
+    }));
+    return number;
+  }
+  Errc share(uint32_t number, size_t count) {
+    native::wire::Device request{.kind = native::wire::device_by_pieces,
+                                 .device = *(*Driver::get())->name_of(0),
+                                 .size = count * least,
+                                 .handle = {},
+                                 .handed_over = number,
+                                 .pieces = std::vector<uint64_t>(count, least)};
+    const auto done = with_stream([&](client::NativeStream::Body& body) -> Result<void> {
+      encode(body.out, request);
+      return {};
+    });
+    return done ? Errc::ok : done.error().code;
+  }
+
+ private:
+  Result<void> with_stream(const client::NativeStream::Prepare& prepare) {
+    return session_.with_streams(false, [&](client::NativeStreams& streams) {
+      Shared call;
+      call.type = native::wire::Type::device;
+      call.deadline = deadline_in(std::chrono::seconds(20));
+      return streams.any().run(call, prepare);
+    });
+  }
+
+  client::NativeSession& session_;
+  const Physical& piece_;
+};
+
+TEST_F(DirectPieces, OnlyWhatThisClientHasHandedOverIsMappedOnceAndInItsNumber) {
+  InPieces memory({2 * mib});
+  const auto one = piece({.device = 0, .begin = memory.address(), .size = least});
+  auto session = this->session(), other = this->session();
+  Hostile hostile(*session, *one), foreign(*other, *one);
+  ASSERT_EQ(hostile.share(hostile.hand_over(1), 1), Errc::ok);
+  ASSERT_EQ(foreign.share(foreign.hand_over(1), 1), Errc::ok);
+  const uint64_t mapped = double_mapped();
+  const size_t files = open_descriptors();
+  const auto settled = [&] {
+    return eventually([&] { return open_descriptors() <= files; }) && double_mapped() == mapped;
+  };
+  EXPECT_EQ(hostile.share(hostile.hand_over(3), 2), Errc::invalid_argument);
+  EXPECT_EQ(hostile.share(hostile.hand_over(2), 3), Errc::invalid_argument);
+  EXPECT_EQ(hostile.share(hostile.hand_over(1), 128), Errc::invalid_argument);
+  EXPECT_EQ(hostile.share(hostile.hand_over(128), 1), Errc::invalid_argument);
+  EXPECT_TRUE(settled());
+  for (const uint32_t number : {0u, 1u, 1000u, UINT32_MAX}) {  // 1 was the first one, which is used
+    EXPECT_EQ(hostile.share(number, 1), Errc::invalid_argument) << number;
+  }
+  uint32_t theirs = 0;
+  for (int i = 0; i < 20; ++i) theirs = foreign.hand_over(1);
+  EXPECT_EQ(hostile.share(theirs, 1), Errc::invalid_argument);
+  EXPECT_EQ(foreign.share(theirs, 1), Errc::ok);
+  EXPECT_EQ(foreign.share(theirs, 1), Errc::invalid_argument);
+  // A client that ends with descriptors that wait, and with memory that is mapped.
+  other.reset();
+  EXPECT_TRUE(eventually([&] { return double_mapped() == mapped - least; }));
+  EXPECT_TRUE(eventually([&] { return open_descriptors() < files; }));
+  EXPECT_EQ(hostile.share(hostile.hand_over(1), 1), Errc::ok);
 }
 
 // The time limit of a copy is shorter than the unmapping of all that another client gives up takes.
