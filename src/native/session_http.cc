@@ -9,6 +9,7 @@
 #include "call/request_id.h"
 #include "fabric/sealing_names.h"
 #include "http/signed_exchange.h"
+#include "memory/cuda_devices.h"
 #include "memory/whole_body.h"
 #include "native/wire/device.h"
 #include "s3_http/error_response.h"
@@ -186,7 +187,10 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
                  {"key_hash", "crc32c"},
                  {"trace_context", true},
                  {"endpoints", endpoints_json(door, *session, wanted)}};
-  if (session->version >= wire::version_of_devices && door.devices() != nullptr) answer["device_memory"] = {"cuda"};
+  if (const auto devices = door.devices(); session->version >= wire::version_of_devices && devices != nullptr) {
+    answer["device_memory"] = Json::array({"cuda"});
+    if (devices->maps_pieces()) answer["device_memory"].push_back("cuda-descriptors");
+  }
   response.body = answer.dump();
   response.headers.emplace_back("content-type", "application/json");
   response.headers.emplace_back("cache-control", "no-store");

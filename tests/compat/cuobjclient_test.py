@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import cuobjclient_device
 import token_requests
 from token_requests import S3
 
@@ -76,6 +77,9 @@ class Client:
         text = ctypes.string_at(out).decode()
         assert self.give_back(out) == 0
         return text
+
+    def memory_kind(self, memory):
+        return self.library.memory_type(memory)
 
     def end(self):
         assert self.memory.raw[SIZE:] == b"\xa5" * 64, "the object is larger than callers have room for"
@@ -273,6 +277,8 @@ def main():
         registrations_may_overlap(library)
         a_fork_leaves_the_device_to_its_parent(library, s3)
         threads_share_a_client(library, s3)
+        if os.environ.get("TEST_VERBENA_CUDA_DRIVER"):
+            cuobjclient_device.check(lambda get, put: Client(library, get, put), s3)
     token_requests.the_environment_is_as_it_was()
 
 

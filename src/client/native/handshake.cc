@@ -131,6 +131,7 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   answer.terms.trace_context = traces != json.end() && traces->is_boolean() && traces->get<bool>();
   if (const auto kinds = json.find("device_memory"); kinds != json.end() && kinds->is_array()) {
     answer.terms.device_memory = std::ranges::find(*kinds, "cuda") != kinds->end();
+    answer.terms.device_descriptors = std::ranges::find(*kinds, "cuda-descriptors") != kinds->end();
   }
   const auto list = json.find("endpoints");
   if (list == json.end() || !list->is_array() || list->size() > endpoints_max) return std::unexpected(bad);
