@@ -234,7 +234,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     object->info.parts.clear();
     if (durable && !log_object(*object, name, bytes, lock)) {
       hurry_upto_ = last_sequence_;  // the log is full, or cannot be written
-      log_failed_ = engine_.pmem->failed();
+      note_failed_log_locked();
       wake_.notify_one();
       end_append_locked(*bucket);
       wake_settled(std::move(lock));
@@ -305,7 +305,8 @@ std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_vi
   return object->info;
 }
 
-// After thin_out() few objects wait, so that walking all of them is short.
+// Walks all objects that wait. After thin_out() they are few, but where it does not wait (on a full disk) or waits in
+// vain, as many as the table takes: 16,384. PUTs that are acknowledged early wait meanwhile.
 std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) const {
   Batch objects;
   std::unique_ptr<Moment> now;
@@ -359,6 +360,7 @@ void WriteBehind::wake_settled(std::unique_lock<std::mutex> lock, bool refused) 
     return true;
   });
   settled_.notify_all();
+  if (stopping_) wake_.notify_one();  // the thread may wait for removals
   lock.unlock();
   for (auto& [wake, settled] : ready) wake(settled);
 }
@@ -486,6 +488,12 @@ WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
   return waiting_.begin()->second->since + engine_.options.write_behind_after;
 }
 
+// At a stop, between two batches: then only removals have taken objects. One that is refused gives its object back, to
+// be written as the others are.
+void WriteBehind::wait_for_removals(std::unique_lock<std::mutex>& lock) {
+  wake_.wait(lock, [this] { return writing_.empty(); });
+}
+
 void WriteBehind::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -493,8 +501,9 @@ void WriteBehind::loop() {
     sleeps_ = false;
     if (ends_log_locked()) {
       lock.unlock();
-      end_failed_log();
+      const bool ended = end_failed_log();
       lock.lock();
+      log_ended_ = ended;
       log_failed_ = false;
       settled_.notify_all();
       continue;
@@ -503,7 +512,11 @@ void WriteBehind::loop() {
       try_stuck(lock);
       continue;
     }
-    if (waiting_.empty()) return;
+    if (waiting_.empty() && writing_.empty()) return;
+    if (waiting_.empty()) {
+      wait_for_removals(lock);
+      continue;
+    }
     const bool last_try = stopping_ && trouble_;
     Batch batch = take_batch_locked();
     lock.unlock();
@@ -514,7 +527,7 @@ void WriteBehind::loop() {
     if (!trouble_) continue;
     wake_settled(std::move(lock), /*refused=*/true);
     lock = std::unique_lock(mutex_);
-    if (last_try) return;
+    if (last_try) return wait_for_removals(lock);
     // Trying again at once what the disk has just refused is useless.
     wake_.wait_for(lock, try_again_after, [this] { return stopping_; });
     hurry_upto_ = last_sequence_;
@@ -593,16 +606,20 @@ void WriteBehind::write(Batch batch) {
   }
   all->wait();
   const std::lock_guard lock(mutex_);
+  note_failed_log_locked();
+}
+
+void WriteBehind::note_failed_log_locked() {
   log_failed_ = !log_ended_ && engine_.pmem != nullptr && engine_.pmem->failed();
 }
 
 // Nothing is appended any more. Once the index has everything, a start needs nothing of what can still be read there,
 // and must not refuse for what cannot.
-void WriteBehind::end_failed_log() {
-  if (log_ended_ || !engine_.pmem->empty()) return;
+bool WriteBehind::end_failed_log() {
+  if (log_ended_ || !engine_.pmem->empty()) return log_ended_;
   const auto ended = engine_.end_pmem_log();
-  log_ended_ = ended.has_value();
   if (!ended) log::warn("store: the log on persistent memory is needed at the next start: {}", describe(ended.error()));
+  return ended.has_value();
 }
 
 // A change by the catalogue was reported after this object, which readers still see instead of it: the last report of a
@@ -626,6 +643,8 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo* stored)
   const auto keep = writing_.extract(object.sequence);
   if (stored != nullptr) tell_again_locked(object, *stored);
   forget_locked(object);
+  note_failed_log_locked();  // a removal may be the last one to mark a record
+  if (log_failed_) wake_.notify_one();
   wake_settled(std::move(lock));
 }
 

@@ -159,7 +159,7 @@ class WriteBehind final : public Early {
   Newest::const_iterator find_as_newest_locked(const Acknowledged& object) const;
   bool is_newest_locked(const Acknowledged& object) const { return find_as_newest_locked(object) != newest_.end(); }
   void write(Batch batch);  // and waits until each is in the index, or was refused
-  void end_failed_log();
+  bool end_failed_log();    // whether it is ended
   Result<WrittenBlob> write_blob(const Acknowledged& object);
   Result<Run> write_run(VolumeKind kind, Bytes bytes);
   BlobRef blob_without_bytes(const Acknowledged& object) const;
@@ -185,6 +185,8 @@ class WriteBehind final : public Early {
   uint64_t settled_upto_locked() const;
   // `refused`: the disk has refused a write.
   void wake_settled(std::unique_lock<std::mutex> lock, bool refused = false);
+  void wait_for_removals(std::unique_lock<std::mutex>& lock);
+  void note_failed_log_locked();
   Task<Result<void>> wait_for(uint64_t upto, Until until = Until::settled);
 
   Engine& engine_;
@@ -196,7 +198,7 @@ class WriteBehind final : public Early {
   // The newest of each key, by bucket id and key. All below is guarded by mutex_.
   Newest newest_;
   std::map<uint64_t, AcknowledgedPtr> waiting_;    // by sequence
-  std::map<uint64_t, AcknowledgedPtr> writing_;    // taken by the thread, not yet in the index
+  std::map<uint64_t, AcknowledgedPtr> writing_;    // taken by the thread or a removal, not yet in the index
   std::map<uint64_t, AcknowledgedPtr> stuck_;      // in neither of the two; each shuts its bucket
   std::unordered_map<uint64_t, size_t> stuck_in_;  // how many, by bucket id
   uint64_t stuck_tried_ = 0;                       // the last one
@@ -210,10 +212,10 @@ class WriteBehind final : public Early {
   bool trouble_ = true;      // the disk refused a write of the last batch; also until start()
   bool refused_ = false;     // in this batch
   bool log_failed_ = false;  // the thread ends the log when nothing waits
+  bool log_ended_ = false;   // written by the thread alone
   std::thread thread_;
   std::unique_ptr<std::byte[]> staging_memory_;  // of the thread
   MutableBytes staging_;
-  bool log_ended_ = false;  // of the thread
 
   metrics::Gauge& bytes_gauge_;
   metrics::Counter& taken_;

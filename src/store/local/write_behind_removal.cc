@@ -24,7 +24,9 @@ BlobRef WriteBehind::blob_without_bytes(const Acknowledged& object) const {
   return {.kind = BlobKind::in_index, .id = engine_.next_id(), .size = object.bytes.bytes.size()};
 }
 
+// None while the store stops: the thread writes what waits, and stop() waits for the removals that are on their way.
 AcknowledgedPtr WriteBehind::take_waiting_locked(std::string_view name) {
+  if (stopping_) return nullptr;
   const auto newest = newest_.find(name);
   if (newest == newest_.end()) return nullptr;
   AcknowledgedPtr object = newest->second;
@@ -50,23 +52,27 @@ Result<void> WriteBehind::remove_with(Transaction& transaction, const Acknowledg
   VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *object->bucket));
   if (bucket.info.versioning != Versioning::off) return fail(Errc::slow_down, "store: the bucket has versions");
   VB_TRY(put_acknowledged(transaction, *object, blob_without_bytes(*object)));
-  VB_TRY(removal(transaction));
+  // Before the removal's own effects: a listener that is told of it must not find the object here any more.
   transaction.on_commit([this, object] { in_index(*object, nullptr); });
-  return {};
+  return removal(transaction);
 }
 
-// False: the key has no object that can be taken, and `done` was not.
+// False: the key has no object that can be taken, and `done` was not. A refusal gives the object back on the
+// committer's thread: the caller's core may be busy for long, and at a stop of the server it runs no more.
 bool WriteBehind::submit_removal(std::string_view name, Judge removal, asio::any_io_executor executor,
                                  Committed& done) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   AcknowledgedPtr object = take_waiting_locked(name);
   if (object == nullptr) return false;
-  auto then = [this, object, done = std::move(done)](Result<void> outcome) mutable {
+  Committed then = [this, object, executor = std::move(executor),
+                    done = std::move(done)](Result<void> outcome) mutable {
     if (!outcome) waits_again(object);
-    done(std::move(outcome));
+    asio::post(executor,
+               [done = std::move(done), outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
   };
-  // It answers by the executor, never within the call.
-  engine_.committer->submit(removal_of(std::move(object), std::move(removal)), std::move(executor), std::move(then));
+  const auto submitted = engine_.committer->try_submit(removal_of(std::move(object), std::move(removal)), then);
+  lock.unlock();
+  if (!submitted) then(submitted);
   return true;
 }
 

@@ -44,15 +44,16 @@ Task<Result<Document>> large_document(const Context& context, uint64_t bucket, s
 }
 
 // An object that the catalogue refuses keeps its own removal back, which is told at once. One that waited for the disk
-// keeps back those behind it, too: they would wait as long, one after the other.
+// keeps back those behind it that the catalogue does not have either: they would wait as long, one after the other.
 Task<void> settle_each(const Context& context, const std::shared_ptr<const Bucket>& bucket, BatchRemoval& all) {
   constexpr auto long_wait = std::chrono::seconds(1);
   const auto since = SteadyClock::now();
   Result<void> late;
   for (Removal& one : all.removals) {
     if (!Early::holds_any(*bucket)) co_return;
+    const bool too_late = !late && context.early->stat(*bucket, one.key);
     one.ready = late;
-    if (late) one.ready = co_await context.early->settle(bucket, one.key);
+    if (!too_late) one.ready = co_await context.early->settle(bucket, one.key);
     if (!one.ready && SteadyClock::now() - since > long_wait) late = one.ready;
   }
 }
