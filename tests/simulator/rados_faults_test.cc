@@ -1,13 +1,16 @@
 // Servers over the model of RADOS, each under a user of its own, and what befalls single calls of theirs. In virtual
 // time: a minute takes a moment.
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "simulator/rados_model.h"
 #include "store/conformance/on_rados.h"
+#include "store/logic/keys.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -56,6 +59,29 @@ class RadosFaults : public ::testing::Test {
     while (!Steps::is_ready(call) && row(tablet, name) == before) steps.io.run_one_for(milliseconds(1));
     EXPECT_NE(row(tablet, name), before);
   }
+  static std::string key(int i) { return "key/" + std::to_string(1000 + i); }
+  // A bucket with so many tablets, of which none is being split.
+  void make_tablets(size_t count) {
+    t.options.split_rows = 8;
+    t.open();
+    t.make_bucket("b");
+    const int keys = 12 * static_cast<int>(count);
+    for (int i = 0; i < keys; ++i) ASSERT_TRUE(t.put("b", key(i), "x"));
+    // A tablet is looked at when it is written to.
+    ASSERT_TRUE(lives_long_enough([&] {
+      for (int i = 0; i < keys; ++i) EXPECT_TRUE(t.put("b", key(i), "x"));
+      return state()->tablets.size() >= count && state()->phase == rados::Phase::live;
+    }));
+    std::this_thread::sleep_for(seconds(5));  // splits that are under way end
+  }
+  // In the cluster's objects now.
+  std::set<std::string> names(const std::string& pool, const std::string& prefix) {
+    std::set<std::string> found;
+    for (const std::string& name : model.list(pool)) {
+      if (name.starts_with(t.options.name_space + '\0' + prefix)) found.insert(name);
+    }
+    return found;
+  }
   bool lives_long_enough(std::function<bool()> condition) { return eventually(std::move(condition), patience); }
 
   RadosModel& model = RadosModel::get();
@@ -96,7 +122,6 @@ TEST_F(RadosFaults, AChangeInATabletThatIsGoneIsNotMadeTwice) {
   t.open();
   t.make_bucket("b");
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
-  const auto key = [](int i) { return "key/" + std::to_string(1000 + i); };
   for (int i = 0; i < 12; ++i) ASSERT_TRUE(t.put("b", key(i), "x"));
   ASSERT_TRUE(lives_long_enough([&] {
     EXPECT_TRUE(t.put("b", key(0), "x"));
@@ -237,13 +262,7 @@ TEST_F(RadosFaults, AChangeOfAccountsIsToldAgainWhenItsMessageFailed) {
 TEST_F(RadosFaults, BytesThatCannotBeRemovedKeepNoOthers) {
   t.open();
   t.make_bucket("b");
-  const auto stripes = [&] {
-    std::set<std::string> names;
-    for (const std::string& name : model.list("data")) {
-      if (name.starts_with(t.options.name_space + '\0' + "d.")) names.insert(name);
-    }
-    return names;
-  };
+  const auto stripes = [&] { return names("data", "d."); };
   ASSERT_TRUE(t.put("b", "held", pattern(100'000, 1)));
   const auto held = stripes();
   ASSERT_EQ(held.size(), 1u);
@@ -279,16 +298,7 @@ TEST_F(RadosFaults, TimeInWhichSignsCannotBeReadIsNoSilence) {
 
 // A rename whose calls failed left its two tablets unread for 15 s.
 TEST_F(RadosFaults, ARenameBetweenTabletsThatFailsHalfWayStopsNoReads) {
-  t.options.split_rows = 8;
-  t.open();
-  t.make_bucket("b");
-  const auto key = [](int i) { return "key/" + std::to_string(1000 + i); };
-  for (int i = 0; i < 24; ++i) ASSERT_TRUE(t.put("b", key(i), "x"));
-  ASSERT_TRUE(lives_long_enough([&] {
-    EXPECT_TRUE(t.put("b", key(0), "x"));
-    return state()->tablets.size() >= 2 && state()->phase == rados::Phase::live;
-  }));
-  std::this_thread::sleep_for(seconds(5));                          // splits that are under way end
+  make_tablets(2);
   const std::string from = key(23), to = "a";                       // in the last tablet, and in the first one
   const std::string id = rados::bucket_object(bucket()).substr(1);  // in the names of all of its objects
   const std::string beside = key(22);
@@ -314,6 +324,188 @@ TEST_F(RadosFaults, ARenameBetweenTabletsThatFailsHalfWayStopsNoReads) {
     }
   }
   EXPECT_GT(failed, 0u);
+}
+
+// A tablet that could not be reached held up the reads of the two tablets of a rename, which it is not part of; and a
+// rename whose one tablet could not be reached those of the other one, although nothing had been sent there.
+TEST_F(RadosFaults, ATabletThatIsAwayHoldsUpNoRenameOfOthers) {
+  make_tablets(4);
+  if (HasFatalFailure()) return;
+  const auto tablets = state()->tablets;
+  const std::string first_key = "a", last_key = key(47), bucket_object = rados::bucket_object(bucket());
+  ASSERT_TRUE(t.put("b", first_key, "x"));
+  const rados::Tablet &source = tablets.back(), &target = tablets.front(), &other = tablets[1];
+  for (const rados::Tablet* away : {&other, &source, &target}) {
+    SCOPED_TRACE(away->object);
+    RenameRequest rename;
+    rename.from = last_key + "/from";
+    rename.to = first_key + "/to";
+    ASSERT_TRUE(t.put("b", rename.from, "y"));
+    Steps steps;
+    auto renaming = steps.begin(t.engine().rename("b", rename));
+    const auto began = std::chrono::steady_clock::now();
+    while (!Steps::is_ready(renaming) && row(bucket_object, "p").empty()) steps.io.run_one_for(milliseconds(1));
+    ASSERT_FALSE(row(bucket_object, "p").empty()) << "its phase";
+    model.hold("first", away->object, seconds(300));
+    const auto renamed = steps.end(std::move(renaming));
+    EXPECT_EQ(renamed.has_value(), away == &other);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(40));
+    const auto ended = std::chrono::steady_clock::now();
+    if (away != &target) {
+      EXPECT_EQ(t.get("b", first_key).value_or("nothing"), "x");
+    }
+    if (away != &source) {
+      EXPECT_EQ(t.get("b", last_key).value_or("nothing"), "x");
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - ended, seconds(3));
+    model.hold("first", away->object, {});
+    std::this_thread::sleep_for(seconds(5));
+    EXPECT_EQ(t.get("b", rename.from).has_value(), away != &other);
+    if (away == &other) {
+      EXPECT_TRUE(t.remove("b", rename.to));
+    }
+  }
+}
+
+// A rename that a server had left before its first half was undone by no other one while its source was away.
+TEST_F(RadosFaults, ARenameThatWasLeftIsUndoneWithoutItsSource) {
+  make_tablets(4);
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(t.put("b", "a", "x"));
+  const std::string from = key(47);
+  const auto other = another("second");
+  auto& others = parts(*other);
+  const auto seen = others.run(others.registry.load(bucket()));
+  ASSERT_TRUE(seen);
+  const rados::Tablet source = (*seen)->tablets.back(), target = (*seen)->tablets.front();
+  rados::Move move;
+  move.to = target.number;
+  move.version_token_row = rados::version_token_row(from);
+  move.version_token_seen = row(source.object, move.version_token_row);
+  ASSERT_TRUE(others.run(others.registry.set_phase(*seen, rados::Phase::moving, source.number, rados::encode(move))));
+  model.hold("first", source.object, seconds(300));
+  EXPECT_EQ(t.get("b", "a").value_or("nothing"), "x");
+  model.hold("first", source.object, {});
+  EXPECT_EQ(t.get("b", from).value_or("nothing"), "x");
+}
+
+// The bucket's own object and row went before a tablet whose bytes could not be removed: after the end of the server
+// that knew of that tablet no other one found it.
+TEST_F(RadosFaults, ARemovedBucketGoesAfterItsTablets) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "k", pattern(100'000, 1)));
+  const uint64_t id = bucket();
+  const auto stripes = names("data", "d.");
+  ASSERT_EQ(stripes.size(), 1u);
+  model.hold("first", *stripes.begin(), seconds(600));
+  ASSERT_TRUE(t.remove("b", "k"));
+  ASSERT_TRUE(t.run(t.engine().remove_bucket("b")));
+  std::this_thread::sleep_for(seconds(120));
+  const std::string swept = keys::tagged('x', id);
+  EXPECT_EQ(row(std::string(rados::root_object), swept), "n");
+  EXPECT_FALSE(object(rados::bucket_object(id)).rows.empty());
+  t.reopen();  // another server, which reaches everything
+  EXPECT_TRUE(lives_long_enough([&] { return row(std::string(rados::root_object), swept).empty(); }));
+  EXPECT_TRUE(lives_long_enough([&] { return t.store().settled(); }));
+  EXPECT_TRUE(names("index", rados::tablet_object(id, 0)).empty());
+  EXPECT_TRUE(names("data", "d.").empty());
+}
+
+// And the same server removes all of it, once it can.
+TEST_F(RadosFaults, ARemovedBucketGoesOnceItsTabletsAreGone) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "k", pattern(100'000, 1)));
+  const uint64_t id = bucket();
+  const std::string stripe = *names("data", "d.").begin();
+  model.hold("first", stripe, seconds(90));
+  ASSERT_TRUE(t.remove("b", "k"));
+  ASSERT_TRUE(t.run(t.engine().remove_bucket("b")));
+  std::this_thread::sleep_for(seconds(60));
+  EXPECT_FALSE(t.store().settled());
+  EXPECT_TRUE(lives_long_enough([&] { return t.store().settled(); }));
+  EXPECT_TRUE(names("index", rados::tablet_object(id, 0)).empty());
+  EXPECT_TRUE(names("index", rados::bucket_object(id)).empty());
+  EXPECT_EQ(row(std::string(rados::root_object), keys::tagged('x', id)), "");
+}
+
+// Servers were told once to read everything again after the end of another one: where that failed, never.
+TEST_F(RadosFaults, ServersAreToldOfALostOneUntilTheyHaveHeardIt) {
+  t.open();
+  std::mutex mutex;
+  std::string known;
+  rados::Options options = t.options;
+  options.user = "second";
+  options.on_accounts = [&](const std::optional<std::string>& text) {
+    const std::lock_guard lock(mutex);
+    known = text.value_or("");
+    return true;
+  };
+  const auto other = rados::RadosStore::connect(options);
+  ASSERT_TRUE(other) << other.error();
+  ASSERT_TRUE(t.store().replace_accounts(std::nullopt, "one").value_or(false));
+  const auto lost = another("third");
+  const std::string sign = rados::server_row(parts(*lost).garbage->incarnation());
+  std::this_thread::sleep_for(seconds(10));  // the leader has seen its sign
+  model.hold("third", std::string(rados::root_object), seconds(600));
+  std::thread replacing([&] { EXPECT_FALSE(lost->replace_accounts("one", "two")); });
+  EXPECT_TRUE(eventually([&] { return object(std::string(rados::accounts_object)).data == "two"; }));
+  model.shut_out("third");
+  replacing.join();
+  model.fail_notify("first", -EBUSY);
+  const auto knows = [&] {
+    const std::lock_guard lock(mutex);
+    return known == "two";
+  };
+  EXPECT_FALSE(knows());
+  EXPECT_TRUE(lives_long_enough([&] { return !object(std::string(rados::servers_object)).rows.contains(sign); }));
+  EXPECT_TRUE(eventually(knows, seconds(60)));
+}
+
+// A task that ended by an exception left its bucket to none.
+TEST_F(RadosFaults, ALateCallIsBarredAfterAnException) {
+  t.open();
+  t.make_bucket("b");
+  std::atomic<int> told{0};
+  rados::LateCalls calls(parts().registry, parts().io, [&told](uint64_t) -> Task<Result<void>> {
+    if (++told == 1) throw std::runtime_error("no memory");
+    co_return Result<void>{};
+  });
+  EXPECT_TRUE(parts().run(calls.bar(bucket(), state()->epoch)));
+  EXPECT_EQ(told, 2);
+  calls.stop();
+  std::this_thread::sleep_for(seconds(5));  // its task ends
+}
+
+// It waited for what later calls needed, too.
+TEST_F(RadosFaults, ALateCallIsBarredByTheFirstEpochAfterItsOwn) {
+  t.open();
+  t.make_bucket("b");
+  const uint64_t id = bucket(), epoch = state()->epoch;
+  std::atomic<int> told{0};
+  std::future<bool> later;
+  rados::LateCalls* working = nullptr;
+  rados::LateCalls calls(parts().registry, parts().io, [&](uint64_t) -> Task<Result<void>> {
+    if (++told == 1) {
+      later = boost::asio::co_spawn(parts().io, working->bar(id, epoch + 1), boost::asio::use_future);
+      co_await rados::pause(seconds(1));
+    } else {
+      co_await rados::pause(seconds(20));
+    }
+    co_return Result<void>{};
+  });
+  working = &calls;
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(parts().run(calls.bar(id, epoch)));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(10));
+  ASSERT_TRUE(later.valid());
+  EXPECT_TRUE(later.get());
+  EXPECT_GT(std::chrono::steady_clock::now() - began, seconds(20));
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(state()->epoch, epoch + 2);
+  calls.stop();
+  std::this_thread::sleep_for(seconds(5));  // its task ends
 }
 
 }  // namespace

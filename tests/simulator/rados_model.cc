@@ -119,6 +119,10 @@ void RadosModel::fail_call(const std::string& user, const std::string& part, siz
   each_session(user, [&](RadosSession& session) { session.failing_ = {part, after, code}; });
 }
 
+void RadosModel::fail_notify(const std::string& user, int code) {
+  each_session(user, [&](RadosSession& session) { session.failing_notify_ = code; });
+}
+
 void RadosModel::kill(const std::string& user) {
   each_session(user, [](RadosSession& session) { session.dead_ = true; });
 }

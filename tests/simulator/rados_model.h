@@ -79,7 +79,8 @@ class RadosModel {
   void hold(const std::string& user, const std::string& ending, RadosDuration lasts);
   // The next call of that client but so many, on objects with that in their names, is not made and gets this code.
   void fail_call(const std::string& user, const std::string& part, size_t after, int code);
-  void kill(const std::string& user);  // what it has sent may land for a minute more
+  void fail_notify(const std::string& user, int code);  // its next one is not made and gets this code
+  void kill(const std::string& user);                   // what it has sent may land for a minute more
 
   uint64_t calls();
   std::vector<std::string> list(const std::string& pool);

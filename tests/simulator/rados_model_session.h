@@ -78,6 +78,7 @@ class RadosSession : public std::enable_shared_from_this<RadosSession> {
     int code = 0;
   };
   std::optional<Failing> failing_;
+  int failing_notify_ = 0;                          // a code; 0: none fails
   std::map<std::string, RadosTime> last_arrivals_;  // by object
   std::map<std::string, RadosTime> landing_;        // of a dead client's calls, by object; max: never
   std::deque<RadosCallPtr> under_way_;              // by deadline

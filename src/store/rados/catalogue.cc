@@ -385,7 +385,7 @@ Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& 
       co_await registry_.set_phase(pair.from.bucket(), Phase::moving, source.number, std::move(left_to_do), who);
   if (!frozen) {
     // Its phase may have begun all the same.
-    (void)co_await registry_.end_move(id, who);
+    (void)co_await registry_.end_move(id, who, /*sent=*/false);
     if (!(frozen.error() == Errc::conditional_conflict)) co_return std::unexpected(frozen.error());
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.load(id));
     pair.forget(now);
@@ -395,7 +395,7 @@ Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& 
   // From here on the source cannot change. Checks whether it has changed since it was read.
   const auto now = co_await registry_.row(source.object, guarded);
   if (!now || *now != seen) {
-    (void)co_await registry_.end_move(id, who);
+    (void)co_await registry_.end_move(id, who, /*sent=*/false);
     if (!now) co_return std::unexpected(now.error());
     VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.load(id));
     pair.forget(thawed);
@@ -409,7 +409,7 @@ Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& 
   Result<BucketPtr> thawed = fail(Errc::conditional_conflict, "rados: moving a key");
   if (moved && *moved) thawed = co_await registry_.set_phase(held, Phase::live);
   if (!thawed) {
-    const auto ended = co_await registry_.end_move(id, who);
+    const auto ended = co_await registry_.end_move(id, who, /*sent=*/true);
     if (!moved || !*moved) moved = ended;
   }
   auto later = co_await registry_.load(id);

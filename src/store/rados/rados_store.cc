@@ -141,7 +141,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
     return formats.look(rows, leader->holds(), since);
   };
   // That server's changes may not have been announced.
-  helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
+  helpers.server_gone = [this] { bus->tell_all_to_reload(); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
     run(garbage->sign_out());  // a sign without formats would count as an older server's

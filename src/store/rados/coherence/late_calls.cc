@@ -5,21 +5,24 @@
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
+#include <exception>
 
 #include "base/log.h"
 
 namespace verbena::store::rados {
 namespace {
 
-constexpr std::chrono::milliseconds bar_rest_min{5}, bar_rest_max{200};  // doubled each time
-constexpr std::chrono::milliseconds raise_again_after{1'000};
+constexpr std::chrono::milliseconds bar_rest_min{5}, bar_rest_max{100};          // doubled each time
+constexpr std::chrono::milliseconds fail_rest_min{1'000}, fail_rest_max{4'000};  // likewise
+// Each raise makes all changes of the bucket under way lose their race once. Those that wait look twice in this time.
+constexpr std::chrono::milliseconds raise_rest{200};
 
 }  // namespace
 
 Task<bool> LateCalls::bar(uint64_t bucket, uint64_t epoch) {
   add(bucket, epoch);
   const auto until = deadline_in(wait_max);
-  for (auto rest = bar_rest_min; is_wanted(bucket); rest = std::min(2 * rest, bar_rest_max)) {
+  for (auto rest = bar_rest_min; !is_barred(bucket, epoch); rest = std::min(2 * rest, bar_rest_max)) {
     if (stopping_ || SteadyClock::now() > until) co_return false;
     co_await pause(rest);
   }
@@ -28,8 +31,8 @@ Task<bool> LateCalls::bar(uint64_t bucket, uint64_t epoch) {
 
 void LateCalls::add(uint64_t bucket, uint64_t epoch) {
   const std::lock_guard lock(mutex_);
-  const auto [wanted, is_new] = wanted_.try_emplace(bucket, epoch);
-  wanted->second = std::max(wanted->second, epoch);
+  const auto [wanted, is_new] = wanted_.try_emplace(bucket, Wanted{bucket, epoch});
+  wanted->second.epoch = std::max(wanted->second.epoch, epoch);
   if (!is_new) return;
   queue_.push_back(bucket);
   if (tasks_ == runs_max) return;
@@ -38,9 +41,10 @@ void LateCalls::add(uint64_t bucket, uint64_t epoch) {
   boost::asio::post(io_, [this] { boost::asio::co_spawn(io_, work(), boost::asio::detached); });
 }
 
-bool LateCalls::is_wanted(uint64_t bucket) {
+bool LateCalls::is_barred(uint64_t bucket, uint64_t epoch) {
   const std::lock_guard lock(mutex_);
-  return wanted_.contains(bucket);
+  const auto wanted = wanted_.find(bucket);
+  return wanted == wanted_.end() || wanted->second.known > epoch;
 }
 
 // None: the task ends.
@@ -52,14 +56,24 @@ std::optional<LateCalls::Wanted> LateCalls::take() {
   }
   const uint64_t bucket = queue_.front();
   queue_.pop_front();
-  return Wanted(bucket, wanted_.at(bucket));
+  return wanted_.at(bucket);
 }
 
-// `known`: an epoch that every server knows. If another late call was added that a later one guards, it is done again.
-void LateCalls::end(uint64_t bucket, uint64_t known) {
+// Returns how long to rest before the bucket is worked at again.
+std::chrono::milliseconds LateCalls::note(uint64_t bucket, const Result<uint64_t>& known) {
+  const std::lock_guard lock(mutex_);
+  Wanted& wanted = wanted_.at(bucket);
+  if (!known) return std::min(fail_rest_min * (1 << std::min(wanted.failures++, 10u)), fail_rest_max);
+  wanted.failures = 0;
+  wanted.known = std::max(wanted.known, *known);
+  return raise_rest;
+}
+
+// If another late call was added that a later epoch guards, it is done again.
+void LateCalls::end(uint64_t bucket) {
   const std::lock_guard lock(mutex_);
   const auto wanted = wanted_.find(bucket);
-  if (wanted->second < known) {
+  if (wanted->second.epoch < wanted->second.known) {
     wanted_.erase(wanted);
   } else {
     queue_.push_back(bucket);
@@ -68,11 +82,24 @@ void LateCalls::end(uint64_t bucket, uint64_t known) {
 
 Task<> LateCalls::work() {
   while (const auto next = take()) {
-    const auto known = co_await raise(next->first, next->second);
-    if (!known) log::debug("rados: bucket {}: a late call is not barred yet: {}", next->first, describe(known.error()));
-    end(next->first, known.value_or(0));
-    if (!known && !stopping_) co_await pause(raise_again_after);
+    const auto known = co_await try_raise(next->bucket, next->epoch);
+    if (!known) {
+      log::debug("rados: bucket {}: a late call is not barred yet: {}", next->bucket, describe(known.error()));
+    }
+    auto rest = note(next->bucket, known);
+    for (; rest > raise_rest.zero() && !stopping_; rest -= raise_rest) co_await pause(raise_rest);
+    end(next->bucket);
   }
+}
+
+// A task that ended by an exception would leave its bucket to none.
+Task<Result<uint64_t>> LateCalls::try_raise(uint64_t bucket, uint64_t above) {
+  try {
+    co_return co_await raise(bucket, above);
+  } catch (const std::exception& thrown) {
+    log::warn("rados: bucket {}: {}", bucket, thrown.what());
+  }
+  co_return fail(Errc::internal, "rados: a late call");
 }
 
 Task<Result<uint64_t>> LateCalls::raise(uint64_t bucket, uint64_t above) {

@@ -9,12 +9,12 @@
 #include <boost/asio/io_context.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <utility>
 
 #include "store/rados/rows/registry.h"
 
@@ -37,12 +37,19 @@ class LateCalls {
   void stop() { stopping_ = true; }
 
  private:
-  using Wanted = std::pair<uint64_t, uint64_t>;  // bucket, the epoch that guards the latest of its late calls
+  struct Wanted {
+    uint64_t bucket;
+    uint64_t epoch;         // that guards the latest of its late calls
+    uint64_t known = 0;     // an epoch that every server knows
+    uint32_t failures = 0;  // one after the other
+  };
   void add(uint64_t bucket, uint64_t epoch);
   std::optional<Wanted> take();
-  void end(uint64_t bucket, uint64_t known);
-  bool is_wanted(uint64_t bucket);
+  std::chrono::milliseconds note(uint64_t bucket, const Result<uint64_t>& known);
+  void end(uint64_t bucket);
+  bool is_barred(uint64_t bucket, uint64_t epoch);
   Task<> work();
+  Task<Result<uint64_t>> try_raise(uint64_t bucket, uint64_t above);
   // Returns an epoch that every server knows, or a greater number than all if the bucket is gone.
   Task<Result<uint64_t>> raise(uint64_t bucket, uint64_t above);
 
@@ -50,9 +57,9 @@ class LateCalls {
   boost::asio::io_context& io_;
   const Tell tell_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;                     // guards the following members
-  std::map<uint64_t, uint64_t> wanted_;  // as in Wanted
-  std::deque<uint64_t> queue_;           // buckets in `wanted_` that none of the tasks works at
+  std::mutex mutex_;                   // guards the following members
+  std::map<uint64_t, Wanted> wanted_;  // by bucket
+  std::deque<uint64_t> queue_;         // buckets in `wanted_` that none of the tasks works at
   size_t tasks_ = 0;
 };
 

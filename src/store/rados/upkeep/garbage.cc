@@ -336,6 +336,7 @@ Task<Result<void>> Garbage::pass() {
   {
     const std::lock_guard lock(mutex_);
     sweeps.swap(sweeps_);
+    added = added_;  // what comes while these are looked at is of the next pass
   }
   for (const uint64_t bucket : sweeps) {
     if (auto collected = co_await collect_bucket(bucket); !collected) {
@@ -345,7 +346,6 @@ Task<Result<void>> Garbage::pass() {
   {
     const std::lock_guard lock(mutex_);
     entries.swap(queue_);
-    added = added_;
   }
   if (!entries.empty()) {
     auto era = co_await begin_era();
@@ -376,6 +376,10 @@ Task<Result<void>> Garbage::remove_due() {
     while (!entries.empty() && failures < failures_max) {
       Entry entry = std::move(entries.back());
       entries.pop_back();
+      if (waits_for_tablets(entry)) {
+        failed_.push_back(std::move(entry));
+        continue;
+      }
       if (auto removed = co_await remove(entry); !removed) {
         done = removed;
         failed_.push_back(std::move(entry));
@@ -396,10 +400,21 @@ Task<Result<void>> Garbage::remove_due() {
   co_return done;
 }
 
-// The first of those that failed; the last one if it fails again.
+// A swept bucket's object and its row in `root` alone say which tablets it had: they go after these.
+bool Garbage::waits_for_tablets(const Entry& entry) const {
+  if (entry.bucket == 0 || entry.whole_tablet) return false;
+  return std::ranges::any_of(
+      failed_, [&entry](const Entry& failed) { return failed.whole_tablet && failed.bucket == entry.bucket; });
+}
+
+// The first of those that failed; the last one if it fails again. False: it has failed.
 Task<bool> Garbage::try_failed() {
   Entry entry = std::move(failed_.front());
   failed_.pop_front();
+  if (waits_for_tablets(entry)) {
+    failed_.push_back(std::move(entry));
+    co_return true;
+  }
   const auto removed = co_await remove(entry);
   if (removed) {
     backlog_ -= entry.blobs.size();
@@ -409,15 +424,15 @@ Task<bool> Garbage::try_failed() {
   co_return removed.has_value();
 }
 
-// `added`: of `added_`, when this pass took the queue.
+// `added`: of `added_`, when this pass began to take what was added.
 void Garbage::report_settled(uint64_t added) {
-  bool discarded = false;
+  bool rest = !failed_.empty();
   {
     const std::lock_guard lock(mutex_);
-    discarded = discarded_.empty();
+    rest = rest || !discarded_.empty() || !sweeps_.empty();
   }
-  if (batches_.empty() && failed_.empty() && discarded) settled_ = added;
-  if (!batches_.empty() && batches_.front().era >= oldest()) {
+  if (batches_.empty() && !rest) settled_ = added;
+  if (!batches_.empty() && !rest && batches_.front().era >= oldest()) {
     blocked_era_ = batches_.front().era;
     blocked_ = added;
   }
@@ -600,7 +615,7 @@ Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
       const auto joined = parse_joined_row(name);
       if (!joined && !name.starts_with('t')) continue;
       const uint64_t number = joined ? *joined : keys::parse_number(named).value_or(0);
-      Entry entry{tablet_object(bucket, number), {}, /*whole_tablet=*/true};
+      Entry entry{tablet_object(bucket, number), {}, /*whole_tablet=*/true, bucket};
       for (std::string after;;) {
         auto page = co_await registry_.page(entry.tablet, after, "");
         if (!page && page.error() == Errc::not_found) break;

@@ -16,7 +16,7 @@
 // A server that may not run (rows/formats.h) removes nothing and has no sign of life: others wait for no reader here.
 //
 // What cannot be read or removed, because an OSD is down or a row damaged, is put aside and tried again: it does not
-// stop the removal of anything else.
+// stop the removal of anything else. Only a swept bucket's own object waits for its tablets, which it names.
 //
 // Three tasks on the store's own thread: one renews the sign of life, and one looks for what others have left, however
 // long the third one's removals take.
@@ -101,7 +101,7 @@ class Garbage {
   Task<bool> may_name(uint64_t life, Deadline read_at);
 
   // Whether blobs left by others were looked for, and everything added so far is removed or waits for readers of this
-  // process.
+  // process. Says nothing of buckets that could not be looked into.
   bool settled() {
     const uint64_t added = added_.load();
     if (rounds_.load() == 0) return false;
@@ -118,7 +118,7 @@ class Garbage {
     std::string tablet;  // with the rows for these blobs; empty: no rows
     std::vector<BlobRef> blobs;
     bool whole_tablet = false;
-    uint64_t bucket = 0;  // not 0: these are the last ones of a swept bucket
+    uint64_t bucket = 0;  // not 0: of a swept bucket; not `whole_tablet`: its last one, which removes its own object
   };
   struct Batch {
     uint64_t era;
@@ -143,6 +143,7 @@ class Garbage {
   Task<Result<void>> remove_blob(const BlobRef& blob);
   Task<Result<void>> try_discarded();
   Task<Result<void>> remove_due();
+  bool waits_for_tablets(const Entry& entry) const;
   Task<bool> try_failed();
   void report_settled(uint64_t added);
   Task<Result<std::set<uint64_t>>> living();
