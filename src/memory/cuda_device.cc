@@ -202,6 +202,7 @@ void Device::end(const std::vector<FlightPtr>& flights, CopyEnd how) {
     if (how != CopyEnd::done) metrics.failed.add();
     if (how == CopyEnd::done) (flight->copy.to_device ? metrics.written : metrics.read).add(flight->copy.size);
     flight->copy.held.reset();
+    flight->mapped.reset();  // before its user hears of the end, and asks after_all() of the unmapping
     flight->aside.reset();
   }
   for (const FlightPtr& flight : untold) std::exchange(flight->copy.ended, nullptr)(how);

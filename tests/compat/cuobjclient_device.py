@@ -78,7 +78,7 @@ def check(make_client, s3):
         moves.late = lambda: answers.append(moves.use_again(moving, old))
         assert call(context, memory, MIB, 0, 0) == MIB
         moves.late = None
-        assert answers == ["501", "501"], (moving, answers)
+        assert len(answers) == 2 and "200" not in answers, (moving, answers)
         assert s3.call("GET", "/bucket/again").body == bytes(MIB), "read by a token of an earlier transfer"
         assert driver.read(memory, MIB) == data[:MIB], "changed by a token of an earlier transfer"
     # Registrations may overlap: the one of the address that is given counts.
